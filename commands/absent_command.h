@@ -9,7 +9,8 @@ class App;
 
 namespace trireme {
 
-// What is left out, for messages: "the server", and the option of CMake that has it, "TRIREME_SERVING".
+// What is left out, for messages: "the server", and the option of CMake that has it,
+// "TRIREME_SERVING".
 struct AbsentPart {
   std::string name, option;
 };

@@ -1,5 +1,5 @@
-// The command line of the `trireme` binary. Each subcommand lives in a header and a .cpp of its own in this
-// folder and has one function that adds it to the tree; run_command_line() calls them all.
+// The command line of the `trireme` binary. Each subcommand lives in a header and a .cpp of its own
+// in this folder and has one function that adds it to the tree; run_command_line() calls them all.
 //
 // A command's callback throws on failure (engine/core/error.h: the code becomes the exit code). One
 // that ends otherwise than with 0 and without an error throws CLI::RuntimeError(exit code).

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// Reports the failure (report_failure) and returns the code's number. A lost rank is reported once, by
-// whichever thread is first.
+// Reports the failure (report_failure) and returns the code's number. A lost rank is reported once,
+// by whichever thread is first.
 int fail_command(const std::string& message, ExitCode code);
 // For the watchdog (WorldOptions::announce_loss), from its own thread.
 void announce_loss(const std::string& message);

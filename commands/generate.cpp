@@ -42,7 +42,8 @@ struct GenerateArguments {
   std::string adapter;
 };
 
-// The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
+// The prompt as a user's message, up to where the answer begins. What it spells of special tokens
+// is text.
 std::vector<int32_t> encoded_message(const GenerateArguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   const ChatTemplate chat(

@@ -1,4 +1,5 @@
-// trireme logits MODEL --tokens FILE --output FILE: what a model computes for given ids, for other programs.
+// trireme logits MODEL --tokens FILE --output FILE: what a model computes for given ids, for other
+// programs.
 #pragma once
 
 namespace CLI {

@@ -10,7 +10,8 @@
 namespace trireme {
 namespace {
 
-// Text that roff prints as it stands: no escapes, hyphens that can be copied, no line that begins with a macro.
+// Text that roff prints as it stands: no escapes, hyphens that can be copied, no line that begins
+// with a macro.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -26,9 +26,9 @@ void add_quantization_option(CLI::App& command,
 void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type);
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
 double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
-// --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
-// model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll --context-parallel and
-// --sequence-parallel too, which divide sequences.
+// --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide
+// the model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll
+// --context-parallel and --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };
 void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use);
 WorldOptions world_options(const CommConfig& config);

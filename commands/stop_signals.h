@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-// From its making on: how many have come. A reader of the log that is gone (SIGPIPE) ends nothing any more.
+// From its making on: how many have come. A reader of the log that is gone (SIGPIPE) ends nothing
+// any more.
 class StopSignals {
  public:
   StopSignals() {

@@ -26,8 +26,8 @@ class FlatOptimizer {
   int64_t state_bytes() const { return storage_.memory_bytes(); }
   int64_t file_bytes() const { return storage_.file_bytes(); }  // of states kept in a file
 
-  // One update of every parameter this rank holds states of, from the store's gradients; `scalars` as
-  // in engine/ops/optimizer_step.h. Norms and biases are not decayed.
+  // One update of every parameter this rank holds states of, from the store's gradients; `scalars`
+  // as in engine/ops/optimizer_step.h. Norms and biases are not decayed.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
   // The states for a checkpoint: "master", where weights are kept in float32, and those of the

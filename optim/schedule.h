@@ -5,16 +5,17 @@
 
 namespace trireme {
 
-// Learning rate of update number `step` (0-based) of `total_steps`. Linear warm-up over warmup_steps
-// (the first update already uses peak / warmup_steps), then, with x the fraction of the decay done:
+// Learning rate of update number `step` (0-based) of `total_steps`. Linear warm-up over
+// warmup_steps (the first update already uses peak / warmup_steps), then, with x the fraction of
+// the decay done:
 //   constant      peak
 //   linear        peak + (min - peak) x                      x runs from warm-up's end to decay_steps
 //   cosine        min + (peak - min) (1 + cos(pi x)) / 2     (Loshchilov & Hutter 2017)
 //   inverse_sqrt  peak sqrt(w / step), w = max(warmup, 1), not below min
 //   WSD           peak until the last decay_steps of the run, then down to min: linear, cosine,
 //                 exponential (peak (min/peak)^x; 0.5^(10 x) when min is 0) or minus_sqrt (1 - sqrt x)
-// With log_warmup the warm-up has DeepSpeed's course, one update ahead of it: peak log(step + 1) / log(max(warmup_steps, 2)).
-// decay_steps = 0 means total_steps (for WSD: a tenth of it).
+// With log_warmup the warm-up has DeepSpeed's course, one update ahead of it: peak log(step + 1) /
+// log(max(warmup_steps, 2)). decay_steps = 0 means total_steps (for WSD: a tenth of it).
 double learning_rate(const SchedulerConfig& config, double peak, int64_t step, int64_t total_steps);
 
 }  // namespace trireme

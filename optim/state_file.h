@@ -1,6 +1,6 @@
-// Optimizer states in a file: arrays one behind the other, each at a page's beginning, streamed through
-// a few windows by a thread that lives as long as the loop. The file has no name once it is open, so that
-// it goes away with the process however that ends.
+// Optimizer states in a file: arrays one behind the other, each at a page's beginning, streamed
+// through a few windows by a thread that lives as long as the loop. The file has no name once it is
+// open, so that it goes away with the process however that ends.
 #pragma once
 
 #include <condition_variable>

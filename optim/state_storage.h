@@ -29,16 +29,17 @@ class StateStorage {
   StateStorage(const StateStorage&) = delete;
   StateStorage& operator=(const StateStorage&) = delete;
 
-  // Zeros, in memory of this kind (a file: the host's). InputError naming the folder where a file of this size cannot be had.
+  // Zeros, in memory of this kind (a file: the host's). InputError naming the folder where a file
+  // of this size cannot be had.
   void allocate(Ctx& ctx);
   const std::vector<Kind>& kinds() const { return kinds_; }
   int64_t memory_bytes() const;  // of the states, or of the windows of a file
   int64_t file_bytes() const;    // 0: there is no file
 
-  // Calls f for consecutive windows that cover all elements: states[k] (window size) is kind k's part,
-  // read before the call and written back after it. Without a file there is one window. With one, a
-  // thread reads ahead and writes behind, so that at most buffer_count windows are in memory; an error
-  // of the file ends the loop and is thrown here.
+  // Calls f for consecutive windows that cover all elements: states[k] (window size) is kind k's
+  // part, read before the call and written back after it. Without a file there is one window. With
+  // one, a thread reads ahead and writes behind, so that at most buffer_count windows are in
+  // memory; an error of the file ends the loop and is thrown here.
   using Visit = std::function<void(const FlatRange& window, std::span<const Tensor> states)>;
   void for_each_window(const Visit& f);
 

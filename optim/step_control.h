@@ -1,7 +1,7 @@
 // What a step decides from the loss and the gradient norm: clip, skip, loss scale, update count.
 //
-// The decision reads and writes device views only; the host reads the outcome after the step for its
-// records. A step whose loss or gradient norm is not finite changes nothing and is counted.
+// The decision reads and writes device views only; the host reads the outcome after the step for
+// its records. A step whose loss or gradient norm is not finite changes nothing and is counted.
 #pragma once
 
 #include "engine/ops/optimizer_step.h"

@@ -1,5 +1,5 @@
-// Whole parameter blocks in the memory of a step, for as long as someone needs them: gathered values,
-// and gradients that are not reduced yet, where a rank keeps only its shard of them.
+// Whole parameter blocks in the memory of a step, for as long as someone needs them: gathered
+// values, and gradients that are not reduced yet, where a rank keeps only its shard of them.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,6 @@
-// Brings the values of parameter blocks together where each rank keeps only its shard (ZeRO stage 3),
-// and back to all ranks after an update where each rank updates only its shard (stages 1 and 2).
+// Brings the values of parameter blocks together where each rank keeps only its shard (ZeRO stage
+// 3), and back to all ranks after an update where each rank updates only its shard (stages 1 and
+// 2).
 #pragma once
 
 #include "engine/ops/context.h"
@@ -17,8 +18,8 @@ class BlockGather {
   BlockGather(const BlockGather&) = delete;
   BlockGather& operator=(const BlockGather&) = delete;
 
-  // The values of `block` are whole until release(); nested calls count. With prefetch the gather of
-  // `next` (-1: none), which must be the next block acquired, runs meanwhile. Every rank of the
+  // The values of `block` are whole until release(); nested calls count. With prefetch the gather
+  // of `next` (-1: none), which must be the next block acquired, runs meanwhile. Every rank of the
   // region's group calls in the same order. Memory comes from the arena of the step.
   void acquire(int block, int next);
   void release(int block);

@@ -25,7 +25,8 @@ const GgufType& file_type(BlockFormat format) {
   return *type;
 }
 
-// Rows first .. first + n of the matrix, whose numbers are w (n, columns). Returns one that no block can hold, or 0.
+// Rows first .. first + n of the matrix, whose numbers are w (n, columns). Returns one that no
+// block can hold, or 0.
 float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first, const Tensor& w,
                   int threads) {
   const GgufType& type = file_type(matrix.format);

@@ -1,9 +1,9 @@
-// Weights of linear layers, and a head, in blocks of 8 or 4 bits (engine/ops/block_weight.h), for inference: of each
-// only its blocks are in memory, and products read them as they are.
+// Weights of linear layers, and a head, in blocks of 8 or 4 bits (engine/ops/block_weight.h), for
+// inference: of each only its blocks are in memory, and products read them as they are.
 //
-// A rank packs its box of a weight to the bits of the whole weight's: a box's columns begin at a block of 32 and end
-// at one, or with the row. Blocks are made as GGUF files have them (engine/io/gguf_blocks.h), and blocks of such a
-// file that ggml's rule made are the file's again.
+// A rank packs its box of a weight to the bits of the whole weight's: a box's columns begin at a
+// block of 32 and end at one, or with the row. Blocks are made as GGUF files have them
+// (engine/io/gguf_blocks.h), and blocks of such a file that ggml's rule made are the file's again.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ namespace trireme {
 
 class BlockWeights {
  public:
-  // Those of `specs` that are packed: linear ones in `format`, the others in 8 bits. InputError where a box has half
-  // a block.
+  // Those of `specs` that are packed: linear ones in `format`, the others in 8 bits. InputError
+  // where a box has half a block.
   BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat format);
   void allocate(Ctx& ctx);  // where the context computes
   int64_t bytes() const { return bytes_; }
@@ -24,7 +24,8 @@ class BlockWeights {
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);
   // Before allocate() (a planning run) it has a shape but no memory.
   BlockMatrix matrix(ParamHandle h) const;
-  // Of the fused matrix of `first` .. `last`: one for each, or for neighbours that begin with whole groups of rows.
+  // Of the fused matrix of `first` .. `last`: one for each, or for neighbours that begin with whole
+  // groups of rows.
   std::vector<BlockMatrix> matrices(ParamHandle first, ParamHandle last) const;
 
  private:

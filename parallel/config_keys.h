@@ -1,5 +1,5 @@
-// Names of the sizes of a layout in a run's configuration: for its schema and its reader, and for what is
-// said when sizes do not fit together.
+// Names of the sizes of a layout in a run's configuration: for its schema and its reader, and for
+// what is said when sizes do not fit together.
 #pragma once
 
 namespace trireme::key {

@@ -44,9 +44,9 @@ void GradientSync::add_parts(int block) {
   }
 }
 
-// What another stage has to say about a table comes when both have their sum over micro-batches. Then
-// the pipeline is empty: in the middle of a step one stage would wait for the other, which may need
-// messages of the first to get there.
+// What another stage has to say about a table comes when both have their sum over micro-batches.
+// Then the pipeline is empty: in the middle of a step one stage would wait for the other, which may
+// need messages of the first to get there.
 void GradientSync::add_tied_stages() {
   Communicator& group = *groups_.tied;
   if (group.size() == 1) return;
@@ -75,8 +75,8 @@ void GradientSync::scatter(int block) {
   if (store_.sharding().stage >= 2) pending.whole = store_.take_gradients(block);
 }
 
-// Waits for a block's reduction; where gradients are stored as shards, adds this rank's piece and gives
-// the whole block back.
+// Waits for a block's reduction; where gradients are stored as shards, adds this rank's piece and
+// gives the whole block back.
 void GradientSync::settle(Pending& pending) {
   if (ctx_.planning()) return;
   const auto begin = std::chrono::steady_clock::now();
@@ -112,7 +112,8 @@ void GradientSync::block_done(int block, bool last) {
       if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
     return;
   }
-  // With shards, two whole blocks are alive at most: the one being reduced and the one being written.
+  // With shards, two whole blocks are alive at most: the one being reduced and the one being
+  // written.
   scatter(block);
   const size_t keep = !options_.overlap ? 0 : stage == 1 ? pending_.size() : 1;
   while (pending_.size() > keep) {

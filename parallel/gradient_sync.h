@@ -1,6 +1,6 @@
-// Makes the gradients of a step whole: what each rank computed is first added where ranks hold parts of
-// one micro-batch's gradient (PartialSum), then summed over the ranks with other micro-batches (Region),
-// and last over the pipeline stages that share a tensor.
+// Makes the gradients of a step whole: what each rank computed is first added where ranks hold
+// parts of one micro-batch's gradient (PartialSum), then summed over the ranks with other
+// micro-batches (Region), and last over the pipeline stages that share a tensor.
 //
 // With ZeRO stage
 //   0     the sum is made on every rank, once a step, in buckets (GradientReducer);
@@ -23,9 +23,9 @@ class GradientSync {
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  // Block `block` of the store holds its gradient of a micro-batch, `last`: the final one of this step.
-  // Called for each block and micro-batch, in the same order on all ranks that hold the same blocks;
-  // in a planning run too. Reduction starts where it can overlap.
+  // Block `block` of the store holds its gradient of a micro-batch, `last`: the final one of this
+  // step. Called for each block and micro-batch, in the same order on all ranks that hold the same
+  // blocks; in a planning run too. Reduction starts where it can overlap.
   void block_done(int block, bool last);
   // Starts what is left and waits for all. The caller's waiting is added to kCommunication.
   void finish();

@@ -61,7 +61,8 @@ std::vector<std::string> srun_command(int ranks, const std::vector<std::string>&
 
 constexpr int kInheritedListener = 3;  // descriptor in rank 0 (kListenerVariable)
 
-// Descriptors that a started program gets: its outputs, and a listener as kInheritedListener (-1: none).
+// Descriptors that a started program gets: its outputs, and a listener as kInheritedListener (-1:
+// none).
 struct InheritedDescriptors {
   int out = 1, err = 2, listener = -1;
 };

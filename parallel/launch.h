@@ -23,35 +23,38 @@ LaunchHost this_host();
 std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
                                         const std::vector<std::string>& command);
 
-// Call where a command that may run under a launcher begins: the console then draws where the output
-// ends up on a terminal, and nowhere else. ensure_ranks() does it.
+// Call where a command that may run under a launcher begins: the console then draws where the
+// output ends up on a terminal, and nowhere else. ensure_ranks() does it.
 void join_console();
 
-// Whether a command that took --ranks N (0: not given) has to start N ranks. False for one rank and under a launcher;
-// InputError when the launcher's number of ranks is not N.
+// Whether a command that took --ranks N (0: not given) has to start N ranks. False for one rank and
+// under a launcher; InputError when the launcher's number of ranks is not N.
 bool must_start_ranks(int ranks);
-// Call first thing in such a command: replaces this process by mpirun where it has to start ranks, and then does not
-// return. A command that saves when it is stopped calls run_supervised_ranks() instead (supervised_ranks.h).
+// Call first thing in such a command: replaces this process by mpirun where it has to start ranks,
+// and then does not return. A command that saves when it is stopped calls run_supervised_ranks()
+// instead (supervised_ranks.h).
 void ensure_ranks(int ranks, int argc, char** argv);
 
-// How a process that leads ranks starts them: as children on this machine, which meet over TCP; through mpirun, as
-// its configuration says; through srun, over the machines of a Slurm allocation.
+// How a process that leads ranks starts them: as children on this machine, which meet over TCP;
+// through mpirun, as its configuration says; through srun, over the machines of a Slurm allocation.
 enum class RankLauncher { kLocal, kMpirun, kSrun };
 // "local", "mpirun", "srun"; "auto": srun within an allocation of several machines, else local.
 RankLauncher rank_launcher(const std::string& name);
-// Which of several groups of as many ranks each, side by side and apart: replicas of a model. On one machine each group
-// has its own part of the cores and GPUs, in a Slurm allocation its own machines.
+// Which of several groups of as many ranks each, side by side and apart: replicas of a model. On
+// one machine each group has its own part of the cores and GPUs, in a Slurm allocation its own
+// machines.
 struct GroupPlace {
   int number = 0, groups = 1;
 };
 // InputError where a launcher cannot keep so many groups apart.
 void check_groups(RankLauncher launcher, int groups);
-// What to start so that there are `ranks` copies of `command` (argv[0] included), each told of `leader` by its
-// environment, and the variables that it takes besides those of this process.
+// What to start so that there are `ranks` copies of `command` (argv[0] included), each told of
+// `leader` by its environment, and the variables that it takes besides those of this process.
 struct RankCommand {
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> variables;
-  // Where local ranks meet: it listens while one of their commands is kept. Rank 0 inherits the socket.
+  // Where local ranks meet: it listens while one of their commands is kept. Rank 0 inherits the
+  // socket.
   std::shared_ptr<const ReservedPort> port = {};
   bool listens = false;
 };
@@ -64,7 +67,8 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
 // Starts it with an empty input, no descriptors but the outputs (and the socket of a rank that
 // listens), in a process group of its own: signals of a terminal do not reach it. It is killed when
 // the thread that calls this ends, and so are the ranks that it starts (end_with_parent()). Returns
-// the process number; Error where the system gives no process. out, err: descriptors of its outputs.
+// the process number; Error where the system gives no process. out, err: descriptors of its
+// outputs.
 int start_process(const RankCommand& command, int out = 1, int err = 2);
 // This process is killed when the one that started it ends.
 void end_with_parent();

@@ -1,12 +1,13 @@
 // The parallel layout: how the ranks of a run are arranged, and where one rank stands.
 //
-// The world is a pp x dp x cp x tp array of ranks for everything dense. Inside a pipeline stage the same
-// dp x cp x tp ranks are seen once more as edp x ep x etp for the experts of a mixture-of-experts layer:
+// The world is a pp x dp x cp x tp array of ranks for everything dense. Inside a pipeline stage the
+// same dp x cp x tp ranks are seen once more as edp x ep x etp for the experts of a
+// mixture-of-experts layer:
 //   dense    rank of the stage = (dp * CP + cp) * TP + tp            (with the usual order)
 //   experts  rank of the stage = (edp * EP + ep) * ETP + etp
-// so that expert parallelism may span data and context ranks. `order` lists the dense dims from the one
-// whose neighbours are adjacent ranks to the one whose neighbours are farthest apart; tp comes first by
-// default because tensor-parallel ranks talk most.
+// so that expert parallelism may span data and context ranks. `order` lists the dense dims from the
+// one whose neighbours are adjacent ranks to the one whose neighbours are farthest apart; tp comes
+// first by default because tensor-parallel ranks talk most.
 #pragma once
 
 #include <array>
@@ -91,7 +92,8 @@ struct Layout {
 
 // Where `rank` stands. The sizes must have no problems.
 Layout layout_of(const ParallelSizes& sizes, int rank);
-// "pp=2 x dp=1 x cp=1 x tp=4", experts appended where there are any: " (experts edp=2 x ep=2 x etp=1)".
+// "pp=2 x dp=1 x cp=1 x tp=4", experts appended where there are any: " (experts edp=2 x ep=2 x
+// etp=1)".
 std::string describe(const ParallelSizes& sizes);
 
 }  // namespace trireme

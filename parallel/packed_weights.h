@@ -1,9 +1,10 @@
-// Frozen weights of linear layers in 4 bits (engine/ops/nf4.h): of each only its codes and scales are in
-// memory. A product unpacks the weight it reads into memory of the step, and gives it back.
+// Frozen weights of linear layers in 4 bits (engine/ops/nf4.h): of each only its codes and scales
+// are in memory. A product unpacks the weight it reads into memory of the step, and gives it back.
 //
-// A rank packs its box of a weight to the bits of the whole weight's: a box's columns begin at a block of 64
-// and end at one, or with the row. With double quantisation the second scales are those of the whole weight,
-// which a rank then reads, a piece at a time, where tensor parallelism gives it a part.
+// A rank packs its box of a weight to the bits of the whole weight's: a box's columns begin at a
+// block of 64 and end at one, or with the row. With double quantisation the second scales are those
+// of the whole weight, which a rank then reads, a piece at a time, where tensor parallelism gives
+// it a part.
 //
 // ZeRO does not divide these bytes: every rank has all of its boxes, at any stage.
 #pragma once
@@ -18,7 +19,8 @@ namespace trireme {
 
 class PackedWeights {
  public:
-  // Those of `specs` that are packed. InputError where a box has half a block, or an odd number of inputs.
+  // Those of `specs` that are packed. InputError where a box has half a block, or an odd number of
+  // inputs.
   PackedWeights(const std::vector<ParameterSpec>& specs, bool double_quantization);
   void allocate(Ctx& ctx);
   int64_t bytes() const { return bytes_; }
@@ -28,7 +30,8 @@ class PackedWeights {
   void unpack(Ctx& ctx, ParamHandle h, const Tensor& w) const;
 
  private:
-  // Byte offsets of the parts; of double quantisation scale is in bytes, and groups and offset are there.
+  // Byte offsets of the parts; of double quantisation scale is in bytes, and groups and offset are
+  // there.
   struct Place {
     TensorBox box;
     Shape whole;                                // the weight's

@@ -193,8 +193,8 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
   const ParameterSpec* before = nullptr;
   for (const ParamHandle h : by_offset_) {
     const ParameterSpec& spec = specs_[static_cast<size_t>(h)];
-    // The padding between neighbours is zero: joining across it makes few long ranges. A copy between
-    // them is not, and regions are divided among different ranks.
+    // The padding between neighbours is zero: joining across it makes few long ranges. A copy
+    // between them is not, and regions are divided among different ranks.
     const bool joins = before != nullptr && before->copy == 0 && before->region == spec.region;
     before = &spec;
     if (spec.copy != 0 || !trained(h)) continue;

@@ -1,18 +1,18 @@
 // The parameters of one rank: its boxes of logical tensors, laid out in flat blocks.
 //
 // Values, gradients and (in optim/) every optimizer state are flat ranges with the same element
-// offsets, so that all-reduce buckets, fused updates, norms and checkpoint shards are slices of them.
-// A *block* (the embeddings, one transformer layer, the head) is a contiguous range of each *region*;
-// a region holds what is reduced over the same ranks: first everything dense, then the experts, and behind
-// what is trained the same of what is frozen. Frozen parameters have values, and no gradients or states.
-// Logical tensors that one product reads together (q, k, v; gate, up) lie without a gap, so that the
-// fused matrix is a view.
+// offsets, so that all-reduce buckets, fused updates, norms and checkpoint shards are slices of
+// them. A *block* (the embeddings, one transformer layer, the head) is a contiguous range of each
+// *region*; a region holds what is reduced over the same ranks: first everything dense, then the
+// experts, and behind what is trained the same of what is frozen. Frozen parameters have values,
+// and no gradients or states. Logical tensors that one product reads together (q, k, v; gate, up)
+// lie without a gap, so that the fused matrix is a view.
 //
-// The ranks that hold the same parameters may divide these arrays among them (ZeRO, Rajbhandari et al.
-// 2020; docs/design/zero.md). A block is cut into *tiles*; of each tile, rank i of the region's N
-// ranks owns piece_of(size, N, i), and its pieces of all tiles, stored one after the other, are its
-// shard. Every array is either whole or such a shard; a ShardMap says where its elements are, and the
-// code that uses them does not ask which it is.
+// The ranks that hold the same parameters may divide these arrays among them (ZeRO, Rajbhandari et
+// al. 2020; docs/design/zero.md). A block is cut into *tiles*; of each tile, rank i of the region's
+// N ranks owns piece_of(size, N, i), and its pieces of all tiles, stored one after the other, are
+// its shard. Every array is either whole or such a shard; a ShardMap says where its elements are,
+// and the code that uses them does not ask which it is.
 #pragma once
 
 #include <array>
@@ -83,7 +83,8 @@ class ParameterList {
   ParamHandle add(ParameterSpec spec);
   const std::vector<ParameterSpec>& specs() const { return specs_; }
 
-  // While a plan is set everything is frozen that add() adds, and add_adapter() adds what is trained.
+  // While a plan is set everything is frozen that add() adds, and add_adapter() adds what is
+  // trained.
   void set_adapters(const AdapterPlan* plan) { adapters_ = plan; }
   const AdapterPlan* adapters() const { return adapters_; }
   ParamHandle add_adapter(ParameterSpec spec);
@@ -93,8 +94,9 @@ class ParameterList {
   const AdapterPlan* adapters_ = nullptr;
 };
 
-// A part of a block that is divided among ranks on its own. Usually all of the block's region; a table
-// that another pipeline stage holds too is a tile, so that its shards are alike on both stages.
+// A part of a block that is divided among ranks on its own. Usually all of the block's region; a
+// table that another pipeline stage holds too is a tile, so that its shards are alike on both
+// stages.
 struct Tile {
   FlatRange range;
   int block = 0;
@@ -113,7 +115,8 @@ struct PackingConfig {
   // In 4 bits (parallel/packed_weights.h): the frozen ones that are linear.
   bool enabled = false;
   bool double_quantization = false;
-  // Of inference, instead: in blocks (parallel/block_weights.h) all that are linear, and the head in 8 bits.
+  // Of inference, instead: in blocks (parallel/block_weights.h) all that are linear, and the head
+  // in 8 bits.
   std::optional<BlockFormat> blocks = {};
   bool operator==(const PackingConfig&) const = default;
 };
@@ -137,8 +140,8 @@ class ParameterStore {
   ~ParameterStore();
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
-  // From stage 2 on, blocks are brought together in the arena of `ctx`; to be called before the first
-  // planning run. prefetch: values of the next block are gathered while one is at work.
+  // From stage 2 on, blocks are brought together in the arena of `ctx`; to be called before the
+  // first planning run. prefetch: values of the next block are gathered while one is at work.
   void attach(const Groups& groups, Ctx& ctx, bool prefetch);
   // Where the context computes. Gradients are float32, or float64 for float64 parameters.
   void allocate(Ctx& ctx, bool with_gradients);
@@ -149,8 +152,8 @@ class ParameterStore {
   int64_t flat_size() const { return flat_size_; }    // elements, with alignment padding
   int64_t parameter_count() const { return count_; }  // elements of the boxes
   int blocks() const { return static_cast<int>(block_ranges_[0].size()); }
-  // Blocks follow one another in their region, regions in the flat range; alignment padding belongs to
-  // the block before it.
+  // Blocks follow one another in their region, regions in the flat range; alignment padding belongs
+  // to the block before it.
   FlatRange block_range(int block, Region region = Region::kDense) const {
     return block_ranges_[static_cast<size_t>(region)][static_cast<size_t>(block)];
   }
@@ -167,8 +170,8 @@ class ParameterStore {
   std::vector<Tile> block_tiles(int block) const;
   // What this rank owns of the flat range, whether or not anything is divided.
   const ShardMap& owned() const { return owned_; }
-  // What it stores of each array: everything, or what it owns; of states and gradients only what is trained,
-  // which lies first.
+  // What it stores of each array: everything, or what it owns; of states and gradients only what is
+  // trained, which lies first.
   const ShardMap& state_map() const { return sharding_.stage >= 1 ? owned_trained_ : trained_; }
   const ShardMap& gradient_map() const { return sharding_.stage >= 2 ? owned_trained_ : trained_; }
   const ShardMap& value_map() const { return sharding_.stage >= 3 ? owned_ : whole_; }
@@ -176,21 +179,23 @@ class ParameterStore {
   int64_t packed_bytes() const;  // of these in fewer bits
   int64_t gradient_bytes() const { return gradient_map().size() * dtype_size(gradient_dtype()); }
 
-  // Stage 3: the values of `block` can be used until release(); `next` (-1: none) is the block acquired
-  // next. Below, nothing happens. Collective over the ranks of the block's regions.
+  // Stage 3: the values of `block` can be used until release(); `next` (-1: none) is the block
+  // acquired next. Below, nothing happens. Collective over the ranks of the block's regions.
   void acquire(int block, int next = -1);
   void release(int block);
   int block_of(ParamHandle h) const { return specs_[static_cast<size_t>(h)].block; }
 
-  // Parameters in fewer bits have an empty flat range and no value(): pack() takes their elements, of any box of
-  // the logical tensor from `begin` on, float32 on the host; unpack() writes what value() would show.
+  // Parameters in fewer bits have an empty flat range and no value(): pack() takes their elements,
+  // of any box of the logical tensor from `begin` on, float32 on the host; unpack() writes what
+  // value() would show.
   using ReadBox =
       std::function<void(const TensorBox& box, int64_t begin, const Tensor& destination)>;
   bool packed(ParamHandle h) const { return specs_[static_cast<size_t>(h)].packed; }
   void pack(Ctx& ctx, ParamHandle h, const ReadBox& read);
   void unpack(Ctx& ctx, ParamHandle first, ParamHandle last, const Tensor& w) const;
   Shape shape(ParamHandle first, ParamHandle last) const;  // of value()
-  // In blocks: the parts of the fused matrix, rows stacked, for products that read them as they are.
+  // In blocks: the parts of the fused matrix, rows stacked, for products that read them as they
+  // are.
   bool in_blocks(ParamHandle h) const { return blocks_ != nullptr && packed(h); }
   std::vector<BlockMatrix> blocks(ParamHandle first, ParamHandle last) const;
 
@@ -205,17 +210,19 @@ class ParameterStore {
   // What this rank stores, as value_map() and gradient_map() say.
   Tensor flat_values() const;
   Tensor flat_gradients() const;
-  // From stage 2 on a block's gradients of one micro-batch are whole, in the arena, between their first
-  // gradient() and take_gradients(); before, they are in flat_gradients(). (n), inside one region.
+  // From stage 2 on a block's gradients of one micro-batch are whole, in the arena, between their
+  // first gradient() and take_gradients(); before, they are in flat_gradients(). (n), inside one
+  // region.
   Tensor whole_gradients(int block, const FlatRange& part) const;
   WholeBlock take_gradients(int block);
 
-  // Values keyed by (seed, name, index in the logical tensor): the same in every layout. frozen: of these too.
+  // Values keyed by (seed, name, index in the logical tensor): the same in every layout. frozen: of
+  // these too.
   void initialize(Ctx& ctx, uint64_t seed, bool frozen = true);
   void begin_gradients();                      // the next write of each gradient overwrites
   void finish_gradients(Ctx& ctx, int block);  // zeroes what no one wrote in the block
-  // Which parameters' gradients were written since begin_gradients(): for work that is recorded, and writes
-  // them again without asking for them.
+  // Which parameters' gradients were written since begin_gradients(): for work that is recorded,
+  // and writes them again without asking for them.
   const std::vector<bool>& written() const { return written_; }
   void set_written(const std::vector<bool>& written) { written_ = written; }
 

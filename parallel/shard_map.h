@@ -1,4 +1,5 @@
-// Which elements of a flat range one rank holds, and where: pieces of it, stored one behind the other.
+// Which elements of a flat range one rank holds, and where: pieces of it, stored one behind the
+// other.
 #pragma once
 
 #include <algorithm>

@@ -128,7 +128,8 @@ class SignalQueue {
   SignalQueue() {
     sigset_t set;
     sigemptyset(&set);
-    // A signal that is ignored (nohup, a script's background) stays ignored: blocked, it would be queued.
+    // A signal that is ignored (nohup, a script's background) stays ignored: blocked, it would be
+    // queued.
     for (const int signal : kHandled) {
       struct sigaction now {};
       sigaction(signal, nullptr, &now);

@@ -84,8 +84,8 @@ class StepBench {
     state_.initialize(ctx_);
   }
 
-  // A step ends when its loss has come to the host: the host's clock sees a GPU's whole work. As in a run, the
-  // host then has queued the next one.
+  // A step ends when its loss has come to the host: the host's clock sees a GPU's whole work. As in
+  // a run, the host then has queued the next one.
   Timing run(int64_t micro_batches, int64_t warm_up, int64_t steps) {
     const RunConfig config = config_of(options_, micro_batches);
     TrainStep step(config, state_, groups_, ctx_);

@@ -22,8 +22,9 @@ struct BenchTrainOptions {
   int64_t steps = 10;               // timed, after two that are not
   // 1: the step timed has one micro-batch. More: steps of one and of so many are timed, and
   //   micro-batch = (T_n - T_1) / (n - 1), update = T_1 - micro-batch,
-  // of which a step of `step_tokens` is derived. Update: norm, decision, optimizer, and the one wait of
-  // a step for its loss. Where the machine is too restless for that difference, all is counted as micro-batch.
+  // of which a step of `step_tokens` is derived. Update: norm, decision, optimizer, and the one
+  // wait of a step for its loss. Where the machine is too restless for that difference, all is
+  // counted as micro-batch.
   int64_t micro_batches = 1;
   int64_t step_tokens = 524'288;
   bool whole_step = false;  // also run one step of `step_tokens`, after two that do not count

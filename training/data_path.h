@@ -17,15 +17,16 @@ std::vector<BlendPart> read_data_path(const Json& value, const std::string& path
                                       ConfigReport& report);
 Json data_path_to_json(const std::vector<BlendPart>& parts);  // null when empty
 
-// One of the above: one set without a name. {"wiki": one of the above, "code": ...}: sets with names, in
-// this order. A name becomes part of a TensorBoard tag and of a line on the console: letters, digits, '_',
-// '-' and '.', 64 at most, "test" excepted, which is what lines about data.test_data_path say.
+// One of the above: one set without a name. {"wiki": one of the above, "code": ...}: sets with
+// names, in this order. A name becomes part of a TensorBoard tag and of a line on the console:
+// letters, digits, '_', '-' and '.', 64 at most, "test" excepted, which is what lines about
+// data.test_data_path say.
 std::vector<ValidationSet> read_validation_sets(const Json& value, const std::string& path,
                                                 ConfigReport& report);
 Json validation_sets_to_json(const std::vector<ValidationSet>& sets);  // null when empty
 
-// Three numbers at least 0, not all 0: "969,30,1", with or without spaces; missing ones are 0. Returns
-// "" or the problem.
+// Three numbers at least 0, not all 0: "969,30,1", with or without spaces; missing ones are 0.
+// Returns "" or the problem.
 std::string read_split(const std::string& split, std::array<double, 3>& weights);
 
 }  // namespace trireme

@@ -1,29 +1,31 @@
-// Tasks of `trireme eval --task`: questions with choices, and texts, scored as lm-evaluation-harness does.
+// Tasks of `trireme eval --task`: questions with choices, and texts, scored as
+// lm-evaluation-harness does.
 //
 // One JSON object a line:
 //   {"context": ..., "choices": ["...", ...], "label": 1}   label: a number from 0, or the choice itself
 //   {"text": ...}
-// A choice stands behind the context and a delimiter, a space unless told. Spaces at the end of the context belong
-// to the continuation; context and continuation are tokenised together, and what is more than the context's own
-// tokens is the continuation. Its log-likelihood is ln p(continuation | context), of the tokens that fit: without a
-// context behind the beginning-of-text token, and of a long one the last sequence_length + 1 tokens.
+// A choice stands behind the context and a delimiter, a space unless told. Spaces at the end of the
+// context belong to the continuation; context and continuation are tokenised together, and what is
+// more than the context's own tokens is the continuation. Its log-likelihood is ln p(continuation |
+// context), of the tokens that fit: without a context behind the beginning-of-text token, and of a
+// long one the last sequence_length + 1 tokens.
 //   acc        share of questions whose choice of the largest log-likelihood is the right one
 //   acc_norm   the same, log-likelihoods divided by the choices' lengths in characters, without delimiter
 //   acc_bytes  the same, in bytes
 // With add_bos every context begins with the beginning-of-text token, as Gemma's models need it.
 //
-// With a chat template (the harness's --apply_chat_template) the template writes the context as a user's message, up to
-// where the answer begins, and the choice follows without a delimiter; white space that the template ends with
-// belongs to the continuation as other white space does. The template's markup is parsed; what a message or a choice
-// spells of it is text. "context" may then be a list of messages too: a system's, earlier turns as examples. Texts are
-// read as they are.
+// With a chat template (the harness's --apply_chat_template) the template writes the context as a
+// user's message, up to where the answer begins, and the choice follows without a delimiter; white
+// space that the template ends with belongs to the continuation as other white space does. The
+// template's markup is parsed; what a message or a choice spells of it is text. "context" may then
+// be a list of messages too: a system's, earlier turns as examples. Texts are read as they are.
 //
 // Each with its standard error, s / sqrt(n) with s the sample's standard deviation. Of texts
 //   word_perplexity  exp(-sum ll / sum words), words as re.split(r"\s+") counts them
 //   byte_perplexity  exp(-sum ll / sum bytes)
 //   bits_per_byte    -sum ll / sum bytes / ln 2
-// A long text is read in windows of sequence_length predictions, each behind one token of the window before; the
-// last window reaches back so far that it is full.
+// A long text is read in windows of sequence_length predictions, each behind one token of the
+// window before; the last window reaches back so far that it is full.
 #pragma once
 
 #include <optional>

@@ -19,17 +19,17 @@ class Evaluator {
 
   // The activations and scratch of one run of the pipeline, from a planning run.
   ArenaPlan plan();
-  // max_samples samples of `source` at equal distances, the same in every layout and every time (0: all of them).
-  // Every rank gets the same result;
-  // nothing that training depends on changes. progress(done, total) is called on every rank.
+  // max_samples samples of `source` at equal distances, the same in every layout and every time (0:
+  // all of them). Every rank gets the same result; nothing that training depends on changes.
+  // progress(done, total) is called on every rank.
   EvalResult run(BatchSource& source, int64_t max_samples, const ArenaPlan& plan,
                  const std::function<void(int64_t, int64_t)>& progress = {});
-  // The same, and take(row, loss) for every token with a target, on one of the ranks: row is its number in the
-  // source, sample x sequence length + place.
+  // The same, and take(row, loss) for every token with a target, on one of the ranks: row is its
+  // number in the source, sample x sequence length + place.
   using TakeLoss = std::function<void(int64_t row, double loss)>;
   EvalResult run_tokens(BatchSource& source, const ArenaPlan& plan, const TakeLoss& take);
-  // Of each document of a set the sum of the log-probabilities of its learned tokens; the same on all ranks.
-  // source: of all its items, in order.
+  // Of each document of a set the sum of the log-probabilities of its learned tokens; the same on
+  // all ranks. source: of all its items, in order.
   std::vector<double> log_likelihoods(const ExampleSet& set, ExampleSource& source,
                                       const ArenaPlan& plan);
 

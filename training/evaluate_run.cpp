@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kThirdPartyLength = 2048;  // tokens of a sequence, where no run says it
 
-// What evaluation takes from the run that trained the model: its data, and the sizes of its batches.
+// What evaluation takes from the run that trained the model: its data, and the sizes of its
+// batches.
 struct TrainedBy {
   std::optional<RunConfig> run;  // absent: a third-party model
   DataConfig data;
@@ -82,8 +83,8 @@ int64_t length_of(const EvaluateOptions& options, const TrainedBy& trained,
   return length;
 }
 
-// A task on a model that was not trained here from scratch may take all of its positions; what is made ready for is
-// what the task needs.
+// A task on a model that was not trained here from scratch may take all of its positions; what is
+// made ready for is what the task needs.
 int64_t limit_of_task(const EvaluateOptions& options, const LoadedModel& loaded, int64_t length) {
   const bool all = options.sequence_length == 0 && loaded.wants_special_tokens();
   return all ? std::max(length, longest_sequence(loaded.config())) : length;

@@ -18,7 +18,8 @@ struct EvaluateOptions {
   std::optional<BlockFormat> quantization;  // of the weights, as LoadedModel has it
   std::string data;  // token file prefix; empty: the run's own validation data
   std::string task;  // questions or texts (training/eval_task.h) in the place of data
-  // Of a task's choices from their context; absent: a space, nothing behind what a chat template wrote.
+  // Of a task's choices from their context; absent: a space, nothing behind what a chat template
+  // wrote.
   std::optional<std::string> delimiter;
   bool add_bos = false;              // to a task's contexts; Gemma's have it always
   bool apply_chat_template = false;  // to a task's contexts

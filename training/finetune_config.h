@@ -21,7 +21,8 @@ struct FinetuneConfig {
   bool assistant_only_loss = true;
   bool parse_special = false;  // special tokens that messages spell are those tokens, else text
   std::string chat_template;   // file, or directory of a tokenizer; empty: the tokenizer's own
-  // Of a checkpoint's configuration: the source that its run took, wherever that lies now. No key; empty: not known.
+  // Of a checkpoint's configuration: the source that its run took, wherever that lies now. No key;
+  // empty: not known.
   std::string kept_chat_template;
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;
@@ -33,7 +34,8 @@ struct FinetuneConfig {
 // The method's records have two answers each.
 inline bool learns_from_pairs(const FinetuneConfig& config) { return config.method == "dpo"; }
 
-// Checkpoints of adapters hold nothing else, and preferences are measured against the weights of the beginning.
+// Checkpoints of adapters hold nothing else, and preferences are measured against the weights of
+// the beginning.
 inline bool depends_on_base(const FinetuneConfig& config) {
   return config.lora.enabled() || learns_from_pairs(config);
 }

@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-// The template's source: the one that a checkpoint has kept, that of the configuration, of the run so far, of the run
-// whose weights it starts with, of the tokenizer; empty where none has one.
+// The template's source: the one that a checkpoint has kept, that of the configuration, of the run
+// so far, of the run whose weights it starts with, of the tokenizer; empty where none has one.
 std::string template_source(const RunConfig& config) {
   if (!config.finetune.kept_chat_template.empty()) return config.finetune.kept_chat_template;
   const std::string& given = config.finetune.chat_template;

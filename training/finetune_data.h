@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// What the two sources' examples come from, for preferences: the reference model looks at all of it first.
+// What the two sources' examples come from, for preferences: the reference model looks at all of it
+// first.
 struct FinetuneData {
   std::shared_ptr<const ExampleSet> train_set, validation_set;
   std::unique_ptr<ExampleSource> train;
@@ -18,8 +19,8 @@ struct FinetuneData {
   std::string chat_template;                  // source; empty: there is none
 };
 
-// Reads the files of config.finetune on `threads` threads. Without files for validation, val_size says how many
-// of the examples are held out; which ones depends on their number and the seed.
+// Reads the files of config.finetune on `threads` threads. Without files for validation, val_size
+// says how many of the examples are held out; which ones depends on their number and the seed.
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads);
 
 // Steps of num_train_epochs over so many sequences: the last batch may be smaller than the others.

@@ -2,9 +2,9 @@
 //
 // The batch is read whole by every rank of a tensor, context and pipeline group. With sequence
 // parallelism the tokens are padded to a multiple of the tensor-parallel size: a padding token has
-// target kIgnoredTarget, row -1, and belongs to a sequence of its own, so that it influences nothing.
-// A context-parallel rank takes its chunks of every sequence, padded likewise, and a plan of who sees
-// whom (parallel/context/token_slices.h).
+// target kIgnoredTarget, row -1, and belongs to a sequence of its own, so that it influences
+// nothing. A context-parallel rank takes its chunks of every sequence, padded likewise, and a plan
+// of who sees whom (parallel/context/token_slices.h).
 #pragma once
 
 #include "parallel/layout.h"

@@ -1,12 +1,14 @@
-// Micro-batches of a step whose queued work is recorded once and then runs again at the cost of one launch
-// (engine/device/graph.h): the host queues a micro-batch of a hundred layers as fast as one of two.
+// Micro-batches of a step whose queued work is recorded once and then runs again at the cost of one
+// launch (engine/device/graph.h): the host queues a micro-batch of a hundred layers as fast as one
+// of two.
 //
-// One rank's forward and backward of a micro-batch is the same work every time, but for the tokens, which
-// it finds where the last copy put them; for the first micro-batch of a step, which overwrites gradients;
-// for the number of sequences and the longest, which some grids and libraries go by; and with dropout for the step, whose number
-// is an argument of the kernels. Each of these has a record of its own, made when it comes a second time
-// (libraries then have made their choices); the records used last are kept. With dropout a record serves
-// one step only and is made where enough of that step follows.
+// One rank's forward and backward of a micro-batch is the same work every time, but for the tokens,
+// which it finds where the last copy put them; for the first micro-batch of a step, which
+// overwrites gradients; for the number of sequences and the longest, which some grids and libraries
+// go by; and with dropout for the step, whose number is an argument of the kernels. Each of these
+// has a record of its own, made when it comes a second time (libraries then have made their
+// choices); the records used last are kept. With dropout a record serves one step only and is made
+// where enough of that step follows.
 //
 // Not recorded: what waits for the host or another rank within a micro-batch. why_not() names it.
 #pragma once
@@ -30,8 +32,8 @@ class MicroBatchGraphs {
   const std::string& why_not() const { return why_not_; }
   // Whether run() takes the executor's place in the work that comes.
   bool serve() const { return on_ && !ctx_.planning() && !ctx_.observer; }
-  // Forward and backward of all micro-batches of step number `step`, which the stage has begun. When it is
-  // queued, all before the one before it have run through.
+  // Forward and backward of all micro-batches of step number `step`, which the stage has begun.
+  // When it is queued, all before the one before it have run through.
   void run(int64_t step);
 
  private:

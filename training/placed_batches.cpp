@@ -19,7 +19,8 @@ int64_t padded(int64_t elements, DType dtype) {
   return round_up(elements * dtype_size(dtype), kAlign);
 }
 
-// A micro-batch has no more documents than tokens; with padding there is one more, and one more offset.
+// A micro-batch has no more documents than tokens; with padding there is one more, and one more
+// offset.
 int64_t most_offsets(int64_t tokens) { return tokens + 2; }
 
 int64_t bytes_of(int64_t t) {
@@ -28,8 +29,8 @@ int64_t bytes_of(int64_t t) {
 
 int64_t bytes_of(const MicroBatch& batch) { return bytes_of(std::ssize(batch.tokens)); }
 
-// The samples' length where each is one sequence and they fill the batch, else 0: other lengths, though
-// equal, would each be a shape of its own to the library.
+// The samples' length where each is one sequence and they fill the batch, else 0: other lengths,
+// though equal, would each be a shape of its own to the library.
 int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   const std::vector<int32_t>& cu = batch.cu_seqlens;
   if (cu.empty() || cu.back() != std::ssize(batch.tokens)) return 0;
@@ -38,8 +39,8 @@ int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   return length;
 }
 
-// No less than the longest sequence, and one of few numbers: each is a shape of its own to the library, and
-// asks for a record of its own (training/micro_batch_graphs.h).
+// No less than the longest sequence, and one of few numbers: each is a shape of its own to the
+// library, and asks for a record of its own (training/micro_batch_graphs.h).
 int64_t longest(const MicroBatch& batch, int64_t sequence_length) {
   constexpr uint32_t kShortest = 128;
   const auto most = std::max(kShortest, static_cast<uint32_t>(batch.max_seqlen));

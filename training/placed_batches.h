@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-// On the CPU they are used where they lie. On a GPU a call of place() copies their arrays into one block of
-// memory there, at once for the caller; the block is taken by the first call and serves all that need no
-// more.
+// On the CPU they are used where they lie. On a GPU a call of place() copies their arrays into one
+// block of memory there, at once for the caller; the block is taken by the first call and serves
+// all that need no more.
 class PlacedBatches {
  public:
   // sequence_length: of each sample.
@@ -21,8 +21,8 @@ class PlacedBatches {
   void place(const std::vector<MicroBatch>& batches);
   const MicroBatch& batch(int i) const { return (*batches_)[static_cast<size_t>(i)]; }
   Tokens tokens(int i) const;
-  // On a GPU: a place that is the same for all micro-batches of one size, where recorded work finds them.
-  // fix() copies micro-batch i there, in the order of the main stream.
+  // On a GPU: a place that is the same for all micro-batches of one size, where recorded work finds
+  // them. fix() copies micro-batch i there, in the order of the main stream.
   const void* fixed_place() const { return block_.data(); }
   Tokens fixed_tokens(int i) const;
   void fix(int i) const;

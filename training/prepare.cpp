@@ -30,8 +30,8 @@ void refuse_existing(const std::string& path, bool overwrite) {
   fail_input(path, " exists already: choose another output or pass --overwrite");
 }
 
-// The folder of an output file, made where it is missing. Unless the work ends with keep(), what was
-// made of it is removed again: bad input leaves nothing behind.
+// The folder of an output file, made where it is missing. Unless the work ends with keep(), what
+// was made of it is removed again: bad input leaves nothing behind.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& file) {

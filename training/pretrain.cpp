@@ -328,8 +328,8 @@ void PretrainRun::write_adapter(const std::string& checkpoint) const {
   }
 }
 
-// On rank 0 once output_dir or checkpoint.save no longer leads to what the run has locked: a run goes on, into
-// directories of its own.
+// On rank 0 once output_dir or checkpoint.save no longer leads to what the run has locked: a run
+// goes on, into directories of its own.
 void PretrainRun::restore_directory() {
   records_.reset();
   lock_.reset();  // it leaves what is no longer its own

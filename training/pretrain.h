@@ -1,5 +1,5 @@
-// The training run, from fresh weights or of a model that is fine-tuned: everything between a checked
-// configuration and a saved model.
+// The training run, from fresh weights or of a model that is fine-tuned: everything between a
+// checked configuration and a saved model.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct PretrainOptions {
   bool validate_only = false;  // print what the run will need, train nothing, write nothing
 };
 
-// Runs on every rank of `world`. kDone, or kStoppedSaved when a signal asked for it; throws Error with
-// kDiverged after max_consecutive_skips non-finite steps in a row.
+// Runs on every rank of `world`. kDone, or kStoppedSaved when a signal asked for it; throws Error
+// with kDiverged after max_consecutive_skips non-finite steps in a row.
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals);
 

@@ -56,8 +56,8 @@ std::string PretrainRun::memory_report() const {
   return report;
 }
 
-// Before anything is taken. In use then: the runtime's and libraries' memory, buffers of communicators, and
-// whatever else uses the GPU.
+// Before anything is taken. In use then: the runtime's and libraries' memory, buffers of
+// communicators, and whatever else uses the GPU.
 void PretrainRun::check_device_memory() const {
   if (device_.gpu == nullptr) return;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
@@ -90,7 +90,8 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   m.model_tflops = training_flops_per_token(config_.model, parameters_, config_.sequence_length,
                                             adapter_parameters_) *
                    m.tokens_per_second / group_.size() / 1e12;
-  // Above 1 the peak was measured while something else held the machine: no number beats a wrong one.
+  // Above 1 the peak was measured while something else held the machine: no number beats a wrong
+  // one.
   if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
   m.arena_bytes = ctx_.arena.capacity();
   m.allocation_count = open.allocations;

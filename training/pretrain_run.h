@@ -1,4 +1,5 @@
-// The training run of one rank, in the order in which a run happens: pretrain.cpp; what it reports of itself:
+// The training run of one rank, in the order in which a run happens: pretrain.cpp; what it reports
+// of itself:
 // pretrain_report.cpp.
 #pragma once
 

@@ -49,7 +49,8 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   }
 }
 
-// What is wrong with the word alone, so that it is reported with the other mistakes of a configuration.
+// What is wrong with the word alone, so that it is reported with the other mistakes of a
+// configuration.
 void check_schedule_name(const ConfigValues& values, const RunConfig& config,
                          ConfigReport& report) {
   const std::string& schedule = config.pipeline.schedule;
@@ -92,7 +93,8 @@ bool by_replicate_degree(const std::string& spelled) {
   return spelled.ends_with("data_parallel_replicate_degree");
 }
 
-// Data-parallel ranks as they are given, TorchTitan's two degrees included; 0: what the others leave.
+// Data-parallel ranks as they are given, TorchTitan's two degrees included; 0: what the others
+// leave.
 int read_data_ranks(const ConfigValues& values, ConfigReport& report) {
   const auto ranks = values.is_auto(key::kData) ? 0 : static_cast<int>(values.integer(key::kData));
   const auto shard = static_cast<int>(values.integer(key::kDataShard));
@@ -144,7 +146,8 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.tp_comm_overlap = overlap(key::kTensorOverlap);
   sizes.moe_shared_overlap = overlap(key::kSharedOverlap);
   read_context(values, config, report);
-  // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
+  // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as
+  // 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   const int data_ranks = read_data_ranks(values, report);
   if (data_ranks > 0) {

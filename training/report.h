@@ -1,5 +1,5 @@
-// What runs did, for people: a self-contained HTML page, loss and throughput curves as SVG files, and a
-// picture for the terminal, all from the runs' metrics.jsonl and resolved_config.json.
+// What runs did, for people: a self-contained HTML page, loss and throughput curves as SVG files,
+// and a picture for the terminal, all from the runs' metrics.jsonl and resolved_config.json.
 #pragma once
 
 #include <optional>
@@ -39,7 +39,8 @@ struct RunSummary {
   std::optional<double> mfu;                  // median
 };
 
-// `path`: a run directory (output_dir), or a metrics file. InputError when there is nothing to read.
+// `path`: a run directory (output_dir), or a metrics file. InputError when there is nothing to
+// read.
 RunRecord read_run(const std::string& path);
 std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 RunSummary summarize(const RunRecord& run);
@@ -49,8 +50,8 @@ struct ReportFiles {
   std::vector<std::string> pictures;  // SVG files beside the page: <page>-loss.svg, -throughput.svg
   bool interactive = false;           // the page holds dygraphs; otherwise static pictures
 };
-// Writes the page to `output` and the pictures beside it. Interactive charts need dygraphs (Debian package
-// libjs-dygraphs) on this machine, not on the reader's.
+// Writes the page to `output` and the pictures beside it. Interactive charts need dygraphs (Debian
+// package libjs-dygraphs) on this machine, not on the reader's.
 ReportFiles write_report(const std::vector<RunRecord>& runs, const std::string& output,
                          ReportAxis axis = ReportAxis::kStep);
 

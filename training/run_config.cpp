@@ -42,7 +42,8 @@ void read_precision(const ConfigValues& values, RunConfig& config, ConfigReport&
   config.loss_scale.min_scale = values.number("fp16.min_loss_scale");
 }
 
-// The masks depend on the end of a document, so it becomes part of the configuration where they are used:
+// The masks depend on the end of a document, so it becomes part of the configuration where they are
+// used:
 // a tokenizer that is another one when the run goes on is then refused instead of obeyed.
 void read_eod(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   DataConfig& data = config.data;
@@ -192,9 +193,9 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   return config;
 }
 
-// Replaces a path under "model" by the object in that file; models of others in our words, with a note on what
-// they say that is passed over. `folder`: what the path is relative to. Returns the file, or "" when the model
-// is not a path.
+// Replaces a path under "model" by the object in that file; models of others in our words, with a
+// note on what they say that is passed over. `folder`: what the path is relative to. Returns the
+// file, or "" when the model is not a path.
 std::string inline_model(Json& document, const std::filesystem::path& folder,
                          std::vector<std::string>& notes) {
   if (!document.is_object() || !document.contains("model")) return "";
@@ -235,7 +236,8 @@ std::string saves_of(const Json& document) {
   return named ? (std::filesystem::path(folder->get<std::string>()) / "checkpoints").string() : "";
 }
 
-// A fine-tuning run that names no model or tokenizer has those of what it has saved, or of the weights it starts from.
+// A fine-tuning run that names no model or tokenizer has those of what it has saved, or of the
+// weights it starts from.
 void take_from_weights(Json& document) {
   if (!document.is_object() || !document.contains("finetune")) return;
   const Json* const load = given_value(document, "checkpoint.load");
@@ -250,7 +252,8 @@ void take_from_weights(Json& document) {
     document["data"]["tokenizer"] = source->tokenizer();
 }
 
-// Replaces the path of a DeepSpeed configuration by the object in that file. Returns the file, or "".
+// Replaces the path of a DeepSpeed configuration by the object in that file. Returns the file, or
+// "".
 std::string inline_deepspeed(Json& document, const std::filesystem::path& folder) {
   const Json* const given = given_value(document, "deepspeed");
   if (given == nullptr || !given->is_string()) return "";

@@ -1,6 +1,6 @@
-// The run's configuration: one JSON file plus --set overrides, resolved and checked before any work.
-// Key names are DeepSpeed's and Megatron's (docs/reference/config-reference.md is generated from the
-// schema).
+// The run's configuration: one JSON file plus --set overrides, resolved and checked before any
+// work. Key names are DeepSpeed's and Megatron's (docs/reference/config-reference.md is generated
+// from the schema).
 //
 // "model" is a path relative to the configuration file (on the command line: to the current
 // directory), or an object. All other paths (data, output, checkpoints) are relative to the current
@@ -118,8 +118,8 @@ struct RunConfig {
 // world_size: ranks of the run, needed to resolve the layout and the batch rule
 //   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x dp.
 // overrides: "a.b=v" of --set, applied in order to the document before it is checked.
-// sequences: counts those of an epoch of a fine-tuning run whose train_steps are "auto"; without it the files are
-// read for that. A fine-tuning run without "model" has that of checkpoint.load.
+// sequences: counts those of an epoch of a fine-tuning run whose train_steps are "auto"; without it
+// the files are read for that. A fine-tuning run without "model" has that of checkpoint.load.
 using CountSequences = std::function<int64_t(const RunConfig& read_so_far)>;
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           int world_size, const CountSequences& sequences = {});

@@ -144,8 +144,8 @@ bool lies_at(const std::string& place, const std::string& path) {
   return !rest.empty() && *rest.begin() != "..";
 }
 
-// A run that goes on writes to its folder from its step on: what lies there must be this run's. Without
-// its configuration only its own checkpoint can say so. Whether the folder names a run.
+// A run that goes on writes to its folder from its step on: what lies there must be this run's.
+// Without its configuration only its own checkpoint can say so. Whether the folder names a run.
 bool check_records(const RunConfig& config, bool own_checkpoint) {
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
   std::error_code ignored;
@@ -171,8 +171,8 @@ int64_t last_record(const RunConfig& config) {
   return records.empty() ? 0 : records.back()["step"].get<int64_t>();
 }
 
-// --resume auto without a whole checkpoint: a run starts only where none can have been saved. A run that started
-// over would replace the checkpoints, one after the other.
+// --resume auto without a whole checkpoint: a run starts only where none can have been saved. A run
+// that started over would replace the checkpoints, one after the other.
 // Names the newest checkpoint of the run; it stays where checkpoint.save is not mounted.
 std::string saved_mark(const RunConfig& config) {
   return (fs::path(config.output_dir) / "last_checkpoint").string();

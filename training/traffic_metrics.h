@@ -9,8 +9,8 @@ namespace trireme {
 
 class TrafficMetrics {
  public:
-  // Collective. Adds comm_<kind>_bytes and comm_window_bytes of the time since the last call. What this
-  // call itself sends belongs to the next one.
+  // Collective. Adds comm_<kind>_bytes and comm_window_bytes of the time since the last call. What
+  // this call itself sends belongs to the next one.
   void add(World& world, StepMetrics& metrics);
 
  private:

@@ -1,5 +1,5 @@
-// What a training run saves and how it comes back: parameters, optimizer state, step state, position
-// in the data, configuration. The file format is engine/io/sharded_checkpoint.h.
+// What a training run saves and how it comes back: parameters, optimizer state, step state,
+// position in the data, configuration. The file format is engine/io/sharded_checkpoint.h.
 #pragma once
 
 #include "engine/io/sharded_checkpoint.h"
@@ -23,9 +23,9 @@ struct CheckpointSources {
   const std::vector<TokenFileIdentity>* data = nullptr;
 };
 
-// Collective. Every rank writes its share of the tensors; beside adapters what is frozen is not written, it is
-// that of checkpoint.load. InputError on all ranks when one fails
-// (full disk); nothing is left behind and older checkpoints stay. sources: on rank 0.
+// Collective. Every rank writes its share of the tensors; beside adapters what is frozen is not
+// written, it is that of checkpoint.load. InputError on all ranks when one fails (full disk);
+// nothing is left behind and older checkpoints stay. sources: on rank 0.
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups,
                                       const CheckpointSources& sources = {});
@@ -37,10 +37,10 @@ std::vector<TokenFileIdentity> saved_data_identity(const CheckpointReader& reade
 // model of `config`.
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
-// Parameters and routers' biases from a model that find_model() found, everything else as in a fresh run;
-// adapters from PEFT's directory `adapter`, empty: such as change nothing. begins: these adapters are used; where a
-// checkpoint is loaded over them first, the lengths of the weights' rows need not be computed. Says where the
-// configuration of the run differs from the model's.
+// Parameters and routers' biases from a model that find_model() found, everything else as in a
+// fresh run; adapters from PEFT's directory `adapter`, empty: such as change nothing. begins: these
+// adapters are used; where a checkpoint is loaded over them first, the lengths of the weights' rows
+// need not be computed. Says where the configuration of the run differs from the model's.
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
                           bool begins, TrainState& state);
 

@@ -27,7 +27,8 @@ class TrainStage final : public PipelineStage {
              const Options& options);
 
   // The step's micro-batches, already this rank's part of them, and where the loss goes.
-  // block_done(b, last): parameter block b has its gradients of one more micro-batch, or of the last.
+  // block_done(b, last): parameter block b has its gradients of one more micro-batch, or of the
+  // last.
   using BlockDone = std::function<void(int block, bool last)>;
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss, BlockDone block_done);
 
@@ -41,9 +42,10 @@ class TrainStage final : public PipelineStage {
   void backward_weight(int chunk, int micro_batch) override;
   Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
 
-  // For work that is recorded on a GPU and runs again. Between begin_recording and end_recording passes find
-  // their tokens at the fixed place, and the blocks whose gradients are done are listed and not counted;
-  // whoever runs the work copies a micro-batch there before, and counts the blocks behind it.
+  // For work that is recorded on a GPU and runs again. Between begin_recording and end_recording
+  // passes find their tokens at the fixed place, and the blocks whose gradients are done are listed
+  // and not counted; whoever runs the work copies a micro-batch there before, and counts the blocks
+  // behind it.
   Tokens tokens(int micro_batch) const { return batches_.tokens(micro_batch); }
   const void* fixed_place() const { return batches_.fixed_place(); }
   void copy_to_fixed_place(int micro_batch) const { batches_.fix(micro_batch); }
@@ -77,8 +79,8 @@ class TrainStage final : public PipelineStage {
   std::vector<int> recorded_blocks_;
 };
 
-// The forward half alone: adds to loss.sum where the head is, keeps nothing. token_losses: of each micro-batch,
-// where the losses of its tokens go.
+// The forward half alone: adds to loss.sum where the head is, keeps nothing. token_losses: of each
+// micro-batch, where the losses of its tokens go.
 class EvalStage final : public PipelineStage {
  public:
   EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,

@@ -14,7 +14,8 @@ namespace trireme {
 namespace {
 
 // Slots of TrainState::scalars_, one cache line or more each. kGradScale: gradient_scale() of
-// optim/step_control.h; kFirstBad: the place of the first element of the stored gradients that is not finite.
+// optim/step_control.h; kFirstBad: the place of the first element of the stored gradients that is
+// not finite.
 enum Slot : int { kState, kScalars, kSums, kGradScale, kFirstBad, kSlots };
 constexpr int64_t kSlotBytes = 128;
 // kSums: loss, sum of squares of the gradients, four losses of routers; reduced together.
@@ -153,7 +154,8 @@ int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) c
   return valid;
 }
 
-// Collective where there are preferences. Every tensor-parallel rank has those of its stage: one counts.
+// Collective where there are preferences. Every tensor-parallel rank has those of its stage: one
+// counts.
 PreferenceSums TrainStep::all_preferences() const {
   if (!learns_from_pairs(config_.finetune)) return {};
   const PreferenceSums mine =
@@ -244,7 +246,8 @@ double TrainStep::rate(int64_t step) const {
   return learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
 }
 
-// Of a step that is skipped: where the host reads of it, the gradients may be those of the next step.
+// Of a step that is skipped: where the host reads of it, the gradients may be those of the next
+// step.
 void TrainStep::search_first_bad() {
   const Tensor first = scalar(kFirstBad, DType::kI64);
   fill_bytes(ctx_, first, kNotFoundByte);

@@ -37,13 +37,14 @@ struct StepResult {
   // (balance, z, importance, load), and how evenly each layer used its experts.
   std::array<double, 4> router_losses{};
   std::vector<ExpertLoad> expert_loads;
-  // Waiting for sums of gradients that backward did not hide, and for other stages of the pipeline. On a
-  // GPU the first is what its main stream stood waiting for any communication.
+  // Waiting for sums of gradients that backward did not hide, and for other stages of the pipeline.
+  // On a GPU the first is what its main stream stood waiting for any communication.
   double exposed_communication_seconds = 0;
   double pipeline_idle_seconds = 0;
 };
 
-// This rank's part of everything that is trained, and its bytes. Made first; memory is taken by allocate().
+// This rank's part of everything that is trained, and its bytes. Made first; memory is taken by
+// allocate().
 class TrainState {
  public:
   TrainState(const RunConfig& config, const Layout& layout);
@@ -74,9 +75,10 @@ class TrainStep {
 
   // The activations and scratch of one step, from a planning run: reads and writes no tensor.
   ArenaPlan plan();
-  // `batches`: the micro-batches of this rank's data-parallel index, whole; free for others at return. The
-  // arena must hold the plan. On a GPU the step is queued and the host does not wait for it (but for
-  // tensors that are staged through the host, and for the numbers of experts' tokens).
+  // `batches`: the micro-batches of this rank's data-parallel index, whole; free for others at
+  // return. The arena must hold the plan. On a GPU the step is queued and the host does not wait
+  // for it (but for tensors that are staged through the host, and for the numbers of experts'
+  // tokens).
   void start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
   // Waits for the oldest step that was started and tells its result. Collective.
   StepResult finish();
@@ -84,8 +86,8 @@ class TrainStep {
     start(step, batches, plan);
     return finish();
   }
-  // Steps that may be open, that is started and not finished, at a time: a GPU works on one while the host
-  // queues the next.
+  // Steps that may be open, that is started and not finished, at a time: a GPU works on one while
+  // the host queues the next.
   int64_t most_open() const { return ctx_.gpu != nullptr ? kMostOpen : 1; }
   int64_t open() const { return started_ - finished_; }
   const MicroBatchGraphs& graphs() const { return graphs_; }
@@ -137,8 +139,8 @@ class TrainStep {
 // The memory of a run, whose state is initialized or loaded next: the state's and `arena_bytes` for
 // activations and scratch, the capacity of the largest plan.
 void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes);
-// Readies everything for a first step with fresh weights, of a run that does nothing but train: plans,
-// takes the memory, initializes. Returns the plan of a step.
+// Readies everything for a first step with fresh weights, of a run that does nothing but train:
+// plans, takes the memory, initializes. Returns the plan of a step.
 ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx);
 
 // A whole micro-batch of the right size and no meaning, for planning runs.

@@ -1,6 +1,6 @@
-// Causal self-attention with grouped-query heads: fused QKV projection, normalised heads of q and k (Qwen3),
-// rotary embedding (Llama), attention (transformer/attention_heads.h), in some layers over a sliding window,
-// output projection.
+// Causal self-attention with grouped-query heads: fused QKV projection, normalised heads of q and k
+// (Qwen3), rotary embedding (Llama), attention (transformer/attention_heads.h), in some layers over
+// a sliding window, output projection.
 #pragma once
 
 #include "transformer/attention_heads.h"
@@ -28,8 +28,8 @@ class Attention {
     AllTokens dy;      // (T, C)
   };
 
-  // y = attention(x); x, y (T / split, C). cos_sin is the rotary table, absent without rotary embedding.
-  // saved may be null: nothing is kept.
+  // y = attention(x); x, y (T / split, C). cos_sin is the rotary table, absent without rotary
+  // embedding. saved may be null: nothing is kept.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
   // dx overwrites. dx, dy (T / split, C); dy must stay until backward_weight().

@@ -1,5 +1,6 @@
-// What attention layers share, whatever their projections are: attention of this rank's heads over packed
-// sequences, over context-parallel ranks or over a KV cache, in some layers over a sliding window (engine/ops/attention.h has the formula).
+// What attention layers share, whatever their projections are: attention of this rank's heads over
+// packed sequences, over context-parallel ranks or over a KV cache, in some layers over a sliding
+// window (engine/ops/attention.h has the formula).
 #pragma once
 
 #include "engine/ops/attention.h"

@@ -1,7 +1,7 @@
-// One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with another norm of
-// what is added where the model has branch_norms (Gemma: Ding et al. 2021, "sandwich"), with dropout on
-// the two branches where the model has it (GPT-2), in sparse layers a mixture of experts for the MLP, and
-// latent attention where the model has that.
+// One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with another
+// norm of what is added where the model has branch_norms (Gemma: Ding et al. 2021, "sandwich"),
+// with dropout on the two branches where the model has it (GPT-2), in sparse layers a mixture of
+// experts for the MLP, and latent attention where the model has that.
 #pragma once
 
 #include "transformer/attention.h"

@@ -1,5 +1,6 @@
-// Token embedding, times a number (Gemma), plus learned positions (GPT-2), plus dropout. The table is split by rows over the
-// tensor-parallel ranks: each looks up the tokens it has rows for, and the results are added.
+// Token embedding, times a number (Gemma), plus learned positions (GPT-2), plus dropout. The table
+// is split by rows over the tensor-parallel ranks: each looks up the tokens it has rows for, and
+// the results are added.
 #pragma once
 
 #include "engine/ops/embedding.h"
@@ -29,8 +30,8 @@ class Embedding {
   ParamHandle positions_ = -1;
 };
 
-// The (V, C) table of a model's token embedding, split over the tensor-parallel ranks. copy: 0 for the
-// embedding itself, 1 for the last stage's copy of a tied one; copies counts both.
+// The (V, C) table of a model's token embedding, split over the tensor-parallel ranks. copy: 0 for
+// the embedding itself, 1 for the last stage's copy of a tied one; copies counts both.
 ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, int block,
                               int copies, int copy);
 

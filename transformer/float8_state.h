@@ -1,12 +1,13 @@
-// The linear layers of blocks in 8-bit floats (Micikevicius et al. 2022), scaled as NVIDIA's Transformer
-// Engine does, whose words the configuration's section fp8 uses.
+// The linear layers of blocks in 8-bit floats (Micikevicius et al. 2022), scaled as NVIDIA's
+// Transformer Engine does, whose words the configuration's section fp8 uses.
 //
 //   y = x w^T       x and w in E4M3
 //   dx = dy w       dy in E5M2 (hybrid) or E4M3, w in E4M3
 //   dw = dy^T x     dy and x as above
-// An operand is scaled and rounded before each product (engine/ops/float8.h); sums are float32. Results,
-// what backward keeps, gradients and the optimizer's weights stay in the types they have without it, and
-// so do embedding, norms, attention itself, routers, routed experts and the head. Evaluation does without.
+// An operand is scaled and rounded before each product (engine/ops/float8.h); sums are float32.
+// Results, what backward keeps, gradients and the optimizer's weights stay in the types they have
+// without it, and so do embedding, norms, attention itself, routers, routed experts and the head.
+// Evaluation does without.
 //
 //   delayed      one scale for a tensor, from its largest magnitude in the last `history` steps. The
 //                first step has none and scales as tensorwise does
@@ -43,8 +44,8 @@ class Float8State {
   // Where ctx computes; nothing is remembered yet.
   void allocate(Ctx& ctx);
 
-  // The products of linear_forward() and its backward (engine/ops/gemm.h) for the layer with this weight.
-  // Inner sizes and columns are multiples of 16, rows of 4.
+  // The products of linear_forward() and its backward (engine/ops/gemm.h) for the layer with this
+  // weight. Inner sizes and columns are multiples of 16, rows of 4.
   void forward(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x,
                const ConstTensor& w, const ConstTensor& bias);
   void backward_input(Pass& pass, ParamHandle weight, const Tensor& dx, const ConstTensor& dy,
@@ -52,15 +53,15 @@ class Float8State {
   void backward_weight(Pass& pass, ParamHandle weight, const Tensor& dw, const ConstTensor& dy,
                        const ConstTensor& x, bool accumulate);
 
-  // Ends a step: the largest magnitudes, over all ranks that have these layers, go into the histories
-  // and give the scales of the next one. Where scalars (kStepScalarsBytes uint8, a StepScalars) say that
-  // the optimizer skipped the step, it leaves no trace.
+  // Ends a step: the largest magnitudes, over all ranks that have these layers, go into the
+  // histories and give the scales of the next one. Where scalars (kStepScalarsBytes uint8, a
+  // StepScalars) say that the optimizer skipped the step, it leaves no trace.
   void finish_step(Ctx& ctx, Communicator& tensor_parallel, Communicator& data_parallel,
                    const ConstTensor& scalars);
 
-  // What must be saved with the parameters to go on exactly: of each layer's three tensors the scale (1)
-  // and the history (H), "model.layers.0.mlp.down_proj.weight.gradient_scale". Empty unless delayed. The
-  // same on all ranks that have the layer.
+  // What must be saved with the parameters to go on exactly: of each layer's three tensors the
+  // scale (1) and the history (H), "model.layers.0.mlp.down_proj.weight.gradient_scale". Empty
+  // unless delayed. The same on all ranks that have the layer.
   struct Named {
     std::string name;
     Tensor tensor;

@@ -6,7 +6,8 @@ namespace trireme {
 
 namespace {
 
-// Parameters that a token passes: the head's product uses V x C weights, its own or the tied table's.
+// Parameters that a token passes: the head's product uses V x C weights, its own or the tied
+// table's.
 int64_t passed_parameters(const ModelConfig& config, int64_t parameter_count) {
   int64_t n = parameter_count;
   if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;

@@ -21,8 +21,8 @@ bool has_whole_blocks(const FileTensor& tensor, const GgufType& type) {
   return tensor.columns() % type.block == 0;
 }
 
-// Vectors and what decides for experts keep their precision; a row that is no whole blocks takes smaller ones or
-// stays as the others.
+// Vectors and what decides for experts keep their precision; a row that is no whole blocks takes
+// smaller ones or stays as the others.
 const GgufType* type_of(const ModelConfig& config, const FileTensor& tensor,
                         const GgufWriteOptions& options) {
   const bool small = tensor.shape.size() == 1 || tensor.router ||

@@ -1,4 +1,5 @@
-// Keys of GGUF metadata under "<architecture>.": which are read, which say nothing, which are refused.
+// Keys of GGUF metadata under "<architecture>.": which are read, which say nothing, which are
+// refused.
 #pragma once
 
 #include <string>

@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-// What a configuration may say without a word in the metadata: nothing that inference computes with, or what
-// the tensors show.
+// What a configuration may say without a word in the metadata: nothing that inference computes
+// with, or what the tensors show.
 const std::set<std::string>& understood() {
   static const std::set<std::string> keys = {
       "model_type",        "architectures",  "initializer_range", "tie_word_embeddings",

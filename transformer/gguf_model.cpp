@@ -14,7 +14,8 @@ bool interleaves(const ModelConfig& config) {
          config.family == ModelFamily::kMixtral;
 }
 
-// Of a module in a layer, "" where there is none. `expert` and `part` are set where it is of several.
+// Of a module in a layer, "" where there is none. `expert` and `part` are set where it is of
+// several.
 struct LayerName {
   std::string name;
   int64_t expert = -1;  // of a stack

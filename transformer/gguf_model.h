@@ -9,10 +9,11 @@
 //   gemma3         gemma3_text              weights of norms are 1 + w
 //   gpt2           gpt2                     matrices are (out, in)
 //
-// Linear scaling of rotary positions and yarn are kept as numbers; of Llama 3's the file holds what each frequency
-// is divided by (rope_freqs.weight), from which the published parameters are recognised. A window is
-// attention.sliding_window, of some layers with attention.sliding_window_pattern: a period, or a word for each
-// layer. llama.cpp itself computes windows of gemma3 only.
+// Linear scaling of rotary positions and yarn are kept as numbers; of Llama 3's the file holds what
+// each frequency is divided by (rope_freqs.weight), from which the published parameters are
+// recognised. A window is attention.sliding_window, of some layers with
+// attention.sliding_window_pattern: a period, or a word for each layer. llama.cpp itself computes
+// windows of gemma3 only.
 #pragma once
 
 #include "engine/io/gguf.h"
@@ -55,9 +56,9 @@ struct GgufWritten {
   int64_t kept = 0;           // of them, from an interrupted writer
   QuantisationReport report;  // with `linear`, of what is not kept
 };
-// Streaming; the file is whole or absent, and goes on where the same was interrupted (AtomicFile). Rows that are no
-// whole blocks of the type are Q8_0 in its place, else F16, in a file of bfloat16 BF16 and of float32 F32. InputError
-// for `linear` where the source is quantised already.
+// Streaming; the file is whole or absent, and goes on where the same was interrupted (AtomicFile).
+// Rows that are no whole blocks of the type are Q8_0 in its place, else F16, in a file of bfloat16
+// BF16 and of float32 F32. InputError for `linear` where the source is quantised already.
 GgufWritten write_gguf(const ModelSource& source, const std::string& path,
                        const GgufWriteOptions& options);
 

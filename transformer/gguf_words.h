@@ -1,5 +1,5 @@
-// llama.cpp's words for hyper-parameters beside HuggingFace's: what gguf_config.cpp reads and gguf_metadata.cpp
-// writes.
+// llama.cpp's words for hyper-parameters beside HuggingFace's: what gguf_config.cpp reads and
+// gguf_metadata.cpp writes.
 #pragma once
 
 #include "transformer/model_config.h"
@@ -44,11 +44,12 @@ inline constexpr GgufWord kMixtralIntegers[] = {{"num_local_experts", "expert_co
 inline constexpr GgufWord kQwenExpertIntegers[] = {{"num_experts", "expert_count"},
                                                    {"num_experts_per_tok", "expert_used_count"}};
 
-// Gemma 3 in llama.cpp: every so many layers one sees all, and layers with a window have frequencies of this base,
-// where the file says nothing.
+// Gemma 3 in llama.cpp: every so many layers one sees all, and layers with a window have
+// frequencies of this base, where the file says nothing.
 inline constexpr int64_t kGemmaPattern = 6;
 inline constexpr double kGemmaLocalTheta = 10000;
-// The softmax's scale is 1 / sqrt(head_dim), in the largest model, known by its layers, 1 / sqrt(hidden_size / heads).
+// The softmax's scale is 1 / sqrt(head_dim), in the largest model, known by its layers, 1 /
+// sqrt(hidden_size / heads).
 constexpr int64_t gemma_attention_scalar(int64_t layers, int64_t hidden, int64_t heads,
                                          int64_t head_dim) {
   return layers == 62 ? hidden / heads : head_dim;

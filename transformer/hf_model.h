@@ -1,9 +1,10 @@
 // A HuggingFace directory: config.json and safetensors (engine/io/safetensors_directory.h).
 //
-// Names of a model without its head ("layers.0..." for "model.layers.0...", "h.0..." for "transformer.h.0...")
-// are understood, so are those of the text part of a model with others ("language_model.model.layers.0..."),
-// and tensors that nobody needs are passed over (hf_tensor_is_ignored()), as is the head of a tied
-// model. A head with other values than the table's is not tied (load_model_config()).
+// Names of a model without its head ("layers.0..." for "model.layers.0...", "h.0..." for
+// "transformer.h.0...") are understood, so are those of the text part of a model with others
+// ("language_model.model.layers.0..."), and tensors that nobody needs are passed over
+// (hf_tensor_is_ignored()), as is the head of a tied model. A head with other values than the
+// table's is not tied (load_model_config()).
 #pragma once
 
 #include "transformer/model_source.h"
@@ -29,7 +30,8 @@ class HfModel : public ModelSource {
   std::string head_;      // the head's tensor; "": none
 };
 
-// The tensors of a directory, quantised ones as the numbers they stand for; `json`: its config.json.
+// The tensors of a directory, quantised ones as the numbers they stand for; `json`: its
+// config.json.
 std::unique_ptr<TensorSource> open_hf_tensors(const std::string& directory, const Json& json);
 // Whether there is a head whose values are not those of the token embedding, bit by bit in float32.
 bool has_head_of_its_own(const ModelConfig& config, const TensorSource& tensors);

@@ -1,7 +1,7 @@
 // Where a parameter lies in a HuggingFace checkpoint.
 //
-// Names are HuggingFace's, so that mostly it is the tensor of that name. Where they store a matrix in another
-// way, the family says here which rows of which tensor a parameter is.
+// Names are HuggingFace's, so that mostly it is the tensor of that name. Where they store a matrix
+// in another way, the family says here which rows of which tensor a parameter is.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct HfSource {
   std::string tensor;
   // The tensor is (in, out) and the parameter (out, in): GPT-2's Conv1D.
   bool transposed = false;
-  // Of the tensor's rows (after transposition) the parameter's first, where one tensor holds several
-  // parameters one behind the other. Dimensions before the last count together as rows.
+  // Of the tensor's rows (after transposition) the parameter's first, where one tensor holds
+  // several parameters one behind the other. Dimensions before the last count together as rows.
   int64_t first_row = 0;
 };
 

@@ -70,7 +70,8 @@ std::vector<std::vector<Written>> divide(const ModelSource& source,
     bytes += next.bytes;
     shards.back().push_back(std::move(next));
   }
-  // Wide elements first keeps every tensor aligned to its element; what is quantised fills four bytes.
+  // Wide elements first keeps every tensor aligned to its element; what is quantised fills four
+  // bytes.
   for (auto& shard : shards)
     std::ranges::stable_sort(shard, std::greater<>(), [](const Written& w) {
       return w.quantised ? int64_t{4} : dtype_size(w.dtype);
@@ -185,8 +186,8 @@ class ShardWriter {
     stream.finish();
     for (const Written* w : written) report_copied(*w);
   }
-  // What is quantised is written at its end only: all of it is kept, or it is made anew and passed over as far as
-  // it is there.
+  // What is quantised is written at its end only: all of it is kept, or it is made anew and passed
+  // over as far as it is there.
   static int64_t skip_kept(SafetensorsWriter& writer, const Written& w) {
     if (!w.quantised) return writer.skip_kept(w.tensor->numel(), w.dtype);
     return writer.skip_kept_whole(w.bytes) ? w.tensor->numel() : 0;

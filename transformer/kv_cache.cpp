@@ -7,7 +7,8 @@ int64_t bytes_of(const CachedLayers& layers, int64_t tokens) {
   return checked_mul(checked_mul(2 * layers.layers, tokens), layers.token_bytes());
 }
 
-// Attention of sequences without earlier tokens; nobody needs the log-sum-exp, which is for a backward.
+// Attention of sequences without earlier tokens; nobody needs the log-sum-exp, which is for a
+// backward.
 void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ConstTensor& cu, AttentionArgs args) {
   args.keep_lse = false;

@@ -95,7 +95,8 @@ void LatentAttention::rotate_key(Pass& pass, const Tensor& k_rope, const ConstTe
          pass.residual_part(pass.tokens.positions), inverse, pairs_);
 }
 
-// The latents of this rank's share of the tokens, before and after their norms, and the rotated key.
+// The latents of this rank's share of the tokens, before and after their norms, and the rotated
+// key.
 void LatentAttention::down(Pass& pass, const ConstTensor& x, const ConstTensor& cos_sin,
                            Saved& saved, Activation& k_rope) const {
   Ctx& ctx = pass.ctx;
@@ -158,8 +159,8 @@ void LatentAttention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   *saved = std::move(kept);
 }
 
-// The gradient of the rotated key by this rank's heads (T, Dr) -> that of the key before rotation by all
-// heads, for this rank's share of the tokens.
+// The gradient of the rotated key by this rank's heads (T, Dr) -> that of the key before rotation
+// by all heads, for this rank's share of the tokens.
 Activation LatentAttention::backward_key(Pass& pass, const Tensor& partial,
                                          const ConstTensor& cos_sin) const {
   Activation d = pass.ctx.allocate("latent_attention.d_k_rope", partial.dtype(),

@@ -1,23 +1,26 @@
-// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", arXiv 2405.04434, section 2.1; DeepSeek-V3).
+// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", arXiv 2405.04434, section 2.1;
+// DeepSeek-V3).
 //
-// Keys and values of all heads are projections of one latent vector a token, and positions enter by a
-// rotated part of each query and one rotated key for all heads:
+// Keys and values of all heads are projections of one latent vector a token, and positions enter by
+// a rotated part of each query and one rotated key for all heads:
 //   c_q = norm(x Wqa^T)              (Rq)       q_a_proj, q_a_layernorm
 //   q   = c_q Wqb^T                  (H, D)     q_b_proj; without Rq: q = x Wq^T, q_proj
 //   [c | k_r] = x Wkva^T             (Rkv + Dr) kv_a_proj_with_mqa
 //   [k_n | v] = norm(c) Wkvb^T       (H, Dn + Dv)  kv_a_layernorm, kv_b_proj
 //   q_h = [q_n | rotate(q_r)]        k_h = [k_n | rotate(k_r)]       D = Dn + Dr
 //   y = concat_h(attention(q_h, k_h, v_h)) Wo^T
-// The norms are RMSNorm with eps = 1e-6, whatever the model's is, as in HuggingFace's and DeepSeek's code.
-// The softmax's scale is the configuration's: with YaRN it has a factor mscale^2.
+// The norms are RMSNorm with eps = 1e-6, whatever the model's is, as in HuggingFace's and
+// DeepSeek's code. The softmax's scale is the configuration's: with YaRN it has a factor mscale^2.
 //
 // The attention op takes heads of one width, so values are padded with zeros from Dv to D. At the
-// published sizes (192 and 128) that is 6/5 of the products' work; in exchange every path there is (packed
-// sequences, rings, exchanged heads, caches, tensor cores) serves these heads as it does others.
+// published sizes (192 and 128) that is 6/5 of the products' work; in exchange every path there is
+// (packed sequences, rings, exchanged heads, caches, tensor cores) serves these heads as it does
+// others.
 //
-// Over tensor-parallel ranks the up-projections and Wo are split by heads. The down-projections and norms
-// are on every rank, each for the tokens of its share of the residual stream, and what is exchanged is the
-// latents, Rq + Rkv + Dr elements a token instead of C. A KV cache holds expanded keys and values.
+// Over tensor-parallel ranks the up-projections and Wo are split by heads. The down-projections and
+// norms are on every rank, each for the tokens of its share of the residual stream, and what is
+// exchanged is the latents, Rq + Rkv + Dr elements a token instead of C. A KV cache holds expanded
+// keys and values.
 #pragma once
 
 #include <memory>
@@ -56,8 +59,8 @@ class LatentAttention {
   // y = attention(x); x, y (R, C). cos_sin is the rotary table of Dr columns. saved may be null.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
-  // dx overwrites. dx, dy (R, C); dy must stay until backward_weight(). The norms' gradients are written
-  // here, as those of the block's norms are.
+  // dx overwrites. dx, dy (R, C); dy must stay until backward_weight(). The norms' gradients are
+  // written here, as those of the block's norms are.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
                           const ConstTensor& cos_sin, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,

@@ -1,8 +1,8 @@
-// Linear layers y = x w^T + b over one or several logical weights stored as one matrix, split over the
-// tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel), as Shoeybi et al. 2019
-// pair them: the first product of a branch is column-parallel, the second row-parallel, and only the
-// residual stream on both sides is exchanged (transformer/tensor_exchange.h). Either may have adapters
-// (transformer/lora.h); a frozen weight has no gradient.
+// Linear layers y = x w^T + b over one or several logical weights stored as one matrix, split over
+// the tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel), as Shoeybi et
+// al. 2019 pair them: the first product of a branch is column-parallel, the second row-parallel,
+// and only the residual stream on both sides is exchanged (transformer/tensor_exchange.h). Either
+// may have adapters (transformer/lora.h); a frozen weight has no gradient.
 #pragma once
 
 #include "engine/ops/activation.h"
@@ -40,8 +40,8 @@ class ColumnLinear {
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   // dx (T / split, in) = dy w, summed over the ranks; overwrites.
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
-  // The gradients of weight and bias from the layer's input about all tokens, x (T, in), gathered again,
-  // and the output's gradient dy (T, out).
+  // The gradients of weight and bias from the layer's input about all tokens, x (T, in), gathered
+  // again, and the output's gradient dy (T, out).
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:
@@ -59,10 +59,10 @@ class ColumnLinear {
   LowRank adapters_;
 };
 
-// Every rank has all of the weights and multiplies the rows it has: for products with few outputs, whose
-// exchange is cheaper than that of their input (the down-projections of latent attention). Nothing is
-// exchanged. Gradients of weights are partial sums where tensor-parallel ranks have other tokens, and
-// complete where they have the same ones and the same dy.
+// Every rank has all of the weights and multiplies the rows it has: for products with few outputs,
+// whose exchange is cheaper than that of their input (the down-projections of latent attention).
+// Nothing is exchanged. Gradients of weights are partial sums where tensor-parallel ranks have
+// other tokens, and complete where they have the same ones and the same dy.
 class ReplicatedLinear {
  public:
   ReplicatedLinear() = default;

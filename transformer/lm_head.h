@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-// Training on preferences: the loss of the tokens is not added up but weighed, pair by pair. The host looks at the
-// losses of a micro-batch's tokens for that.
+// Training on preferences: the loss of the tokens is not added up but weighed, pair by pair. The
+// host looks at the losses of a micro-batch's tokens for that.
 struct PreferenceTask {
   const PreferenceConfig* config = nullptr;
   std::span<const PreferencePair> pairs;  // of the micro-batch
@@ -48,10 +48,11 @@ class LmHead {
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // Loss and the gradient of x; writes the gradients of the head's parameters.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss) const;
-  // What the output projection takes of the tokens `rows` (R) int32: out (R, C) of x's dtype. Inference.
-  void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
-  // logits (R, V) float32 of the tokens `rows` (R) int32, or of the last ones, [T - R, T), on every rank.
+  // What the output projection takes of the tokens `rows` (R) int32: out (R, C) of x's dtype.
   // Inference.
+  void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
+  // logits (R, V) float32 of the tokens `rows` (R) int32, or of the last ones, [T - R, T), on every
+  // rank. Inference.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
               const ConstTensor& rows = {}) const;
 

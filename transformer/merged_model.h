@@ -1,7 +1,8 @@
-// A model with adapters added to its weights as a source, V = W + s B A, with magnitudes m V / ||V|| of every row:
-// what is read from it may be evaluated, converted and exported like the model alone. Parameters that
-// the adapters' files hold whole stand in the place of the base's. Nothing is kept but the adapters of
-// one layer and, for magnitudes, some rows of its weight.
+// A model with adapters added to its weights as a source, V = W + s B A, with magnitudes m V /
+// ||V|| of every row:
+// what is read from it may be evaluated, converted and exported like the model alone. Parameters
+// that the adapters' files hold whole stand in the place of the base's. Nothing is kept but the
+// adapters of one layer and, for magnitudes, some rows of its weight.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)), GeGLU (Gemma: gelu in the place of silu) or
-// GELU (GPT-2: proj(gelu(fc x))).
+// The MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)), GeGLU (Gemma: gelu in the place of
+// silu) or GELU (GPT-2: proj(gelu(fc x))).
 #pragma once
 
 #include "transformer/linear.h"
@@ -27,8 +27,8 @@ class Mlp {
                bool keep_act) const;
   // dx overwrites. Recomputes Saved::act where it was dropped.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
-  // Both in halves, each with one product and its exchange over tp: what else is under way beside them may
-  // travel meanwhile. first() keeps all of Saved.
+  // Both in halves, each with one product and its exchange over tp: what else is under way beside
+  // them may travel meanwhile. first() keeps all of Saved.
   Saved forward_first(Pass& pass, const ConstTensor& x) const;
   void forward_second(Pass& pass, const Tensor& y, const Saved& saved) const;
   Deferred backward_second(Pass& pass, const ConstTensor& dy, Saved& saved) const;

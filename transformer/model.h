@@ -26,8 +26,8 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   const ParameterList& parameters() const { return list_; }
-  // Selection biases and loads of experts; nullptr in a dense model. They change in training and belong
-  // to what a checkpoint holds.
+  // Selection biases and loads of experts; nullptr in a dense model. They change in training and
+  // belong to what a checkpoint holds.
   RouterState* routers() const { return routers_.get(); }
   // Makes the state of training in 8-bit floats; nullptr before. It belongs to a checkpoint too.
   void use_float8(const Float8Config& config);
@@ -38,9 +38,10 @@ class Model {
 
   // The rotary table, float32 (float64 when computing in float64), with a row for each position.
   // reserve_positions() makes it or makes it larger, before the passes that need it: one whose
-  // Tokens::position_end is beyond the table is an error. position_bytes(): its size, 0 without rotary
-  // embedding. Layers with a window may have frequencies of their own, and a table. With dynamic scaling (transformer/rope.h) the frequencies are those for the length that is
-  // reserved, so that making the table larger changes every row: keys in a cache are then of no use.
+  // Tokens::position_end is beyond the table is an error. position_bytes(): its size, 0 without
+  // rotary embedding. Layers with a window may have frequencies of their own, and a table. With
+  // dynamic scaling (transformer/rope.h) the frequencies are those for the length that is reserved,
+  // so that making the table larger changes every row: keys in a cache are then of no use.
   int64_t position_bytes(int64_t positions) const;
   void reserve_positions(Ctx& ctx, int64_t positions);
 
@@ -51,13 +52,16 @@ class Model {
     std::vector<Block::Deferred> blocks;
     Activation d_embedding;
   };
-  // Called with the number of a parameter block when its gradients of this micro-batch are complete.
+  // Called with the number of a parameter block when its gradients of this micro-batch are
+  // complete.
   using BlockDone = std::function<void(int)>;
 
-  // The chunk's blocks, after the embedding where it has it (then x is not given). saved may be null:
+  // The chunk's blocks, after the embedding where it has it (then x is not given). saved may be
+  // null:
   // nothing is kept.
   Activation forward(Pass& pass, int chunk, Activation x, Saved* saved, Recompute recompute) const;
-  // dy -> dx, absent where the chunk has the embedding. The gradients of weights wait in `deferred`.
+  // dy -> dx, absent where the chunk has the embedding. The gradients of weights wait in
+  // `deferred`.
   Activation backward_input(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
                             Deferred& deferred) const;
   void backward_weight(Pass& pass, int chunk, Deferred deferred, const BlockDone& done) const;
@@ -70,8 +74,8 @@ class Model {
   // The same and the gradient of x; writes the gradients of the head.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss,
                                const BlockDone& done) const;
-  // The last chunk's output x to logits (R, V) float32 of R tokens: those of `rows` (R) int32, or the last
-  // ones; on every tensor-parallel rank.
+  // The last chunk's output x to logits (R, V) float32 of R tokens: those of `rows` (R) int32, or
+  // the last ones; on every tensor-parallel rank.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
               const ConstTensor& rows = {}) const;
   // What the head takes of them, behind the final norm: out (R, C) of x's dtype.
@@ -99,8 +103,8 @@ class Model {
   std::unique_ptr<Float8State> float8_;
   DType table_dtype_ = DType::kF32;
   Buffer rotary_block_;
-  // (K, P, D): K rotary_tables(), P the reserved positions, D rotary_width(); absent before and without
-  // rotary embedding.
+  // (K, P, D): K rotary_tables(), P the reserved positions, D rotary_width(); absent before and
+  // without rotary embedding.
   ConstTensor cos_sin_;
 };
 

@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-// A token id, null, or a list of ids of which the first is the end of a document (Llama 3 has several ends;
-// transformer/text_ends.h has them all).
+// A token id, null, or a list of ids of which the first is the end of a document (Llama 3 has
+// several ends; transformer/text_ends.h has them all).
 int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_t vocab_size,
                       ConfigReport& report) {
   constexpr size_t kMost = 1024;
@@ -34,8 +34,8 @@ int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_
   return first == list.end() ? -1 : first->get<int64_t>();
 }
 
-// Sizes within the bounds of their keys could still ask for more than any memory holds: a list of all
-// parameters, or numbers of bytes beyond 64 bits.
+// Sizes within the bounds of their keys could still ask for more than any memory holds: a list of
+// all parameters, or numbers of bytes beyond 64 bits.
 void check_product(const ModelConfig& c, const std::string& place, ConfigReport& report) {
   constexpr double kMostExperts = 1 << 18, kMostParameters = 1e15;
   const double experts = static_cast<double>(c.num_layers) * static_cast<double>(c.moe.experts);
@@ -66,8 +66,8 @@ std::string known_types(const std::string& last) {
   return out;
 }
 
-// The text part of a model that has others (images), with what its configuration says for all of them; not
-// present where `json` is no such model. Errors and a note are reported.
+// The text part of a model that has others (images), with what its configuration says for all of
+// them; not present where `json` is no such model. Errors and a note are reported.
 std::optional<Json> text_part(const Json& json, const std::string& path, ConfigReport& report) {
   if (!json.is_object() || json.value("model_type", Json()) != "gemma3") return std::nullopt;
   const std::string place = join_path(path, "text_config");

@@ -1,7 +1,8 @@
 // The model's hyper-parameters: what HuggingFace's config.json says, in one form for all families.
 //
-// The layers ask the properties here (which norm, which positions, which MLP), never the family; that
-// says only how config.json spells them and what the parameters are called (transformer/families).
+// The layers ask the properties here (which norm, which positions, which MLP), never the family;
+// that says only how config.json spells them and what the parameters are called
+// (transformer/families).
 //
 // Sizes must be given; other keys that are absent take HuggingFace's defaults (gpt2: dropout 0.1,
 // tied head). Keys that say nothing about the mathematics are ignored; what would change it and is
@@ -78,12 +79,14 @@ struct ModelConfig {
   bool mlp_bias = false;               // biases of up, down and, where there is one, gate
   int64_t bos_token_id = -1;           // -1: none
   int64_t eos_token_id = -1;
-  // Sliding windows (Longformer, Beltagy et al. 2020; Mistral, Jiang et al. 2023): in layer l a token sees
-  // itself and the windows[l] - 1 tokens before it; 0: all before it. Empty where no layer has one.
+  // Sliding windows (Longformer, Beltagy et al. 2020; Mistral, Jiang et al. 2023): in layer l a
+  // token sees itself and the windows[l] - 1 tokens before it; 0: all before it. Empty where no
+  // layer has one.
   std::vector<int64_t> windows;
   MoeConfig moe;  // moe.experts is 0 in a dense model
   LatentConfig latent;
-  // Layers behind the last of published files, which predict tokens after the next; they are left out.
+  // Layers behind the last of published files, which predict tokens after the next; they are left
+  // out.
   int64_t extra_layers = 0;
 
   int64_t window(int64_t layer) const {
@@ -103,13 +106,14 @@ inline int64_t rotary_tables(const ModelConfig& config) {
   return config.local_rope_theta > 0 ? 2 : 1;
 }
 
-// The longest sequence the model may see: rows of its position table, or what its rotary scaling is made for.
+// The longest sequence the model may see: rows of its position table, or what its rotary scaling is
+// made for.
 inline int64_t longest_sequence(const ModelConfig& config) {
   return longest_sequence(config.rope_scaling, config.max_positions);
 }
 
-// Tensor-parallel ranks that hold the same key/value head: more than 1 where there are fewer heads than
-// ranks.
+// Tensor-parallel ranks that hold the same key/value head: more than 1 where there are fewer heads
+// than ranks.
 inline int kv_head_copies(const ModelConfig& config, int tp) {
   return config.num_kv_heads >= tp ? 1 : tp / static_cast<int>(config.num_kv_heads);
 }

@@ -22,7 +22,8 @@ std::string option_of(const std::string& key) {
   return "--pipeline-parallel";
 }
 
-// The sizes above 1, "--tensor-parallel 2 x --pipeline-parallel 3 = 6": a command has not every option.
+// The sizes above 1, "--tensor-parallel 2 x --pipeline-parallel 3 = 6": a command has not every
+// option.
 std::string product_text(const ParallelSizes& sizes, int64_t product) {
   std::string text;
   int factors = 0;

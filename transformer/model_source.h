@@ -1,7 +1,9 @@
-// A model in files of others: its configuration, and its parameters under our names, read in any boxes.
+// A model in files of others: its configuration, and its parameters under our names, read in any
+// boxes.
 //
-// Nothing is kept of a parameter: a rank reads the rows and columns of its box, converted to its dtype, from
-// pages of the file. hf_model.h and gguf_model.h are the kinds; open_model_source() tells which a path is.
+// Nothing is kept of a parameter: a rank reads the rows and columns of its box, converted to its
+// dtype, from pages of the file. hf_model.h and gguf_model.h are the kinds; open_model_source()
+// tells which a path is.
 #pragma once
 
 #include <functional>
@@ -28,8 +30,8 @@ std::vector<ModelParameter> model_parameters(const ModelConfig& config);
 
 // Where a parameter lies in a file, and what was done to it there.
 struct ParameterPlace : HfSource {
-  // Rows of each group of this many are interleaved, as rotary embeddings of neighbouring elements need
-  // them: file row 2 i + j is the group's row j width / 2 + i. 0: in order.
+  // Rows of each group of this many are interleaved, as rotary embeddings of neighbouring elements
+  // need them: file row 2 i + j is the group's row j width / 2 + i. 0: in order.
   int64_t rotary_width = 0;
   double added = 0;  // to every element: the file holds w + added
 };
@@ -51,18 +53,20 @@ class ModelSource {
   virtual std::string settings() const;
   virtual ParameterPlace place(const ModelConfig& config, const std::string& parameter) const = 0;
 
-  // InputError that lists every tensor that a model of `config` needs and the files lack, every one that
-  // is left over, every one of another shape, and by type those without float values.
+  // InputError that lists every tensor that a model of `config` needs and the files lack, every one
+  // that is left over, every one of another shape, and by type those without float values.
   void check(const ModelConfig& config) const;
-  // Elements [begin, begin + destination.numel()) of the flattened box of a parameter that check() found.
-  // destination: contiguous, rank 1, on the host.
+  // Elements [begin, begin + destination.numel()) of the flattened box of a parameter that check()
+  // found. destination: contiguous, rank 1, on the host.
   virtual void read(const ModelConfig& config, const ModelParameter& parameter,
                     const TensorBox& box, int64_t begin, const Tensor& destination) const;
-  // What the rank of `model` holds, adapters excepted, to where the context computes. check() comes first.
+  // What the rank of `model` holds, adapters excepted, to where the context computes. check() comes
+  // first.
   void load(Ctx& ctx, const Model& model, ParameterStore& store) const;
   // The adapters (transformer/lora.h) and nothing else.
   void load_adapters(Ctx& ctx, const Model& model, ParameterStore& store) const;
-  // The adapters' magnitudes and nothing else: the lengths of the rows of these weights, each rank those it stores.
+  // The adapters' magnitudes and nothing else: the lengths of the rows of these weights, each rank
+  // those it stores.
   void load_row_norms(Ctx& ctx, const Model& model, ParameterStore& store) const;
 
  protected:
@@ -88,7 +92,8 @@ class ModelSource {
 bool is_model_source(const std::string& path);
 std::unique_ptr<ModelSource> open_model_source(const std::string& path);
 
-// "" or, where `path` does not exist and looks like the name of a model on a hub, how to download it.
+// "" or, where `path` does not exist and looks like the name of a model on a hub, how to download
+// it.
 std::string hub_advice(const std::string& path);
 
 }  // namespace trireme

@@ -1,19 +1,21 @@
-// Mixture of experts in the place of a block's MLP: y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t shared(x_t)],
-// with the k experts and weights of the router (transformer/moe_router.h); an expert is a SwiGLU MLP, and so is the
-// shared one beside them, whose factor g = sigmoid(x w_g) is optional (Qwen2-MoE).
+// Mixture of experts in the place of a block's MLP: y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t
+// shared(x_t)], with the k experts and weights of the router (transformer/moe_router.h); an expert
+// is a SwiGLU MLP, and so is the shared one beside them, whose factor g = sigmoid(x w_g) is
+// optional (Qwen2-MoE).
 //
 //   x (n, C) -router-> k experts a token -gather_rows-> pairs sorted by expert (p, C)
 //     -dispatch over ep, etp-> rows of this rank's experts (r, C) -two grouped products-> (r, C)
 //     -combine over etp, ep-> results (p, C) -weighted sum-> y (n, C)
-// The shared experts' first product is computed while rows travel to the experts, the second one while they
-// travel back (parallel.moe_shared_expert_overlap), and likewise backward; without overlap in the same
-// order.
-// Every rank of dp x cp x tp brings other tokens: without sequence parallelism, where the tp ranks have the
-// same ones, each takes its part of them, and the results are gathered over tp.
+// The shared experts' first product is computed while rows travel to the experts, the second one
+// while they travel back (parallel.moe_shared_expert_overlap), and likewise backward; without
+// overlap in the same order.
+// Every rank of dp x cp x tp brings other tokens: without sequence parallelism, where the tp ranks
+// have the same ones, each takes its part of them, and the results are gathered over tp.
 //
-// p <= n k is known, r depends on the routing: buffers hold ExpertExchange::default_bound() rows, and when
-// more arrive the work runs in rounds. Then nothing of the rows is kept, and backward_input dispatches the
-// tokens again, round by round, and does the experts' weight gradients with them.
+// p <= n k is known, r depends on the routing: buffers hold ExpertExchange::default_bound() rows,
+// and when more arrive the work runs in rounds. Then nothing of the rows is kept, and
+// backward_input dispatches the tokens again, round by round, and does the experts' weight
+// gradients with them.
 #pragma once
 
 #include <functional>

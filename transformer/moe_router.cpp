@@ -111,7 +111,8 @@ void MoeRouter::forward(Pass& pass, const Tensor& kept, const ConstTensor& x,
   if (moe_.capacity_factor > 0 && ctx.mode == Mode::kTrain) drop(pass, kept, share);
 }
 
-// Every rank learns all choices of the micro-batch: k numbers a token, small beside the token itself.
+// Every rank learns all choices of the micro-batch: k numbers a token, small beside the token
+// itself.
 void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) const {
   Ctx& ctx = pass.ctx;
   const int64_t k = moe_.experts_per_token, n = share.chunk;

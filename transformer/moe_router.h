@@ -1,9 +1,10 @@
-// The router of a mixture-of-experts layer: logits x w^T, choice and weights of experts, noise, capacity and
-// auxiliary losses (engine/ops/moe/router.h, router_loss.h, router_noise.h, expert_rows.h).
+// The router of a mixture-of-experts layer: logits x w^T, choice and weights of experts, noise,
+// capacity and auxiliary losses (engine/ops/moe/router.h, router_loss.h, router_noise.h,
+// expert_rows.h).
 //
-// Its parameters are replicated; every rank of dp x cp x tp routes other tokens, so gradients are partial
-// sums over tp too. What is defined on the logical micro-batch (the balancing and other losses,
-// capacity) is exchanged over tp and cp by collectives of a fixed size.
+// Its parameters are replicated; every rank of dp x cp x tp routes other tokens, so gradients are
+// partial sums over tp too. What is defined on the logical micro-batch (the balancing and other
+// losses, capacity) is exchanged over tp and cp by collectives of a fixed size.
 #pragma once
 
 #include "engine/ops/moe/router_loss.h"

@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-// Matrices of linear layers. Embeddings, the head, norms, biases, routers and the gate of a shared expert stay.
+// Matrices of linear layers. Embeddings, the head, norms, biases, routers and the gate of a shared
+// expert stay.
 bool is_linear_weight(const ModelConfig& config, const ModelParameter& parameter);
 bool is_linear_weight(const ModelConfig& config, const FileTensor& tensor);
 
@@ -22,8 +23,8 @@ void check_finite(const std::string& tensor, const RoundingError& error);
 
 [[noreturn]] void fail_none_fits();
 
-// "quantization_config" of config.json; `head`, and `kept` in the layers: the modules of matrices that are not
-// quantised.
+// "quantization_config" of config.json; `head`, and `kept` in the layers: the modules of matrices
+// that are not quantised.
 Json quantization_to_json(const Quantization& quantization, const std::string& head,
                           std::vector<std::string> kept);
 

@@ -1,4 +1,5 @@
-// What the backward pass keeps of the forward pass of a block. All three give bit-identical results.
+// What the backward pass keeps of the forward pass of a block. All three give bit-identical
+// results.
 #pragma once
 
 namespace trireme {

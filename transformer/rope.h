@@ -1,8 +1,8 @@
-// Frequencies of the rotary embedding, and how they are scaled for texts longer than those a model was
-// first trained on. The definitions are HuggingFace's (`rope_type`), in float64.
+// Frequencies of the rotary embedding, and how they are scaled for texts longer than those a model
+// was first trained on. The definitions are HuggingFace's (`rope_type`), in float64.
 //
-// With D the width that is rotated, b the base (rope_theta), f_i = b^(-2i/D), 0 <= i < D/2, s the factor,
-// P the model's positions (max_position_embeddings) and P0 its original ones:
+// With D the width that is rotated, b the base (rope_theta), f_i = b^(-2i/D), 0 <= i < D/2, s the
+// factor, P the model's positions (max_position_embeddings) and P0 its original ones:
 //
 //   default  f_i                                                              (Su et al. 2021)
 //   linear   f_i / s                            position interpolation       (Chen et al. 2023)
@@ -19,11 +19,11 @@
 //            else by m(s, 1), with m(s, k) = 0.1 k ln(s) + 1 for s > 1, else 1.
 //
 // What `length` is for "dynamic": HuggingFace takes the longest sequence of each forward, so that a
-// sequence's result depends on those beside it, and that keys in a cache were turned by other frequencies
-// than the queries that look for them. Here it is the length that positions are reserved for
-// (Model::reserve_positions()): the configured sequence length in training and evaluation, whatever is
-// packed into it, and prompt and new tokens together in generation. That equals HuggingFace's whole
-// forward of a batch whose longest sequence has this length.
+// sequence's result depends on those beside it, and that keys in a cache were turned by other
+// frequencies than the queries that look for them. Here it is the length that positions are
+// reserved for (Model::reserve_positions()): the configured sequence length in training and
+// evaluation, whatever is packed into it, and prompt and new tokens together in generation. That
+// equals HuggingFace's whole forward of a batch whose longest sequence has this length.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +57,9 @@ RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScali
 // m(s, k) above.
 double yarn_scale(double factor, double coefficient);
 
-// The longest sequence a model with P positions is made for: s P (linear and dynamic, whose configurations
-// keep the original P, so that P0 is 0), P (linear with P0: Gemma 3's have the larger P), the larger of P and
-// s P0 (yarn), else P.
+// The longest sequence a model with P positions is made for: s P (linear and dynamic, whose
+// configurations keep the original P, so that P0 is 0), P (linear with P0: Gemma 3's have the
+// larger P), the larger of P and s P0 (yarn), else P.
 int64_t longest_sequence(const RopeScaling& scaling, int64_t positions);
 
 }  // namespace trireme

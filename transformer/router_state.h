@@ -1,5 +1,6 @@
-// What the routers of a model carry from step to step beside their parameters: the bias that balances
-// experts without a loss (Wang et al. 2024), and how many tokens each expert was chosen by.
+// What the routers of a model carry from step to step beside their parameters: the bias that
+// balances experts without a loss (Wang et al. 2024), and how many tokens each expert was chosen
+// by.
 #pragma once
 
 #include <vector>
@@ -29,22 +30,22 @@ class RouterState {
   // counts (S, E) float64 of a micro-batch, already summed over the ranks that share it.
   void count(Ctx& ctx, int layer, const ConstTensor& counts);
 
-  // Ends a step: adds up the counts over the ranks with other micro-batches and over those with other
-  // layers, moves bias_e by speed * sign(mean - count_e), turns counts into shares and keeps the loads.
-  // Every rank then has the state of all layers. Where scalars (kStepScalarsBytes uint8, a StepScalars)
-  // say that the optimizer skipped the step, biases and shares stay as they are: the step changes
-  // nothing that training depends on. The next step counts from zero either way.
+  // Ends a step: adds up the counts over the ranks with other micro-batches and over those with
+  // other layers, moves bias_e by speed * sign(mean - count_e), turns counts into shares and keeps
+  // the loads. Every rank then has the state of all layers. Where scalars (kStepScalarsBytes uint8,
+  // a StepScalars) say that the optimizer skipped the step, biases and shares stay as they are: the
+  // step changes nothing that training depends on. The next step counts from zero either way.
   void finish_step(Ctx& ctx, Communicator& data_parallel, Communicator& pipeline,
                    const ConstTensor& scalars);
-  // On a GPU: takes memory there for what ops read and add to. To be called again after the tensors of
-  // saved() were written. Else does nothing.
+  // On a GPU: takes memory there for what ops read and add to. To be called again after the tensors
+  // of saved() were written. Else does nothing.
   void place(Ctx& ctx);
   // Of the last finished step, for the sparse layers.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
 
   // What must be saved with the parameters to go on exactly, (E) each: the biases of sparse layers
-  // ("model.layers.3.mlp.gate.e_score_correction_bias") and the shares where the balancing loss uses
-  // them. The same on every rank.
+  // ("model.layers.3.mlp.gate.e_score_correction_bias") and the shares where the balancing loss
+  // uses them. The same on every rank.
   struct Named {
     std::string name;
     Tensor tensor;

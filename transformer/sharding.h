@@ -22,8 +22,8 @@ DimSlice whole_slice(int64_t n);
 DimSlice even_slice(int64_t n, const Place& place);
 // All n on every tensor-parallel rank. With sequence parallelism each saw other tokens.
 DimSlice replicated_slice(int64_t n, const Layout& layout);
-// Heads of `width` elements each: equal numbers of heads, or where there are fewer heads than ranks,
-// each held by size / heads neighbours. heads must divide the size or be divided by it.
+// Heads of `width` elements each: equal numbers of heads, or where there are fewer heads than
+// ranks, each held by size / heads neighbours. heads must divide the size or be divided by it.
 DimSlice head_slice(int64_t heads, int64_t width, const Place& tp);
 
 // "" or why the model's heads cannot be shared by `tp` ranks.

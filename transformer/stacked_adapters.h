@@ -1,12 +1,15 @@
-// Several adapters of PEFT's for one model, side by side as one: of ranks r_1, ..., r_n and factors s_1, ..., s_n
+// Several adapters of PEFT's for one model, side by side as one: of ranks r_1, ..., r_n and factors
+// s_1, ..., s_n
 //
 //   A = (A_1; ...; A_n),   B = (s_1 B_1, ..., s_n B_n),   rank r_1 + ... + r_n, factor 1
 //
-// so that y += (x A^T restricted to the columns of adapter i) B^T is what adapter i alone adds (Tokens::
-// adapter_columns), and one product serves tokens of all of them. What an adapter does not adapt is zero.
+// so that y += (x A^T restricted to the columns of adapter i) B^T is what adapter i alone adds
+// (Tokens::
+// adapter_columns), and one product serves tokens of all of them. What an adapter does not adapt is
+// zero.
 //
-// With room for a number of adapters, which come and go while the model is served, each has the same number of columns,
-// those behind its own are zero, and every linear layer has the factors.
+// With room for a number of adapters, which come and go while the model is served, each has the
+// same number of columns, those behind its own are zero, and every linear layer has the factors.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +31,9 @@ struct AdapterRoom {
 
 class StackedAdapters : public ModelSource {
  public:
-  // At least one; with room one for each slot, nullptr where it is empty. InputError for one that is not for a model of
-  // `config`, for a rank above the room's, and for magnitudes (DoRA): they scale all of a layer's output, which no
-  // columns can.
+  // At least one; with room one for each slot, nullptr where it is empty. InputError for one that
+  // is not for a model of `config`, for a rank above the room's, and for magnitudes (DoRA): they
+  // scale all of a layer's output, which no columns can.
   StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>> adapters,
                   const ModelConfig& config, const AdapterRoom& room = {});
   const char* kind() const override { return "peft"; }

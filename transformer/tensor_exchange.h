@@ -1,5 +1,5 @@
-// Where the residual stream meets the tensor-parallel part of a layer (Shoeybi et al. 2019; Korthikanti
-// et al. 2022). With t ranks and activations (T, C):
+// Where the residual stream meets the tensor-parallel part of a layer (Shoeybi et al. 2019;
+// Korthikanti et al. 2022). With t ranks and activations (T, C):
 //
 //                          one token share a rank (sequence parallel)      all tokens on every rank
 //   enter   forward        all-gather of the shares                        nothing
@@ -8,10 +8,11 @@
 //           backward       all-gather of the shares                        nothing
 // Without tensor parallelism all of them do nothing. In a planning run only memory is asked for.
 //
-// With sequence parallelism a product beside such an exchange may overlap with it (parallel.tp_comm_overlap):
-// the exchange is cut into messages between two ranks, the share of one rank each, in t - 1 steps, and the
-// product into t parts of T / t tokens (after Wang et al. 2023, "Overlap communication with dependent
-// computation via decomposition").
+// With sequence parallelism a product beside such an exchange may overlap with it
+// (parallel.tp_comm_overlap):
+// the exchange is cut into messages between two ranks, the share of one rank each, in t - 1 steps,
+// and the product into t parts of T / t tokens (after Wang et al. 2023, "Overlap communication with
+// dependent computation via decomposition").
 //   all-gather, then product      all messages are under way before the own share is multiplied; the share
 //                                 of rank i - s is once it has come
 //   product, then reduce-scatter  the part for rank i + s leaves when it is computed, the own one is computed
@@ -40,7 +41,8 @@ class AllTokens {
   ConstTensor view_;
 };
 
-// x (T / split, C) -> (T, C). Shows x itself where there is nothing to gather; x must then outlive it.
+// x (T / split, C) -> (T, C). Shows x itself where there is nothing to gather; x must then outlive
+// it.
 AllTokens gather_tokens(Pass& pass, const ConstTensor& x);
 
 // Whether this rank's products overlap with their exchange; in 8-bit floats they do not.
@@ -55,12 +57,13 @@ struct TokenRange {
   }
 };
 
-// gather_tokens(), and product(rows, those rows of x) for ranges that together are all tokens, as they come.
+// gather_tokens(), and product(rows, those rows of x) for ranges that together are all tokens, as
+// they come.
 using InputProduct = std::function<void(const TokenRange& rows, const ConstTensor& x)>;
 AllTokens gather_tokens_with(Pass& pass, const ConstTensor& x, const InputProduct& product);
 
-// gather_tokens() under way while something else is computed; x must not change before wait(). Where
-// exchanges do not overlap all of it is done in wait().
+// gather_tokens() under way while something else is computed; x must not change before wait().
+// Where exchanges do not overlap all of it is done in wait().
 class ArrivingTokens {
  public:
   ArrivingTokens(Pass& pass, const ConstTensor& x);
@@ -74,13 +77,13 @@ class ArrivingTokens {
   bool started_;
 };
 
-// The sum over the tensor-parallel ranks of what `product` writes into the (T, C) tensor it is given,
-// stored in y (T / split, C).
+// The sum over the tensor-parallel ranks of what `product` writes into the (T, C) tensor it is
+// given, stored in y (T / split, C).
 template <class Product>
 void sum_over_tensor_ranks(Pass& pass, const Tensor& y, const Product& product);
 
-// The same where product(rows, out) can write the rows of any range of tokens alone. y must not be what
-// product reads.
+// The same where product(rows, out) can write the rows of any range of tokens alone. y must not be
+// what product reads.
 using OutputProduct = std::function<void(const TokenRange& rows, const Tensor& out)>;
 void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct& product);
 

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-// Where the tokens of a pass stand in a KV cache, for S sequences (engine/ops/paged_attention.h). All of it
-// may change between two runs of a recorded pass.
+// Where the tokens of a pass stand in a KV cache, for S sequences (engine/ops/paged_attention.h).
+// All of it may change between two runs of a recorded pass.
 struct CachedTokens {
   ConstTensor slots;         // (T) int64: where each token goes; negative: nowhere
   ConstTensor block_table;   // (S, M) int32
@@ -31,8 +31,8 @@ struct Tokens {
   int64_t sequence_length = 0;
   ConstTensor cu_q;     // (N + 1) int32: offsets of the sequences
   CachedTokens cached;  // with a KV cache
-  // Where the model holds several adapters side by side (transformer/stacked_adapters.h): (T, 2) int32, of the
-  // adapters' inner columns those that act on the token. Absent: all.
+  // Where the model holds several adapters side by side (transformer/stacked_adapters.h): (T, 2)
+  // int32, of the adapters' inner columns those that act on the token. Absent: all.
   ConstTensor adapter_columns;
   // Length of the sequences that cu_q gives where all have one and there is no padding: attention
   // over such has a fast way on a GPU, which cannot see the offsets from the host. 0: not known.

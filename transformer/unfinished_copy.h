@@ -1,5 +1,5 @@
-// A directory into which a model is being written: a file in it says what is asked for, until all is written, so
-// that the same command goes on after an interruption.
+// A directory into which a model is being written: a file in it says what is asked for, until all
+// is written, so that the same command goes on after an interruption.
 #pragma once
 
 #include <string>
@@ -10,9 +10,10 @@ namespace trireme {
 
 class UnfinishedCopy {
  public:
-  // Begins in `directory` (absent or empty), or finds that the same was begun there: `marker` is the name of the
-  // file that says so, `asked` the rest of what decides about the bytes. InputError where the directory holds
-  // anything else. Where the source has changed in between, what was written of it is removed, and the log says so.
+  // Begins in `directory` (absent or empty), or finds that the same was begun there: `marker` is
+  // the name of the file that says so, `asked` the rest of what decides about the bytes. InputError
+  // where the directory holds anything else. Where the source has changed in between, what was
+  // written of it is removed, and the log says so.
   UnfinishedCopy(const ModelSource& source, std::string directory, const char* marker,
                  const std::string& asked);
   // All that decides about the bytes, for AtomicFile's resume_as.

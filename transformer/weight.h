@@ -1,6 +1,7 @@
-// The weight of a linear layer while a pass multiplies with it: the store's own, or one that is kept in 4 bits
-// (parallel/packed_weights.h), unpacked into memory of the step for as long as this lives. One in blocks
-// (parallel/block_weights.h) is not unpacked: inference multiplies with the blocks, and nothing else reads them.
+// The weight of a linear layer while a pass multiplies with it: the store's own, or one that is
+// kept in 4 bits (parallel/packed_weights.h), unpacked into memory of the step for as long as this
+// lives. One in blocks (parallel/block_weights.h) is not unpacked: inference multiplies with the
+// blocks, and nothing else reads them.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
-// `trireme bench gemm`, `ops`, `train`, `decode`, `steps` and `comm`: what each product, op, training step, token and
-// collective reaches of what this machine can do, both measured in the same run. `serve`: how a server answers
-// under a load.
+// `trireme bench gemm`, `ops`, `train`, `decode`, `steps` and `comm`: what each product, op,
+// training step, token and collective reaches of what this machine can do, both measured in the
+// same run. `serve`: how a server answers under a load.
 #pragma once
 
 namespace CLI {

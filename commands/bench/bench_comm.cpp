@@ -65,8 +65,8 @@ class Case {
  public:
   Case(Communicator& group, CommKind kind, DType dtype, int64_t n)
       : group_(group), kind_(kind), n_(n), part_(n / group.size()) {
-    // A sum of more than 64 such values would leave bfloat16's whole numbers: each element then has so
-    // many contributors, another set for its neighbour.
+    // A sum of more than 64 such values would leave bfloat16's whole numbers: each element then has
+    // so many contributors, another set for its neighbour.
     const bool sums = kind == CommKind::kAllReduce || kind == CommKind::kReduceScatter;
     if (sums) stride_ = ceil_div(group.size(), 64);
     in_ = memory_.zeros(dtype, {kind == CommKind::kAllGather ? part_ : n});
@@ -86,8 +86,8 @@ class Case {
   }
   void run_mpi() const { mpi_own_collective(kind_, out_.as<float>(), in_.as<float>(), n_); }
 
-  // Runs once on known values; elements of this rank's result that are not right. Leaves zeros, which
-  // repeated sums do not change.
+  // Runs once on known values; elements of this rank's result that are not right. Leaves zeros,
+  // which repeated sums do not change.
   int64_t verify() const {
     set(in_, [&](int64_t i) { return value(group_.rank(), i); });
     set(out_, [&](int64_t i) { return value(group_.rank(), i); });
@@ -100,8 +100,8 @@ class Case {
   }
 
  private:
-  // Whole numbers up to 4, from one rank in stride_ and 0 from the others: sums are at most 4 * 64, and
-  // bfloat16 has every whole number up to 256.
+  // Whole numbers up to 4, from one rank in stride_ and 0 from the others: sums are at most 4 * 64,
+  // and bfloat16 has every whole number up to 256.
   float value(int rank, int64_t i) const {
     return (rank + i) % stride_ == 0 ? static_cast<float>((rank + i) / stride_ % 5) : 0.0f;
   }

@@ -1,5 +1,5 @@
-// bench decode: one sequence, token after token, against the time in which the weights and the cached keys and
-// values can be read once.
+// bench decode: one sequence, token after token, against the time in which the weights and the
+// cached keys and values can be read once.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -34,7 +34,8 @@ struct BenchDecodeResult {
   int64_t launches = 0;  // of a token
 };
 
-// All weights that one token passes: an untied input table gives one row. Keys and values of `positions`.
+// All weights that one token passes: an untied input table gives one row. Keys and values of
+// `positions`.
 int64_t bytes_of_token(const ModelConfig& m, const ParameterStore& store, const KvType& kept,
                        int64_t positions) {
   const int64_t cached =

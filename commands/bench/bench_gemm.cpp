@@ -1,5 +1,5 @@
-// bench gemm: every matrix product of a training step, as the layers call it, of three workloads or of a
-// model.
+// bench gemm: every matrix product of a training step, as the layers call it, of three workloads or
+// of a model.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -48,7 +48,8 @@ struct BenchGemmOptions : BenchOptions {
   int64_t tokens = 16384;
 };
 
-// The products of a dense model's layer, and of its head on as many tokens as the loss takes at once.
+// The products of a dense model's layer, and of its head on as many tokens as the loss takes at
+// once.
 std::vector<Layer> layers_of(const BenchGemmOptions& options, bool on_gpu) {
   if (options.model.empty()) return kLayers;
   const ModelConfig m = bench_model(options.model);

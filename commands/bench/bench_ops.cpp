@@ -1,6 +1,6 @@
 // bench ops: what each op takes, against the least the machine would need for it: the bytes it must
-// move at the measured bandwidth, or its multiply-adds at the measured peak: on the CPU the float32 one, on a
-// GPU that of matrix products of the operands' type.
+// move at the measured bandwidth, or its multiply-adds at the measured peak: on the CPU the float32
+// one, on a GPU that of matrix products of the operands' type.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// bench steps: the server's engine step by step: what the host takes beside the model, and what deterministic mode and
-// other types of the KV cache cost.
+// bench steps: the server's engine step by step: what the host takes beside the model, and what
+// deterministic mode and other types of the KV cache cost.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>

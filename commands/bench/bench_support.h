@@ -1,4 +1,5 @@
-// What the bench commands share: where they compute, models by name, operands, planned calls, timing.
+// What the bench commands share: where they compute, models by name, operands, planned calls,
+// timing.
 #pragma once
 
 #include <functional>
@@ -34,12 +35,13 @@ void add_peak_option(CLI::App& app, int64_t& side);
 // The device that --device names, for a command of one rank; null: the CPU.
 std::unique_ptr<cuda::Context> open_bench_device(const std::string& device);
 
-// A model of configs/models by its file's name, such as "qwen2.5-0.5b", or the path of a config.json.
+// A model of configs/models by its file's name, such as "qwen2.5-0.5b", or the path of a
+// config.json.
 ModelConfig bench_model(const std::string& name);
 std::string bench_model_names();  // "gpt2-124m, gpt2-1.5b, ..."
 
-// Owns operands, where the context computes. Random values are uniform in [-0.5, 0.5): denormal numbers
-// or NaN would change speed, and so would zeros on a GPU.
+// Owns operands, where the context computes. Random values are uniform in [-0.5, 0.5): denormal
+// numbers or NaN would change speed, and so would zeros on a GPU.
 class Operands {
  public:
   Operands() = default;  // on the host
@@ -63,8 +65,8 @@ class Operands {
 };
 
 // Seconds of one call: the median of `samples` averages, each over as many calls as fill
-// `sample_seconds`. Scratch is planned as in a training step; the first call does not count. A GPU's
-// own clock tells its time.
+// `sample_seconds`. Scratch is planned as in a training step; the first call does not count. A
+// GPU's own clock tells its time.
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
 

@@ -1,4 +1,5 @@
-// trireme checkpoint export | import | convert | diff: models between our format and those of others.
+// trireme checkpoint export | import | convert | diff: models between our format and those of
+// others.
 #pragma once
 
 namespace CLI {

@@ -1,5 +1,5 @@
-// While something is copied: what, how much of it, how fast, how long it will take. A line at the bottom of a
-// terminal; elsewhere one in the log twice a minute.
+// While something is copied: what, how much of it, how fast, how long it will take. A line at the
+// bottom of a terminal; elsewhere one in the log twice a minute.
 #pragma once
 
 #include <chrono>

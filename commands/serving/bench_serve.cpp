@@ -50,7 +50,8 @@ void complete(BenchServeOptions& options) {
   if (options.warmups < 0) options.warmups = std::max<int64_t>(1, options.load.max_concurrency);
 }
 
-// As many requests as the run will have at a time, so that no connection, cache or graph is new to it.
+// As many requests as the run will have at a time, so that no connection, cache or graph is new to
+// it.
 void warm_up(const BenchServeOptions& options) {
   if (options.warmups == 0) return;
   const auto requests = make_requests(options.workload, options.warmups, "warm-up");

@@ -84,7 +84,8 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
   return config;
 }
 
-// Until somebody wants it to end; an Error where the model, or one replica of it, cannot be computed any more.
+// Until somebody wants it to end; an Error where the model, or one replica of it, cannot be
+// computed any more.
 void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& server) {
   while (StopSignals::count() == 0) {
     for (size_t replica = 0; replica < engines.size(); ++replica) {
@@ -209,8 +210,8 @@ void split_modules(ServeArguments& args) {
   }
 }
 
-// Ranks under a launcher: number 0 serves, the others compute with it until it ends. Launchers send signals to all of
-// them; what is under way is for number 0 to decide.
+// Ranks under a launcher: number 0 serves, the others compute with it until it ends. Launchers send
+// signals to all of them; what is under way is for number 0 to decide.
 void serve_under_launcher(const ServeArguments& args) {
   if (detect_launcher().rank != 0) StopSignals::leave_to_others();
   RankModel model(args.model);

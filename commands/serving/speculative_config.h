@@ -14,8 +14,9 @@ struct SpeculativeOptions {
 
 // {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2,
 //  "disable_by_batch_size": 32}, of which the last three may be absent, or
-// {"method": "draft_model", "model": DIRECTORY, "num_speculative_tokens": 4, "disable_by_batch_size": 32}, of which the
-// last may. Empty: no speculation. InputError names the member that is wrong.
+// {"method": "draft_model", "model": DIRECTORY, "num_speculative_tokens": 4,
+// "disable_by_batch_size": 32}, of which the last may. Empty: no speculation. InputError names the
+// member that is wrong.
 SpeculativeOptions read_speculative_config(const std::string& json_text);
 
 }  // namespace trireme

@@ -25,7 +25,8 @@ std::string place_of(const std::string& json_text, size_t offset) {
   return concat(line, ":", 1 + (end - start));
 }
 
-// What a configuration's author is told: the line and column of a mistake, the whole path of a key given twice.
+// What a configuration's author is told: the line and column of a mistake, the whole path of a key
+// given twice.
 class Builder final : public StrictJsonBuilder<Json> {
  public:
   Builder(const std::string& json_text, const std::string& name)
@@ -76,7 +77,8 @@ Json parse_json_file(const std::string& path) {
     fail_input(path, ": is a folder, not a JSON file");
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_input(path, ": cannot be read: ", std::strerror(errno));
-  // In pieces, because the size of a pipe is not known beforehand; one byte over the limit is enough.
+  // In pieces, because the size of a pipe is not known beforehand; one byte over the limit is
+  // enough.
   std::string content;
   std::array<char, 1 << 16> piece;
   while (static_cast<int64_t>(content.size()) <= kMaxConfigBytes &&

@@ -187,7 +187,8 @@ bool mentions_switch(const Json& section) {
          (section.contains("enabled") || std::ranges::any_of(section, mentions_switch));
 }
 
-// Whether a section asks for nothing: it is disabled, or each of its parts that could be enabled is.
+// Whether a section asks for nothing: it is disabled, or each of its parts that could be enabled
+// is.
 bool switched_off(const Json& section) {
   if (!section.is_object()) return false;
   const Json own = section.value("enabled", Json());

@@ -1,8 +1,8 @@
 // Strict reading of JSON configurations, independent of what is configured.
 //
 // A Schema (schema.h) lists every key. Reading reports all problems at once: an unknown key names
-// the nearest known one, a key and its alias with different values are an error, foreign keys (DeepSpeed's,
-// Megatron's) are accepted, explained or refused.
+// the nearest known one, a key and its alias with different values are an error, foreign keys
+// (DeepSpeed's, Megatron's) are accepted, explained or refused.
 #pragma once
 
 #include <cstdint>

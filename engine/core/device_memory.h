@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-// Functions of the CUDA backend are declared weak: a program without the backend links with nothing in
-// their place. None may be called before cuda::device_status() has said that devices are there.
+// Functions of the CUDA backend are declared weak: a program without the backend links with nothing
+// in their place. None may be called before cuda::device_status() has said that devices are there.
 #define TRIREME_CUDA_DECL [[gnu::weak]]
 
 namespace trireme::cuda {

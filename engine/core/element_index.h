@@ -5,9 +5,9 @@
 
 namespace trireme {
 
-// Index in the flattened logical tensor of element i of a range: the range is a part, from `offset` on, of
-// a flattened box whose rows lie `stride` apart there. Random numbers keyed by it are the same in every
-// layout of ranks.
+// Index in the flattened logical tensor of element i of a range: the range is a part, from `offset`
+// on, of a flattened box whose rows lie `stride` apart there. Random numbers keyed by it are the
+// same in every layout of ranks.
 struct ElementIndex {
   int64_t first = 0;   // index of the box's first element
   int64_t width = 0;   // elements of a row; 0: one row

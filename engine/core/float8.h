@@ -1,9 +1,11 @@
-// The 8-bit float types of matrix products (Micikevicius et al. 2022, "FP8 Formats for Deep Learning").
+// The 8-bit float types of matrix products (Micikevicius et al. 2022, "FP8 Formats for Deep
+// Learning").
 //
 //   fp8_e4m3   4 bits of exponent, 3 of mantissa: up to 448, no infinities; weights and activations
 //   fp8_e5m2   5 and 2: up to 57344; gradients
-// Conversion from float32 rounds to nearest, ties to even, and saturates: what is larger than the largest
-// number becomes it, infinities too. NaN stays NaN. They are storage only: nothing is computed in them.
+// Conversion from float32 rounds to nearest, ties to even, and saturates: what is larger than the
+// largest number becomes it, infinities too. NaN stays NaN. They are storage only: nothing is
+// computed in them.
 #pragma once
 
 #include <bit>
@@ -13,8 +15,8 @@
 
 namespace trireme {
 
-// A float with kExponent bits of exponent and kMantissa of mantissa. kInfinities: the largest exponent is
-// infinity and NaN as in IEEE types; otherwise only its last mantissa is NaN.
+// A float with kExponent bits of exponent and kMantissa of mantissa. kInfinities: the largest
+// exponent is infinity and NaN as in IEEE types; otherwise only its last mantissa is NaN.
 template <int kExponent, int kMantissa, bool kInfinities>
 struct Float8 {
   static constexpr int kBias = (1 << (kExponent - 1)) - 1;
@@ -57,7 +59,8 @@ struct Float8 {
       // A carry out of the mantissa makes the exponent one larger, as it should.
       out = ((magnitude + half) >> kDropped) - (static_cast<uint32_t>(127 - kBias) << kMantissa);
     } else {
-      // Added to a number whose last bit is the smallest fp8 number, float32 addition does the rounding.
+      // Added to a number whose last bit is the smallest fp8 number, float32 addition does the
+      // rounding.
       constexpr uint32_t kAnchor = static_cast<uint32_t>(127 + 1 - kBias - kMantissa + 23) << 23;
       const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kAnchor);
       out = std::bit_cast<uint32_t>(sum) - kAnchor;

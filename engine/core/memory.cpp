@@ -149,9 +149,9 @@ std::string ArenaPlan::table(int rows) const {
 
 namespace {
 
-// The placed blocks of a plan by lifetime, so that each new one is compared with those that are alive at
-// the same time and not with all: a step of many micro-batches repeats the same few thousand blocks.
-// Time is counted in births: block k of by_birth_ is born at k.
+// The placed blocks of a plan by lifetime, so that each new one is compared with those that are
+// alive at the same time and not with all: a step of many micro-batches repeats the same few
+// thousand blocks. Time is counted in births: block k of by_birth_ is born at k.
 class PlacedBlocks {
  public:
   explicit PlacedBlocks(const std::vector<ArenaPlan::Block>& blocks)
@@ -172,8 +172,8 @@ class PlacedBlocks {
     }
   }
 
-  // Every placed block whose lifetime overlaps that of `block`, once: it is alive when `block` is born,
-  // or born while `block` lives.
+  // Every placed block whose lifetime overlaps that of `block`, once: it is alive when `block` is
+  // born, or born while `block` lives.
   void alive_with(const ArenaPlan::Block& block, std::vector<const ArenaPlan::Block*>& out) const {
     out.clear();
     const size_t birth = births_before(block.born);

@@ -1,8 +1,8 @@
 // Owners of memory: Buffer (one block) and Arena (planned activations and scratch).
 //
 // Every byte the engine works on comes from here, so that the number of calls to the system and the
-// bytes held are known exactly: allocation_count() and allocated_bytes() are written to the metrics,
-// and a test asserts that no call is made after warm-up.
+// bytes held are known exactly: allocation_count() and allocated_bytes() are written to the
+// metrics, and a test asserts that no call is made after warm-up.
 #pragma once
 
 #include <map>
@@ -15,17 +15,17 @@ namespace trireme {
 
 int64_t allocation_count();  // blocks taken from the system so far, by this process
 int64_t allocated_bytes();   // bytes of the blocks held now
-// Anonymous memory of this process that is in RAM now, as the kernel counts it (RssAnon). Linux only;
-// elsewhere -1.
+// Anonymous memory of this process that is in RAM now, as the kernel counts it (RssAnon). Linux
+// only; elsewhere -1.
 int64_t resident_anonymous_bytes();
 
-// Where a block lies: on the host, on the host where a GPU copies from and to by itself (pinned), or
-// on the calling thread's GPU.
+// Where a block lies: on the host, on the host where a GPU copies from and to by itself (pinned),
+// or on the calling thread's GPU.
 enum class Memory : uint8_t { kHost, kPinned, kDevice };
 
-// One block. On the host: anonymous, zero-filled by the system on first touch, 2 MiB aligned and advised
-// to use huge pages when large. Pinned and device memory: content undefined; the runtime of the GPU
-// must be there. Throws Error naming the block and its size when memory cannot be had.
+// One block. On the host: anonymous, zero-filled by the system on first touch, 2 MiB aligned and
+// advised to use huge pages when large. Pinned and device memory: content undefined; the runtime of
+// the GPU must be there. Throws Error naming the block and its size when memory cannot be had.
 class Buffer {
  public:
   Buffer() = default;
@@ -41,8 +41,8 @@ class Buffer {
     return memory_ == Memory::kDevice ? DeviceType::kCuda : DeviceType::kCpu;
   }
   Tensor tensor(DType dtype, const Shape& shape, int64_t byte_offset = 0) const;
-  // Writes one byte per page so that later timing and residency do not depend on first touches. Host
-  // memory only.
+  // Writes one byte per page so that later timing and residency do not depend on first touches.
+  // Host memory only.
   void touch(int threads) const;
 
  private:
@@ -122,9 +122,9 @@ class Arena {
   int64_t capacity() const { return block_.bytes(); }
   int64_t in_use() const { return in_use_; }              // bytes of live activations
   int64_t allocations() const { return next_ - first_; }  // of this step so far
-  // In a step, while nothing is alive: goes over the next `count` allocations of the plan and their releases
-  // as if they had been made. For work that was recorded where allocations `like`, like + 1 ... of the plan
-  // were made, the same ones, and that runs again in their memory.
+  // In a step, while nothing is alive: goes over the next `count` allocations of the plan and their
+  // releases as if they had been made. For work that was recorded where allocations `like`, like +
+  // 1 ... of the plan were made, the same ones, and that runs again in their memory.
   void skip(int64_t like, int64_t count);
 
   // One allocation of the plan, inside which allocations are free in number and order while the

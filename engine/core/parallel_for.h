@@ -27,8 +27,9 @@ template <class F>
   }
 }
 
-// As parallel_for, in pieces of at most `piece` items: who has done its own range takes pieces of the others'. For work
-// that waits for memory, which other work on the machine may hold up for one thread and not for another.
+// As parallel_for, in pieces of at most `piece` items: who has done its own range takes pieces of
+// the others'. For work that waits for memory, which other work on the machine may hold up for one
+// thread and not for another.
 template <class F>
 [[gnu::always_inline]] inline void parallel_pieces(int threads, int64_t n, int64_t piece, F&& f) {
   constexpr int kMost = 256;  // threads

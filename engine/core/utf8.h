@@ -20,8 +20,9 @@ std::string take_complete_utf8(std::string& pending, Utf8Repair repair = Utf8Rep
 // The whole of it: an unfinished character at the end is invalid.
 std::string repaired_utf8(std::string bytes, Utf8Repair repair);
 
-// The same to show on a terminal, whoever wrote it: control characters but line feeds and tabs, and bytes that
-// are no character, as \xNN; of more than most_bytes the beginning, and how much is left out.
+// The same to show on a terminal, whoever wrote it: control characters but line feeds and tabs, and
+// bytes that are no character, as \xNN; of more than most_bytes the beginning, and how much is left
+// out.
 std::string printable(std::string_view text, size_t most_bytes = 16 << 10);
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
-// One rank's GPU: its streams, its libraries' handles, its staging memory. Passed as Ctx::gpu; nothing
-// here is global. What needs the runtime is implemented in engine/device/cuda/ (TRIREME_CUDA_DECL).
+// One rank's GPU: its streams, its libraries' handles, its staging memory. Passed as Ctx::gpu;
+// nothing here is global. What needs the runtime is implemented in engine/device/cuda/
+// (TRIREME_CUDA_DECL).
 #pragma once
 
 #include <array>
@@ -29,7 +30,8 @@ struct DeviceInfo {
   int64_t shared_bytes_per_block = 0;  // with opt-in
   int64_t clock_khz = 0;               // the highest of the multiprocessors
 };
-// Dense TFLOP/s of matrix products with operands of this type that the maker states, without sparsity:
+// Dense TFLOP/s of matrix products with operands of this type that the maker states, without
+// sparsity:
 // the denominator of MFU. Of float32 and float64 without tensor cores. 0: not known.
 double nominal_tflops(const DeviceInfo& info, DType operands);
 
@@ -103,7 +105,8 @@ inline void count_attention(Context& gpu, AttentionPath path) {
 // Throws InputError when device number `device` cannot be used, naming the reason.
 std::unique_ptr<Context> open(int device);
 
-// --- implemented with the runtime ---------------------------------------------------------------------
+// --- implemented with the runtime
+// ---------------------------------------------------------------------
 
 TRIREME_CUDA_DECL DeviceStatus probe_devices();
 TRIREME_CUDA_DECL std::unique_ptr<Context> open_device(int device);
@@ -111,11 +114,12 @@ TRIREME_CUDA_DECL std::unique_ptr<Context> open_device(int device);
 // Makes the calling thread use the context's device; each thread that works with it, once.
 TRIREME_CUDA_DECL void use_device(const Context& gpu);
 
-// dst = src for `bytes` bytes, on `stream`, between host and device in any direction. A host address
-// must be pinned memory that stays until the stream is there.
+// dst = src for `bytes` bytes, on `stream`, between host and device in any direction. A host
+// address must be pinned memory that stays until the stream is there.
 TRIREME_CUDA_DECL void copy_async(Context& gpu, const Stream& stream, void* dst, const void* src,
                                   int64_t bytes);
-// The same from pageable memory, on the main stream, through staging memory: src may be changed at once.
+// The same from pageable memory, on the main stream, through staging memory: src may be changed at
+// once.
 TRIREME_CUDA_DECL void upload(Context& gpu, void* device, const void* host, int64_t bytes);
 // To pageable memory; waits for the main stream. Not for use inside a step.
 TRIREME_CUDA_DECL void download(Context& gpu, void* host, const void* device, int64_t bytes);
@@ -127,9 +131,9 @@ TRIREME_CUDA_DECL void destroy_event(void* raw);
 TRIREME_CUDA_DECL void record(const Event& event, const Stream& stream);
 TRIREME_CUDA_DECL void wait(const Stream& stream,
                             const Event& event);  // the stream waits, not the host
-// The main stream waits for work of another, and the time it stands is measured there: what communication
-// costs that nothing hides. waits_counted: waits whose times were not taken so far. take_wait_seconds: of
-// the first `count` of them, which the stream must be through with.
+// The main stream waits for work of another, and the time it stands is measured there: what
+// communication costs that nothing hides. waits_counted: waits whose times were not taken so far.
+// take_wait_seconds: of the first `count` of them, which the stream must be through with.
 TRIREME_CUDA_DECL void wait_for(Context& gpu, const Event& event);
 TRIREME_CUDA_DECL int64_t waits_counted(const Context& gpu);
 TRIREME_CUDA_DECL double take_wait_seconds(Context& gpu, int64_t count);

@@ -1,4 +1,5 @@
-// Work of the main stream that was recorded once and runs again at the cost of one launch (CUDA graphs).
+// Work of the main stream that was recorded once and runs again at the cost of one launch (CUDA
+// graphs).
 #pragma once
 
 #include <functional>
@@ -25,13 +26,15 @@ class Graph {
   void* raw_ = nullptr;
 };
 
-// Calls `work` and records what it queues on the main stream, and on others that wait for that one and
-// that it waits for; nothing of it runs. The arguments of kernels and copies are recorded as they are:
-// their memory must stay, what lies in it may change between runs. `work` must not wait for the device,
-// allocate or free memory of it, nor upload: the copy would be recorded, from pinned memory that holds
-// something else when it runs again (refused). It must have run before, so that libraries have made their
-// choices; when Context::library_moves has changed since, the record is of no use any more. Not for a
-// context that is `synchronous`. An exception of `work` ends the recording and comes through.
+// Calls `work` and records what it queues on the main stream, and on others that wait for that one
+// and that it waits for; nothing of it runs. The arguments of kernels and copies are recorded as
+// they are:
+// their memory must stay, what lies in it may change between runs. `work` must not wait for the
+// device, allocate or free memory of it, nor upload: the copy would be recorded, from pinned memory
+// that holds something else when it runs again (refused). It must have run before, so that
+// libraries have made their choices; when Context::library_moves has changed since, the record is
+// of no use any more. Not for a context that is `synchronous`. An exception of `work` ends the
+// recording and comes through.
 TRIREME_CUDA_DECL Graph capture(Context& gpu, const std::function<void()>& work);
 // Queues the recorded work on the main stream.
 TRIREME_CUDA_DECL void replay(Context& gpu, const Graph& graph);

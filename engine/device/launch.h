@@ -2,9 +2,10 @@
 //
 //   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, args...);
 //
-// Checks the grid against the device's limits, starts nothing for an empty grid, allows dynamic shared
-// memory above 48 KiB, and asks the runtime for errors every time. The name marks the launch for
-// profilers (NVTX). Under the emulator (TRIREME_EMULATED) the same call queues the kernel's body there.
+// Checks the grid against the device's limits, starts nothing for an empty grid, allows dynamic
+// shared memory above 48 KiB, and asks the runtime for errors every time. The name marks the launch
+// for profilers (NVTX). Under the emulator (TRIREME_EMULATED) the same call queues the kernel's
+// body there.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,9 +1,10 @@
-// Tensor cores: products of matrices of 16-bit floats, or of int8, by the 32 lanes of a warp, each of which holds
-// a fragment of every matrix in its registers (PTX ISA, "Warp-level matrix instructions"). All lanes take part.
-// For CUDA sources only; under TRIREME_EMULATED the same is computed from values that the lanes
-// exchange.
+// Tensor cores: products of matrices of 16-bit floats, or of int8, by the 32 lanes of a warp, each
+// of which holds a fragment of every matrix in its registers (PTX ISA, "Warp-level matrix
+// instructions"). All lanes take part. For CUDA sources only; under TRIREME_EMULATED the same is
+// computed from values that the lanes exchange.
 //
-// With g = lane / 4 and t = lane % 4, and each register two neighbouring elements, the lower half first:
+// With g = lane / 4 and t = lane % 4, and each register two neighbouring elements, the lower half
+// first:
 //   a  (16 x 16)  a[0]: (g, 2t)  a[1]: (g + 8, 2t)  a[2]: (g, 2t + 8)  a[3]: (g + 8, 2t + 8)
 //   b  (16 x 8)   b[0]: rows 2t and 2t + 1 of column g  b[1]: rows 2t + 8 and 2t + 9
 //   d  (16 x 8)   d[0], d[1]: (g, 2t) and (g, 2t + 1)  d[2], d[3]: the same in row g + 8
@@ -80,9 +81,9 @@ __device__ inline void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4],
   }
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 m + r names row r of matrix m, 16
-// bytes at a multiple of 16. Register m gets the elements (g, 2t) and (g, 2t + 1) of matrix m, with
-// kTransposed those of the transposed matrix.
+// Four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 m + r names row r of matrix m,
+// 16 bytes at a multiple of 16. Register m gets the elements (g, 2t) and (g, 2t + 1) of matrix m,
+// with kTransposed those of the transposed matrix.
 template <bool kTransposed>
 __device__ void load_matrices(uint32_t (&to)[4], const void* row) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
@@ -97,8 +98,8 @@ __device__ void load_matrices(uint32_t (&to)[4], const void* row) {
   }
 }
 
-// 16 bytes from global into shared memory without passing through registers; zeros where not `valid`.
-// They are there after wait_copies and a barrier.
+// 16 bytes from global into shared memory without passing through registers; zeros where not
+// `valid`. They are there after wait_copies and a barrier.
 __device__ inline void copy_async_16(void* shared, const void* global, bool valid) {
   struct Bytes {
     uint64_t v[2];

@@ -10,8 +10,8 @@ TRIREME_CUDA_DECL Event make_timing_event(Context& gpu);
 // Seconds from one recorded timing event to a later one of the same stream. Waits for `end`.
 TRIREME_CUDA_DECL double seconds_between(const Event& begin, const Event& end);
 
-// Bytes of the device's memory: all that can be had, and what all its users have, the libraries and the
-// runtime among them.
+// Bytes of the device's memory: all that can be had, and what all its users have, the libraries and
+// the runtime among them.
 struct DeviceMemory {
   int64_t total = 0, used = 0;
   int64_t free() const { return total - used; }

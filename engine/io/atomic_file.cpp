@@ -304,7 +304,8 @@ void sync_directory(const std::string& directory) {
   const int result = ::fsync(descriptor);
   const int error_number = errno;
   ::close(descriptor);
-  // Some file systems cannot fsync a directory and say so; the rename is then as durable as it gets.
+  // Some file systems cannot fsync a directory and say so; the rename is then as durable as it
+  // gets.
   if (result != 0 && error_number != EINVAL && error_number != ENOTSUP) {
     fail_file("sync", directory, error_number);
   }

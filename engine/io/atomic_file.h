@@ -5,9 +5,10 @@
 // ones, never a part. What a killed process leaves under "<path>.tmp" is overwritten by the next
 // writer; two writers of one path at the same time are refused (advisory lock).
 //
-// A file that takes long can be resumable: what an interrupted writer of the same content left (by an error, a
-// kill or a full disk) stays under "<path>.tmp", with "<path>.journal" (resume_journal.h), and the next one goes
-// on with it: kept() bytes are there, and skip() passes over what need not be given again.
+// A file that takes long can be resumable: what an interrupted writer of the same content left (by
+// an error, a kill or a full disk) stays under "<path>.tmp", with "<path>.journal"
+// (resume_journal.h), and the next one goes on with it: kept() bytes are there, and skip() passes
+// over what need not be given again.
 //
 // Whatever the system refuses (no space, quota, permissions, read-only file system, file too large)
 // becomes one InputError that names the path, the bytes still needed and what to do.
@@ -37,13 +38,13 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends. Small pieces are gathered in a buffer of 64 KiB, large ones go straight to the system, which is
-  // asked to bring them to the disk at once, so that commit() finds little left to do. Bytes that are kept
-  // already are passed over.
+  // Appends. Small pieces are gathered in a buffer of 64 KiB, large ones go straight to the system,
+  // which is asked to bring them to the disk at once, so that commit() finds little left to do.
+  // Bytes that are kept already are passed over.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view characters);
-  // Makes what was written durable under the temporary name: whatever a full disk can refuse is refused
-  // here. For files that replace a pair together; commit() does it too.
+  // Makes what was written durable under the temporary name: whatever a full disk can refuse is
+  // refused here. For files that replace a pair together; commit() does it too.
   void sync();
   // Makes it durable under its final name. Nothing may be written afterwards.
   void commit();
@@ -83,13 +84,14 @@ void write_file_atomically(const std::string& path, std::string_view contents);
 // The whole of a small text file; InputError when it cannot be read or is larger than max_bytes.
 std::string read_small_file(const std::string& path, int64_t max_bytes = 64 << 20);
 
-// Reads destination.size() bytes at `offset` of an open file; InputError naming `path` where it ends before.
+// Reads destination.size() bytes at `offset` of an open file; InputError naming `path` where it
+// ends before.
 void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
                 const std::string& path);
 
-// Appends to an open file all of the bytes in one call, or nothing: what a full disk takes only in part is
-// cut off again. Returns 0, or the errno of what the system refused. For records that are worth less than
-// the program that writes them.
+// Appends to an open file all of the bytes in one call, or nothing: what a full disk takes only in
+// part is cut off again. Returns 0, or the errno of what the system refused. For records that are
+// worth less than the program that writes them.
 int append_whole(int descriptor, const std::string& path, std::string_view bytes);
 
 // Makes renames and creations inside `directory` durable.

@@ -1,6 +1,6 @@
-// manifest.json of a checkpoint directory: which bytes of which shard hold which part of which logical
-// tensor (docs/reference/checkpoint-format.md). Read as hostile input: every number is checked
-// against the shape, the dtype and the other entries before it is used.
+// manifest.json of a checkpoint directory: which bytes of which shard hold which part of which
+// logical tensor (docs/reference/checkpoint-format.md). Read as hostile input: every number is
+// checked against the shape, the dtype and the other entries before it is used.
 #pragma once
 
 #include <map>

@@ -20,8 +20,9 @@ class FileError : public InputError {
   int error_number_;
 };
 
-// Whether `path` names something. FileError where the system cannot say (a permission, an I/O error), and
-// for a link whose target is absent: it may lie on a file system that is not mounted yet.
+// Whether `path` names something. FileError where the system cannot say (a permission, an I/O
+// error), and for a link whose target is absent: it may lie on a file system that is not mounted
+// yet.
 bool is_present(const std::string& path);
 
 }  // namespace trireme

@@ -5,8 +5,9 @@
 //   tensor   string name, u32 dimensions, u64 sizes (the fastest first), u32 type, u64 offset
 //   padding to general.alignment (32), then the tensors' blocks (gguf_blocks.h)
 //
-// Files are taken as hostile: counts, lengths, offsets and sizes are checked in 64 bits against what is left of
-// the file before anything is allocated for them; keys and names are there once; tensors do not overlap.
+// Files are taken as hostile: counts, lengths, offsets and sizes are checked in 64 bits against
+// what is left of the file before anything is allocated for them; keys and names are there once;
+// tensors do not overlap.
 #pragma once
 
 #include <map>
@@ -23,7 +24,8 @@
 
 namespace trireme {
 
-// Integers of all widths are int64 (u64 beyond it is refused), floats double; arrays hold one of them.
+// Integers of all widths are int64 (u64 beyond it is refused), floats double; arrays hold one of
+// them.
 using GgufValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>,
                                std::vector<double>, std::vector<std::string>>;
 using GgufMetadata = std::map<std::string, GgufValue>;
@@ -70,16 +72,16 @@ class GgufFile : public TensorSource {
 // Writes a file tensor after tensor without holding any of them.
 class GgufWriter {
  public:
-  // offset and bytes of `tensors` are set here; shapes and types are the caller's. resume_as: as AtomicFile's; the
-  // header is added to it.
+  // offset and bytes of `tensors` are set here; shapes and types are the caller's. resume_as: as
+  // AtomicFile's; the header is added to it.
   GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensor> tensors,
              const std::string& resume_as = "");
-  // Passes over the whole rows that are kept of the next tensor and returns how many values they are. Before the
-  // first write().
+  // Passes over the whole rows that are kept of the next tensor and returns how many values they
+  // are. Before the first write().
   int64_t skip_kept();
   const AtomicFile& file() const { return file_; }
-  // The next values of the next tensor: float32, finite, whole blocks, contiguous. Returns how far from them
-  // the file's are where they are quantised, else nothing.
+  // The next values of the next tensor: float32, finite, whole blocks, contiguous. Returns how far
+  // from them the file's are where they are quantised, else nothing.
   RoundingError write(const ConstTensor& values);
   void commit();
   int64_t bytes() const { return total_; }

@@ -5,7 +5,8 @@
 //   Q4_K   256          f16 d, dmin; 8 pairs of 6-bit (s, m)          y = (d s) q - dmin m, one pair for 32 numbers
 //   Q6_K   256          6-bit q; int8 s[16]; f16 d                    y = (d s) (q - 32), one s for 16 numbers
 //
-// Products are taken in float32 in the order of the formulas, which is that of ggml and of the Python package.
+// Products are taken in float32 in the order of the formulas, which is that of ggml and of the
+// Python package.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,8 @@ struct GgufType {
 const GgufType* gguf_type(uint32_t id);
 const GgufType* gguf_type(std::string_view name);
 
-// Finite numbers to a block; all fit into float16 where |x| is at most 65504 times the largest code.
+// Finite numbers to a block; all fit into float16 where |x| is at most 65504 times the largest
+// code.
 //
 //   Q8_0   d = max |x| / 127, q = x / d rounded, halves away from zero: ggml's
 //   Q4_0   d = x / -8 of the number x of the largest |x|, q = x / d + 8 rounded, at most 15: ggml's
@@ -41,8 +43,8 @@ const GgufType* gguf_type(std::string_view name);
 //          (each fitted to whole numbers by least squares); the largest s and m become 63
 //   Q6_K   the same without m for 16 numbers; the largest |s| becomes -128
 //
-// The same numbers give the same bytes everywhere. ggml's searches for K types are others: the format is its, not
-// each choice of codes.
+// The same numbers give the same bytes everywhere. ggml's searches for K types are others: the
+// format is its, not each choice of codes.
 void encode_q8_0(const float* numbers, std::byte* block);
 void encode_q4_0(const float* numbers, std::byte* block);
 void encode_q4_k(const float* numbers, std::byte* block);

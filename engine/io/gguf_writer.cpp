@@ -112,7 +112,8 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
   return bytes.out;
 }
 
-// Blocks of `type` for as many numbers, chunks of them side by side: sums do not depend on the threads.
+// Blocks of `type` for as many numbers, chunks of them side by side: sums do not depend on the
+// threads.
 RoundingError encode(const GgufType& type, std::span<const float> numbers, std::byte* out) {
   constexpr int64_t kChunk = 64 * kMaxGgufBlock;
   const int64_t chunks = ceil_div(std::ssize(numbers), kChunk);

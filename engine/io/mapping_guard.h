@@ -1,8 +1,8 @@
 // Guard of file mappings against files that become shorter while they are mapped.
 //
-// An access behind the new end of such a file raises SIGBUS, which would end the process, a server's too. The guard lets the
-// access read zeros, and check_mapping() then refuses what has been read. Readers of mapped bytes call it after they have
-// read, before they use it.
+// An access behind the new end of such a file raises SIGBUS, which would end the process, a
+// server's too. The guard lets the access read zeros, and check_mapping() then refuses what has
+// been read. Readers of mapped bytes call it after they have read, before they use it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ void guard_mapping(std::span<const std::byte> mapping, int descriptor, const std
 // Before it is unmapped.
 void release_mapping(std::span<const std::byte> mapping) noexcept;
 
-// InputError where the file of a guarded mapping, of which `part` is a part, has been cut short since it was mapped.
+// InputError where the file of a guarded mapping, of which `part` is a part, has been cut short
+// since it was mapped.
 void check_mapping(std::span<const std::byte> part);
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// Matrices quantised to the nearest, as others read them: the reverse of quantized_source.h, which has the formats.
+// Matrices quantised to the nearest, as others read them: the reverse of quantized_source.h, which
+// has the formats.
 //
 //   fp8    s = max |w| of a block / 448 (1 where all are 0), q = w / s in F8_E4M3
 //   gptq   symmetric, inputs in order (no desc_act): of each group of an output s = 2 max |w| / (2^bits - 1) in
@@ -14,16 +15,18 @@
 
 namespace trireme {
 
-// Whether a matrix (out, in) can be written so: gptq needs whole groups and outputs that fill an int32; fp8 elements
-// that fill four bytes, so that what follows them in the file is aligned.
+// Whether a matrix (out, in) can be written so: gptq needs whole groups and outputs that fill an
+// int32; fp8 elements that fill four bytes, so that what follows them in the file is aligned.
 bool can_quantise(const Quantization& quantization, int64_t out, int64_t in);
 
-// What the weight of the module `name` becomes, in the order in which MatrixQuantiser gives the bytes.
+// What the weight of the module `name` becomes, in the order in which MatrixQuantiser gives the
+// bytes.
 std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
                                              const std::string& name, int64_t out, int64_t in);
 
-// Takes a matrix that can_quantise() row by row and keeps what it becomes, for fp8 also the rows of a block. Nothing of
-// it, the error's sums included, depends on the number of threads or on how many rows come at a time.
+// Takes a matrix that can_quantise() row by row and keeps what it becomes, for fp8 also the rows of
+// a block. Nothing of it, the error's sums included, depends on the number of threads or on how
+// many rows come at a time.
 class MatrixQuantiser {
  public:
   // kFp8 and kGptq only.

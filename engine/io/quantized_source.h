@@ -29,7 +29,8 @@ struct Quantization {
 
 std::string quantization_name(const Quantization& quantization);  // "GPTQ 4 bits"
 
-// X.weight (out, in) in the place of what X consists of. InputError where shapes or dtypes do not fit together.
+// X.weight (out, in) in the place of what X consists of. InputError where shapes or dtypes do not
+// fit together.
 std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,
                                           const Quantization& quantization);
 

@@ -1,12 +1,12 @@
-// The safetensors file format (HuggingFace): 8 bytes little-endian header length, a JSON header padded
-// with spaces to a multiple of 8, then the tensors' bytes, row-major, little-endian.
+// The safetensors file format (HuggingFace): 8 bytes little-endian header length, a JSON header
+// padded with spaces to a multiple of 8, then the tensors' bytes, row-major, little-endian.
 //
 //   {"__metadata__": {"key": "text", ...},
 //    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 //
 // Offsets count from the end of the header; tensors must cover the data without gaps or overlaps.
-// Files are taken as hostile: a header that lies about anything is an InputError naming file and tensor,
-// before anything is allocated for it.
+// Files are taken as hostile: a header that lies about anything is an InputError naming file and
+// tensor, before anything is allocated for it.
 #pragma once
 
 #include <map>
@@ -52,8 +52,9 @@ class SafetensorsReader {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const SafetensorsEntry* find(std::string_view name) const;  // nullptr when absent
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
-  // A view of the mapped file, valid while the reader lives. InputError when the name is absent, the
-  // dtype is not one of ours, there are more than kMaxRank dimensions, or the data is not aligned.
+  // A view of the mapped file, valid while the reader lives. InputError when the name is absent,
+  // the dtype is not one of ours, there are more than kMaxRank dimensions, or the data is not
+  // aligned.
   ConstTensor tensor(std::string_view name) const;
 
  private:
@@ -82,8 +83,8 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
                     const std::map<std::string, std::string>& metadata = {},
                     const std::string& resume_as = "");
-  // Passes over what is kept of the next tensor; returns how many of its `elements` that are. Before the first
-  // write().
+  // Passes over what is kept of the next tensor; returns how many of its `elements` that are.
+  // Before the first write().
   int64_t skip_kept(int64_t elements, DType dtype);
   // The same of `bytes` that are kept together or not at all.
   bool skip_kept_whole(int64_t bytes);

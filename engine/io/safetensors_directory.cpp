@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kMaxIndexBytes = int64_t{256} << 20;
 constexpr size_t kMostListed = 12;
-// From here on bytes are read instead of mapped: a page that is mapped costs more than the copy of its bytes.
+// From here on bytes are read instead of mapped: a page that is mapped costs more than the copy of
+// its bytes.
 constexpr size_t kReadBytes = 4096;
 constexpr size_t kConvertBytes = size_t{1} << 20;  // what is read to be converted
 

@@ -2,9 +2,9 @@
 //
 //   model.safetensors.index.json   {"metadata": {...}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", ...}}
 //
-// Hostile like every file of others: the index's names must not lead out of the directory, the shards' headers
-// are checked (safetensors.h), and both must name the same tensors. What is missing and what is too much is
-// listed in one InputError.
+// Hostile like every file of others: the index's names must not lead out of the directory, the
+// shards' headers are checked (safetensors.h), and both must name the same tensors. What is missing
+// and what is too much is listed in one InputError.
 #pragma once
 
 #include <memory>
@@ -46,7 +46,8 @@ class SafetensorsDirectory : public TensorSource {
   Descriptors descriptors_;  // one for each reader
 };
 
-// Whether there are such weights at a place: a directory with either file, or a file whose name ends so.
+// Whether there are such weights at a place: a directory with either file, or a file whose name
+// ends so.
 bool holds_safetensors(const std::string& path);
 
 }  // namespace trireme

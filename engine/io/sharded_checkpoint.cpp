@@ -229,8 +229,9 @@ std::vector<std::string> step_directories(const std::string& root) {
   return names;
 }
 
-// Whether an open failed because the name is gone, the one failed call that is damage. A permission, an I/O
-// error or a link to what is not mounted yet may pass, and the checkpoint may be whole.
+// Whether an open failed because the name is gone, the one failed call that is damage. A
+// permission, an I/O error or a link to what is not mounted yet may pass, and the checkpoint may be
+// whole.
 bool is_gone(const FileError& error) {
   struct stat info {};
   return error.error_number() == ENOENT && ::lstat(error.path().c_str(), &info) != 0 &&

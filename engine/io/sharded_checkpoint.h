@@ -4,8 +4,9 @@
 //                        manifest.json                      written last: its presence means "whole"
 //   <root>/latest                                           "step-00000100", moved after everything else
 //
-// A save builds step-N.tmp, fsyncs, renames, moves `latest`, then prunes. A kill at any moment leaves
-// the previous checkpoints as they were; leftovers (*.tmp, *.deleting) are swept by the next save.
+// A save builds step-N.tmp, fsyncs, renames, moves `latest`, then prunes. A kill at any moment
+// leaves the previous checkpoints as they were; leftovers (*.tmp, *.deleting) are swept by the next
+// save.
 #pragma once
 
 #include <functional>
@@ -30,8 +31,8 @@ struct CheckpointRanks {
   std::function<std::string(const std::string&)> broadcast;
 };
 
-// One part of one logical tensor that this rank writes. Over all ranks the parts of a (kind, name) must
-// cover the tensor exactly once: replicas are written by one of their holders.
+// One part of one logical tensor that this rank writes. Over all ranks the parts of a (kind, name)
+// must cover the tensor exactly once: replicas are written by one of their holders.
 struct CheckpointPart {
   std::string kind, name;
   std::vector<int64_t> shape;  // of the whole logical tensor
@@ -44,17 +45,17 @@ struct SaveOptions {
   std::string root;  // the directory of all checkpoints of the run, created if absent
   int64_t step = 0;
   int64_t keep_last = 0;  // whole checkpoints to keep, the new one included; 0: all
-  // Gives the bytes of a part's data from element `first` on, in order, in pieces: for data that does not lie in
-  // the host's memory. Empty: all of it does. Where finish_reading is given, `take` may be called in another
-  // thread, after all of the parts before, until that has returned.
+  // Gives the bytes of a part's data from element `first` on, in order, in pieces: for data that
+  // does not lie in the host's memory. Empty: all of it does. Where finish_reading is given, `take`
+  // may be called in another thread, after all of the parts before, until that has returned.
   using Bytes = std::span<const std::byte>;
   using Take = std::function<void(Bytes)>;
   std::function<void(const ConstTensor& data, int64_t first, const Take& take)> read = {};
   std::function<void()> finish_reading = {};
   // Called with the bytes of this rank's shard that are written or kept, where `take` is called.
   std::function<void(int64_t done)> progress = {};
-  // All that decides about the shards' bytes, for AtomicFile's resume_as: what an interrupted save of the same left
-  // is gone on with. One rank only.
+  // All that decides about the shards' bytes, for AtomicFile's resume_as: what an interrupted save
+  // of the same left is gone on with. One rank only.
   std::string resume_as = {};
 };
 
@@ -66,22 +67,22 @@ struct SavedCheckpoint {
   std::string warning;               // the checkpoint is safe, but pruning failed; else empty
 };
 
-// Collective over `ranks`. `state` (rank 0's) is stored as it is. InputError on *every* rank when any rank
-// fails (full disk: found before writing where the file system tells), and nothing is left behind then but what
-// resume_as goes on with, under a name that no reader takes for a checkpoint.
+// Collective over `ranks`. `state` (rank 0's) is stored as it is. InputError on *every* rank when
+// any rank fails (full disk: found before writing where the file system tells), and nothing is left
+// behind then but what resume_as goes on with, under a name that no reader takes for a checkpoint.
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
                                 const nlohmann::ordered_json& state,
                                 const CheckpointRanks& ranks = {});
 
-// Removes what killed processes left half written under `root` (absent: nothing). One rank calls it, while
-// none saves.
+// Removes what killed processes left half written under `root` (absent: nothing). One rank calls
+// it, while none saves.
 void sweep_leftovers(const std::string& root);
 
 class CheckpointReader {
  public:
-  // Reads and checks the manifest, and the presence and size of every shard. `path`: a step directory,
-  // or a root (then what `latest` names).
+  // Reads and checks the manifest, and the presence and size of every shard. `path`: a step
+  // directory, or a root (then what `latest` names).
   explicit CheckpointReader(const std::string& path);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&& other) noexcept;
@@ -92,7 +93,8 @@ class CheckpointReader {
   int64_t step() const { return manifest_.step; }
   nlohmann::ordered_json state() const;
   const CheckpointTensor* find(std::string_view kind, std::string_view name) const;
-  // InputError naming what the checkpoint holds when (kind, name) is absent or its shape or dtype differ.
+  // InputError naming what the checkpoint holds when (kind, name) is absent or its shape or dtype
+  // differ.
   const CheckpointTensor& require(std::string_view kind, std::string_view name, DType dtype,
                                   const std::vector<int64_t>& shape) const;
 
@@ -102,7 +104,8 @@ class CheckpointReader {
             const Tensor& destination) const;
   void read_whole(const CheckpointTensor& tensor, const Tensor& destination) const;
 
-  // Reads every byte and compares checksums. One line per damaged shard naming the tensor; empty: whole.
+  // Reads every byte and compares checksums. One line per damaged shard naming the tensor; empty:
+  // whole.
   std::vector<std::string> verify() const;
 
  private:
@@ -116,9 +119,10 @@ struct NewestCheckpoint {
   std::string directory;             // empty: there is none
   std::vector<std::string> skipped;  // why newer ones were passed over, one line each
 };
-// The newest checkpoint under `root` that verifies; every byte is read when `thorough`, else manifest and
-// shard sizes only. `root` may be absent. FileError where `root` or a checkpoint newer than the newest whole one
-// cannot be read for another reason than that a file of it is gone: it may be whole.
+// The newest checkpoint under `root` that verifies; every byte is read when `thorough`, else
+// manifest and shard sizes only. `root` may be absent. FileError where `root` or a checkpoint newer
+// than the newest whole one cannot be read for another reason than that a file of it is gone: it
+// may be whole.
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true);
 
 std::string step_directory_name(int64_t step);                           // "step-00000100"

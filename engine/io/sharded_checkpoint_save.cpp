@@ -107,7 +107,8 @@ Json write_shard(const SaveOptions& options, const std::string& directory, const
   std::vector<SafetensorsSpec> specs;
   specs.reserve(order.size());
   for (const CheckpointPart* part : order) specs.push_back(spec_of(*part));
-  // A complete shard is here if the save stopped after it, at the manifest. Its disk space is needed to write it again.
+  // A complete shard is here if the save stopped after it, at the manifest. Its disk space is
+  // needed to write it again.
   if (!options.resume_as.empty()) remove_tree(directory + "/" + file);
   SafetensorsWriter writer(directory + "/" + file, specs, {{"format", kCheckpointFormat}},
                            options.resume_as);
@@ -190,8 +191,8 @@ bool is_whole(const std::string& directory) {
   }
 }
 
-// Keeps keep_last whole checkpoints up to `saved`, which is one of them and which `latest` names, and all
-// of higher steps: a run that went back to an earlier step must not cost what came later.
+// Keeps keep_last whole checkpoints up to `saved`, which is one of them and which `latest` names,
+// and all of higher steps: a run that went back to an earlier step must not cost what came later.
 std::vector<std::string> prune(const std::string& root, int64_t keep_last,
                                const std::string& saved) {
   std::vector<std::string> names, removed;
@@ -218,8 +219,8 @@ std::vector<std::string> prune(const std::string& root, int64_t keep_last,
 void move_into_place(const std::string& temporary, const std::string& directory) {
   if (::rename(temporary.c_str(), directory.c_str()) == 0) return;
   if (errno != ENOTEMPTY && errno != EEXIST) fail_file("rename", temporary, errno);
-  // The same step was saved before: exchange the two in one step, so that one of them always has the
-  // name; file systems that cannot exchange lose the old one a moment earlier.
+  // The same step was saved before: exchange the two in one step, so that one of them always has
+  // the name; file systems that cannot exchange lose the old one a moment earlier.
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, directory.c_str(), RENAME_EXCHANGE) == 0) {
     remove_tree(temporary);
     return;

@@ -1,6 +1,7 @@
 // JSON from files that may be hostile: the whole text must be one value, objects have no key twice,
-// nesting and the number of keys are bounded. For .cpp files only (it includes the JSON library). Parsing is
-// compiled once, in strict_json.cpp: it is half of what a file that uses JSON takes to compile.
+// nesting and the number of keys are bounded. For .cpp files only (it includes the JSON library).
+// Parsing is compiled once, in strict_json.cpp: it is half of what a file that uses JSON takes to
+// compile.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +16,25 @@ namespace trireme {
 struct JsonLimits {
   int depth = 32;
   size_t keys_per_object = 1 << 20;
-  // Whole numbers that fit neither int64_t nor uint64_t are kept as they are written, as a binary value of their
-  // digits, which engine/text/jinja reads; else the nearest double.
+  // Whole numbers that fit neither int64_t nor uint64_t are kept as they are written, as a binary
+  // value of their digits, which engine/text/jinja reads; else the nearest double.
   bool long_integers = false;
 };
 
-// JsonType: nlohmann::json or nlohmann::ordered_json (order matters; finding a key is linear in their number).
-// `what` begins the message: "shard.safetensors: header". Takes O(n log n) for n bytes, whatever they are.
+// JsonType: nlohmann::json or nlohmann::ordered_json (order matters; finding a key is linear in
+// their number). `what` begins the message: "shard.safetensors: header". Takes O(n log n) for n
+// bytes, whatever they are.
 template <class JsonType>
 JsonType parse_strict_json(std::string_view json_text, const std::string& what,
                            const JsonLimits& limits = {});
 
-// The value as the library reads it, for texts of our own and for lines of data: of equal keys the last, any depth.
-// Not JSON: a value that is_discarded().
+// The value as the library reads it, for texts of our own and for lines of data: of equal keys the
+// last, any depth. Not JSON: a value that is_discarded().
 template <class JsonType>
 JsonType parse_json_text(std::string_view json_text);
 
-// Whether a text is no value for one reason only that JSON's grammar does not know: a \u escape of half a surrogate
-// pair, which is no character.
+// Whether a text is no value for one reason only that JSON's grammar does not know: a \u escape of
+// half a surrogate pair, which is no character.
 bool has_lone_surrogate(std::string_view json_text);
 
 // The unsigned value of an integer that fits int64_t; InputError naming `what` for anything else.

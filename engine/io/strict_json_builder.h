@@ -1,5 +1,5 @@
-// What strict_json.cpp builds values with, for readers whose refusals say more than its own. For .cpp files only
-// (it includes the JSON library).
+// What strict_json.cpp builds values with, for readers whose refusals say more than its own. For
+// .cpp files only (it includes the JSON library).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,8 +13,9 @@
 
 namespace trireme {
 
-// Builds the value while checking. The library's own parser with a callback looks at all earlier members of an
-// object after each one, and a file may have a million; and it keeps the last of equal keys without a word.
+// Builds the value while checking. The library's own parser with a callback looks at all earlier
+// members of an object after each one, and a file may have a million; and it keeps the last of
+// equal keys without a word.
 template <class JsonType>
 class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
  public:
@@ -49,7 +50,8 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   }
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const typename JsonType::exception& error) override {
-    // What the library calls its exceptions, in brackets before the message, is nothing to a reader.
+    // What the library calls its exceptions, in brackets before the message, is nothing to a
+    // reader.
     const std::string_view text = error.what();
     const size_t name = text.find("] ");
     fail_input(what_, ": not valid JSON: ", text.substr(name == text.npos ? 0 : name + 2));

@@ -1,6 +1,6 @@
-// Which part of a logical tensor someone holds: a box of it (tensor parallelism) and, inside the box
-// flattened row-major, a range of elements (ZeRO). Any two such parts intersect in contiguous runs;
-// that is all a checkpoint needs to be loaded into another layout.
+// Which part of a logical tensor someone holds: a box of it (tensor parallelism) and, inside the
+// box flattened row-major, a range of elements (ZeRO). Any two such parts intersect in contiguous
+// runs; that is all a checkpoint needs to be loaded into another layout.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct CommonRun {
   int64_t first_offset = 0;   // elements from the beginning of the first part's range
   int64_t second_offset = 0;  // elements from the beginning of the second part's range
 };
-// Calls f for every maximal run that both parts of a logical tensor of `shape` hold, in row-major order.
-// Cost: the number of rows of both parts. Boxes must have passed check_box().
+// Calls f for every maximal run that both parts of a logical tensor of `shape` hold, in row-major
+// order. Cost: the number of rows of both parts. Boxes must have passed check_box().
 void for_each_common_run(const std::vector<int64_t>& shape, const TensorPart& first,
                          const TensorPart& second, const std::function<void(const CommonRun&)>& f);
 

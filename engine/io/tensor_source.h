@@ -1,5 +1,7 @@
-// Named tensors that lie in files of others, read piece by piece and converted to the reader's dtype:
-// safetensors (safetensors_directory.h), GGUF (gguf.h), quantised forms of the former (quantized_source.h).
+// Named tensors that lie in files of others, read piece by piece and converted to the reader's
+// dtype:
+// safetensors (safetensors_directory.h), GGUF (gguf.h), quantised forms of the former
+// (quantized_source.h).
 #pragma once
 
 #include <map>
@@ -30,9 +32,10 @@ class TensorSource {
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   const SourceTensor* find(std::string_view name) const;  // nullptr when absent
   virtual std::vector<std::string> files() const = 0;     // that the tensors lie in
-  // Elements [begin, begin + destination.numel()) of the flattened tensor, rounded once to the dtype of
-  // `destination`: a contiguous float tensor on the host. Nothing else is kept in memory but pages of the
-  // file and, for quantised kinds, one block. InputError for a tensor without float values.
+  // Elements [begin, begin + destination.numel()) of the flattened tensor, rounded once to the
+  // dtype of `destination`: a contiguous float tensor on the host. Nothing else is kept in memory
+  // but pages of the file and, for quantised kinds, one block. InputError for a tensor without
+  // float values.
   void read(const SourceTensor& tensor, int64_t begin, const Tensor& destination) const;
 
  protected:

@@ -4,10 +4,10 @@
 //   anything else     the whole file is one document
 //   + .gz, .zst       the same, compressed
 //
-// Paths are taken in the order given; a folder stands for all its regular files, recursively, sorted
-// by path, hidden and empty ones left out. A file reached twice (symbolic links) is read once.
-// Text must be UTF-8 without NUL bytes; a byte order mark is dropped. U+0000 that a JSON line spells
-// as \u0000 is a character like others.
+// Paths are taken in the order given; a folder stands for all its regular files, recursively,
+// sorted by path, hidden and empty ones left out. A file reached twice (symbolic links) is read
+// once. Text must be UTF-8 without NUL bytes; a byte order mark is dropped. U+0000 that a JSON line
+// spells as \u0000 is a character like others.
 // Every complaint is an InputError naming the file and, where there is one, the line.
 #pragma once
 

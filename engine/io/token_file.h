@@ -1,9 +1,9 @@
 // Token files: Megatron's indexed datasets, a pair PREFIX.bin and PREFIX.idx
 // (docs/reference/data-format.md).
 //
-// The .bin holds token ids back to back; the .idx holds the element type, the length and byte offset
-// of each sequence and the first sequence of each document. Nothing in the .idx is aligned, hence
-// the memcpy loads. Everything is little-endian.
+// The .bin holds token ids back to back; the .idx holds the element type, the length and byte
+// offset of each sequence and the first sequence of each document. Nothing in the .idx is aligned,
+// hence the memcpy loads. Everything is little-endian.
 #pragma once
 
 #include <cstdint>
@@ -79,9 +79,9 @@ class TokenFile {
   const std::byte* documents_ = nullptr;  // (documents + 1) int64
 };
 
-// Writes a pair. Both files grow under temporary names; commit() makes both durable there, then names
-// the .bin first and the .idx last, so that a pair with an .idx is whole. An existing pair is replaced
-// by commit(), and stays as it is when the disk has no room for the new one.
+// Writes a pair. Both files grow under temporary names; commit() makes both durable there, then
+// names the .bin first and the .idx last, so that a pair with an .idx is whole. An existing pair is
+// replaced by commit(), and stays as it is when the disk has no room for the new one.
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::string& prefix, TokenType type);

@@ -108,8 +108,8 @@ void TokenFileWriter::commit() {
   // Both are whole on the disk before the older pair is touched: a full one costs nothing.
   data_.sync();
   index_.sync();
-  // An older pair loses its index before its data changes: at no moment does an index lie beside the
-  // data of another.
+  // An older pair loses its index before its data changes: at no moment does an index lie beside
+  // the data of another.
   std::error_code ignored;
   std::filesystem::remove(prefix_ + ".idx", ignored);
   data_.commit();

@@ -1,4 +1,5 @@
-// Reading and writing at the same time: the caller fills blocks of memory, a second thread uses them in order.
+// Reading and writing at the same time: the caller fills blocks of memory, a second thread uses
+// them in order.
 #pragma once
 
 #include <condition_variable>
@@ -25,12 +26,14 @@ class WriteBehind {
 
   // Memory to fill, aligned as malloc() aligns; waits until a block is free. One at a time is out.
   std::span<std::byte> block(int64_t bytes);
-  // The block that is out is filled: `use` is called with it in the second thread, after all before it.
+  // The block that is out is filled: `use` is called with it in the second thread, after all before
+  // it.
   void push(Use use);
   // Waits until every block has been used.
   void finish();
-  // The first exception of a `use` is thrown here by block(), push() or finish(); no later one is called.
-  // Blocks not yet used are dropped, once the one in use is done: no `use` is called any more.
+  // The first exception of a `use` is thrown here by block(), push() or finish(); no later one is
+  // called. Blocks not yet used are dropped, once the one in use is done: no `use` is called any
+  // more.
   void abandon();
 
  private:

@@ -19,11 +19,13 @@ struct ConsoleTarget {
   bool shared = false;  // stderr is the same terminal
 };
 ConsoleTarget console_target();  // of this process
-// stdout and stderr lead to a launcher, which may give every rank a terminal of its own and write what
-// comes out of it to a file. Only its own target counts: without a terminal nothing is drawn; where
-// stderr shares it, all goes through stdout, because a launcher keeps no order between two streams.
+// stdout and stderr lead to a launcher, which may give every rank a terminal of its own and write
+// what comes out of it to a file. Only its own target counts: without a terminal nothing is drawn;
+// where stderr shares it, all goes through stdout, because a launcher keeps no order between two
+// streams.
 void console_behind_launcher(const ConsoleTarget& target);
-// From now on a line that a launcher has no room for is dropped: it ends its ranks, and reads nothing more from them.
+// From now on a line that a launcher has no room for is dropped: it ends its ranks, and reads
+// nothing more from them.
 void console_drop_unread();
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
-// The line of a training step on the console and in train.log: Megatron-LM's fields in Megatron-LM's
-// words and widths, because people's parsers know them, with tokens/s and MFU appended.
+// The line of a training step on the console and in train.log: Megatron-LM's fields in
+// Megatron-LM's words and widths, because people's parsers know them, with tokens/s and MFU
+// appended.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // Messages to people: to stderr and, once opened, to the run's train.log. Thread-safe.
 //
-// Only rank 0 writes "info" and "debug"; warnings and errors of any rank are shown with the rank's number.
-// Nothing is lost to a progress bar: it is erased before a line and redrawn after it (console.h).
+// Only rank 0 writes "info" and "debug"; warnings and errors of any rank are shown with the rank's
+// number. Nothing is lost to a progress bar: it is erased before a line and redrawn after it
+// (console.h).
 #pragma once
 
 #include <string>
@@ -17,10 +18,11 @@ void set_log_rank(int rank);                  // default: 0
 void open_log_file(const std::string& path);  // appends; InputError when it cannot be opened
 void close_log_file();
 void log_message(LogLevel level, const std::string& message);
-// The line of a failure that ends the program, by whatever rank: "trireme: error: message", to stderr and
-// to train.log.
+// The line of a failure that ends the program, by whatever rank: "trireme: error: message", to
+// stderr and to train.log.
 void report_failure(const std::string& message);
-// A line that carries its own time (console_line.h): to stdout and to train.log as it is, rank 0 only.
+// A line that carries its own time (console_line.h): to stdout and to train.log as it is, rank 0
+// only.
 void log_line(const std::string& line);
 
 template <class... Parts>

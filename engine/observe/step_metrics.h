@@ -1,5 +1,5 @@
-// What a training step tells the world: one record for metrics.jsonl, the console line, the progress
-// bar and TensorBoard (docs/reference/metrics.md).
+// What a training step tells the world: one record for metrics.jsonl, the console line, the
+// progress bar and TensorBoard (docs/reference/metrics.md).
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ struct StepMetrics {
   std::optional<double> validation_loss;  // of a set without a name
   std::vector<std::pair<std::string, double>> validation_losses;  // of sets with names
   std::optional<double> test_loss;                                // of the last step only
-  // "160 of 549" samples by name of the set ("" without a name, "test"), where the loss is of a part of them.
+  // "160 of 549" samples by name of the set ("" without a name, "test"), where the loss is of a
+  // part of them.
   std::map<std::string, std::string> partial_sets;
   std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
 };

@@ -12,8 +12,8 @@
 namespace trireme {
 namespace {
 
-// Okabe and Ito's palette without yellow and black: told apart by colour-blind readers, and legible on
-// white and on dark grey.
+// Okabe and Ito's palette without yellow and black: told apart by colour-blind readers, and legible
+// on white and on dark grey.
 constexpr const char* kStyle = R"(<style>
 .plot{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:#333}
 .plot .paper{fill:#fff}.plot .title{font-size:15px;font-weight:600;fill:#111}

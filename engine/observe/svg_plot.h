@@ -1,5 +1,6 @@
-// Line charts as SVG text: axes with round ticks, several series, a legend, light and dark colours after
-// the reader's system, no scripts. Made for a README, a report page and an e-mail attachment alike.
+// Line charts as SVG text: axes with round ticks, several series, a legend, light and dark colours
+// after the reader's system, no scripts. Made for a README, a report page and an e-mail attachment
+// alike.
 #pragma once
 
 #include <string>
@@ -23,8 +24,8 @@ struct Plot {
   std::vector<PlotSeries> series;
 };
 
-// Long series are thinned to what the width can show, keeping each column's extremes. A plot without
-// a single point says so instead of drawing axes.
+// Long series are thinned to what the width can show, keeping each column's extremes. A plot
+// without a single point says so instead of drawing axes.
 std::string svg_plot(const Plot& plot);
 
 // Round numbers that cover [low, high] with about `wanted` steps of 1, 2 or 5 times a power of ten.
@@ -33,9 +34,9 @@ std::vector<double> linear_ticks(double low, double high, int wanted);
 std::vector<double> log_ticks(double low, double high);
 std::string tick_text(double value);  // 0, 2.5, 1k, 20M, 1e-5
 
-// A moving average that looks both ways, so that the curve does not lag behind what it smooths: weights
-// (1 - alpha)^distance with alpha = 2 / (window + 1), normalised at the ends. Non-finite values are
-// passed over.
+// A moving average that looks both ways, so that the curve does not lag behind what it smooths:
+// weights (1 - alpha)^distance with alpha = 2 / (window + 1), normalised at the ends. Non-finite
+// values are passed over.
 std::vector<double> smoothed(const std::vector<double>& values, double window);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Scalars for TensorBoard: an events file (TFRecord frames around Event protocol buffers, both simple
-// enough to write by hand) under Megatron-LM's tag names.
+// Scalars for TensorBoard: an events file (TFRecord frames around Event protocol buffers, both
+// simple enough to write by hand) under Megatron-LM's tag names.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ std::string scalar_event(double wall_time, int64_t step, std::string_view tag, f
 class TensorBoardWriter {
  public:
   TensorBoardWriter() = default;
-  // Creates a new events file in `directory` for the steps from first_step on, and tells TensorBoard
-  // to forget those that an earlier file holds: a resumed run takes them again.
+  // Creates a new events file in `directory` for the steps from first_step on, and tells
+  // TensorBoard to forget those that an earlier file holds: a resumed run takes them again.
   TensorBoardWriter(const std::string& directory, int64_t first_step);
   ~TensorBoardWriter();
   TensorBoardWriter(TensorBoardWriter&& other) noexcept;

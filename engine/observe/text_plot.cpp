@@ -18,8 +18,8 @@ struct Cell {
   int wide, high;
 };
 
-// The mean of y per dot column; NaN where there is no point, filled from the left neighbour when the
-// curve goes on to the right.
+// The mean of y per dot column; NaN where there is no point, filled from the left neighbour when
+// the curve goes on to the right.
 std::vector<double> columns_of(const std::vector<double>& x, const std::vector<double>& y,
                                size_t count) {
   std::vector<double> sum(count, 0.0), points(count, 0.0);

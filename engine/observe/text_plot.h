@@ -8,12 +8,14 @@ namespace trireme {
 
 enum class Glyphs { kBraille, kAscii };
 
-// A curve in columns x rows characters with a y axis and the range of x below it, newline after each row:
+// A curve in columns x rows characters with a y axis and the range of x below it, newline after
+// each row:
 //   4.17 |:.
 //        | '::...
 //   1.80 |     '''::......
 //         1          2000
-// Each column shows the mean of its values. Non-finite values are gaps; "" when there is nothing to draw.
+// Each column shows the mean of its values. Non-finite values are gaps; "" when there is nothing to
+// draw.
 std::string text_plot(const std::vector<double>& x, const std::vector<double>& y, int columns,
                       int rows, Glyphs glyphs = Glyphs::kBraille);
 

@@ -1,19 +1,19 @@
-// Causal multi-head attention over packed sequences, exact, blocked with an online softmax (Milakov &
-// Gimelshein 2018; FlashAttention, Dao et al. 2022): memory is linear in the sequence length.
+// Causal multi-head attention over packed sequences, exact, blocked with an online softmax (Milakov
+// & Gimelshein 2018; FlashAttention, Dao et al. 2022): memory is linear in the sequence length.
 //
 //   out[t, h] = sum_s softmax_s(scale * q[t, h] . k[s, h']) v[s, h'],   h' = h / (H / Hkv)
-// over the keys s of t's sequence that t may see. Sequence n holds queries cu_q[n] .. cu_q[n+1] and keys
-// cu_k[n] .. cu_k[n+1]; its last query sees its last key, so query i of Lq sees keys j <= i + Lk - Lq.
-// window > 0 keeps only the last `window` of those. causal = false: every query sees every key of its
-// sequence (no window then).
+// over the keys s of t's sequence that t may see. Sequence n holds queries cu_q[n] .. cu_q[n+1] and
+// keys cu_k[n] .. cu_k[n+1]; its last query sees its last key, so query i of Lq sees keys j <= i +
+// Lk - Lq. window > 0 keeps only the last `window` of those. causal = false: every query sees every
+// key of its sequence (no window then).
 //
 //   q, out, dq, dout  (T, H, D)      unit stride in D, any stride in T and H (slices of packed QKV)
 //   k, v, dk, dv      (Tk, Hkv, D)   likewise; H is a multiple of Hkv
 //   lse               (H, T)         float32 (float64 for float64): log-sum-exp of the scaled scores
 //   cu_q, cu_k        (N + 1)        int32, non-decreasing, from 0; at most T and Tk. Rows past the
 //                                    last offset are padding: out and dq are zeroed there, lse is -inf.
-// One float dtype for q, k, v, out and gradients; sums are float32 (float64 for float64). A query that
-// sees no key gives out = 0 and lse = -inf.
+// One float dtype for q, k, v, out and gradients; sums are float32 (float64 for float64). A query
+// that sees no key gives out = 0 and lse = -inf.
 // Dropout of the probabilities: the mask of (query, key) in head h is word
 //   (global_row[t] * total_heads + first_head + h) * 2^24 + (position of the key in its sequence)
 // of args.key; where uniform_from_word(word) >= dropout the probability is kept and divided by
@@ -35,10 +35,12 @@ struct AttentionArgs {
   ConstTensor global_row;   // (T) int64, needed when dropout > 0
   int64_t first_head = 0;   // number of the call's head 0 among all heads
   int64_t total_heads = 0;  // 0: first_head + H
-  // What the offsets say, where the host knows it: every sequence has so many queries and so many keys,
-  // and no row is padding. On a GPU a library may then compute it. 0: not known. Segments do not read it.
+  // What the offsets say, where the host knows it: every sequence has so many queries and so many
+  // keys, and no row is padding. On a GPU a library may then compute it. 0: not known. Segments do
+  // not read it.
   int64_t uniform_length = 0;
-  // The same where lengths differ: cu_q and cu_k say the same, and no sequence is longer. 0: not known.
+  // The same where lengths differ: cu_q and cu_k say the same, and no sequence is longer. 0: not
+  // known.
   int64_t longest = 0;
   bool keep_lse =
       true;  // false: nobody reads lse, which may be left with anything in it (inference)
@@ -70,8 +72,8 @@ inline constexpr int32_t kWholeSegment = 1 << 30;  // a diagonal with which all 
 inline constexpr int64_t kSegmentFields = 5;
 
 struct AttentionSegments {
-  // (N, kSegmentFields) int32, the fields of AttentionSegment. Neither empty in queries nor in keys,
-  // in ascending order, disjoint in queries and in keys: so N <= min(T, Tk).
+  // (N, kSegmentFields) int32, the fields of AttentionSegment. Neither empty in queries nor in
+  // keys, in ascending order, disjoint in queries and in keys: so N <= min(T, Tk).
   ConstTensor list;
   ConstTensor key_position;  // (Tk) int32: position of each key in its sequence; with dropout
   bool accumulate = false;
@@ -85,8 +87,8 @@ void attention_segments_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
                                 const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                                 const AttentionSegments& segments, const AttentionArgs& args);
 
-// Adds to dq (T, H, D), dk and dv (Tk, Hkv, D), all float32 (float64 for float64), what the pairs of
-// this call contribute. out (q's dtype) and lse are those of all calls together.
+// Adds to dq (T, H, D), dk and dv (Tk, Hkv, D), all float32 (float64 for float64), what the pairs
+// of this call contribute. out (q's dtype) and lse are those of all calls together.
 void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                                  const ConstTensor& dout, const ConstTensor& out,
                                  const ConstTensor& lse, const ConstTensor& q, const ConstTensor& k,

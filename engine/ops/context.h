@@ -16,7 +16,8 @@ class GemmEngine;  // engine/ops/gemm.h: library handles and cached primitives o
 enum class Mode { kTrain, kEval, kInfer };  // dropout acts in kTrain only
 
 struct Ctx {
-  // gpu: the rank's device, which outlives this; nullptr computes on the CPU. The arena is on the same.
+  // gpu: the rank's device, which outlives this; nullptr computes on the CPU. The arena is on the
+  // same.
   Ctx(int threads, const char* arena_name, cuda::Context* gpu = nullptr);
   ~Ctx();
   Ctx(const Ctx&) = delete;

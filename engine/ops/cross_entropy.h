@@ -9,12 +9,12 @@
 //                       bfloat16 or float16 beside float32 logits:
 //                       (softmax - onehot(target)) * scale, 0 for ignored tokens
 //   scale       (1)     float64 device scalar: loss scale / number of valid tokens of the global batch
-// The loss of a token is logsumexp(logits) - logits[target]. On the CPU loss_sum grows token by token, in
-// order, so it does not depend on how tokens are chunked; on a GPU the losses of a chunk are added first, in
-// an order that depends on their number alone. A target outside [0, valid_vocab) that is not
-// kIgnoredTarget throws Error naming its position, before anything is written; on a GPU, whose memory
-// the host does not read, it makes the loss non-finite. So does a NaN or an infinite logit (a logit of
-// -infinity is a probability of 0).
+// The loss of a token is logsumexp(logits) - logits[target]. On the CPU loss_sum grows token by
+// token, in order, so it does not depend on how tokens are chunked; on a GPU the losses of a chunk
+// are added first, in an order that depends on their number alone. A target outside [0,
+// valid_vocab) that is not kIgnoredTarget throws Error naming its position, before anything is
+// written; on a GPU, whose memory the host does not read, it makes the loss non-finite. So does a
+// NaN or an infinite logit (a logit of -infinity is a probability of 0).
 #pragma once
 
 #include "engine/ops/context.h"

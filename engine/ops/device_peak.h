@@ -13,16 +13,17 @@ struct DevicePeak {
   double nominal_tflops = 0;  // 0: not known
 };
 
-// The median of several products of side x side matrices, and of several copies of 16 such matrices of
-// 16-bit elements: of 2 GiB with the usual side. Takes and gives back the memory; ctx computes on a GPU.
+// The median of several products of side x side matrices, and of several copies of 16 such matrices
+// of 16-bit elements: of 2 GiB with the usual side. Takes and gives back the memory; ctx computes
+// on a GPU.
 inline constexpr int64_t kPeakSide = 8192;
 DevicePeak measure_device_peak(Ctx& ctx, DType dtype, int64_t side = kPeakSide);
 
 // Seconds that `calls` calls take on the device, between two events of its main stream.
 double device_seconds(Ctx& ctx, int64_t calls, const std::function<void()>& call);
 
-// Fills a float tensor, wherever it is, with numbers from [-0.5, 0.5) that follow no pattern: the speed of
-// a GPU depends on how many bits change.
+// Fills a float tensor, wherever it is, with numbers from [-0.5, 0.5) that follow no pattern: the
+// speed of a GPU depends on how many bits change.
 void fill_noise(Ctx& ctx, const Tensor& t, uint64_t seed);
 
 }  // namespace trireme

@@ -8,8 +8,8 @@ namespace trireme {
 // y = a + b; y may alias either. One float dtype.
 void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b);
 
-// y = factor * x; y may alias x. One float dtype; the factor is rounded to it first, as a tensor of one
-// element of that type would be.
+// y = factor * x; y may alias x. One float dtype; the factor is rounded to it first, as a tensor of
+// one element of that type would be.
 void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor);
 
 // y = x, between any two float dtypes (rounded to nearest even).
@@ -17,7 +17,8 @@ void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x);
 
 void fill_zero(Ctx& ctx, const Tensor& y);
 
-// y[t, c] = 0 unless ranges[t, 0] <= c < ranges[t, 1]. y (T, C) of a float dtype, ranges (T, 2) int32.
+// y[t, c] = 0 unless ranges[t, 0] <= c < ranges[t, 1]. y (T, C) of a float dtype, ranges (T, 2)
+// int32.
 void keep_columns(Ctx& ctx, const Tensor& y, const ConstTensor& ranges);
 
 // Dropout (Srivastava et al. 2014) of rows: y = keep ? x / (1 - p) : 0, [+ residual].

@@ -1,8 +1,9 @@
-// Tensors in 8-bit floats: how they are scaled, rounded and read back (Micikevicius et al. 2022, "FP8
-// Formats for Deep Learning"; delayed scaling as in NVIDIA's Transformer Engine; blocks as in DeepSeek-V3).
+// Tensors in 8-bit floats: how they are scaled, rounded and read back (Micikevicius et al. 2022,
+// "FP8 Formats for Deep Learning"; delayed scaling as in NVIDIA's Transformer Engine; blocks as in
+// DeepSeek-V3).
 //
-// Codes are a uint8 tensor, of which the caller knows the format (engine/core/float8.h). With them goes
-// `inverse` (float32), by which a code is multiplied to be read:
+// Codes are a uint8 tensor, of which the caller knows the format (engine/core/float8.h). With them
+// goes `inverse` (float32), by which a code is multiplied to be read:
 //   code = fp8(float32(x) * scale)   rounded to nearest even, saturating; NaN stays NaN
 //   inverse = 1 / scale              x ~ inverse * code
 // Rounding to float32 comes first, so every step is exact or one rounding and all devices agree in
@@ -26,8 +27,8 @@ inline constexpr int64_t kFloat8Block = 128;
 // The shape of `inverse` for codes of shape (R, C).
 Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes);
 
-// out (1) float32 = max |float32(x)|, or the larger of out >= 0 and that; 0 without elements; NaN where
-// x (or out) has one.
+// out (1) float32 = max |float32(x)|, or the larger of out >= 0 and that; 0 without elements; NaN
+// where x (or out) has one.
 void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate);
 
 // scale (N) from amax (N), all float32, of N tensors:
@@ -36,10 +37,10 @@ void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate);
 void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Float8Format format,
                      int margin);
 
-// Delayed scaling of N tensors: history (N, H) becomes [amax, history without its last], newest first,
-// and scale (N) becomes the formula above of the largest in it, or stays what it was where that is 0.
-// A tensor whose amax is not finite keeps history and scale: it belongs to a step that is skipped.
-// Call it once per step, after the step's amax is known: the scale is the next one's.
+// Delayed scaling of N tensors: history (N, H) becomes [amax, history without its last], newest
+// first, and scale (N) becomes the formula above of the largest in it, or stays what it was where
+// that is 0. A tensor whose amax is not finite keeps history and scale: it belongs to a step that
+// is skipped. Call it once per step, after the step's amax is known: the scale is the next one's.
 void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
                           const ConstTensor& amax, Float8Format format, int margin);
 

@@ -1,16 +1,16 @@
 // Matrix products. The library does them: on the CPU oneDNN for float32 and bfloat16, while float64
-// and float16 are computed here (float16 by way of float32); on a GPU cuBLASLt, with float32 sums and
-// without TF32.
+// and float16 are computed here (float16 by way of float32); on a GPU cuBLASLt, with float32 sums
+// and without TF32.
 //
 //   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
 //   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.
 // A, B and C are rank-2 views with unit stride in the last dimension (any row stride). A and B have
 // one dtype; C has the same dtype, or float32 for a 16-bit one. Accumulation is in float32 (float64
-// for float64). C must not overlap A or B. beta is 0 (C is overwritten, its old content is not read)
-// or 1. With K = 0 the product is zero. Scratch comes from the context, its size depends on shapes only.
-// The same call gives the same bits; with AVX-512 whatever the number of threads (without it the
-// library splits long sums among threads). With GemmEngine::batch_invariant and a weight (N, K) a row of C has
-// the same bits whatever the other rows are.
+// for float64). C must not overlap A or B. beta is 0 (C is overwritten, its old content is not
+// read) or 1. With K = 0 the product is zero. Scratch comes from the context, its size depends on
+// shapes only. The same call gives the same bits; with AVX-512 whatever the number of threads
+// (without it the library splits long sums among threads). With GemmEngine::batch_invariant and a
+// weight (N, K) a row of C has the same bits whatever the other rows are.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -23,8 +23,9 @@ struct GemmArgs {
   float alpha = 1.0f;
   bool accumulate = false;  // beta = 1
   ConstTensor bias = {};    // optional, not together with accumulate
-  // The number of rows (of op(A); with a transposed A its columns, which are summed over) comes from the data
-  // and is another one each time: a GPU's library prepares such products for ranges of it.
+  // The number of rows (of op(A); with a transposed A its columns, which are summed over) comes
+  // from the data and is another one each time: a GPU's library prepares such products for ranges
+  // of it.
   bool varying_rows = false;
 };
 

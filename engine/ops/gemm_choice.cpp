@@ -10,8 +10,8 @@ bool library_multiplies(Isa isa, bool library_has_bf16, DType dtype) {
 }
 
 // Measured: with AVX-512 the library is faster as soon as several rows of x leave the first-level
-// cache between two rows of the weight; a type that it does not multiply would have the whole weight
-// converted for every product.
+// cache between two rows of the weight; a type that it does not multiply would have the whole
+// weight converted for every product.
 GemmPath gemm_path(Isa isa, bool library_has_bf16, const GemmProblem& g) {
   constexpr int64_t kFewOfAvx512 = 4, kFewOfFloat32 = 16, kFew = 96;
   const bool multiplies = library_multiplies(isa, library_has_bf16, g.in);

@@ -75,9 +75,10 @@ struct PackedWeight::Impl {
 
 namespace {
 
-// How alpha is applied. oneDNN 2: a constant output scale, (product + bias) alpha. oneDNN 3: a scale of the source,
-// passed at execution, product alpha + bias. A linear post-op before the sum is no substitute: with one row or one
-// column oneDNN 3.7 computes it wrongly and writes outside the output (Gemm.MatchesPlainSums).
+// How alpha is applied. oneDNN 2: a constant output scale, (product + bias) alpha. oneDNN 3: a
+// scale of the source, passed at execution, product alpha + bias. A linear post-op before the sum
+// is no substitute: with one row or one column oneDNN 3.7 computes it wrongly and writes outside
+// the output (Gemm.MatchesPlainSums).
 constexpr bool kScalesBias = DNNL_VERSION_MAJOR < 3;
 #if DNNL_VERSION_MAJOR >= 3
 constexpr int kScaleSlot = DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC;

@@ -12,7 +12,8 @@ struct GemmProblem {
   int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32, out = DType::kF32;
-  // uint8 operands are codes of these (engine/ops/float8_gemm.h); only a GPU's library multiplies them.
+  // uint8 operands are codes of these (engine/ops/float8_gemm.h); only a GPU's library multiplies
+  // them.
   Float8Format a_format = {}, b_format = {};
   Float8Scaling a_scaling = {}, b_scaling = {};
   bool accumulate = false;

@@ -5,7 +5,8 @@
 
 namespace trireme {
 
-// Limits kernels and library to `isa` for the life of the process (config key cpu.isa, option --isa):
+// Limits kernels and library to `isa` for the life of the process (config key cpu.isa, option
+// --isa):
 // what this machine then computes is what a machine without the better sets would compute. Call
 // before the first Ctx; Error afterwards, InputError for a set that this processor lacks.
 void limit_instruction_set(Isa isa);

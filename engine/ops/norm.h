@@ -1,5 +1,5 @@
-// RMSNorm (Zhang & Sennrich 2019) and LayerNorm (Ba et al. 2016), each with an optional residual add
-// fused in front. Statistics and sums are float32 (float64 for float64 input).
+// RMSNorm (Zhang & Sennrich 2019) and LayerNorm (Ba et al. 2016), each with an optional residual
+// add fused in front. Statistics and sums are float32 (float64 for float64 input).
 //
 //   h    = x + residual            (h = x when residual is absent)
 //   rms:   y = h * rstd * (u + w)  rstd = 1 / sqrt(mean(h^2) + eps), u 0, or 1 where weights are stored as
@@ -13,8 +13,9 @@
 //
 // h is written only when residual is present; otherwise pass an absent tensor. It may alias x or
 // residual, and y may alias x if no backward follows. Where h is rounded to a narrow type, the
-// rounded value is what is normalised, so that forward and backward see the same. dw and db accumulate into what is there if `accumulate`, else overwrite; their
-// sums are taken over fixed blocks of rows, so they do not depend on the number of threads.
+// rounded value is what is normalised, so that forward and backward see the same. dw and db
+// accumulate into what is there if `accumulate`, else overwrite; their sums are taken over fixed
+// blocks of rows, so they do not depend on the number of threads.
 #pragma once
 
 #include "engine/ops/context.h"

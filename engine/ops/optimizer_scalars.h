@@ -38,8 +38,8 @@ struct SgdArgs {
   ElementIndex index{};
 };
 
-// Each update has random bits of its own: with the same bits every time, an element whose bits say "up"
-// would drift.
+// Each update has random bits of its own: with the same bits every time, an element whose bits say
+// "up" would drift.
 TRIREME_HOST_DEVICE inline uint64_t rounding_stream(const RandomKey& rounding, int64_t count) {
   return substream(rounding.stream, static_cast<uint64_t>(count));
 }

@@ -17,12 +17,12 @@ namespace trireme {
 //   m, v   (n)  float32 or bfloat16 (float64 for float64), both alike
 //   scalars (kStepScalarsBytes) uint8: a StepScalars
 //
-// Stochastic rounding: bf16 m and v, and a bf16 param without master, are rounded up or down with the
-// probabilities that make the expected value exact. Rounding to nearest would lose every change
-// under half a unit in the last place (2^-9 of the value): small updates of p, and the whole decay of
-// v when 1 - beta2 is below that. The bits depend on (rounding, count, global element index): the
-// lower half of the element's word for p, the upper half for m and v. The step itself uses m and v as
-// they were before rounding. An f16 param without master is rounded to nearest.
+// Stochastic rounding: bf16 m and v, and a bf16 param without master, are rounded up or down with
+// the probabilities that make the expected value exact. Rounding to nearest would lose every change
+// under half a unit in the last place (2^-9 of the value): small updates of p, and the whole decay
+// of v when 1 - beta2 is below that. The bits depend on (rounding, count, global element index):
+// the lower half of the element's word for p, the upper half for m and v. The step itself uses m
+// and v as they were before rounding. An f16 param without master is rounded to nearest.
 void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                 const Tensor& m, const Tensor& v, const ConstTensor& scalars,
                 const AdamWArgs& args);
@@ -39,14 +39,16 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
 void lion_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                const Tensor& m, const ConstTensor& scalars, const LionArgs& args);
 
-// out (1) float64: += sum of x^2 over the range (x any float dtype), in float64 over fixed blocks, so
-// the sum does not depend on the number of threads (and on a GPU not on the device). Non-finite elements make it non-finite.
+// out (1) float64: += sum of x^2 over the range (x any float dtype), in float64 over fixed blocks,
+// so the sum does not depend on the number of threads (and on a GPU not on the device). Non-finite
+// elements make it non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
-// first (1) int64 = min(first, begin + index of the first element of x that is not finite). x is part of
-// something longer, from `begin` on; who searches all of it begins with kNotFound, which stays where every
-// element is finite. With `scalars` (kStepScalarsBytes uint8, a StepScalars) only where they say that the
-// step is skipped: the search is part of every step and costs something in one that failed.
+// first (1) int64 = min(first, begin + index of the first element of x that is not finite). x is
+// part of something longer, from `begin` on; who searches all of it begins with kNotFound, which
+// stays where every element is finite. With `scalars` (kStepScalarsBytes uint8, a StepScalars) only
+// where they say that the step is skipped: the search is part of every step and costs something in
+// one that failed.
 inline constexpr uint8_t kNotFoundByte = 0x7f;  // of every byte
 inline constexpr int64_t kNotFound = 0x7f7f7f7f7f7f7f7f;
 void first_non_finite(Ctx& ctx, const Tensor& first, const ConstTensor& x, int64_t begin = 0,

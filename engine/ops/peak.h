@@ -12,8 +12,9 @@ struct MachinePeak {
   double read_gbytes = 0;      // GB/s (1e9 bytes) read from memory, one stream per thread
 };
 
-// Takes about half a second. Each number is the best of several short runs: whatever else runs on the
-// machine can only make a run slower. with_memory: also read_gbytes, which takes 256 MiB; else it is 0.
+// Takes about half a second. Each number is the best of several short runs: whatever else runs on
+// the machine can only make a run slower. with_memory: also read_gbytes, which takes 256 MiB; else
+// it is 0.
 MachinePeak measure_peak(int threads, bool with_memory = true);
 
 }  // namespace trireme

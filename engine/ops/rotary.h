@@ -3,8 +3,8 @@
 // where cos, sin are those of position * f_i, by the paper f_i = base^(-2i/D), and
 //   kHalves        (u, v) = (x[i], x[i + D/2])     HuggingFace's convention
 //   kInterleaved   (u, v) = (x[2i], x[2i + 1])     the paper's, and DeepSeek's weights
-// Other frequencies, and a factor of cos and sin, are how texts longer than the trained ones are met
-// (transformer/rope.h).
+// Other frequencies, and a factor of cos and sin, are how texts longer than the trained ones are
+// met (transformer/rope.h).
 #pragma once
 
 #include <span>
@@ -24,8 +24,9 @@ void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies, do
 enum class RotaryPairs : uint8_t { kHalves, kInterleaved };
 
 // Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine);
-// positions (T) int32 in [0, P); on a GPU, where nobody can look before, another one makes its row NaN.
-// inverse = true rotates back (with a factor in the table: by the transposed matrix): the backward pass.
+// positions (T) int32 in [0, P); on a GPU, where nobody can look before, another one makes its row
+// NaN. inverse = true rotates back (with a factor in the table: by the transposed matrix): the
+// backward pass.
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
             bool inverse, RotaryPairs pairs = RotaryPairs::kHalves);
 

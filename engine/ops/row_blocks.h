@@ -1,5 +1,5 @@
-// How many blocks of rows a sum over rows is cut into: a function of the number of rows only, and on a
-// GPU of the device.
+// How many blocks of rows a sum over rows is cut into: a function of the number of rows only, and
+// on a GPU of the device.
 #pragma once
 
 #include <algorithm>

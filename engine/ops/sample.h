@@ -1,15 +1,15 @@
 // Choosing tokens from logits.
 //
-// Of a row of logits l (V) the kept tokens are the first of the order (l descending, ties to the lower
-// id), with p = exp((l - max l) / temperature), filtered one after the other by
+// Of a row of logits l (V) the kept tokens are the first of the order (l descending, ties to the
+// lower id), with p = exp((l - max l) / temperature), filtered one after the other by
 //   top_k  at most the first top_k (0: all)
 //   top_p  the shortest beginning whose p sum to at least top_p of the sum over the first top_k
 //   min_p  none whose p is below min_p times the largest; the first is always kept
 //   typical_p  with q = p over their sum and H = -sum q ln q, the fewest with the least |H + ln q| (ties in the
 //              order) whose q sum to at least typical_p (Meister et al. 2022); 1: all
-// and the one is taken at which the running sum of p exceeds u times the sum over the kept. u in [0, 1)
-// has 53 bits, of block number `position` of the Philox stream "sample" of the seed: a token depends on
-// logits, seed and position only. temperature 0 takes the first.
+// and the one is taken at which the running sum of p exceeds u times the sum over the kept. u in
+// [0, 1) has 53 bits, of block number `position` of the Philox stream "sample" of the seed: a token
+// depends on logits, seed and position only. temperature 0 takes the first.
 // A row with NaN, with infinity, or with no finite logit gives id -1 and log-probability NaN.
 #pragma once
 
@@ -49,12 +49,13 @@ struct SampleScratch {
   std::vector<uint16_t> bucket;  // of each token
   std::vector<double> sums;      // of the buckets' p
 };
-// One row, on the host: O(V) and a sort of few, but where typical_p is below 1 a sort of all that the others keep.
-// p below e^-50 of the largest count as zero.
+// One row, on the host: O(V) and a sort of few, but where typical_p is below 1 a sort of all that
+// the others keep. p below e^-50 of the largest count as zero.
 SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
                         int64_t position, SampleScratch& scratch);
 
-// What each row asks for, all (R): the parameters above but typical_p, whose ranges the caller has checked.
+// What each row asks for, all (R): the parameters above but typical_p, whose ranges the caller has
+// checked.
 struct SampleRows {
   ConstTensor temperature, top_p, min_p;  // float64
   ConstTensor top_k, seed, position;      // int64; the seed's bits

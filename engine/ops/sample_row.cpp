@@ -1,6 +1,7 @@
-// One row's choice in time proportional to V. Sorting all of a vocabulary took most of it; the filters and the draw
-// need the order around two places only: where the kept end, and where the running sum passes u. So the tokens are
-// dealt into buckets of like probability, whose sums say in which buckets these places are, and only those are sorted.
+// One row's choice in time proportional to V. Sorting all of a vocabulary took most of it; the
+// filters and the draw need the order around two places only: where the kept end, and where the
+// running sum passes u. So the tokens are dealt into buckets of like probability, whose sums say in
+// which buckets these places are, and only those are sorted.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +15,8 @@ namespace {
 constexpr size_t kBuckets = SampleScratch::kBuckets;
 constexpr double kBucketsPerUnit =
     32;  // of (max l - l) / temperature; the last bucket has all from 31.97 on
-// exp(-50) of every token of any vocabulary are less than a rounding of the sum, which is at least 1.
+// exp(-50) of every token of any vocabulary are less than a rounding of the sum, which is at least
+// 1.
 constexpr double kNegligible = 50;
 
 double exponential(double distance) { return distance > kNegligible ? 0 : std::exp(-distance); }
@@ -57,9 +59,11 @@ int32_t draw(const Row& row, std::span<const int32_t> order, double target) {
   return last;  // roundings
 }
 
-// Leaves of the kept, in their order and with this sum of p, those that typical_p keeps; returns their sum.
+// Leaves of the kept, in their order and with this sum of p, those that typical_p keeps; returns
+// their sum.
 double keep_typical(const Row& row, std::vector<int32_t>& kept, double sum) {
-  // With q = p / sum a token's surprise is -ln q = distance + ln sum, and their mean H the same of distances.
+  // With q = p / sum a token's surprise is -ln q = distance + ln sum, and their mean H the same of
+  // distances.
   double mean = 0;
   for (const int32_t id : kept)
     if (const double p = row.probability(id); p > 0) mean += p / sum * row.distance(id);
@@ -101,7 +105,8 @@ int32_t choose_of_first(const Row& row, SampleScratch& scratch) {
   return draw_of_kept(row, order, sum);
 }
 
-// --- all tokens, in buckets -----------------------------------------------------------------------------------
+// --- all tokens, in buckets
+// -----------------------------------------------------------------------------------
 
 size_t bucket_of(double distance) {
   const double at = distance * kBucketsPerUnit;

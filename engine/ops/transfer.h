@@ -27,8 +27,9 @@ std::vector<T> to_host(Ctx& ctx, const ConstTensor& t) {
   return out;
 }
 
-// Lets `fill(part, first)` write a contiguous tensor of rank 1 on the host, elements [first, first + n) at a
-// time: in place on the CPU, on a GPU by way of a buffer of 64 MiB. Likewise `read(part, first)`.
+// Lets `fill(part, first)` write a contiguous tensor of rank 1 on the host, elements [first, first
+// + n) at a time: in place on the CPU, on a GPU by way of a buffer of 64 MiB. Likewise `read(part,
+// first)`.
 void fill_from_host(Ctx& ctx, const Tensor& y,
                     const std::function<void(const Tensor& part, int64_t first)>& fill);
 void read_on_host(Ctx& ctx, const ConstTensor& x,

@@ -3,8 +3,8 @@
 //
 //   y = g v x,   g[j] = m[j] / sqrt(squares[j]),   squares[j] = sum over i of v[j, i]^2
 //
-// where the length that v has is a constant in the backward pass (DoRA, section 4.3). A row without length,
-// squares[j] = 0, has g[j] = 1 and no gradient of m[j].
+// where the length that v has is a constant in the backward pass (DoRA, section 4.3). A row without
+// length, squares[j] = 0, has g[j] = 1 and no gradient of m[j].
 //
 //   w        (O, I)   one float dtype
 //   a        (r, I)   b  (O, r)  that dtype
@@ -18,8 +18,8 @@
 
 namespace trireme {
 
-// squares = row sums of (w + s b a)^2. The sum of w and s b a is not rounded and lies nowhere: no scratch. A rank
-// that has some of the inputs computes a part of each sum. Contiguous operands.
+// squares = row sums of (w + s b a)^2. The sum of w and s b a is not rounded and lies nowhere: no
+// scratch. A rank that has some of the inputs computes a part of each sum. Contiguous operands.
 void adapted_row_squares(Ctx& ctx, const Tensor& squares, const ConstTensor& w,
                          const ConstTensor& a, const ConstTensor& b, double s);
 
@@ -27,8 +27,8 @@ void adapted_row_squares(Ctx& ctx, const Tensor& squares, const ConstTensor& w,
 void scale_outputs(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& m,
                    const ConstTensor& squares, double shift, bool accumulate);
 
-// dm[j] = or += sum over t of dy[t, j] u[t, j] / sqrt(squares[j]), u what v x is. Sums over fixed blocks of
-// rows: independent of the number of threads.
+// dm[j] = or += sum over t of dy[t, j] u[t, j] / sqrt(squares[j]), u what v x is. Sums over fixed
+// blocks of rows: independent of the number of threads.
 void magnitude_backward(Ctx& ctx, const Tensor& dm, const ConstTensor& dy, const ConstTensor& u,
                         const ConstTensor& squares, bool accumulate);
 

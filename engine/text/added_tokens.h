@@ -1,5 +1,5 @@
-// Tokens that are found in a text before it is cut into words: special ones ("<|im_start|>"), and words
-// that were added to a vocabulary.
+// Tokens that are found in a text before it is cut into words: special ones ("<|im_start|>"), and
+// words that were added to a vocabulary.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,8 @@ struct AddedToken {
   bool lstrip = false, rstrip = false;  // takes the white space beside it along
 };
 
-// One with the members "id", "content" and its flags, as a tokenizer.json lists it. `what` begins messages: the file.
+// One with the members "id", "content" and its flags, as a tokenizer.json lists it. `what` begins
+// messages: the file.
 AddedToken read_added_token(const nlohmann::json& json, const std::string& what);
 
 class AddedTokens {
@@ -38,8 +39,8 @@ class AddedTokens {
   int64_t longest() const { return longest_; }
 
   // Calls token(id) and text(part) with what a text consists of, in its order; parts are not empty.
-  // `normalized`: which of the tokens are looked for. Special ones only with `special`, and none with a break
-  // in it (EncodeOptions::breaks).
+  // `normalized`: which of the tokens are looked for. Special ones only with `special`, and none
+  // with a break in it (EncodeOptions::breaks).
   void split(std::string_view text, bool normalized, bool special, std::span<const size_t> breaks,
              const std::function<void(int32_t)>& token,
              const std::function<void(std::string_view)>& part) const;

@@ -191,7 +191,8 @@ class Bpe : public TokenModel {
     }
   }
 
-  // Each cut of a piece into two; pieces of one score have one rank, so that the leftmost is joined first.
+  // Each cut of a piece into two; pieces of one score have one rank, so that the leftmost is joined
+  // first.
   void merge_by_score(const SentencePieces& parts) {
     struct Cut {
       int32_t left, right, id;

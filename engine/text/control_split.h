@@ -21,9 +21,9 @@ inline bool has_break(std::span<const size_t> breaks, size_t begin, size_t end) 
   return first != breaks.end() && *first <= end;
 }
 
-// Appends the ids of the controls; plain(part) those of what lies between, in the text's order. The longest
-// of several controls counts, none with a break in it (EncodeOptions::breaks). plain is called for an empty
-// text too.
+// Appends the ids of the controls; plain(part) those of what lies between, in the text's order. The
+// longest of several controls counts, none with a break in it (EncodeOptions::breaks). plain is
+// called for an empty text too.
 template <class Plain>
 void split_at_controls(std::string_view text, const Trie& controls, std::span<const size_t> breaks,
                        std::vector<int32_t>& ids, Plain&& plain) {

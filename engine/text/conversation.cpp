@@ -84,8 +84,8 @@ void read_tools(OrderedJson& variables) {
   if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
 }
 
-// The list of messages without members that are null, as transformers drop them: clients write "content": null beside
-// tool calls, and a template would write it out as "None".
+// The list of messages without members that are null, as transformers drop them: clients write
+// "content": null beside tool calls, and a template would write it out as "None".
 void read_messages(OrderedJson& variables) {
   const auto found = variables.find("messages");
   if (found == variables.end()) return;
@@ -140,7 +140,8 @@ ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer
 WrittenConversation ConversationWriter::write(OrderedJson variables) const {
   read_messages(variables);
   read_tools(variables);
-  // A mark is put into what spells a special token, and found again in what the template made of it.
+  // A mark is put into what spells a special token, and found again in what the template made of
+  // it.
   OrderedJson given = marked(variables, specials_);
   const auto set_own = [&](const char* name, int32_t id) {
     if (variables.contains(name))

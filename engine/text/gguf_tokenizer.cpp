@@ -23,7 +23,8 @@ constexpr const char* kWhole = "tokenizer.huggingface.json";
 constexpr int64_t kMaxTokenizerBytes = 256 << 20;
 constexpr JsonLimits kGgufJsonLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
 
-// How llama.cpp calls the ways to cut words: an expression, after which the alphabet of bytes is used.
+// How llama.cpp calls the ways to cut words: an expression, after which the alphabet of bytes is
+// used.
 struct Cut {
   const char* name;
   const char* expression;  // "": ByteLevel's own
@@ -203,7 +204,8 @@ SentencePieceFile sentencepiece(const GgufFile& file, const GgufWords& words) {
   if (scores.size() != words.tokens.size())
     fail_input(file.path(), ": ", scores.size(), " scores for ", words.tokens.size(), " tokens");
   SentencePieces parts;
-  // Words of its own kind are cut out of a text first, and what follows begins anew, as in llama.cpp.
+  // Words of its own kind are cut out of a text first, and what follows begins anew, as in
+  // llama.cpp.
   SentencePieceSettings settings{.adds_bos = adds_bos(file, true), .adds_eos = adds_eos(file)};
   for (size_t i = 0; i < scores.size(); ++i) {
     parts.pieces.push_back({words.tokens[i], scores[i], words.types[i]});

@@ -23,19 +23,19 @@ inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
 // InputError where the file has no tokenizer, or one that is not known, which is named.
 std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path);
 
-// Names and contents of the files beside a HuggingFace model that say the same: tokenizer.json, or tokenizer.model for
-// SentencePiece, comes first, then tokenizer_config.json, then chat_template.jinja where there is one. InputError as of
-// load_gguf_tokenizer().
+// Names and contents of the files beside a HuggingFace model that say the same: tokenizer.json, or
+// tokenizer.model for SentencePiece, comes first, then tokenizer_config.json, then
+// chat_template.jinja where there is one. InputError as of load_gguf_tokenizer().
 using GgufTokenizerFiles = std::vector<std::pair<std::string, std::string>>;
 GgufTokenizerFiles gguf_tokenizer_files(const std::string& path);
 
 // The source of the chat template in a file; "" where it has none.
 std::string gguf_chat_template(const std::string& path);
 
-// spec: what load_tokenizer() takes. vocab_size: rows of the model's table; tokens beyond the tokenizer's are
-// filled up. A byte-level tokenizer.json is written in llama.cpp's words where they know how it cuts words, and
-// as a whole; a SentencePiece model in llama.cpp's words; a chat template beside it too. Empty for "", "byte" and what
-// no words are known for.
+// spec: what load_tokenizer() takes. vocab_size: rows of the model's table; tokens beyond the
+// tokenizer's are filled up. A byte-level tokenizer.json is written in llama.cpp's words where they
+// know how it cuts words, and as a whole; a SentencePiece model in llama.cpp's words; a chat
+// template beside it too. Empty for "", "byte" and what no words are known for.
 GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Fields of the parts of a tokenizer.json, with an error that names the part. For .cpp files only (it
-// includes the JSON library).
+// Fields of the parts of a tokenizer.json, with an error that names the part. For .cpp files only
+// (it includes the JSON library).
 #pragma once
 
 #include <nlohmann/json.hpp>

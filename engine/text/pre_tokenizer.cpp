@@ -26,8 +26,8 @@ struct Part {
   bool delimiter;
 };
 
-// A word as what the expression finds in it and what lies between; `invert`: what lies between are the
-// delimiters.
+// A word as what the expression finds in it and what lies between; `invert`: what lies between are
+// the delimiters.
 void find_parts(const Regex& pattern, bool invert, std::string_view text, const Range& word,
                 std::vector<Part>& parts) {
   parts.clear();

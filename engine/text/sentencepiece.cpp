@@ -399,7 +399,8 @@ std::string train_sentencepiece(const SentencePieceTraining& options,
       {"byte_fallback", "true"},
       {"character_coverage", "0.99995"},
       {"max_sentence_length", std::to_string(1 << 20)},
-      // Partial sums of the unigram trainer are added per thread, so the number is part of the result.
+      // Partial sums of the unigram trainer are added per thread, so the number is part of the
+      // result.
       {"num_threads", "8"},
       {"minloglevel", "2"},
   };

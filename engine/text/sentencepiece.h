@@ -16,17 +16,17 @@ namespace trireme {
 
 // What other files say of a model.
 struct SentencePieceSettings {
-  // Tokens that the model does not have, behind its own and without holes, or other words for some of its ids. They
-  // are found in a text before the model sees it.
+  // Tokens that the model does not have, behind its own and without holes, or other words for some
+  // of its ids. They are found in a text before the model sees it.
   std::vector<AddedToken> added = {};
   std::optional<std::string> bos = {}, eos = {};  // absent: the model's own; empty: there is none
   bool adds_bos = true, adds_eos = false;         // around a text (EncodeOptions::add_special)
 };
 
-// eod is the model's eos, bos its bos, unless tokenizer_config.json beside it names others, whose add_bos_token and
-// add_eos_token count too. Added tokens are those of its "added_tokens_decoder" and of added_tokens.json, where
-// the ones of special_tokens_map.json are special. A file that is no SentencePiece model, is damaged, or was
-// made to crash the library is an InputError.
+// eod is the model's eos, bos its bos, unless tokenizer_config.json beside it names others, whose
+// add_bos_token and add_eos_token count too. Added tokens are those of its "added_tokens_decoder"
+// and of added_tokens.json, where the ones of special_tokens_map.json are special. A file that is
+// no SentencePiece model, is damaged, or was made to crash the library is an InputError.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path);
 // The same from the bytes of a model; `name` stands for the path.
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,

@@ -70,9 +70,9 @@ uint32_t load_u32(std::string_view bytes, size_t at) {
   return value;
 }
 
-// [uint32 bytes of the trie][trie: uint32 units][replacements, each ended by a NUL]. A unit with bit
-// 31 is a leaf whose other bits are an offset into the replacements; any other unit i leads to the
-// units i ^ offset ^ byte (Yata's XOR-compacted double array).
+// [uint32 bytes of the trie][trie: uint32 units][replacements, each ended by a NUL]. A unit with
+// bit 31 is a leaf whose other bits are an offset into the replacements; any other unit i leads to
+// the units i ^ offset ^ byte (Yata's XOR-compacted double array).
 void check_character_map(std::string_view map, const std::string& name) {
   if (map.empty()) return;
   if (map.size() < 4) fail(name, "character map");

@@ -21,7 +21,8 @@ struct SentencePieceFacts {
 // the table of replacements. InputError names `name` and the damage.
 SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::string& name);
 
-// A model taken apart, and put together again: what other files say of such a tokenizer (gguf_tokenizer.h).
+// A model taken apart, and put together again: what other files say of such a tokenizer
+// (gguf_tokenizer.h).
 struct SentencePieces {
   enum Type : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
   struct Piece {

@@ -17,7 +17,8 @@ bool is_one_character(std::string_view text) {
   return !text.empty() && character_bytes(text[0]) >= text.size();
 }
 
-// Whether a normal piece is a row of spaces with other characters behind it, each of which is in `characters`.
+// Whether a normal piece is a row of spaces with other characters behind it, each of which is in
+// `characters`.
 bool fits_words(std::string_view text, const std::unordered_set<std::string_view>& characters) {
   if (find_invalid_utf8(text) != text.size()) return false;
   bool spaces = true;

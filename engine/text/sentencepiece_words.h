@@ -1,6 +1,8 @@
-// Byte-pair encoding of a SentencePiece model word by word, where that gives the ids of the library.
+// Byte-pair encoding of a SentencePiece model word by word, where that gives the ids of the
+// library.
 //
-// No piece joins what lies on both sides of a cut, so the words between cuts are encoded on their own and remembered:
+// No piece joins what lies on both sides of a cut, so the words between cuts are encoded on their
+// own and remembered:
 // before the first of a row of spaces, and around characters that stand in no piece of several.
 #pragma once
 
@@ -17,9 +19,10 @@ namespace trireme {
 
 class SentencePieceWords {
  public:
-  // nullptr where equality does not follow from what the model says: unigram models (sums of floats depend on the
-  // library's order), a character map, folded or unescaped white space, user-defined and unused pieces, no byte
-  // fallback, pieces with spaces behind other characters or with characters that are no pieces themselves.
+  // nullptr where equality does not follow from what the model says: unigram models (sums of floats
+  // depend on the library's order), a character map, folded or unescaped white space, user-defined
+  // and unused pieces, no byte fallback, pieces with spaces behind other characters or with
+  // characters that are no pieces themselves.
   static std::unique_ptr<SentencePieceWords> make(const SentencePieces& parts,
                                                   const std::string& name);
 

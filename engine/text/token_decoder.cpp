@@ -294,8 +294,8 @@ void TokenDecoder::Stream::strip_fused(size_t stage, std::string text) {
 }
 
 // --- runs of byte tokens ------------------------------------------------------------------------
-// A run that is UTF-8 becomes one token, any other a U+FFFD for each byte, which is known as soon as
-// a byte continues no character.
+// A run that is UTF-8 becomes one token, any other a U+FFFD for each byte, which is known as soon
+// as a byte continues no character.
 
 void TokenDecoder::Stream::push_byte(size_t stage, char byte) {
   if (run_is_invalid_) return feed(stage + 1, kOneReplacement);
@@ -331,7 +331,8 @@ void TokenDecoder::Stream::flush_run(size_t stage) {
     for (RunToken& token : run_) token.share = token.is_byte ? sizeof(kOneReplacement) - 1 : 0;
 }
 
-// Shares of a decided run, from its end on: later stages may have taken characters at the beginning.
+// Shares of a decided run, from its end on: later stages may have taken characters at the
+// beginning.
 void TokenDecoder::Stream::settle_run(size_t bytes, DetokenizedText& out) {
   for (size_t i = run_.size(); i-- > 0;) {
     RunToken& token = run_[i];

@@ -1,4 +1,5 @@
-// Decoder of a tokenizer.json: stages through which tokens become text, as in the tokenizers library.
+// Decoder of a tokenizer.json: stages through which tokens become text, as in the tokenizers
+// library.
 //
 // ByteLevel, Metaspace, ByteFallback, Fuse, Replace (of a string), Strip and Sequence; without a
 // decoder tokens are joined with spaces. A stage gets the tokens that the one before it makes, and

@@ -15,8 +15,8 @@ namespace trireme {
 struct EncodeOptions {
   bool add_special = false;    // what the model expects around a text: bos, as a rule
   bool parse_special = false;  // markup such as "</s>" in the text is that token, not text
-  // Ascending offsets into the text: what spells a special token in [begin, end) with one of them in
-  // (begin, end] is text all the same (engine/text/conversation.h).
+  // Ascending offsets into the text: what spells a special token in [begin, end) with one of them
+  // in (begin, end] is text all the same (engine/text/conversation.h).
   std::span<const size_t> breaks = {};
 };
 
@@ -46,8 +46,9 @@ class Tokenizer {
   // The whole text, valid UTF-8; control ids have none unless they are shown as they are spelled.
   std::string decode(std::span<const int32_t> ids, bool show_control = false) const;
 
-  // Bytes of a text for which one id stands at most: encode() makes at least bytes / this many of it. 0: no such bound is
-  // known, as where white space is dropped, or a row of unknown characters is one id.
+  // Bytes of a text for which one id stands at most: encode() makes at least bytes / this many of
+  // it. 0: no such bound is known, as where white space is dropped, or a row of unknown characters
+  // is one id.
   virtual int64_t most_bytes_of_id() const { return 0; }
 
  protected:
@@ -56,14 +57,14 @@ class Tokenizer {
                                            const EncodeOptions& options) const = 0;
 };
 
-// InputError where a model with a table of `model_ids` rows has none for some of the tokenizer's ids. The reverse,
-// a padded table, is usual: the ids beyond the tokenizer's are never drawn.
+// InputError where a model with a table of `model_ids` rows has none for some of the tokenizer's
+// ids. The reverse, a padded table, is usual: the ids beyond the tokenizer's are never drawn.
 void check_ids_fit(const Tokenizer& tokenizer, int64_t model_ids);
 
 // "byte": the 256 bytes as ids 0..255 and <|endoftext|> = 256 (bos and eod); vocab_size 257.
-// Else the path of a HuggingFace tokenizer.json, of a SentencePiece model, which must end in ".model", of a
-// .gguf file, or of a directory that holds one of the former (tokenizer.json first, then tokenizer.model).
-// InputError says what is accepted for anything else.
+// Else the path of a HuggingFace tokenizer.json, of a SentencePiece model, which must end in
+// ".model", of a .gguf file, or of a directory that holds one of the former (tokenizer.json first,
+// then tokenizer.model). InputError says what is accepted for anything else.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 
 // The file that it reads; `spec` itself where that is none.

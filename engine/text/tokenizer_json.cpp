@@ -131,7 +131,8 @@ class JsonTokenizer : public Tokenizer {
       encode_words(std::string(rest), first, ids);
       first = false;
     };
-    // Offsets are lost where characters were mended or normalised: no special token is made of such a text.
+    // Offsets are lost where characters were mended or normalised: no special token is made of such
+    // a text.
     const bool intact = options.breaks.empty() || text.size() == bytes.size();
     added_.split(text, false, options.parse_special && intact, options.breaks, token,
                  [&](std::string_view rest) {
@@ -206,7 +207,8 @@ class JsonTokenizer : public Tokenizer {
     refuse_holes();
   }
 
-  // An id without a token may be drawn by a model and has no text: as a rule added tokens were lost.
+  // An id without a token may be drawn by a model and has no text: as a rule added tokens were
+  // lost.
   void refuse_holes() const {
     constexpr int64_t kMostListed = 8;
     std::string listed;
@@ -240,7 +242,8 @@ class JsonTokenizer : public Tokenizer {
                      ids);
   }
 
-  // The token that the configuration names; else a template's only one, else the first of the usual.
+  // The token that the configuration names; else a template's only one, else the first of the
+  // usual.
   int32_t named(const nlohmann::json& config, const char* key,
                 const std::vector<int32_t>& from_template,
                 std::initializer_list<std::string_view> usual) const {

@@ -1,10 +1,11 @@
-// Tokenizers of HuggingFace: a tokenizer.json, with the tokenizer_config.json beside it where there is one.
+// Tokenizers of HuggingFace: a tokenizer.json, with the tokenizer_config.json beside it where there
+// is one.
 //
 //   text -> added tokens | normalizer -> added tokens | pre-tokenizer -> model -> ids -> post-processor
 //
-// Models BPE and Unigram; post-processors TemplateProcessing, ByteLevel (which changes no id) and Sequence.
-// bos and eod are tokenizer_config.json's bos_token and eos_token; without it the tokens that the template
-// puts before and behind a text, then <|endoftext|> and </s>.
+// Models BPE and Unigram; post-processors TemplateProcessing, ByteLevel (which changes no id) and
+// Sequence. bos and eod are tokenizer_config.json's bos_token and eos_token; without it the tokens
+// that the template puts before and behind a text, then <|endoftext|> and </s>.
 #pragma once
 
 #include <memory>

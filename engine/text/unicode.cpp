@@ -62,8 +62,8 @@ std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_
   return out;
 }
 
-// Runs of marks by their classes (Unicode, canonical ordering). The library's own way takes the square of a
-// run's length, and a text may be one run.
+// Runs of marks by their classes (Unicode, canonical ordering). The library's own way takes the
+// square of a run's length, and a text may be one run.
 void order_marks(std::vector<utf8proc_int32_t>& characters) {
   const auto is_mark = [](utf8proc_int32_t c) { return combining_class(c) != 0; };
   for (auto begin = characters.begin(); begin != characters.end();) {

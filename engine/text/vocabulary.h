@@ -41,7 +41,8 @@ class Vocabulary {
 // The ids of the tokens "<0x00>" ... "<0xFF>"; empty where one is missing.
 std::vector<int32_t> byte_tokens(const Vocabulary& vocabulary);
 
-// --- the alphabet of ByteLevel --------------------------------------------------------------------------
+// --- the alphabet of ByteLevel
+// --------------------------------------------------------------------------
 //
 // Each byte has a character: the visible ones of Latin-1 themselves, the others U+0100 and on.
 std::string byte_level_bytes(std::string_view spelled, bool& all_in_alphabet);

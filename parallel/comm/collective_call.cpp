@@ -140,7 +140,8 @@ void run_on_host(GroupState& group, const CollectiveCall& call) {
 
 int64_t ring_bytes(const CollectiveCall& call, int rank, int size) {
   switch (call.form) {
-    // Passing sums on leaves out the piece that ends next door, passing results on the one after it.
+    // Passing sums on leaves out the piece that ends next door, passing results on the one after
+    // it.
     case Form::kAllReduce:
       return size == 1 ? 0
                        : pieces_without(call.out, size, rank + 1) +

@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-// Elements [begin, end) of piece `index` when n elements are cut into `pieces` as equal as possible.
+// Elements [begin, end) of piece `index` when n elements are cut into `pieces` as equal as
+// possible.
 struct Piece {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
@@ -24,7 +25,8 @@ void ring_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, in
 // Window inside each node, a ring per window slice between nodes.
 void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n);
 
-// The two below over the pieces of piece_of(n, size, r), through the window of a group on one node. false:
+// The two below over the pieces of piece_of(n, size, r), through the window of a group on one node.
+// false:
 // its slots do not hold an element for each rank, nothing is done.
 bool window_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data,
                                   int64_t n);
@@ -35,8 +37,8 @@ void ring_all_gather(Operation& op, void* out, const void* in, int64_t bytes);
 void ring_reduce_scatter(Operation& op, DType dtype, ReduceOp reduce, void* out, const void* in,
                          int64_t n);
 // In place over the pieces of piece_of(n, size, r), which differ by one element at most. Both send
-// exactly (N - 1) n elements, summed over the ranks. reduce_scatter leaves partial sums in the other
-// ranks' pieces.
+// exactly (N - 1) n elements, summed over the ranks. reduce_scatter leaves partial sums in the
+// other ranks' pieces.
 void ring_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n);
 void ring_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t n);
 void tree_broadcast(Operation& op, void* data, int64_t bytes, int root);

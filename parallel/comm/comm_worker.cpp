@@ -181,8 +181,8 @@ void CommWorker::move_on(Work::State& state) {
     }
     std::unique_lock lock(state.mutex);
     if (state.done) return;
-    // Who is told of the end sleeps at once: where there are more threads than cores, a sleeper gets a
-    // core sooner than one that has been yielding.
+    // Who is told of the end sleeps at once: where there are more threads than cores, a sleeper
+    // gets a core sooner than one that has been yielding.
     if (round < kYields && nap <= kPolled) {
       lock.unlock();
       sched_yield();

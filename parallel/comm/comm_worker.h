@@ -49,8 +49,8 @@ class CommWorker {
   void set_cores(int first, int count);  // before the first start()
 
   // Posted messages: liveness.background moves them on (Transport::progress). It is called by one
-  // thread at a time, never while an operation is under way: by those who wait for a message as often
-  // as it asks for, else by the worker's thread now and then.
+  // thread at a time, never while an operation is under way: by those who wait for a message as
+  // often as it asks for, else by the worker's thread now and then.
   using Done = std::function<void(std::exception_ptr)>;
   void set_liveness(Liveness& liveness) { liveness_ = &liveness; }
   // hand_over gives the message to the transport, with what to call when it has travelled.

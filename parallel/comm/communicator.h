@@ -32,7 +32,8 @@
 //   next operation or Work::wait() throws. What the host has read since then is void (check_alive).
 //
 // Failure: a rank that dies, throws or stops answering for `timeout_s` makes every operation of the
-// others, waiting or later, throw Error(ExitCode::kLostRank) naming rank, group, operation and bytes.
+// others, waiting or later, throw Error(ExitCode::kLostRank) naming rank, group, operation and
+// bytes.
 //
 // Algorithms and traffic formulas: docs/design/communication.md.
 #pragma once
@@ -84,9 +85,9 @@ namespace cuda {
 struct Context;
 }
 
-// A rank's GPU is in use by its communicators until this is destroyed, before the context is. Waits for
-// what was started; where an exception is under way it tells the other ranks instead that this one
-// is lost.
+// A rank's GPU is in use by its communicators until this is destroyed, before the context is. Waits
+// for what was started; where an exception is under way it tells the other ranks instead that this
+// one is lost.
 class DeviceAttachment {
  public:
   DeviceAttachment() = default;
@@ -135,14 +136,14 @@ class Communicator {
   // out (size * n) = the ranks' in (n), one behind the other. in may be its own place in out.
   void all_gather(const Tensor& out, const ConstTensor& in);
   Work all_gather_async(const Tensor& out, const ConstTensor& in);
-  // out (n) = piece `rank` of the reduction of the ranks' in (size * n). out may be that piece of in;
-  // in is otherwise unchanged.
+  // out (n) = piece `rank` of the reduction of the ranks' in (size * n). out may be that piece of
+  // in; in is otherwise unchanged.
   void reduce_scatter(const Tensor& out, const ConstTensor& in, ReduceOp op = ReduceOp::kSum);
   Work reduce_scatter_async(const Tensor& out, const ConstTensor& in, ReduceOp op = ReduceOp::kSum);
-  // The same in place over uneven pieces: data (n) is cut into piece_of(n, size, r), which differ by
-  // one element at most (collectives.h). all_gather_v: every rank gives its piece and receives the
-  // others'. reduce_scatter_v: a rank's own piece becomes its part of the reduction; what the other
-  // pieces hold afterwards is undefined.
+  // The same in place over uneven pieces: data (n) is cut into piece_of(n, size, r), which differ
+  // by one element at most (collectives.h). all_gather_v: every rank gives its piece and receives
+  // the others'. reduce_scatter_v: a rank's own piece becomes its part of the reduction; what the
+  // other pieces hold afterwards is undefined.
   void all_gather_v(const Tensor& data);
   Work all_gather_v_async(const Tensor& data);
   void reduce_scatter_v(const Tensor& data, ReduceOp op = ReduceOp::kSum);
@@ -161,10 +162,10 @@ class Communicator {
   static constexpr int kMaxTag = 4095;
   void send(const ConstTensor& data, int to, int tag = 0);
   void recv(const Tensor& data, int from, int tag = 0);
-  // The same beside everything else: the message travels while this rank computes or waits inside other
-  // operations, in whatever order those are. Messages of one tag between two ranks are received in the
-  // order in which they are sent and, on the other side, posted. Between different ranks. Traffic's
-  // seconds do not count them.
+  // The same beside everything else: the message travels while this rank computes or waits inside
+  // other operations, in whatever order those are. Messages of one tag between two ranks are
+  // received in the order in which they are sent and, on the other side, posted. Between different
+  // ranks. Traffic's seconds do not count them.
   Work post_send(const ConstTensor& data, int to, int tag = 0);
   Work post_recv(const Tensor& data, int from, int tag = 0);
   // Both at once, so that neighbours may exchange without deadlock.
@@ -179,8 +180,8 @@ class Communicator {
   int64_t all_reduce_scalar(int64_t value, ReduceOp op);
 
   // Ranks with equal color form a group, ordered by (key, rank). Collective over this group.
-  // color < 0: the caller joins none and gets nullptr. Where a device is attached the group gets what
-  // carries its tensors, here and not in the middle of its first operation.
+  // color < 0: the caller joins none and gets nullptr. Where a device is attached the group gets
+  // what carries its tensors, here and not in the middle of its first operation.
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name);
 
   // Waits for the operations started so far, then reads or clears the counters of this rank.
@@ -189,14 +190,16 @@ class Communicator {
 
   // Makes every waiting and later operation of every rank throw Error(kLostRank) with this reason.
   void abort(const std::string& reason);
-  // Of the world's communicator, collective. InputError on every rank where the backend cannot be used:
-  // no NCCL, or two ranks on one GPU, before any work and naming them. One rank takes NCCL only when it is
-  // asked for by name, and its collectives then go through it, for whoever wants to see it work.
+  // Of the world's communicator, collective. InputError on every rank where the backend cannot be
+  // used:
+  // no NCCL, or two ranks on one GPU, before any work and naming them. One rank takes NCCL only
+  // when it is asked for by name, and its collectives then go through it, for whoever wants to see
+  // it work.
   [[nodiscard]] DeviceAttachment attach(cuda::Context& gpu,
                                         DeviceBackend backend = DeviceBackend::kAuto);
   std::string device_backend() const;  // "nccl 2.28.9", "staged"; "" where no GPU is attached
-  // Readies what posted messages of GPU tensors need on these paths; paths that are open already cost
-  // nothing. Collective over the group, the same paths in the same order on every rank.
+  // Readies what posted messages of GPU tensors need on these paths; paths that are open already
+  // cost nothing. Collective over the group, the same paths in the same order on every rank.
   void open_paths(std::span<const MessagePath> paths);
   // Throws that error if a peer is known to be lost; starts no communication.
   void check_alive() const;

@@ -37,8 +37,8 @@ std::string host_name() {
   return concat(name, "/", boot);
 }
 
-// Memory is shared through the process numbers of peers, which mean something else in another container
-// of the same machine.
+// Memory is shared through the process numbers of peers, which mean something else in another
+// container of the same machine.
 std::string container_name() {
   std::error_code none;
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();

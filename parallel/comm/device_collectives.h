@@ -1,5 +1,6 @@
-// What a rank does with tensors in its GPU's memory. One object per rank, made by Communicator::attach,
-// used by the thread that the rank's cuda::Context belongs to. How tensors travel:
+// What a rank does with tensors in its GPU's memory. One object per rank, made by
+// Communicator::attach, used by the thread that the rank's cuda::Context belongs to. How tensors
+// travel:
 //   nccl    NCCL (parallel/comm/cuda/nccl_collectives.cpp): the host queues work and waits for nothing.
 //   staged  through pinned host memory and the host's transport (staged_collectives.cpp): works with every
 //           transport and with several ranks on one GPU; the host waits for the copies.
@@ -28,8 +29,8 @@ class DeviceCollectives {
   virtual std::string name() const = 0;  // "nccl 2.28.9", "staged"
   // Whether calls of the group come here: in a group of one rank results are copies.
   virtual bool carries(const GroupState& group) const;
-  // The world's group when the device has been attached, every other one when it has been made. Collective
-  // over the group.
+  // The world's group when the device has been attached, every other one when it has been made.
+  // Collective over the group.
   virtual void open(const Group& group) = 0;
   // A call of such a group. Groups end (forget) before this does.
   virtual Work start(const Group& group, const CollectiveCall& call) = 0;

@@ -1,8 +1,9 @@
-// Watch over MPI_Init, which waits without end and without a line for a rank that never calls it (another program,
-// a stopped or hung process).
+// Watch over MPI_Init, which waits without end and without a line for a rank that never calls it
+// (another program, a stopped or hung process).
 //
-// After ten seconds the lowest rank of this machine says which ranks are there. After comm.timeout, at least thirty
-// seconds, every rank that waits ends with ExitCode::kLostRank, whatever MPI is doing.
+// After ten seconds the lowest rank of this machine says which ranks are there. After comm.timeout,
+// at least thirty seconds, every rank that waits ends with ExitCode::kLostRank, whatever MPI is
+// doing.
 #pragma once
 
 #include <condition_variable>

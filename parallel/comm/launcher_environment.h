@@ -20,31 +20,32 @@ inline constexpr const char* kListenAddressVariable = "TRIREME_LISTEN_ADDRESS";
 inline constexpr const char* kListenerVariable = "TRIREME_LISTENER";
 TcpOptions tcp_options_from_environment(double timeout_s);
 
-// For a process that starts others: its own variables, with these in the place of those of the same names, as
-// execve() takes them: "NAME=value".
+// For a process that starts others: its own variables, with these in the place of those of the same
+// names, as execve() takes them: "NAME=value".
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& changed);
-// What a process that leads ranks tells each of them in their environment: where its side channel is, and the job's
-// secret (serving/distributed/side_meeting.h). Empty: nobody leads this process.
+// What a process that leads ranks tells each of them in their environment: where its side channel
+// is, and the job's secret (serving/distributed/side_meeting.h). Empty: nobody leads this process.
 inline constexpr const char* kLeaderVariable = "TRIREME_LEADER";
 std::string leader_from_environment();
-// What a process that starts several groups of ranks on this machine tells each of them: "2/6" for the third and fourth
-// rank of six.
+// What a process that starts several groups of ranks on this machine tells each of them: "2/6" for
+// the third and fourth rank of six.
 inline constexpr const char* kMachineRanksVariable = "TRIREME_MACHINE_RANKS";
 struct MachineRanks {
   int before = 0;  // ranks of groups that come before this one's
   int all = 0;     // of all groups; 0: there is only this one
 };
 MachineRanks machine_ranks_from_environment();
-// What tells the ranks of one start by an MPI launcher from those of others; empty: it does not say.
+// What tells the ranks of one start by an MPI launcher from those of others; empty: it does not
+// say.
 std::string launcher_job();
 // Machines of the Slurm allocation that this process lives in; 0: there is none.
 int slurm_machines();
 
 std::string executable_search_path();  // folders separated by colons
 
-// From the process that replaces itself by mpirun to the ranks on the same machine: what its outputs
-// lead to. Ranks that another process started know nothing of it: no terminal.
+// From the process that replaces itself by mpirun to the ranks on the same machine: what its
+// outputs lead to. Ranks that another process started know nothing of it: no terminal.
 void hand_down_console(const ConsoleTarget& target);
 ConsoleTarget handed_down_console();
 

@@ -252,7 +252,8 @@ void Liveness::stop(const OpInfo& op) {
 }
 
 void Liveness::fail_after_grace(const OpInfo& op, const std::string& reason) {
-  // Longer than the slowest of the ways in which a watchdog learns of an end, and counted as it counts.
+  // Longer than the slowest of the ways in which a watchdog learns of an end, and counted as it
+  // counts.
   double counted = 0;
   for (auto last = steady_clock::now(); counted < kTerminationGrace + 0.5;) {
     check(op, -1, 0);

@@ -43,9 +43,9 @@ inline constexpr double kTerminationGrace = 1.0;
 // A longer time between two looks of a waiting thread means that this process was not running.
 inline constexpr double kLongestStep = 1;
 
-// The ranks of one host write their process numbers, a beat several times a second (Watchdog) and the
-// first loss to a board in shared memory. A rank without a board (its peers are on other hosts) knows
-// only what it finds out itself.
+// The ranks of one host write their process numbers, a beat several times a second (Watchdog) and
+// the first loss to a board in shared memory. A rank without a board (its peers are on other hosts)
+// knows only what it finds out itself.
 class Liveness {
  public:
   explicit Liveness(double timeout_s) : timeout_s_(timeout_s) {}
@@ -72,16 +72,16 @@ class Liveness {
   void go();         // it has ended: its process may end, and beats no more
   void terminate();  // a SIGTERM ends it now
 
-  // For the watchdog's message. enter(): the operation under way; one inside another does not replace
-  // it. Returns the one before, to be given when this one ends. await(): the posted message that the
-  // rank's own thread waits for; null: no longer. where(): the operation that a loss has stopped, else
-  // what is awaited, else what is under way.
+  // For the watchdog's message. enter(): the operation under way; one inside another does not
+  // replace it. Returns the one before, to be given when this one ends. await(): the posted message
+  // that the rank's own thread waits for; null: no longer. where(): the operation that a loss has
+  // stopped, else what is awaited, else what is under way.
   const OpInfo* enter(const OpInfo* op);
   void await(const OpInfo* op);
   std::string where() const;
 
-  // For the watchdog. beat(): this rank runs. look(): reports ranks of the host that died or did not
-  // beat; `counted`: seconds since the last look, as far as this process was running.
+  // For the watchdog. beat(): this rank runs. look(): reports ranks of the host that died or did
+  // not beat; `counted`: seconds since the last look, as far as this process was running.
   void beat();
   void look(double counted);
   std::vector<int> process_handles() const;  // readable once a process that should live has ended
@@ -91,8 +91,8 @@ class Liveness {
   // Throws Error(kLostRank) when a rank is lost, when `awaited` (world rank, or -1) has died or has
   // left, or when `waited` seconds exceed the timeout. Cheap enough for every few milliseconds.
   void check(const OpInfo& op, int awaited, double waited);
-  // What goes on while this rank waits inside an operation: posted messages move on. Returns after how
-  // long to call it again; zero: no need.
+  // What goes on while this rank waits inside an operation: posted messages move on. Returns after
+  // how long to call it again; zero: no need.
   std::function<std::chrono::microseconds()> background;
   void throw_if_lost(const OpInfo& op);
   // Throws, with the reason others may give in the next moment, else with this one.
@@ -132,8 +132,8 @@ class Liveness {
 };
 
 // Waiting without burning a core that the awaited rank may need: spins briefly, yields, then sleeps
-// in short naps; looks at liveness every few milliseconds. Time in which this process did not run, or
-// in which a debugger held a peer, is not time waited.
+// in short naps; looks at liveness every few milliseconds. Time in which this process did not run,
+// or in which a debugger held a peer, is not time waited.
 class Patience {
  public:
   Patience(Liveness& liveness, const OpInfo& op)

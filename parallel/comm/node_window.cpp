@@ -242,8 +242,8 @@ void NodeWindow::run_parts(Call& call, int64_t steps, const CopyIn& copy, const 
   for (int64_t p = 0; p < steps; ++p) {
     const uint32_t step = first + static_cast<uint32_t>(p);
     wait_all_arrived(step + 1, call);
-    // The other buffer is free when everybody has done the step before: for the next part, or, behind the
-    // last, for the next operation.
+    // The other buffer is free when everybody has done the step before: for the next part, or,
+    // behind the last, for the next operation.
     wait_all_reduced(step, call);
     if (p + 1 < steps) fill(p + 1);
     work(step, p);

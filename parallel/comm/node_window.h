@@ -6,10 +6,10 @@
 //   2. rank i reduces slice i of all ranks' pieces, in rank order, into its own tensor (with several
 //      nodes, the slice then goes around a ring of the nodes' ranks i) and into the result slot
 //   3. every rank copies the others' slices out of the result slot
-// Where the pieces of a tensor belong to the ranks, a part of every rank's piece passes at a time: for a
-// reduce-scatter 1 copies the parts of the others and 2 reduces the own one to where it stays, for an
-// all-gather 1 copies the own part and 2 copies the others' out; there is no 3.
-// A rank announces 1 and 2 in a counter of its own; nobody else writes to it. While the others still
+// Where the pieces of a tensor belong to the ranks, a part of every rank's piece passes at a time:
+// for a reduce-scatter 1 copies the parts of the others and 2 reduces the own one to where it
+// stays, for an all-gather 1 copies the own part and 2 copies the others' out; there is no 3. A
+// rank announces 1 and 2 in a counter of its own; nobody else writes to it. While the others still
 // reduce piece s, a rank copies piece s + 1 into the other buffer.
 #pragma once
 
@@ -37,9 +37,11 @@ class NodeWindow {
   int64_t all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t n, int slices,
                      const BetweenNodes& between_nodes, const OpInfo& op, Liveness& liveness);
 
-  // In place over the pieces of piece_of(n, ranks, r), on one node. reduce_scatter: this rank's piece becomes
-  // the reduction in rank order, the others stay. all_gather: every rank's piece comes to all. `width`:
-  // bytes of an element. Both need fits(width) and return the bytes this rank copied into the window.
+  // In place over the pieces of piece_of(n, ranks, r), on one node. reduce_scatter: this rank's
+  // piece becomes the reduction in rank order, the others stay. all_gather: every rank's piece
+  // comes to all. `width`:
+  // bytes of an element. Both need fits(width) and return the bytes this rank copied into the
+  // window.
   bool fits(int64_t width) const { return part_elements(width) > 0; }
   int64_t reduce_scatter(DType dtype, ReduceOp reduce, void* data, int64_t n, const OpInfo& op,
                          Liveness& liveness);

@@ -37,8 +37,8 @@ struct GroupState {
 
 // The complete tag of a message in a group.
 int message_tag(const GroupState& group, int tag);
-// Gives a message to the transport and counts it. `peer` is a group rank. memory: holds the data until
-// the message has travelled; device: what then is left to do. Both may be null.
+// Gives a message to the transport and counts it. `peer` is a group rank. memory: holds the data
+// until the message has travelled; device: what then is left to do. Both may be null.
 Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void* data,
                   int64_t bytes, int peer, int tag, std::shared_ptr<const void> memory = nullptr,
                   std::shared_ptr<DevicePart> device = nullptr);
@@ -64,8 +64,8 @@ class Operation {
     return group_.rank_state->scratch(which, bytes);
   }
 
-  // `to` and `from` are group ranks here; tags are completed with the group's context. Parts without
-  // bytes are left out unless `empty_too`.
+  // `to` and `from` are group ranks here; tags are completed with the group's context. Parts
+  // without bytes are left out unless `empty_too`.
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
                 bool empty_too = false);
   // A step of a collective: one message each way.

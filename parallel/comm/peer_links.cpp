@@ -26,8 +26,8 @@ LossCause cause_of(char letter) {
                              : LossCause::kReported;
 }
 
-// A peer is asked after when it has been silent for this long, and a machine that acknowledges nothing
-// for as long is mute.
+// A peer is asked after when it has been silent for this long, and a machine that acknowledges
+// nothing for as long is mute.
 constexpr double kSuspiciousLink = 2;
 
 }  // namespace

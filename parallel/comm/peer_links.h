@@ -1,9 +1,10 @@
-// Signs of life between ranks that share no board: one TCP connection each, apart from the messages.
+// Signs of life between ranks that share no board: one TCP connection each, apart from the
+// messages.
 //
-// Every beat is one byte. A connection that ends without a goodbye means that the peer's process has
-// died; one that stays silent while the peer's kernel still acknowledges our beats, that the process
-// does not run; one that acknowledges nothing, that its machine or the network hangs. A loss known to
-// one rank is passed on with its reason, so that every rank names the same one.
+// Every beat is one byte. A connection that ends without a goodbye means that the peer's process
+// has died; one that stays silent while the peer's kernel still acknowledges our beats, that the
+// process does not run; one that acknowledges nothing, that its machine or the network hangs. A
+// loss known to one rank is passed on with its reason, so that every rank names the same one.
 #pragma once
 
 #include "parallel/comm/liveness.h"
@@ -11,19 +12,21 @@
 namespace trireme {
 
 // The peer's kernel answers and the process does not: given up after this long. A process that only
-// computes beats from a thread of its own; one that was stopped cannot be told from one that gets no
-// processor, so this is longer than kStoppedSeconds. The other limit is kHangsSeconds (liveness.h).
+// computes beats from a thread of its own; one that was stopped cannot be told from one that gets
+// no processor, so this is longer than kStoppedSeconds. The other limit is kHangsSeconds
+// (liveness.h).
 inline constexpr double kUnansweredSeconds = 9;
 
-// Used by one thread at a time (the watchdog's). Borrows the descriptors, which must be non-blocking.
+// Used by one thread at a time (the watchdog's). Borrows the descriptors, which must be
+// non-blocking.
 class PeerLinks {
  public:
   PeerLinks() = default;
   // descriptors: by world rank; -1 where there is nothing to watch.
   explicit PeerLinks(const std::vector<int>& descriptors);
 
-  // Of peers that may still be lost; to be polled for POLLRDHUP, the end of the connection. Beats need
-  // not be read as they come.
+  // Of peers that may still be lost; to be polled for POLLRDHUP, the end of the connection. Beats
+  // need not be read as they come.
   std::vector<int> descriptors() const;
   void beat();
   void look(double counted, Liveness& liveness);  // as Liveness::look

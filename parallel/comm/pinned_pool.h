@@ -15,8 +15,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
     Buffer memory;
     cuda::Event copied;  // recorded after the last copy between it and the device; raw null: none
   };
-  // A block of at least `bytes` whose last copy has run. It comes back when the last pointer to it goes,
-  // in whatever thread.
+  // A block of at least `bytes` whose last copy has run. It comes back when the last pointer to it
+  // goes, in whatever thread.
   std::shared_ptr<Block> take(int64_t bytes);
 
  private:

@@ -8,7 +8,8 @@ namespace trireme {
 struct ProcessState {
   char letter = '?';    // as in /proc/PID/status: R, S, D, T (stopped), t, Z, ...; '?': not known
   bool traced = false;  // by a debugger
-  // It has crashed and its memory is being written to a file: it is no more, though it has not ended.
+  // It has crashed and its memory is being written to a file: it is no more, though it has not
+  // ended.
   bool dumping = false;
 };
 ProcessState process_state(int pid);

@@ -55,7 +55,8 @@ void RankAcceptor::accept_all(Clock::time_point end, const Joined& joined) {
   }
 }
 
-// Until somebody connects or sends something, or there is something else to do. Which of the strangers have sent.
+// Until somebody connects or sends something, or there is something else to do. Which of the
+// strangers have sent.
 std::vector<bool> RankAcceptor::wait() const {
   const auto now = Clock::now();
   milliseconds nap = kAcceptorNap;
@@ -141,8 +142,8 @@ void RankAcceptor::drop_silent() {
   }
 }
 
-// One connection, if there is any. Where all places are taken, the one that came first makes room after the time in which
-// a rank answers: so many that send nothing do not keep ranks out either.
+// One connection, if there is any. Where all places are taken, the one that came first makes room
+// after the time in which a rank answers: so many that send nothing do not keep ranks out either.
 void RankAcceptor::accept_one() {
   const auto now = Clock::now();
   if (now < accepts_again_) return;

@@ -1,4 +1,5 @@
-// Listening side of a rendezvous (rank_rendezvous.h): serves all connections at once until the ranks are there.
+// Listening side of a rendezvous (rank_rendezvous.h): serves all connections at once until the
+// ranks are there.
 #pragma once
 
 #include <chrono>
@@ -16,15 +17,16 @@ using RankLines = std::array<std::vector<Socket>, kRankLines>;
 class RankAcceptor {
  public:
   using Clock = std::chrono::steady_clock;
-  // Connections that have not introduced themselves yet. Each has kIntroduction for it, or kMinIntroduction where others
-  // wait for its place.
+  // Connections that have not introduced themselves yet. Each has kIntroduction for it, or
+  // kMinIntroduction where others wait for its place.
   static constexpr size_t kMaxStrangers = 128;
   static constexpr std::chrono::milliseconds kIntroduction{5000}, kMinIntroduction{200};
   using Joined = std::function<void(const RankGreeting&, const TcpAddress& from)>;
 
   // Accepts ranks >= first other than options.rank. All outlive this object.
   RankAcceptor(const Socket& listener, const TcpOptions& options, int first, RankLines& lines);
-  // Returns when every one has come with both lines; calls `joined` for each. Error(kLostRank) at `end`.
+  // Returns when every one has come with both lines; calls `joined` for each. Error(kLostRank) at
+  // `end`.
   void accept_all(Clock::time_point end, const Joined& joined);
 
  private:

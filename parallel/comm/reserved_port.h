@@ -5,8 +5,9 @@
 
 namespace trireme {
 
-// It listens from the beginning, so that no other process of the machine can take the port before rank 0, which inherits
-// the descriptor (TcpOptions::listener). Connections wait until it accepts them. Error where no port is free.
+// It listens from the beginning, so that no other process of the machine can take the port before
+// rank 0, which inherits the descriptor (TcpOptions::listener). Connections wait until it accepts
+// them. Error where no port is free.
 class ReservedPort {
  public:
   ReservedPort();

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// Anonymous memory behind a file descriptor (memfd): it vanishes with the last process that maps it,
-// so that a killed run leaves nothing behind, and it does not depend on the size of /dev/shm.
+// Anonymous memory behind a file descriptor (memfd): it vanishes with the last process that maps
+// it, so that a killed run leaves nothing behind, and it does not depend on the size of /dev/shm.
 // Threads of one process share it the same way as processes do.
 class SharedMemory {
  public:
@@ -19,9 +19,9 @@ class SharedMemory {
 
   // Zero-filled. Throws Error with the system's reason.
   static SharedMemory create(int64_t bytes);
-  // Maps what another rank of this host created with so many bytes; throws Error where that cannot be
-  // reached, as between containers, and where the address leads to anything but such a block: a peer
-  // may name any file of any process. The creator must not have called close_address() yet.
+  // Maps what another rank of this host created with so many bytes; throws Error where that cannot
+  // be reached, as between containers, and where the address leads to anything but such a block: a
+  // peer may name any file of any process. The creator must not have called close_address() yet.
   static SharedMemory attach(const std::string& address, int64_t bytes);
   const std::string& address() const { return address_; }
   void close_address();  // everybody has attached; the mapping stays

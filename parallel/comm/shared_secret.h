@@ -14,8 +14,8 @@ std::string hex_digits(std::string_view bytes);
 std::string make_secret();
 
 inline constexpr size_t kProofBytes = 32;
-// HMAC-SHA256 over the parts, each behind its length, so that no two lists of parts have one proof. The secret may be
-// empty: the proof then shows nothing but that the peer speaks the protocol.
+// HMAC-SHA256 over the parts, each behind its length, so that no two lists of parts have one proof.
+// The secret may be empty: the proof then shows nothing but that the peer speaks the protocol.
 std::string secret_proof(const std::string& secret, std::initializer_list<std::string_view> parts);
 // Takes as long whichever bytes differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);

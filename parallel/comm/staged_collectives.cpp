@@ -1,9 +1,10 @@
-// Tensors of a GPU through pinned host memory: copied to the host, sent by the host's collectives, copied
-// back. The results are those of the host, bit for bit, and so is the traffic that is counted.
+// Tensors of a GPU through pinned host memory: copied to the host, sent by the host's collectives,
+// copied back. The results are those of the host, bit for bit, and so is the traffic that is
+// counted.
 //
-// The rank's worker does it in the order of all other operations (CommWorker). It waits for the main
-// stream to come to where the operation was started, and for the copies; Work::wait() waits for it, and
-// lets the main stream wait for the last copy.
+// The rank's worker does it in the order of all other operations (CommWorker). It waits for the
+// main stream to come to where the operation was started, and for the copies; Work::wait() waits
+// for it, and lets the main stream wait for the last copy.
 #include "parallel/comm/collectives.h"
 #include "parallel/comm/device_collectives.h"
 #include "parallel/comm/device_work.h"

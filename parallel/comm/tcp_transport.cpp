@@ -2,8 +2,8 @@
 //
 // A message without a receive is stored when it is short or when a wanted one waits behind it;
 // a long one is left in the network until its receive is posted, so that it is not copied twice.
-// What a peer announces costs no memory: a receive has exactly its message's size, and storage grows
-// as bytes arrive, up to kMaxAhead for each peer.
+// What a peer announces costs no memory: a receive has exactly its message's size, and storage
+// grows as bytes arrive, up to kMaxAhead for each peer.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>

@@ -39,7 +39,8 @@ struct PostedMessage {
 };
 
 // Messages between two ranks with one tag arrive in the order they were sent. Tags lie in
-// [0, kTagLimit). Only one thread of a rank may be inside a transport at a time (Worker sees to it).
+// [0, kTagLimit). Only one thread of a rank may be inside a transport at a time (Worker sees to
+// it).
 class Transport {
  public:
   // What every MPI library offers is at least this in practice (MPI_TAG_UB is checked at start).
@@ -59,15 +60,16 @@ class Transport {
 
   // Takes over a message and returns at once, whatever the peer does. Any thread, at any time.
   virtual void post(std::shared_ptr<PostedMessage> message) = 0;
-  // Moves posted messages on without waiting, and fails them when a rank is lost; only by the thread
-  // inside the transport, which exchange() does by itself while it waits. Returns after how long to
-  // call again when somebody waits for one of them; zero when none is under way. Throws nothing.
+  // Moves posted messages on without waiting, and fails them when a rank is lost; only by the
+  // thread inside the transport, which exchange() does by itself while it waits. Returns after how
+  // long to call again when somebody waits for one of them; zero when none is under way. Throws
+  // nothing.
   virtual std::chrono::microseconds progress(Liveness& liveness) = 0;
 
   // Whether each rank is a process, which may die or be stopped alone.
   virtual bool ranks_are_processes() const { return true; }
-  // A connection to every rank that carries nothing but signs of life (PeerLinks); -1 where there is
-  // none. Empty: this transport has no such connections.
+  // A connection to every rank that carries nothing but signs of life (PeerLinks); -1 where there
+  // is none. Empty: this transport has no such connections.
   virtual std::vector<int> life_lines() const { return {}; }
   // This rank gives up: wake peers that liveness does not reach. Throws nothing.
   virtual void tell_lost() noexcept {}

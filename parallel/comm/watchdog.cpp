@@ -63,7 +63,8 @@ std::atomic<double> g_end_in{0};  // seconds, counted down
 
 [[noreturn]] void end_process() { _exit(static_cast<int>(ExitCode::kLostRank)); }
 
-// Ends the process after so long, whatever its threads are doing; called again, it puts the end off.
+// Ends the process after so long, whatever its threads are doing; called again, it puts the end
+// off.
 void end_process_after(double seconds) {
   static std::atomic<bool> running{false};
   g_end_in = seconds;
@@ -121,7 +122,8 @@ void Watchdog::stop() {
   if (lost) {
     end_process_after(kShutdownGrace);
     links_.tell_lost(liveness_.reason(), liveness_.cause());
-    // The rank is leaving by an exception; the launcher's SIGKILL may come before it has printed that.
+    // The rank is leaving by an exception; the launcher's SIGKILL may come before it has printed
+    // that.
     if (liveness_.cause() != LossCause::kReported) announce_loss();
   } else {
     links_.say_goodbye();

@@ -52,8 +52,9 @@ class World {
   const std::string& device_note() const;
   // Waits for the operations started so far, then reads the counters of this rank over all groups.
   Traffic traffic() const;
-  // What a SIGTERM calls, in another thread, instead of ending this rank. Not where mpirun's ranks are on several
-  // machines: it may have lost one of another machine, which this one cannot know of, and kills this one next.
+  // What a SIGTERM calls, in another thread, instead of ending this rank. Not where mpirun's ranks
+  // are on several machines: it may have lost one of another machine, which this one cannot know
+  // of, and kills this one next.
   void on_termination(void (*request)());
   // Cores the thread that runs asynchronous operations may use (pin_rank).
   void set_worker_cores(int first, int count);

@@ -27,14 +27,14 @@ class ContextAttention {
 
   // q, out (T, H, D); k, v (T, Hkv, D): the tokens of this rank (plan.local_tokens()), rotated with
   // their positions in the document; strides as in engine/ops/attention.h, heads adjacent.
-  // args.global_row is taken from the plan; first_head and total_heads are those of the caller's heads.
-  // saved may be null: nothing is kept.
+  // args.global_row is taken from the plan; first_head and total_heads are those of the caller's
+  // heads. saved may be null: nothing is kept.
   void forward(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ContextPlan& plan, const AttentionArgs& args,
                Saved* saved) const;
 
-  // dq, dk, dv overwrite; none may alias an input. Where keeps_inputs(), out, q, k, v are not read and
-  // may be absent.
+  // dq, dk, dv overwrite; none may alias an input. Where keeps_inputs(), out, q, k, v are not read
+  // and may be absent.
   void backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                 const ConstTensor& dout, const ConstTensor& out, const ConstTensor& q,
                 const ConstTensor& k, const ConstTensor& v, const ContextPlan& plan,

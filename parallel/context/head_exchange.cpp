@@ -27,7 +27,8 @@ HeadShares::HeadShares(int64_t all, int64_t all_kv, int members)
   TRIREME_CHECK(heads % ranks == 0 && heads % kv_heads == 0, heads, " query and ", kv_heads,
                 " key/value heads over ", ranks, " ranks");
   local_heads = heads / ranks;
-  // Largest runs of a rank's queries that share a key/value head, wherever the rank's queries start.
+  // Largest runs of a rank's queries that share a key/value head, wherever the rank's queries
+  // start.
   local_kv_heads = local_heads / std::gcd(local_heads, heads / kv_heads);
 }
 

@@ -1,11 +1,12 @@
-// The all-to-all of DeepSpeed-Ulysses (Jacobs et al. 2023): a group of u ranks trades tokens for heads.
-// Before it a rank has its own T tokens with all H heads, after it the u T tokens of the group with H / u
-// heads, in the order of rows (ContextPlan::order), so that attention runs as if the group were one rank.
+// The all-to-all of DeepSpeed-Ulysses (Jacobs et al. 2023): a group of u ranks trades tokens for
+// heads. Before it a rank has its own T tokens with all H heads, after it the u T tokens of the
+// group with H / u heads, in the order of rows (ContextPlan::order), so that attention runs as if
+// the group were one rank.
 //
-// Query heads are dealt in order; u divides H. Key/value heads follow their queries: where u divides
-// Hkv a rank gets Hkv / u, else heads are repeated, and their gradients are summed by the owner of the
-// tokens. A rank of the group then has Kl slots, Kl = Hkv / u without repetition; member i's slot j holds
-// key/value head source(i, j).
+// Query heads are dealt in order; u divides H. Key/value heads follow their queries: where u
+// divides Hkv a rank gets Hkv / u, else heads are repeated, and their gradients are summed by the
+// owner of the tokens. A rank of the group then has Kl slots, Kl = Hkv / u without repetition;
+// member i's slot j holds key/value head source(i, j).
 //
 // With W = (H / u + 2 Kl) D elements a token, each rank sends (u - 1) T W w bytes for q, k, v and
 // (u - 1) T (H / u) D w for the output; the backward sends the same.
@@ -36,8 +37,8 @@ class HeadExchange {
   void gather(Ctx& ctx, const Tensor& to, const ConstTensor& from, const ContextPlan& plan) const;
   // The way back: to (T, H, D) from each member's (u T, H / u, D).
   void scatter(Ctx& ctx, const Tensor& to, const ConstTensor& from, const ContextPlan& plan) const;
-  // dq, dk, dv of the own tokens from each member's gradients d_qkv of what gather_qkv() gave it; slots
-  // of one key/value head are summed in the order of members, in float32 and rounded once.
+  // dq, dk, dv of the own tokens from each member's gradients d_qkv of what gather_qkv() gave it;
+  // slots of one key/value head are summed in the order of members, in float32 and rounded once.
   void scatter_qkv(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                    const ConstTensor& d_qkv, const ContextPlan& plan) const;
 

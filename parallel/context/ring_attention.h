@@ -1,6 +1,6 @@
 // Ring self-attention (Li et al. 2023, "Sequence Parallelism: Long Sequence Training from System
-// Perspective"; Liu et al. 2023, "Ring Attention with Blockwise Transformers"): queries stay, blocks of
-// keys and values travel around the ring, and each step continues the online softmax.
+// Perspective"; Liu et al. 2023, "Ring Attention with Blockwise Transformers"): queries stay,
+// blocks of keys and values travel around the ring, and each step continues the online softmax.
 //
 // With N ranks, T local tokens and w bytes an element, C = T Hkv D w being a rank's keys or values,
 // each rank sends exactly
@@ -17,8 +17,8 @@
 
 namespace trireme {
 
-// q, out (T, H, D); k, v (T, Hkv, D) local tokens, with adjacent heads; lse (H, T). Shapes, dtypes and
-// strides else as in engine/ops/attention.h. Queries without keys give out = 0, lse = -inf.
+// q, out (T, H, D); k, v (T, Hkv, D) local tokens, with adjacent heads; lse (H, T). Shapes, dtypes
+// and strides else as in engine/ops/attention.h. Queries without keys give out = 0, lse = -inf.
 void ring_attention_forward(Ctx& ctx, Communicator& ring, const Tensor& out, const Tensor& lse,
                             const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                             const ContextPlan& plan, const AttentionArgs& args);

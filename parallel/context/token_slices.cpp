@@ -29,8 +29,8 @@ struct LocalRange {
   bool empty() const { return begin == end; }
 };
 
-// The document's tokens in the chunks number [first, last) of the two that the rank holds: one piece,
-// because a document in both of them reaches from the end of one to the start of the other.
+// The document's tokens in the chunks number [first, last) of the two that the rank holds: one
+// piece, because a document in both of them reaches from the end of one to the start of the other.
 LocalRange held_by(const ContextLayout& layout, int rank, const Document& document, size_t first,
                    size_t last) {
   LocalRange out;

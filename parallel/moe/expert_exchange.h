@@ -1,15 +1,16 @@
 // Expert exchange: rows travel to the ranks that hold their experts, and back.
 //
-// Ranks form a plane of ep x etp. Expert e lives on ep index i with e in piece_of(E, ep, i); the etp
-// ranks of that index hold slices of its weights. Every rank brings different rows, sorted by expert.
+// Ranks form a plane of ep x etp. Expert e lives on ep index i with e in piece_of(E, ep, i); the
+// etp ranks of that index hold slices of its weights. Every rank brings different rows, sorted by
+// expert.
 //
 //   dispatch   all_to_all_v over ep: a row goes to its expert's ep index (same etp index); then every
 //              etp rank passes what it got to its etp peers, so that all of them have all rows
 //   combine    the mirror: partial results are summed over etp, each rank getting the sum for the
 //              rows it had brought to the plane; all_to_all_v over ep takes them home
 //
-// Sent over ep, of rows of w bytes: exactly w times the pairs whose expert is on another ep index, in
-// either direction. Over etp: w times the rows received, times (etp - 1), in either direction.
+// Sent over ep, of rows of w bytes: exactly w times the pairs whose expert is on another ep index,
+// in either direction. Over etp: w times the rows received, times (etp - 1), in either direction.
 //
 // No collective depends on the routing: counts travel by two all_gathers of a fixed size, and every
 // rank takes part in every round, with nothing to send if need be.
@@ -79,9 +80,9 @@ class ExpertExchange {
   void combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results, const ExpertRoute& route,
                size_t round) const;
 
-  // The two in halves. Between them, with `overlap`, rows travel over ep while something else is computed,
-  // which may make operations of its own; the operands must not change meanwhile. Without, the first half
-  // waits.
+  // The two in halves. Between them, with `overlap`, rows travel over ep while something else is
+  // computed, which may make operations of its own; the operands must not change meanwhile.
+  // Without, the first half waits.
   struct Travelling {
     Activation arrived, packed;
     Tensor home;  // combine's rows in the order of sending

@@ -7,21 +7,22 @@
 
 namespace trireme {
 
-// What a rank computes: its chunks of the model. Chunks and micro-batches are those of the schedule.
-// Activations handed over belong to who gets them: destroying one gives its memory back.
+// What a rank computes: its chunks of the model. Chunks and micro-batches are those of the
+// schedule. Activations handed over belong to who gets them: destroying one gives its memory back.
 class PipelineStage {
  public:
   virtual ~PipelineStage() = default;
-  // input: absent at the first chunk of the model. Returns the output; absent at the last chunk (where
-  // the loss is). In a training schedule it saves what backward needs, until backward_weight.
+  // input: absent at the first chunk of the model. Returns the output; absent at the last chunk
+  // (where the loss is). In a training schedule it saves what backward needs, until
+  // backward_weight.
   virtual Activation forward(int chunk, int micro_batch, Activation input) = 0;
-  // d_output: gradient of the output; absent at the last chunk. Returns that of the input; absent at the
-  // first chunk.
+  // d_output: gradient of the output; absent at the last chunk. Returns that of the input; absent
+  // at the first chunk.
   virtual Activation backward_input(int chunk, int micro_batch, Activation d_output) = 0;
   // Later, or at once where the schedule has whole backwards.
   virtual void backward_weight(int chunk, int micro_batch) = 0;
-  // Memory for the message forward (gradient: backward_input) of this chunk and micro-batch will get,
-  // of the size its peer returns. Not called where that is absent.
+  // Memory for the message forward (gradient: backward_input) of this chunk and micro-batch will
+  // get, of the size its peer returns. Not called where that is absent.
   virtual Activation allocate_hidden(int chunk, int micro_batch, bool gradient) = 0;
 };
 
@@ -34,16 +35,16 @@ struct PipelineReport {
 
 class PipelineExecutor {
  public:
-  // Derives this rank's program. The group has schedule.stages ranks, in the order of the stages. Where
-  // a GPU is attached it opens the paths of the messages, collectively; InputError where a custom
-  // schedule uses messages between two ranks in another order than they are sent.
-  // For evaluation and serving: make_schedule(ScheduleKind::kForwardOnly, stages, chunks, m).
+  // Derives this rank's program. The group has schedule.stages ranks, in the order of the stages.
+  // Where a GPU is attached it opens the paths of the messages, collectively; InputError where a
+  // custom schedule uses messages between two ranks in another order than they are sent. For
+  // evaluation and serving: make_schedule(ScheduleKind::kForwardOnly, stages, chunks, m).
   PipelineExecutor(const Schedule& schedule, Communicator& group);
 
   // One pass over all micro-batches. Calls of the stage, allocations and releases come in the same
-  // order in every run; in a planning run (ctx.planning()) no message is sent or awaited, and the rest
-  // is the same. A stage that throws while messages are under way makes all operations of the run end
-  // with that reason (Communicator::abort), because their memory is about to go.
+  // order in every run; in a planning run (ctx.planning()) no message is sent or awaited, and the
+  // rest is the same. A stage that throws while messages are under way makes all operations of the
+  // run end with that reason (Communicator::abort), because their memory is about to go.
   PipelineReport run(PipelineStage& stage, Ctx& ctx) const;
 
   const RankProgram& program() const { return program_; }

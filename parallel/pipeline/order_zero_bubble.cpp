@@ -13,8 +13,9 @@ Order zero_bubble_order(int stages, int micro_batches, int rank, int memory) {
   const auto forward = [&] { order.push_back({InstructionKind::kForward, 0, forwards++}); };
   const auto backward = [&] {
     order.push_back({InstructionKind::kBackwardInput, 0, inputs++});
-    // The first `memory` * rank weight gradients are put off: rank r joins that much later, and what
-    // it puts off is what it does at the end, when the ranks before it still have input gradients.
+    // The first `memory` * rank weight gradients are put off: rank r joins that much later, and
+    // what it puts off is what it does at the end, when the ranks before it still have input
+    // gradients.
     if (inputs > memory * rank) order.push_back({InstructionKind::kBackwardWeight, 0, weights++});
   };
   const int warm_up = std::min(micro_batches, memory * (stages - 1 - rank));

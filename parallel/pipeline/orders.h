@@ -15,7 +15,8 @@ Order gpipe_order(int micro_batches);
 Order one_f_one_b_order(int stages, int micro_batches, int rank);
 // Narayanan et al. 2021, 2104.04473 section 2.2; stages divides micro_batches. With one chunk 1F1B.
 Order interleaved_order(int stages, int chunks, int micro_batches, int rank);
-// Qi et al. 2023, 2401.10241: memory 1 is ZB-H1, 2 is ZB-H2, in the order that meets their formulas.
+// Qi et al. 2023, 2401.10241: memory 1 is ZB-H1, 2 is ZB-H2, in the order that meets their
+// formulas.
 Order zero_bubble_order(int stages, int micro_batches, int rank, int memory);
 
 }  // namespace trireme

@@ -9,10 +9,10 @@
 // then it computes and posts the send of the result.
 //
 // A send is listed under the first instruction at which, were all instructions equally long, its
-// receive has been posted. So a wait for a send ends without the receiver having to get further than
-// it would anyway: in the order of that imagined time every wait is for something earlier, and the
-// ranks cannot wait for each other in a circle, even where no message is buffered. It also makes the
-// order of allocations and releases a matter of the schedule and not of the clock.
+// receive has been posted. So a wait for a send ends without the receiver having to get further
+// than it would anyway: in the order of that imagined time every wait is for something earlier, and
+// the ranks cannot wait for each other in a circle, even where no message is buffered. It also
+// makes the order of allocations and releases a matter of the schedule and not of the clock.
 #pragma once
 
 #include "parallel/comm/communicator.h"
@@ -48,18 +48,18 @@ struct RankProgram {
 // than a communicator's tags are under way between two ranks out of order (custom schedules only).
 std::vector<RankProgram> make_programs(const Schedule& schedule);
 
-// Runs the programs of all ranks in thought, with sends and receives that block until the other side
-// has posted, and nothing buffered. "" or what the ranks wait for.
+// Runs the programs of all ranks in thought, with sends and receives that block until the other
+// side has posted, and nothing buffered. "" or what the ranks wait for.
 std::string check_programs(const std::vector<RankProgram>& programs);
 
 // Between which ranks messages travel, in order; the same on every rank.
 std::vector<MessagePath> message_paths(const std::vector<RankProgram>& programs);
-// Whether between each two ranks messages are posted for receipt in the order in which they are sent: ""
-// or where not.
+// Whether between each two ranks messages are posted for receipt in the order in which they are
+// sent: "" or where not.
 std::string check_message_order(const std::vector<RankProgram>& programs);
 
-// Messages that all ranks together send: 2 (p v - 1) m in training, half of it in a forward pass, none
-// with one rank.
+// Messages that all ranks together send: 2 (p v - 1) m in training, half of it in a forward pass,
+// none with one rank.
 int64_t message_count(const Schedule& schedule);
 
 }  // namespace trireme

@@ -1,8 +1,9 @@
 // A pipeline schedule is data: for every rank the order in which it works on micro-batches.
 //
 // A model is cut into p v chunks of layers, p = stages (ranks), v = chunks of one rank. Chunk c of
-// rank r is model chunk c p + r, so that neighbouring chunks lie on neighbouring ranks. What is sent
-// and received follows from the order (parallel/pipeline/program.h); nothing here knows a layer.
+// rank r is model chunk c p + r, so that neighbouring chunks lie on neighbouring ranks. What is
+// sent and received follows from the order (parallel/pipeline/program.h); nothing here knows a
+// layer.
 //
 // All training schedules take the weight gradients of a chunk in the order of the micro-batches, so
 // that their sums have the same bits in every schedule.
@@ -57,7 +58,8 @@ struct Schedule {
 // Largest stages x chunks x micro-batches: 64 ranks with 16 chunks and 4096 micro-batches.
 inline constexpr int64_t kMostChunkVisits = int64_t{1} << 22;
 
-// InputError naming the configuration's keys for sizes that the kind cannot have. kCustom is refused.
+// InputError naming the configuration's keys for sizes that the kind cannot have. kCustom is
+// refused.
 Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batches);
 
 // `schedule` is a name (gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2) or the path of a file (with a
@@ -69,8 +71,8 @@ Schedule read_schedule_file(const std::string& path);
 Schedule parse_schedule(const std::string& json_text, const std::string& what);
 std::string schedule_json(const Schedule& schedule);  // parse_schedule() reads it back
 
-// Every (chunk, micro-batch) of every rank forward once and, in training, backward once, whole or in
-// halves; indices in range; no rank waits for ever. InputError beginning with `what` otherwise.
+// Every (chunk, micro-batch) of every rank forward once and, in training, backward once, whole or
+// in halves; indices in range; no rank waits for ever. InputError beginning with `what` otherwise.
 void check_schedule(const Schedule& schedule, const std::string& what);
 
 }  // namespace trireme

@@ -1,16 +1,17 @@
 // What a schedule does over time, computed without running it.
 //
 // A rank works on its list in order. An instruction starts when the one before it has ended and its
-// input has arrived: for a forward the output of the model chunk before, for a backward the gradient
-// from the chunk after it (at the last chunk: its own forward). Messages take `transfer` between
-// ranks, nothing within one, and nobody waits for a send.
+// input has arrived: for a forward the output of the model chunk before, for a backward the
+// gradient from the chunk after it (at the last chunk: its own forward). Messages take `transfer`
+// between ranks, nothing within one, and nobody waits for a send.
 #pragma once
 
 #include "parallel/pipeline/schedule.h"
 
 namespace trireme {
 
-// Times of one chunk and one micro-batch, in any unit. A whole backward takes the sum of its halves.
+// Times of one chunk and one micro-batch, in any unit. A whole backward takes the sum of its
+// halves.
 struct StageTimes {
   double forward = 1;
   double backward_input = 1;
@@ -26,8 +27,8 @@ struct Timeline {
   struct Rank {
     std::vector<Span> spans;  // of schedule.ranks[rank]
     double busy = 0;
-    // From the rank's first instruction to its last, less busy: what it waits when each rank goes on
-    // to its next step at once (an optimizer that does not wait for all ranks).
+    // From the rank's first instruction to its last, less busy: what it waits when each rank goes
+    // on to its next step at once (an optimizer that does not wait for all ranks).
     double idle_inside = 0;
     // Micro-batches of a chunk whose forward has begun and whose backward has not ended: their
     // activations are kept. Largest number at any time.
@@ -52,8 +53,8 @@ Timeline simulate(const Schedule& schedule, const StageTimes& times,
 //   gpipe, 1f1b        (p - 1) (F + B + W)
 //   interleaved_1f1b   (p - 1) (F + B + W) of a chunk: 1 / v of the former for chunks 1 / v as long
 //   zb_h1, zb_h2       (p - 1 - r) (F + B - k W), k = 1 or 2: idle_inside of rank r
-// The former are idle(r), the last are idle_inside. `exact`: the schedule meets it to the last unit,
-// which zb takes m >= 2 p - 1, W <= F, F + B >= k W for. Messages are taken to cost nothing.
+// The former are idle(r), the last are idle_inside. `exact`: the schedule meets it to the last
+// unit, which zb takes m >= 2 p - 1, W <= F, F + B >= k W for. Messages are taken to cost nothing.
 struct IdleFormula {
   bool known = false;  // false: forward_only, custom
   bool exact = false;

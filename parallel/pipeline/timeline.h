@@ -12,8 +12,8 @@ struct TimelineTextOptions {
 
 // One row per rank, in as many bands as the width makes necessary:
 //   rank 0  F0F1F2F3....B0--F4B1--
-// then a legend. Every cell begins with F, B, I or W (small letters: odd chunks) and the last digits of
-// the micro-batch; - goes on with it, dots are idle.
+// then a legend. Every cell begins with F, B, I or W (small letters: odd chunks) and the last
+// digits of the micro-batch; - goes on with it, dots are idle.
 std::string timeline_text(const Schedule& schedule, const StageTimes& times,
                           const Timeline& timeline, const TimelineTextOptions& options);
 

@@ -10,7 +10,8 @@ namespace trireme {
 
 class ApiError : public Error {
  public:
-  // param: the field at fault, if there is one. code: a word for programs; both may be empty (null).
+  // param: the field at fault, if there is one. code: a word for programs; both may be empty
+  // (null).
   ApiError(int status, const std::string& message, std::string param, std::string code)
       : Error(message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
 
@@ -43,8 +44,8 @@ template <class... Parts>
 
 // The "type" of errors with this status, as OpenAI and llama.cpp name them.
 const char* error_type(int status);
-// {"error":{"message":...,"type":...,"param":...,"code":...}}. A long message is cut, bytes that are no UTF-8
-// are replaced.
+// {"error":{"message":...,"type":...,"param":...,"code":...}}. A long message is cut, bytes that
+// are no UTF-8 are replaced.
 std::string error_body(const ApiError& error);
 std::string error_body(int status, const std::string& message, const std::string& code);
 

@@ -1,4 +1,5 @@
-// Messages and tools of a chat, as chat templates take them. For .cpp files only (it includes the JSON library).
+// Messages and tools of a chat, as chat templates take them. For .cpp files only (it includes the
+// JSON library).
 #pragma once
 
 #include <set>
@@ -8,9 +9,9 @@
 
 namespace trireme {
 
-// Only what templates know of: role, content (a string; of several parts their texts, a line each), name,
-// reasoning_content, tool_calls (arguments as objects) and tool_call_id. "developer" is "system", "function" is
-// "tool". 400 for what is no conversation, 501 for images, audio and files.
+// Only what templates know of: role, content (a string; of several parts their texts, a line each),
+// name, reasoning_content, tool_calls (arguments as objects) and tool_call_id. "developer" is
+// "system", "function" is "tool". 400 for what is no conversation, 501 for images, audio and files.
 ApiJson read_messages(const ApiJson& messages);
 
 struct ToolNames {
@@ -23,8 +24,8 @@ struct ToolNames {
 // no object.
 ApiJson read_tools(const ApiJson& tools, ToolNames& names);
 
-// Adds what a request says of a template's own variables to `variables`: words, numbers and truth values
-// under names that mean nothing here.
+// Adds what a request says of a template's own variables to `variables`: words, numbers and truth
+// values under names that mean nothing here.
 void add_template_variables(const ApiJson& kwargs, ApiJson& variables);
 
 }  // namespace trireme

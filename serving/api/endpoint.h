@@ -1,7 +1,7 @@
 // Endpoint of the HTTP API: one row holds its path, access, documentation and request fields.
 //
-// Routes, access control, admission, metric labels, /openapi.json, the reference page and the router's relays walk
-// endpoints(). serving/http/service has a handler for each.
+// Routes, access control, admission, metric labels, /openapi.json, the reference page and the
+// router's relays walk endpoints(). serving/http/service has a handler for each.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// Key that a request needs. Paths without a route need kUser. kMetrics: an admin's key, where the server has keys and
-// does not open its metrics to all.
+// Key that a request needs. Paths without a route need kUser. kMetrics: an admin's key, where the
+// server has keys and does not open its metrics to all.
 enum class Access { kOpen, kUser, kAdmin, kMetrics };
 
 struct Endpoint {

@@ -1,5 +1,5 @@
-// The fields of requests: one row says everything there is to say about a field. Parser, range checks, error
-// messages and /openapi.json are all driven by it.
+// The fields of requests: one row says everything there is to say about a field. Parser, range
+// checks, error messages and /openapi.json are all driven by it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The fields that completions and chats have in common. For .cpp files only (it includes the JSON library).
+// The fields that completions and chats have in common. For .cpp files only (it includes the JSON
+// library).
 #pragma once
 
 #include "serving/api/field_table.h"

@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kBytesOfToken = 100;  // with its log-probability, as JSON
 constexpr int64_t kBytesOfId = 7;
 
-// Of a token of the prompt so many of the most probable: logprobs with echo and prompt_logprobs may ask for others.
+// Of a token of the prompt so many of the most probable: logprobs with echo and prompt_logprobs may
+// ask for others.
 ChosenToken with_top(ChosenToken token, int32_t most) {
   token.top.resize(std::min(token.top.size(), static_cast<size_t>(most)));
   return token;
@@ -70,7 +71,8 @@ GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const T
       prompts_(std::move(prompts)) {
   for (const std::vector<int32_t>& prompt : prompts_) {
     TextStreamOptions options = form_.text;
-    // What follows a prompt is the beginning of a text where the prompt has none, or is a part of it.
+    // What follows a prompt is the beginning of a text where the prompt has none, or is a part of
+    // it.
     const auto has_text = [&](int32_t id) {
       return options.show_special || !tokenizer.is_control(id);
     };

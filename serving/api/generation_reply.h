@@ -1,9 +1,10 @@
-// The answer to a completion or a chat while its choices come: server-sent events as OpenAI's clients add them
-// up, or one object at the end.
+// The answer to a completion or a chat while its choices come: server-sent events as OpenAI's
+// clients add them up, or one object at the end.
 //
-// Order of the events of a stream: for each choice the role (chats only), pieces of text, an event with the
-// finish_reason; choices in any mixture; then, if asked for, one without choices that tells the usage; then
-// "[DONE]". An error in between ends the stream with an event that holds it, and nothing follows.
+// Order of the events of a stream: for each choice the role (chats only), pieces of text, an event
+// with the finish_reason; choices in any mixture; then, if asked for, one without choices that
+// tells the usage; then "[DONE]". An error in between ends the stream with an event that holds it,
+// and nothing follows.
 #pragma once
 
 #include <cstdint>
@@ -55,20 +56,22 @@ ReplyForm form_of(const ChatRequest& request);
 // An event of a server-sent stream.
 std::string sse_frame(std::string_view data);
 
-// What comes of a choice is taken apart in generation_reply.cpp, the events of a stream are written in
-// generation_reply_events.cpp, whole answers, and what both have in common, in generation_reply_body.cpp.
+// What comes of a choice is taken apart in generation_reply.cpp, the events of a stream are written
+// in generation_reply_events.cpp, whole answers, and what both have in common, in
+// generation_reply_body.cpp.
 class GenerationReply {
  public:
-  // prompts: as they were computed; choice i belongs to prompt i / n. The tokenizer must outlive this object.
+  // prompts: as they were computed; choice i belongs to prompt i / n. The tokenizer must outlive
+  // this object.
   GenerationReply(ReplyIdentity identity, ReplyForm form, const Tokenizer& tokenizer,
                   std::vector<std::vector<int32_t>> prompts);
   ~GenerationReply();
   GenerationReply(GenerationReply&&) noexcept;
 
   size_t choices() const { return choices_.size(); }
-  // What has come of a choice: log-probabilities of its prompt's tokens (from the second on; of a prompt's first choice,
-  // before anything of the others), tokens of its text, its end. Of a stream the events are appended to `frames`.
-  // Ignored after the choice's end.
+  // What has come of a choice: log-probabilities of its prompt's tokens (from the second on; of a
+  // prompt's first choice, before anything of the others), tokens of its text, its end. Of a stream
+  // the events are appended to `frames`. Ignored after the choice's end.
   void accept(size_t choice, std::span<const ChosenToken> prompt,
               std::span<const ChosenToken> tokens, int64_t cached_prompt,
               std::optional<FinishReason> finish, std::string& frames);

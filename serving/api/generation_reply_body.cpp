@@ -33,8 +33,8 @@ void GenerationReply::write_usage(JsonWriter& json) const {
   json.end_object();
 }
 
-// The stop string or the token that has ended the text, where the client has named it; OpenAI's answers have no such
-// member, so others have none either.
+// The stop string or the token that has ended the text, where the client has named it; OpenAI's
+// answers have no such member, so others have none either.
 void GenerationReply::write_stop_reason(JsonWriter& json, const Choice& choice) {
   if (choice.stream.stopped())
     json.key("stop_reason").string(choice.stream.stop());

@@ -1,9 +1,10 @@
-// Which servers have seen the beginning of a prompt, and so probably hold its keys and values in their caches. A server
-// is one of those behind a router, or a replica of the model within one.
+// Which servers have seen the beginning of a prompt, and so probably hold its keys and values in
+// their caches. A server is one of those behind a router, or a replica of the model within one.
 //
-// A prompt's bytes (of its text, or of its token ids) are divided into blocks of kPrefixBlockBytes; a block is known by a
-// hash of itself and all before it (as vLLM's prefix cache knows blocks of tokens), so that one look-up a block finds
-// the longest beginning. What was looked for longest ago is forgotten first, half of the table at a time.
+// A prompt's bytes (of its text, or of its token ids) are divided into blocks of kPrefixBlockBytes;
+// a block is known by a hash of itself and all before it (as vLLM's prefix cache knows blocks of
+// tokens), so that one look-up a block finds the longest beginning. What was looked for longest ago
+// is forgotten first, half of the table at a time.
 #pragma once
 
 #include <cstdint>

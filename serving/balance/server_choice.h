@@ -1,7 +1,8 @@
-// Which of several servers gets a request: the one that has the most of its prompt in its cache, unless that one has
-// too much to do; else the one with the least to do. The rule and its defaults are those of SGLang's router
-// ("cache_aware"). Servers are those behind a router, or the replicas of a model within one; a server's load is what
-// whoever chooses has under way there: requests, or sequences.
+// Which of several servers gets a request: the one that has the most of its prompt in its cache,
+// unless that one has too much to do; else the one with the least to do. The rule and its defaults
+// are those of SGLang's router ("cache_aware"). Servers are those behind a router, or the replicas
+// of a model within one; a server's load is what whoever chooses has under way there: requests, or
+// sequences.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace trireme {
 struct BalanceRule {
   double cache_threshold =
       0.3;  // share of a prompt's blocks that a server must know to be preferred for it
-  // Loads are out of balance where most - least > absolute and most > relative * least: then prompts do not count.
+  // Loads are out of balance where most - least > absolute and most > relative * least: then
+  // prompts do not count.
   int64_t absolute = 64;
   double relative = 1.5;
 };
@@ -34,8 +36,8 @@ class ServerChoice {
     size_t server = 0;
     Affinity affinity = Affinity::kNone;
   };
-  // One of the servers that are up and were not tried; its load is one more until end(). It now counts as knowing
-  // the prompt. Absent: there is none.
+  // One of the servers that are up and were not tried; its load is one more until end(). It now
+  // counts as knowing the prompt. Absent: there is none.
   std::optional<Chosen> begin(std::span<const uint64_t> blocks, ServerSet tried);
   void end(size_t server);
 

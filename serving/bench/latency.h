@@ -5,7 +5,8 @@
 //   E2EL  from sending a request to the last event of its text
 //   TPOT  (E2EL - TTFT) / (output tokens - 1); requests of one token have none
 //
-// Throughputs are of the requests that succeeded, over the time from the first arrival to the last answer's end.
+// Throughputs are of the requests that succeeded, over the time from the first arrival to the last
+// answer's end.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct Distribution {
   double mean = 0, deviation = 0, p50 = 0, p90 = 0, p99 = 0;  // all 0 without values
 };
 
-// Percentiles lie between the two nearest values, linearly (numpy's default); deviation is the population's.
+// Percentiles lie between the two nearest values, linearly (numpy's default); deviation is the
+// population's.
 Distribution distribution_of(std::vector<double> values);
 
 // What a request must keep to for it to count as good; absent bounds are negative.
@@ -36,7 +38,8 @@ struct ServiceLevel {
   bool any() const { return ttft >= 0 || tpot >= 0 || e2el >= 0; }
 };
 
-// "ttft:500 tpot:50 e2el:3000", each once at most, in milliseconds. InputError names what is none of it.
+// "ttft:500 tpot:50 e2el:3000", each once at most, in milliseconds. InputError names what is none
+// of it.
 ServiceLevel parse_service_level(const std::vector<std::string>& bounds);
 
 struct LoadReport {

@@ -1,4 +1,5 @@
-// Sends a workload to a server and times the answers: one thread, as many connections as requests are under way.
+// Sends a workload to a server and times the answers: one thread, as many connections as requests
+// are under way.
 #pragma once
 
 #include <chrono>
@@ -26,9 +27,10 @@ struct LoadResult {
   bool has_usage = true;                 // all numbers of tokens are the server's
 };
 
-// Request i is sent arrivals[i] seconds after the beginning, or later where max_concurrency makes it wait: waiting
-// is no part of its times. What goes wrong with a request is its outcome's error. A connection that the server
-// closed between two requests is opened anew. InputError for certificates that cannot be read.
+// Request i is sent arrivals[i] seconds after the beginning, or later where max_concurrency makes
+// it wait: waiting is no part of its times. What goes wrong with a request is its outcome's error.
+// A connection that the server closed between two requests is opened anew. InputError for
+// certificates that cannot be read.
 LoadResult run_load(const LoadOptions& options, const std::vector<LoadRequest>& requests,
                     const std::vector<double>& arrivals);
 

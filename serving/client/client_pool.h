@@ -17,9 +17,10 @@ class ClientPool {
       : executor_(std::move(executor)), server_(std::move(server)), tls_(std::move(tls)) {}
   const ServerAddress& server() const { return server_; }
 
-  // Sends a request, as HttpClient::send() has it, on a connection that is kept where there is one, and reads the
-  // answer's head. `client` is the connection in use, also while this waits: who closes it has this fail. A kept
-  // connection that the server has closed meanwhile is replaced by a new one; ClientError where that fails too.
+  // Sends a request, as HttpClient::send() has it, on a connection that is kept where there is one,
+  // and reads the answer's head. `client` is the connection in use, also while this waits: who
+  // closes it has this fail. A kept connection that the server has closed meanwhile is replaced by
+  // a new one; ClientError where that fails too.
   boost::asio::awaitable<ResponseHead> send(const std::string& head, std::string_view body,
                                             HttpClient::Limit connect_limit,
                                             HttpClient::Limit limit,

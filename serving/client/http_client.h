@@ -1,7 +1,9 @@
-// One connection to a server, and one request after the other on it. For .cpp files only (it includes Asio).
+// One connection to a server, and one request after the other on it. For .cpp files only (it
+// includes Asio).
 //
-// Every wait has a limit, and who waits too long gets a ClientError that names the server, what was waited for and
-// the limit. A client belongs to one thread; its coroutines run in the executor it was made with, one at a time.
+// Every wait has a limit, and who waits too long gets a ClientError that names the server, what was
+// waited for and the limit. A client belongs to one thread; its coroutines run in the executor it
+// was made with, one at a time.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -41,8 +43,8 @@ struct ResponseHead {
   const std::string* find(std::string_view lower_case_name) const;
 };
 
-// What a server's name stood for when it was last looked up, for all clients of that server: so that a name service
-// which does not answer for a while breaks off nothing and holds nobody up.
+// What a server's name stood for when it was last looked up, for all clients of that server: so
+// that a name service which does not answer for a while breaks off nothing and holds nobody up.
 struct KnownAddresses {
   std::chrono::milliseconds fresh{30'000};  // so long they are not looked up again
   std::vector<boost::asio::ip::tcp::endpoint> list = {};
@@ -62,7 +64,8 @@ class HttpClient {
   virtual Awaitable<void> send(std::string head, std::string_view body, Limit limit) = 0;
   // Of the answer to what was sent; "100 Continue" and its like are passed over. At most 64 KiB.
   virtual Awaitable<ResponseHead> read_head(Limit limit) = 0;
-  // Appends what comes next of the body, as it comes (it may be nothing). False: the body was complete before.
+  // Appends what comes next of the body, as it comes (it may be nothing). False: the body was
+  // complete before.
   virtual Awaitable<bool> read_body(std::string& out, Limit limit) = 0;
   // The answer was read to its end, the server keeps the connection, and has sent nothing more.
   virtual bool can_be_reused() const = 0;
@@ -72,11 +75,12 @@ class HttpClient {
   virtual bool is_closed() const = 0;  // by close()
 };
 
-// ca_file: PEM certificates to trust beside the system's; "" none. InputError when they cannot be read.
+// ca_file: PEM certificates to trust beside the system's; "" none. InputError when they cannot be
+// read.
 std::shared_ptr<boost::asio::ssl::context> make_client_tls(const std::string& ca_file);
 
-// tls: of make_client_tls; needed where the server's address says https. known: of the executor's thread; may be
-// absent.
+// tls: of make_client_tls; needed where the server's address says https. known: of the executor's
+// thread; may be absent.
 std::unique_ptr<HttpClient> make_http_client(const boost::asio::any_io_executor& executor,
                                              const ServerAddress& server,
                                              const std::shared_ptr<boost::asio::ssl::context>& tls,

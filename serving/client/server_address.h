@@ -15,8 +15,8 @@ struct ServerAddress {
   std::string url() const;        // as it was meant: scheme, authority and base
 };
 
-// option: begins the message of the InputError for anything that is no such address: user names, queries and
-// fragments have no meaning here.
+// option: begins the message of the InputError for anything that is no such address: user names,
+// queries and fragments have no meaning here.
 ServerAddress parse_server_address(const std::string& url, const std::string& option);
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// The executor of rank 0 where the scheduler lives beside it, in one of the ranks of `mpirun ... trireme serve`:
+// The executor of rank 0 where the scheduler lives beside it, in one of the ranks of `mpirun ...
+// trireme serve`:
 // sends each plan to the others, and takes part in computing it.
 #pragma once
 

@@ -25,9 +25,10 @@ bool none_negative(const std::vector<int32_t>& ids) {
   return std::ranges::all_of(ids, [](int32_t id) { return id >= 0; });
 }
 
-// No narrower than what requests may ask for (serving/api/generation_fields.h): a plan that ranks refuse costs all
-// requests, not the one that it is made for. Ids that a choice names and the model has not are passed over where
-// tokens are chosen, and no more log-probabilities are told than there are ids.
+// No narrower than what requests may ask for (serving/api/generation_fields.h): a plan that ranks
+// refuse costs all requests, not the one that it is made for. Ids that a choice names and the model
+// has not are passed over where tokens are chosen, and no more log-probabilities are told than
+// there are ids.
 void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
   const SamplingParams& s = choice.sampling;
   require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);

@@ -1,8 +1,9 @@
 // Step plans and their outcomes as bytes, for the way from the scheduler to the ranks and back
 // (serving/scheduler/step_plan.h; the fields: plan_fields.h; how they lie: records.h).
 //
-// A plan that arrives is checked in full before a rank enters the model with it: inside a step a rank that stops
-// alone takes all others with it. What is checked are numbers alone; there is nothing else in a plan.
+// A plan that arrives is checked in full before a rank enters the model with it: inside a step a
+// rank that stops alone takes all others with it. What is checked are numbers alone; there is
+// nothing else in a plan.
 #pragma once
 
 #include <span>
@@ -29,15 +30,17 @@ struct PlanBounds {
 };
 
 std::vector<std::byte> encode_plan(const StepPlan& plan);
-// BadMessage says what is wrong: too short, too long, a number out of bounds, parts that do not fit together.
+// BadMessage says what is wrong: too short, too long, a number out of bounds, parts that do not fit
+// together.
 StepPlan decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds);
 
 // The plans of one scheduler, in their order: also checks what each says of those before it.
 class PlanDecoder {
  public:
   explicit PlanDecoder(const PlanBounds& bounds);
-  // BadMessage as decode_plan(), where it is not the plan behind the last one (the first may have any number), and
-  // where it computes in a slot that nothing has entered, or expects other blocks there than the plans before gave it.
+  // BadMessage as decode_plan(), where it is not the plan behind the last one (the first may have
+  // any number), and where it computes in a slot that nothing has entered, or expects other blocks
+  // there than the plans before gave it.
   StepPlan decode(std::span<const std::byte> bytes);
   const PlanBounds& bounds() const { return bounds_; }
 

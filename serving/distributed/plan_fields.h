@@ -1,7 +1,8 @@
 // What a step plan and its outcome consist of, field by field, in the order in which they are sent.
 //
-// members(record) are references to all of its fields. The lists below name every one: a struct that gets
-// another field does not compile here until that is sent too (a structured binding must name all).
+// members(record) are references to all of its fields. The lists below name every one: a struct
+// that gets another field does not compile here until that is sent too (a structured binding must
+// name all).
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,5 @@
-// What a rank does that a scheduler elsewhere leads: it waits for a plan, computes it, and waits again.
+// What a rank does that a scheduler elsewhere leads: it waits for a plan, computes it, and waits
+// again.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,8 @@ namespace trireme {
 // How often a rank shows that its process runs.
 inline constexpr std::chrono::milliseconds kBeatPeriod{100};
 
-// Sends a beat every kBeatPeriod, from a thread of its own, until it is destroyed or the peer has gone.
+// Sends a beat every kBeatPeriod, from a thread of its own, until it is destroyed or the peer has
+// gone.
 class Heartbeat {
  public:
   explicit Heartbeat(SideChannel& channel);
@@ -50,8 +52,8 @@ struct RankLoop {
   Heartbeat* heartbeat = nullptr;   // told of every plan
   ModelWeights* weights = nullptr;  // which the leader may change; absent: it does not
 };
-// Returns when the leader says that no plan comes any more. Error(kLostRank) when it goes without a word, BadMessage
-// for plans that are not to be computed; what the executor throws passes.
+// Returns when the leader says that no plan comes any more. Error(kLostRank) when it goes without a
+// word, BadMessage for plans that are not to be computed; what the executor throws passes.
 void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& how);
 
 }  // namespace trireme

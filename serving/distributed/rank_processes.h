@@ -1,4 +1,5 @@
-// The processes of a group of ranks, as the one that leads them sees them: started together, ended together.
+// The processes of a group of ranks, as the one that leads them sees them: started together, ended
+// together.
 #pragma once
 
 #include <chrono>

@@ -22,7 +22,8 @@ constexpr milliseconds kFirstPause{100}, kLongestPause{30'000};
 constexpr int64_t kMostOutcome = int64_t{256} << 20;
 // A rank that loads may have the machine's disks and processors to wait for.
 constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)};
-// On this machine a process that is stopped is seen at once; one that only waits for a processor is not lost.
+// On this machine a process that is stopped is seen at once; one that only waits for a processor is
+// not lost.
 constexpr SilenceLimits kServingHere{.silent = milliseconds(10'000)}, kServingElsewhere{};
 
 [[noreturn]] void fail_lost(const std::string& why) { throw Error(why, ExitCode::kLostRank); }
@@ -66,7 +67,8 @@ RankGroupCounts RankSupervisor::counts() const {
   return {group_ != nullptr, starts_};
 }
 
-// --- the engine's thread ----------------------------------------------------------------------------------
+// --- the engine's thread
+// ----------------------------------------------------------------------------------
 
 StepOutcome RankSupervisor::execute(const StepPlan& plan) {
   const std::shared_ptr<Group> group = begin_step(plan);
@@ -78,7 +80,8 @@ StepOutcome RankSupervisor::execute(const StepPlan& plan) {
     tell_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
     return decode_outcome(wait_for_outcome(*group), plan, group->ready.bounds.ids);
   } catch (const std::exception& error) {
-    // Whatever it is: ranks that have begun a step without the others are of no use, and start again.
+    // Whatever it is: ranks that have begun a step without the others are of no use, and start
+    // again.
     log_warning(name_, "step ", plan.number, " comes to nothing: ", error.what());
     for (const auto& channel : group->channels) channel->shut_down();
     fail_lost(kRanksLost);
@@ -104,7 +107,8 @@ std::vector<std::byte> RankSupervisor::wait_for_outcome(const Group& group) {
   return told;
 }
 
-// --- weights ----------------------------------------------------------------------------------------------
+// --- weights
+// ----------------------------------------------------------------------------------------------
 
 // Whatever goes wrong here is a group that does not have one state any more.
 void RankSupervisor::ask_all(const Group& group, MessageKind kind,
@@ -189,7 +193,8 @@ void RankSupervisor::forget_adapter(int32_t slot) {
   config_.task.adapters.at(static_cast<size_t>(slot)).clear();
 }
 
-// --- the supervisor's thread ------------------------------------------------------------------------------
+// --- the supervisor's thread
+// ------------------------------------------------------------------------------
 
 bool RankSupervisor::stopping() const {
   const std::lock_guard lock(mutex_);
@@ -273,7 +278,8 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
     const std::lock_guard lock(mutex_);
     ++starts_;
     task = config_.task;
-    // What others have taken of a GPU meanwhile (the draft's cache) would leave less by the rule of the first start.
+    // What others have taken of a GPU meanwhile (the draft's cache) would leave less by the rule of
+    // the first start.
     if (first_) task.blocks = first_->bounds.blocks;
     group.task = task_;
   }

@@ -1,11 +1,13 @@
-// Keeps a group of ranks alive from outside: starts them, sends them plans, notices when one is lost or stuck, ends
-// the others (ranks that wait inside a step for one that is gone are of no more use) and starts all again.
+// Keeps a group of ranks alive from outside: starts them, sends them plans, notices when one is
+// lost or stuck, ends the others (ranks that wait inside a step for one that is gone are of no more
+// use) and starts all again.
 //
-// One thread starts, watches and ends them; execute() is called on the engine's. What a rank is lost by:
+// One thread starts, watches and ends them; execute() is called on the engine's. What a rank is
+// lost by:
 //   its process or its side channel ends; it sends something that is no message; it is stopped, or silent
 //   (rank_watch.h); a step takes longer than StepDeadline allows.
-// They start again a tenth of a second later; where they are lost before they have computed anything, after a pause
-// that doubles up to half a minute.
+// They start again a tenth of a second later; where they are lost before they have computed
+// anything, after a pause that doubles up to half a minute.
 #pragma once
 
 #include <condition_variable>
@@ -52,27 +54,27 @@ class RankSupervisor {
   RankSupervisor(const RankSupervisor&) = delete;
   RankSupervisor& operator=(const RankSupervisor&) = delete;
 
-  // Waits for the first start. Where it fails it is not tried again: Error with the exit code of the rank that failed,
-  // which has said why; it names the replica where there are others.
+  // Waits for the first start. Where it fails it is not tried again: Error with the exit code of
+  // the rank that failed, which has said why; it names the replica where there are others.
   RankReady wait_until_ready();
   // The same, but no longer than that; absent: they are still being started.
   std::optional<RankReady> wait_until_ready(std::chrono::milliseconds limit);
   // From now on; once this returns the one before is not called any more.
   void listen(Listener listener);
-  // Error(kLostRank) with kRanksLost when a rank is lost meanwhile, or was before and all are not ready again; whatever
-  // else goes wrong has the ranks start again too.
+  // Error(kLostRank) with kRanksLost when a rank is lost meanwhile, or was before and all are not
+  // ready again; whatever else goes wrong has the ranks start again too.
   StepOutcome execute(const StepPlan& plan);
   double tell_seconds() const { return tell_seconds_; }  // StepExecutor's
   RankGroupCounts counts() const;
 
-  // As of ModelWeights. stage(): InputError with what one of the ranks says, Error(kLostRank) when they are lost
-  // meanwhile.
+  // As of ModelWeights. stage(): InputError with what one of the ranks says, Error(kLostRank) when
+  // they are lost meanwhile.
   void stage(const StageRequest& request);
-  // Ranks that start from now on load what is named, which others may have staged; those that have loaded something
-  // else, or are about to, and have not staged it, start again.
+  // Ranks that start from now on load what is named, which others may have staged; those that have
+  // loaded something else, or are about to, and have not staged it, start again.
   void commit(const StageRequest& request);
-  // After commit(). Error(kLostRank) when the ranks are lost meanwhile, or were. Nothing where other ranks have started
-  // since.
+  // After commit(). Error(kLostRank) when the ranks are lost meanwhile, or were. Nothing where
+  // other ranks have started since.
   void use();
   void drop();
   void forget_adapter(int32_t slot);

@@ -1,5 +1,5 @@
-// When a rank that is led over a side channel counts as lost though its process has not ended: it shows no life, or a
-// step takes too long. Pure arithmetic on times that the caller gives.
+// When a rank that is led over a side channel counts as lost though its process has not ended: it
+// shows no life, or a step takes too long. Pure arithmetic on times that the caller gives.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 
 namespace trireme {
 
-// How long ranks may be silent (their period: kBeatPeriod). Time counts in which the observer itself ran.
+// How long ranks may be silent (their period: kBeatPeriod). Time counts in which the observer
+// itself ran.
 struct SilenceLimits {
   std::chrono::milliseconds stopped{300};  // then a process of this machine is asked for its state
   std::chrono::milliseconds silent{2000};  // whatever its state
@@ -35,9 +36,10 @@ class RankWatch {
   std::vector<Clock::duration> silent_;
 };
 
-// How long a step may take before ranks that show life are given up all the same: ten times the moving average of steps
-// with about as many tokens, at least ten seconds, for which other work may hold a machine up; a minute for the first of
-// its kind, which plans memory, tunes kernels and records graphs.
+// How long a step may take before ranks that show life are given up all the same: ten times the
+// moving average of steps with about as many tokens, at least ten seconds, for which other work may
+// hold a machine up; a minute for the first of its kind, which plans memory, tunes kernels and
+// records graphs.
 class StepDeadline {
  public:
   using Seconds = std::chrono::duration<double>;

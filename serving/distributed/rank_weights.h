@@ -2,8 +2,8 @@
 //   leader -> rank: stage, with a StageRequest; rank -> leader: staged, with nothing or why not
 //   leader -> rank: use, between two plans, so that all change at the same step; rank -> leader: used
 //   leader -> rank: drop
-// A rank stages and drops on a thread of its own, and computes plans meanwhile. One change at a time; its number is
-// that of all of its messages.
+// A rank stages and drops on a thread of its own, and computes plans meanwhile. One change at a
+// time; its number is that of all of its messages.
 #pragma once
 
 #include <functional>

@@ -1,9 +1,10 @@
-// Structs as bytes. A number is its own bytes, as the machine has them (all ranks run one program on one kind of
-// machine, which the hello of the side channel checks); a bool one byte, 0 or 1; a list its length (uint32) and
-// its elements; a struct its fields one after the other (members(), as plan_fields.h lists them).
+// Structs as bytes. A number is its own bytes, as the machine has them (all ranks run one program
+// on one kind of machine, which the hello of the side channel checks); a bool one byte, 0 or 1; a
+// list its length (uint32) and its elements; a struct its fields one after the other (members(), as
+// plan_fields.h lists them).
 //
-// Reading takes nothing on trust: a list that says it is longer than what follows is refused before memory is
-// taken for it, and so is whatever is left behind the end.
+// Reading takes nothing on trust: a list that says it is longer than what follows is refused before
+// memory is taken for it, and so is whatever is left behind the end.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,12 @@
-// The way on which plans come to ranks that wait, and outcomes go back: a stream socket between two processes of one
-// job, waited on by the kernel, so that an idle rank takes no processor. MPI and NCCL, whose waiting ranks spin,
-// are used inside a step only.
+// The way on which plans come to ranks that wait, and outcomes go back: a stream socket between two
+// processes of one job, waited on by the kernel, so that an idle rank takes no processor. MPI and
+// NCCL, whose waiting ranks spin, are used inside a step only.
 //
 // A message is a header of fixed size and a payload:
 //   uint32 magic, uint32 kind, uint64 number, uint64 bytes of the payload, uint64 checksum of all this (XXH3)
-// Its kind says what the payload is: fixed records (records.h), words, or nothing. There is nothing in it that could name
-// code or a type, and memory is taken as bytes arrive, not as a header announces them.
+// Its kind says what the payload is: fixed records (records.h), words, or nothing. There is nothing
+// in it that could name code or a type, and memory is taken as bytes arrive, not as a header
+// announces them.
 #pragma once
 
 #include <chrono>
@@ -57,14 +58,15 @@ class SideChannel {
 
   // Any thread. Error(kLostRank) when the peer has gone, or takes nothing for two seconds.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
-  // One thread. The next message; none within `limit`. Error(kLostRank) when the peer has gone, BadMessage for what
-  // is no message.
+  // One thread. The next message; none within `limit`. Error(kLostRank) when the peer has gone,
+  // BadMessage for what is no message.
   std::optional<Message> receive(std::chrono::milliseconds limit);
   // The same without waiting: a message that has arrived in whole.
   std::optional<Message> poll();
 
   int fd() const { return socket_.fd(); }
-  // Whoever sends or receives here, or at the other end, is told that the peer has gone. Any thread.
+  // Whoever sends or receives here, or at the other end, is told that the peer has gone. Any
+  // thread.
   void shut_down() const noexcept { socket_.shut_down(); }
 
  private:

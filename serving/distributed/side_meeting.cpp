@@ -178,7 +178,8 @@ std::unique_ptr<SideListener::Guest> SideListener::accept(milliseconds limit) {
   return {};
 }
 
-// Until somebody connects or says something, or there is something else to do. Which of the strangers have said something.
+// Until somebody connects or says something, or there is something else to do. Which of the
+// strangers have said something.
 std::vector<bool> SideListener::wait_until(Clock::time_point end) const {
   const bool takes = Clock::now() >= takes_again_;
   if (!takes) end = std::min(end, takes_again_);
@@ -192,7 +193,8 @@ std::vector<bool> SideListener::wait_until(Clock::time_point end) const {
   return said;
 }
 
-// The first of the strangers that has proved what it is. Who has said something else is turned away.
+// The first of the strangers that has proved what it is. Who has said something else is turned
+// away.
 std::unique_ptr<SideListener::Guest> SideListener::introduced(const std::vector<bool>& said) {
   auto stranger = strangers_.begin();
   for (const bool something : said) {
@@ -240,8 +242,9 @@ void SideListener::turn_away_silent() {
   }
 }
 
-// One connection, if there is any. Where all places are taken, whoever came first makes room once it has had the time
-// in which a rank answers: so many who say nothing do not keep ranks out either.
+// One connection, if there is any. Where all places are taken, whoever came first makes room once
+// it has had the time in which a rank answers: so many who say nothing do not keep ranks out
+// either.
 void SideListener::take_stranger() {
   const auto now = Clock::now();
   if (now < takes_again_) return;

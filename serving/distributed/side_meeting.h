@@ -1,13 +1,15 @@
-// How the side channels of a job come about: one process listens until all of its ranks have come, and then no more.
+// How the side channels of a job come about: one process listens until all of its ranks have come,
+// and then no more.
 //
-// Both sides prove that they know the job's secret without sending it (HMAC-SHA256 over both sides' random numbers):
+// Both sides prove that they know the job's secret without sending it (HMAC-SHA256 over both sides'
+// random numbers):
 //   listener -> rank: challenge; rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
-// All who connect are served at once by the one thread that calls accept(): a stranger who says nothing holds up nobody.
-// At most kMostStrangers have not introduced themselves yet; each has kMeeting for it, or kShortestMeeting where others
-// wait for its place.
-// On one machine the socket is a Unix socket without a file, and the other process must be the same user's. Across
-// machines it is TCP on one address of this machine, not on all of them.
+// All who connect are served at once by the one thread that calls accept(): a stranger who says
+// nothing holds up nobody. At most kMostStrangers have not introduced themselves yet; each has
+// kMeeting for it, or kShortestMeeting where others wait for its place.
+// On one machine the socket is a Unix socket without a file, and the other process must be the same
+// user's. Across machines it is TCP on one address of this machine, not on all of them.
 #pragma once
 
 #include <chrono>
@@ -44,8 +46,8 @@ class SideListener {
   static SideListener on_address(const std::string& host);
 
   const SideAddress& address() const { return address_; }
-  // The next that proves to be a rank of this job and runs this program; none within `limit`. Others are turned away,
-  // the first of them with a warning. One thread.
+  // The next that proves to be a rank of this job and runs this program; none within `limit`.
+  // Others are turned away, the first of them with a warning. One thread.
   std::unique_ptr<Guest> accept(std::chrono::milliseconds limit);
 
  private:
@@ -71,7 +73,8 @@ class SideListener {
   int64_t turned_away_ = 0;
 };
 
-// A rank's end. Error(kLostRank) when nobody is there within `limit`; BadMessage when it is not the job's listener.
+// A rank's end. Error(kLostRank) when nobody is there within `limit`; BadMessage when it is not the
+// job's listener.
 std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,
                                                   std::chrono::milliseconds limit);
 

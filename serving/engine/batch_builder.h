@@ -1,5 +1,5 @@
-// From plans to batches: keeps the table of blocks of each slot, as plans extend it, and says which rows of logits a
-// plan asks for.
+// From plans to batches: keeps the table of blocks of each slot, as plans extend it, and says which
+// rows of logits a plan asks for.
 #pragma once
 
 #include <vector>

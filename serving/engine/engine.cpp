@@ -452,7 +452,8 @@ void Engine::end_all(const std::string& why) {
     if (failure_.empty()) failure_ = why;
   }
   end_sequences(why);
-  // Of what belongs to one answer some may have ended here: what is left of it may find other weights, and is refused.
+  // Of what belongs to one answer some may have ended here: what is left of it may find other
+  // weights, and is refused.
   for (auto& [hold, is_over] : holds_) is_over = true;
   std::vector<Incoming> held = std::exchange(held_, {});
   for (const Incoming& one : held)

@@ -1,5 +1,5 @@
-// The engine of a server: one thread schedules, has steps computed and tells what comes of them; any others
-// hand in sequences and take them back. It sleeps while there is nothing to do.
+// The engine of a server: one thread schedules, has steps computed and tells what comes of them;
+// any others hand in sequences and take them back. It sleeps while there is nothing to do.
 //
 // When a step throws, its sequences end with the error and the others go on, where the executor
 // can. With one that cannot, and after kMostFailures such steps one after the other, the engine has
@@ -40,8 +40,8 @@ struct SequenceEvent {
   size_t replica = 0;  // of Replicas, that tells it
 };
 
-// Called on the engine's thread, which must not be kept, and nothing thrown to; once the engine has stopped, on
-// that of add(). An event may come while the sequence is being cancelled.
+// Called on the engine's thread, which must not be kept, and nothing thrown to; once the engine has
+// stopped, on that of add(). An event may come while the sequence is being cancelled.
 using SequenceListener = std::function<void(SequenceEvent&&)>;
 using SequenceId = uint64_t;
 
@@ -56,8 +56,8 @@ struct StepReport {
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, tell_seconds = 0;
 };
 
-// What becomes of sequences when the weights change that compute them; of several that belong together, see
-// serving/engine/weights_hold.h.
+// What becomes of sequences when the weights change that compute them; of several that belong
+// together, see serving/engine/weights_hold.h.
 enum class Handover {
   kWait,  // those that have come before end with the old weights, those that come meanwhile wait for the new ones
   kAbort,   // all end with an error
@@ -95,32 +95,38 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Its events come in order, the last one with `finish`. After the engine has failed that one comes at once.
+  // Its events come in order, the last one with `finish`. After the engine has failed that one
+  // comes at once.
   SequenceId add(SequenceRequest request, SequenceListener listener);
-  // The same prompt n times, drawn differently from one choice (request.draw counts on); the first is computed, the
-  // others find it. Log-probabilities of the prompt are told with the first alone, before anything of the others.
+  // The same prompt n times, drawn differently from one choice (request.draw counts on); the first
+  // is computed, the others find it. Log-probabilities of the prompt are told with the first alone,
+  // before anything of the others.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of);
   // As if a sequence of this hold had come: some may come later.
   void begin(const std::shared_ptr<WeightsHold>& hold);
   // It ends without an event. Nothing if it has ended.
   void cancel(SequenceId id);
-  // No prefix is found any more that was computed before. After the weights have changed, with nothing running.
+  // No prefix is found any more that was computed before. After the weights have changed, with
+  // nothing running.
   void forget_prefixes();
   // Runs `work` on the engine's thread between two steps and waits for it.
   void between_steps(const std::function<void()>& work);
 
-  // Runs `change`, which gives the executor other weights, on the engine's thread between two steps, after which the
-  // future is ready; but for kBeside nothing is found in the cache then that was computed before. The future has an
-  // Error where the engine fails or stops before it comes to that, and what `change` throws: after an InputError the old
-  // weights go on, with any other the engine has failed. One at a time.
+  // Runs `change`, which gives the executor other weights, on the engine's thread between two
+  // steps, after which the future is ready; but for kBeside nothing is found in the cache then that
+  // was computed before. The future has an Error where the engine fails or stops before it comes to
+  // that, and what `change` throws: after an InputError the old weights go on, with any other the
+  // engine has failed. One at a time.
   [[nodiscard]] std::future<void> change_weights(Handover how, std::function<void()> change);
 
-  // The executor cannot compute for now, as failure() says at once: sequences end with an error, those that come
-  // too, until resume(); from then on nothing is found in the cache that was computed before. Neither waits.
+  // The executor cannot compute for now, as failure() says at once: sequences end with an error,
+  // those that come too, until resume(); from then on nothing is found in the cache that was
+  // computed before. Neither waits.
   void interrupt(const std::string& why);
   void resume();
-  // Ends the sequences that are still there, and any that come later, with an error. Once stopped, it stays so.
+  // Ends the sequences that are still there, and any that come later, with an error. Once stopped,
+  // it stays so.
   void stop();
 
   EngineCounts counts() const;
@@ -180,7 +186,8 @@ class Engine {
   bool stalled_ = false;          // nothing can be computed before a mask is there
   std::optional<Change> change_;  // that is due, or waits
   std::vector<Incoming> held_;    // sequences that wait for it
-  // Whose sequences have started, by their addresses; true: the weights have changed, and no more may come of it.
+  // Whose sequences have started, by their addresses; true: the weights have changed, and no more
+  // may come of it.
   std::unordered_map<const WeightsHold*, bool> holds_;
 
   mutable std::mutex mutex_;  // of all below

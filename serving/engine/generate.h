@@ -16,13 +16,13 @@ struct GenerateOptions {
   SamplingParams sampling;
   int64_t max_new_tokens = 256;
   std::vector<int32_t> stop_tokens;  // each ends the text and is not part of it
-  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
-  // rows of the padding were hardly trained. 0: the model's vocabulary.
+  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's,
+  // and the rows of the padding were hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;
-  // Ranks that hold the model together: its matrices divided by tensor parallelism, its experts, its layers
-  // by pipeline parallelism, one chunk a rank. All call generate() with the same arguments and get the same
-  // tokens, chosen by one of them; on_token ends the text on all of them or on none. nullptr: this rank holds
-  // the whole model. Samples and sequences are not divided.
+  // Ranks that hold the model together: its matrices divided by tensor parallelism, its experts,
+  // its layers by pipeline parallelism, one chunk a rank. All call generate() with the same
+  // arguments and get the same tokens, chosen by one of them; on_token ends the text on all of them
+  // or on none. nullptr: this rank holds the whole model. Samples and sequences are not divided.
   const Groups* groups = nullptr;
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
 };

@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// Guesses what the other one does, until that throws: then it says so in the log, and from then on guesses nothing.
+// Guesses what the other one does, until that throws: then it says so in the log, and from then on
+// guesses nothing.
 class GuardedDrafter final : public Drafter {
  public:
   // turn: held while it guesses, by those who share a device; may be absent.

@@ -99,8 +99,8 @@ int64_t ModelExecutor::padding_of(const StepPlan& plan) const {
   return std::min(padded, limits_.sequences) - sequences;
 }
 
-// The host reads how many tokens each expert gets, takes part in what ranks send each other, and looks on
-// where somebody observes.
+// The host reads how many tokens each expert gets, takes part in what ranks send each other, and
+// looks on where somebody observes.
 bool ModelExecutor::can_record() const {
   return ctx_.gpu != nullptr && !ctx_.gpu->synchronous && alone() && !ctx_.observer &&
          model_.config().moe.experts == 0;
@@ -119,8 +119,8 @@ void ModelExecutor::run() {
   const bool one_token_each = tokens.count == tokens.cached.context_lens.size(0);
   if (!can_record() || !one_token_each || stage_.batch(0).rows().present())
     return run_planned(plan);
-  // The first time as it is, so that libraries make their choices; then recorded; then the record alone,
-  // for which the host works as long for a model of a hundred layers as for one of two.
+  // The first time as it is, so that libraries make their choices; then recorded; then the record
+  // alone, for which the host works as long for a model of a hundred layers as for one of two.
   if (std::exchange(library_moves_, ctx_.gpu->library_moves) != ctx_.gpu->library_moves)
     graphs_.clear();
   const auto [at, first] =

@@ -1,4 +1,5 @@
-// Runs the steps that a scheduler plans (serving/scheduler/step_plan.h) on a model, whole or divided over ranks.
+// Runs the steps that a scheduler plans (serving/scheduler/step_plan.h) on a model, whole or
+// divided over ranks.
 #pragma once
 
 #include <map>
@@ -16,31 +17,34 @@ namespace trireme {
 
 struct ExecutorConfig {
   StepLimits limits;  // sequences: also the number of slots
-  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
-  // rows of the padding were hardly trained. 0: the model's vocabulary.
+  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's,
+  // and the rows of the padding were hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;
-  // Where limits.adapters: of the inner columns of the model's adapters those of each that sequences name.
+  // Where limits.adapters: of the inner columns of the model's adapters those of each that
+  // sequences name.
   std::vector<AdapterColumns> adapters = {};
 };
 
 class ModelExecutor final : public StepExecutor {
  public:
-  // groups: ranks that hold the model together, its matrices divided by tensor parallelism, its experts, its
-  // layers by pipeline parallelism, one chunk a rank; nullptr: this rank holds the whole model. The model has
-  // reserved limits.length positions.
+  // groups: ranks that hold the model together, its matrices divided by tensor parallelism, its
+  // experts, its layers by pipeline parallelism, one chunk a rank; nullptr: this rank holds the
+  // whole model. The model has reserved limits.length positions.
   ModelExecutor(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
                 const ExecutorConfig& config);
 
-  // All ranks call it with the same plans and get the same results, chosen by one of them, the first
-  // tensor-parallel rank of the last stage: exp() may differ in the last bit between CPUs, and ranks that
-  // chose for themselves could part. The sequences of a step are divided into as many micro-batches as there
-  // are stages. On a GPU passes over one token of each sequence are recorded, once for each of some numbers of
-  // sequences, and then replayed, unless ranks share the model or it has experts.
+  // All ranks call it with the same plans and get the same results, chosen by one of them, the
+  // first tensor-parallel rank of the last stage: exp() may differ in the last bit between CPUs,
+  // and ranks that chose for themselves could part. The sequences of a step are divided into as
+  // many micro-batches as there are stages. On a GPU passes over one token of each sequence are
+  // recorded, once for each of some numbers of sequences, and then replayed, unless ranks share the
+  // model or it has experts.
   StepOutcome execute(const StepPlan& plan) override;
   // Bytes of activations of the largest steps that the limits allow. Computes nothing; all ranks
   // alike.
   int64_t largest_step_bytes();
-  // Other ranks stand in the middle of the step then, and what has come of a GPU's work is not known.
+  // Other ranks stand in the middle of the step then, and what has come of a GPU's work is not
+  // known.
   bool survives_failures() const override { return ctx_.gpu == nullptr && alone(); }
 
  private:

@@ -61,8 +61,8 @@ SequenceListener Replicas::told_by(const Place& place, SequenceListener listener
   };
 }
 
-// On all, wherever its sequences will be computed: the change of one replica never waits for what waits for the change of
-// another.
+// On all, wherever its sequences will be computed: the change of one replica never waits for what
+// waits for the change of another.
 void Replicas::begin(const std::shared_ptr<WeightsHold>& hold) {
   if (hold == nullptr || size() == 1 || hold->is_known()) return;
   const std::lock_guard lock(order_);

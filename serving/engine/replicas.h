@@ -1,10 +1,11 @@
-// The engines of a server whose model is there several times (data parallelism): each with ranks, cache and scheduler of
-// its own, so that one that cannot compute for a while ends its own sequences and no others. One engine alone is the
-// plain case.
+// The engines of a server whose model is there several times (data parallelism): each with ranks,
+// cache and scheduler of its own, so that one that cannot compute for a while ends its own
+// sequences and no others. One engine alone is the plain case.
 //
-// A sequence is computed where it is handed in: by the replica that probably has the longest beginning of its prompt in
-// its cache, else by the one with the fewest sequences (serving/balance/server_choice.h), of those that can compute.
-// Beginnings are kept apart as the caches keep them apart.
+// A sequence is computed where it is handed in: by the replica that probably has the longest
+// beginning of its prompt in its cache, else by the one with the fewest sequences
+// (serving/balance/server_choice.h), of those that can compute. Beginnings are kept apart as the
+// caches keep them apart.
 #pragma once
 
 #include "serving/balance/server_choice.h"
@@ -15,16 +16,17 @@ namespace trireme {
 // Any thread may call, but for what says otherwise.
 class Replicas {
  public:
-  // At least one engine, at most kMostServers, all of the same model. What their step listeners refer to outlives this
-  // object.
+  // At least one engine, at most kMostServers, all of the same model. What their step listeners
+  // refer to outlives this object.
   explicit Replicas(std::vector<std::unique_ptr<Engine>> engines, const BalanceRule& rule = {});
   ~Replicas();  // stop()
 
   size_t size() const { return engines_.size(); }
   Engine& operator[](size_t replica) { return *engines_[replica]; }
 
-  // As of Engine; SequenceEvent::replica says which one tells it. An id is of one sequence of all replicas. beside: a
-  // sequence that was handed in before: this one is computed where that one is; 0: wherever it is best.
+  // As of Engine; SequenceEvent::replica says which one tells it. An id is of one sequence of all
+  // replicas. beside: a sequence that was handed in before: this one is computed where that one is;
+  // 0: wherever it is best.
   SequenceId add(SequenceRequest request, SequenceListener listener, SequenceId beside = 0);
   // All on one replica.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
@@ -33,8 +35,9 @@ class Replicas {
   size_t replica_of(SequenceId id) const { return static_cast<size_t>(id % engines_.size()); }
 
   void forget_prefixes();  // of all
-  // Runs `change` with the number of each replica on its engine's thread, as Engine::change_weights() does, and waits for
-  // all; each comes to it at a time of its own. Then the first exception of any is thrown. One call at a time.
+  // Runs `change` with the number of each replica on its engine's thread, as
+  // Engine::change_weights() does, and waits for all; each comes to it at a time of its own. Then
+  // the first exception of any is thrown. One call at a time.
   void change_weights(Handover how, const std::function<void(size_t)>& change);
   void stop();
 

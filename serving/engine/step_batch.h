@@ -1,4 +1,5 @@
-// What a model is told about the next tokens of some sequences, in one piece of memory where it computes.
+// What a model is told about the next tokens of some sequences, in one piece of memory where it
+// computes.
 #pragma once
 
 #include <optional>
@@ -19,9 +20,10 @@ struct StepLimits {
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
-  // What comes of a sequence has the same bits whatever else is computed, in whatever chunks, and whatever of it the
-  // cache holds: products are batch-invariant (GemmEngine), and prompts that a step computes from their beginnings are
-  // attended like later chunks, not as in training. Slower. On the CPU only.
+  // What comes of a sequence has the same bits whatever else is computed, in whatever chunks, and
+  // whatever of it the cache holds: products are batch-invariant (GemmEngine), and prompts that a
+  // step computes from their beginnings are attended like later chunks, not as in training. Slower.
+  // On the CPU only.
   bool deterministic = false;
   bool adapters = false;  // tokens choose among adapters (Part::columns)
   int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
@@ -35,8 +37,8 @@ class StepBatch {
     std::span<const int32_t> ids;    // new tokens
     int64_t past = 0;                // tokens before them
     std::span<const int32_t> table;  // blocks of all of these
-    // Of two tables with one name the shorter is the beginning of the longer: only what is new of it is written where
-    // it already stands. 0: none.
+    // Of two tables with one name the shorter is the beginning of the longer: only what is new of
+    // it is written where it already stands. 0: none.
     uint64_t table_name = 0;
     AdapterColumns columns = {};  // of the adapters', those that act
   };

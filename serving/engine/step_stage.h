@@ -18,7 +18,8 @@ int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* gro
 
 class StepStage final : public PipelineStage {
  public:
-  // Given logits of rows of a micro-batch, from number `first` of its rows on, where they are on the host.
+  // Given logits of rows of a micro-batch, from number `first` of its rows on, where they are on
+  // the host.
   using Reader = std::function<void(int micro_batch, int64_t first, std::span<const float> logits)>;
   // Given the tokens of rows in the place of their logits, where the batch has parameters for that.
   using TokenReader =
@@ -42,8 +43,8 @@ class StepStage final : public PipelineStage {
   // In the place of end(), of a pass that has not come to its own: nothing of it is read.
   void abandon() { pending_ = {}; }
 
-  // On a GPU it queues its work on the main stream and waits for nothing, unless logits of an earlier
-  // micro-batch or of earlier rows are to be read first.
+  // On a GPU it queues its work on the main stream and waits for nothing, unless logits of an
+  // earlier micro-batch or of earlier rows are to be read first.
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;

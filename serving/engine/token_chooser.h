@@ -22,9 +22,10 @@ class TokenChooser {
   const TokenChoice& choice(int32_t slot) const;
   int64_t choices() const { return choices_; }
 
-  // The token that stands at `position` of the slot's sequence, from the logits before it (V); remembered as a
-  // part of its text. mask: bits of the ids that may be chosen; nullptr: all. Id kNotFinite where logits are
-  // not finite, kNothingLeft where all tokens are forbidden. Slots are independent: several threads may choose for different ones.
+  // The token that stands at `position` of the slot's sequence, from the logits before it (V);
+  // remembered as a part of its text. mask: bits of the ids that may be chosen; nullptr: all. Id
+  // kNotFinite where logits are not finite, kNothingLeft where all tokens are forbidden. Slots are
+  // independent: several threads may choose for different ones.
   ChosenToken choose(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
   // Whether choose() would take the token by its sampling parameters alone, from logits as they

@@ -25,7 +25,8 @@ DType dtype_named(const std::string& name) {
   throw BadMessage(concat("ranks compute in ", name));
 }
 
-// Ranks answer no requests, and on other machines their arguments are for all to see, Slurm's records included.
+// Ranks answer no requests, and on other machines their arguments are for all to see, Slurm's
+// records included.
 std::vector<std::string> without_keys(const std::vector<std::string>& command) {
   std::vector<std::string> out;
   out.reserve(command.size());
@@ -79,8 +80,8 @@ FrontModel::FrontModel(const ServedModelOptions& options, const std::vector<std:
   if (replicas() > 1) device_ = concat(replicas(), " replicas, each of ", device_);
 }
 
-// Before ranks take their share of the memory. On a CPU it leaves the cores to them but for one, or so many as each of
-// them has been told to use.
+// Before ranks take their share of the memory. On a CPU it leaves the cores to them but for one, or
+// so many as each of them has been told to use.
 void FrontModel::load_draft(const ServedModelOptions& options) {
   draft_ = std::make_unique<DraftModel>(options, *tokenizer_);
   draft_device_ = open_rank_device(*alone_, options.device);
@@ -89,7 +90,8 @@ void FrontModel::load_draft(const ServedModelOptions& options) {
            describe_device(draft_device_, draft_->threads()));
 }
 
-// Ranks on the same GPU have taken their share of it by now: half of the rest is for the steps of all.
+// Ranks on the same GPU have taken their share of it by now: half of the rest is for the steps of
+// all.
 void FrontModel::divide_memory_of_draft(const ServedModelOptions& options) {
   std::optional<int64_t> of_gpu;
   if (draft_device_.get() != nullptr) of_gpu = cuda::device_memory(*draft_device_.get()).free() / 2;
@@ -185,7 +187,8 @@ void FrontModel::stage_adapter(int32_t slot, const std::string& path) {
   stage_on_all({.slot = slot, .path = path});
 }
 
-// Replicas whose ranks are lost load it when they start again (commit()); what is wrong with it one of the others says.
+// Replicas whose ranks are lost load it when they start again (commit()); what is wrong with it one
+// of the others says.
 void FrontModel::stage_on_all(StageRequest request) {
   staged_ = std::move(request);
   std::vector<std::future<void>> stages;

@@ -1,6 +1,6 @@
-// The model of a process that owns sockets, requests and the scheduler, and has others compute: it starts them, and
-// outlives them (serving/distributed/rank_supervisor.h). Replicas of the model are groups of ranks that know nothing of
-// each other.
+// The model of a process that owns sockets, requests and the scheduler, and has others compute: it
+// starts them, and outlives them (serving/distributed/rank_supervisor.h). Replicas of the model are
+// groups of ranks that know nothing of each other.
 #pragma once
 
 #include "parallel/device.h"
@@ -11,8 +11,8 @@ namespace trireme {
 
 class FrontModel final : public ServedModel {
  public:
-  // Starts options.ranks processes with this command line, as many for each of options.replicas, and waits until they
-  // have loaded. InputError for what does not fit together.
+  // Starts options.ranks processes with this command line, as many for each of options.replicas,
+  // and waits until they have loaded. InputError for what does not fit together.
   FrontModel(const ServedModelOptions& options, const std::vector<std::string>& command);
   ~FrontModel() override;
 
@@ -50,7 +50,8 @@ class FrontModel final : public ServedModel {
   std::vector<std::unique_ptr<RankSupervisor>> groups_;
 };
 
-// A rank that such a process has started: loads its part, says so, and computes until the other one ends it.
+// A rank that such a process has started: loads its part, says so, and computes until the other one
+// ends it.
 void serve_as_rank(ServedModelOptions options, const std::string& leader);
 
 }  // namespace trireme

@@ -91,8 +91,8 @@ void RankModel::load(const ServedModelOptions& options) {
   });
 }
 
-// How many sequences run at a time, and what their keys and values take. All ranks have as many blocks as the one
-// that has room for the fewest.
+// How many sequences run at a time, and what their keys and values take. All ranks have as many
+// blocks as the one that has room for the fewest.
 void RankModel::divide_memory(const ServedModelOptions& options) {
   const bool gpu = device_.get() != nullptr;
   limits_.sequences = or_default(options.max_num_seqs, kSequences);
@@ -118,9 +118,10 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   if (draft_ != nullptr) draft_->divide_memory(limits_);
 }
 
-// All ranks have loaded, and none has a cache: what is in use is everybody's weights, the libraries' memory and that of
-// others. Ranks that share a GPU, because there are fewer, share what is left. Of a small GPU the
-// rest beside the share may be too little for the largest step: the cache is smaller then.
+// All ranks have loaded, and none has a cache: what is in use is everybody's weights, the
+// libraries' memory and that of others. Ranks that share a GPU, because there are fewer, share what
+// is left. Of a small GPU the rest beside the share may be too little for the largest step: the
+// cache is smaller then.
 std::optional<int64_t> RankModel::left_of_gpu(double share) const {
   if (device_.get() == nullptr) return std::nullopt;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
@@ -241,9 +242,9 @@ void RankModel::stage_everywhere(const StageRequest& request, const std::functio
   throw InputError(why);
 }
 
-// On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile. All ranks of a
-// machine do it at nearly the same time, and each asks first what is free: where it is tight, one that comes later may
-// refuse although there was room.
+// On the host, wherever they are computed with, and on one core, so that steps are computed
+// meanwhile. All ranks of a machine do it at nearly the same time, and each asks first what is
+// free: where it is tight, one that comes later may refuse although there was room.
 ModelWeights::Place RankModel::stage(const std::string& path) {
   const int64_t free = free_host_memory();
   next_ = loaded_->open_next(path);

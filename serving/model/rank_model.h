@@ -20,11 +20,12 @@ class RankModel final : public ServedModel {
   explicit RankModel(const ServedModelOptions& options);
   ~RankModel() override;
 
-  // Of the ranks of a launcher number 0 leads: it has the requests. The others follow until it ends.
+  // Of the ranks of a launcher number 0 leads: it has the requests. The others follow until it
+  // ends.
   bool leads() const { return world_->rank() == 0; }
   void follow();
-  // The same where a process that is no rank leads all of them: says that this one is ready. One of them, which
-  // chooses the tokens, tells what has come of each step.
+  // The same where a process that is no rank leads all of them: says that this one is ready. One of
+  // them, which chooses the tokens, tells what has come of each step.
   void follow(SideChannel& leader, Heartbeat& heartbeat);
 
   DType dtype() override { return loaded_->parameters().dtype(); }

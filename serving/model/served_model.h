@@ -1,6 +1,6 @@
-// The model behind the server: limits, tokenizer and weights, and the executors of its steps. A process
-// that runs steps itself, alone or as one of several ranks, has a RankModel; one that supervises ranks a
-// FrontModel.
+// The model behind the server: limits, tokenizer and weights, and the executors of its steps. A
+// process that runs steps itself, alone or as one of several ranks, has a RankModel; one that
+// supervises ranks a FrontModel.
 #pragma once
 
 #include <memory>
@@ -63,21 +63,23 @@ class ServedModel : public ModelWeights {
   virtual DType dtype() = 0;
   virtual std::string device() const = 0;
   virtual size_t replicas() const { return 1; }
-  // Once, for the engine of a replica. One process takes the machine's first GPU, which is the current one of every
-  // thread.
+  // Once, for the engine of a replica. One process takes the machine's first GPU, which is the
+  // current one of every thread.
   virtual std::unique_ptr<StepExecutor> make_executor(size_t replica) = 0;
   // The same for each; nullptr where no draft model was asked for.
   virtual std::unique_ptr<Drafter> make_drafter();
   // From now on what runs parallel loops is the calling thread's.
   virtual void move_here() = 0;
-  // Engines hear from now on when their executors are lost, and when they can compute again; nullptr: none does.
+  // Engines hear from now on when their executors are lost, and when they can compute again;
+  // nullptr: none does.
   virtual void tell(Replicas*) {}
   // Whether the engine is told again that it can compute after it has failed with these words.
   virtual bool recovers_from(const std::string&) const { return false; }
   Place served() const override { return {loaded_->checkpoint(), loaded_->step()}; }
 
  protected:
-  // Opens it in every rank of the world, reads its configuration and tokenizer, checks the lengths asked for.
+  // Opens it in every rank of the world, reads its configuration and tokenizer, checks the lengths
+  // asked for.
   void open(const ServedModelOptions& options, World& world);
 
   StepLimits limits_;

@@ -5,8 +5,8 @@
 namespace trireme {
 namespace {
 
-// Nothing but the page's own two files runs or is loaded, nobody else may frame it, and it talks to nobody but
-// the server that it came from.
+// Nothing but the page's own two files runs or is loaded, nobody else may frame it, and it talks to
+// nobody but the server that it came from.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -84,7 +84,8 @@ Relay::Relay(RelayState& state, HttpRequest request, std::vector<uint64_t> block
             state.all_answers->of(request_.tenant)),
       room_(state.executor) {}
 
-// --- from the thread that serves the client ---------------------------------------------------------------
+// --- from the thread that serves the client
+// ---------------------------------------------------------------
 
 void Relay::start(std::function<void()> wake) {
   {
@@ -116,7 +117,8 @@ void Relay::cancel() {
   asio::post(state_.executor, [self = shared_from_this()] { self->break_off(); });
 }
 
-// --- the way ----------------------------------------------------------------------------------------------
+// --- the way
+// ----------------------------------------------------------------------------------------------
 
 void Relay::break_off() {
   if (client_ != nullptr) client_->close();

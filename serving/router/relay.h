@@ -1,8 +1,9 @@
 // One request on its way through the router. For .cpp files only (it includes Asio).
 //
-// It is sent to one server after the other until one answers; once a byte of the answer has gone to the client it is
-// never sent anew, and its body is forgotten. Streams of events go through event by event; anything else is read whole,
-// up to a bound, so that it too can still be had from another server when this one breaks off.
+// It is sent to one server after the other until one answers; once a byte of the answer has gone to
+// the client it is never sent anew, and its body is forgotten. Streams of events go through event
+// by event; anything else is read whole, up to a bound, so that it too can still be had from
+// another server when this one breaks off.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -32,7 +33,8 @@ struct RelayLimits {
 
 class Relay;
 
-// What all requests share. The thread of `executor` alone touches what is not of other threads by its own words.
+// What all requests share. The thread of `executor` alone touches what is not of other threads by
+// its own words.
 struct RelayState {
   boost::asio::any_io_executor executor;
   RelayLimits limits;

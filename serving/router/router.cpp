@@ -219,8 +219,8 @@ Routes Router::routes() {
     return HttpAnswer{{.body = impl_->metrics.text(impl_->choice),
                        .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
   });
-  // Requests of administrators (weights, adapters, metrics) are for one server, not for whichever comes next: those
-  // below /v1 are refused, the others have no route.
+  // Requests of administrators (weights, adapters, metrics) are for one server, not for whichever
+  // comes next: those below /v1 are refused, the others have no route.
   const auto relayed = [&](const char* method, const char* path) {
     routes.add({.method = method,
                 .path = path,

@@ -1,9 +1,11 @@
-// One address before several servers of OpenAI's API: health checks, a choice by prompt and load, and the relays.
+// One address before several servers of OpenAI's API: health checks, a choice by prompt and load,
+// and the relays.
 //
-// A server is up while it answers GET /health/ready (where it has no such path, /health) with 200; the first answer
-// lets it in. It is out as soon as it says that it is not ready or refuses a connection, or has been silent
-// `health_failures` times in a row. What is under way there goes on, but for the last of these: then it breaks off,
-// and is sent elsewhere where nothing of its answer has come. One thread talks to all servers.
+// A server is up while it answers GET /health/ready (where it has no such path, /health) with 200;
+// the first answer lets it in. It is out as soon as it says that it is not ready or refuses a
+// connection, or has been silent `health_failures` times in a row. What is under way there goes on,
+// but for the last of these: then it breaks off, and is sent elsewhere where nothing of its answer
+// has come. One thread talks to all servers.
 #pragma once
 
 #include <memory>
@@ -17,7 +19,8 @@
 
 namespace trireme {
 
-// What is held of servers' answers that are not streamed, and of a stream's event until it is whole, in bytes.
+// What is held of servers' answers that are not streamed, and of a stream's event until it is
+// whole, in bytes.
 struct RelayedAnswerLimits {
   int64_t whole = int64_t{64} << 20;      // of a request
   int64_t always = int64_t{64} << 10;     // of a request: what is above is of the budget of all

@@ -1,15 +1,18 @@
-// Beam search (Lowerre 1976): the texts that a search of `width` beginnings finds most probable. Nothing is drawn.
+// Beam search (Lowerre 1976): the texts that a search of `width` beginnings finds most probable.
+// Nothing is drawn.
 //
-// Round by round each beginning ("beam") is followed by its most probable tokens. All of these candidates are put in the
-// order of their sum of log-probabilities (descending; ties to the earlier beam, then to the lower id). The first `width`
-// that end no text are the beams of the next round; those among the first `width` of all that end one are texts. With
+// Round by round each beginning ("beam") is followed by its most probable tokens. All of these
+// candidates are put in the order of their sum of log-probabilities (descending; ties to the
+// earlier beam, then to the lower id). The first `width` that end no text are the beams of the next
+// round; those among the first `width` of all that end one are texts. With
 //
 //   score = sum of the log-probabilities of the text's tokens, that which ends it included / their number^length_penalty
 //
-// the best `width` texts are kept. The search is over when no beam is left, when the beams are max_tokens long (then
-// they are texts too), or when there are `width` texts and the best beam, as long as it is, would score below them all.
-// That is what other libraries do too (HuggingFace's generate, early_stopping=False); with a length_penalty above 0 a
-// longer text of a beam that was given up might still have scored better.
+// the best `width` texts are kept. The search is over when no beam is left, when the beams are
+// max_tokens long (then they are texts too), or when there are `width` texts and the best beam, as
+// long as it is, would score below them all. That is what other libraries do too (HuggingFace's
+// generate, early_stopping=False); with a length_penalty above 0 a longer text of a beam that was
+// given up might still have scored better.
 //
 // Not for several threads.
 #pragma once
@@ -46,7 +49,8 @@ class BeamSearch {
   // The beams that are open; at first one, without a token.
   size_t beams() const { return beams_.size(); }
   std::vector<int32_t> tokens(size_t beam) const;
-  // A round. following[i]: the most probable tokens behind beam i, in descending order, candidates() or all there are.
+  // A round. following[i]: the most probable tokens behind beam i, in descending order,
+  // candidates() or all there are.
   void advance(std::span<const std::vector<TokenLogprob>> following);
 
   bool done() const { return beams_.empty(); }

@@ -1,16 +1,17 @@
-// The blocks of a paged KV cache by their numbers: who uses them, which hold the keys of which tokens, and
-// which may be taken (PagedAttention, Kwon et al., SOSP 2023).
+// The blocks of a paged KV cache by their numbers: who uses them, which hold the keys of which
+// tokens, and which may be taken (PagedAttention, Kwon et al., SOSP 2023).
 //
-// A block holds the keys and values of block_tokens tokens. It is used by any number of sequences; when the
-// last gives it back, it may be taken again, the one given back longest ago first. Until then a block that
-// was published is found by sequences with the same beginning (prefix caching): the key of a block is the
-// published block before it and its own tokens, compared token by token, so that equal hashes never mix two
-// texts up. Beginnings with different salts have nothing in common.
+// A block holds the keys and values of block_tokens tokens. It is used by any number of sequences;
+// when the last gives it back, it may be taken again, the one given back longest ago first. Until
+// then a block that was published is found by sequences with the same beginning (prefix caching):
+// the key of a block is the published block before it and its own tokens, compared token by token,
+// so that equal hashes never mix two texts up. Beginnings with different salts have nothing in
+// common.
 //
-// Nothing is copied on write: shared are published blocks, which are full and not written to any more. What follows the
-// last of them, fewer tokens than a block has or (so that there are logits) a whole block, is computed again by each who
-// goes on from there, the texts of one prompt and beams: at most block_tokens rows of a step, which reads all weights
-// in any case.
+// Nothing is copied on write: shared are published blocks, which are full and not written to any
+// more. What follows the last of them, fewer tokens than a block has or (so that there are logits)
+// a whole block, is computed again by each who goes on from there, the texts of one prompt and
+// beams: at most block_tokens rows of a step, which reads all weights in any case.
 //
 // Costs: everything is O(1) per block. Not for several threads.
 #pragma once
@@ -23,7 +24,8 @@
 
 namespace trireme {
 
-// What a published block, and the beginning of the text that ends with it, is named by; never used twice.
+// What a published block, and the beginning of the text that ends with it, is named by; never used
+// twice.
 using PrefixId = uint64_t;
 
 class BlockPool {
@@ -44,14 +46,15 @@ class BlockPool {
 
   // The empty beginning, of texts with this salt.
   PrefixId root(std::string_view salt) const;
-  // The published block whose tokens follow `before`, with one user more; -1: there is none. `id` is
-  // then its name.
+  // The published block whose tokens follow `before`, with one user more; -1: there is none. `id`
+  // is then its name.
   int32_t find(PrefixId before, std::span<const int32_t> tokens, PrefixId& id);
-  // Says that a block with users holds these tokens, block_tokens of them, after `before`. Returns the name
-  // of that beginning. Where another block is published under it already, this one stays unpublished.
+  // Says that a block with users holds these tokens, block_tokens of them, after `before`. Returns
+  // the name of that beginning. Where another block is published under it already, this one stays
+  // unpublished.
   PrefixId publish(int32_t block, PrefixId before, std::span<const int32_t> tokens);
-  // Nothing is published any more, since the weights have changed, and what follows beginnings of before
-  // will not be found: roots are others.
+  // Nothing is published any more, since the weights have changed, and what follows beginnings of
+  // before will not be found: roots are others.
   void forget_all();
 
  private:

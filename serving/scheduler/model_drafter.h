@@ -1,14 +1,16 @@
 // Guesses of a second, smaller model (Leviathan, Kalman and Matias 2023).
 //
-// The draft has a slot, a table and blocks of its own for each sequence that it guesses for, in a cache of its own, and
-// writes a continuation of every text at once: one step over what it has not seen of the texts, in chunks where that is
-// much, then one token of each text after the other. Its tokens are chosen with the sequence's own sampling, seed and
-// positions. Where draft and model give much the same probabilities they so draw much the same tokens: both invert
-// their distributions at the same random number. What is kept of a guess is decided as for any other
+// The draft has a slot, a table and blocks of its own for each sequence that it guesses for, in a
+// cache of its own, and writes a continuation of every text at once: one step over what it has not
+// seen of the texts, in chunks where that is much, then one token of each text after the other. Its
+// tokens are chosen with the sequence's own sampling, seed and positions. Where draft and model
+// give much the same probabilities they so draw much the same tokens: both invert their
+// distributions at the same random number. What is kept of a guess is decided as for any other
 // (serving/scheduler/speculation.h), so the draft changes no text.
 //
-// The keys of guesses that did not come true are overwritten when their positions are computed again. A sequence whose
-// text is not computed yet, or for which there are no blocks, gets no guesses.
+// The keys of guesses that did not come true are overwritten when their positions are computed
+// again. A sequence whose text is not computed yet, or for which there are no blocks, gets no
+// guesses.
 #pragma once
 
 #include <memory>
@@ -60,7 +62,8 @@ class ModelDrafter final : public Drafter {
   bool give_blocks(Draft& draft, int64_t tokens);
   void start(StepPlan& plan, Draft& draft, const Sequence& sequence) const;
   static void append(StepPlan& plan, Draft& draft, std::span<const int32_t> tokens, bool samples);
-  // Has the plan computed, and keeps of the lines, which are its sequences that sample, those that go on.
+  // Has the plan computed, and keeps of the lines, which are its sequences that sample, those that
+  // go on.
   void run(StepPlan& plan, std::vector<Line>& lines, std::vector<std::vector<int32_t>>& guesses);
 
   std::unique_ptr<StepExecutor> executor_;

@@ -385,7 +385,8 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
   return out;
 }
 
-// By what a step has brought. chosen: as many tokens as it was to sample; starts: of the sequence, when it was planned.
+// By what a step has brought. chosen: as many tokens as it was to sample; starts: of the sequence,
+// when it was planned.
 void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t starts,
                         std::span<ChosenToken> chosen) {
   Sequence& s = *progress.sequence;
@@ -409,8 +410,8 @@ void Scheduler::took(double seconds) {
   counts_.speculation_gain = switch_.gain();
 }
 
-// The tokens that a step has brought a sequence: all but the last were guessed. cached: their keys are where the
-// sequence's blocks are.
+// The tokens that a step has brought a sequence: all but the last were guessed. cached: their keys
+// are where the sequence's blocks are.
 void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
                        bool cached) {
   Sequence& s = *progress.sequence;

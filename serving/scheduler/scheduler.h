@@ -1,21 +1,23 @@
-// Which tokens of which sequences the next step computes (continuous batching: Yu et al., OSDI 2022; prompts in
-// chunks beside decoding: Agrawal et al. 2023, "Sarathi").
+// Which tokens of which sequences the next step computes (continuous batching: Yu et al., OSDI
+// 2022; prompts in chunks beside decoding: Agrawal et al. 2023, "Sarathi").
 //
-// A step has at most max_step_tokens tokens of at most max_sequences sequences. Sequences that decode come
-// first, one token each; what is left of the budget goes to prompts, those under way before those that wait,
-// in the order of (priority, arrival). A sequence starts when a slot is free and the pool has blocks for all
-// of its tokens and one more for each that runs. When a running one needs a block and there is none, the last
-// of the same order gives up its blocks and waits again, in its old place (preemption); its tokens are
-// computed again later, except those whose published blocks are still there.
+// A step has at most max_step_tokens tokens of at most max_sequences sequences. Sequences that
+// decode come first, one token each; what is left of the budget goes to prompts, those under way
+// before those that wait, in the order of (priority, arrival). A sequence starts when a slot is
+// free and the pool has blocks for all of its tokens and one more for each that runs. When a
+// running one needs a block and there is none, the last of the same order gives up its blocks and
+// waits again, in its old place (preemption); its tokens are computed again later, except those
+// whose published blocks are still there.
 //
 // A sequence whose mask is not there yet (RuleReader::State::kPending) waits, and keeps what it
 // has, while others go on; what came of its last step is told with what the mask says: settle().
 //
-// With speculation a sequence that decodes has guesses behind its token, where the budget and the free blocks allow, and
-// where guessing has not turned out slower than not guessing (serving/scheduler/speculation_switch.h).
+// With speculation a sequence that decodes has guesses behind its token, where the budget and the
+// free blocks allow, and where guessing has not turned out slower than not guessing
+// (serving/scheduler/speculation_switch.h).
 //
-// Not for several threads. next() and done() alternate, or next() runs ahead by some steps; each plan's result
-// is handed to done() in the order of the plans.
+// Not for several threads. next() and done() alternate, or next() runs ahead by some steps; each
+// plan's result is handed to done() in the order of the plans.
 #pragma once
 
 #include <deque>
@@ -67,7 +69,8 @@ struct Progress {
 
 class Scheduler {
  public:
-  // drafter: guesses where config.speculation has tokens; absent: the texts themselves are looked through.
+  // drafter: guesses where config.speculation has tokens; absent: the texts themselves are looked
+  // through.
   Scheduler(const BatchingConfig& config, BlockPool& pool, std::unique_ptr<Drafter> drafter = {});
 
   // It waits. Its prompt is shorter than max_model_len, or as long where no second token follows.
@@ -88,7 +91,8 @@ class Scheduler {
   std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
   // In the place of done(): nothing has come of this step. Its sequences, which have ended with it.
   std::vector<std::shared_ptr<Sequence>> failed(const StepPlan& plan);
-  // What the step that was done last took from its planning on. Without such news guessing is never given up.
+  // What the step that was done last took from its planning on. Without such news guessing is never
+  // given up.
   void took(double seconds);
 
   // Nothing comes of the steps under way any more. After all of their sequences are cancelled.

@@ -1,14 +1,17 @@
-// Whether guessing pays, by how many sequences decode: measured, since it depends on model, machine, draft and texts.
+// Whether guessing pays, by how many sequences decode: measured, since it depends on model,
+// machine, draft and texts.
 //
-// Of steps that do nothing but decode are kept, for each power of two of sequences apart, what they brought with guesses
-// and without, in tokens a second: the sum of their tokens over the sum of their seconds, drafting included, in which
-// older steps fade (a half after 22). gain = with / without, that is (1 + guesses accepted of a sequence and step) times
-// the step's time without guesses over that with them. Guessing starts on. It goes off where the gain is below 1, and on
+// Of steps that do nothing but decode are kept, for each power of two of sequences apart, what they
+// brought with guesses and without, in tokens a second: the sum of their tokens over the sum of
+// their seconds, drafting included, in which older steps fade (a half after 22). gain = with /
+// without, that is (1 + guesses accepted of a sequence and step) times the step's time without
+// guesses over that with them. Guessing starts on. It goes off where the gain is below 1, and on
 // again from kOnGain on.
 //
-// The other way is tried now and then: kProbe steps of it, after 32 of the usual ones at first, and twice as many each
-// time that nothing changes, up to 512. The first kSettling steps after a change do not count: a draft model first
-// catches up with the texts. Steps that were to have guesses and have none do not count either: they cost next to nothing.
+// The other way is tried now and then: kProbe steps of it, after 32 of the usual ones at first, and
+// twice as many each time that nothing changes, up to 512. The first kSettling steps after a change
+// do not count: a draft model first catches up with the texts. Steps that were to have guesses and
+// have none do not count either: they cost next to nothing.
 #pragma once
 
 #include <array>

@@ -1,7 +1,9 @@
-// One step of the engine: what every rank computes, and what comes of it. A rank keeps, of each slot, the
-// table of its sequence's blocks and, where tokens are chosen, the TokenChoice; a plan says what changes.
+// One step of the engine: what every rank computes, and what comes of it. A rank keeps, of each
+// slot, the table of its sequence's blocks and, where tokens are chosen, the TokenChoice; a plan
+// says what changes.
 //
-// Nothing in it is a request's own text or name: a rank can do nothing with a plan but run the model.
+// Nothing in it is a request's own text or name: a rank can do nothing with a plan but run the
+// model.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +33,16 @@ struct SequenceStep {
   int32_t kept_blocks = 0;              // of the slot's table; behind them come
   int32_t first_block = 0, blocks = 0;  // of StepPlan::blocks
   bool samples = false;                 // the token after the last of these is chosen
-  // So many of the tokens, the last ones, are guesses of what follows (serving/scheduler/speculation.h): with `samples`
-  // the token behind the last other one is chosen, and as long as it is the guess, that behind each of these.
+  // So many of the tokens, the last ones, are guesses of what follows
+  // (serving/scheduler/speculation.h): with `samples` the token behind the last other one is
+  // chosen, and as long as it is the guess, that behind each of these.
   int32_t guesses = 0;
   bool embeds = false;  // the last of these is the end of a text to be embedded
-  // Row of StepPlan::masks that says among which tokens, and behind it one for what follows each guess; -1: among all.
+  // Row of StepPlan::masks that says among which tokens, and behind it one for what follows each
+  // guess; -1: among all.
   int32_t mask = -1;
-  // The tokens of the prompt behind these of the step's tokens have their log-probabilities told: `asked`
-  // tokens from number first_asked on (of the step's own).
+  // The tokens of the prompt behind these of the step's tokens have their log-probabilities told:
+  // `asked` tokens from number first_asked on (of the step's own).
   int32_t first_asked = 0, asked = 0;
   int32_t following =
       -1;  // the token behind the last of the step; -1: it is not known, or not asked for
@@ -74,8 +78,8 @@ struct ChosenToken {
 
 struct StepOutcome {
   uint64_t number = 0;
-  // Of the sequences that sample, in the plan's order. Of one with guesses as many as came true and one more: one is
-  // followed by another of the same sequence where it is the guess.
+  // Of the sequences that sample, in the plan's order. Of one with guesses as many as came true and
+  // one more: one is followed by another of the same sequence where it is the guess.
   std::vector<ChosenToken> chosen;
   // Of the sequences with asked > 0, in the plan's order: the tokens behind those asked.
   std::vector<std::vector<ChosenToken>> prompt;
@@ -88,9 +92,11 @@ class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
   virtual StepOutcome execute(const StepPlan& plan) = 0;
-  // Seconds of the last execute() in which this process did not compute or wait, but told other ranks the plan.
+  // Seconds of the last execute() in which this process did not compute or wait, but told other
+  // ranks the plan.
   virtual double tell_seconds() const { return 0; }
-  // When execute() has thrown, only the sequences of its plan are lost: the next plan may go on with others.
+  // When execute() has thrown, only the sequences of its plan are lost: the next plan may go on
+  // with others.
   virtual bool survives_failures() const { return false; }
 };
 

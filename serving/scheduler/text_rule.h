@@ -49,8 +49,8 @@ class RuleReader {
   virtual ~RuleReader() = default;
   // With kPending: looks whether the mask is there. The first mask is begun here.
   virtual State state() = 0;
-  // (ceil(V / 32)): bit id % 32 of word id / 32 says whether the id may come next; among them are the ids that end
-  // the sequence where the completion may end. At least one may. Of kOpen.
+  // (ceil(V / 32)): bit id % 32 of word id / 32 says whether the id may come next; among them are
+  // the ids that end the sequence where the completion may end. At least one may. Of kOpen.
   virtual std::span<const uint32_t> mask() const = 0;
   // Appends these tokens, all of which the masks allow; of kOpen. Returns state().
   virtual State accept(std::span<const int32_t> ids) = 0;

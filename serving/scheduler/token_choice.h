@@ -1,5 +1,5 @@
-// How the next token of a sequence is chosen: what a request asks for, checked, in the order in which it acts
-// on a row of logits l (V):
+// How the next token of a sequence is chosen: what a request asks for, checked, in the order in
+// which it acts on a row of logits l (V):
 //
 //   mask                   tokens that a grammar forbids get -infinity
 //   min_tokens             so do the ids that end the sequence, until so many are generated
@@ -22,13 +22,15 @@
 
 namespace trireme {
 
-// Number of a sequence within its request, for its random stream: of choice `choice` of prompt `prompt`.
+// Number of a sequence within its request, for its random stream: of choice `choice` of prompt
+// `prompt`.
 constexpr uint64_t draw_of(size_t prompt, size_t choice) {
   return (uint64_t{prompt} << 32) + choice;
 }
 
-// Seed of a sequence whose request has this seed. The first choice of the first prompt has the request's own; those of the
-// others are hashed, so that choice i of seed s + 1 is not choice i + 1 of seed s.
+// Seed of a sequence whose request has this seed. The first choice of the first prompt has the
+// request's own; those of the others are hashed, so that choice i of seed s + 1 is not choice i + 1
+// of seed s.
 inline uint64_t seed_of_draw(uint64_t seed, uint64_t draw) {
   if (draw == 0) return seed;
   const PhiloxBlock words = philox({seed, stream_id("seed of a draw")}, draw);

@@ -1,4 +1,5 @@
-// Sets of Unicode scalar values (code points without surrogates), as ascending ranges that do not touch.
+// Sets of Unicode scalar values (code points without surrogates), as ascending ranges that do not
+// touch.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ CharSet united(const CharSet& a, const CharSet& b);
 CharSet without(const CharSet& a, const CharSet& b);
 bool contains(const CharSet& set, uint32_t c);
 
-// The UTF-8 of a range of scalar values, as sequences of byte ranges (Thompson; Cox 2007): a text is a character
-// of the range iff its bytes lie in one of them.
+// The UTF-8 of a range of scalar values, as sequences of byte ranges (Thompson; Cox 2007): a text
+// is a character of the range iff its bytes lie in one of them.
 struct ByteRange {
   uint8_t first = 0, last = 0;
 };

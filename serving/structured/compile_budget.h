@@ -1,5 +1,6 @@
-// What a grammar may cost to compile. Whoever sends one is not to be trusted: everything that grows is charged
-// before it is made, and what is too much is an InputError, which costs nobody else anything.
+// What a grammar may cost to compile. Whoever sends one is not to be trusted: everything that grows
+// is charged before it is made, and what is too much is an InputError, which costs nobody else
+// anything.
 #pragma once
 
 #include <chrono>

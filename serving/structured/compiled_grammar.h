@@ -55,7 +55,8 @@ class CompiledGrammar final : public TextRule,
                                                         const GrammarLimits& limits = {},
                                                         GrammarOwner owner = {});
 
-  // Where each byte is a token, a text is cut off only if the shortest there is has more than max_tokens bytes.
+  // Where each byte is a token, a text is cut off only if the shortest there is has more than
+  // max_tokens bytes.
   std::unique_ptr<RuleReader> begin(std::vector<int32_t> end_ids, int64_t max_tokens,
                                     std::shared_ptr<MaskPace> pace = {}) const override;
   const PushdownAutomaton& automaton() const { return automaton_; }
@@ -64,7 +65,8 @@ class CompiledGrammar final : public TextRule,
  private:
   friend class GrammarReader;
   friend struct MaskJob;
-  // How far a text has been read; found again by reading it anew once the states have been forgotten.
+  // How far a text has been read; found again by reading it anew once the states have been
+  // forgotten.
   struct Place {
     int32_t state = 0;
     uint64_t epoch = ~uint64_t{0};  // nothing has been read

@@ -1,5 +1,5 @@
-// Grammars of texts as expressions over characters and rules: what regular expressions, schemas, lists of choices
-// and written grammars are all turned into, and what PushdownAutomaton is made of.
+// Grammars of texts as expressions over characters and rules: what regular expressions, schemas,
+// lists of choices and written grammars are all turned into, and what PushdownAutomaton is made of.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
-// All ways in which a text so far may be read, as numbers: a state of the reader is a set of (state of the
-// pushdown automaton, stack of states to return to), made when it is first reached and found again when it is
-// reached again, with what each byte leads to. Reading a byte is a look into a table then.
+// All ways in which a text so far may be read, as numbers: a state of the reader is a set of (state
+// of the pushdown automaton, stack of states to return to), made when it is first reached and found
+// again when it is reached again, with what each byte leads to. Reading a byte is a look into a
+// table then.
 //
-// A stack's bottom is the end of the text, or of a part whose surroundings are not known: is_whole() tells that it
-// is reached.
+// A stack's bottom is the end of the text, or of a part whose surroundings are not known:
+// is_whole() tells that it is reached.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +56,9 @@ class GrammarStates {
 
  private:
   static constexpr int32_t kUnknown = -2;
-  // Readings at a time: more than GrammarLimits leaves rules to choose from. Grammars that are ambiguous without end
-  // have more; further ones are not followed, so that some of their texts are not found.
+  // Readings at a time: more than GrammarLimits leaves rules to choose from. Grammars that are
+  // ambiguous without end have more; further ones are not followed, so that some of their texts are
+  // not found.
   static constexpr size_t kMostConfigurations = 16384;
   int32_t make_step(int32_t state, uint8_t byte);
   int32_t push(int32_t state, int32_t stack);

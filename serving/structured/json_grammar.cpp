@@ -58,7 +58,8 @@ Node JsonGrammar::make_long_char() {
 }
 
 Node JsonGrammar::make_string() {
-  // The characters stand here, not in a rule: this is what most of a text is, and it is one state so.
+  // The characters stand here, not in a rule: this is what most of a text is, and it is one state
+  // so.
   Grammar& g = grammar_;
   const CharSet ascii = without({{0x20, 0x7F}}, {{'"', '"'}, {'\\', '\\'}});
   const Node one = g.choice({g.chars(ascii), make_long_char()});
@@ -96,7 +97,8 @@ Node JsonGrammar::make_array() {
                      g.literal("]")});
 }
 
-// --- keys that others have not ----------------------------------------------------------------------------
+// --- keys that others have not
+// ----------------------------------------------------------------------------
 
 Node JsonGrammar::plain_key(const std::vector<std::string>& except) {
   std::vector<std::u32string> names;
@@ -111,7 +113,8 @@ Node JsonGrammar::plain_key(const std::vector<std::string>& except) {
       {grammar_.literal("\""), key_except(names, 0, names.size(), 0), grammar_.literal("\"")});
 }
 
-// What may follow the first `depth` characters, which names[begin, end) have in common; the others have not.
+// What may follow the first `depth` characters, which names[begin, end) have in common; the others
+// have not.
 Node JsonGrammar::key_except(const std::vector<std::u32string>& names, size_t begin, size_t end,
                              size_t depth) {
   Grammar& g = grammar_;

@@ -1,8 +1,8 @@
 // The rules of JSON that schemas share (RFC 8259).
 //
-// Texts are narrower than JSON, so that they end and every reader takes them: between values stands nothing, a space,
-// or a line end with up to 20 spaces; integers have up to 18 digits, fractions up to 17, exponents up to 2; no
-// escape stands for half of a surrogate pair.
+// Texts are narrower than JSON, so that they end and every reader takes them: between values stands
+// nothing, a space, or a line end with up to 20 spaces; integers have up to 18 digits, fractions up
+// to 17, exponents up to 2; no escape stands for half of a surrogate pair.
 #pragma once
 
 #include <optional>

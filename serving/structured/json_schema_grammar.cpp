@@ -170,7 +170,8 @@ class SchemaCompiler {
     return g_.choice(std::move(ways));
   }
 
-  // --- enum and const -----------------------------------------------------------------------------------
+  // --- enum and const
+  // -----------------------------------------------------------------------------------
 
   Node values(const Schema& s, const std::vector<std::string>& types, const std::string& path) {
     for (const auto& [name, value] : s.items())
@@ -189,7 +190,8 @@ class SchemaCompiler {
     return g_.choice(std::move(ways));
   }
 
-  // --- strings and numbers ------------------------------------------------------------------------------
+  // --- strings and numbers
+  // ------------------------------------------------------------------------------
 
   int64_t count(const Schema& s, const char* name, int64_t otherwise, const std::string& path) {
     if (!s.contains(name)) return otherwise;
@@ -258,7 +260,8 @@ class SchemaCompiler {
     return type == "integer" ? json_.integer(b) : json_.number(b);
   }
 
-  // --- arrays -------------------------------------------------------------------------------------------
+  // --- arrays
+  // -------------------------------------------------------------------------------------------
 
   Node array(const Schema& s, const std::string& path, int depth) {
     const bool has_items = s.contains("items"), has_prefix = s.contains("prefixItems");
@@ -298,7 +301,8 @@ class SchemaCompiler {
   }
   Node element(Node value) { return g_.named(g_.sequence({value, json_.space()})); }
 
-  // --- objects ------------------------------------------------------------------------------------------
+  // --- objects
+  // ------------------------------------------------------------------------------------------
 
   struct Member {
     Node node;

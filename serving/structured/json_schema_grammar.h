@@ -1,11 +1,13 @@
-// JSON Schema (2020-12, and what of earlier drafts means the same) as a grammar whose every text is valid. Not every
-// valid value has a text: properties come in the schema's order, `additionalProperties` that a schema with properties
-// says nothing of are not made, names of additional ones have no escapes, and numbers have the digits of JsonGrammar.
+// JSON Schema (2020-12, and what of earlier drafts means the same) as a grammar whose every text is
+// valid. Not every valid value has a text: properties come in the schema's order,
+// `additionalProperties` that a schema with properties says nothing of are not made, names of
+// additional ones have no escapes, and numbers have the digits of JsonGrammar.
 //
-// type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems, minLength,
-// maxLength, pattern, format (serving/structured/string_formats.h), minimum, maximum and the exclusive ones, anyOf,
-// oneOf whose schemas exclude each other (serving/structured/schema_overlap.h), allOf, $ref within the schema, nullable.
-// InputError names any other keyword, and its path.
+// type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems,
+// maxItems, minLength, maxLength, pattern, format (serving/structured/string_formats.h), minimum,
+// maximum and the exclusive ones, anyOf, oneOf whose schemas exclude each other
+// (serving/structured/schema_overlap.h), allOf, $ref within the schema, nullable. InputError names
+// any other keyword, and its path.
 #pragma once
 
 #include <string_view>

@@ -63,9 +63,11 @@ Decimal read_decimal(const std::string& text) {
   return d;
 }
 
-// --- integers -------------------------------------------------------------------------------------------
+// --- integers
+// -------------------------------------------------------------------------------------------
 
-// Numbers of so many digits from place i on, not below `low` and not above `high` where those are given (tight).
+// Numbers of so many digits from place i on, not below `low` and not above `high` where those are
+// given (tight).
 Node of_length(Grammar& g, const std::string& low, const std::string& high, size_t i, bool at_low,
                bool at_high) {
   const size_t left = low.size() - i;
@@ -119,7 +121,8 @@ int64_t integer_bound(const std::string& text, bool excluded, bool is_least) {
   return is_least ? value + 1 : value - 1;
 }
 
-// --- fractions ------------------------------------------------------------------------------------------
+// --- fractions
+// ------------------------------------------------------------------------------------------
 
 struct Fraction {
   std::string low, high;  // digits

@@ -7,8 +7,8 @@ namespace trireme {
 
 // Integers of up to 18 digits within the bounds, which need not be integers.
 Grammar::Node bounded_integer(Grammar& grammar, const NumberBounds& bounds);
-// Numbers without exponent of up to 18 digits before the point and up to 17 behind it. InputError for bounds with
-// more behind it, and for those that leave none of these.
+// Numbers without exponent of up to 18 digits before the point and up to 17 behind it. InputError
+// for bounds with more behind it, and for those that leave none of these.
 Grammar::Node bounded_number(Grammar& grammar, const NumberBounds& bounds);
 
 }  // namespace trireme

@@ -43,8 +43,8 @@ void PushdownAutomaton::remove_useless() {
   }
 }
 
-// States with the same ways on are one: of lists of words, most of their ends. From the last state to the first, whose
-// targets follow it as a rule: what is one a byte later is known then.
+// States with the same ways on are one: of lists of words, most of their ends. From the last state
+// to the first, whose targets follow it as a rule: what is one a byte later is known then.
 void PushdownAutomaton::merge_equal(CompileBudget& budget) {
   using Key = std::tuple<bool, std::vector<int32_t>>;
   for (bool changed = true; changed;) {
@@ -110,15 +110,16 @@ std::vector<char> PushdownAutomaton::nullable_rules(CompileBudget& budget) const
 
 void PushdownAutomaton::check_left_recursion(CompileBudget& budget) const {
   const std::vector<char> nullable = nullable_rules(budget);
-  // A state leads, before a byte, to the starts of the rules it calls, and behind those that may be empty: that
-  // must be no circle. 0: not seen, 1: on the way, 2: done.
+  // A state leads, before a byte, to the starts of the rules it calls, and behind those that may be
+  // empty: that must be no circle. 0: not seen, 1: on the way, 2: done.
   std::vector<char> seen(states_.size(), 0);
   const auto next_of = [&](int32_t s) {
     std::vector<int32_t> next;
     for (const Call& call : states_[static_cast<size_t>(s)].calls) next.push_back(start(call.rule));
     return next;
   };
-  // Behind an empty call a circle is harmless unless it leads through a call's start: (a?)* is one state.
+  // Behind an empty call a circle is harmless unless it leads through a call's start: (a?)* is one
+  // state.
   const auto reached = [&](int32_t s) {
     std::vector<int32_t> all = {s};
     for (size_t i = 0; i < all.size(); ++i)

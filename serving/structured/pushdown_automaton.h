@@ -1,9 +1,10 @@
-// A grammar as one deterministic finite automaton for each rule, over bytes and calls of rules (a recursive
-// transition network: Woods 1970). A text belongs to the grammar iff it leads from the start of the root rule to
-// one of its final states, where a call is passed by any text of the rule called.
+// A grammar as one deterministic finite automaton for each rule, over bytes and calls of rules (a
+// recursive transition network: Woods 1970). A text belongs to the grammar iff it leads from the
+// start of the root rule to one of its final states, where a call is passed by any text of the rule
+// called.
 //
-// Every state can reach a final one of its rule: whatever has been read, some text goes on from there. No rule
-// calls itself before it has read a byte.
+// Every state can reach a final one of its rule: whatever has been read, some text goes on from
+// there. No rule calls itself before it has read a byte.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ class PushdownAutomaton {
     bool final = false;
   };
 
-  // InputError where the grammar is too large, has no text at all, or is left-recursive. Rules without a body have
-  // no text.
+  // InputError where the grammar is too large, has no text at all, or is left-recursive. Rules
+  // without a body have no text.
   PushdownAutomaton(const Grammar& grammar, int32_t root, CompileBudget& budget);
 
   const std::vector<State>& states() const { return states_; }

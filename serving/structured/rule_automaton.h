@@ -1,5 +1,5 @@
-// The automaton of one rule: expression -> nondeterministic automaton (Thompson 1968) -> deterministic one by its
-// sets of states (Rabin and Scott 1959). Calls are symbols like bytes.
+// The automaton of one rule: expression -> nondeterministic automaton (Thompson 1968) ->
+// deterministic one by its sets of states (Rabin and Scott 1959). Calls are symbols like bytes.
 #pragma once
 
 #include <vector>

@@ -141,7 +141,8 @@ class OverlapSearch {
     if (!gave_up_) out.push_back(std::move(s));
   }
 
-  // `made` is what a text is made of: one without a type has the types that its keywords speak of, and no others.
+  // `made` is what a text is made of: one without a type has the types that its keywords speak of,
+  // and no others.
   bool both(const Schema& made, const Schema& other) {
     const Deeper deeper(depth_);
     if (!step()) return true;

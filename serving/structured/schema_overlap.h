@@ -1,5 +1,5 @@
-// Whether a value can satisfy two of several schemas, of which `oneOf` allows one only. For .cpp files only (it includes
-// the JSON library).
+// Whether a value can satisfy two of several schemas, of which `oneOf` allows one only. For .cpp
+// files only (it includes the JSON library).
 #pragma once
 
 #include <functional>
@@ -14,10 +14,11 @@ namespace trireme {
 // What a reference such as "#/$defs/name" leads to.
 using SchemaFinder = std::function<const Schema&(const std::string& reference)>;
 
-// Two of the schemas of which it is not known that no text made of the first (json_schema_grammar.h) satisfies the
-// second; absent: there are none. What tells two apart: their types, values, bounds of numbers, lengths and numbers of
-// elements, a property that one requires and the other has not, or one that both have, that one requires, and whose
-// schemas are told apart in the same way. `path`: of the schemas, for messages. InputError as json_schema_grammar().
+// Two of the schemas of which it is not known that no text made of the first
+// (json_schema_grammar.h) satisfies the second; absent: there are none. What tells two apart: their
+// types, values, bounds of numbers, lengths and numbers of elements, a property that one requires
+// and the other has not, or one that both have, that one requires, and whose schemas are told apart
+// in the same way. `path`: of the schemas, for messages. InputError as json_schema_grammar().
 std::optional<std::pair<size_t, size_t>> find_overlap(const std::vector<Schema>& schemas,
                                                       const SchemaFinder& find,
                                                       const std::string& path,

@@ -1,5 +1,6 @@
-// How far it is to the end of a rule: the bytes of the shortest text that leads there from each state (Knuth 1977, which
-// is Dijkstra's algorithm for grammars: a call is as long as the shortest text of its rule).
+// How far it is to the end of a rule: the bytes of the shortest text that leads there from each
+// state (Knuth 1977, which is Dijkstra's algorithm for grammars: a call is as long as the shortest
+// text of its rule).
 #pragma once
 
 #include <algorithm>

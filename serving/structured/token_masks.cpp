@@ -66,8 +66,8 @@ int32_t TokenMasks::step(int32_t state, uint8_t byte) {
   return gave_up() ? GrammarStates::kDead : next;
 }
 
-// visit(n, s): of each node n below `node` that can be read from `state`, which is what reading up to `node` has led to;
-// it leads to s.
+// visit(n, s): of each node n below `node` that can be read from `state`, which is what reading up
+// to `node` has led to; it leads to s.
 template <class Visit>
 void TokenMasks::walk(int32_t state, int32_t node, Visit&& visit) {
   const int32_t end = trie_.end(node);

@@ -1,7 +1,8 @@
-// Which tokens may come next. What of it depends on a state of the automaton alone is computed once for the state
-// (XGrammar: Dong et al. 2024): of the tokens, those that stay in the state's rule are allowed whatever the stack
-// is. Where the rule may end within a token, the place in the trie is kept, and what is below it is looked at with
-// the stack at hand; the result is kept for the reader's state.
+// Which tokens may come next. What of it depends on a state of the automaton alone is computed once
+// for the state (XGrammar: Dong et al. 2024): of the tokens, those that stay in the state's rule
+// are allowed whatever the stack is. Where the rule may end within a token, the place in the trie
+// is kept, and what is below it is looked at with the stack at hand; the result is kept for the
+// reader's state.
 //
 // Costs O(words) for a state seen before; else a walk over what of the trie can be read, for each
 // of the ways in which the text so far may be read. Work is counted, in nodes of the trie, and a
@@ -30,10 +31,10 @@ class TokenMasks {
              int64_t most_work = kMostWork, Charge charge = {});
 
   GrammarStates& states() { return states_; }
-  // Adds the bits of the tokens that can be read from there; (trie.words()). False: there is none, or finding them is
-  // given up. No token is added behind which more than `most` bytes are missing
-  // (GrammarStates::bytes_to_end), unless there is no other and the text may not end here: then those behind which
-  // the fewest are.
+  // Adds the bits of the tokens that can be read from there; (trie.words()). False: there is none,
+  // or finding them is given up. No token is added behind which more than `most` bytes are missing
+  // (GrammarStates::bytes_to_end), unless there is no other and the text may not end here: then
+  // those behind which the fewest are.
   bool add(int32_t state, int64_t most, std::span<uint32_t> mask);
   // What step() and add() may cost together from now on.
   void begin(int64_t most_work);
@@ -46,7 +47,8 @@ class TokenMasks {
   // Computes what depends on automaton states alone, of those that most bytes lead on from first,
   // until it has cost so much or memory is short. False where it was given up.
   bool prepare(int64_t most_work);
-  // Whether states have become so many that they are to be forgotten: states().clear(), all numbers are void.
+  // Whether states have become so many that they are to be forgotten: states().clear(), all numbers
+  // are void.
   bool is_full() const;
   int64_t bytes() const { return states_.bytes() + kept_bytes_ + automaton_bytes_; }
   void clear();

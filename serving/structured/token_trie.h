@@ -1,5 +1,5 @@
-// The tokens of a vocabulary by their bytes. Nodes are numbered so that those below a node follow it: a walk over
-// all of them is a loop, and what cannot be is skipped.
+// The tokens of a vocabulary by their bytes. Nodes are numbered so that those below a node follow
+// it: a walk over all of them is a loop, and what cannot be is skipped.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ namespace trireme {
 
 class TokenTrie {
  public:
-  // model_ids: rows of the model's output, at least the tokenizer's. Control tokens, and tokens without bytes,
-  // are not in it. Bytes are those that tokens have behind others (Tokenizer::append_bytes).
+  // model_ids: rows of the model's output, at least the tokenizer's. Control tokens, and tokens
+  // without bytes, are not in it. Bytes are those that tokens have behind others
+  // (Tokenizer::append_bytes).
   TokenTrie(const Tokenizer& tokenizer, int64_t model_ids);
   // Of given tokens, ids from 0 on; of empty ones none is in it.
   explicit TokenTrie(const std::vector<std::string>& tokens);

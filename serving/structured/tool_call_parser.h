@@ -1,10 +1,11 @@
-// Finds calls of tools in a text while it comes: what is no call is content. Wherever the pieces of the text end, the
-// pieces told add up to the same.
+// Finds calls of tools in a text while it comes: what is no call is content. Wherever the pieces of
+// the text end, the pieces told add up to the same.
 //
-// A call is told when its name is known; its arguments follow as they are written, byte for byte. They are the first of
-// the members "arguments" and "parameters": a further one cannot take back what has been told, and is left out. What is
-// held back: what may begin a marker, white space before one, an object until its name is known. What looked like a
-// call and has no name is content after all.
+// A call is told when its name is known; its arguments follow as they are written, byte for byte.
+// They are the first of the members "arguments" and "parameters": a further one cannot take back
+// what has been told, and is left out. What is held back: what may begin a marker, white space
+// before one, an object until its name is known. What looked like a call and has no name is content
+// after all.
 #pragma once
 
 #include <cstdint>

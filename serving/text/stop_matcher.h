@@ -1,5 +1,5 @@
-// Finds stop strings in a text that comes byte by byte (Knuth, Morris, Pratt 1977): O(1) amortised for each
-// byte and stop string, however the text is cut into tokens.
+// Finds stop strings in a text that comes byte by byte (Knuth, Morris, Pratt 1977): O(1) amortised
+// for each byte and stop string, however the text is cut into tokens.
 #pragma once
 
 #include <cstddef>

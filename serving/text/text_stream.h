@@ -1,12 +1,12 @@
 // The text of a sequence while its tokens come, in pieces of valid UTF-8 that are never taken back.
 //
 // Text that a later token may change is held back (engine/text/detokenizer.h). The text ends before
-// the first stop string in it (of those that become whole with the same byte: the longest), or behind
-// it where stop strings belong to the text, and what may still become one is held back; so the pieces
-// together are what the whole text would be, wherever tokens begin and end.
+// the first stop string in it (of those that become whole with the same byte: the longest), or
+// behind it where stop strings belong to the text, and what may still become one is held back; so
+// the pieces together are what the whole text would be, wherever tokens begin and end.
 //
-// A token's share of the text is what became whole with it, nothing as a rule for the first tokens of a
-// character that several spell: the shares together are the text.
+// A token's share of the text is what became whole with it, nothing as a rule for the first tokens
+// of a character that several spell: the shares together are the text.
 //
 // Cost: O(bytes of the token), for each stop string.
 #pragma once
@@ -57,8 +57,8 @@ class TextStream {
   // The tokenizer must outlive this object.
   TextStream(const Tokenizer& tokenizer, TextStreamOptions options);
 
-  // The next token; what is certain then is appended to `delta`. Nothing may come after stopped(). Tokens
-  // behind the end of the text are never told.
+  // The next token; what is certain then is appended to `delta`. Nothing may come after stopped().
+  // Tokens behind the end of the text are never told.
   void push(int32_t id, TokenRole role, TextDelta& delta);
   // There is no further token; the rest is appended. It may hold a stop string: see stopped().
   void finish(TextDelta& delta);

@@ -1,5 +1,5 @@
-// Numbers that lead out of a table: the host cannot look before an op on a GPU, so the op must neither
-// fault nor give something that looks right.
+// Numbers that lead out of a table: the host cannot look before an op on a GPU, so the op must
+// neither fault nor give something that looks right.
 #include <gtest/gtest.h>
 
 #include <cmath>

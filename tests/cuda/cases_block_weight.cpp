@@ -13,7 +13,8 @@ uint32_t word_of(const std::string& name, int64_t i) {
   return philox_word({4, stream_id(name)}, static_cast<uint64_t>(i));
 }
 
-// The bytes of a matrix as int32: groups of 16 rows of blocks, each 16 scales between 2^-9 and 2^-6 and codes.
+// The bytes of a matrix as int32: groups of 16 rows of blocks, each 16 scales between 2^-9 and 2^-6
+// and codes.
 std::vector<double> block_words(const std::string& name, BlockFormat format, int64_t n) {
   const int64_t of_block = format == BlockFormat::kQ8_0 ? 8 + 128 : 8 + 64;
   std::vector<double> out(static_cast<size_t>(n));
@@ -60,7 +61,8 @@ std::string name_of(const Size& s, BlockFormat format) {
   return concat("(", s.m, ", ", s.k, ") x (", s.n, ", ", s.k, ")^T ", letter(format));
 }
 
-// Codes and sums in every bit, of few rows beside others that are left out; one of them holds an infinity.
+// Codes and sums in every bit, of few rows beside others that are left out; one of them holds an
+// infinity.
 OpCase quantize_case(const Size& s, DType dtype) {
   return {.op = "quantize_rows",
           .shape = concat(s.m, " of (", s.m + 2, ", ", s.k, ")"),
@@ -109,7 +111,8 @@ OpCase product_case(const Size& s, BlockFormat format, DType dtype, DType out) {
           .large = s.large};
 }
 
-// Two matrices side by side and a bias, in few rows and in as many as are multiplied with decoded weights.
+// Two matrices side by side and a bias, in few rows and in as many as are multiplied with decoded
+// weights.
 OpCase linear_case(const Size& s, BlockFormat format, DType dtype) {
   return {.op = "linear_forward_blocks",
           .shape = name_of(s, format),

@@ -48,8 +48,8 @@ OpCase gemm_case(int64_t m, int64_t n, int64_t k, DType out, const Form& f, bool
     const Float8Matrix a = matrix(run, "a", m, k, f.a, f.of_a),
                        b = matrix(run, "b", n, k, f.b, f.of_b);
     Close close = whole(k + 2);
-    // Tensor cores of Hopper and Ada keep some 13 bits behind the point while they add products of 8-bit
-    // floats. Where C is float64 there are no 8-bit products.
+    // Tensor cores of Hopper and Ada keep some 13 bits behind the point while they add products of
+    // 8-bit floats. Where C is float64 there are no 8-bit products.
     if (out != DType::kF64) close.units = 0x1p-12;
     const Tensor c =
         f.accumulate ? run.updated("c", out, {m, n}, close) : run.output("c", out, {m, n}, close);

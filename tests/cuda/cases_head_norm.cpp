@@ -11,7 +11,8 @@ struct Size {
   int64_t tokens, heads, width, margin;
   bool large = false;
 };
-// No token, widths that are no multiple of a vector and more than a warp's, more heads than blocks of them.
+// No token, widths that are no multiple of a vector and more than a warp's, more heads than blocks
+// of them.
 const std::vector<Size> kSizes = {
     {1, 1, 1, 0},    {0, 2, 8, 0},     {5, 3, 7, 1},     {9, 2, 64, 64},
     {70, 5, 24, 16}, {300, 2, 136, 8}, {2, 1, 300, 300}, {8192, 32, 128, 0, true}};

@@ -19,15 +19,15 @@ ConstTensor scalars(OpRun& run, const StepScalars& s) {
   return {t.raw(), DType::kU8, Shape{kStepScalarsBytes}, run.ctx.device()};
 }
 
-// Sixteenths in [-8, 8): with halves for coefficients every result is exact in float32, so that the two
-// sides agree in every bit they round at random.
+// Sixteenths in [-8, 8): with halves for coefficients every result is exact in float32, so that the
+// two sides agree in every bit they round at random.
 std::vector<double> sixteenths(int64_t n, int64_t factor) {
   std::vector<double> out;
   for (int64_t i = 0; i < n; ++i) out.push_back(static_cast<double>(i * factor % 256 - 128) / 16.0);
   return out;
 }
-// In [-1 / 2, 1 / 2), so fine that bfloat16 does not hold a moment, and no finer, so that float32 holds
-// half of a square beside one.
+// In [-1 / 2, 1 / 2), so fine that bfloat16 does not hold a moment, and no finer, so that float32
+// holds half of a square beside one.
 std::vector<double> fine(int64_t n, int64_t factor) {
   std::vector<double> out;
   for (int64_t i = 0; i < n; ++i)

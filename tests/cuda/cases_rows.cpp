@@ -70,8 +70,8 @@ struct TableSize {
   int64_t entries() const { return shard.total > 0 ? vocabulary / 2 : vocabulary; }
   bool large = false;
 };
-// Ids that come often (more than are loaded together), ids of other shards, more tokens than a chunk of the
-// sort, tables whose numbers of rows have one digit, two and three.
+// Ids that come often (more than are loaded together), ids of other shards, more tokens than a
+// chunk of the sort, tables whose numbers of rows have one digit, two and three.
 const std::vector<TableSize> kTableSizes = {
     {0, 7, 8},
     {1, 1, 1},

@@ -8,7 +8,8 @@ struct Weight {
   int64_t out, in, rank;
   bool large = false;
 };
-// Rows that are no multiple of a block's, inputs that are none of a vector, and more of them than threads.
+// Rows that are no multiple of a block's, inputs that are none of a vector, and more of them than
+// threads.
 const std::vector<Weight> kWeights = {{1, 1, 1},    {5, 7, 3},     {6, 264, 2},
                                       {9, 2072, 5}, {33, 515, 16}, {4096, 4096, 16, true}};
 

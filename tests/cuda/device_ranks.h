@@ -15,8 +15,8 @@ struct DeviceRank {
   cuda::Context& gpu;
 };
 
-// gpus: of the machine; rank r takes number r modulo it. Collectives on the host go around rings, and
-// whoever waits for 20 seconds gives up.
+// gpus: of the machine; rank r takes number r modulo it. Collectives on the host go around rings,
+// and whoever waits for 20 seconds gives up.
 void run_device_ranks(int ranks, int gpus, DeviceBackend backend,
                       const std::function<void(DeviceRank&)>& rank, bool check_operations = false);
 

@@ -96,7 +96,8 @@ bool check_model(const std::string& name, cuda::Context* gpu) {
     good = report("golden", name, DType::kF64, got, want, golden.steps_tolerance()) && good;
   }
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
-    // Which experts a token takes is not continuous: in float64 only do two computations agree on it.
+    // Which experts a token takes is not continuous: in float64 only do two computations agree on
+    // it.
     if (name == "mixtral" && dtype != DType::kF64) continue;
     const GoldenCase golden(name, dtype);
     const Curve want = train(golden, kCpuSteps, nullptr), got = train(golden, kCpuSteps, gpu);

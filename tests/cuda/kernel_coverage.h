@@ -13,8 +13,8 @@ struct KernelCoverage {
   std::vector<std::string> idle = {};        // the instances that were not launched
 };
 
-// From the sources' __global__ functions and this program's table of symbols. A kernel is one function
-// of one file, whatever its template arguments are. Throws where the two do not agree.
+// From the sources' __global__ functions and this program's table of symbols. A kernel is one
+// function of one file, whatever its template arguments are. Throws where the two do not agree.
 KernelCoverage kernel_coverage();
 
 }  // namespace trireme::test

@@ -266,7 +266,8 @@ std::vector<double> magnitudes(const std::vector<double>& want, const Shape& sha
   return out;
 }
 
-// Notes the worst error of `got` in `report` and returns "" or what differs. `relative`: the tolerance.
+// Notes the worst error of `got` in `report` and returns "" or what differs. `relative`: the
+// tolerance.
 std::string compare_outcome(const Outcome& got, const Outcome& want, double relative,
                             CaseReport& report) {
   std::vector<double> a = to_doubles(got.view()), b = to_doubles(want.view());

@@ -6,8 +6,9 @@
 //     add(run.ctx, run.output("y", dtype, {3, 7}, each()), a, b);
 //   }}
 //
-// check_case() runs the body on a CPU, which is the oracle, on a GPU with a direct arena, in a planning
-// run and with that plan, and with every operand one element off its alignment. It fails where
+// check_case() runs the body on a CPU, which is the oracle, on a GPU with a direct arena, in a
+// planning run and with that plan, and with every operand one element off its alignment. It fails
+// where
 //   an output differs by more than its Close allows, or the oracle did not write all of it;
 //   the two runs on the GPU differ in a bit;
 //   a byte before or after an operand was written, or an input was changed.
@@ -35,7 +36,8 @@ struct Close {
   double units = 0;              // what the units of a real GPU lose beyond these types, relative
 };
 inline Close exact() { return {}; }  // the same bits
-// Of the element's own magnitude; of the largest in its row (the last dimension); of the largest of all.
+// Of the element's own magnitude; of the largest in its row (the last dimension); of the largest of
+// all.
 inline Close each(int64_t terms = 1) { return {.of = Close::Of::kElement, .terms = terms}; }
 inline Close row(int64_t terms) { return {.of = Close::Of::kRow, .terms = terms}; }
 inline Close whole(int64_t terms) { return {.of = Close::Of::kTensor, .terms = terms}; }

@@ -2,8 +2,8 @@
 //
 //   test_cuda_ops [--sample N] [--seed S] [--dtypes float32,bfloat16] [gtest's options]
 //
-// --sample: of every op and dtype N cases only, drawn by the seed, which is printed. --dtypes: no others.
-// A run of everything also fails when some kernel was never launched (kernel_coverage.h).
+// --sample: of every op and dtype N cases only, drawn by the seed, which is printed. --dtypes: no
+// others. A run of everything also fails when some kernel was never launched (kernel_coverage.h).
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Every case of the registry on the emulated GPU; that every op has one; and that the comparison fails
-// where it must.
+// Every case of the registry on the emulated GPU; that every op has one; and that the comparison
+// fails where it must.
 #include "tests/cuda/registry.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,8 @@ TEST(Registry, HasEveryNameOnce) {
         << concat(c.op, " ", c.shape, " ", c.dtype, " is there twice");
 }
 
-// --- the comparison fails where it must ---------------------------------------------------------------
+// --- the comparison fails where it must
+// ---------------------------------------------------------------
 
 std::string failure_of(const std::function<void(OpRun&)>& body) {
   return check_case({.op = "control", .body = body}, shared_gpu()).failure;

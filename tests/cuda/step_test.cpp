@@ -1,5 +1,5 @@
-// A step's decision on the emulated GPU: the CPU's, bit for bit, and with no wait of the host from the
-// gradients to the updated parameters.
+// A step's decision on the emulated GPU: the CPU's, bit for bit, and with no wait of the host from
+// the gradients to the updated parameters.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 

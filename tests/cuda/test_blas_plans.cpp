@@ -102,7 +102,8 @@ TEST(BlasPlans, AreForgottenByTheirLastUse) {
   EXPECT_EQ(p.made_by(8), 0);
 }
 
-// The result of adding a product to what was there, which must happen once however often it is timed.
+// The result of adding a product to what was there, which must happen once however often it is
+// timed.
 std::vector<std::byte> sum_with(bool autotune) {
   Products p;
   p.gpu->autotune = autotune;

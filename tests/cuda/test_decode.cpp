@@ -1,5 +1,5 @@
-// Decoding on the emulated GPU: the CPU's text, and for every token but the first few one copy there, one
-// launch of a recorded pass and one wait.
+// Decoding on the emulated GPU: the CPU's text, and for every token but the first few one copy
+// there, one launch of a recorded pass and one wait.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -122,8 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{ModelFamily::kDeepseekV3, DType::kF32},
                     Case{ModelFamily::kGemma3, DType::kF32}));
 
-// A key or value that the devices compute with other last bits may get the neighbouring code. In bfloat16 they differ
-// by more: each of some ten activations of a token by 2^-8.
+// A key or value that the devices compute with other last bits may get the neighbouring code. In
+// bfloat16 they differ by more: each of some ten activations of a token by 2^-8.
 TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const KvCodes codes : {KvCodes::kInt8, KvCodes::kE4M3, KvCodes::kE5M2}) {
@@ -140,8 +140,9 @@ TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
     }
 }
 
-// The same for activations, which are rounded to int8. A prompt of many tokens is multiplied with decoded weights
-// without that rounding, which is worth 2 % of a logit's size (tests/serving/test_block_model.cpp).
+// The same for activations, which are rounded to int8. A prompt of many tokens is multiplied with
+// decoded weights without that rounding, which is worth 2 % of a logit's size
+// (tests/serving/test_block_model.cpp).
 TEST(DecodeOnGpuBlocks, WriteTheTextOfTheCpu) {
   std::vector<int32_t> long_prompt(kMostBlockRows + 3);
   for (size_t i = 0; i < long_prompt.size(); ++i) long_prompt[i] = static_cast<int32_t>(i * 7 % 37);

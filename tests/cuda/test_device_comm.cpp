@@ -1,5 +1,6 @@
-// Every operation of a communicator on GPU tensors against the same on the host, bit by bit, over NCCL's
-// stand-in and through host memory; what is counted; and that the host waits for nothing over NCCL.
+// Every operation of a communicator on GPU tensors against the same on the host, bit by bit, over
+// NCCL's stand-in and through host memory; what is counted; and that the host waits for nothing
+// over NCCL.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -178,8 +179,9 @@ TEST_P(DeviceComm, GroupsOfAGroup) {
   });
 }
 
-// What the main stream is given before an operation is in it, and what it is given after wait() sees the
-// result; without wait() it would not, because the emulator's streams run only when they must.
+// What the main stream is given before an operation is in it, and what it is given after wait()
+// sees the result; without wait() it would not, because the emulator's streams run only when they
+// must.
 TEST_P(DeviceComm, StreamsWaitForEachOther) {
   run(2, [](DeviceRank& here) {
     const TestTensor ones(DType::kF32, {64}, std::vector<double>(64, 1.0));

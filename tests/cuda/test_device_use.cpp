@@ -67,7 +67,8 @@ TEST(LossChunks, AFewHundredTokensAreOneOnAGpu) {
   EXPECT_EQ(emulator::counters().launches.at("cross_entropy"), 1);
 }
 
-// Backward of a norm of Qwen2.5 0.5B's width: a block of threads has one row at a time, and four of its warps have work.
+// Backward of a norm of Qwen2.5 0.5B's width: a block of threads has one row at a time, and four of
+// its warps have work.
 TEST(NormBackward, HasEightRowsInFlightOnAMultiprocessor) {
   emulator::reset();
   const auto gpu = cuda::open(0);

@@ -1,5 +1,6 @@
-// A paged cache of several sequences, on the CPU and on the emulated GPU: what each sequence attends to is
-// what it attends to alone, with its keys in one piece, whatever blocks the others have.
+// A paged cache of several sequences, on the CPU and on the emulated GPU: what each sequence
+// attends to is what it attends to alone, with its keys in one piece, whatever blocks the others
+// have.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Recorded micro-batches: bit for bit what the same work queued kernel by kernel gives, in one launch each.
+// Recorded micro-batches: bit for bit what the same work queued kernel by kernel gives, in one
+// launch each.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -75,8 +76,9 @@ std::vector<Case> cases() {
   LayoutCase gpt2_dropout = dropout, packed_dropout = dropout;
   gpt2_dropout.llama = false;
   packed_dropout.packed = true;
-  // The first of a step and those that follow it are each queued once as they are. Of packed documents
-  // whose number changes some counts come again. With dropout a step records anew, what follows its first two.
+  // The first of a step and those that follow it are each queued once as they are. Of packed
+  // documents whose number changes some counts come again. With dropout a step records anew, what
+  // follows its first two.
   return {{"one", llama, 1, 4, 3},
           {"llama", llama, 3, 4, 10},
           {"gpt2", gpt2, 3, 4, 10},

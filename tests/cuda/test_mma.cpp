@@ -1,5 +1,5 @@
-// The emulated warp products of engine/device/mma.h against plain ones: the fragments are taken apart
-// here by the formulas of the PTX manual, element by element.
+// The emulated warp products of engine/device/mma.h against plain ones: the fragments are taken
+// apart here by the formulas of the PTX manual, element by element.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -156,7 +156,8 @@ struct Loaded {
   uint32_t plain[32][4], transposed[32][4];
 };
 
-// The four matrices lie in one tile of 16 x 16, one beside and one below the other, with a stride of 24.
+// The four matrices lie in one tile of 16 x 16, one beside and one below the other, with a stride
+// of 24.
 void load_kernel(Loaded* to) {
   const auto lane = static_cast<int>(threadIdx.x);
   auto* const tile = static_cast<uint16_t*>(emulator::dynamic_shared());

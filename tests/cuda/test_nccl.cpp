@@ -1,5 +1,5 @@
-// What is queued in NCCL: the order of every pipeline schedule's messages, of a step's collectives, that
-// the host waits for none of it, and how failures end.
+// What is queued in NCCL: the order of every pipeline schedule's messages, of a step's collectives,
+// that the host waits for none of it, and how failures end.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -25,7 +25,8 @@ int message_byte(int chunk, int micro_batch, bool gradient) {
   return (gradient ? 128 : 1) + (chunk * 31 + micro_batch * 7) % 120;
 }
 
-// Fills what it sends and keeps what it receives, all on the main stream; the host reads at the end.
+// Fills what it sends and keeps what it receives, all on the main stream; the host reads at the
+// end.
 class DeviceStage final : public PipelineStage {
  public:
   static constexpr int64_t kBytes = 96;
@@ -202,8 +203,8 @@ TEST(Nccl, MessagesOutOfOrderAreRefused) {
       InputError);
 }
 
-// A step of data and tensor parallelism: every operation of one rank in the order in which it was started,
-// on the one stream, and nothing that the host waits for.
+// A step of data and tensor parallelism: every operation of one rank in the order in which it was
+// started, on the one stream, and nothing that the host waits for.
 TEST(Nccl, AStepIsQueuedInOrderAndTheHostWaitsForNothing) {
   test::run_device_ranks(4, 4, DeviceBackend::kNccl, [](DeviceRank& here) {
     Communicator& world = here.world;
@@ -295,7 +296,8 @@ TEST(NcclFailure, ARankThatThrowsEndsWhatTheOthersWaitFor) {
   }
 }
 
-// One rank's NCCL fails while the others' is connecting to it: they wait in no call, and end by its name.
+// One rank's NCCL fails while the others' is connecting to it: they wait in no call, and end by its
+// name.
 TEST(NcclFailure, ARankThatCannotMakeACommunicatorEndsTheOthers) {
   const auto errors = failing_ranks(3, [](DeviceRank& here) {
     here.world.barrier();

@@ -1,5 +1,5 @@
-// The host queues a step on a GPU while another is at work there, and reads of each one step late: without a
-// wait, and the same that it reads at once.
+// The host queues a step on a GPU while another is at work there, and reads of each one step late:
+// without a wait, and the same that it reads at once.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -107,8 +107,8 @@ TEST(OpenSteps, AreReadAsIfAtOnce) {
   }
 }
 
-// A loss scale that float16 cannot hold at first: steps are skipped until it has come down, and each says
-// which gradient was too large though the next step has others.
+// A loss scale that float16 cannot hold at first: steps are skipped until it has come down, and
+// each says which gradient was too large though the next step has others.
 TEST(OpenSteps, OfFloat16AreSkippedAndScaledAsOnTheCpu) {
   LayoutCase c;
   c.dtype = DType::kF16;

@@ -1,5 +1,5 @@
-// What routers carry from step to step, on a GPU: it comes back from a checkpoint, stays in a skipped step,
-// and pairs over an expert's capacity are dropped, as on the CPU.
+// What routers carry from step to step, on a GPU: it comes back from a checkpoint, stays in a
+// skipped step, and pairs over an expert's capacity are dropped, as on the CPU.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 

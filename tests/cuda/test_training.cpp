@@ -1,5 +1,5 @@
-// Training on a GPU is training: the same losses, gradients and parameters as on the CPU. In float64, so that
-// nothing but the arithmetic's order may differ.
+// Training on a GPU is training: the same losses, gradients and parameters as on the CPU. In
+// float64, so that nothing but the arithmetic's order may differ.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,8 @@ std::vector<Named> single_rank_cases() {
           {"mistral", mistral},   {"qwen3", qwen3}};
 }
 
-// Every dimension of parallelism, alone and together. NCCL needs a GPU for each rank; staged, ranks share one.
+// Every dimension of parallelism, alone and together. NCCL needs a GPU for each rank; staged, ranks
+// share one.
 std::vector<Named> parallel_cases() {
   LayoutCase tp, pp, cp, windows, ulysses, dp, zero1, zero2, zero3, ep, all;
   tp.sizes.tp = 2;

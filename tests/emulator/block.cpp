@@ -42,9 +42,9 @@ void acquire([[maybe_unused]] void* tag) {
 #endif
 }
 
-// A thread has a fiber once it runs. One that ends without waiting leaves its fiber to the next that
-// begins, so a kernel without barriers costs calls, not switches. For ThreadSanitizer, to whom the
-// fiber is the thread, each keeps its own.
+// A thread has a fiber once it runs. One that ends without waiting leaves its fiber to the next
+// that begins, so a kernel without barriers costs calls, not switches. For ThreadSanitizer, to whom
+// the fiber is the thread, each keeps its own.
 #if TRIREME_EMULATOR_TSAN
 constexpr bool kOwnFibers = true;
 #else

@@ -1,13 +1,15 @@
-// cublasLtMatmul on the CPU, exactly as its descriptors say: D = alpha op(A) op(B) + beta C [+ bias],
-// column by column in memory, batches at their strides, products summed in the compute type in the
-// order of k and rounded once. Stricter than the library: attributes that are not modelled are refused,
-// and a product is refused when it differs from what its algorithm was asked for (shapes, transposes,
-// alignment of every pointer, workspace), which on a device would be a fault or wrong numbers.
-// float64 has no epilogue that adds a bias, as a library may lack any combination. 8-bit floats as on
-// compute capability 9.0: A transposed, B not, never E5M2 times E5M2, every leading dimension and address
-// a multiple of 16 bytes, no fast accumulation, float32 factors in device memory: one for each operand,
-// or those of groups (at addresses that are multiples of 16 bytes, of whole fours of rows and columns):
-// of 128 along k, all rows of the first group before the second; of 128 by 128, along k first, whole fours.
+// cublasLtMatmul on the CPU, exactly as its descriptors say: D = alpha op(A) op(B) + beta C [+
+// bias], column by column in memory, batches at their strides, products summed in the compute type
+// in the order of k and rounded once. Stricter than the library: attributes that are not modelled
+// are refused, and a product is refused when it differs from what its algorithm was asked for
+// (shapes, transposes, alignment of every pointer, workspace), which on a device would be a fault
+// or wrong numbers. float64 has no epilogue that adds a bias, as a library may lack any
+// combination. 8-bit floats as on compute capability 9.0: A transposed, B not, never E5M2 times
+// E5M2, every leading dimension and address a multiple of 16 bytes, no fast accumulation, float32
+// factors in device memory: one for each operand, or those of groups (at addresses that are
+// multiples of 16 bytes, of whole fours of rows and columns):
+// of 128 along k, all rows of the first group before the second; of 128 by 128, along k first,
+// whole fours.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -162,7 +164,8 @@ std::vector<Compute> unpacked(const cublasLtMatrixLayoutOpaque_t& m, const void*
 
 constexpr int64_t kGroup = 128;
 
-// The factor of element (row, x) of an operand of `rows` rows and k columns, as the product sees it.
+// The factor of element (row, x) of an operand of `rows` rows and k columns, as the product sees
+// it.
 float group_factor(int32_t mode, const float* scale, int64_t rows, int64_t k, int64_t row,
                    int64_t x) {
   if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) return scale[x / kGroup * rows + row];

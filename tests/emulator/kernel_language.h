@@ -1,6 +1,6 @@
-// What a kernel's source needs beside C++: qualifiers, indices, barriers, warp collectives, atomics.
-// Limits, each an error that names kernel, block and thread: warp collectives take all 32 lanes
-// (mask 0xffffffff); __syncthreads takes all threads of the block.
+// What a kernel's source needs beside C++: qualifiers, indices, barriers, warp collectives,
+// atomics. Limits, each an error that names kernel, block and thread: warp collectives take all 32
+// lanes (mask 0xffffffff); __syncthreads takes all threads of the block.
 #pragma once
 
 #include <vector_types.h>

@@ -36,8 +36,8 @@ std::set<const void*>& launched() {
   return the;
 }
 
-// Below this no memory of the program lies, and numbers would be taken for addresses: the sanitizers map their
-// own books down there.
+// Below this no memory of the program lies, and numbers would be taken for addresses: the
+// sanitizers map their own books down there.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uintptr_t kLowestAddress = 0x100000000000;
 #else

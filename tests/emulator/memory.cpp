@@ -73,8 +73,8 @@ std::map<std::uintptr_t, Allocation>::iterator find(std::uintptr_t address) {
   return address < found->first + found->second.mapped ? found : device.end();
 }
 
-// Pages of this process, to read and write; large memory in large pages where the system has them, since
-// opening and closing costs as much as there are pages. nullptr: none left.
+// Pages of this process, to read and write; large memory in large pages where the system has them,
+// since opening and closing costs as much as there are pages. nullptr: none left.
 void* map_pages(std::size_t bytes) {
   const std::size_t spare = bytes >= kLarge ? kLarge : 0;
   void* pointer = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,

@@ -38,7 +38,8 @@ void check_red_zones(const char* call, int device);
 void open_device_memory();
 void close_device_memory();
 
-// Lets faults on device memory and on fibers' stacks say what they are, before whoever handled them.
+// Lets faults on device memory and on fibers' stacks say what they are, before whoever handled
+// them.
 void handle_faults();
 
 // Whether the page of an address is mapped: telling host pointers from other numbers.

@@ -126,8 +126,8 @@ std::vector<std::byte> reduce(const Call& call, const Terms& terms, int64_t n, i
   std::vector<const void*> order;
   const bool is_short = dtype == trireme::DType::kBF16 || dtype == trireme::DType::kF16;
   for (int s = 0; s < ranks; ++s) {
-    // Short floats are collected by the owner from itself on downwards; the others are added as they
-    // come around, the rank behind the owner first.
+    // Short floats are collected by the owner from itself on downwards; the others are added as
+    // they come around, the rank behind the owner first.
     const int rank = is_short ? owner - s + ranks : owner + 1 + s;
     order.push_back(terms[static_cast<size_t>(rank % ranks)]);
   }
@@ -255,7 +255,8 @@ ncclResult_t give_pending() {
     for (PendingCall& p : pending) {
       p.call->record.group = group_number;
       world().records.push_back(p.call->record);
-      // NCCL lets the work of a communicator on two streams wait for each other; ours never needs it.
+      // NCCL lets the work of a communicator on two streams wait for each other; ours never needs
+      // it.
       if (p.comm->stream != nullptr && p.comm->stream != p.stream)
         fail(*p.comm->shared, "a communicator's work on two streams");
       p.comm->stream = p.stream;

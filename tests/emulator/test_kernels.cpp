@@ -1,5 +1,5 @@
-// The kernel language: indices, barriers, warp collectives, atomics, shared memory, and what stops a
-// kernel that uses them wrongly.
+// The kernel language: indices, barriers, warp collectives, atomics, shared memory, and what stops
+// a kernel that uses them wrongly.
 #include <cmath>
 #include <cstring>
 #include <functional>

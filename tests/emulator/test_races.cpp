@@ -1,5 +1,5 @@
-// Under ThreadSanitizer a kernel whose threads are not ordered by barriers is reported, and one whose
-// threads are is not.
+// Under ThreadSanitizer a kernel whose threads are not ordered by barriers is reported, and one
+// whose threads are is not.
 #include "tests/emulator/test_support.h"
 
 #if TRIREME_EMULATOR_TSAN

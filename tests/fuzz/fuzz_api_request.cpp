@@ -1,4 +1,5 @@
-// Any bytes as the body of a request of the API: read, or refused with a status that is the client's to mend.
+// Any bytes as the body of a request of the API: read, or refused with a status that is the
+// client's to mend.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file. Reading throws InputError or yields tensors inside the file whose every element can be
-// read, and metadata that a tokenizer and a configuration are made of, or refused.
+// Any bytes as a GGUF file. Reading throws InputError or yields tensors inside the file whose every
+// element can be read, and metadata that a tokenizer and a configuration are made of, or refused.
 #include <cstdint>
 #include <fstream>
 #include <span>

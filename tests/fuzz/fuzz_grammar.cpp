@@ -1,5 +1,5 @@
-// Any bytes as a schema, a regular expression or a written grammar, as the first byte says: refused within the limits,
-// or a text made of allowed bytes goes on until it is whole or long.
+// Any bytes as a schema, a regular expression or a written grammar, as the first byte says: refused
+// within the limits, or a text made of allowed bytes goes on until it is whole or long.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>

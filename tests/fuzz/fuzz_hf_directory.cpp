@@ -1,6 +1,7 @@
-// A whole HuggingFace directory of any bytes, quantised ones among them: parts separated by lines of "%%" are
-// config.json, the headers of the shards in front of zeros, and the index where it is not one shard. Opening it
-// throws InputError or yields a model whose every tensor can be read, under names that have a place.
+// A whole HuggingFace directory of any bytes, quantised ones among them: parts separated by lines
+// of "%%" are config.json, the headers of the shards in front of zeros, and the index where it is
+// not one shard. Opening it throws InputError or yields a model whose every tensor can be read,
+// under names that have a place.
 #include <cstdint>
 #include <filesystem>
 #include <fstream>

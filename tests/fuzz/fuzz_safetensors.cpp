@@ -1,6 +1,6 @@
 // A header of any bytes in front of 0 to 254 bytes of data (the first byte says how many; 255: the
-// other bytes are the whole file). Reading either throws InputError or yields tensors that cover the
-// data without gaps and whose every byte can be read.
+// other bytes are the whole file). Reading either throws InputError or yields tensors that cover
+// the data without gaps and whose every byte can be read.
 #include <cstdint>
 #include <fstream>
 #include <string>

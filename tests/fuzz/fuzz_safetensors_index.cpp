@@ -1,5 +1,5 @@
-// Any bytes as model.safetensors.index.json beside two good shards: refused, or what it says is what the shards
-// hold, and every tensor can be read.
+// Any bytes as model.safetensors.index.json beside two good shards: refused, or what it says is
+// what the shards hold, and every tensor can be read.
 #include <cstdint>
 #include <fstream>
 #include <string>

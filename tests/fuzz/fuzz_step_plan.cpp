@@ -1,4 +1,5 @@
-// Any bytes as the plan of a step: refused, or a plan within its bounds that is written as it was read.
+// Any bytes as the plan of a step: refused, or a plan within its bounds that is written as it was
+// read.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Any bytes as a pair: the first byte says how many of the others are the .bin, the rest is the .idx.
-// Opening either throws InputError or yields a file whose every token can be read.
+// Any bytes as a pair: the first byte says how many of the others are the .bin, the rest is the
+// .idx. Opening either throws InputError or yields a file whose every token can be read.
 #include <algorithm>
 #include <cstdint>
 #include <fstream>

@@ -9,7 +9,8 @@
 
 namespace {
 
-// Everything that acts on a text before the merges: forms of Unicode, a regular expression, the bytes' alphabet.
+// Everything that acts on a text before the merges: forms of Unicode, a regular expression, the
+// bytes' alphabet.
 std::unique_ptr<trireme::Tokenizer> good_tokenizer() {
   nlohmann::json vocabulary;
   for (int byte = 0; byte < 256; ++byte) {

@@ -1,5 +1,5 @@
-// What the sources that check a configuration name but a fuzzed one must not reach: files of its choice, and
-// layers and kernels, whose libraries need not be built for it.
+// What the sources that check a configuration name but a fuzzed one must not reach: files of its
+// choice, and layers and kernels, whose libraries need not be built for it.
 #include "engine/core/error.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/rotary.h"

@@ -22,14 +22,14 @@ GENERATED = {f"docs/reference/{name}.md" for name in ("config-reference", "deeps
 
 # folder: (openings and words in comments of headers, lines with a comment beyond 100 columns)
 ALLOWED = {
-    "commands": (36, 66),
-    "engine": (88, 638),
-    "optim": (3, 12),
-    "parallel": (64, 261),
-    "serving": (268, 436),
-    "tests": (37, 335),
-    "training": (54, 208),
-    "transformer": (63, 248),
+"commands": (21, 0),
+    "engine": (88, 50),
+    "optim": (2, 2),
+    "parallel": (62, 21),
+    "serving": (280, 12),
+    "tests": (37, 11),
+    "training": (36, 8),
+    "transformer": (65, 14),
 }
 
 # What to write in its place.

@@ -35,10 +35,10 @@ inline RunConfig float8_config(Float8Recipe recipe, DType dtype) {
   return config;
 }
 
-// Of a gradient in the first step: the median over the tensors of |got - want| / |want|. Where two runs
-// round the same numbers but for the order of sums, now and then a code falls on the other side of a
-// boundary, and what comes behind it is off by up to an eighth of it: float64 is compared exactly,
-// everything else by this.
+// Of a gradient in the first step: the median over the tensors of |got - want| / |want|. Where two
+// runs round the same numbers but for the order of sums, now and then a code falls on the other
+// side of a boundary, and what comes behind it is off by up to an eighth of it: float64 is compared
+// exactly, everything else by this.
 inline double first_gradient_error(const LayoutResult& got, const LayoutResult& want) {
   std::vector<double> errors;
   for (const auto& [name, expected] : want.gradients.at(0)) {

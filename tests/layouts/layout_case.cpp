@@ -37,8 +37,8 @@ void set_latents(ModelConfig& model) {
   model.attention_scale = 0.5;
 }
 
-// Experts that the dimensions do not divide, with everything that is exchanged: losses over samples and
-// over the last step, biases that move, capacity, shared experts.
+// Experts that the dimensions do not divide, with everything that is exchanged: losses over samples
+// and over the last step, biases that move, capacity, shared experts.
 void set_experts(const LayoutCase& c, ModelConfig& model) {
   MoeConfig& moe = model.moe;
   moe.experts = 6;
@@ -366,8 +366,8 @@ const ScratchDirectory& scratch() {
   return directory;
 }
 
-// Two waves of micro-batches, forward and then backward, and the weight gradients of a wave from its last
-// micro-batch to its first: like none of the named schedules.
+// Two waves of micro-batches, forward and then backward, and the weight gradients of a wave from
+// its last micro-batch to its first: like none of the named schedules.
 std::string custom_schedule(int stages, int micro_batches) {
   Schedule schedule;
   schedule.kind = ScheduleKind::kCustom;
@@ -440,7 +440,8 @@ RunConfig config_of(const LayoutCase& c) {
   config.train_steps = 5;
   config.seed = seed_of(c);
   config.optimizer.lr = 1e-3;  // larger steps would amplify rounding
-  // So would steps of full length along gradients that are zero by mathematics, as keys' biases have.
+  // So would steps of full length along gradients that are zero by mathematics, as keys' biases
+  // have.
   AdamW rule;
   rule.eps = 1e-4;
   config.optimizer.rule = c.optimizer.empty() ? rule.clone() : optimizer_row(c.optimizer).make();

@@ -22,9 +22,10 @@ struct LayoutCase {
   // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3": a model with experts instead
   std::string experts;
   bool llama = true;  // else GPT-2: tied head, biases, learned positions
-  // A llama of another family: "mistral" (a window in all layers, linear positions), "qwen2" (biases of q, k
-  // and v, tied head, a window in the upper layers, dynamic positions), "qwen3" (normalised q and k, yarn),
-  // "gemma3" (norms of the branches, frequencies of their own in layers with a window, tied head).
+  // A llama of another family: "mistral" (a window in all layers, linear positions), "qwen2"
+  // (biases of q, k and v, tied head, a window in the upper layers, dynamic positions), "qwen3"
+  // (normalised q and k, yarn), "gemma3" (norms of the branches, frequencies of their own in layers
+  // with a window, tied head).
   std::string variant;
   bool dropout = false;
   DType dtype = DType::kF64;

@@ -314,7 +314,8 @@ LayoutError allowed_error(DType dtype) {
 
 LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
                           const LayoutResult& in_float64) {
-  // Several ranks round as much in another order: three times as much by chance, and one rank's own besides.
+  // Several ranks round as much in another order: three times as much by chance, and one rank's own
+  // besides.
   constexpr double kOtherOrder = 4;
   LayoutError allowed = allowed_error(dtype);
   const LayoutError rounding = compare_layouts(one_rank, in_float64, dtype);

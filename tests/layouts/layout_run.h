@@ -20,7 +20,8 @@ struct LayoutResult {
   std::map<std::string, std::vector<double>> parameters;  // after the last step
   // Parameter that a rank stores with another value than its owner after the last step, or "".
   std::string replica;
-  // Bytes moved in each group of more than one rank that the model uses, over the run, summed over ranks.
+  // Bytes moved in each group of more than one rank that the model uses, over the run, summed over
+  // ranks.
   std::map<std::string, int64_t> traffic;  // "tp", "dp x cp", "cp ring", "cp heads", ...
   Traffic data_traffic;                    // of the dp x cp groups, summed over ranks
   struct Stored {                          // bytes of what a rank keeps
@@ -59,8 +60,8 @@ struct LayoutRunOptions {
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               const std::function<void(LayoutRank&)>& body);
 
-// Puts what this rank owns of every logical tensor to its place in `into`. `array`, in the host's memory, is
-// laid out as `map` says. Ranks take turns.
+// Puts what this rank owns of every logical tensor to its place in `into`. `array`, in the host's
+// memory, is laid out as `map` says. Ranks take turns.
 void place_owned(const ParameterStore& store, const ConstTensor& array, const ShardMap& map,
                  std::map<std::string, std::vector<double>>& into);
 // Name of the first tensor that this rank stores with another value than its owner, who placed it
@@ -73,9 +74,10 @@ LayoutResult run_layout(const LayoutCase& c, const LayoutRunOptions& options = {
 // The same for any configuration; its micro-batches hold one sequence.
 LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunOptions& options);
 
-// How far a result is from the reference: the largest relative differences of all steps, and where. A
-// tensor is compared by the norm of the difference against its own norm plus a share of the global one
-// (1e-6 of the gradient norm in float64, 1e-3 in others): some gradients are zero by mathematics.
+// How far a result is from the reference: the largest relative differences of all steps, and where.
+// A tensor is compared by the norm of the difference against its own norm plus a share of the
+// global one (1e-6 of the gradient norm in float64, 1e-3 in others): some gradients are zero by
+// mathematics.
 struct LayoutError {
   double loss = 0, norm = 0, gradient = 0, value = 0;  // value: parameters after the last step
   std::string worst_gradient;                          // "step 3: model.norm.weight"

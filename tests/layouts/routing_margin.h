@@ -14,8 +14,9 @@ class RoutingMargin {
   explicit RoutingMargin(const MoeConfig& moe) : moe_(moe) {}
   void watch(Ctx& ctx);  // from now on; this object must outlive the run
 
-  // The least, over tokens, layers and steps, of: what the k-th chosen expert (score + bias) is above the best
-  // that was not chosen among the kept groups, and the last kept group above the first that was not.
+  // The least, over tokens, layers and steps, of: what the k-th chosen expert (score + bias) is
+  // above the best that was not chosen among the kept groups, and the last kept group above the
+  // first that was not.
   double least() const { return least_; }
 
  private:
@@ -25,10 +26,10 @@ class RoutingMargin {
   double least_ = std::numeric_limits<double>::infinity();
 };
 
-// The margin that a case must have, so that rounding cannot change a choice; scores lie in (0, 1). In float64 a
-// thousand times the 1e-9 by which layouts may differ, in float32 twenty times the 1e-6: the seeds of the models are chosen
-// so. In bfloat16 scores differ by 2^-8 and more, and among thousands of choices some are always nearer: models
-// with experts are not compared there.
+// The margin that a case must have, so that rounding cannot change a choice; scores lie in (0, 1).
+// In float64 a thousand times the 1e-9 by which layouts may differ, in float32 twenty times the
+// 1e-6: the seeds of the models are chosen so. In bfloat16 scores differ by 2^-8 and more, and
+// among thousands of choices some are always nearer: models with experts are not compared there.
 double required_routing_margin(DType dtype);
 
 }  // namespace trireme::test

@@ -1,4 +1,5 @@
-// What each rank of a layout has to store, from the configuration alone: no list of parameters is read.
+// What each rank of a layout has to store, from the configuration alone: no list of parameters is
+// read.
 //
 // A rank holds, with t, e, u ranks of tp, ep, etp, slices as equal as possible, H and G query and
 // key/value heads of D elements, C the hidden width, F inner widths, V the vocabulary, P positions:
@@ -13,9 +14,9 @@
 //               E/e (2 F/u C, C F/u)             its experts
 //               as an MLP, C                     shared experts, their factor
 //   head        V/t C, C                         unless tied on the same rank; last norm
-// of the layers of its pipeline stages. Every matrix is padded to 64 elements. Where ZeRO divides an array,
-// rank i of N ranks stores [n i / N, n (i + 1) / N), rounded down, of the n elements of each layer's dense
-// parameters, its experts, and a table that two pipeline stages share.
+// of the layers of its pipeline stages. Every matrix is padded to 64 elements. Where ZeRO divides
+// an array, rank i of N ranks stores [n i / N, n (i + 1) / N), rounded down, of the n elements of
+// each layer's dense parameters, its experts, and a table that two pipeline stages share.
 #pragma once
 
 #include "tests/layouts/layout_run.h"
@@ -27,7 +28,8 @@ LayoutResult::Stored shard_bytes(const RunConfig& config, int rank);
 // "" or the first rank that stores something else.
 std::string stored_difference(const LayoutResult& got, const RunConfig& config);
 
-// "" or the first group of more than one rank, by the sizes of the layout, in which nothing travelled.
+// "" or the first group of more than one rank, by the sizes of the layout, in which nothing
+// travelled.
 std::string silent_group(const LayoutResult& got, const RunConfig& config);
 
 }  // namespace trireme::test

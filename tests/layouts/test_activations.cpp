@@ -1,8 +1,8 @@
 // What one layer keeps between its forward and its backward pass, in bytes, exactly.
 //
-// With T tokens (s b of Megatron), C hidden (h), H query and G key/value heads of D elements (a = H), inner
-// width F, w bytes an element, t tensor-parallel ranks, which with sequence parallelism split the residual
-// stream over z = t (else z = 1), a layer stores
+// With T tokens (s b of Megatron), C hidden (h), H query and G key/value heads of D elements (a =
+// H), inner width F, w bytes an element, t tensor-parallel ranks, which with sequence parallelism
+// split the residual stream over z = t (else z = 1), a layer stores
 //
 //                                  this engine          Megatron, w = 2, F = 4 C, H D = C = G D (sbh)
 //   input of the block             T C w / z            2    input of the first norm
@@ -18,9 +18,10 @@
 //   its activation                 T F w / t            8    behind GELU
 //   1 / deviation, LayerNorm: mean 4 T {1, 2} / z each  .    of two norms
 //                                                      34 sbh + 5 a s^2 b
-// So at F = 4 C with GELU and sequence parallelism ours are (32 sbh + 4 a s b + 16 s b) / t: 34 without the
-// masks, and without what flash attention does not store. Selective recompute drops the norms' outputs and
-// the activation (20 sbh; Megatron's drops 5 a s^2 b, which is never here); full keeps the input, 2 sbh / z.
+// So at F = 4 C with GELU and sequence parallelism ours are (32 sbh + 4 a s b + 16 s b) / t: 34
+// without the masks, and without what flash attention does not store. Selective recompute drops the
+// norms' outputs and the activation (20 sbh; Megatron's drops 5 a s^2 b, which is never here); full
+// keeps the input, 2 sbh / z.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -118,7 +119,8 @@ TEST(Activations, OfOneLayerAreTheClosedForm) {
           }
 }
 
-// Korthikanti et al. 2022: 34 sbh, less two masks, plus flash attention's and the norms' statistics.
+// Korthikanti et al. 2022: 34 sbh, less two masks, plus flash attention's and the norms'
+// statistics.
 TEST(Activations, OfMegatronsShapeAreItsFormulaWithoutMasks) {
   RunConfig config = config_for(false, 2, true, Recompute::kNone, 128);
   config.model.hidden_size = config.model.num_heads * config.model.head_dim;

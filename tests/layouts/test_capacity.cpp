@@ -1,9 +1,10 @@
 // What experts with a capacity exchange, under routings as uneven as can be.
 //
-// A pair that is dropped is not sent. So of a layer and micro-batch of n tokens, k experts each, capacity
-// K = ceil(f n k / E), rows of C elements of b bytes, a dp rank sends at most 4 b C K for each expert on another
-// ep index, whatever the routing, and exactly that for one that everything goes to. Beside the rows, nothing
-// depends on the routing: calls, and the bytes of everything but the all-to-all, are constant.
+// A pair that is dropped is not sent. So of a layer and micro-batch of n tokens, k experts each,
+// capacity K = ceil(f n k / E), rows of C elements of b bytes, a dp rank sends at most 4 b C K for
+// each expert on another ep index, whatever the routing, and exactly that for one that everything
+// goes to. Beside the rows, nothing depends on the routing: calls, and the bytes of everything but
+// the all-to-all, are constant.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// Saved under one layout, loaded under any other: every tensor bit for bit, optimizer state included.
+// Saved under one layout, loaded under any other: every tensor bit for bit, optimizer state
+// included.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/resumed_run.h"

@@ -1,4 +1,5 @@
-// The negative control: when one collective of a run of hundreds does not happen, the comparison says so.
+// The negative control: when one collective of a run of hundreds does not happen, the comparison
+// says so.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/faulty_ranks.h"

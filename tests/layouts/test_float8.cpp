@@ -1,4 +1,5 @@
-// Training in 8-bit floats: near the same training without, whatever the layout, and exactly resumed.
+// Training in 8-bit floats: near the same training without, whatever the layout, and exactly
+// resumed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,9 +19,10 @@ namespace {
 constexpr Float8Recipe kRecipes[] = {Float8Recipe::kDelayed, Float8Recipe::kTensorwise,
                                      Float8Recipe::kBlockwise};
 
-// Rounding to three bits of mantissa: at most 2^-4 of a number, in the mean of squares 2^-4 / sqrt(3) at
-// most; two of them in a product, in E5M2 2^-3. A gradient of the deepest layer has passed through four
-// products forward and four backward in each of two layers, whose errors are independent.
+// Rounding to three bits of mantissa: at most 2^-4 of a number, in the mean of squares 2^-4 /
+// sqrt(3) at most; two of them in a product, in E5M2 2^-3. A gradient of the deepest layer has
+// passed through four products forward and four backward in each of two layers, whose errors are
+// independent.
 TEST(Float8Training, StaysNearTheSameTrainingWithout) {
   for (const bool hybrid : {true, false})
     for (const Float8Recipe recipe : kRecipes) {

@@ -119,7 +119,8 @@ TEST(Layouts, TheSampleHasEveryVariant) {
   EXPECT_TRUE(seen.empty()) << *seen.begin();
 }
 
-// Routers choose the same experts in every layout: the choice is not near another in any run that is compared.
+// Routers choose the same experts in every layout: the choice is not near another in any run that
+// is compared.
 TEST(Layouts, RoundingCannotChangeAChoiceOfExperts) {
   for (const char* experts : {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3"})
     for (const bool packed : {false, true})

@@ -178,7 +178,8 @@ TEST(Lora, FrozenWeightsCostTheirValuesOnly) {
   }
 }
 
-// The derivatives by all parameters, from those that take the lengths n of the rows of V = W + s B A for constants:
+// The derivatives by all parameters, from those that take the lengths n of the rows of V = W + s B
+// A for constants:
 // by V[j] there are -m[j] dm[j] / n[j]^2 V[j] more.
 void add_through_lengths(const ParameterStore& store, const Tensor& values, const Tensor& gradient,
                          double s) {

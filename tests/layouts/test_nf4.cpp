@@ -1,5 +1,5 @@
-// A frozen model in 4 bits beside adapters: the numbers of a model whose weights are what the bits stand for,
-// the same in every layout, in the memory that they should take.
+// A frozen model in 4 bits beside adapters: the numbers of a model whose weights are what the bits
+// stand for, the same in every layout, in the memory that they should take.
 #include <gtest/gtest.h>
 
 #include "engine/ops/nf4.h"
@@ -146,8 +146,8 @@ TEST(Nf4Base, ComputesWithWhatTheBitsStandFor) {
     }
 }
 
-// The gradient of the second step against differences of its loss: what reaches the first layers' adapters
-// came through the inputs' gradients of the layers above.
+// The gradient of the second step against differences of its loss: what reaches the first layers'
+// adapters came through the inputs' gradients of the layers above.
 TEST(Nf4Base, FiniteDifferences) {
   const auto in_first_layer = [](const ParameterSpec& spec) {
     return spec.name.find("layers.0.") != std::string::npos;
@@ -187,8 +187,8 @@ TEST(Nf4Base, TakesHalfAByteAWeight) {
   }
 }
 
-// Only one weight is unpacked at a time, and by one of those who read it: the step's memory does not grow with the
-// number of layers.
+// Only one weight is unpacked at a time, and by one of those who read it: the step's memory does
+// not grow with the number of layers.
 void expect_one_weight_unpacked(const LoraConfig& lora) {
   LayoutCase c;
   c.recompute = Recompute::kFull;

@@ -28,8 +28,8 @@ LayoutRunOptions ring() {
   return options;
 }
 
-// Elements of each block of rank `rank`, with padding: every matrix or fused group of matrices begins
-// at a multiple of 64 elements, and so does the next block.
+// Elements of each block of rank `rank`, with padding: every matrix or fused group of matrices
+// begins at a multiple of 64 elements, and so does the next block.
 std::vector<int64_t> block_sizes(const RunConfig& config, int rank) {
   const Layout layout = layout_of(config.parallel, rank);
   const Model model(

@@ -168,8 +168,8 @@ std::string check_messages(Communicator& g) {
   return "";
 }
 
-// Messages both ways around the ring, posted in an order in which blocking ones would wait for ever, while
-// collectives of the same ranks run before, between and after.
+// Messages both ways around the ring, posted in an order in which blocking ones would wait for
+// ever, while collectives of the same ranks run before, between and after.
 std::string check_posted_messages(Communicator& g) {
   if (g.size() == 1) return "";
   const int next = (g.rank() + 1) % g.size(), previous = (g.rank() + g.size() - 1) % g.size();

@@ -5,8 +5,8 @@
 
 namespace trireme::test {
 
-// Runs on every rank of the group; returns "" or what was wrong on this rank first. Values are small
-// whole numbers, so that every order of additions gives the same bits in every dtype.
+// Runs on every rank of the group; returns "" or what was wrong on this rank first. Values are
+// small whole numbers, so that every order of additions gives the same bits in every dtype.
 std::string check_collectives(Communicator& group);
 std::string check_all_reduce(Communicator& group, DType dtype, int64_t n);
 

@@ -1,5 +1,5 @@
-// Weights in blocks, apart from any model: a rank's part has the bits of the whole, the blocks of files are kept, and
-// what cannot be held is refused.
+// Weights in blocks, apart from any model: a rank's part has the bits of the whole, the blocks of
+// files are kept, and what cannot be held is refused.
 #include <gtest/gtest.h>
 
 #include <cmath>

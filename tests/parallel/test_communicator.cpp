@@ -236,8 +236,8 @@ TEST(Communicator, UnevenPiecesPassThroughTheWindowOfANode) {
   }
 }
 
-// The operations share two buffers: none may write to one that a slower rank still reads, in whatever
-// order they come and however many parts they have.
+// The operations share two buffers: none may write to one that a slower rank still reads, in
+// whatever order they come and however many parts they have.
 TEST(Communicator, OperationsThroughOneWindowDoNotOverwriteEachOther) {
   constexpr int kRanks = 3;
   run_threads(

@@ -155,7 +155,8 @@ bool can_listen(int port, bool reuses) {
          listen(one.fd(), 1) == 0;
 }
 
-// Groups that start at the same time, and whatever else asks for a port, are given others; rank 0 inherits the socket.
+// Groups that start at the same time, and whatever else asks for a port, are given others; rank 0
+// inherits the socket.
 TEST(RankCommands, KeepThePortOfTheirRanks) {
   auto commands = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret");
   const int port = std::stoi(value_of(commands[0], "MASTER_PORT"));

@@ -1,4 +1,5 @@
-// What a rank concludes from the board and from life lines, with invented time: look(1) counts one second.
+// What a rank concludes from the board and from life lines, with invented time: look(1) counts one
+// second.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -285,7 +286,8 @@ TEST(PeerLinks, ASilentProcessOnALiveMachineDoesNotRun) {
   EXPECT_EQ(ranks.mine.cause(), LossCause::kSilent);
 }
 
-// A local stream counts as unacknowledged what the other end has not read: its reader is the machine.
+// A local stream counts as unacknowledged what the other end has not read: its reader is the
+// machine.
 struct TwoMachines {
   int ends[2] = {-1, -1};
   Liveness mine{1e9};

@@ -1,4 +1,5 @@
-// Weights in 4 bits, apart from any model: what is unpacked is what the op makes of the whole weight at once.
+// Weights in 4 bits, apart from any model: what is unpacked is what the op makes of the whole
+// weight at once.
 #include <gtest/gtest.h>
 
 #include "engine/ops/nf4.h"

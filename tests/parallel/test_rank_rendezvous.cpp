@@ -92,7 +92,8 @@ bool closed_by_peer(const Socket& socket_) {
   return recv(socket_.fd(), &byte, 1, 0) <= 0;
 }
 
-// A process that only pretends to be rank 0: takes the greeting of rank 1 for a challenge of its own choice.
+// A process that only pretends to be rank 0: takes the greeting of rank 1 for a challenge of its
+// own choice.
 struct FalseMaster {
   RankGreeting greeting_for(const RankChallenge& challenge, const RankVerdict& verdict) const {
     const Socket guest(accept(port.descriptor(), nullptr, nullptr));
@@ -242,7 +243,8 @@ int64_t peak_bytes() {
   return 0;
 }
 
-// What becomes of rank 0, which waits for 4 bytes, when rank 1 sends the header of another message and leaves.
+// What becomes of rank 0, which waits for 4 bytes, when rank 1 sends the header of another message
+// and leaves.
 std::string error_after_header(int64_t tag, int64_t bytes) {
   const MeetingPlace place;
   RankThread one(place.rank(1));

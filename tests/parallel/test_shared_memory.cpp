@@ -28,7 +28,8 @@ TEST(SharedMemory, HasTheExpectedSizeOrIsRefused) {
     EXPECT_THROW(SharedMemory::attach(odd, kPage), Error) << odd;
 }
 
-// A file of this user with a name that contains what the address says: mapped, it would be written to.
+// A file of this user with a name that contains what the address says: mapped, it would be written
+// to.
 TEST(SharedMemory, IsNoFile) {
   const test::ScratchDirectory folder;
   const std::string path = folder / "precious";

@@ -1,5 +1,6 @@
-// Models whose weights are in blocks: their logits are those of a model whose weights are what the blocks stand for, up to
-// the rounding of activations to int8, in every family and under tensor parallelism.
+// Models whose weights are in blocks: their logits are those of a model whose weights are what the
+// blocks stand for, up to the rounding of activations to int8, in every family and under tensor
+// parallelism.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -73,7 +74,8 @@ std::vector<float> logits_of(Rank& rank) {
   return out;
 }
 
-// The values of `plain` become those that the blocks of the other stand for. Returns how many weights.
+// The values of `plain` become those that the blocks of the other stand for. Returns how many
+// weights.
 int decode_into(Rank& plain, const Rank& blocks) {
   int decoded = 0;
   for (ParamHandle h = 0; h < std::ssize(plain.store.specs()); ++h) {
@@ -99,8 +101,9 @@ const std::vector<ModelFamily> kFamilies = {ModelFamily::kLlama,   ModelFamily::
                                             ModelFamily::kMixtral, ModelFamily::kGemma3,
                                             ModelFamily::kQwen3,   ModelFamily::kDeepseekV3};
 
-// One rounding to int8 of 32 normal values is off by e / sqrt(12) of e = max / 127: about half a percent of their
-// size. Some ten of them follow one another, so 2 % in the logits is a bound, and 4 bits in the weights are far above.
+// One rounding to int8 of 32 normal values is off by e / sqrt(12) of e = max / 127: about half a
+// percent of their size. Some ten of them follow one another, so 2 % in the logits is a bound, and
+// 4 bits in the weights are far above.
 TEST(BlockModel, ComputesWithWhatTheBlocksStandFor) {
   for (const ModelFamily family : kFamilies)
     for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
@@ -121,7 +124,8 @@ TEST(BlockModel, ComputesWithWhatTheBlocksStandFor) {
     }
 }
 
-// Ranks cut weights at blocks: rows of x that a row-parallel layer divides are rounded in the same blocks.
+// Ranks cut weights at blocks: rows of x that a row-parallel layer divides are rounded in the same
+// blocks.
 TEST(BlockModel, TwoRanksComputeTheSame) {
   for (const ModelFamily family : kFamilies)
     for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {

@@ -1,4 +1,5 @@
-// Other weights while texts are written: each text is of the ones or the others, as the way of changing says.
+// Other weights while texts are written: each text is of the ones or the others, as the way of
+// changing says.
 #include <gtest/gtest.h>
 
 #include <atomic>

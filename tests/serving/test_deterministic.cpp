@@ -1,4 +1,5 @@
-// Deterministic mode: what a request gets has the same bits whether it is alone or in a storm of others.
+// Deterministic mode: what a request gets has the same bits whether it is alone or in a storm of
+// others.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -111,7 +112,8 @@ std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
   return ears.texts();
 }
 
-// All at once in chunks of few tokens and a cache that holds a fraction of them, every fifth gone before its end.
+// All at once in chunks of few tokens and a cache that holds a fraction of them, every fifth gone
+// before its end.
 std::vector<Text> in_a_storm(Rank& rank, const std::vector<Wish>& wishes) {
   const auto engine = engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23}, 40);
   Ears ears(wishes.size());

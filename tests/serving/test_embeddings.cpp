@@ -1,4 +1,5 @@
-// What a model makes of texts: the same whatever they are computed with, and what the head's logits come from.
+// What a model makes of texts: the same whatever they are computed with, and what the head's logits
+// come from.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -96,7 +97,8 @@ TEST(Embeddings, OfEveryTypeAreNearThoseOfFloat64) {
     });
 }
 
-// The head's product with them gives the log-probabilities that the text's first token is told with.
+// The head's product with them gives the log-probabilities that the text's first token is told
+// with.
 TEST(Embeddings, AreWhatTheHeadTakes) {
   run_threads(1, [](Communicator& world) {
     Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF64);

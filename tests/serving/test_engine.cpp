@@ -1,4 +1,5 @@
-// Threads that hand in and take back sequences, without a model: what each one is told is its own text.
+// Threads that hand in and take back sequences, without a model: what each one is told is its own
+// text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -189,7 +190,8 @@ class Failing final : public StepExecutor {
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
-// Says that telling others its plans has taken it an hour: which part of a step it belongs to is arithmetic.
+// Says that telling others its plans has taken it an hour: which part of a step it belongs to is
+// arithmetic.
 class Telling final : public StepExecutor {
  public:
   static constexpr double kTelling = 3600;
@@ -471,7 +473,8 @@ TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
   EXPECT_EQ(engine.counts().used_blocks, 0);
 }
 
-// It is the engine's thread that resumes here, in the middle of ending what ran: as early as another thread could.
+// It is the engine's thread that resumes here, in the middle of ending what ran: as early as
+// another thread could.
 TEST(Engine, TakesWhatComesAfterItResumes) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   std::promise<void> over;

@@ -28,8 +28,8 @@ struct Fixture {
   ParameterStore store;
 };
 
-// The greedy continuation by prompts that grow: no cached state survives from token to token, and the prompts
-// are attended as in training.
+// The greedy continuation by prompts that grow: no cached state survives from token to token, and
+// the prompts are attended as in training.
 std::vector<int32_t> without_cache(Fixture& f, std::vector<int32_t> text, int64_t count) {
   std::vector<int32_t> out;
   GenerateOptions options;
@@ -44,8 +44,8 @@ std::vector<int32_t> without_cache(Fixture& f, std::vector<int32_t> text, int64_
 
 class GenerateTest : public ::testing::TestWithParam<ModelFamily> {};
 
-// Blocks of 16 tokens: texts that end inside the first, at its end, in the second and where the model does;
-// prompts of one token, which is a pass like those that follow, and of more.
+// Blocks of 16 tokens: texts that end inside the first, at its end, in the second and where the
+// model does; prompts of one token, which is a pass like those that follow, and of more.
 TEST_P(GenerateTest, CachedDecodingEqualsFullForward) {
   Fixture f(GetParam());
   for (const std::vector<int32_t>& prompt :
@@ -166,7 +166,8 @@ void expect_the_text_of_one_rank(const Layouts& layouts) {
   }
 }
 
-// A vocabulary of 37 and two key/value heads: nothing divides evenly, and four ranks share the heads.
+// A vocabulary of 37 and two key/value heads: nothing divides evenly, and four ranks share the
+// heads.
 TEST_P(GenerateTest, RanksThatDivideTheModelWriteTheTextOfOne) {
   ModelConfig config = test::tiny_model(GetParam());
   config.num_layers = 3;
@@ -185,7 +186,8 @@ TEST(GenerateExperts, RanksThatDivideTheExpertsWriteTheTextOfOne) {
                                 sizes_of(4, 1, 2, 2), sizes_of(2, 2, 2)}});
 }
 
-// Seeds that differ stand for CPUs whose exp() differs: all ranks take the choice of one, with its text's end.
+// Seeds that differ stand for CPUs whose exp() differs: all ranks take the choice of one, with its
+// text's end.
 TEST(GenerateAgreement, OneRankChoosesForAll) {
   ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   GenerateOptions options;

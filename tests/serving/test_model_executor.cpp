@@ -1,4 +1,5 @@
-// Sequences of a batch against the same ones alone, on models of several families and under several layouts.
+// Sequences of a batch against the same ones alone, on models of several families and under several
+// layouts.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -55,7 +56,8 @@ std::vector<Text> alone(const ModelConfig& config, const std::vector<Wish>& wish
 
 class Batches : public ::testing::TestWithParam<ModelFamily> {};
 
-// Chunks of few tokens, prefixes found, sequences preempted, log-probabilities of prompts asked for.
+// Chunks of few tokens, prefixes found, sequences preempted, log-probabilities of prompts asked
+// for.
 TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
   const ModelConfig config = test::tiny_model(GetParam());
   const std::vector<Wish> wishes = wishes_of(24);

@@ -1,4 +1,5 @@
-// Several engines as one: where sequences are computed, and what becomes of them when one engine cannot.
+// Several engines as one: where sequences are computed, and what becomes of them when one engine
+// cannot.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -237,8 +238,8 @@ TEST_F(ReplicasTest, ChangeWeightsOfAll) {
   EXPECT_EQ(changed, (std::multiset<size_t>{0, 0, 1, 2, 2}));
 }
 
-// Two requests whose first texts are computed by one replica each, and whose second ones come to the other's while it
-// waits for them.
+// Two requests whose first texts are computed by one replica each, and whose second ones come to
+// the other's while it waits for them.
 TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   std::array<std::shared_ptr<WeightsHold>, 2> requests;
   std::array<SequenceId, 2> texts{};

@@ -44,7 +44,8 @@ void expect_same(const std::vector<Text>& got, const std::vector<Text>& want) {
   }
 }
 
-// In deterministic mode bit for bit, whole or over two stages, with little room for guesses or much.
+// In deterministic mode bit for bit, whole or over two stages, with little room for guesses or
+// much.
 TEST(SpeculativeDecoding, WritesTheSameTexts) {
   const std::vector<Wish> wishes = wishes_of(8, 11);
   for (const int pp : {1, 2}) {
@@ -71,8 +72,8 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
   }
 }
 
-// A draft of the same parameters in bfloat16, whose probabilities are nearly the model's; greedy texts, drawn ones, and
-// some with less to draw from.
+// A draft of the same parameters in bfloat16, whose probabilities are nearly the model's; greedy
+// texts, drawn ones, and some with less to draw from.
 TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
   std::vector<Wish> wishes = wishes_of(8, 37);
   wishes[3].sampling.top_k = 5;
@@ -150,8 +151,9 @@ std::vector<double> probabilities(Rank& rank, const std::vector<int32_t>& prompt
 
 constexpr int64_t kFew = 5;  // tokens
 
-// Texts of three tokens with guesses at the second and third: the pairs of the first two against their
-// probabilities, whose deviation from them has a chi-square distribution with V V - 1 degrees of freedom.
+// Texts of three tokens with guesses at the second and third: the pairs of the first two against
+// their probabilities, whose deviation from them has a chi-square distribution with V V - 1 degrees
+// of freedom.
 void expect_the_distribution(Communicator& world, int count, bool model_drafts) {
   Rank rank(config_of(ModelFamily::kLlama, kFew), {}, world, DType::kF32, kMostTokens);
   ModelConfig small = config_of(ModelFamily::kLlama, kFew);

@@ -134,7 +134,8 @@ TokenChoice greedy() {
   return choice;
 }
 
-// The order in which ids are taken when each one that was is forbidden afterwards is that of the logits.
+// The order in which ids are taken when each one that was is forbidden afterwards is that of the
+// logits.
 TEST(TokenChooser, PenaltiesActOnWhatTheTextHolds) {
   TokenChoice choice = greedy();
   choice.presence_penalty = 1.5;

@@ -23,7 +23,8 @@ struct Tolerance {
   double relative = 0;  // of the magnitude named by the comparison
 };
 Tolerance tolerance(DType storage, int64_t terms = 1, DType accumulate = DType::kF32);
-// Allowed difference between two such computations, neither of which is exact: the sum of both errors.
+// Allowed difference between two such computations, neither of which is exact: the sum of both
+// errors.
 Tolerance between_computations(DType storage, int64_t terms = 1, DType accumulate = DType::kF32);
 
 // Elements as doubles, in row-major order of the view.
@@ -34,11 +35,12 @@ std::vector<double> to_doubles(const ConstTensor& t);
 // compare: every error is at most tol.relative times the largest |want| of the element's row (the
 // last dimension): for sums, whose terms may cancel.
 std::string compare(const ConstTensor& got, const std::vector<double>& want, Tolerance tol);
-// compare_each: every error is at most tol.relative * |want|, plus one subnormal step of got's dtype:
+// compare_each: every error is at most tol.relative * |want|, plus one subnormal step of got's
+// dtype:
 // for elementwise functions, where a small wrong value must not hide behind a large one.
 std::string compare_each(const ConstTensor& got, const std::vector<double>& want, Tolerance tol);
-// compare_within: the same with magnitude[i] in the place of |want|: for sums that cancel, of which the
-// reference knows the sum of the terms' absolute values. An infinite magnitude allows nothing.
+// compare_within: the same with magnitude[i] in the place of |want|: for sums that cancel, of which
+// the reference knows the sum of the terms' absolute values. An infinite magnitude allows nothing.
 std::string compare_within(const ConstTensor& got, const std::vector<double>& want,
                            const std::vector<double>& magnitude, Tolerance tol);
 std::string compare_exact(const ConstTensor& got, const ConstTensor& want);  // bit for bit

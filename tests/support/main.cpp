@@ -1,7 +1,7 @@
 // main() of the C++ tests: GoogleTest's, and
 //   --isa=avx2|portable   limits kernels and the GEMM library to a lower instruction set
-// With a set that is not below the machine's best it exits with 77 (ctest: skipped): the run without
-// a limit has tested it, or the machine lacks it.
+// With a set that is not below the machine's best it exits with 77 (ctest: skipped): the run
+// without a limit has tested it, or the machine lacks it.
 #include <gtest/gtest.h>
 
 #include <cstdio>

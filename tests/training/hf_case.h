@@ -1,4 +1,5 @@
-// One folder of tests/golden/hf: a model made by HuggingFace's transformers and what that computes with it.
+// One folder of tests/golden/hf: a model made by HuggingFace's transformers and what that computes
+// with it.
 #pragma once
 
 #include <string>
@@ -17,7 +18,8 @@ class HfCase {
 
   const HfModel& source() const { return source_; }
   const SafetensorsReader& expected() const { return expected_; }
-  // Of one step over the batch, in `dtype` on ranks of such a layout, without losses of routers and dropout.
+  // Of one step over the batch, in `dtype` on ranks of such a layout, without losses of routers and
+  // dropout.
   RunConfig config(const ParallelSizes& sizes, DType dtype) const;
   // Two rows of as many tokens as the longest document has.
   MicroBatch batch() const;

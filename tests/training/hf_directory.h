@@ -1,5 +1,5 @@
-// HuggingFace directories for tests: the weights of a golden case, changed as a test wants, in any dtype and
-// number of shards.
+// HuggingFace directories for tests: the weights of a golden case, changed as a test wants, in any
+// dtype and number of shards.
 #pragma once
 
 #include <map>
@@ -23,7 +23,8 @@ struct HfFiles {
   HfFiles(const std::string& golden, DType dtype);
   // Random weights of such a model, whose tensors are its parameters.
   static HfFiles random(const Json& config, DType dtype);
-  // Writes config.json and one or more safetensors files, with an index if more. Tensors go round the shards.
+  // Writes config.json and one or more safetensors files, with an index if more. Tensors go round
+  // the shards.
   void write(const std::string& directory, int shards = 1) const;
   // Renames every tensor that begins with `prefix`, dropping it.
   void drop_prefix(const std::string& prefix);

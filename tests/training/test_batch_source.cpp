@@ -333,7 +333,8 @@ TEST(ValidationSource, EverySetThatCannotBeUsedIsToldAtOnce) {
   EXPECT_EQ(problem(4), "");  // five tokens are four inputs and the last target
 }
 
-// Only a run insists on whole sequences: another command may ask for longer ones than the set was made for.
+// Only a run insists on whole sequences: another command may ask for longer ones than the set was
+// made for.
 TEST(ValidationSource, ASetWithANameMayBeShorterThanASequence) {
   const ScratchDirectory dir;
   write(dir / "v", {{1, 2, 3, 4, 5}});

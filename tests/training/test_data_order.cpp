@@ -1,4 +1,5 @@
-// numpy's shuffle, the split, the sample order and the blend, each against an independent statement.
+// numpy's shuffle, the split, the sample order and the blend, each against an independent
+// statement.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -135,7 +135,8 @@ TEST(DataParallel, RingSendsExactlyTheFormula) {
   ring.algorithm = CommAlgorithm::kRing;
   for (int ranks : {2, 4}) {
     const Trajectory t = train(ranks, ring);
-    // Besides the gradients a step reduces three scalars of 8 bytes: valid targets, loss and square sums.
+    // Besides the gradients a step reduces three scalars of 8 bytes: valid targets, loss and square
+    // sums.
     const int64_t scalars = 3 * 8;
     int64_t sum = 0;
     for (int64_t bytes : t.sent) sum += bytes;

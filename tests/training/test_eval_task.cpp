@@ -1,4 +1,5 @@
-// Log-likelihoods against the logits of HuggingFace's model, and what lm-evaluation-harness makes of them.
+// Log-likelihoods against the logits of HuggingFace's model, and what lm-evaluation-harness makes
+// of them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,8 @@ namespace {
 
 const std::string kGolden = test::source_folder() + "/tests/golden/peft/";
 
-// Documents that begin as the golden sequence does, and what its logits say of their learned tokens.
+// Documents that begin as the golden sequence does, and what its logits say of their learned
+// tokens.
 struct Known {
   std::vector<Example> documents;
   std::vector<double> log_likelihoods;
@@ -168,8 +170,8 @@ TEST(EvalTask, ContextsMayBeginWithTheBeginningOfText) {
   EXPECT_EQ(shown(task), (Strings{"$ab| c", "$ab| d", "$| c", "$| d", "$|ab"}));
 }
 
-// The template writes the context; its end, white space too, is as the harness has it. '$' is what the template
-// writes as markup.
+// The template writes the context; its end, white space too, is as the harness has it. '$' is what
+// the template writes as markup.
 TEST(EvalTask, ContextsWrittenByAChatTemplate) {
   TaskFile file;
   const ChatTemplate chat(
@@ -218,7 +220,8 @@ TEST(EvalTask, Metrics) {
       "{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": 0}\n"
       "{\"text\": \" one  two\\u00a0\"}\n",
       20);
-  // acc: no, yes, yes (the first of equals); acc_norm: yes (-1.5 a character), no, yes; acc_bytes likewise yes, no.
+  // acc: no, yes, yes (the first of equals); acc_norm: yes (-1.5 a character), no, yes; acc_bytes
+  // likewise yes, no.
   const std::vector<TaskMetric> got = task.metrics({-2, -3, -2, -5.4, -1, -1, -14});
   ASSERT_EQ(got.size(), 6U);
   EXPECT_EQ(got[0].name, "acc");

@@ -1,4 +1,5 @@
-// Fine-tuning examples: what of each form of record is learned, packing, and the batches made of it.
+// Fine-tuning examples: what of each form of record is learned, packing, and the batches made of
+// it.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -144,8 +145,8 @@ TEST(Examples, TemplatesThatDropWhatWasThoughtAreAskedWithMarks) {
             "[<think></think>e$\n]");
 }
 
-// The mark of an answer's end is another one where more follows, as in gpt-oss's; and the generation prompt says
-// more than what stands before an answer, as in DeepSeek-V3's.
+// The mark of an answer's end is another one where more follows, as in gpt-oss's; and the
+// generation prompt says more than what stands before an answer, as in DeepSeek-V3's.
 TEST(Examples, TemplatesThatEndTheLastAnswerInAnotherWayAreAskedWithMarks) {
   constexpr const char* kReturns =
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if loop.last %}{{ '<|endoftext|>' }}"

@@ -1,5 +1,5 @@
-// GGUF files as models: written from a HuggingFace directory and read back, all families that llama.cpp and we
-// share, with what its files store in another order.
+// GGUF files as models: written from a HuggingFace directory and read back, all families that
+// llama.cpp and we share, with what its files store in another order.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,7 +53,8 @@ TEST(GgufModel, WrittenFromADirectoryItIsTheSameModel) {
   }
 }
 
-// llama.cpp's rotary embedding turns elements 2 i and 2 i + 1 of a head, HuggingFace's i and i + D / 2.
+// llama.cpp's rotary embedding turns elements 2 i and 2 i + 1 of a head, HuggingFace's i and i + D
+// / 2.
 TEST(GgufModel, RowsOfQueriesAndKeysAreInterleaved) {
   const ScratchDirectory dir;
   const HfFiles files("llama", DType::kF32);
@@ -122,8 +123,8 @@ Json gemma() {
   return json;
 }
 
-// The file's configuration is the directory's, and its numbers are, within `added`: what adding 1 to a number and
-// taking it away again rounds.
+// The file's configuration is the directory's, and its numbers are, within `added`: what adding 1
+// to a number and taking it away again rounds.
 void expect_same_model(const std::string& hf, const std::string& gguf, double added = 0) {
   const HfModel source(hf);
   write_gguf(source, gguf, {.type = "F32"});

@@ -1,5 +1,5 @@
-// HuggingFace directories: every value in its place, under any layout and dtype, and every kind of damage a
-// clear error.
+// HuggingFace directories: every value in its place, under any layout and dtype, and every kind of
+// damage a clear error.
 #include <gtest/gtest.h>
 
 #include <filesystem>

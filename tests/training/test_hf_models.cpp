@@ -1,5 +1,6 @@
-// Models of every family against HuggingFace's transformers (tests/golden/make_transformers.py): logits, the
-// loss and every gradient of a step, under several layouts, and decoding token by token.
+// Models of every family against HuggingFace's transformers (tests/golden/make_transformers.py):
+// logits, the loss and every gradient of a step, under several layouts, and decoding token by
+// token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +18,8 @@
 namespace trireme::test::test_hf_models {
 namespace {
 
-// Logits may differ by so much of the largest; the loss and, in the norm, gradients of themselves. Both sides
-// compute in float32, in another order.
+// Logits may differ by so much of the largest; the loss and, in the norm, gradients of themselves.
+// Both sides compute in float32, in another order.
 constexpr double kLogits = 1e-4, kLoss = 1e-5, kGradient = 1e-4;
 
 const char* const kCases[] = {"gpt2",        "llama",      "llama_linear", "llama_dynamic",

@@ -1,6 +1,6 @@
-// Exports, imports and GGUF files that are killed at several points and asked for again: nothing passes for
-// finished in between, the end is the same bytes as without an interruption, and what is whole is not written and
-// not read again. Work is counted in bytes.
+// Exports, imports and GGUF files that are killed at several points and asked for again: nothing
+// passes for finished in between, the end is the same bytes as without an interruption, and what is
+// whole is not written and not read again. Work is counted in bytes.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

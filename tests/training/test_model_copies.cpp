@@ -1,5 +1,6 @@
-// Models between formats: import then export gives the same bytes, an interrupted export goes on, a run's
-// checkpoint leaves as a directory that opens again, and the difference of two models is found.
+// Models between formats: import then export gives the same bytes, an interrupted export goes on, a
+// run's checkpoint leaves as a directory that opens again, and the difference of two models is
+// found.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -191,7 +192,8 @@ TEST(ModelCopies, DiffFindsWhatDiffers) {
   EXPECT_EQ(rounded.differences.size(), 3U) << "bfloat16 keeps 8 bits";
 }
 
-// A hub's GPT-2 has the names of its tensors without their prefix; what we write of it has them with it.
+// A hub's GPT-2 has the names of its tensors without their prefix; what we write of it has them
+// with it.
 TEST(ModelCopies, DiffOfModelsIsByParameter) {
   const ScratchDirectory dir;
   HfFiles files("gpt2", DType::kF32);
@@ -247,7 +249,8 @@ TEST(ModelCopies, EndsOfTextsStayAListThroughACheckpoint) {
   EXPECT_EQ(Json::parse(in)["eos_token_id"], (Json{3, 5}));
 }
 
-// What a GGUF file says of its tokenizer comes along as HuggingFace's files, into checkpoints of ours too.
+// What a GGUF file says of its tokenizer comes along as HuggingFace's files, into checkpoints of
+// ours too.
 TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
   const ScratchDirectory dir;
   write_with_tokenizer(dir / "hf");

@@ -1,5 +1,5 @@
-// Adapters in PEFT's files (tests/golden/peft, made by PEFT): the same logits, the same files back, and merged
-// into the weights.
+// Adapters in PEFT's files (tests/golden/peft, made by PEFT): the same logits, the same files back,
+// and merged into the weights.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -69,7 +69,8 @@ TEST(Peft, TargetModulesMayBeAnExpression) {
                InputError);  // of one layer: others left over
 }
 
-// Written and read back with what says which layers have adapters: ends of names, whole names, an expression.
+// Written and read back with what says which layers have adapters: ends of names, whole names, an
+// expression.
 nlohmann::json written_targets(const std::string& folder, const ModelSource& base,
                                const LoraConfig& lora) {
   const ScratchDirectory dir;
@@ -297,7 +298,8 @@ TEST(Peft, MagnitudesLearnWhatTheyDoThere) {
               {});
 }
 
-// Magnitudes begin as the lengths of the weights' rows, which are not computed where a checkpoint's replace them.
+// Magnitudes begin as the lengths of the weights' rows, which are not computed where a checkpoint's
+// replace them.
 TEST(Peft, MagnitudesOfACheckpointAreNotComputed) {
   RunConfig config;
   config.model = HfModel(kGolden + "base").config();

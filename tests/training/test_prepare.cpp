@@ -167,7 +167,8 @@ TEST(Prepare, TheFirstBadDocumentIsNamedWhateverTheThreads) {
   }
 }
 
-// Broken lines of several kinds among good ones: the same pair as without them, for any threads and ranks.
+// Broken lines of several kinds among good ones: the same pair as without them, for any threads and
+// ranks.
 TEST(Prepare, SkipsAndCountsWhatCannotBeReadOnRequest) {
   const ScratchDirectory dir;
   const std::string broken[] = {"oops",          "{\"text\": \"\\ud83d\"}",

@@ -1,5 +1,5 @@
-// Models with quantised weights as they are written: what they are made of reads back within the format's bound,
-// everything else is as it was, and the report says what was done.
+// Models with quantised weights as they are written: what they are made of reads back within the
+// format's bound, everything else is as it was, and the report says what was done.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,8 +48,8 @@ std::vector<float> values(const ModelSource& source, const ModelParameter& p) {
   return out;
 }
 
-// Every parameter of `written` against those of `source`: linear weights within `share` of the root mean square, the
-// others equal. Returns how many are linear.
+// Every parameter of `written` against those of `source`: linear weights within `share` of the root
+// mean square, the others equal. Returns how many are linear.
 int64_t expect_near(const ModelSource& written, const ModelSource& source, double share) {
   EXPECT_TRUE(written.config() == source.config());
   written.check(written.config());
@@ -69,8 +69,9 @@ int64_t expect_near(const ModelSource& written, const ModelSource& source, doubl
   return linear;
 }
 
-// Of normal numbers, in the root mean square: half a step of 2^-3 (fp8) or of the range of as many numbers as have a
-// scale in common, uniform: 1 / sqrt(3) of half a step. The largest of 128 normal numbers is about 2.7 deviations.
+// Of normal numbers, in the root mean square: half a step of 2^-3 (fp8) or of the range of as many
+// numbers as have a scale in common, uniform: 1 / sqrt(3) of half a step. The largest of 128 normal
+// numbers is about 2.7 deviations.
 struct Bound {
   Quantization quantization;
   double share;
@@ -140,7 +141,8 @@ TEST(Quantize, GgufFilesReadBack) {
   const ScratchDirectory dir;
   HfFiles::random(llama_config(), DType::kBF16).write(dir / "hf");
   const HfModel source(dir / "hf");
-  // Ranges in deviations: the largest of 32 normal numbers is about 2.07, of 16 1.77; K types' scales are not exact.
+  // Ranges in deviations: the largest of 32 normal numbers is about 2.07, of 16 1.77; K types'
+  // scales are not exact.
   for (const auto& [type, share] : {std::pair{"Q8_0", 1.2 * 2.07 / 127 / 3.46},
                                     {"Q4_0", 1.2 * 2.07 / 8 / 3.46},
                                     {"Q4_K", 1.2 * 4.1 / 15 / 3.46},

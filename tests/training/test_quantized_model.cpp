@@ -1,4 +1,5 @@
-// Quantised checkpoints of others: the numbers that the formats' definitions give (tests/golden/make_quantized.py).
+// Quantised checkpoints of others: the numbers that the formats' definitions give
+// (tests/golden/make_quantized.py).
 #include <gtest/gtest.h>
 
 #include <filesystem>

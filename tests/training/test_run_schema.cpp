@@ -16,7 +16,8 @@
 namespace trireme::test_run_schema {
 namespace {
 
-// What the fuzzer of configurations begins with: numbers beyond all sizes, of wrong signs, kinds and lengths.
+// What the fuzzer of configurations begins with: numbers beyond all sizes, of wrong signs, kinds
+// and lengths.
 TEST(HostileConfigs, AreRefusedForEachOfTheirReasons) {
   int hostile = 0;
   for (const auto& entry : std::filesystem::directory_iterator(

@@ -1,4 +1,5 @@
-// Sequences of several adapters in one batch against each adapter by itself (tests/golden/peft, made by PEFT).
+// Sequences of several adapters in one batch against each adapter by itself (tests/golden/peft,
+// made by PEFT).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -127,7 +128,8 @@ TEST(Adapters, OfABatchActEachOnItsSequences) { compare(kGolden, {"q_proj", "v_p
 
 TEST(Adapters, OfGpt2Too) { compare(kGolden + "gpt2/", {"c_attn"}); }
 
-// Adapters that come while the model is there, also in the place of others, act as those that were there at first.
+// Adapters that come while the model is there, also in the place of others, act as those that were
+// there at first.
 TEST(Adapters, ComeLaterWhereThereIsRoom) {
   const test::ScratchDirectory dir;
   const std::string base = kGolden + "base", golden = kGolden + "adapter";

@@ -1,4 +1,5 @@
-// Latent attention by its formulas, one number at a time, and the layer run over any layout of ranks:
+// Latent attention by its formulas, one number at a time, and the layer run over any layout of
+// ranks:
 // what tests compare.
 #pragma once
 
@@ -17,7 +18,8 @@ struct LatentCase {
   std::vector<int64_t> lengths = {5, 1, 6};  // of the documents
   int64_t tokens() const;
 };
-// With and without a latent of the queries, pairs of halves and of neighbours, biases, values as wide as keys.
+// With and without a latent of the queries, pairs of halves and of neighbours, biases, values as
+// wide as keys.
 std::vector<LatentCase> latent_cases();
 LatentCase latent_case(const std::string& name);
 

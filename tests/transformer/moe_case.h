@@ -37,8 +37,8 @@ struct MoeResult {
   size_t rounds = 0;                                 // the most
 };
 
-// Logical values: x, dy (micro-batches, tokens, C) of the streams "x", "dy" and the parameters drawn by
-// name, each plus what `offsets` holds for it ("x", or a parameter's name).
+// Logical values: x, dy (micro-batches, tokens, C) of the streams "x", "dy" and the parameters
+// drawn by name, each plus what `offsets` holds for it ("x", or a parameter's name).
 MoeResult run_moe(const MoeCase& c, const MoeLayout& layout,
                   const std::map<std::string, std::vector<double>>& offsets = {});
 

@@ -32,7 +32,8 @@ TEST(Flops, OfInferenceAreAThirdOfTrainings) {
   m.head_dim = 4;
   m.tie_word_embeddings = false;
   const InferenceCost cost = inference_cost(m, 0.5, 4 * 2);
-  // A layer: q and o 8 x 8, k and v 8 x 4, three of 8 x 12, two norms of 8. Then a norm and the head.
+  // A layer: q and o 8 x 8, k and v 8 x 4, three of 8 x 12, two norms of 8. Then a norm and the
+  // head.
   const double n = 3 * (2 * 64.0 + 2 * 32 + 3 * 96 + 16) + 8 + 88;
   EXPECT_DOUBLE_EQ(cost.token_flops, 2 * n);
   EXPECT_DOUBLE_EQ(cost.key_flops, 3 * 4 * 8.0);  // a product with the key, one with the value

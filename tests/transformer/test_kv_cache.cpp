@@ -14,7 +14,8 @@ class KvCacheTypes : public testing::TestWithParam<KvCodes> {
     return {3, kFirstLayer, kKvHeads, kWidth, {DType::kU8, GetParam()}};
   }
 
-  // Tokens [begin, end) of a sequence in blocks 3 and 1; what a layer's operands are follows from its number.
+  // Tokens [begin, end) of a sequence in blocks 3 and 1; what a layer's operands are follows from
+  // its number.
   static TestTensor attend(KvCache& cache, int layer, int64_t begin, int64_t end,
                            bool new_sequence) {
     Ctx ctx(1, "test");

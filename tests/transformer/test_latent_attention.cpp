@@ -1,4 +1,5 @@
-// Latent attention against its formulas, its gradients against differences, and over tensor-parallel ranks.
+// Latent attention against its formulas, its gradients against differences, and over
+// tensor-parallel ranks.
 #include <gtest/gtest.h>
 
 #include "tests/support/compare.h"

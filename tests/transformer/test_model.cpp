@@ -18,7 +18,8 @@ ModelConfig tiny_llama(int64_t max_positions) {
   return m;
 }
 
-// What a configuration promises costs nothing before it is used: a report of a long model is instant.
+// What a configuration promises costs nothing before it is used: a report of a long model is
+// instant.
 TEST(Model, TakesNoMemoryForPositionsBeforeTheyAreUsed) {
   const ModelConfig config = tiny_llama(int64_t{1} << 40);
   const int64_t bytes = allocated_bytes();

@@ -1,5 +1,5 @@
-// The config.json files of published models: values as published, written down here. They hold keys of other programs,
-// of code that a directory brings along and of converters, and all must be read.
+// The config.json files of published models: values as published, written down here. They hold keys
+// of other programs, of code that a directory brings along and of converters, and all must be read.
 #include <gtest/gtest.h>
 
 #include <filesystem>

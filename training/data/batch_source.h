@@ -45,8 +45,8 @@ class BatchSource {
   virtual int64_t num_samples() const = 0;
   // Targets with loss in all samples; -1 when it is not known without reading them (eod_mask_loss).
   virtual int64_t num_targets() const = 0;
-  // Samples by number, in the order given. Those at or beyond num_samples() are padding: token 0, targets all
-  // ignored. InputError names the file of a token the model has no row for.
+  // Samples by number, in the order given. Those at or beyond num_samples() are padding: token 0,
+  // targets all ignored. InputError names the file of a token the model has no row for.
   virtual void fill_samples(std::span<const int64_t> samples, MicroBatch& batch) = 0;
   // Samples [first, first + count).
   void fill(int64_t first, int64_t count, MicroBatch& batch);
@@ -61,15 +61,16 @@ struct BatchSourceOptions {
   int64_t sequence_length = 0;
   int64_t vocab_size = 0;  // of the model
   uint64_t seed = 1234;
-  // Validation sets with names must hold a whole sequence: a run's length is chosen for its data, another
-  // command's may be longer than a set that served the run.
+  // Validation sets with names must hold a whole sequence: a run's length is chosen for its data,
+  // another command's may be longer than a set that served the run.
   bool whole_sequences = false;
 };
 
-// Which sequences of a token file belong to which set: when config.split is empty, or config.valid or
-// config.test is given, every file is used whole for the set that lists it; else config.split divides
-// the files of config.train. Where masks need the end-of-document id and config.eod_token_id is -1 (a configuration that was
-// read has it resolved), the tokenizer of config.tokenizer says it.
+// Which sequences of a token file belong to which set: when config.split is empty, or config.valid
+// or config.test is given, every file is used whole for the set that lists it; else config.split
+// divides the files of config.train. Where masks need the end-of-document id and
+// config.eod_token_id is -1 (a configuration that was read has it resolved), the tokenizer of
+// config.tokenizer says it.
 //
 // Opening checks what can be checked at once: the files, the split, the tokenizer's vocabulary and
 // the first tokens of each file against the model's vocabulary. InputError otherwise.
@@ -86,17 +87,17 @@ struct ValidationSource {
   std::string name;  // "" of a set that stands alone
   std::unique_ptr<BatchSource> source;
 };
-// A set that stands alone is left out when it holds no two tokens of one file. Sets with names were asked
-// for: each must hold two tokens of one file, or a whole sequence of one (options.whole_sequences), and what
-// is wrong with any of them is told at once.
+// A set that stands alone is left out when it holds no two tokens of one file. Sets with names were
+// asked for: each must hold two tokens of one file, or a whole sequence of one
+// (options.whole_sequences), and what is wrong with any of them is told at once.
 std::vector<ValidationSource> make_validation_sources(const DataConfig& config,
                                                       const BatchSourceOptions& options);
 // nullptr when the set holds no two tokens of one file.
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options);
 
-// Whether the training samples come in another order when the run takes samples_now of them instead of
-// samples_before: the epochs that are shuffled together are others. Empty when not; else a note.
+// Whether the training samples come in another order when the run takes samples_now of them instead
+// of samples_before: the epochs that are shuffled together are others. Empty when not; else a note.
 std::string order_change(const DataConfig& config, const BatchSourceOptions& options,
                          int64_t samples_before, int64_t samples_now);
 

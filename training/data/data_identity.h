@@ -1,7 +1,8 @@
-// Identity of a run's token files, which its checkpoints keep: a resumed run must read the tokens it began with.
+// Identity of a run's token files, which its checkpoints keep: a resumed run must read the tokens
+// it began with.
 //
-// Of each file the sizes of the pair and a checksum over its whole .idx and samples of its .bin. It does not
-// depend on where the files lie.
+// Of each file the sizes of the pair and a checksum over its whole .idx and samples of its .bin. It
+// does not depend on where the files lie.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,15 +22,15 @@ struct TokenFileIdentity {
 };
 std::string text(const TokenFileIdentity& identity);  // 4096 + 1048576 bytes, 0123456789abcdef
 
-// In the order of the configuration; empty for a fine-tuning run, whose examples have an identity of their own
-// (CheckpointLineage). InputError where a file cannot be read.
+// In the order of the configuration; empty for a fine-tuning run, whose examples have an identity
+// of their own (CheckpointLineage). InputError where a file cannot be read.
 std::vector<TokenFileIdentity> data_identity(const DataConfig& config);
 Json data_identity_to_json(const std::vector<TokenFileIdentity>& files);
 // Empty for what an earlier version wrote.
 std::vector<TokenFileIdentity> data_identity_from_json(const Json& json);
 
-// The first of `now` that is another file under the same name than the one saved in its place; "" where there is none,
-// else what differs.
+// The first of `now` that is another file under the same name than the one saved in its place; ""
+// where there is none, else what differs.
 std::string changed_file(const std::vector<TokenFileIdentity>& saved,
                          const std::vector<TokenFileIdentity>& now);
 

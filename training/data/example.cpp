@@ -59,8 +59,8 @@ std::string ExampleReader::written(const Json& messages, size_t count, const Jso
   return count == 0 ? std::string() : render(first_of(messages, count), record, true).text;
 }
 
-// The ranges of the answers from a message on, by what the text gains with each; false where the template writes
-// one in another way when it is the last.
+// The ranges of the answers from a message on, by what the text gains with each; false where the
+// template writes one in another way when it is the last.
 bool ExampleReader::add_gained(const Json& messages, const Json& record, const std::string& text,
                                size_t from, Ranges& ranges) const {
   for (size_t i = from; i < messages.size(); ++i) {

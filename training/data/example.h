@@ -11,19 +11,21 @@
 //                                        training/data/record.h has the forms)
 // Members beside these are not looked at, but for "tools" (a list, or its text) and "system".
 //
-// What is learned: of messages what the assistant wrote, its mark of the end included: what stands between
-// {% generation %} tags, or where the template has none, what the conversation gains when an assistant's
-// message is added to the ones before it and the template's generation prompt. A template that writes answers
-// in another way when more follow is asked with marks (training/data/message_place.h): what is learned begins
-// behind the generation prompt, where that stands before the answer, else with what the message says, and ends
-// behind what the template writes after it when it is the last, or behind the one special token that stands in
-// that one's place. A message with "weight": 0 or "train": false is not learned. Of a completion all is learned; of
-// a document everything. Text that no template wrote ends with the tokenizer's end of document.
+// What is learned: of messages what the assistant wrote, its mark of the end included: what stands
+// between {% generation %} tags, or where the template has none, what the conversation gains when
+// an assistant's message is added to the ones before it and the template's generation prompt. A
+// template that writes answers in another way when more follow is asked with marks
+// (training/data/message_place.h): what is learned begins behind the generation prompt, where that
+// stands before the answer, else with what the message says, and ends behind what the template
+// writes after it when it is the last, or behind the one special token that stands in that one's
+// place. A message with "weight": 0 or "train": false is not learned. Of a completion all is
+// learned; of a document everything. Text that no template wrote ends with the tokenizer's end of
+// document.
 //
-// The text is tokenised as a whole, with the template's markup parsed, but not what spells it in a message
-// (engine/text/conversation.h) or in text that no template wrote; a token that any byte of a learned
-// range belongs to is learned. Where tokens do not spell the text (a normalizer changed it), the parts are
-// tokenised on their own.
+// The text is tokenised as a whole, with the template's markup parsed, but not what spells it in a
+// message (engine/text/conversation.h) or in text that no template wrote; a token that any byte of
+// a learned range belongs to is learned. Where tokens do not spell the text (a normalizer changed
+// it), the parts are tokenised on their own.
 #pragma once
 
 #include <array>
@@ -48,7 +50,8 @@ struct Example {
 class ExampleReader {
  public:
   using Json = RecordJson;
-  // chat_template: source; empty: there is none. assistant_only: else everything is learned. parse_special:
+  // chat_template: source; empty: there is none. assistant_only: else everything is learned.
+  // parse_special:
   // special tokens that messages and texts spell are those tokens.
   ExampleReader(const Tokenizer& tokenizer, const std::string& chat_template, bool assistant_only,
                 bool parse_special = false);
@@ -94,8 +97,8 @@ class ExampleReader {
   bool assistant_only_, parse_special_;
 };
 
-// Where in the text each token's bytes lie; false where the tokens do not spell it. markup: control tokens
-// in the text are themselves, else they stand for nothing in it.
+// Where in the text each token's bytes lie; false where the tokens do not spell it. markup: control
+// tokens in the text are themselves, else they stand for nothing in it.
 bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                       std::string_view text, bool markup,
                       std::vector<std::pair<size_t, size_t>>& places);

@@ -19,8 +19,8 @@ struct ExampleSetOptions {
   int threads = 1;
 };
 
-// Items of one or two documents, in the order of the files. A document of n tokens takes n - 1 places of a
-// sequence: its last token is a target only.
+// Items of one or two documents, in the order of the files. A document of n tokens takes n - 1
+// places of a sequence: its last token is a target only.
 class ExampleSet {
  public:
   struct Stats {
@@ -34,7 +34,8 @@ class ExampleSet {
     int64_t tokens = 0;             // of the items kept
     int64_t targets = 0;            // of them, with loss
   };
-  // InputError with file and line of a record that cannot be read, or has a token the model has no row for.
+  // InputError with file and line of a record that cannot be read, or has a token the model has no
+  // row for.
   ExampleSet(const std::vector<std::string>& files, const ExampleReader& reader,
              const ExampleSetOptions& options);
 
@@ -53,7 +54,8 @@ class ExampleSet {
   Document document(int64_t d) const;
   const Stats& stats() const { return stats_; }
   std::string describe() const;  // sizes and what was left out
-  // Of all tokens and of which are learned, 16 hex digits: equal where the same is learned in the same order.
+  // Of all tokens and of which are learned, 16 hex digits: equal where the same is learned in the
+  // same order.
   std::string fingerprint() const;
 
  private:
@@ -67,9 +69,10 @@ class ExampleSet {
   Stats stats_;
 };
 
-// Sequences of whole documents: positions restart with each and no attention crosses them; what is left of a
-// sequence is a document of its own without targets. Training (shuffle) visits all sequences once an epoch,
-// each epoch in an order that its number and the seed say; else they come in order, once.
+// Sequences of whole documents: positions restart with each and no attention crosses them; what is
+// left of a sequence is a document of its own without targets. Training (shuffle) visits all
+// sequences once an epoch, each epoch in an order that its number and the seed say; else they come
+// in order, once.
 class ExampleSource : public BatchSource {
  public:
   struct Options {
@@ -90,13 +93,15 @@ class ExampleSource : public BatchSource {
   std::string describe() const override;
   const ExampleSet& set() const { return *set_; }
   const std::vector<int64_t>& items() const { return items_; }
-  // Of pairs: what the reference model gives each document of the set; batches then have their pairs.
+  // Of pairs: what the reference model gives each document of the set; batches then have their
+  // pairs.
   void set_references(std::shared_ptr<const std::vector<double>> log_likelihoods) {
     references_ = std::move(log_likelihoods);
   }
   // A pair of the set, its answers at the beginning of no batch.
   PreferencePair pair(int64_t item) const;
-  // The document that a token with a target belongs to; row: MicroBatch::rows of a source that does not shuffle.
+  // The document that a token with a target belongs to; row: MicroBatch::rows of a source that does
+  // not shuffle.
   int64_t document_of(int64_t row);
   // Items of sample number `sample`, in the order of its documents; none beyond the last.
   std::vector<int64_t> items_of(int64_t sample);

@@ -10,7 +10,8 @@ using Json = RecordJson;
 constexpr const char* kSpaces = " \t\r\n";
 constexpr std::string_view kThought = "</think>";
 
-// Marks inside the white space around, which templates strip, and behind what was thought, which they cut off.
+// Marks inside the white space around, which templates strip, and behind what was thought, which
+// they cut off.
 std::string marked(const std::string& text, const std::string& mark) {
   const size_t first = text.find_first_not_of(kSpaces), last = text.find_last_not_of(kSpaces);
   if (first == std::string::npos) return text;

@@ -13,12 +13,15 @@ const RecordJson* record_member(const RecordJson& record, const char* name);
 // A member that is text, "" where there is none. InputError for anything else.
 std::string record_text(const RecordJson& record, const char* name);
 
-// InputError where it is no list of objects with a "role", the "weight" of one is neither 0 nor 1, or one says nothing:
-// its "content" must be a string or a list of parts, and may be absent beside an assistant's "tool_calls" only.
+// InputError where it is no list of objects with a "role", the "weight" of one is neither 0 nor 1,
+// or one says nothing:
+// its "content" must be a string or a list of parts, and may be absent beside an assistant's
+// "tool_calls" only.
 void check_messages(const RecordJson& messages, const char* name);
 RecordJson first_of(const RecordJson& messages, size_t count);
 bool is_assistant(const RecordJson& message);
-// Whether a message may have loss: "weight": 0 (OpenAI's word) and "train": false (Axolotl's) say no.
+// Whether a message may have loss: "weight": 0 (OpenAI's word) and "train": false (Axolotl's) say
+// no.
 bool may_be_learned(const RecordJson& message);
 RecordJson text_message(const char* role, std::string content);
 
@@ -27,10 +30,11 @@ RecordJson messages_of_conversations(const RecordJson& record);
 // Taori et al. 2023, the text that Alpaca was trained with.
 std::string alpaca_prompt(const std::string& instruction, const std::string& input);
 
-// A pair of answers to one prompt, {"prompt", "chosen", "rejected"}: each text, or each a list of messages. Answers
-// that are conversations may repeat the prompt, and the prompt may be absent: what they begin with alike is the
-// prompt then. A prompt or an answer that is text beside messages is a message of the user's, or of the assistant's.
-// InputError where the answers are the same, or one is empty.
+// A pair of answers to one prompt, {"prompt", "chosen", "rejected"}: each text, or each a list of
+// messages. Answers that are conversations may repeat the prompt, and the prompt may be absent:
+// what they begin with alike is the prompt then. A prompt or an answer that is text beside messages
+// is a message of the user's, or of the assistant's. InputError where the answers are the same, or
+// one is empty.
 RecordJson answer_pair(const RecordJson& record);
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // The part of numpy.random.RandomState that Megatron's data order rests on: MT19937 seeded with one
-// 32-bit integer, and its shuffle (Fisher-Yates from the top, each index drawn by masked rejection).
+// 32-bit integer, and its shuffle (Fisher-Yates from the top, each index drawn by masked
+// rejection).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Keys of a DeepSpeed configuration: which a run reads, which have no effect here, which are refused.
+// Keys of a DeepSpeed configuration: which a run reads, which have no effect here, which are
+// refused.
 #pragma once
 
 #include <string>
@@ -11,7 +12,8 @@ namespace trireme {
 // schema has them too, so that DeepSpeed's words may stand in a run's configuration.
 void add_deepspeed_keys(Schema& schema);
 
-// Table of a whole DeepSpeed file: these rows, and those that a run reads under their DeepSpeed names.
+// Table of a whole DeepSpeed file: these rows, and those that a run reads under their DeepSpeed
+// names.
 const Schema& deepspeed_schema();
 
 // Text of docs/reference/deepspeed-keys.md.

@@ -9,16 +9,16 @@
 
 namespace trireme {
 
-// One kind of stored tensors: parameters and optimizer states share one flat range, of which `array`
-// holds what `map` says.
+// One kind of stored tensors: parameters and optimizer states share one flat range, of which
+// `array` holds what `map` says.
 struct StoredArray {
   std::string kind;
   Tensor array;
   const ShardMap& map;
 };
 
-// Reads the elements of `stored` that this rank holds of every trained parameter; frozen ones belong to
-// the base of adapters. InputError where a tensor is absent or of another shape or dtype.
+// Reads the elements of `stored` that this rank holds of every trained parameter; frozen ones
+// belong to the base of adapters. InputError where a tensor is absent or of another shape or dtype.
 void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
                  const StoredArray& stored);
 

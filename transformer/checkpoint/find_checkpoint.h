@@ -7,20 +7,21 @@
 
 namespace trireme {
 
-// The directory of a run's checkpoints: its checkpoints/, or the folder that its resolved_config.json
-// names. Any other path is returned as it is.
+// The directory of a run's checkpoints: its checkpoints/, or the folder that its
+// resolved_config.json names. Any other path is returned as it is.
 std::string checkpoint_place(const std::string& path);
 
-// Newest whole checkpoint of a run directory, of a directory of checkpoints, or `path` itself where it
-// is one, with the reason for each newer one that was skipped. Reads every byte: one rank calls it and
-// broadcasts the result. InputError where there is none, or where the one that `path` names is damaged.
+// Newest whole checkpoint of a run directory, of a directory of checkpoints, or `path` itself where
+// it is one, with the reason for each newer one that was skipped. Reads every byte: one rank calls
+// it and broadcasts the result. InputError where there is none, or where the one that `path` names
+// is damaged.
 NewestCheckpoint find_checkpoint(const std::string& path);
 
 // Newest checkpoint at a path by its manifest alone; empty: there is none.
 std::string newest_checkpoint_at(const std::string& path);
 
-// The place of a model: `path` of a third-party model, else the newest whole checkpoint, every byte of
-// which was read once. InputError where there is none.
+// The place of a model: `path` of a third-party model, else the newest whole checkpoint, every byte
+// of which was read once. InputError where there is none.
 std::string find_model(const std::string& path);
 
 }  // namespace trireme

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A copy of the tokenizer has no config.json beside it: the ends of a text that only this lists go where they are
-// looked for else.
+// A copy of the tokenizer has no config.json beside it: the ends of a text that only this lists go
+// where they are looked for else.
 void keep_ends(const std::string& tokenizer, const std::string& folder, int64_t vocab_size) {
   const std::vector<int32_t> ends = tokenizer_ends(tokenizer, vocab_size);
   if (ends.empty() || text_ends(folder, vocab_size) == ends) return;

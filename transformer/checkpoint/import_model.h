@@ -14,8 +14,8 @@ struct ImportOptions {
   CopyProgress progress = {};
 };
 // Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in
-// root/tokenizer. Whole or absent; an interrupted import resumes where the same one is asked for again
-// (transformer/unfinished_copy.h). InputError where `root` holds anything else.
+// root/tokenizer. Whole or absent; an interrupted import resumes where the same one is asked for
+// again (transformer/unfinished_copy.h). InputError where `root` holds anything else.
 SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
                              const ImportOptions& options);
 

@@ -31,7 +31,8 @@ std::string checkpoint_of(const std::string& path) {
   return newest.directory;
 }
 
-// Memory stays where the threads that compute with it have put it, and records of a GPU's passes stay true.
+// Memory stays where the threads that compute with it have put it, and records of a GPU's passes
+// stay true.
 void copy_bytes(const Ctx& ctx, void* to, const void* from, int64_t bytes) {
   constexpr int64_t kPiece = 1 << 20;
   auto* const out = static_cast<std::byte*>(to);
@@ -82,8 +83,8 @@ Shape with_size(const Shape& shape, int dimension, int64_t size) {
   return Shape(std::span<const int64_t>(dims));
 }
 
-// All tokens of a step are multiplied with the factors of all adapters, by 0 where they name another one: 0 x NaN would
-// be in everybody's answers.
+// All tokens of a step are multiplied with the factors of all adapters, by 0 where they name
+// another one: 0 x NaN would be in everybody's answers.
 void check_finite(Ctx& ctx, const ParameterStore& store, const std::string& whose) {
   const Buffer found("place of what is not finite", sizeof(int64_t), ctx.memory());
   const Tensor first = found.tensor(DType::kI64, Shape{1});

@@ -1,4 +1,5 @@
-// A model loaded from a run directory, a checkpoint or third-party files, for evaluation and generation.
+// A model loaded from a run directory, a checkpoint or third-party files, for evaluation and
+// generation.
 #pragma once
 
 #include <memory>
@@ -17,36 +18,42 @@ namespace trireme {
 class Communicator;
 struct Ctx;
 
-// Before weights are loaded beside others: InputError where `free` bytes of the host's memory (engine/core/host_memory.h)
-// do not hold `needed` more, with which the kernel would end the process.
+// Before weights are loaded beside others: InputError where `free` bytes of the host's memory
+// (engine/core/host_memory.h) do not hold `needed` more, with which the kernel would end the
+// process.
 void check_room_beside(int64_t needed, int64_t free);
 
 class LoadedModel {
  public:
-  // Reads the configuration of the newest whole checkpoint of a run directory, or of that checkpoint, with
-  // a warning for each that is passed over. Collective over the ranks that will hold the model, and so are
-  // its failures (parallel/agree.h). Or opens a model of others (transformer/model_source.h) and checks that
-  // its tensors are those of its configuration.
-  // dtype: to compute in; absent: that of the checkpoint. adapter: a directory of PEFT's, for the model; empty: none.
-  // quantization: weights of linear layers in blocks of that kind, the head in 8 bits (parallel/block_weights.h).
-  // modules: such directories as `adapter`, among which every token of a pass chooses
-  // (transformer/stacked_adapters.h). room: for others that come later; without it none do.
+  // Reads the configuration of the newest whole checkpoint of a run directory, or of that
+  // checkpoint, with a warning for each that is passed over. Collective over the ranks that will
+  // hold the model, and so are its failures (parallel/agree.h). Or opens a model of others
+  // (transformer/model_source.h) and checks that its tensors are those of its configuration.
+  // dtype: to compute in; absent: that of the checkpoint. adapter: a directory of PEFT's, for the
+  // model; empty: none. quantization: weights of linear layers in blocks of that kind, the head in
+  // 8 bits (parallel/block_weights.h). modules: such directories as `adapter`, among which every
+  // token of a pass chooses (transformer/stacked_adapters.h). room: for others that come later;
+  // without it none do.
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
               const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
               const std::vector<std::string>& modules = {}, const AdapterRoom& room = {});
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
-  // Opens other weights for this model, of a path as above, without taking any in: InputError that names every
-  // difference where they are for another model. They are computed in the dtype of this one, and quantised as it is.
-  // This one's adapters stay, unless they came with its checkpoint; then the others have some of their own. Any thread.
+  // Opens other weights for this model, of a path as above, without taking any in: InputError that
+  // names every difference where they are for another model. They are computed in the dtype of this
+  // one, and quantised as it is. This one's adapters stay, unless they came with its checkpoint;
+  // then the others have some of their own. Any thread.
   std::unique_ptr<LoadedModel> open_next(const std::string& path) const;
-  // The weights of `next`, which open_next() gave and load() filled on the host, at the same place of the same layout,
-  // become this one's; `next` has no use from then on. Nobody computes meanwhile.
+  // The weights of `next`, which open_next() gave and load() filled on the host, at the same place
+  // of the same layout, become this one's; `next` has no use from then on. Nobody computes
+  // meanwhile.
   void take_weights(Ctx& ctx, LoadedModel& next);
 
-  // Opens an adapter for a slot of the room, in the place of the one there, and reads it where the model is loaded:
-  // InputError for what is wrong with it, numbers that are not finite included. Any thread; nothing changes.
+  // Opens an adapter for a slot of the room, in the place of the one there, and reads it where the
+  // model is loaded:
+  // InputError for what is wrong with it, numbers that are not finite included. Any thread; nothing
+  // changes.
   struct StagedAdapter {
     AdapterColumns columns;
     std::unique_ptr<ParameterStore> store;  // on the host, of the room's rank: its factors alone
@@ -61,15 +68,17 @@ class LoadedModel {
   ParameterStore& parameters() { return *store_; }
   int64_t step() const { return step_; }
   const std::vector<AdapterColumns>& module_columns() const { return module_columns_; }
-  // Whether prompts get the special tokens that the tokenizer adds: for third-party models, and for ours
-  // that started from their weights or were fine-tuned.
+  // Whether prompts get the special tokens that the tokenizer adds: for third-party models, and for
+  // ours that started from their weights or were fine-tuned.
   bool wants_special_tokens() const { return bundle_.lineage.special_tokens; }
-  // The tokenizer's path, or "byte": what is asked for, else the model's own. InputError where there is neither.
+  // The tokenizer's path, or "byte": what is asked for, else the model's own. InputError where
+  // there is neither.
   std::string tokenizer_spec(const std::string& asked) const;
   // InputError where it has ids that the model does not.
   std::unique_ptr<Tokenizer> open_tokenizer(const std::string& spec) const;
-  // The source of the chat template: of `given` (a file, or a tokenizer's directory) unless that is empty, else the one
-  // that the model was fine-tuned with, else that of `tokenizer` (a path). InputError where there is none.
+  // The source of the chat template: of `given` (a file, or a tokenizer's directory) unless that is
+  // empty, else the one that the model was fine-tuned with, else that of `tokenizer` (a path).
+  // InputError where there is none.
   std::string chat_template(const std::string& given, const std::string& tokenizer) const;
   // The same; empty where there is none.
   std::string find_chat_template(const std::string& given, const std::string& tokenizer) const;

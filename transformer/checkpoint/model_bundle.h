@@ -1,5 +1,5 @@
-// Description of a saved model: what evaluation, generation and serving know of it before a tensor is
-// read. Training reads the whole configuration of a run instead (training/train_checkpoint.h).
+// Description of a saved model: what evaluation, generation and serving know of it before a tensor
+// is read. Training reads the whole configuration of a run instead (training/train_checkpoint.h).
 #pragma once
 
 #include <functional>
@@ -23,18 +23,18 @@ struct ModelBundle {
   CheckpointLineage lineage;
 };
 
-// Reads the state of a checkpoint, that of an imported model included. InputError where this version
-// does not write such a state.
+// Reads the state of a checkpoint, that of an imported model included. InputError where this
+// version does not write such a state.
 ModelBundle read_model_bundle(const CheckpointReader& reader);
 // The same of a state. checkpoint: its directory; a copy of the tokenizer may lie beside it.
 ModelBundle model_bundle_of(const Json& state, const std::string& checkpoint);
 
-// Calls `read` with the state of a checkpoint. InputError that names the checkpoint where `read` finds a
-// member absent or of another type.
+// Calls `read` with the state of a checkpoint. InputError that names the checkpoint where `read`
+// finds a member absent or of another type.
 void with_state(const CheckpointReader& reader, const std::function<void(const Json& state)>& read);
 
-// State of a checkpoint that holds an imported model and no run. tokenizer: "byte", a file's name below
-// tokenizer/ beside the checkpoint, or empty.
+// State of a checkpoint that holds an imported model and no run. tokenizer: "byte", a file's name
+// below tokenizer/ beside the checkpoint, or empty.
 Json imported_state(const ModelConfig& model, DType dtype, const std::string& tokenizer);
 bool is_imported_state(const Json& state);
 inline constexpr const char* kTokenizerFolder = "tokenizer";  // beside the checkpoint

@@ -9,8 +9,8 @@
 namespace trireme {
 
 struct DiffOptions {
-  // Values that differ by at most this share of the larger one are equal, and so are two dtypes. 0: both
-  // must be the same.
+  // Values that differ by at most this share of the larger one are equal, and so are two dtypes. 0:
+  // both must be the same.
   double tolerance = 0;
   CopyProgress progress = {};
 };
@@ -27,9 +27,9 @@ struct ModelDiff {
   std::vector<TensorDifference> differences;
 };
 
-// Models are compared by the names of their parameters, which the names in the files may differ from: a hub's
-// GPT-2 has them without their prefix. Where a side is a .safetensors file, or a directory of such without a
-// configuration, the names in the files are compared. Streaming.
+// Models are compared by the names of their parameters, which the names in the files may differ
+// from: a hub's GPT-2 has them without their prefix. Where a side is a .safetensors file, or a
+// directory of such without a configuration, the names in the files are compared. Streaming.
 ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options = {});
 
 }  // namespace trireme

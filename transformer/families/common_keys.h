@@ -1,4 +1,5 @@
-// Keys of config.json that several families have: those of all, and those of Llama and its descendants.
+// Keys of config.json that several families have: those of all, and those of Llama and its
+// descendants.
 #pragma once
 
 #include <string>
@@ -50,8 +51,8 @@ void write_llama_keys(const ModelConfig& config, Json& json);
 void add_attention_bias(Schema& schema);
 void read_attention_bias(const ConfigValues& values, ModelConfig& config);
 
-// An error unless `divisor` (key `small`) divides `dividend` (key `large`). Returns whether it does; a
-// divisor of 0 has been reported already.
+// An error unless `divisor` (key `small`) divides `dividend` (key `large`). Returns whether it
+// does; a divisor of 0 has been reported already.
 bool check_divides(const ConfigValues& values, const std::string& small, int64_t divisor,
                    const std::string& large, int64_t dividend, ConfigReport& report);
 

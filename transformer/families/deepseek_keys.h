@@ -22,9 +22,10 @@ void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset);
 void read_deepseek_expert_keys(const ConfigValues& values, bool grouped, MoeConfig& moe);
 void write_deepseek_expert_keys(const MoeConfig& moe, Json& json);
 
-// Multi-head latent attention (transformer/latent_attention.h), in the place of head_dim and of key/value
-// heads (their number, where it is given, is that of the query heads), and its rotary frequencies. Where their
-// scaling has an mscale_all_dim k, the softmax's scale is D^-1/2 m(factor, k)^2 (yarn_scale()).
+// Multi-head latent attention (transformer/latent_attention.h), in the place of head_dim and of
+// key/value heads (their number, where it is given, is that of the query heads), and its rotary
+// frequencies. Where their scaling has an mscale_all_dim k, the softmax's scale is D^-1/2 m(factor,
+// k)^2 (yarn_scale()).
 void add_latent_keys(Schema& schema);
 void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_latent_keys(const ModelConfig& config, Json& json);

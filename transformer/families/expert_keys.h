@@ -16,8 +16,9 @@ struct ExpertKeys {
   const char* per_token_default;
   const char* balance;  // the key of the balancing loss's weight
   const char* balance_default = "0.001";
-  // The experts' width has a key of its own, "moe_intermediate_size", and whether a token's weights are
-  // normalised is a choice, "norm_topk_prob"; else all MLPs are experts and the weights add up to 1.
+  // The experts' width has a key of its own, "moe_intermediate_size", and whether a token's weights
+  // are normalised is a choice, "norm_topk_prob"; else all MLPs are experts and the weights add up
+  // to 1.
   bool mixed;
   const char* width_default = "1408";
   bool normalise_default = false;
@@ -28,8 +29,8 @@ void add_expert_keys(Schema& schema, const ExpertKeys& keys);
 MoeConfig read_expert_keys(const ConfigValues& values, const ExpertKeys& keys);
 void write_expert_keys(const MoeConfig& moe, const ExpertKeys& keys, Json& json);
 
-// How routing is trained: keys of ours, the same in all families. After the family's own keys. read_
-// also checks that a token's choice of experts can be met.
+// How routing is trained: keys of ours, the same in all families. After the family's own keys.
+// read_ also checks that a token's choice of experts can be met.
 void add_routing_keys(Schema& schema);
 void read_routing_keys(const ConfigValues& values, const ExpertKeys& keys, MoeConfig& moe,
                        ConfigReport& report);

@@ -14,8 +14,8 @@
 
 namespace trireme {
 
-// The names of modules and of their parameters, as HuggingFace's checkpoints have them. The parameters
-// of layer l are `layers`.l.`module`.`part`.weight and .bias.
+// The names of modules and of their parameters, as HuggingFace's checkpoints have them. The
+// parameters of layer l are `layers`.l.`module`.`part`.weight and .bias.
 struct ParameterNames {
   const char* token_embedding = "model.embed_tokens";
   const char* position_embedding = "";  // where positions are learned
@@ -54,7 +54,8 @@ struct Family {
   void (*add_keys)(Schema& schema);
   // `family` is set; token ids are read by the caller.
   void (*read)(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
-  // Adds what read() reads back; "model_type", "architectures" and the keys that all have are not its.
+  // Adds what read() reads back; "model_type", "architectures" and the keys that all have are not
+  // its.
   void (*write)(const ModelConfig& config, Json& json);
 };
 

@@ -1,5 +1,6 @@
 // Keys of config.json that the rows of a family do not name: transformers' own without meaning for
-// the numbers, those of other programs, and those by which other architectures name their mathematics.
+// the numbers, those of other programs, and those by which other architectures name their
+// mathematics.
 #pragma once
 
 #include "transformer/families/family.h"

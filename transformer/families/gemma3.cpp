@@ -1,6 +1,7 @@
-// Gemma 3 (Gemma Team 2025, arXiv 2503.19786), its text model: norms with 1 + w before and behind attention and
-// MLP, GeGLU, normalised heads of q and k, layers with a sliding window and frequencies of their own between
-// layers that see all, a tied head, an embedding times sqrt(hidden_size).
+// Gemma 3 (Gemma Team 2025, arXiv 2503.19786), its text model: norms with 1 + w before and behind
+// attention and MLP, GeGLU, normalised heads of q and k, layers with a sliding window and
+// frequencies of their own between layers that see all, a tied head, an embedding times
+// sqrt(hidden_size).
 #include <cmath>
 #include <nlohmann/json.hpp>
 

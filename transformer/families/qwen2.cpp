@@ -1,5 +1,5 @@
-// Qwen2 and Qwen2.5 (Yang et al. 2024): Llama's block with biases of q, k and v; a sliding window in the
-// upper layers of some.
+// Qwen2 and Qwen2.5 (Yang et al. 2024): Llama's block with biases of q, k and v; a sliding window
+// in the upper layers of some.
 #include "transformer/families/common_keys.h"
 #include "transformer/families/table.h"
 #include "transformer/families/window_keys.h"

@@ -1,4 +1,5 @@
-// Qwen3 (Yang et al. 2025): Llama's block with normalised heads of q and k in the place of Qwen2's biases.
+// Qwen3 (Yang et al. 2025): Llama's block with normalised heads of q and k in the place of Qwen2's
+// biases.
 #include <nlohmann/json.hpp>
 
 #include "transformer/families/common_keys.h"

@@ -12,8 +12,8 @@ void add_window_key(Schema& schema, const char* preset);
 void read_window_key(const ConfigValues& values, ModelConfig& config);
 void write_window_key(const ModelConfig& config, Json& json);
 
-// Qwen's: "use_sliding_window", "sliding_window" and which layers have it: "layer_types", a word for each, or
-// where that is not given by "max_window_layers" m.
+// Qwen's: "use_sliding_window", "sliding_window" and which layers have it: "layer_types", a word
+// for each, or where that is not given by "max_window_layers" m.
 enum class WindowLayers {
   kFromMost,   // layers m and above (Qwen2, Qwen3)
   kEvenBelow,  // layers of even number below m (Qwen2-MoE)
@@ -25,7 +25,8 @@ void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, Mode
 // Nothing where no layer has a window.
 void write_qwen_window_keys(const ModelConfig& config, WindowLayers layers, Json& json);
 
-// Gemma's: "sliding_window", and the layers that see all: every "sliding_window_pattern"-th, or by "layer_types".
+// Gemma's: "sliding_window", and the layers that see all: every "sliding_window_pattern"-th, or by
+// "layer_types".
 void add_pattern_window_keys(Schema& schema);
 void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
                               ConfigReport& report);

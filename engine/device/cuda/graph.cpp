@@ -23,8 +23,8 @@ constexpr const char* kWayOut = "recording work (cuda.graphs \"off\" does withou
 
 Graph capture(Context& gpu, const std::function<void()>& work) {
   TRIREME_CHECK(!gpu.synchronous, "capture on a context that waits after every launch");
-  // Other ranks may be threads of this process: what they queue is not this stream's concern. A wait for
-  // the whole device by one of them, on the same device, still ends the capture.
+  // Other ranks may be threads of this process: what they queue is not this stream's concern. A
+  // wait for the whole device by one of them, on the same device, still ends the capture.
   check_runtime(cudaStreamBeginCapture(main_stream(gpu), cudaStreamCaptureModeThreadLocal),
                 "capture", "cudaStreamBeginCapture");
   Recording recording;

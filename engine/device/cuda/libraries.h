@@ -1,4 +1,5 @@
-// The libraries that ops call beside kernels: opened with the device, implemented in engine/ops/cuda/.
+// The libraries that ops call beside kernels: opened with the device, implemented in
+// engine/ops/cuda/.
 #pragma once
 
 #include "engine/device/context.h"

@@ -31,8 +31,8 @@ Stream make_stream(int priority) {
   return {raw};
 }
 
-// While it lives the calling thread's device is the one whose memory `pointer` is, or number `device`: what
-// frees something may run on a thread that works with another.
+// While it lives the calling thread's device is the one whose memory `pointer` is, or number
+// `device`: what frees something may run on a thread that works with another.
 class OnDevice {
  public:
   explicit OnDevice(const void* pointer) {
@@ -157,8 +157,8 @@ void* allocate_device(int64_t bytes) {
 
 void free_device(void* data) {
   const OnDevice there(data);
-  // Work that uses the memory may still be queued; the runtime's own free waits for it too, but does
-  // not promise to.
+  // Work that uses the memory may still be queued; the runtime's own free waits for it too, but
+  // does not promise to.
   (void)cudaDeviceSynchronize();
   (void)cudaFree(data);
 }
@@ -249,8 +249,8 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
       .stream = handle(stream),
       .empty = x == 0 || y == 0 || z == 0};
   if (prepared.empty) return prepared;
-  // A block has 48 KiB without asking, its static memory included. What is asked for is the same in every
-  // launch, so that ranks that share a GPU do not take it from one another.
+  // A block has 48 KiB without asking, its static memory included. What is asked for is the same in
+  // every launch, so that ranks that share a GPU do not take it from one another.
   constexpr int64_t kMostStatic = 4 << 10, kWithoutAsking = (48 << 10) - kMostStatic;
   if (grid.shared > kWithoutAsking) {
     const int64_t most = gpu.info.shared_bytes_per_block - kMostStatic;

@@ -1,6 +1,6 @@
-// Libraries that are opened when a device is, so that a program built with CUDA starts fast and runs on
-// machines that have none of them. Looked for where the loader looks (LD_LIBRARY_PATH, its cache), then
-// in the library folder of the toolkit this was built with.
+// Libraries that are opened when a device is, so that a program built with CUDA starts fast and
+// runs on machines that have none of them. Looked for where the loader looks (LD_LIBRARY_PATH, its
+// cache), then in the library folder of the toolkit this was built with.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Copies between pageable host memory and the device, through a ring of pinned memory: the one place
-// where the host's memory and a stream meet.
+// Copies between pageable host memory and the device, through a ring of pinned memory: the one
+// place where the host's memory and a stream meet.
 #pragma once
 
 #include <array>

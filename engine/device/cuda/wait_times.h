@@ -1,4 +1,5 @@
-// How long the main stream stood waiting for other streams: pairs of events around each wait, read later.
+// How long the main stream stood waiting for other streams: pairs of events around each wait, read
+// later.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,8 @@
 // CPU kernels of causal attention (engine/ops/attention.h has the formulas and shapes).
 //
 // All three walk blocks of kBlock queries and kBlock keys with the scores held transposed, (keys,
-// queries): every product then reads K and V in place one element at a time and works on whole vectors
-// of queries, and the softmax needs no sums across lanes.
+// queries): every product then reads K and V in place one element at a time and works on whole
+// vectors of queries, and the softmax needs no sums across lanes.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -34,8 +34,8 @@ struct Attention {
   using C = compute_t<T>;
   HeadView<const T> q, k, v;
   const int32_t *cu_q, *cu_k;  // (sequences + 1)
-  // by_segments: (sequences, 5) fields of AttentionSegment in the place of cu_q and cu_k. Results are
-  // then the `*_sum` views, added to, or overwritten when `clear` is set.
+  // by_segments: (sequences, 5) fields of AttentionSegment in the place of cu_q and cu_k. Results
+  // are then the `*_sum` views, added to, or overwritten when `clear` is set.
   bool by_segments, clear;
   const int32_t* segments;
   int64_t sequences, tokens, keys, heads, kv_heads, width;

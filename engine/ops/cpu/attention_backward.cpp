@@ -2,8 +2,9 @@
 //   dv = P^T dout      dS = P * (dout v^T - delta)      dq = scale dS k      dk = scale dS^T q
 // P is recomputed from lse block by block.
 //
-// Work is divided in one of two ways. Both sum every gradient over the same blocks in the same order,
-// so the choice (which depends on the number of threads) does not change a bit of the result:
+// Work is divided in one of two ways. Both sum every gradient over the same blocks in the same
+// order, so the choice (which depends on the number of threads) does not change a bit of the
+// result:
 //   together   an item is one key/value head of one sequence; it makes all three gradients;
 //   apart      an item is a block of queries (dq), then a block of keys (dk, dv). Scores and dout v^T
 //              are computed twice, but there are enough items for any number of threads.

@@ -1,5 +1,5 @@
-// Forward attention: one item of work is a block of queries of one head, or, for a sequence with very
-// few queries, all queries of one key/value head.
+// Forward attention: one item of work is a block of queries of one head, or, for a sequence with
+// very few queries, all queries of one key/value head.
 #include <omp.h>
 
 #include "engine/ops/cpu/attention_tile.h"
@@ -204,8 +204,8 @@ TRIREME_INLINE void score_row(C* scores, const C* query, Rows<C> k, int64_t begi
   }
 }
 
-// Probabilities of one row over the keys [begin, end) of the block; the others of the block's `keys`
-// become 0. Rescales the row's sum of values.
+// Probabilities of one row over the keys [begin, end) of the block; the others of the block's
+// `keys` become 0. Rescales the row's sum of values.
 template <class C>
 TRIREME_INLINE void softmax_row(Work<C>& w, int64_t r, int64_t begin, int64_t end, int64_t keys,
                                 int64_t padded) {

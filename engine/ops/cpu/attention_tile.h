@@ -1,5 +1,5 @@
-// Pieces shared by the attention kernels: packing of blocks, which keys a block of queries sees, and
-// dropout of the probabilities.
+// Pieces shared by the attention kernels: packing of blocks, which keys a block of queries sees,
+// and dropout of the probabilities.
 #pragma once
 
 #include "engine/ops/cpu/attention.h"
@@ -167,8 +167,8 @@ TRIREME_INLINE int64_t queries_end(const Sequence& s, int64_t j1) {
 struct Rectangle {
   int64_t row0, row1, column0, column1;
 };
-// The part of the block of keys from j0 and queries from i0 that is seen, cut in two ways: into flat
-// rectangles for what runs along the queries, and into tall ones for sums over the keys.
+// The part of the block of keys from j0 and queries from i0 that is seen, cut in two ways: into
+// flat rectangles for what runs along the queries, and into tall ones for sums over the keys.
 struct Spans {
   int64_t j0, i0, rows, columns;  // columns that are queries; the last vector may be wider
   int flat_count = 0, tall_count = 0;
@@ -196,8 +196,8 @@ TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) 
   }
 }
 
-// Cuts the block into strips of kWidestVector keys, drops the columns a strip does not need and joins
-// equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
+// Cuts the block into strips of kWidestVector keys, drops the columns a strip does not need and
+// joins equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
 template <class C>
 Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
   constexpr int64_t kN = kLanes<C>;

@@ -40,8 +40,8 @@ TRIREME_INLINE Bytes broadcast_codes(const int8_t* p) {
   return __builtin_bit_cast(Bytes, Ints{} + four);
 }
 
-// Sums of a block: lane i of the result is the sum over 32 columns of the integers that row i and x have there.
-// start() and finish() are given the sum of x's codes, which codes with an offset need.
+// Sums of a block: lane i of the result is the sum over 32 columns of the integers that row i and x
+// have there. start() and finish() are given the sum of x's codes, which codes with an offset need.
 #if defined(TRIREME_ISA_avx512)
 
 struct Dot8 {
@@ -74,8 +74,8 @@ TRIREME_INLINE Ints add_pairs(__m256i pairs) {
 struct Dot8 {
   using Sum = Ints;
   TRIREME_INLINE static Sum start(int32_t) { return Sum{}; }
-  // One operand of the instruction has no sign: that of x goes to the weights. Both are at most 127, so
-  // that two products fit into 16 bits.
+  // One operand of the instruction has no sign: that of x goes to the weights. Both are at most
+  // 127, so that two products fit into 16 bits.
   TRIREME_INLINE static void add(Sum& sum, Bytes w, Bytes x) {
     const auto codes = __builtin_bit_cast(__m256i, x);
     sum += add_pairs(_mm256_maddubs_epi16(_mm256_abs_epi8(codes),

@@ -67,7 +67,8 @@ void quantize_group(const QuantizeFloat8<T>& a, int64_t first_row, int64_t first
   a.inverse[float8_group(a.group_rows, a.rows, a.columns, first_row, first_column)] = 1.0f / scale;
 }
 
-// The scales of the columns of a tile of x, which are rows of the transpose: one each, or one of all.
+// The scales of the columns of a tile of x, which are rows of the transpose: one each, or one of
+// all.
 template <class T>
 void tile_scales(const QuantizeFloat8<T>& a, int64_t first_row, int64_t end_row,
                  int64_t first_column, int64_t width, float* scales) {

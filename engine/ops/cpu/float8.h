@@ -42,7 +42,8 @@ TRIREME_CPU_KERNEL(quantize_float8, (const QuantizeFloat8<T>& a, int threads))
 TRIREME_CPU_KERNEL(quantize_float8_transposed, (const QuantizeFloat8<T>& a, int threads))
 TRIREME_CPU_KERNEL(dequantize_float8, (const DequantizeFloat8<T>& a, int threads))
 
-// --- what both devices compute ------------------------------------------------------------------------
+// --- what both devices compute
+// ------------------------------------------------------------------------
 
 // The bits of |float32(x)|: ordered as the values are, NaN above all.
 template <class T>

@@ -12,9 +12,10 @@ constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth a thre
 constexpr int kGroups = 4;     // tiles in a panel
 constexpr int64_t kRows = 16;  // of x, that have sums at a time
 
-// A tile's rows of x and of the weight (a group). Its sums and their operands fit into the registers, and there are as
-// many as hide the latency of the multiply-add. Measured with AVX2, data in the first-level cache: 2 x 5 reaches the
-// peak, 3 x 4 spills, which counts where the weight comes from there too, 4 x 2 waits for its sums.
+// A tile's rows of x and of the weight (a group). Its sums and their operands fit into the
+// registers, and there are as many as hide the latency of the multiply-add. Measured with AVX2,
+// data in the first-level cache: 2 x 5 reaches the peak, 3 x 4 spills, which counts where the
+// weight comes from there too, 4 x 2 waits for its sums.
 template <int kRowsOfX, int kRowsOfWeight>
 struct Tile {
   static constexpr int kTileRows = kRowsOfX, kGroup = kRowsOfWeight;
@@ -28,8 +29,9 @@ using Tile3 = Tile<3, 4>;
 using TileMany = Tile<2, 5>;
 #endif
 
-// Columns of a piece: of some rows as many as stay in the first-level cache. Few rows are not divided: they are loaded
-// once for a group, from the second level if need be, and whoever fetches the weight has long ways to go ahead.
+// Columns of a piece: of some rows as many as stay in the first-level cache. Few rows are not
+// divided: they are loaded once for a group, from the second level if need be, and whoever fetches
+// the weight has long ways to go ahead.
 constexpr int64_t piece_of(int64_t rows) { return rows <= 4 ? int64_t{1} << 40 : 256; }
 
 using Floats = Vec<float>;
@@ -38,7 +40,8 @@ using Sums = Floats[kRows][kGroup];
 
 TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Row i of x in float32. Of `rows` rows that have sums together piece after piece lies; within one, row after row.
+// Row i of x in float32. Of `rows` rows that have sums together piece after piece lies; within one,
+// row after row.
 template <class T>
 void pack_row(const Gemv<T>& a, int64_t i) {
   const int64_t columns = packed_columns(a.k), first = i / kRows * kRows;
@@ -74,8 +77,8 @@ TRIREME_INLINE void add_half_step(Floats (&sums)[M][N], const T* w, int64_t w_st
   }
 }
 
-// sums[i][r] += products of row i of x and row r of w, in whole steps. next: what is to be read after this, of the same
-// shape as w; or nullptr.
+// sums[i][r] += products of row i of x and row r of w, in whole steps. next: what is to be read
+// after this, of the same shape as w; or nullptr.
 template <int M, int N, class T>
 void add_tile(Floats (*sums)[N], const T* w, int64_t w_stride, const float* x, int64_t x_stride,
               int64_t columns, const T* next) {
@@ -132,8 +135,8 @@ void add_group(Sums<kGroup>& sums, int64_t rows, const T* w, int64_t w_stride, i
   }
 }
 
-// Not inlined: where each kind of tile had this arithmetic for itself, the compiler might fuse a product and a sum in
-// one of them and not in another.
+// Not inlined: where each kind of tile had this arithmetic for itself, the compiler might fuse a
+// product and a sum in one of them and not in another.
 template <class Out>
 [[gnu::noinline]] void finish(const auto& a, int64_t row, int64_t rows, int64_t column,
                               int64_t columns, const Floats* sums, int64_t group) {

@@ -1,13 +1,16 @@
-// y = x w^T for any number of rows of x, every row with the bits it would have alone (batch invariance).
+// y = x w^T for any number of rows of x, every row with the bits it would have alone (batch
+// invariance).
 //
-// A tile of some rows of x and of the weight keeps its sums in registers while both are read piece by piece of their
-// columns, x packed so that a piece of some rows is in the first-level cache; the weight comes from memory once, a
-// panel of its rows at a time, which all rows of x meet before the next comes.
+// A tile of some rows of x and of the weight keeps its sums in registers while both are read piece
+// by piece of their columns, x packed so that a piece of some rows is in the first-level cache; the
+// weight comes from memory once, a panel of its rows at a time, which all rows of x meet before the
+// next comes.
 //
-// y[i][j] is one sum in one order: with V float32 in a register, lane l takes columns l and l + V of every 2 V in turn
-// (of bfloat16, which are widened two by two, columns 2 l and 2 l + 1), and the lanes are added up as a tree. Nothing of
-// that depends on the other rows, on the number of threads, or on which tile an element is in. A library's kernels do
-// depend on the number of rows: it chooses among them, and how it divides k, by the shape.
+// y[i][j] is one sum in one order: with V float32 in a register, lane l takes columns l and l + V
+// of every 2 V in turn (of bfloat16, which are widened two by two, columns 2 l and 2 l + 1), and
+// the lanes are added up as a tree. Nothing of that depends on the other rows, on the number of
+// threads, or on which tile an element is in. A library's kernels do depend on the number of rows:
+// it chooses among them, and how it divides k, by the shape.
 #pragma once
 
 #include "engine/ops/cpu/gemv.h"
@@ -17,7 +20,8 @@ namespace trireme::cpu {
 // Columns of x as packed: whole steps of any instruction set, those behind the last are 0.
 constexpr int64_t packed_columns(int64_t k) { return (k + 31) / 32 * 32; }
 
-// As gemv, with any a.m; a.x32 is scratch of m * packed_columns(k), contiguous. T is float, bf16 or f16.
+// As gemv, with any a.m; a.x32 is scratch of m * packed_columns(k), contiguous. T is float, bf16 or
+// f16.
 TRIREME_CPU_KERNEL(gemm_rows, (const Gemv<T>& a, int threads))
 
 }  // namespace trireme::cpu

@@ -17,7 +17,8 @@ TRIREME_INLINE void add_step(Floats& first, Floats& second, const T* w, const T*
   second = multiply_add(of_w.second, of_x.second, second);
 }
 
-// The sum of products of w and x, in the order that the header gives. rest: what of x is behind its last whole step.
+// The sum of products of w and x, in the order that the header gives. rest: what of x is behind its
+// last whole step.
 template <class T>
 TRIREME_INLINE float dot(const T* w, const T* x, const T (&rest)[kStep], int64_t k) {
   Floats sums[kSums] = {};

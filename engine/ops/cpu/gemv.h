@@ -1,12 +1,14 @@
 // y = x w^T for one row of x that stays in the first-level cache, and a weight as stored.
 //
-// Such a product only reads the weight, so the one thing that counts is to stream it: each thread walks its share of the
-// weight's rows one after the other, as the prefetcher follows one stream best, and x stays as it is stored, so that its
-// copy takes no more of the cache than it must. (Where x leaves that cache, it takes longer to come back than the weight
-// takes to come: gemm_rows.h loads it once for several rows of the weight.)
+// Such a product only reads the weight, so the one thing that counts is to stream it: each thread
+// walks its share of the weight's rows one after the other, as the prefetcher follows one stream
+// best, and x stays as it is stored, so that its copy takes no more of the cache than it must.
+// (Where x leaves that cache, it takes longer to come back than the weight takes to come:
+// gemm_rows.h loads it once for several rows of the weight.)
 //
-// Steps (steps.h) i, i + 4, i + 8, ... have two sums of their own, one for each half, those behind the last 4 steps join
-// the first two; the eight are added in pairs, and the lanes as a tree, whatever thread computes it.
+// Steps (steps.h) i, i + 4, i + 8, ... have two sums of their own, one for each half, those behind
+// the last 4 steps join the first two; the eight are added in pairs, and the lanes as a tree,
+// whatever thread computes it.
 #pragma once
 
 #include "engine/core/dtype.h"

@@ -3,9 +3,9 @@
 // Every .cpp in engine/ops/cpu/ is compiled three times, with TRIREME_ISA = avx512, avx2, portable
 // and the matching compiler flags. A kernel header declares
 //     TRIREME_CPU_KERNEL(rmsnorm_forward, (const RmsNormForward<T>& a, int threads))
-// which declares `template <class T> void rmsnorm_forward(...)` in each of the three namespaces; the
-// .cpp defines it inside `namespace trireme::cpu::TRIREME_ISA` and instantiates it explicitly. An op
-// calls TRIREME_KERNEL(rmsnorm_forward<T>)(args, threads).
+// which declares `template <class T> void rmsnorm_forward(...)` in each of the three namespaces;
+// the .cpp defines it inside `namespace trireme::cpu::TRIREME_ISA` and instantiates it explicitly.
+// An op calls TRIREME_KERNEL(rmsnorm_forward<T>)(args, threads).
 //
 // Kernels take raw pointers and sizes. They include no header with ordinary inline functions
 // (tensor.h, <vector>, ...): the linker keeps one copy of such a function, and that copy may hold

@@ -1,4 +1,5 @@
-// load() of simd.h where bfloat16 is what a kernel's time goes to: GCC 12 compiles that to four shuffles with AVX2.
+// load() of simd.h where bfloat16 is what a kernel's time goes to: GCC 12 compiles that to four
+// shuffles with AVX2.
 #pragma once
 
 #include "engine/ops/cpu/simd.h"

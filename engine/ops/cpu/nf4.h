@@ -61,13 +61,15 @@ constexpr float nf4_bound(int i) { return (kNf4Value[i] + kNf4Value[i + 1]) / 2;
 TRIREME_CPU_KERNEL(quantize_nf4, (const Nf4Weight<const T>& a, int threads))
 TRIREME_CPU_KERNEL(dequantize_nf4, (const Nf4Decode<T>& a, const Nf4Tables& tables, int threads))
 
-// --- what both devices compute ------------------------------------------------------------------------
+// --- what both devices compute
+// ------------------------------------------------------------------------
 
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_inverse(float scale) {
   return 1.0f / (scale > 1e-38f ? scale : 1e-38f);
 }
 
-// The product is rounded on its own: the scale must not depend on whether a machine has fused operations.
+// The product is rounded on its own: the scale must not depend on whether a machine has fused
+// operations.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_scale(float magnitude, float group,
                                                                   float offset) {
 #ifdef __CUDA_ARCH__

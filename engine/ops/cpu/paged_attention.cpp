@@ -1,10 +1,12 @@
-// One item of work is a tile of rows, the queries of the heads that share a key/value head (row = query *
-// group + head in the group), against all keys that they see, kPagedKeys at a time, with an online softmax.
+// One item of work is a tile of rows, the queries of the heads that share a key/value head (row =
+// query * group + head in the group), against all keys that they see, kPagedKeys at a time, with an
+// online softmax.
 //
-// A row's numbers are computed in the same order whatever other rows are in the tile, however many queries a
-// step has and however many threads compute: keys are taken from multiples of kPagedKeys on, a score is one
-// sum over D by lanes and the lanes' as a tree, a softmax adds its exponentials by key % lanes, and a value
-// is added key by key. So a prompt in chunks has the bits of a whole one.
+// A row's numbers are computed in the same order whatever other rows are in the tile, however many
+// queries a step has and however many threads compute: keys are taken from multiples of kPagedKeys
+// on, a score is one sum over D by lanes and the lanes' as a tree, a softmax adds its exponentials
+// by key % lanes, and a value is added key by key. So a prompt in chunks has the bits of a whole
+// one.
 #include "engine/ops/cpu/paged_attention.h"
 
 #include <omp.h>
@@ -55,8 +57,9 @@ struct Keys {
   bool scaled;
 };
 
-// Where keys [from, to) of the sequence lie: rows of the pool where they can be computed with as they are, else
-// widened into the work space. Those outside are the next ones inside, whose results nobody reads.
+// Where keys [from, to) of the sequence lie: rows of the pool where they can be computed with as
+// they are, else widened into the work space. Those outside are the next ones inside, whose results
+// nobody reads.
 template <class T, class C>
 TRIREME_INLINE void find_keys(Keys<C>& keys, Work<C>& w, const PagedAttention<T>& a,
                               const PagedPools& pools, const Tile& t, int64_t j0, int64_t from,
@@ -153,8 +156,8 @@ void score_rows(Work<C>& w, const Keys<C>& keys, int64_t rows, int64_t count) {
   }
 }
 
-// Weights of the values of the keys [begin, end) of this step in the place of a row's scores; rescales what the
-// row has summed so far.
+// Weights of the values of the keys [begin, end) of this step in the place of a row's scores;
+// rescales what the row has summed so far.
 template <class C>
 TRIREME_INLINE void softmax_row(Work<C>& w, const Keys<C>& keys, int64_t r, int64_t begin,
                                 int64_t end) {

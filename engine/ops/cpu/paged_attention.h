@@ -59,8 +59,8 @@ struct PagedPools {
   int64_t* items;
 };
 
-// Queries of the heads that share a key/value head are computed `kPagedRows` at a time, against `kPagedKeys`
-// keys: those of the latter in 32 bits stay in the first cache.
+// Queries of the heads that share a key/value head are computed `kPagedRows` at a time, against
+// `kPagedKeys` keys: those of the latter in 32 bits stay in the first cache.
 inline constexpr int64_t kPagedRows = 64, kPagedKeys = 32;
 constexpr int64_t paged_scratch(int64_t padded_width) {
   return 2 * (kPagedRows + kPagedKeys) * padded_width + kPagedRows * (kPagedKeys + 2);

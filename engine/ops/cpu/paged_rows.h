@@ -15,8 +15,9 @@ struct Code {
   uint8_t bits;
 };
 
-// The numbers that codes stand for, without their scale. Those of fp8_e5m2 are the upper halves of float16
-// numbers; those of fp8_e4m3 too, after a shift and but for 2^8, as the exponents of the two start at -7 and -15.
+// The numbers that codes stand for, without their scale. Those of fp8_e5m2 are the upper halves of
+// float16 numbers; those of fp8_e4m3 too, after a shift and but for 2^8, as the exponents of the
+// two start at -7 and -15.
 TRIREME_INLINE Vec<float> load_pool(const Code<KvCodes::kInt8>* p) {
 #if defined(TRIREME_ISA_avx512)
   __m128i c;

@@ -27,7 +27,8 @@ TRIREME_CPU_KERNEL(dequantize_int8, (const Int8Weight<T>& a, int threads))
 TRIREME_CPU_KERNEL(quantize_int4, (const Int4Weight<const T>& a, int threads))
 TRIREME_CPU_KERNEL(dequantize_int4, (const Int4Weight<T>& a, int threads))
 
-// --- what both devices compute ------------------------------------------------------------------------
+// --- what both devices compute
+// ------------------------------------------------------------------------
 
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float integer_scale(float range, float steps) {
   const float scale = range / steps;

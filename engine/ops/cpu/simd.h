@@ -68,7 +68,8 @@ TRIREME_INLINE V splat(typename Traits<V>::Scalar x) {
   return x - V{};  // x - 0, not 0 + x: keeps the sign of zero
 }
 
-// a b + c, rounded once where the instruction set can (engine/ops/CMakeLists.txt: compilers are not left to choose).
+// a b + c, rounded once where the instruction set can (engine/ops/CMakeLists.txt: compilers are not
+// left to choose).
 template <class V>
 TRIREME_INLINE V multiply_add(V a, V b, V c) {
 #if defined(TRIREME_ISA_avx512)
@@ -193,7 +194,8 @@ TRIREME_INLINE typename Traits<V>::Scalar sum(V v) {
   return add_partners<kLanes<typename Traits<V>::Scalar> / 2>(v, LaneNumbers<V>{})[0];
 }
 
-// Swaps the upper right and the lower left block of width kStep in every square of twice that width.
+// Swaps the upper right and the lower left block of width kStep in every square of twice that
+// width.
 template <int kStep, class V, int... kLane>
 TRIREME_INLINE void exchange_blocks(V& a, V& b, std::integer_sequence<int, kLane...>) {
   constexpr int kN = sizeof...(kLane);  // lanes of b count from here
@@ -229,8 +231,9 @@ TRIREME_INLINE V power_of_two(typename Traits<V>::Int k) {
 template <class S>
 inline constexpr S kRoundingShift = std::is_same_v<S, double> ? S(0x1.8p52) : S(0x1.8p23);
 
-// v itself, rounded: a compiler that may fuse a product and a sum does so only where the machine can, and results that
-// must be the same everywhere (codes of 8 bits, stored and compared in every bit) would depend on it.
+// v itself, rounded: a compiler that may fuse a product and a sum does so only where the machine
+// can, and results that must be the same everywhere (codes of 8 bits, stored and compared in every
+// bit) would depend on it.
 template <class V>
 TRIREME_INLINE V rounded(V v) {
 #if defined(__x86_64__)

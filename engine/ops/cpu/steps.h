@@ -1,7 +1,8 @@
 // Columns of a matrix in steps of two registers of float32.
 //
-// Of bfloat16 the first register is the even and the second the odd columns, which are one instruction each: half of what
-// widening neighbours takes. Sums do not mind, as long as both operands are read so.
+// Of bfloat16 the first register is the even and the second the odd columns, which are one
+// instruction each: half of what widening neighbours takes. Sums do not mind, as long as both
+// operands are read so.
 #pragma once
 
 #include "engine/ops/cpu/simd.h"
@@ -14,7 +15,8 @@ struct Step {
   Vec<float> first, second;
 };
 
-// The step at p, read once. For products bound by what they load; a tile has no registers for both halves.
+// The step at p, read once. For products bound by what they load; a tile has no registers for both
+// halves.
 template <class T>
 TRIREME_INLINE Step load_step(const T* p) {
   if constexpr (std::is_same_v<T, bf16>) {

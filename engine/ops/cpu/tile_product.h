@@ -1,9 +1,9 @@
 // C += A B for small blocks that lie in the caches: the inner loop of attention.
 //
 //   C (m, n) row stride ldc     B (k, n) row stride ldb     A (m, k) with any two strides
-// n is a multiple of the vector width; A is read one element at a time and broadcast, so it may be a
-// transposed or a strided view; B and C are read by whole vectors. Each element of C is summed over k
-// in ascending order, onto its old value when kAccumulate, onto zero otherwise.
+// n is a multiple of the vector width; A is read one element at a time and broadcast, so it may be
+// a transposed or a strided view; B and C are read by whole vectors. Each element of C is summed
+// over k in ascending order, onto its old value when kAccumulate, onto zero otherwise.
 #pragma once
 
 #include "engine/ops/cpu/simd.h"

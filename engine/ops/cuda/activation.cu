@@ -55,8 +55,8 @@ struct GeluBackward {
   }
 };
 
-// Item of (rows, packs); the gate's is as many packs further as there are rows before it, and the up
-// projection's lies another row behind.
+// Item of (rows, packs); the gate's is as many packs further as there are rows before it, and the
+// up projection's lies another row behind.
 template <class T, int N>
 struct SiluGatedForward {
   T* y;

@@ -1,6 +1,6 @@
 // Kernels of engine/ops/attention.h on a GPU, with the arguments of their twins on the CPU.
-// a.items is not used; a.scratch is (heads, tokens) elements in the backward, unused in the forward.
-// Heads of more than kWidestHead elements have no kernel.
+// a.items is not used; a.scratch is (heads, tokens) elements in the backward, unused in the
+// forward. Heads of more than kWidestHead elements have no kernel.
 #pragma once
 
 #include "engine/device/context.h"
@@ -29,8 +29,8 @@ void blocked_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 template <class T>
 void blocked_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 
-// With tensor cores; T is bf16 or f16. False, with nothing done: heads of more than 128 elements, or
-// rows of an operand that do not lie at multiples of 16 bytes.
+// With tensor cores; T is bf16 or f16. False, with nothing done: heads of more than 128 elements,
+// or rows of an operand that do not lie at multiples of 16 bytes.
 template <class T>
 bool mma_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 // a.scratch has been filled.

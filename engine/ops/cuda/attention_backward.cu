@@ -1,6 +1,6 @@
 // Attention backward without tensor cores, in two kernels that add nothing up between blocks of
-// threads: a tile of queries of one head makes dq, a tile of keys of one key/value head makes dk and dv
-// over all query heads that share it. Scores and dout v^T are computed in both.
+// threads: a tile of queries of one head makes dq, a tile of keys of one key/value head makes dk
+// and dv over all query heads that share it. Scores and dout v^T are computed in both.
 #include "engine/ops/cuda/attention.h"
 #include "engine/ops/cuda/attention_tile.h"
 
@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(cpu::AttentionBack
   if (lane == 0) a.scratch[head * a.tokens + row] = sum;
 }
 
-// What the backward needs of a query of a head: lse as base_of has it, and delta; of a row that is not
-// used, what makes its probabilities 0.
+// What the backward needs of a query of a head: lse as base_of has it, and delta; of a row that is
+// not used, what makes its probabilities 0.
 template <class F>
 struct RowTerms {
   F base, delta;
@@ -115,8 +115,8 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) queries_kernel(cpu::Attent
   }
 }
 
-// Probabilities and gradients of the scores of the thread's rows, which are keys, with the queries of a
-// head from i0 on, into the tiles `weights` and `dscores`.
+// Probabilities and gradients of the scores of the thread's rows, which are keys, with the queries
+// of a head from i0 on, into the tiles `weights` and `dscores`.
 template <int D, class T, class F>
 __device__ void differentiate_keys(F* weights, F* dscores,
                                    const F (&p)[Blocked<F, D>::kOwn][Blocked<F, D>::kColumns],

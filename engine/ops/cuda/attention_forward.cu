@@ -1,13 +1,13 @@
-// Attention forward without tensor cores: a block of threads takes a tile of queries of one head and
-// walks the tiles of keys that they see with an online softmax.
+// Attention forward without tensor cores: a block of threads takes a tile of queries of one head
+// and walks the tiles of keys that they see with an online softmax.
 #include "engine/ops/cuda/attention.h"
 #include "engine/ops/cuda/attention_tile.h"
 
 namespace trireme::cuda {
 namespace {
 
-// Starts from what earlier calls left in out_sum and lse where attention goes by segments, else from
-// nothing. `own`: first of the thread's rows in the tile.
+// Starts from what earlier calls left in out_sum and lse where attention goes by segments, else
+// from nothing. `own`: first of the thread's rows in the tile.
 template <int D, class T, class F, int kOwn>
 __device__ void begin_rows(Running<F, kOwn>& w, F (&sums)[kOwn][D / kRowLanes],
                            const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,

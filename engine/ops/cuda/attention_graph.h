@@ -1,5 +1,6 @@
-// Attention as the graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023): sequences
-// with as many keys as queries, in the layout of engine/ops/attention.h. For CUDA sources only.
+// Attention as the graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023):
+// sequences with as many keys as queries, in the layout of engine/ops/attention.h. For CUDA sources
+// only.
 #pragma once
 
 #include <compare>
@@ -8,8 +9,8 @@
 
 namespace trireme::cuda {
 
-// batch sequences of `length` queries and keys follow each other. A (token, head) pair of strides in
-// elements describes each operand (batch * length, heads, width).
+// batch sequences of `length` queries and keys follow each other. A (token, head) pair of strides
+// in elements describes each operand (batch * length, heads, width).
 struct AttentionShape {
   struct Strides {
     int64_t token = 0, head = 0;

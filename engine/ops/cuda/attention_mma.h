@@ -1,9 +1,10 @@
-// What the attention kernels on tensor cores share: tiles of 16-bit rows in shared memory, products of
-// them, and the rows and columns that a lane's registers are. For CUDA sources only.
+// What the attention kernels on tensor cores share: tiles of 16-bit rows in shared memory, products
+// of them, and the rows and columns that a lane's registers are. For CUDA sources only.
 //
-// Four warps work on a tile of 64 rows, 16 each. The scores of a warp's rows with the columns of a tile
-// lie in its registers as the d fragments of engine/device/mma.h, and, two neighbouring ones rounded to
-// 16 bits, are the a fragment of the product that follows: they never leave the registers.
+// Four warps work on a tile of 64 rows, 16 each. The scores of a warp's rows with the columns of a
+// tile lie in its registers as the d fragments of engine/device/mma.h, and, two neighbouring ones
+// rounded to 16 bits, are the a fragment of the product that follows: they never leave the
+// registers.
 #pragma once
 
 #include "engine/device/mma.h"
@@ -15,7 +16,8 @@ namespace trireme::cuda {
 inline constexpr int kMmaThreads = 128;
 inline constexpr int kMmaRows = 64;
 
-// Rows of D elements in shared memory; 16 bytes more each, so that eight rows lie in different banks.
+// Rows of D elements in shared memory; 16 bytes more each, so that eight rows lie in different
+// banks.
 template <int D>
 inline constexpr int kMmaStride = D + 8;
 
@@ -58,8 +60,8 @@ struct WarpTile {
   }
 };
 
-// Where a lane finds the row of load_matrices for an a fragment, the b fragments of two neighbouring
-// column tiles from rows that are columns, and those from rows that are summed over.
+// Where a lane finds the row of load_matrices for an a fragment, the b fragments of two
+// neighbouring column tiles from rows that are columns, and those from rows that are summed over.
 template <int D>
 __device__ int a_offset() {
   const int lane = lane_of_warp();
@@ -111,7 +113,8 @@ __device__ void row_products(WarpTile<kTiles>& s, const T* rows, const T* column
   }
 }
 
-// sums += weights values, the weights rounded to T: `values` is a tile of 8 kTiles rows of D elements.
+// sums += weights values, the weights rounded to T: `values` is a tile of 8 kTiles rows of D
+// elements.
 template <int D, int kTiles, class T>
 __device__ void add_weighted(WarpTile<D / 8>& sums, const WarpTile<kTiles>& weights,
                              const T* values) {
@@ -131,7 +134,8 @@ __device__ void add_weighted(WarpTile<D / 8>& sums, const WarpTile<kTiles>& weig
   }
 }
 
-// A lane's registers d[n][2 r + e] are row lane / 4 + 8 r of the warp, column 8 n + lane % 4 * 2 + e.
+// A lane's registers d[n][2 r + e] are row lane / 4 + 8 r of the warp, column 8 n + lane % 4 * 2 +
+// e.
 __device__ inline int lane_row() { return lane_of_warp() / 4; }
 __device__ inline int lane_column() { return static_cast<int>(threadIdx.x) % 4 * 2; }
 
@@ -145,8 +149,8 @@ __device__ inline float quad_max(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-// Scores in units of log 2; those of keys that a row does not see become -inf. seen: of the lane's two
-// rows.
+// Scores in units of log 2; those of keys that a row does not see become -inf. seen: of the lane's
+// two rows.
 template <int kTiles>
 __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, const SeenColumns (&seen)[2]) {
 #pragma unroll

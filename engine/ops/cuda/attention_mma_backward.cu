@@ -1,6 +1,7 @@
-// Attention backward on tensor cores, in the two kernels of attention_backward.cu: a tile of 64 queries
-// of one head makes dq, a tile of 64 keys of one key/value head makes dk and dv. Probabilities and
-// their gradients stay in registers and are rounded to 16 bits as operands of the products.
+// Attention backward on tensor cores, in the two kernels of attention_backward.cu: a tile of 64
+// queries of one head makes dq, a tile of 64 keys of one key/value head makes dk and dv.
+// Probabilities and their gradients stay in registers and are rounded to 16 bits as operands of the
+// products.
 #include "engine/ops/cuda/attention_mma.h"
 
 namespace trireme::cuda {
@@ -16,8 +17,8 @@ constexpr int64_t shared_bytes() {
   return static_cast<int64_t>(sizeof(T)) * kMmaStride<D> * (2 * kMmaRows + 4 * kColumns<D>);
 }
 
-// Gradients of the scores in place of dout v^T in ds; the tile's rows are queries, its columns the keys
-// from j0 on. p: the scores; row: first of the lane's two.
+// Gradients of the scores in place of dout v^T in ds; the tile's rows are queries, its columns the
+// keys from j0 on. p: the scores; row: first of the lane's two.
 template <class T, int kTiles>
 __device__ void differentiate_queries(const WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
                                       const cpu::AttentionBackward<T>& a, const AttentionTile& t,
@@ -102,8 +103,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2) queries_kernel(cpu::AttentionB
   }
 }
 
-// Probabilities in place of the scores p, their gradients in place of dout v^T in ds; the tile's rows
-// are keys, its columns the queries from i0 on.
+// Probabilities in place of the scores p, their gradients in place of dout v^T in ds; the tile's
+// rows are keys, its columns the queries from i0 on.
 template <class T, int kTiles>
 __device__ void differentiate_keys(WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
                                    const cpu::AttentionBackward<T>& a, const AttentionTile& t,

@@ -1,10 +1,11 @@
 // What the attention kernels share: which tile of which sequence a block of threads works on, which
 // columns of it a row sees, dropout, and tiles in shared memory. For CUDA sources only.
 //
-// The blocks of a grid are numbered by *slots*: sequence n, whose rows are begin(n) .. end(n) of all
-// rows, has the slots from begin(n) / rows + n on, where `rows` is the height of a tile. They suffice
-// for its tiles, and grow with n, so a block finds its sequence by bisection over the offsets as they
-// lie on the device; nothing is counted before the launch. Slots without a tile end at once.
+// The blocks of a grid are numbered by *slots*: sequence n, whose rows are begin(n) .. end(n) of
+// all rows, has the slots from begin(n) / rows + n on, where `rows` is the height of a tile. They
+// suffice for its tiles, and grow with n, so a block finds its sequence by bisection over the
+// offsets as they lie on the device; nothing is counted before the launch. Slots without a tile end
+// at once.
 #pragma once
 
 #include "engine/ops/cpu/attention.h"
@@ -119,7 +120,8 @@ __device__ F base_of(F lse) {
   return lse == -kInfinity ? F{kInfinity} : lse * static_cast<F>(kLog2E);
 }
 
-// --- dropout --------------------------------------------------------------------------------------
+// --- dropout
+// --------------------------------------------------------------------------------------
 
 // Number of the first word of (query, head): query is a row of q.
 template <class T>
@@ -142,7 +144,8 @@ __device__ compute_t<T> dropout_factor(const cpu::Attention<T>& a, uint64_t firs
   return (word >> 8) >= a.drop_threshold ? a.keep_scale : compute_t<T>{0};
 }
 
-// --- the kernels without tensor cores -------------------------------------------------------------
+// --- the kernels without tensor cores
+// -------------------------------------------------------------
 //
 // 128 threads work on a tile of kRows x kRows scores: eight neighbouring lanes share kOwn rows, and
 // each of them has every eighth column. Operands are converted once, into shared memory.
@@ -194,7 +197,8 @@ __device__ void load_tile(F* tile, const cpu::HeadView<const T>& view, int64_t h
   }
 }
 
-// scores[r][c] = sum over d of rows[r][d] * columns[8 c][d]; both point to what is the thread's first.
+// scores[r][c] = sum over d of rows[r][d] * columns[8 c][d]; both point to what is the thread's
+// first.
 template <int D, class F>
 __device__ void inner_products(F (&scores)[Blocked<F, D>::kOwn][Blocked<F, D>::kColumns],
                                const F* rows, const F* columns) {
@@ -250,8 +254,8 @@ struct Running {
   F maximum[kOwn], total[kOwn];
 };
 
-// Probabilities in place of the scores, which are in units of log 2 and -inf where a row does not see
-// the key; older sums are rescaled.
+// Probabilities in place of the scores, which are in units of log 2 and -inf where a row does not
+// see the key; older sums are rescaled.
 template <class F, int kOwn, int kColumns, int kSums>
 __device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns],
                              F (&sums)[kOwn][kSums]) {

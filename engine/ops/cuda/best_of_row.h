@@ -31,8 +31,8 @@ __device__ Position<T> warp_first(Position<T> x) {
   return x;
 }
 
-// The first position of a row of n values that follows `before`, in every lane; a NaN is nowhere in the
-// order. The row has been written, and is seen by all lanes.
+// The first position of a row of n values that follows `before`, in every lane; a NaN is nowhere in
+// the order. The row has been written, and is seen by all lanes.
 template <class T>
 __device__ Position<T> next_position(const T* values, int64_t n, const Position<T>& before) {
   Position<T> best;

@@ -104,8 +104,9 @@ int64_t most_of_range(int64_t rows) {
   return round_up(rows, std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(below)) / 8));
 }
 
-// The product that is prepared for g: itself, or the largest of its range. These rows are columns of the
-// library's matrices, whose number no algorithm's demands on strides and addresses depend on.
+// The product that is prepared for g: itself, or the largest of its range. These rows are columns
+// of the library's matrices, whose number no algorithm's demands on strides and addresses depend
+// on.
 GemmProblem prepared_for(GemmProblem g) {
   int64_t& rows = g.transpose_a ? g.k : g.m;
   if (g.varying_rows) rows = most_of_range(rows);

@@ -4,13 +4,13 @@
 // matrices as they are.
 //
 // Reproducible: a shape is given to one algorithm, the heuristic's best, and of the ways to split a
-// long sum only the one that adds float32 partial sums in a fixed order is allowed (others add in the
-// output's type or in place). With Context::autotune the best few algorithms are timed once per shape
-// instead; then two runs may differ.
+// long sum only the one that adds float32 partial sums in a fixed order is allowed (others add in
+// the output's type or in place). With Context::autotune the best few algorithms are timed once per
+// shape instead; then two runs may differ.
 //
-// Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of the
-// largest in a range of row numbers, which is asked for once and never timed; only the description is made
-// each time. Which product of a range comes first does not matter.
+// Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
+// the largest in a range of row numbers, which is asked for once and never timed; only the
+// description is made each time. Which product of a range comes first does not matter.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,4 +1,5 @@
-// Where a weight in blocks has its scales and codes (engine/ops/cpu/block_weight.h). For CUDA sources only.
+// Where a weight in blocks has its scales and codes (engine/ops/cpu/block_weight.h). For CUDA
+// sources only.
 #pragma once
 
 #include "engine/ops/cpu/block_weight.h"
@@ -17,7 +18,8 @@ __device__ inline const uint8_t* group_block(const uint8_t* w, bool four_bits, i
 __device__ inline float scale_of(const uint8_t* bytes, int row) {
   return static_cast<float>(reinterpret_cast<const f16*>(bytes)[row]);
 }
-// The word of piece v that a row has: the codes of columns 4 v .. 4 v + 3, of 4 bits those of columns 16 further too.
+// The word of piece v that a row has: the codes of columns 4 v .. 4 v + 3, of 4 bits those of
+// columns 16 further too.
 __device__ inline uint32_t word_of(const uint8_t* bytes, int row, int v) {
   return reinterpret_cast<const uint32_t*>(bytes + cpu::kGroupScaleBytes +
                                            v * cpu::kPieceBytes)[row];

@@ -71,8 +71,8 @@ __device__ void add_block(float (&total)[kTiles][4], const WeightBlock<kFour>& w
   }
 }
 
-// 16 outputs of 8 kTiles rows of x: warp i has the blocks i, i + 8, ..., kAhead of which are loaded before the first is
-// used (as many as there are registers for on every architecture).
+// 16 outputs of 8 kTiles rows of x: warp i has the blocks i, i + 8, ..., kAhead of which are loaded
+// before the first is used (as many as there are registers for on every architecture).
 template <class T, bool kFour, int kTiles>
 __global__ void __launch_bounds__(kProductThreads, 2) block_product_kernel(cpu::BlockProduct<T> a) {
   constexpr int kAhead = kTiles < 4 ? 4 : 2, kColumns = kTileRows * kTiles;

@@ -8,9 +8,11 @@
 namespace trireme::cuda {
 namespace {
 
-// --- what the codes stand for -------------------------------------------------------------------------
+// --- what the codes stand for
+// -------------------------------------------------------------------------
 
-// to[c] = what a word's codes stand for, of a row's columns c .. c + 3 that it has. kWide: packs of 4 may be stored.
+// to[c] = what a word's codes stand for, of a row's columns c .. c + 3 that it has. kWide: packs of
+// 4 may be stored.
 template <bool kWide, class T>
 __device__ void store_four(T* to, int64_t c, int64_t columns, const float (&values)[4]) {
   if (kWide && c + 4 <= columns) {
@@ -49,8 +51,8 @@ __device__ void decode_word(T* to, int64_t columns, const uint8_t* from, int64_t
 
 constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / kWarp;
 
-// A warp for a block of a group: neighbouring lanes have neighbouring words of a row, whose numbers are
-// neighbours too.
+// A warp for a block of a group: neighbouring lanes have neighbouring words of a row, whose numbers
+// are neighbours too.
 template <class T, bool kFour, bool kWide>
 __global__ void __launch_bounds__(kDecodeThreads) decode_blocks_kernel(DecodeBlocks<T> a) {
   constexpr int kPieces = static_cast<int>(cpu::group_pieces(kFour));
@@ -104,7 +106,8 @@ void with_format(bool four_bits, const T* out, int64_t columns, F&& f) {
     wide ? f.template operator()<false, true>() : f.template operator()<false, false>();
 }
 
-// --- rows of a product's left side --------------------------------------------------------------------
+// --- rows of a product's left side
+// --------------------------------------------------------------------
 
 constexpr int kQuantizeThreads = 256, kQuantizeWarps = kQuantizeThreads / kWarp;
 static_assert(kBlock == kWarp);

@@ -25,8 +25,8 @@ TRIREME_CUDA_DECL void embedding_blocks(Context& gpu, const cpu::EmbeddingForwar
 
 template <class T>
 TRIREME_CUDA_DECL void quantize_rows(Context& gpu, const cpu::QuantizeRows<T>& a);
-// Integers are summed by tensor cores. The blocks of a row are divided among warps, whose sums are added in their
-// order: a row of y has the same bits whatever rows are beside it.
+// Integers are summed by tensor cores. The blocks of a row are divided among warps, whose sums are
+// added in their order: a row of y has the same bits whatever rows are beside it.
 template <class T>
 TRIREME_CUDA_DECL void block_product(Context& gpu, const cpu::BlockProduct<T>& a);
 

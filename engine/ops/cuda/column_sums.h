@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix: each block of threads adds up a block of rows into a row of partial
-// sums, and column_sums() adds these in the order of the blocks. For CUDA sources only.
+// Sums over the rows of a matrix: each block of threads adds up a block of rows into a row of
+// partial sums, and column_sums() adds these in the order of the blocks. For CUDA sources only.
 #pragma once
 
 #include "engine/ops/cuda/kernel.h"
@@ -13,8 +13,8 @@ __device__ inline int64_t first_row(int64_t b, int64_t blocks, int64_t rows) {
 
 inline constexpr int kSumColumns = 32, kSumGroups = 8;  // of a block of threads
 
-// out[c] = or += sum over b of partial[b * columns + c]: group g of a block's threads adds b = g, g + 8,
-// ..., then the groups are added in order.
+// out[c] = or += sum over b of partial[b * columns + c]: group g of a block's threads adds b = g, g
+// + 8, ..., then the groups are added in order.
 template <class F>
 __global__ void __launch_bounds__(kSumColumns* kSumGroups)
     column_sums_kernel(F* out, const F* partial, int64_t blocks, int64_t columns, bool accumulate) {

@@ -1,6 +1,6 @@
-// A stable counting sort: n items, each with a bucket or none, get their places in order of (bucket, item).
-// The items are cut into chunks, one for each warp: counts of each chunk, their running sums over the
-// chunks, then the places. For CUDA sources only.
+// A stable counting sort: n items, each with a bucket or none, get their places in order of
+// (bucket, item). The items are cut into chunks, one for each warp: counts of each chunk, their
+// running sums over the chunks, then the places. For CUDA sources only.
 //
 //   keys(i)              bucket of item i, or -1
 //   sink(i, place)       called once for each item; place -1 where the item has no bucket
@@ -41,8 +41,8 @@ __device__ I sum_before(I x, I& all) {
   return sum - x;
 }
 
-// One warp for each bucket: counts become the numbers of items in the chunks before, totals (buckets)
-// those in all.
+// One warp for each bucket: counts become the numbers of items in the chunks before, totals
+// (buckets) those in all.
 static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOrder o) {
   int32_t* const counts = o.counts + blockIdx.x * o.chunks;
   int32_t before = 0;

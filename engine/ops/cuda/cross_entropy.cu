@@ -13,8 +13,8 @@ struct SoftmaxSum {
   F largest, total;
 };
 
-// The largest of a row's first n logits and sum of exp(logit - largest), in every thread; the row is
-// read once. A NaN stays in the sum, and so does an infinite logit, as inf - inf.
+// The largest of a row's first n logits and sum of exp(logit - largest), in every thread; the row
+// is read once. A NaN stays in the sum, and so does an infinite logit, as inf - inf.
 template <int N, class F>
 __device__ SoftmaxSum<F> softmax_sum(const F* x, int64_t n, F* shared) {
   F largest = kLowest<F>, total = 0;

@@ -18,10 +18,11 @@ namespace trireme::cuda {
 #ifdef TRIREME_CUDNN
 namespace {
 
-// The repeatable backward keeps the scores' gradients: a batch is cut so that they stay below the first
-// where they can, and nothing that needs more than the second is cuDNN's.
+// The repeatable backward keeps the scores' gradients: a batch is cut so that they stay below the
+// first where they can, and nothing that needs more than the second is cuDNN's.
 constexpr int64_t kGoodWorkspace = int64_t{1} << 30, kMostWorkspace = int64_t{8} << 30;
-// Ragged sequences take room as if they were all of the greatest length, and each part of a batch is a call:
+// Ragged sequences take room as if they were all of the greatest length, and each part of a batch
+// is a call:
 // beyond these our own kernels, which know neither, are better.
 constexpr int64_t kMostParts = 4, kMostPadding = 4;
 
@@ -39,8 +40,8 @@ int64_t sums_bytes(const AttentionShape& s) {
   return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
 }
 
-// The longest part of the batch, all parts being equal, whose workspace has room and whose statistics
-// begin at 16 bytes, as graphs promise of tensors without offsets. 0: there is none.
+// The longest part of the batch, all parts being equal, whose workspace has room and whose
+// statistics begin at 16 bytes, as graphs promise of tensors without offsets. 0: there is none.
 int64_t part_of_batch(const AttentionShape& s) {
   if (!s.backward) return s.batch;
   if (s.ragged && s.batch * s.length > kMostPadding * s.tokens) return 0;
@@ -155,8 +156,8 @@ AttentionShape::Strides strides(const V& view) {
   return {view.row, view.head};
 }
 
-// Lengths that differ: shapes are rounded up so that few plans serve all batches. Sequences without rows,
-// which that brings, are known to libraries from 9.6 on.
+// Lengths that differ: shapes are rounded up so that few plans serve all batches. Sequences without
+// rows, which that brings, are known to libraries from 9.6 on.
 constexpr size_t kKnowsEmptySequences = 90600;
 constexpr int64_t kShortest = 128;
 // To prepare a plan takes up to a second. Prompts, whose shapes come as they may, are worth one

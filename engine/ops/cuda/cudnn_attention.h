@@ -1,6 +1,6 @@
-// Attention by cuDNN's fused engines, where they do the case: float16 or bfloat16 heads of at most 128
-// elements, in sequences of one length that the caller knows (AttentionArgs::uniform_length), each
-// query's keys those of its own sequence up to it, or all. No dropout, window or segments.
+// Attention by cuDNN's fused engines, where they do the case: float16 or bfloat16 heads of at most
+// 128 elements, in sequences of one length that the caller knows (AttentionArgs::uniform_length),
+// each query's keys those of its own sequence up to it, or all. No dropout, window or segments.
 // Plans are made once per shape, which takes about a second, in the planning run that comes before
 // where there is one; the workspace is the object's own, grown when a plan is made: before work is
 // captured into a graph, each shape must have its plan.
@@ -11,8 +11,8 @@
 
 namespace trireme::cuda {
 
-// Sets gpu.attention; gpu.no_attention instead where the library is missing or refuses this device, or
-// this was built without its headers.
+// Sets gpu.attention; gpu.no_attention instead where the library is missing or refuses this device,
+// or this was built without its headers.
 void open_attention(Context& gpu);
 
 // False, and nothing done, for a case that is not cuDNN's.

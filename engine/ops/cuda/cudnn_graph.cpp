@@ -81,14 +81,15 @@ Descriptor describe_device(const std::string& json) {
   return d;
 }
 
-// --- tensors ------------------------------------------------------------------------------------------
+// --- tensors
+// ------------------------------------------------------------------------------------------
 
 Graph::Tensor Graph::add_tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes,
                                 const Sizes& strides, bool temporary, bool by_value, Tensor offsets,
                                 bool reordered) {
   Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  // Where parts of a tensor begin as offsets say, and in tables of integers, no more is promised than an
-  // element's alignment.
+  // Where parts of a tensor begin as offsets say, and in tables of integers, no more is promised
+  // than an element's alignment.
   int64_t alignment = 16;
   if (type == CUDNN_DATA_INT64 && !temporary) alignment = 8;
   if (type == CUDNN_DATA_INT32 && !temporary) alignment = 4;
@@ -131,7 +132,8 @@ Graph::Tensor Graph::scalar(int64_t number) {
   return add_tensor(number, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true);
 }
 
-// --- operations ---------------------------------------------------------------------------------------
+// --- operations
+// ---------------------------------------------------------------------------------------
 
 void Graph::add_operation(Descriptor operation) {
   operation.finalize();
@@ -207,7 +209,8 @@ void Graph::reshape(Tensor x, Tensor y) {
   add_operation(std::move(d));
 }
 
-// --- plans --------------------------------------------------------------------------------------------
+// --- plans
+// --------------------------------------------------------------------------------------------
 
 std::vector<Descriptor> Graph::configurations(const Descriptor& device) {
   graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);

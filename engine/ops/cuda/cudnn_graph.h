@@ -1,9 +1,9 @@
-// Graphs of cuDNN's backend interface: tensors, operations between them, and the plans its engines make
-// of them. For CUDA sources only.
+// Graphs of cuDNN's backend interface: tensors, operations between them, and the plans its engines
+// make of them. For CUDA sources only.
 //
-// Tensors that a plan reads or writes have numbers, by which run() is given their addresses; temporary
-// ones exist inside the engine only. A graph is made for a device that is described, not open: what an
-// engine can do is known on a machine without a GPU too.
+// Tensors that a plan reads or writes have numbers, by which run() is given their addresses;
+// temporary ones exist inside the engine only. A graph is made for a device that is described, not
+// open: what an engine can do is known on a machine without a GPU too.
 #pragma once
 
 #include <cudnn.h>
@@ -74,8 +74,8 @@ class Graph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
   using Sizes = std::vector<int64_t>;
-  // offsets: (sizes[0] + 1) int64 on the device, where each of the first dimension's parts begins, in
-  // elements; null: the strides say it.
+  // offsets: (sizes[0] + 1) int64 on the device, where each of the first dimension's parts begins,
+  // in elements; null: the strides say it.
   Tensor tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides,
                 Tensor offsets = nullptr);
   Tensor temporary(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);

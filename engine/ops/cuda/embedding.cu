@@ -36,9 +36,9 @@ struct LookUp {
   }
 };
 
-// The backward pass sorts the tokens by (row of the table, t), so that each row is added up by one block in
-// the order of t: a stable counting sort for each digit of the row's number, the lowest first. Ids of no row
-// here come last, as a row behind the table.
+// The backward pass sorts the tokens by (row of the table, t), so that each row is added up by one
+// block in the order of t: a stable counting sort for each digit of the row's number, the lowest
+// first. Ids of no row here come last, as a row behind the table.
 
 struct RowOfToken {
   const int32_t* ids;
@@ -79,8 +79,8 @@ struct MoveRow {
 
 constexpr int kAddThreads = 128, kAhead = 8;  // kAhead: rows whose loads are under way together
 
-// Block (x, y): where the tokens of a row begin at place x, adds all of them to it, in the packs of columns
-// from y * kAddThreads on.
+// Block (x, y): where the tokens of a row begin at place x, adds all of them to it, in the packs of
+// columns from y * kAddThreads on.
 template <class T, int N>
 __global__ void __launch_bounds__(kAddThreads)
     add_rows_kernel(cpu::EmbeddingBackward<T> a, SortedTokens order) {

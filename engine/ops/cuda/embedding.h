@@ -1,5 +1,5 @@
-// Kernels of engine/ops/embedding.h on a GPU. An id outside the vocabulary gives a row of NaN in the
-// forward pass and is left out in the backward pass.
+// Kernels of engine/ops/embedding.h on a GPU. An id outside the vocabulary gives a row of NaN in
+// the forward pass and is left out in the backward pass.
 #pragma once
 
 #include "engine/device/context.h"

@@ -1,5 +1,5 @@
-// order_by_expert() and drop_over_capacity() of engine/ops/moe/expert_rows.h on a GPU. A pair whose expert
-// does not exist goes nowhere.
+// order_by_expert() and drop_over_capacity() of engine/ops/moe/expert_rows.h on a GPU. A pair whose
+// expert does not exist goes nowhere.
 #pragma once
 
 #include <algorithm>

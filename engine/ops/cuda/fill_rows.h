@@ -5,7 +5,8 @@
 
 namespace trireme::cuda {
 
-// c (rows, columns) with row stride `stride`: every row is `row` (columns), or zeros where it is null.
+// c (rows, columns) with row stride `stride`: every row is `row` (columns), or zeros where it is
+// null.
 template <class T>
 TRIREME_CUDA_DECL void fill_rows(Context& gpu, T* c, const T* row, int64_t rows, int64_t columns,
                                  int64_t stride);

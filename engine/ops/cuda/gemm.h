@@ -1,9 +1,9 @@
 // Matrix products on a GPU (engine/ops/gemm.h), by cuBLASLt.
 //
 // The product runs on the main stream, whose workspace it uses. 16-bit operands are multiplied with
-// float32 sums, float32 without TF32, float64 in float64. Codes of 8-bit floats with float32 sums, from
-// compute capability 8.9 on; A as it is stored, B transposed, everything aligned to 16 bytes. With scales
-// of groups, an InputError where cuBLASLt is older than 12.9.
+// float32 sums, float32 without TF32, float64 in float64. Codes of 8-bit floats with float32 sums,
+// from compute capability 8.9 on; A as it is stored, B transposed, everything aligned to 16 bytes.
+// With scales of groups, an InputError where cuBLASLt is older than 12.9.
 #pragma once
 
 #include "engine/device/context.h"

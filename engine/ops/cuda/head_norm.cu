@@ -12,7 +12,8 @@ __device__ T* vector_of(const cpu::HeadRows<T>& rows, int64_t row, int64_t head)
   return rows.data + row * rows.row + head * rows.head;
 }
 
-// A warp takes a head of a row, N elements a lane at a time; it is read twice, the second time from cache.
+// A warp takes a head of a row, N elements a lane at a time; it is read twice, the second time from
+// cache.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::HeadNormForward<T> a) {
   using F = compute_t<T>;
@@ -40,8 +41,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::HeadNormForward<
   }
 }
 
-// A block of threads takes a block of rows, its warps their heads in turn. Each warp adds what its heads say of
-// dw in shared memory of its own, where every column belongs to one lane; then these are added in order.
+// A block of threads takes a block of rows, its warps their heads in turn. Each warp adds what its
+// heads say of dw in shared memory of its own, where every column belongs to one lane; then these
+// are added in order.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::HeadNormBackward<T> a) {
   using F = compute_t<T>;

@@ -18,8 +18,8 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
 template <class T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-// Calls f.operator()<N>() with the number of elements one thread may move at once: kPack where rows of
-// `columns` elements at all the pointers (null: not used) allow it, else 1.
+// Calls f.operator()<N>() with the number of elements one thread may move at once: kPack where rows
+// of `columns` elements at all the pointers (null: not used) allow it, else 1.
 template <class T, class Call, class... P>
 void with_pack(int64_t columns, Call&& call, const P*... pointers) {
   const bool aligned = ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
@@ -29,8 +29,8 @@ void with_pack(int64_t columns, Call&& call, const P*... pointers) {
     call.template operator()<1>();
 }
 
-// Blocks for a kernel whose threads step through n elements: enough to fill the device, each block with
-// work for its start to pay.
+// Blocks for a kernel whose threads step through n elements: enough to fill the device, each block
+// with work for its start to pay.
 inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
   constexpr int64_t kBlocksAMultiprocessor = 8;
   const int64_t most = kBlocksAMultiprocessor * gpu.info.multiprocessors;
@@ -45,8 +45,8 @@ __device__ compute_t<T> to_compute(T x) {
   return static_cast<compute_t<T>>(x);
 }
 
-// Sum and maximum over each kLanes neighbouring lanes, in all of them, in the order of a butterfly. All
-// lanes of the warp take part.
+// Sum and maximum over each kLanes neighbouring lanes, in all of them, in the order of a butterfly.
+// All lanes of the warp take part.
 template <int kLanes = kWarp, class F>
 __device__ F warp_sum(F x) {
 #pragma unroll
@@ -64,8 +64,8 @@ __device__ F warp_max(F x) {
   return x;
 }
 
-// The sum over the block, in every thread; `shared` has room for 32 values and may be used again after
-// the next __syncthreads. All threads take part. The order is fixed by the block's size.
+// The sum over the block, in every thread; `shared` has room for 32 values and may be used again
+// after the next __syncthreads. All threads take part. The order is fixed by the block's size.
 template <class F>
 __device__ F block_sum(F x, F* shared) {
   const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;

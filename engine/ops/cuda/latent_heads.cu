@@ -4,8 +4,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Item of (tokens, heads, packs of D): the same elements of the key and of the value. Sizes below are in
-// packs.
+// Item of (tokens, heads, packs of D): the same elements of the key and of the value. Sizes below
+// are in packs.
 template <class T, int N>
 struct Expand {
   cpu::LatentHeadsForward<T> a;

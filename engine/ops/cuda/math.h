@@ -1,5 +1,5 @@
-// Functions of float and double that kernels share, each in the type of its operand. For CUDA sources
-// only.
+// Functions of float and double that kernels share, each in the type of its operand. For CUDA
+// sources only.
 #pragma once
 
 #include <cfloat>

@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::NormForward<T
   }
 }
 
-// Row r of dx, where g = dy (u + w) and n is the normalised row: rstd (g - mean(g) - n mean(g n)) [+ dh_in].
+// Row r of dx, where g = dy (u + w) and n is the normalised row: rstd (g - mean(g) - n mean(g n))
+// [+ dh_in].
 template <int N, bool kUnit, class T, class F>
 __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd, F mean, F mean_g,
                                F mean_gn) {
@@ -111,8 +112,8 @@ __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd,
   }
 }
 
-// A block of threads takes a block of rows and adds what they say of dw and db in shared memory, where
-// every column belongs to one thread.
+// A block of threads takes a block of rows and adds what they say of dw and db in shared memory,
+// where every column belongs to one thread.
 template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kMaxThreads) backward_kernel(cpu::NormBackward<T> a) {
   using F = compute_t<T>;

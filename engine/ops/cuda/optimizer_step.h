@@ -1,5 +1,5 @@
-// Kernels of engine/ops/optimizer_step.h on a GPU. The step's scalars stay there: what the twins on the
-// CPU get as coefficients, each block of threads makes of them.
+// Kernels of engine/ops/optimizer_step.h on a GPU. The step's scalars stay there: what the twins on
+// the CPU get as coefficients, each block of threads makes of them.
 #pragma once
 
 #include "engine/device/context.h"
@@ -23,8 +23,8 @@ TRIREME_CUDA_DECL void apply_rule(Context& gpu, const RuleStep<Rule, T>& a);
 template <class T>
 TRIREME_CUDA_DECL void sum_of_squares(Context& gpu, double* out, double* partial, const T* x,
                                       int64_t n);
-// *first = begin + the smallest index whose element is not finite, if that is less. scalars: null, or nothing
-// happens unless they say that the step is skipped.
+// *first = begin + the smallest index whose element is not finite, if that is less. scalars: null,
+// or nothing happens unless they say that the step is skipped.
 template <class T>
 TRIREME_CUDA_DECL void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n,
                                        int64_t begin, const StepScalars* scalars);

@@ -16,8 +16,9 @@ TRIREME_CUDA_DECL void paged_append(Context& gpu, const cpu::PagedRows<T>& a,
 template <class T>
 TRIREME_CUDA_DECL void paged_gather(Context& gpu, const cpu::PagedRows<T>& a);
 
-// The parts of paged_attention with tensor cores, before they are merged; T is bf16 or f16. False, with
-// nothing done: heads of more than 128 elements, or rows that do not lie at multiples of 16 bytes.
+// The parts of paged_attention with tensor cores, before they are merged; T is bf16 or f16. False,
+// with nothing done: heads of more than 128 elements, or rows that do not lie at multiples of 16
+// bytes.
 template <class T>
 bool mma_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
                          const cpu::PagedPools& pools);

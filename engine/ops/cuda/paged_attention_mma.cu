@@ -1,6 +1,6 @@
-// The parts of paged attention on tensor cores: the threads load tiles of 64 keys together, and each of
-// the four warps computes all 16 rows of the block for 16 of the keys, with a softmax of its own; the
-// four are merged at the end, in the order of the warps.
+// The parts of paged attention on tensor cores: the threads load tiles of 64 keys together, and
+// each of the four warps computes all 16 rows of the block for 16 of the keys, with a softmax of
+// its own; the four are merged at the end, in the order of the warps.
 #include "engine/ops/cuda/attention_mma.h"
 #include "engine/ops/cuda/paged_attention_tile.h"
 #include "engine/ops/cuda/paged_codes.h"
@@ -13,8 +13,9 @@ constexpr int kWarps = kMmaThreads / kWarp;
 constexpr int kWarpKeys = kKeys / kWarps;
 constexpr int kTiles = kWarpKeys / 8;
 
-// Tiles of keys and values in shared memory, each of kKeys rows of kMmaStride<D> elements. start() begins to
-// fetch those from key j0 on; take() waits for them and starts the next, from key `next` on.
+// Tiles of keys and values in shared memory, each of kKeys rows of kMmaStride<D> elements. start()
+// begins to fetch those from key j0 on; take() waits for them and starts the next, from key `next`
+// on.
 //
 // Of pools of T: copied as they are, one tile of each while the other is used.
 template <class T, int D>
@@ -59,8 +60,9 @@ class NumberTiles {
   int next_ = 0;
 };
 
-// Of pools of codes: 16 codes a load into registers, while the tile before is used. Keys become the numbers that
-// codes stand for, as they are, and their scales come to the scores; values are multiplied by theirs.
+// Of pools of codes: 16 codes a load into registers, while the tile before is used. Keys become the
+// numbers that codes stand for, as they are, and their scales come to the scores; values are
+// multiplied by theirs.
 template <class T, int D>
 class CodeTiles {
   using Chunk = Pack<uint32_t, 4>;

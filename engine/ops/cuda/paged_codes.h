@@ -20,8 +20,8 @@ __device__ void with_codes(KvCodes codes, F&& f) {
   }
 }
 
-// What the lowest byte stands for, without its scale. Exact, subnormal numbers too: a product supplies the
-// difference between the exponents' biases.
+// What the lowest byte stands for, without its scale. Exact, subnormal numbers too: a product
+// supplies the difference between the exponents' biases.
 template <KvCodes kCodes>
 __device__ float code_number(uint32_t byte) {
   if constexpr (kCodes == KvCodes::kInt8) {
@@ -34,7 +34,8 @@ __device__ float code_number(uint32_t byte) {
   }
 }
 
-// Two such numbers as they lie in a register of a fragment; they have so few bits that T holds them as they are.
+// Two such numbers as they lie in a register of a fragment; they have so few bits that T holds them
+// as they are.
 template <class T>
 __device__ uint32_t exact_two(float low, float high) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -43,8 +44,8 @@ __device__ uint32_t exact_two(float low, float high) {
     return pack_two<T>(low, high);
 }
 
-// The code of x: what the CPU's kernels make of it in every bit. The product must not be rounded together with what
-// rounds it to a code.
+// The code of x: what the CPU's kernels make of it in every bit. The product must not be rounded
+// together with what rounds it to a code.
 template <KvCodes kCodes>
 __device__ uint8_t code_of(float x, float inverse) {
   if constexpr (kCodes == KvCodes::kInt8) {

@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T>
   for (int64_t j = lane; j < a.k; j += kWarp) weights[j] = s[experts[j]] * factor;
 }
 
-// d[e] += gradient of the loss by the score s_e that comes by the weights. A token's experts differ.
+// d[e] += gradient of the loss by the score s_e that comes by the weights. A token's experts
+// differ.
 template <class T>
 __device__ void weights_backward(const cpu::RouterBackward<T>& a, int64_t row, const T* s, T* d) {
   const int32_t* experts = a.experts + row * a.k;

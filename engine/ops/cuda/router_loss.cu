@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(kThreads)
 
 __device__ int64_t sums_width(int64_t count) { return 3 * count + 3; }
 
-// Block (segment, b): what the tokens of the segment in block of rows b add, token by token: (count)
-// probabilities, counts and weights, then tokens, z and tokens with a loss.
+// Block (segment, b): what the tokens of the segment in block of rows b add, token by token:
+// (count) probabilities, counts and weights, then tokens, z and tokens with a loss.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     partial_sums_kernel(RouterStatistics a, const T* scores, const T* weights) {

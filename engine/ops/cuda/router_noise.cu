@@ -100,8 +100,8 @@ __device__ LoadSlope load_slope(const NoisyBackward<T>& a, int64_t row, int64_t 
   return {slope, -slope * z};
 }
 
-// A warp for each token. The slopes are computed twice: first for their sums, which belong to the two
-// experts that are the thresholds.
+// A warp for each token. The slopes are computed twice: first for their sums, which belong to the
+// two experts that are the thresholds.
 template <class T>
 __global__ void __launch_bounds__(kThreads) backward_kernel(NoisyBackward<T> a) {
   const int lane = lane_of_warp();

@@ -1,6 +1,7 @@
-// A row is not sorted: its tokens have places in the order (key descending, id ascending), where a key
-// is a logit whose bits are ordered as its value is, and a place is found digit by digit of the key,
-// from sums of what every digit's tokens weigh. Everything that is kept is the beginning of that order.
+// A row is not sorted: its tokens have places in the order (key descending, id ascending), where a
+// key is a logit whose bits are ordered as its value is, and a place is found digit by digit of the
+// key, from sums of what every digit's tokens weigh. Everything that is kept is the beginning of
+// that order.
 #include "engine/core/random.h"
 #include "engine/ops/cuda/kernel.h"
 #include "engine/ops/cuda/math.h"

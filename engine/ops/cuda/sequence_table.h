@@ -11,8 +11,8 @@ struct Context;
 
 // Of sequence n < sequences, which has the rows cu[n] .. cu[n + 1] of every tensor:
 //   lengths[n] = cu[n + 1] - cu[n]      offsets[i][n] = cu[n] * strides[i]
-// and up to `room` sequences more without rows, which lie at the end; offsets have room + 1 elements, one
-// behind the other. All pointers are the device's.
+// and up to `room` sequences more without rows, which lie at the end; offsets have room + 1
+// elements, one behind the other. All pointers are the device's.
 struct SequenceTable {
   static constexpr int kMostStrides = 9;  // a backward has so many tensors
   int32_t* lengths;
@@ -24,8 +24,8 @@ struct SequenceTable {
 };
 TRIREME_CUDA_DECL void write_sequence_table(Context& gpu, const SequenceTable& table);
 
-// The rows from *first on, of `rows`: `heads` parts of `width` elements become 0, and what `lse` (heads,
-// rows) has of them -inf; null: there is none. T: float, bf16 or f16.
+// The rows from *first on, of `rows`: `heads` parts of `width` elements become 0, and what `lse`
+// (heads, rows) has of them -inf; null: there is none. T: float, bf16 or f16.
 template <class T>
 struct RowsWithoutSequence {
   T* data;

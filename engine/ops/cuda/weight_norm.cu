@@ -10,8 +10,8 @@ constexpr int kRows =
     4;  // of the weight that a block of threads has at once: each reads a's columns for all
 constexpr int kSumThreads = 128;
 
-// A block of threads takes kRows rows, a thread N columns of them at a time. b is read from cache, the same
-// element by all threads.
+// A block of threads takes kRows rows, a thread N columns of them at a time. b is read from cache,
+// the same element by all threads.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) row_squares_kernel(cpu::AdaptedRowSquares<T> a) {
   using F = compute_t<T>;

@@ -1,14 +1,14 @@
 // Moving tokens to experts and back: from (T, k) choices to rows sorted by expert.
 //
-// A pair is one choice, numbered t k + j. Pairs are ordered by expert and, within one, by number: the
-// order depends on the choices alone.
+// A pair is one choice, numbered t k + j. Pairs are ordered by expert and, within one, by number:
+// the order depends on the choices alone.
 //
 //   experts  (T, k)  int32; -1: the pair goes nowhere (padding, or dropped)
 //   pairs    (T k)   int32: pairs[q] is the pair in place q; defined for q < n, n = sum of counts
 //   places   (T, k)  int32: place of each pair, or -1
 //   counts   (E)     int64: pairs of each expert
-// An expert that does not exist throws Error; on a GPU, whose memory the host does not read, such a pair
-// goes nowhere.
+// An expert that does not exist throws Error; on a GPU, whose memory the host does not read, such a
+// pair goes nowhere.
 #pragma once
 
 #include "engine/ops/context.h"

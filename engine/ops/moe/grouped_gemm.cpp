@@ -37,7 +37,8 @@ void check_offsets(const char* op, const ConstTensor& x, const ConstTensor& y, s
                 " for ", experts, " experts and ", x.size(0), " rows");
 }
 
-// A tile's rows of t; a short tile's are copied in front of zeros in `scratch` (kSmallest, columns).
+// A tile's rows of t; a short tile's are copied in front of zeros in `scratch` (kSmallest,
+// columns).
 ConstTensor whole_tile(const ConstTensor& t, const Rows& rows, const Tensor& scratch) {
   if (rows.size() >= kSmallest) return t.slice(0, rows.begin, rows.end);
   const ConstTensor part = t.slice(0, rows.begin, rows.end);

@@ -3,11 +3,11 @@
 //   x (R, K), y (R, N) and their gradients: R is a bound; rows [offsets[e], offsets[e + 1]) belong to
 //   weights[e] (N, K), and offsets.back() <= R. Other rows are neither read nor written. A range may
 //   be empty. dtypes as in gemm.h.
-// On the CPU ranges are cut into tiles of 1024, 256, 64 and 16 rows, the last one filled up with zeros
-// in scratch, so that however tokens fall there are four products of a kind for the library to prepare
-// and the scratch has a bound. On a GPU each range is one product of its exact size, in order on the
-// main stream: a large expert fills the device alone, while for small ones launches are what costs; a
-// grouped kernel that reads the offsets on the device would save those.
+// On the CPU ranges are cut into tiles of 1024, 256, 64 and 16 rows, the last one filled up with
+// zeros in scratch, so that however tokens fall there are four products of a kind for the library
+// to prepare and the scratch has a bound. On a GPU each range is one product of its exact size, in
+// order on the main stream: a large expert fills the device alone, while for small ones launches
+// are what costs; a grouped kernel that reads the offsets on the device would save those.
 // In a planning run the offsets are not known: pass none.
 #pragma once
 

@@ -199,7 +199,8 @@ void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
         row_values(scores.as<T>() + t * count, logits.as<T>() + t * count, count, inverse + t,
                    squares + t);
     });
-    // The threads share the experts and not the tokens, so the order of the sums is that of the tokens.
+    // The threads share the experts and not the tokens, so the order of the sums is that of the
+    // tokens.
     parallel_for(ctx.threads, count, 4096 / (rows + 1) + 1, [&](int64_t begin, int64_t end) {
       add_probabilities(r, sums, scores.as<T>(), inverse, begin, end);
     });

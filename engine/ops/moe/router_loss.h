@@ -1,6 +1,6 @@
 // Auxiliary losses of a router, defined on the logical micro-batch: the valid tokens of the same
-// sequences in every layout of ranks. Ranks that hold different tokens of it add up one flat block of
-// sums (all_reduce between router_statistics and router_losses), after which each has the exact
+// sequences in every layout of ranks. Ranks that hold different tokens of it add up one flat block
+// of sums (all_reduce between router_statistics and router_losses), after which each has the exact
 // gradient of its own tokens. Padding is in none of the sums.
 //
 //   n_s, n     valid tokens of segment s (a sequence, or the whole micro-batch), of all segments
@@ -12,9 +12,10 @@
 //   importance gamma CV^2 of the E sums of weights, load: delta CV^2 of the E loads of router_noise.h
 //              (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
 //
-// Each is a mean over the micro-batch. It enters the loss like a token's loss does: times the number
-// of its tokens with a loss, over that number in the global batch, so that the sum over micro-batches
-// is their token-weighted mean, whatever the gradient accumulation and the number of ranks.
+// Each is a mean over the micro-batch. It enters the loss like a token's loss does: times the
+// number of its tokens with a loss, over that number in the global batch, so that the sum over
+// micro-batches is their token-weighted mean, whatever the gradient accumulation and the number of
+// ranks.
 #pragma once
 
 #include "engine/ops/moe/router.h"
@@ -42,8 +43,8 @@ struct RouterTokens {
 };
 
 // Overwrites the block with the sums over these tokens; `load` with zeros. Sums are taken in the
-// order of the tokens; on a GPU in an order that the sizes fix. A token in no segment throws Error; on a
-// GPU, whose memory the host does not read, it is in no sum.
+// order of the tokens; on a GPU in an order that the sizes fix. A token in no segment throws Error;
+// on a GPU, whose memory the host does not read, it is in no sum.
 void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scores,
                        const ConstTensor& logits, const ConstTensor& experts,
                        const ConstTensor& weights, const RouterTokens& tokens);
@@ -54,9 +55,10 @@ struct RouterLossArgs {
   ConstTensor shares = {};                              // (E) float64, optional
 };
 
-// values (4) float64: += balance, z, importance, load times loss_tokens. The gradients, overwritten,
-// are those by the sums, times loss_tokens * scale; scale (1) float64 is what a token's loss gradient
-// is multiplied with. d_probability (S, E), d_importance (E), d_load (E), d_z (1), float64.
+// values (4) float64: += balance, z, importance, load times loss_tokens. The gradients,
+// overwritten, are those by the sums, times loss_tokens * scale; scale (1) float64 is what a
+// token's loss gradient is multiplied with. d_probability (S, E), d_importance (E), d_load (E), d_z
+// (1), float64.
 struct RouterSumGradients {
   Tensor d_probability, d_importance, d_load, d_z;
 };

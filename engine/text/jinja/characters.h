@@ -1,9 +1,9 @@
 // Characters of a template's strings: UTF-8, in which marks may stand.
 //
-// A mark is the byte 0xFF, which no UTF-8 has. It belongs to the character before it: it is kept and cut off with that
-// character, and is neither counted nor compared. Where a text is cut at a part that has marks, one stands before the rest,
-// and belongs to the first character there: put together again, the text still has it. ConversationWriter guards what a
-// message spells by marks.
+// A mark is the byte 0xFF, which no UTF-8 has. It belongs to the character before it: it is kept
+// and cut off with that character, and is neither counted nor compared. Where a text is cut at a
+// part that has marks, one stands before the rest, and belongs to the first character there: put
+// together again, the text still has it. ConversationWriter guards what a message spells by marks.
 #pragma once
 
 #include <cstdint>
@@ -48,16 +48,18 @@ class Characters {
   std::string_view text_;
 };
 
-// Finds parts of a text as if there were no marks, in time linear in the text. Offsets are those of plain(). The text
-// must outlive this object.
+// Finds parts of a text as if there were no marks, in time linear in the text. Offsets are those of
+// plain(). The text must outlive this object.
 class Search {
  public:
   explicit Search(const std::string& text);
   const std::string& plain() const { return marks_.empty() ? text_ : plain_; }
-  // The first at or after `from`, the last that ends at or before `until`; npos where there is none. `part` is plain.
+  // The first at or after `from`, the last that ends at or before `until`; npos where there is
+  // none. `part` is plain.
   size_t find(std::string_view part, size_t from = 0) const;
   size_t find_last(std::string_view part, size_t until = std::string::npos) const;
-  // The text from one offset to another, with its marks, and behind so many bytes that are taken out.
+  // The text from one offset to another, with its marks, and behind so many bytes that are taken
+  // out.
   std::string cut(size_t begin, size_t end = std::string::npos, size_t removed = 0) const;
 
  private:

@@ -137,8 +137,8 @@ struct Given : Expression {
   }
 };
 
-// Filters and tests that there are not are found out where they are used, as in Jinja: a template may have them in
-// what it never comes to.
+// Filters and tests that there are not are found out where they are used, as in Jinja: a template
+// may have them in what it never comes to.
 struct Filtered : Expression {
   Filtered(int at, ExpressionPtr of, std::string n, CallArguments a)
       : Expression(at),

@@ -45,11 +45,12 @@ class ExpressionReader {
   ExpressionPtr read_or_tuple();  // also a, b
   ExpressionPtr read_or();        // without a condition, as in a for's filter
   ExpressionPtr read_iterable();  // of a for: the same, also a, b
-  // The filters that a block's text is put through, from Renderer::given on; begun: the first has no "|".
-  // nullptr where there are none.
+  // The filters that a block's text is put through, from Renderer::given on; begun: the first has
+  // no "|". nullptr where there are none.
   ExpressionPtr read_block_filters(bool begun);
 
-  // Which of the names that a macro is given without asking were read, until somebody sets this back.
+  // Which of the names that a macro is given without asking were read, until somebody sets this
+  // back.
   struct Specials {
     bool caller = false, kwargs = false, varargs = false;
   };

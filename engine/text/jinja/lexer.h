@@ -27,8 +27,8 @@ struct Token {
   int line;
 };
 
-// As HuggingFace reads templates: trim_blocks and lstrip_blocks, so that a tag on a line of its own leaves
-// nothing behind; "-" and "+" beside a tag strip or keep. Comments are gone. Ends with kEnd.
+// As HuggingFace reads templates: trim_blocks and lstrip_blocks, so that a tag on a line of its own
+// leaves nothing behind; "-" and "+" beside a tag strip or keep. Comments are gone. Ends with kEnd.
 std::vector<Token> read_tokens(std::string_view source);
 
 }  // namespace trireme::jinja

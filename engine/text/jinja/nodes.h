@@ -32,7 +32,8 @@ class Scope {
 struct Renderer {
   Limits limits;
   std::string out = {};
-  // Bytes of `out` between {% generation %} tags, unless some stood in a text that was not written at once.
+  // Bytes of `out` between {% generation %} tags, unless some stood in a text that was not written
+  // at once.
   std::vector<std::pair<size_t, size_t>> generated = {};
   bool lost_generated = false;
   int depth = 0;
@@ -80,7 +81,8 @@ struct CallArguments {
   Arguments values(Renderer& r, const ScopePtr& scope) const;
 };
 
-// What `set`, `for` and `with` give values to: a name, a member of a namespace, or several for the value's elements.
+// What `set`, `for` and `with` give values to: a name, a member of a namespace, or several for the
+// value's elements.
 struct Target {
   std::string name;
   std::string member;         // of the namespace `name`
@@ -88,7 +90,8 @@ struct Target {
   void assign(const Value& value, const ScopePtr& scope) const;
 };
 
-// Filters and tests by name; nullptr: there is none. A filter's and a test's first argument is the value.
+// Filters and tests by name; nullptr: there is none. A filter's and a test's first argument is the
+// value.
 using Filter = Value (*)(Renderer& r, const Value& value, const Arguments& arguments);
 using Test = bool (*)(const Value& value, const Arguments& arguments);
 Filter find_filter(const std::string& name);

@@ -68,8 +68,8 @@ struct With : Statement {
   Block body;
 };
 
-// {% block name %}: nothing extends a chat template, so that it is written where it stands. It sees what is set
-// outside of all loops and macros, or with "scoped" what is around it.
+// {% block name %}: nothing extends a chat template, so that it is written where it stands. It sees
+// what is set outside of all loops and macros, or with "scoped" what is around it.
 struct NamedBlock : Statement {
   NamedBlock(bool s, Block b) : scoped_(s), block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;
@@ -109,7 +109,8 @@ struct Macro : Statement {
   const std::shared_ptr<const MacroParts> parts_;
 };
 
-// {% call(parameters) macro(arguments) %} ... {% endcall %}: the macro may call what stands inside as caller().
+// {% call(parameters) macro(arguments) %} ... {% endcall %}: the macro may call what stands inside
+// as caller().
 struct CallBlock : Statement {
   CallBlock(std::shared_ptr<const MacroParts> p, ExpressionPtr e, const Call* c)
       : parts_(std::move(p)), expression_(std::move(e)), call_(c) {}

@@ -20,12 +20,13 @@ std::string replaced_text(Renderer& r, const std::string& s, const std::string& 
                           const std::string& to, int64_t most);
 int64_t count_of(const std::string& s, const std::string& part);
 std::string joined_text(Renderer& r, const List& items, const std::string& between);
-// With characters of `fill` (one character) up to the width: '<' behind it, '>' before it, '^' on both sides, of
-// an odd number one more behind it; as_center: as str.center() has it.
+// With characters of `fill` (one character) up to the width: '<' behind it, '>' before it, '^' on
+// both sides, of an odd number one more behind it; as_center: as str.center() has it.
 std::string padded(Renderer& r, const std::string& s, int64_t width, const std::string& fill,
                    char align, bool as_center = false);
 int64_t words_in(const std::string& s);
-// "isdigit" (also of "isdecimal" and "isnumeric"), "isspace", "isalpha", "isalnum", "isupper", "islower"
+// "isdigit" (also of "isdecimal" and "isnumeric"), "isspace", "isalpha", "isalnum", "isupper",
+// "islower"
 bool is_all(const std::string& s, const std::string& kind);
 
 }  // namespace trireme::jinja

@@ -25,7 +25,8 @@ struct Undefined {
 };
 struct None {};
 using Function = std::function<Value(Arguments&)>;
-// A whole number of more than 64 bits, as it is written in JSON: printed and compared, not calculated with.
+// A whole number of more than 64 bits, as it is written in JSON: printed and compared, not
+// calculated with.
 struct LongInteger {
   std::shared_ptr<const std::string> digits;  // "-" before them for a negative one
 };
@@ -34,8 +35,8 @@ struct Tuple {
   bool is_group = false;  // of groupby: its elements are also called grouper and list
 };
 
-// Frees now or, where many are being freed one within another, a little later: a value in a value in a value ... would
-// need a deep stack.
+// Frees now or, where many are being freed one within another, a little later: a value in a value
+// in a value ... would need a deep stack.
 void free_held(void* what, void (*free)(void*));
 template <class T>
 std::shared_ptr<T> held(T value) {
@@ -123,8 +124,9 @@ struct Object {
   Function call = {};  // empty: cannot be called
 };
 
-// What the rendering that is under way on this thread may still do. Whatever walks over elements or bytes pays for
-// them here, before it does: the steps of a template count its nodes, and one node may have much to do.
+// What the rendering that is under way on this thread may still do. Whatever walks over elements or
+// bytes pays for them here, before it does: the steps of a template count its nodes, and one node
+// may have much to do.
 class Budget {
  public:
   explicit Budget(int64_t steps);
@@ -137,7 +139,8 @@ class Budget {
   int64_t limit_, left_;
   Budget* before_;
 };
-// Of the innermost Budget of this thread, which fails when it is used up; without one nothing is counted.
+// Of the innermost Budget of this thread, which fails when it is used up; without one nothing is
+// counted.
 void spend(int64_t steps);
 void spend_bytes(size_t bytes);  // a step for each 256
 

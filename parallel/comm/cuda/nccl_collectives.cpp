@@ -1,10 +1,10 @@
 // Collectives and messages of a GPU's tensors through NCCL (parallel/comm/device_collectives.h).
 //
-// A group gets its communicator when it is made, the world when the device is attached; collectives of all
-// groups are queued on the context's comm stream. A path of posted messages has a communicator of its two
-// ranks and a stream on each, so that a receive that waits on the device holds up nothing else: on one
-// stream, two neighbours that both post a receive before the send that the other waits for would wait for
-// ever.
+// A group gets its communicator when it is made, the world when the device is attached; collectives
+// of all groups are queued on the context's comm stream. A path of posted messages has a
+// communicator of its two ranks and a stream on each, so that a receive that waits on the device
+// holds up nothing else: on one stream, two neighbours that both post a receive before the send
+// that the other waits for would wait for ever.
 #include <cuda_runtime.h>
 
 #include <exception>
@@ -350,7 +350,8 @@ class NcclCollectives final : public DeviceCollectives {
     count_device_call(group, call, ring_bytes(call, group.rank, group.size()));
   }
 
-  // After what the main stream has been given so far, on `stream`. issued: call with ranks of `comm`.
+  // After what the main stream has been given so far, on `stream`. issued: call with ranks of
+  // `comm`.
   Work queue(const Group& group, const CollectiveCall& call, NcclComm& comm, const Stream& stream,
              int rank, int size, const CollectiveCall& issued) {
     const OpInfo op{call.kind(),   &group->name,           group->rank,
@@ -376,8 +377,8 @@ class NcclCollectives final : public DeviceCollectives {
         std::make_shared<OnDevice>(gpu_, rank_state_, group, op, std::move(event)));
   }
 
-  // Once what is queued has run; a loss meanwhile ends the communicator, and so the waiting. While an
-  // exception is under way peers may never come.
+  // Once what is queued has run; a loss meanwhile ends the communicator, and so the waiting. While
+  // an exception is under way peers may never come.
   void end(const std::shared_ptr<NcclComm>& comm, const Stream& stream) noexcept {
     const bool unwinding = std::uncaught_exceptions() > 0;
     if (!unwinding) (void)cudaStreamSynchronize(static_cast<cudaStream_t>(stream.raw));

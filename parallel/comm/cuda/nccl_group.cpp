@@ -61,7 +61,8 @@ void NcclWatch::abort_all() noexcept {
   for (std::shared_ptr<NcclComm>& comm : comms())
     // No call of NCCL waits, so who holds one for long sees the loss itself and ends it.
     if (locked_before(deadline, comm->mutex)) held.push_back(std::move(comm));
-  // All are told to stop before any is waited for: what one gives back may wait for another's kernel.
+  // All are told to stop before any is waited for: what one gives back may wait for another's
+  // kernel.
   const NcclLibrary& nccl = nccl_library();
   (void)nccl.GroupStart();
   for (const std::shared_ptr<NcclComm>& comm : held) abort_nccl_comm(*comm);
@@ -203,7 +204,8 @@ void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op) {
 
 namespace {
 
-// Whether all that was queued is through and the ranks have taken leave of each other, in some seconds.
+// Whether all that was queued is through and the ranks have taken leave of each other, in some
+// seconds.
 bool finalise(const NcclComm& comm) {
   const NcclLibrary& nccl = nccl_library();
   const ncclResult_t begun = nccl.CommFinalize(comm.raw);

@@ -22,9 +22,10 @@ struct NcclComm {
   std::mutex mutex;
 };
 
-// Ends the communicators of a rank when a rank is lost or NCCL reports an error, so that nothing on the
-// device waits for ever, and reports the latter, and work that makes no progress for comm.timeout. The
-// watchdog of the process, where there is one, does the rest (parallel/comm/watchdog.h).
+// Ends the communicators of a rank when a rank is lost or NCCL reports an error, so that nothing on
+// the device waits for ever, and reports the latter, and work that makes no progress for
+// comm.timeout. The watchdog of the process, where there is one, does the rest
+// (parallel/comm/watchdog.h).
 class NcclWatch {
  public:
   NcclWatch(const Context& gpu, RankState& rank_state);
@@ -66,20 +67,22 @@ class NcclWatch {
 };
 
 // Waits on the host until the last call of a communicator is through. NCCL connects ranks when a
-// communicator is made and with the first operation of a kind, and hands every call to a thread of its own,
-// which for later ones queues a kernel and no more. Ends with an error when a rank is lost, when NCCL reports one, and after comm.timeout.
+// communicator is made and with the first operation of a kind, and hands every call to a thread of
+// its own, which for later ones queues a kernel and no more. Ends with an error when a rank is
+// lost, when NCCL reports one, and after comm.timeout.
 void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
 
-// Makes a communicator of NCCL over `ranks` (group ranks, this one among them), in which this rank has the
-// place it has there. The ranks call it at the same time; the id travels over the host's transport.
-// most_blocks: of the device that its work may occupy; 0: as NCCL thinks best.
+// Makes a communicator of NCCL over `ranks` (group ranks, this one among them), in which this rank
+// has the place it has there. The ranks call it at the same time; the id travels over the host's
+// transport. most_blocks: of the device that its work may occupy; 0: as NCCL thinks best.
 std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& group,
                                          const std::vector<int>& ranks, const std::string& name,
                                          int most_blocks);
 
 // Ends it alone.
 void abort_nccl_comm(NcclComm& comm) noexcept;
-// Ends it with all ranks of it, which then have no work for it any more; alone where a rank is lost.
+// Ends it with all ranks of it, which then have no work for it any more; alone where a rank is
+// lost.
 void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept;
 
 }  // namespace trireme::cuda

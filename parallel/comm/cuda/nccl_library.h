@@ -35,8 +35,8 @@ struct NcclLibrary {
 // The process's one. Never throws; stays open, because the library keeps threads.
 const NcclLibrary& nccl_library();
 
-// Throws Error with the library's words; `what`: the operation, for the message. Our communicators do not
-// block: ncclInProgress is no error, and settle() (nccl_group.h) waits for what comes of it.
+// Throws Error with the library's words; `what`: the operation, for the message. Our communicators
+// do not block: ncclInProgress is no error, and settle() (nccl_group.h) waits for what comes of it.
 void check_nccl(ncclResult_t result, const std::string& what);
 
 }  // namespace trireme::cuda

@@ -1,5 +1,5 @@
-// The MPI library's own collectives over all ranks, to compare ours with (`trireme bench comm`). Only in a
-// world whose backend is "mpi", and only while no operation of ours is under way.
+// The MPI library's own collectives over all ranks, to compare ours with (`trireme bench comm`).
+// Only in a world whose backend is "mpi", and only while no operation of ours is under way.
 #pragma once
 
 #include "parallel/comm/traffic.h"

@@ -15,8 +15,8 @@ namespace trireme {
 enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
 
 struct ChatRequest : GenerationRequest {
-  // For ChatTemplate::render(): messages, tools, add_generation_prompt and what the request says of the
-  // template's variables, checked; never null.
+  // For ChatTemplate::render(): messages, tools, add_generation_prompt and what the request says of
+  // the template's variables, checked; never null.
   std::shared_ptr<const nlohmann::ordered_json> variables;
   ToolChoice tool_choice = ToolChoice::kNone;
   std::string tool_name;               // of kNamed

@@ -1,5 +1,5 @@
-// Who may do what. Only digests of keys are kept, and comparing takes the same time whether a key is nearly
-// right or not at all.
+// Who may do what. Only digests of keys are kept, and comparing takes the same time whether a key
+// is nearly right or not at all.
 #pragma once
 
 #include <array>
@@ -36,8 +36,9 @@ class ApiKeys {
   bool open_metrics_ = false;
 };
 
-// The keys of a file: one a line, without the spaces around it; empty lines and those that begin with # are none.
-// InputError where the file cannot be read or has no key. Warns of a file that everyone may read.
+// The keys of a file: one a line, without the spaces around it; empty lines and those that begin
+// with # are none. InputError where the file cannot be read or has no key. Warns of a file that
+// everyone may read.
 std::vector<std::string> read_api_keys(const std::string& path);
 
 }  // namespace trireme

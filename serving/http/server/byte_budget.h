@@ -1,5 +1,6 @@
-// Byte budgets of a process: of all requests, and of those of one API key within it. Shares are counted by what holds
-// them: whichever way a request dies, its share goes back with it. Any thread may use all of them.
+// Byte budgets of a process: of all requests, and of those of one API key within it. Shares are
+// counted by what holds them: whichever way a request dies, its share goes back with it. Any thread
+// may use all of them.
 #pragma once
 
 #include <atomic>
@@ -43,13 +44,14 @@ class ByteBudget {
   const std::shared_ptr<ByteBudget> whole_;
 };
 
-// One budget for all, and within it one for each tenant, so that no API key takes it from the others. Requests without a
-// key (tenant "") are those of the only user, who may have all.
+// One budget for all, and within it one for each tenant, so that no API key takes it from the
+// others. Requests without a key (tenant "") are those of the only user, who may have all.
 class TenantBudgets {
  public:
   TenantBudgets(int64_t all, int64_t of_a_tenant)
       : all_(std::make_shared<ByteBudget>(all)), of_a_tenant_(of_a_tenant) {}
-  // tenant: of a server's own list (HttpRequest::tenant), so that there are not more of them than keys.
+  // tenant: of a server's own list (HttpRequest::tenant), so that there are not more of them than
+  // keys.
   std::shared_ptr<ByteBudget> of(const std::string& tenant) {
     if (tenant.empty()) return all_;
     const std::lock_guard lock(mutex_);
@@ -95,7 +97,8 @@ class ByteShare {
   int64_t bytes_ = 0;
 };
 
-// What is held for one request: up to `always` bytes whatever others hold, beyond of the budget of all.
+// What is held for one request: up to `always` bytes whatever others hold, beyond of the budget of
+// all.
 class HeldBytes {
  public:
   HeldBytes(int64_t most, int64_t always, std::shared_ptr<ByteBudget> all)

@@ -58,7 +58,8 @@ void Connection::leave_when_idle() {
   });
 }
 
-// --- requests -------------------------------------------------------------------------------------------
+// --- requests
+// -------------------------------------------------------------------------------------------
 
 Connection::Awaitable<void> Connection::run(bool tls) {
   try {
@@ -105,7 +106,8 @@ Connection::Awaitable<bool> Connection::serve() {
   co_return co_await answer(exchange, reader);
 }
 
-// Until its first byte. Who has just connected when the server begins to drain cannot know of it: he is told.
+// Until its first byte. Who has just connected when the server begins to drain cannot know of it:
+// he is told.
 std::chrono::milliseconds Connection::time_for_head() const {
   const HttpLimits& limits = state_->config.limits;
   if (!first_) return limits.idle_time;

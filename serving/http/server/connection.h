@@ -59,16 +59,18 @@ class ConnectionPlace {
   std::string group_;  // the part of the address whose connections are counted together
 };
 
-// Runs in the one thread of its socket's context. All of its waiting is for `wake_`: reads, writes, timers and
-// other threads set what they have to tell and wake it. Its life and what it reads of requests is in connection.cpp, how
-// they are answered in connection_answers.cpp, and what both wait for in connection_waiting.cpp.
+// Runs in the one thread of its socket's context. All of its waiting is for `wake_`: reads, writes,
+// timers and other threads set what they have to tell and wake it. Its life and what it reads of
+// requests is in connection.cpp, how they are answered in connection_answers.cpp, and what both
+// wait for in connection_waiting.cpp.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionPlace> place,
              std::unique_ptr<HttpTransport> transport);
   ~Connection();
   void start(bool tls);
-  // From any thread: it is closed, unless a request has begun; where none has come yet, after limits.unasked_time.
+  // From any thread: it is closed, unless a request has begun; where none has come yet, after
+  // limits.unasked_time.
   void leave_when_idle();
 
  private:

@@ -1,4 +1,5 @@
-// How a connection's requests are answered: by the thread of the connection, by workers, and by and by.
+// How a connection's requests are answered: by the thread of the connection, by workers, and by and
+// by.
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -150,8 +151,8 @@ Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpRepl
   co_return written&& exchange.keep;
 }
 
-// Until a worker has done what the answer wants done, until then, or until the peer has left. Where too many wait for the
-// workers it is done here.
+// Until a worker has done what the answer wants done, until then, or until the peer has left. Where
+// too many wait for the workers it is done here.
 Connection::Awaitable<void> Connection::lend(std::string tenant, std::shared_ptr<Lent> lent,
                                              Clock::time_point end) {
   const auto ticket = state_->workers.push(

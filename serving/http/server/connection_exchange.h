@@ -1,4 +1,5 @@
-// A request of a connection from its head to the end of its answer. For .cpp files only, those of Connection.
+// A request of a connection from its head to the end of its answer. For .cpp files only, those of
+// Connection.
 #pragma once
 
 #include "engine/observe/log.h"

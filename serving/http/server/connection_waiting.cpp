@@ -35,8 +35,9 @@ void Connection::arm(std::chrono::milliseconds limit) {
   });
 }
 
-// The same for a peer that takes nothing of what is written. One that takes a little now and then goes on, which the
-// end of a write does not show: the system's own buffer is large, and has room again when much of it was taken.
+// The same for a peer that takes nothing of what is written. One that takes a little now and then
+// goes on, which the end of a write does not show: the system's own buffer is large, and has room
+// again when much of it was taken.
 void Connection::arm_against_stall(Clock::time_point since, int unsent) {
   const auto limit = state_->config.limits.stall_time;
   expired_ = false;
@@ -65,8 +66,8 @@ void Connection::disarm() {
   deadline_.cancel();
 }
 
-// While an answer is pending: so that a peer that goes away is noticed. What it sends meanwhile is kept, up to a
-// bound.
+// While an answer is pending: so that a peer that goes away is noticed. What it sends meanwhile is
+// kept, up to a bound.
 void Connection::watch() {
   if (in_.size() < state_->config.limits.read_ahead) start_read();
 }

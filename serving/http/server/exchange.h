@@ -58,12 +58,13 @@ struct HttpReply {
 
 // The reply to an error: its body and the headers that go with the status.
 HttpReply reply_of(const ApiError& error);
-// What is told of any exception: ApiError as it is, InputError as 400, anything else as 500 without a word of what it
-// is about (that is logged).
+// What is told of any exception: ApiError as it is, InputError as 400, anything else as 500 without
+// a word of what it is about (that is logged).
 ApiError api_error_of(const std::exception& error, const std::string& request_id);
 HttpReply reply_of(const std::exception& error, const std::string& request_id);
 
-// What an answer may read, copy or write on a thread that serves connections; beyond, see PendingReply::Part::work.
+// What an answer may read, copy or write on a thread that serves connections; beyond, see
+// PendingReply::Part::work.
 inline constexpr int64_t kQuickBytes = 64 << 10;
 
 // An answer that comes by and by. One thread at a time calls it.
@@ -71,8 +72,8 @@ class PendingReply {
  public:
   virtual ~PendingReply() = default;  // what is still computed for it is cancelled
 
-  // wake: called from any thread when take() may have something new; not called after this object is gone. What this
-  // and take() throw ends the answer with an error.
+  // wake: called from any thread when take() may have something new; not called after this object
+  // is gone. What this and take() throw ends the answer with an error.
   virtual void start(std::function<void()> wake) = 0;
 
   struct Part {
@@ -80,12 +81,14 @@ class PendingReply {
     std::string events = {};              // of a stream, in the order they come
     bool done = false;
     bool failed = false;  // the events end with an error: the connection is closed behind them
-    // In the place of all the above, and before an event of a stream: what takes long. A worker does it, and take() is
-    // called again then, or this object ends; what it throws ends the answer with an error.
+    // In the place of all the above, and before an event of a stream: what takes long. A worker
+    // does it, and take() is called again then, or this object ends; what it throws ends the answer
+    // with an error.
     std::function<void()> work = {};
   };
   virtual Part take() = 0;
-  // What start(), take() or their work threw has ended the answer: for those who count. Only error_event() is called then.
+  // What start(), take() or their work threw has ended the answer: for those who count. Only
+  // error_event() is called then.
   virtual void failed() noexcept {}
   // The event that ends a stream after an error.
   virtual std::string error_event(const ApiError& error) const = 0;

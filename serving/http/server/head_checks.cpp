@@ -9,7 +9,8 @@
 namespace trireme {
 namespace {
 
-// "localhost" and addresses of the machine itself, with any port; names such as 127.example are others'.
+// "localhost" and addresses of the machine itself, with any port; names such as 127.example are
+// others'.
 bool is_local_name(const std::string& host) {
   const bool brackets = host.starts_with("[");
   const size_t end = std::min(brackets ? host.find(']') : host.find(':'), host.size());
@@ -33,8 +34,8 @@ std::string trimmed_lower(std::string_view text) {
   return out;
 }
 
-// The value of a media type's parameter, without the quotes around it; empty: there is none. Values with ; in quotes are no
-// character sets.
+// The value of a media type's parameter, without the quotes around it; empty: there is none. Values
+// with ; in quotes are no character sets.
 std::string parameter_of(std::string_view content_type, std::string_view name) {
   while (content_type.find(';') != std::string_view::npos) {
     content_type.remove_prefix(content_type.find(';') + 1);

@@ -1,4 +1,5 @@
-// What can be said of a request by its head alone, before its body is read: cheap, since anybody may have it done.
+// What can be said of a request by its head alone, before its body is read: cheap, since anybody
+// may have it done.
 #pragma once
 
 #include <string>
@@ -19,8 +20,8 @@ struct HeadRules {
   bool local_names_only = false;
 };
 
-// The route that is asked for; sets request.tenant. ApiError where it is not for this client, or there is none: 405 with
-// the methods that its path has (Routes::find).
+// The route that is asked for; sets request.tenant. ApiError where it is not for this client, or
+// there is none: 405 with the methods that its path has (Routes::find).
 const Route& find_route(const HeadRules& rules, HttpRequest& request, std::string& other_methods);
 // The headers a route needs; sets request.timeout. ApiError where they are not right.
 void check_headers(const Route& route, HttpRequest& request);

@@ -1,4 +1,5 @@
-// Log of requests that were refused for their API key: who guesses keys is to be seen, and does not fill the log.
+// Log of requests that were refused for their API key: who guesses keys is to be seen, and does not
+// fill the log.
 #pragma once
 
 #include <chrono>
@@ -16,8 +17,8 @@ class RefusalLog {
   static constexpr int kLines = 5;  // within each period; the rest is counted
   static constexpr std::chrono::seconds kPeriod{60};
 
-  // peer: an address; route: a path of the server's own table, or empty. Neither the key nor anything else that the client
-  // has written reaches the log. Any thread.
+  // peer: an address; route: a path of the server's own table, or empty. Neither the key nor
+  // anything else that the client has written reaches the log. Any thread.
   void note(const std::string& peer, const std::string& route, const ApiError& error,
             Clock::time_point now = Clock::now());
 

@@ -11,8 +11,8 @@ using boost::beast::error_code;
 using BeastText = boost::beast::string_view;
 
 constexpr size_t kMostChunkHead = 8 << 10;  // a chunk's size with its extensions, or the trailer
-// The least of chunked bodies, "0\r\n\r\n". The parser, once it has seen the last chunk's size, takes it for granted
-// that so many bytes are there, which is so behind another chunk.
+// The least of chunked bodies, "0\r\n\r\n". The parser, once it has seen the last chunk's size,
+// takes it for granted that so many bytes are there, which is so behind another chunk.
 constexpr size_t kLeastChunkedBody = 5;
 
 std::string plain(BeastText text) { return std::string(text.data(), text.size()); }

@@ -1,6 +1,6 @@
-// Requests of HTTP/1.1 from the bytes of a connection (RFC 9112), within limits, stricter than the RFC where
-// leniency has been abused: lines end with CRLF, no header is folded, Content-Length is there once and not
-// beside Transfer-Encoding, which is "chunked" and nothing else.
+// Requests of HTTP/1.1 from the bytes of a connection (RFC 9112), within limits, stricter than the
+// RFC where leniency has been abused: lines end with CRLF, no header is folded, Content-Length is
+// there once and not beside Transfer-Encoding, which is "chunked" and nothing else.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ class RequestReader {
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  // bytes: everything that is there and was not taken. Returns how many were taken, which may be none. Goes no
-  // further than the end of the head, and then to the end of the body.
+  // bytes: everything that is there and was not taken. Returns how many were taken, which may be
+  // none. Goes no further than the end of the head, and then to the end of the body.
   size_t feed(std::string_view bytes);
   State state() const { return state_; }
   bool begun() const { return begun_; }              // a byte of the request has come

@@ -17,18 +17,19 @@ struct Route {
   Access access = Access::kUser;
   // On a thread of the workers', several at a time. What it throws becomes an error's reply.
   std::function<HttpAnswer(HttpRequest&)> handle;
-  // Before the body is read, and again before the request waits for a worker: throws ApiError where it would be in
-  // vain. tenant: whose key. On a thread that serves connections: must not wait.
+  // Before the body is read, and again before the request waits for a worker: throws ApiError where
+  // it would be in vain. tenant: whose key. On a thread that serves connections: must not wait.
   std::function<void(const RequestHead&, const std::string& tenant)> admit = {};
-  // handle() neither waits nor works for long: it is called on the thread that serves the connection, however many
-  // requests wait for the workers.
+  // handle() neither waits nor works for long: it is called on the thread that serves the
+  // connection, however many requests wait for the workers.
   bool is_quick = false;
 };
 
 class Routes {
  public:
   void add(Route route);
-  // nullptr: no route has this path. Where others' have it, `other_methods` names them: "GET, HEAD, POST".
+  // nullptr: no route has this path. Where others' have it, `other_methods` names them: "GET, HEAD,
+  // POST".
   const Route* find(std::string_view method, std::string_view path,
                     std::string& other_methods) const;
 

@@ -1,7 +1,8 @@
 // A server of HTTP/1.1: few threads, thousands of connections, every wait with a bound.
 //
-// A connection's requests are answered one after the other, in their order. Who goes away takes what is computed
-// for him along: a peer that closes, even only its half, while a POST is answered has it cancelled.
+// A connection's requests are answered one after the other, in their order. Who goes away takes
+// what is computed for him along: a peer that closes, even only its half, while a POST is answered
+// has it cancelled.
 #pragma once
 
 #include <chrono>
@@ -28,8 +29,8 @@ struct HttpConfig {
   HttpLimits limits = {};
   std::optional<TlsFiles> tls = {};
   ApiKeys keys = {};
-  // Without keys only the machine itself may be served, under its own names (a page from elsewhere could
-  // have its name point here), unless this is set.
+  // Without keys only the machine itself may be served, under its own names (a page from elsewhere
+  // could have its name point here), unless this is set.
   bool insecure = false;
 };
 
@@ -50,8 +51,8 @@ struct HttpCounts {
 
 class HttpServer {
  public:
-  // Serves at once. InputError for an address that cannot be bound, for files of TLS that cannot be read, and
-  // for an address that others reach without keys.
+  // Serves at once. InputError for an address that cannot be bound, for files of TLS that cannot be
+  // read, and for an address that others reach without keys.
   HttpServer(HttpConfig config, Routes routes,
              std::function<void(const RequestSummary&)> on_request = {});
   ~HttpServer();  // stop()
@@ -60,9 +61,10 @@ class HttpServer {
 
   int port() const;
   HttpCounts counts() const;
-  // From now on connections are closed after their answers, and at once those between requests. One that has not been
-  // asked anything is left limits.unasked_time, as its first request may be on the way. Waits until no answer is
-  // pending, or until the limit; says which. What is refused meanwhile is for the routes to decide.
+  // From now on connections are closed after their answers, and at once those between requests. One
+  // that has not been asked anything is left limits.unasked_time, as its first request may be on
+  // the way. Waits until no answer is pending, or until the limit; says which. What is refused
+  // meanwhile is for the routes to decide.
   bool drain(std::chrono::milliseconds limit);
   // Closes everything; answers under way are cut off.
   void stop();

@@ -1,4 +1,5 @@
-// How much work a server takes: decided before a prompt is tokenized, so that a refusal costs nothing.
+// How much work a server takes: decided before a prompt is tokenized, so that a refusal costs
+// nothing.
 //
 // Sequences that were admitted and have not ended are at most `running` + `waiting`, and the tokens
 // of prompts among them that have not been computed at most waiting_tokens (one request is always

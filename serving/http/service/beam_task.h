@@ -1,5 +1,6 @@
-// A completion or a chat by beam search (serving/scheduler/beam_search.h): each round of it is sequences of one token
-// for the engine, which finds what they have in common in its prefix cache. They are cancelled with the request.
+// A completion or a chat by beam search (serving/scheduler/beam_search.h): each round of it is
+// sequences of one token for the engine, which finds what they have in common in its prefix cache.
+// They are cancelled with the request.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// A request for embeddings on the engine: its texts are computed in the same steps as what others generate, so many at
-// a time, and cancelled with it.
+// A request for embeddings on the engine: its texts are computed in the same steps as what others
+// generate, so many at a time, and cancelled with it.
 #pragma once
 
 #include <functional>

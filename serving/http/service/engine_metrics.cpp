@@ -57,7 +57,8 @@ struct EngineMetrics::Series {
     return counter("vllm:prompt_tokens_by_source_total",
                    "Tokens of prompts by where they are from.", {{"source", source}});
   }
-  // What dashboards ask of any server. This one never sleeps, and has no caches elsewhere or of pictures.
+  // What dashboards ask of any server. This one never sleeps, and has no caches elsewhere or of
+  // pictures.
   void add_what_is_not_there() {
     for (const std::string state : {"awake", "weights_offloaded", "discard_all"})
       gauge("vllm:engine_sleep_state", "1: the engine is so.", {{"sleep_state", state}})
@@ -215,7 +216,8 @@ EngineMetrics::EngineMetrics(prometheus::Registry& registry, const std::string& 
 EngineMetrics::~EngineMetrics() = default;
 
 void EngineMetrics::step(const StepReport& report) {
-  // As vLLM counts: tokens of prompts, and tokens generated, of which the first comes with its prompt.
+  // As vLLM counts: tokens of prompts, and tokens generated, of which the first comes with its
+  // prompt.
   series_->iteration.Observe(static_cast<double>(report.tokens + report.first_tokens));
   series_->host.Observe(report.plan_seconds + report.tell_seconds);
   series_->execute.Observe(report.execute_seconds);

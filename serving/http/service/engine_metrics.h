@@ -1,5 +1,6 @@
-// What Prometheus is told of one engine, under the names that dashboards made for vLLM read. Every series has the labels
-// model_name and engine, the number of the replica. Any thread may call, but for what says otherwise.
+// What Prometheus is told of one engine, under the names that dashboards made for vLLM read. Every
+// series has the labels model_name and engine, the number of the replica. Any thread may call, but
+// for what says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ struct FinishedSequence {
   int64_t generated = 0;
   double seconds = 0;         // since the request arrived
   double decode_seconds = 0;  // from the first token to the last
-  // Where it has come so far: until it was first computed, from then to its first token, and to its last.
+  // Where it has come so far: until it was first computed, from then to its first token, and to its
+  // last.
   std::optional<double> queue_seconds = {}, prefill_seconds = {}, inference_seconds = {};
 };
 
@@ -57,8 +59,8 @@ class EngineMetrics {
   void finished(const FinishedSequence& sequence);
   void prompt_finished(int64_t longest);  // all sequences of a prompt are: tokens of the longest
 
-  // The rest is for one thread at a time. Names with commas between them, of adapters that sequences name; `most`: that
-  // there is room for.
+  // The rest is for one thread at a time. Names with commas between them, of adapters that
+  // sequences name; `most`: that there is room for.
   void adapters(int64_t most, const std::string& running, const std::string& waiting);
   void set(const EngineCounts& counts);
 

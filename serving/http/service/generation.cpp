@@ -42,7 +42,8 @@ int64_t tokens_to_generate(const ServiceContext& service, const GenerationReques
     throw ApiError(400, message, param, "context_length_exceeded");
   };
   if (prompt == 0) fail_field("prompt", "the prompt has no tokens");
-  // An echo without text computes the prompt alone: the token behind it is neither kept nor computed.
+  // An echo without text computes the prompt alone: the token behind it is neither kept nor
+  // computed.
   const bool scores = request.max_tokens == 0 && room == 0;
   if (room < 1 && !scores)
     fail_length("prompt",

@@ -13,7 +13,8 @@ namespace trireme {
 // Estimate for admission, of prompts that are not tokenized yet.
 inline constexpr int64_t kBytesPerToken = 4;
 
-// Prefixes are shared among requests of equal salts: same key, same cache_salt and same adapter, whatever its slot.
+// Prefixes are shared among requests of equal salts: same key, same cache_salt and same adapter,
+// whatever its slot.
 std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt);
 
 // ApiError where a prompt leaves no room for what the request asks for.

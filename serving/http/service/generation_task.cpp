@@ -54,8 +54,8 @@ ApiError engine_error(const std::string& why, bool of_engine) {
   return ApiError(503, told, "", "engine_failure").retry_after(1000);
 }
 
-// When it is full nothing is computed for its reader any more: who reads slower than a model writes would have the whole
-// text lie here.
+// When it is full nothing is computed for its reader any more: who reads slower than a model writes
+// would have the whole text lie here.
 struct GenerationTask::Arrived {
   Replicas& engines;
   HeldBytes held;
@@ -113,9 +113,9 @@ void GenerationTask::leave(const char* reason) noexcept {
   }
 }
 
-// Those too that no engine has yet, since their grammar is not compiled or their prompt not copied: they are counted with
-// the first engine. reason: abort where nobody waits any more, or another sequence has failed; error where the server
-// has failed to compute them.
+// Those too that no engine has yet, since their grammar is not compiled or their prompt not copied:
+// they are counted with the first engine. reason: abort where nobody waits any more, or another
+// sequence has failed; error where the server has failed to compute them.
 void GenerationTask::cancel_all(const char* reason) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].ended) continue;
@@ -184,8 +184,8 @@ PendingReply::Part GenerationTask::enter_by_worker() {
   }};
 }
 
-// A text that was lost with its replica, and was not begun there: so it is not what the replica was lost by, and nothing of
-// it has been told. Of several texts some may have been begun.
+// A text that was lost with its replica, and was not begun there: so it is not what the replica was
+// lost by, and nothing of it has been told. Of several texts some may have been begun.
 bool GenerationTask::can_move(const SequenceEvent& event) const {
   const bool waited = event.of_engine && event.begun == Clock::time_point{};
   return waited && event.error != kWeightsChange && event.error != kEngineStops &&
@@ -326,8 +326,9 @@ void GenerationTask::fail(const ApiError& error, Part& part, const char* reason)
   cancel_all(reason);
 }
 
-// Log-probabilities of a long text are many times as large as the text. Of a stream it is the events that are to be
-// written now: what is told of a prompt (echo, its ids) comes with each of its choices.
+// Log-probabilities of a long text are many times as large as the text. Of a stream it is the
+// events that are to be written now: what is told of a prompt (echo, its ids) comes with each of
+// its choices.
 void GenerationTask::check_size(Part& part) {
   const int64_t bytes = work_.stream ? std::ssize(part.events) : work_.reply.held_bytes();
   if (part.done || held_.set(bytes)) return;

@@ -1,4 +1,5 @@
-// A completion or a chat on the engine: its sequences go in when it starts and are cancelled with it.
+// A completion or a chat on the engine: its sequences go in when it starts and are cancelled with
+// it.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,8 @@
 
 namespace trireme {
 
-// Approximate bytes buffered for responses: unread tokens of a stream, or a body that is sent whole, until it is sent.
+// Approximate bytes buffered for responses: unread tokens of a stream, or a body that is sent
+// whole, until it is sent.
 struct AnswerLimits {
   int64_t unread = int64_t{4} << 20;   // of a request: it is cancelled
   int64_t whole = int64_t{64} << 20;   // of a request: it ends with an error
@@ -49,10 +51,11 @@ struct GenerationWork {
   std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
 };
 
-// The server holds too many large answers, or this one is larger than the bound, whatever others hold. `param`: the
-// field that makes it so.
+// The server holds too many large answers, or this one is larger than the bound, whatever others
+// hold. `param`: the field that makes it so.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
-// What a client is told when an engine says `why` a sequence has ended: 503 where it may ask again (of_engine).
+// What a client is told when an engine says `why` a sequence has ended: 503 where it may ask again
+// (of_engine).
 ApiError engine_error(const std::string& why, bool of_engine);
 
 class GenerationTask final : public PendingReply {

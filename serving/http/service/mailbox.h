@@ -11,7 +11,8 @@
 
 namespace trireme {
 
-// Any thread may call everything. What is called with the contents has them alone, and calls nothing of the mailbox.
+// Any thread may call everything. What is called with the contents has them alone, and calls
+// nothing of the mailbox.
 template <class Contents>
 class Mailbox {
  public:
@@ -29,8 +30,8 @@ class Mailbox {
     return static_cast<bool>(wake_);
   }
 
-  // put(contents) says whether the reader is to be woken. Nothing is thrown, as the engine's thread wants it: what is lost
-  // for want of memory makes a failure().
+  // put(contents) says whether the reader is to be woken. Nothing is thrown, as the engine's thread
+  // wants it: what is lost for want of memory makes a failure().
   template <class Put>
   void put(Put&& put) noexcept {
     const std::lock_guard lock(mutex_);

@@ -14,11 +14,12 @@ namespace trireme {
 
 class PromptEncoder {
  public:
-  // Both must outlive this object; chat may be nullptr: conversations are refused then. adds_special: texts get the
-  // tokenizer's special tokens where a request asks for them.
+  // Both must outlive this object; chat may be nullptr: conversations are refused then.
+  // adds_special: texts get the tokenizer's special tokens where a request asks for them.
   PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* chat, bool adds_special);
 
-  // ApiError 400 for a text that must have more than max_tokens tokens, before it is tokenized; param: its field.
+  // ApiError 400 for a text that must have more than max_tokens tokens, before it is tokenized;
+  // param: its field.
   std::vector<int32_t> encode(const Prompt& prompt, bool add_special,
                               std::optional<int64_t> max_tokens = {},
                               const char* param = "prompt") const;

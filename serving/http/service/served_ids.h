@@ -1,4 +1,5 @@
-// The ids that requests name: the model's, and those of adapters, which come and go where there is room for them.
+// The ids that requests name: the model's, and those of adapters, which come and go where there is
+// room for them.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,9 @@ struct ServedId {
 
 class ServedIds {
  public:
-  // cards: those of the beginning. slots: adapters that there is room for; 0: none can come. freed: of a slot that
-  // nobody has the lease of any more, before another adapter can have it; on any thread, and never after this
-  // object's end.
+  // cards: those of the beginning. slots: adapters that there is room for; 0: none can come. freed:
+  // of a slot that nobody has the lease of any more, before another adapter can have it; on any
+  // thread, and never after this object's end.
   ServedIds(const std::vector<ModelCard>& cards, int64_t slots, std::function<void(int32_t)> freed);
   ~ServedIds();
   ServedIds(const ServedIds&) = delete;
@@ -33,11 +34,12 @@ class ServedIds {
   std::vector<ModelCard> cards() const;
   std::string name_of(int32_t slot) const;  // of the adapter that was there last; "": none was
   int64_t slots() const { return slots_; }
-  // Adapters that there is room for, or as many as are served from the beginning where none can come.
+  // Adapters that there is room for, or as many as are served from the beginning where none can
+  // come.
   int64_t places() const { return std::ssize(in_slots_->all); }
 
-  // A slot that nobody computes with, for a name that is free: ApiError (400, or 503 where all are taken). It stays
-  // free until add(): one call of both at a time.
+  // A slot that nobody computes with, for a name that is free: ApiError (400, or 503 where all are
+  // taken). It stays free until add(): one call of both at a time.
   int32_t free_slot(const std::string& name) const;
   // The card's id is served from now on, in the slot that it names.
   void add(const ModelCard& card);

@@ -27,8 +27,8 @@ struct ServiceConfig {
   int64_t max_model_len = 0;
   int64_t embedding_size = 0;    // numbers of the model's embeddings
   std::vector<int32_t> end_ids;  // that end the model's texts
-  // Whether the model has seen texts with what its tokenizer puts around them. Where it has not, add_special_tokens
-  // of a request changes nothing for texts.
+  // Whether the model has seen texts with what its tokenizer puts around them. Where it has not,
+  // add_special_tokens of a request changes nothing for texts.
   bool adds_special = true;
   RequestLimits requests;
   AdmissionLimits admission;

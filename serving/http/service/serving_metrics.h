@@ -1,5 +1,5 @@
-// What Prometheus is told: of the engines (engine_metrics.h), and of the server, whose series have the label model_name
-// only. Any thread may call.
+// What Prometheus is told: of the engines (engine_metrics.h), and of the server, whose series have
+// the label model_name only. Any thread may call.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class ServingMetrics {
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);
 
-  // The text format; gauges as of now, of each engine. adapters: that there is room for; 0: none, and nobody is asked for
-  // names.
+  // The text format; gauges as of now, of each engine. adapters: that there is room for; 0: none,
+  // and nobody is asked for names.
   std::string text(std::span<const EngineCounts> counts, int64_t adapters,
                    const AdapterNames& names_of);
 

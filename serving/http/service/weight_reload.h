@@ -1,5 +1,5 @@
-// POST /admin/weights: other weights for the model while requests are answered, one change at a time.
-// POST /v1/load_lora_adapter: another adapter, in the same order.
+// POST /admin/weights: other weights for the model while requests are answered, one change at a
+// time. POST /v1/load_lora_adapter: another adapter, in the same order.
 #pragma once
 
 #include <functional>
@@ -22,14 +22,15 @@ class WeightReload {
   WeightReload(Replicas& engines, ModelWeights& weights, ServingMetrics& metrics, std::string path);
   ~WeightReload();  // waits for what is under way
 
-  // The answer comes when the weights have changed, or are not going to. It goes on where nobody waits for it any more.
-  // ApiError 409 while another is under way.
+  // The answer comes when the weights have changed, or are not going to. It goes on where nobody
+  // waits for it any more. ApiError 409 while another is under way.
   std::unique_ptr<PendingReply> begin(const WeightsRequest& request);
 
-  // The same for an adapter: `load`, with load_adapter() in it, makes the answer, on a thread of its own.
+  // The same for an adapter: `load`, with load_adapter() in it, makes the answer, on a thread of
+  // its own.
   std::unique_ptr<PendingReply> begin_adapter(std::function<HttpReply()> load);
-  // Into a slot that nobody computes with. ApiError 400 for one that cannot be served, 503 where the engine or a rank
-  // fails meanwhile.
+  // Into a slot that nobody computes with. ApiError 400 for one that cannot be served, 503 where
+  // the engine or a rank fails meanwhile.
   void load_adapter(int32_t slot, const std::string& path);
 
   // Of requests that come now.

@@ -1,5 +1,6 @@
-// That the real cuDNN has engines for the graphs of engine/ops/cuda/attention_graph.h on an H200, which
-// is described by a file. Engines compile their code too; without a GPU only loading it fails.
+// That the real cuDNN has engines for the graphs of engine/ops/cuda/attention_graph.h on an H200,
+// which is described by a file. Engines compile their code too; without a GPU only loading it
+// fails.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +17,8 @@ struct Form {
   bool causal, bfloat16;
 };
 
-// Queries, keys and values as one projection leaves them, side by side; lse over more tokens than the
-// sequences of a part of the batch.
+// Queries, keys and values as one projection leaves them, side by side; lse over more tokens than
+// the sequences of a part of the batch.
 AttentionShape shape_of(const Form& f) {
   const int64_t packed = (f.heads + 2 * f.kv_heads) * f.width;
   AttentionShape s{.batch = 4, .heads = f.heads, .kv_heads = f.kv_heads, .length = 1024};

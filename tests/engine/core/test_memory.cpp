@@ -152,7 +152,8 @@ TEST(Arena, PackingIsNoWorseThanEverythingAtOnceAndNoBetterThanWhatIsAlive) {
   }
 }
 
-// A step of three like parts and one that is not; what the second and third would allocate is skipped.
+// A step of three like parts and one that is not; what the second and third would allocate is
+// skipped.
 TEST(Arena, SkipsWhatRecordedWorkAllocated) {
   Arena arena("test");
   const auto part = [&](int64_t n) {

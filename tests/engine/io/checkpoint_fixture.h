@@ -1,4 +1,5 @@
-// A made-up model whose tensors are cut in random ways, saved and loaded by simulated ranks (threads).
+// A made-up model whose tensors are cut in random ways, saved and loaded by simulated ranks
+// (threads).
 #pragma once
 
 #include <algorithm>
@@ -126,8 +127,8 @@ struct OwnedParts {
   std::vector<CheckpointPart> parts;
 };
 
-// What each rank holds: tensors of rank 2 and more are cut into `tp` boxes along a random dimension, each
-// box into flat ranges over the other ranks.
+// What each rank holds: tensors of rank 2 and more are cut into `tp` boxes along a random
+// dimension, each box into flat ranges over the other ranks.
 inline std::vector<OwnedParts> random_layout(const std::vector<FakeTensor>& model, int tp, int dp,
                                              uint32_t seed) {
   std::mt19937 random(seed);

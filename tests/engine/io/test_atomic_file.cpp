@@ -207,7 +207,8 @@ TEST(MappedFile, IsRefusedOnceItsFileIsShorter) {
             "cannot read");
 }
 
-// Whoever may write to a directory could have the program write through a link to a file of its user's.
+// Whoever may write to a directory could have the program write through a link to a file of its
+// user's.
 TEST(AtomicFile, WritesThroughNoLinkAndIntoNoFifo) {
   const ScratchDirectory dir;
   write_file_atomically(dir / "precious", "kept");

@@ -1,5 +1,5 @@
-// GGUF files: blocks against the Python package's numbers (tests/golden/make_gguf.py), what is written reads back,
-// and damage is an error.
+// GGUF files: blocks against the Python package's numbers (tests/golden/make_gguf.py), what is
+// written reads back, and damage is an error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -106,10 +106,11 @@ float half_at(const std::vector<std::byte>& block, size_t at) {
   return std::abs(static_cast<float>(value));
 }
 
-// Each group of numbers has a scale of its own. With the step of the whole range a number is at most half a step off
-// (a whole one, where the other end of a symmetric range has no code); the search finds no larger squared error.
-// Then scales and minima become whole parts of d and dmin, which moves a number by half a part times its code (a
-// whole one, where the largest has no code), and d and dmin are rounded by 2^-11.
+// Each group of numbers has a scale of its own. With the step of the whole range a number is at
+// most half a step off (a whole one, where the other end of a symmetric range has no code); the
+// search finds no larger squared error. Then scales and minima become whole parts of d and dmin,
+// which moves a number by half a part times its code (a whole one, where the largest has no code),
+// and d and dmin are rounded by 2^-11.
 TEST(Gguf, BlocksOfManyScalesAreNear) {
   for (const auto& [name, group] : {std::pair{"Q4_K", 32}, {"Q6_K", 16}}) {
     const GgufType& type = *gguf_type(name);
@@ -135,8 +136,8 @@ TEST(Gguf, BlocksOfManyScalesAreNear) {
   }
 }
 
-// Of normal numbers. 32 of them span about 4.1 deviations, 16 reach 1.9: uniform errors in steps of 4.1 / 15 and
-// 1.9 / 32, with a fifth more for what whole parts of d cost.
+// Of normal numbers. 32 of them span about 4.1 deviations, 16 reach 1.9: uniform errors in steps of
+// 4.1 / 15 and 1.9 / 32, with a fifth more for what whole parts of d cost.
 TEST(Gguf, BlocksOfManyScalesAreNearlyOptimal) {
   for (const auto& [name, step] : {std::pair{"Q4_K", 4.1 / 15}, {"Q6_K", 1.9 / 32}}) {
     const GgufType& type = *gguf_type(name);

@@ -1,4 +1,5 @@
-// Matrices as others read them quantised: within half a step of what they were, whichever pieces they came in.
+// Matrices as others read them quantised: within half a step of what they were, whichever pieces
+// they came in.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +31,8 @@ MatrixQuantiser quantised(const Quantization& q, std::span<const float> w, int64
   return quantiser;
 }
 
-// Through a file, by the reader that numpy's numbers prove (tests/training/test_quantized_model.cpp).
+// Through a file, by the reader that numpy's numbers prove
+// (tests/training/test_quantized_model.cpp).
 std::vector<float> read_back(const Quantization& q, const MatrixQuantiser& quantiser, int64_t out,
                              int64_t in) {
   const ScratchDirectory dir;
@@ -78,7 +80,8 @@ TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
   error.add(w, found);
   EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
   EXPECT_EQ(error.farthest, quantiser.error().farthest);
-  // Uniform within a step of 2^-3 to 2^-4 of the number: between 1 / (16 sqrt 12) and 1 / (8 sqrt 12).
+  // Uniform within a step of 2^-3 to 2^-4 of the number: between 1 / (16 sqrt 12) and 1 / (8 sqrt
+  // 12).
   EXPECT_GT(error.relative(), 0.018);
   EXPECT_LT(error.relative(), 0.037);
 }
@@ -94,14 +97,16 @@ TEST(QuantizedMatrix, GroupsAreWithinHalfAStep) {
       for (int64_t c = 0; c < in; ++c) {
         const auto i = static_cast<size_t>(r * in + c);
         const double s = 2 * largest_around(w, in, r, 1, c, 128) / most;
-        // The rounded scale is off by 2^-11, which the largest numbers are most / 2 times away from 0 by.
+        // The rounded scale is off by 2^-11, which the largest numbers are most / 2 times away from
+        // 0 by.
         const double bound = s * (0.5 + most / 2 / 2048) * (1 + 1.0 / 2048) * kSlack;
         ASSERT_LE(std::abs(found[i] - w[i]), bound) << q.bits << ": " << r << ", " << c;
       }
     RoundingError error;
     error.add(w, found);
     EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
-    // Uniform within a step of 2 max / most, where max of 128 normal numbers is about 2.7 deviations.
+    // Uniform within a step of 2 max / most, where max of 128 normal numbers is about 2.7
+    // deviations.
     const double expected = 2 * 2.7 / most / std::sqrt(12);
     EXPECT_NEAR(error.relative(), expected, 0.1 * expected);
   }

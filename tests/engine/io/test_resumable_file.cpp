@@ -1,5 +1,5 @@
-// A resumable file goes on where an interrupted writer of the same content stopped, from what is whole of it and
-// no further; anything else is begun anew.
+// A resumable file goes on where an interrupted writer of the same content stopped, from what is
+// whole of it and no further; anything else is begun anew.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

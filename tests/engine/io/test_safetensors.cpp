@@ -30,7 +30,8 @@ std::string problem_of(const std::string& file) {
 }
 
 TEST(Safetensors, ReadsWhatTheReferenceLibraryWrites) {
-  // Two tensors as Python's safetensors 0.5 lays them out: a = [[1, 2, 3]] float32, b = [7] int64 first.
+  // Two tensors as Python's safetensors 0.5 lays them out: a = [[1, 2, 3]] float32, b = [7] int64
+  // first.
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},)"
       R"("a":{"dtype":"F32","shape":[1,3],"data_offsets":[8,20]}}   )";

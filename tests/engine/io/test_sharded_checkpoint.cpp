@@ -83,8 +83,8 @@ TEST(ShardedCheckpoint, KeepsTheLastAndNeverWhatLatestNames) {
   }
   EXPECT_EQ(listing(dir.path()),
             (std::vector<std::string>{"latest", "step-00000030", "step-00000040"}));
-  // Saving an older step (after going back) removes neither itself nor those of higher steps, and these
-  // do not count; a broken one is left to its owner and does not count.
+  // Saving an older step (after going back) removes neither itself nor those of higher steps, and
+  // these do not count; a broken one is left to its owner and does not count.
   make_directories(dir / "step-00000050");
   for (const int64_t step : {5, 6, 7}) {
     ASSERT_EQ(save_model(model, {dir.path(), step, 2}, 1, 1, 1), none(1));

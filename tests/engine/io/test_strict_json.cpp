@@ -60,7 +60,8 @@ TEST(StrictJson, BoundsDepthAndKeys) {
             "x.json: more than 2 keys in one object");
 }
 
-// The time grows with the size of the text alone: were it the square of the members, this would not end.
+// The time grows with the size of the text alone: were it the square of the members, this would not
+// end.
 TEST(StrictJson, ReadsObjectsOfAMillionMembers) {
   std::string text = "{";
   for (int i = 0; i < 1000000; ++i) text += concat(i == 0 ? "\"" : ",\"", i, "\":0");

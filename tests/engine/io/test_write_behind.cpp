@@ -65,7 +65,8 @@ TEST(WriteBehind, AbandonedBlocksAreNotUsed) {
   }
   waiting.reset();
   while (used == 0) std::this_thread::yield();
-  // The first use ends once abandon() has dropped the others, however late this thread comes to call it.
+  // The first use ends once abandon() has dropped the others, however late this thread comes to
+  // call it.
   std::thread later([&] {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!still_waiting.expired() && std::chrono::steady_clock::now() < patience)

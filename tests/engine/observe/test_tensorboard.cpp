@@ -22,7 +22,8 @@ std::string hex(const std::string& bytes) {
 }
 
 TEST(TensorBoard, AnEventIsTheseBytes) {
-  // Field by field: wall_time 1.5 (fixed64), step 300 (varint), summary { value { tag "ab", 2.0f } }.
+  // Field by field: wall_time 1.5 (fixed64), step 300 (varint), summary { value { tag "ab", 2.0f }
+  // }.
   EXPECT_EQ(hex(scalar_event(1.5, 300, "ab", 2.0f)),
             "09000000000000f83f"  // 1: double
             "10ac02"              // 2: 300

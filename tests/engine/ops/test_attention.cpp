@@ -110,7 +110,8 @@ double keep_factor(const Case& c, int64_t global_row, int64_t head, int64_t key)
   return keep ? 1 / (1 - c.args.dropout) : 0;
 }
 
-// Query t of head h against the keys [begin, end) of head kv of its sequence, whose first is row k0.
+// Query t of head h against the keys [begin, end) of head kv of its sequence, whose first is row
+// k0.
 struct Query {
   int64_t t, h, kv, k0, begin, end;
 };

@@ -1,5 +1,5 @@
-// Weights in blocks: what the bytes stand for, products against float64 with the bound of the header, and that a row of
-// y has the same bits beside any others.
+// Weights in blocks: what the bytes stand for, products against float64 with the bound of the
+// header, and that a row of y has the same bits beside any others.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -251,8 +251,8 @@ TEST(BlockWeight, WhatIsNotFiniteStaysSo) {
   }
 }
 
-// What products add up are codes and their sums: of a block that is not finite they must not be what its bits happen
-// to be, which no integer holds 32 times.
+// What products add up are codes and their sums: of a block that is not finite they must not be
+// what its bits happen to be, which no integer holds 32 times.
 TEST(BlockWeight, WhatIsNotFiniteHasNoCodes) {
   for (const double bad : {std::nan(""), -std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     std::vector<double> values(96, bad);

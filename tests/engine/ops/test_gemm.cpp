@@ -488,8 +488,8 @@ TEST(Gemm, ColumnsOfOneMatrixMayBeOperandAndResult) {
 
 TEST(GemmLibrary, NamesItself) { EXPECT_EQ(gemm_library_version().rfind("oneDNN ", 0), 0u); }
 
-// One row streams the weight, or is multiplied as several are, and as batch-invariant products are: a row's sum does not
-// depend on the rows beside it.
+// One row streams the weight, or is multiplied as several are, and as batch-invariant products are:
+// a row's sum does not depend on the rows beside it.
 TEST(Gemm, ARowOfFewHasTheSameBitsBesideOthers) {
   constexpr int64_t kRows = 45, kColumns = 37, kTerms = 700;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

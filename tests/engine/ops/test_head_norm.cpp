@@ -116,7 +116,8 @@ TEST(HeadNorm, ForwardMayBeInPlace) {
   EXPECT_CLOSE(y, plain(8, x, w, x).y, tolerance(DType::kF64, 8));
 }
 
-// Weights stored as what they differ from one by give what the weights themselves give: these are exact.
+// Weights stored as what they differ from one by give what the weights themselves give: these are
+// exact.
 TEST(HeadNorm, WeightsMayBeStoredWithoutTheirOne) {
   const int64_t width = 33;
   const Shape shape{5, 3, width}, statistics{5, 3};

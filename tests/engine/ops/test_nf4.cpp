@@ -97,7 +97,8 @@ TEST(Nf4, DoubleQuantisationOfAPart) {
     for (int64_t r = 0; r < kRows2; ++r)
       for (int64_t c = 0; c < kPart * 64; ++c) {
         const double s = all[static_cast<size_t>(r * kWide + 1 + c / 64)];
-        // Steps of the type are 0.014 of the largest difference from the mean where they are longest.
+        // Steps of the type are 0.014 of the largest difference from the mean where they are
+        // longest.
         EXPECT_NEAR(got[r * kPart * 64 + c], c % 2 == 0 ? s : -s, 0.0075) << r << " " << c;
       }
     return outputs(w);

@@ -282,8 +282,8 @@ TEST_P(Norm, RefusesWrongOperands) {
   EXPECT_THROW(run_forward(ctx, p.layer, y, mean, rstd, {}, x, {}, x, w), Error);
 }
 
-// Weights stored as what they differ from one by give what the weights themselves give: these are exact in
-// every type, so that the arithmetic is the same.
+// Weights stored as what they differ from one by give what the weights themselves give: these are
+// exact in every type, so that the arithmetic is the same.
 TEST(RmsNorm, WeightsMayBeStoredWithoutTheirOne) {
   const int64_t rows = 7, columns = 33;
   for (DType dtype : kFloatTypes) {

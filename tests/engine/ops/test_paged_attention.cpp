@@ -71,7 +71,8 @@ class LongPagedAttention : public testing::TestWithParam<Long> {
     paged_append(ctx, k_pool, v_pool, random("k", rows), random("v", rows),
                  TestTensor({s.keys}, slots));
   }
-  // Queries [begin, end) of q into those of out, beside `others` sequences of one token that share the keys.
+  // Queries [begin, end) of q into those of out, beside `others` sequences of one token that share
+  // the keys.
   void attend(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Tensor& k_pool,
               const Tensor& v_pool, int64_t begin, int64_t end, int32_t others) const {
     const Long& s = GetParam();

@@ -1,4 +1,5 @@
-// Pools of keys and values in other types than the operands': floats of another width, and codes of 8 bits.
+// Pools of keys and values in other types than the operands': floats of another width, and codes of
+// 8 bits.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -61,7 +62,8 @@ std::vector<int64_t> slots_of(const std::vector<int32_t>& table, int64_t count) 
 
 class PagedTypes : public testing::TestWithParam<KvType> {};
 
-// What is stored is within the format's error of what was given, of a row's largest magnitude; zeros are zeros.
+// What is stored is within the format's error of what was given, of a row's largest magnitude;
+// zeros are zeros.
 TEST_P(PagedTypes, RoundsRowsAsItsHeaderSays) {
   const KvType type = GetParam();
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
@@ -98,7 +100,8 @@ TEST_P(PagedTypes, RoundsRowsAsItsHeaderSays) {
     }
 }
 
-// Over a pool of the operands' values as they were rounded, and within the format's error of the exact ones.
+// Over a pool of the operands' values as they were rounded, and within the format's error of the
+// exact ones.
 TEST_P(PagedTypes, IsAttentionOverRoundedKeys) {
   const KvType type = GetParam();
   const int64_t width = 40, keys = 75;
@@ -150,7 +153,8 @@ TEST_P(PagedTypes, IsAttentionOverRoundedKeys) {
 INSTANTIATE_TEST_SUITE_P(Types, PagedTypes, testing::ValuesIn(kTypes),
                          [](const auto& one) { return text(one.param); });
 
-// A row with a number that is not finite is NaN, and nothing but what sees it; large numbers keep their size.
+// A row with a number that is not finite is NaN, and nothing but what sees it; large numbers keep
+// their size.
 TEST(PagedCodes, KeepHostileRowsToThemselves) {
   const int64_t width = 24, keys = 40;
   const double large = 0x1p126;

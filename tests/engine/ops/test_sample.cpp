@@ -8,7 +8,8 @@
 namespace trireme::test::test_sample {
 namespace {
 
-// Of sorted ids those whose surprise is nearest to the mean one, until they have the mass; returns their sum.
+// Of sorted ids those whose surprise is nearest to the mean one, until they have the mass; returns
+// their sum.
 double keep_typical(std::vector<int>& order, const auto& weight, double mass) {
   double sum = 0, entropy = 0, left = 0;
   for (int id : order) sum += weight(id);

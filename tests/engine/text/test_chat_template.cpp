@@ -1,5 +1,5 @@
-// Chat templates against what Python's Jinja2 makes of them (tests/golden/chat.json, by make_chat.py), their
-// limits, and where a model keeps its template.
+// Chat templates against what Python's Jinja2 makes of them (tests/golden/chat.json, by
+// make_chat.py), their limits, and where a model keeps its template.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -61,7 +61,8 @@ TEST(ChatTemplate, TellsWhatTheAssistantWrote) {
       "answer");
 }
 
-// What a macro wrote may be changed before it is written: nobody can tell where the assistant's part of it is.
+// What a macro wrote may be changed before it is written: nobody can tell where the assistant's
+// part of it is.
 TEST(ChatTemplate, TellsNothingOfWhatTheAssistantWroteInAMacro) {
   const ChatTemplate chat(
       "{% generation %}a{% endgeneration %}{% macro m() %}{% generation %}b{% endgeneration %}{% "
@@ -185,8 +186,8 @@ TEST(ChatTemplate, KeepsItsLimits) {
   EXPECT_THROW(render("{% set l = [] %}{{ l.append(l) }}"), InputError);
 }
 
-// Each kind of expression within itself, and in a macro that calls itself: an error, on the smallest stack that a
-// thread has (2 MiB, glibc's where the stack is unlimited).
+// Each kind of expression within itself, and in a macro that calls itself: an error, on the
+// smallest stack that a thread has (2 MiB, glibc's where the stack is unlimited).
 TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
   const auto repeated = [](const char* what, int times) {
     std::string out;

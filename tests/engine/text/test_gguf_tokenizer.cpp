@@ -1,5 +1,5 @@
-// Tokenizers in GGUF files: the same ids as the tokenizer.json or .model they were written from, in llama.cpp's own
-// words too.
+// Tokenizers in GGUF files: the same ids as the tokenizer.json or .model they were written from, in
+// llama.cpp's own words too.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -125,7 +125,8 @@ TEST(GgufTokenizer, SpacesInFrontAreTheFilesToSay) {
   EXPECT_EQ(with->decode(with->encode("the")), "the");
 }
 
-// The files that are written beside a HuggingFace model say the same as the GGUF file they are made of.
+// The files that are written beside a HuggingFace model say the same as the GGUF file they are made
+// of.
 TEST(GgufTokenizer, AsTheFilesOfADirectory) {
   std::vector<std::pair<std::string, GgufMetadata>> cases;
   const ScratchDirectory dir;

@@ -1,4 +1,5 @@
-// Byte-pair models of SentencePiece by our own path give the library's ids, and others keep the library.
+// Byte-pair models of SentencePiece by our own path give the library's ids, and others keep the
+// library.
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>

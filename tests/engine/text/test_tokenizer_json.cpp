@@ -1,5 +1,6 @@
-// Tokenizers of HuggingFace against what its library makes of the same texts (tests/golden/tokenizers, by
-// make_tokenizers.py), and files that are damaged or ask for what is not there.
+// Tokenizers of HuggingFace against what its library makes of the same texts
+// (tests/golden/tokenizers, by make_tokenizers.py), and files that are damaged or ask for what is
+// not there.
 #include <gtest/gtest.h>
 
 #include <fstream>

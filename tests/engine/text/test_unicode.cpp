@@ -35,7 +35,8 @@ TEST(Normalize, GivesTheStandardsForms) {
 }
 
 // The time grows with the text alone: were it the square of a run of marks, this would not end.
-// A text gets shorter by no more than it says: tokenizers tell by that how many tokens it has at least.
+// A text gets shorter by no more than it says: tokenizers tell by that how many tokens it has at
+// least.
 TEST(Normalizer, ShortensTextsByNoMoreThanItSays) {
   const auto check = [](const Normalizer& normalizer, const std::string& text) {
     ASSERT_GE(std::ssize(normalizer.apply(text)) * normalizer.most_shrinking(), std::ssize(text))

@@ -4,8 +4,9 @@
 //                [--publish FILE] [--commit NAME] [--command TEXT]
 //
 // Without --sample all combinations run (hours); --only takes those whose name holds TEXT.
-// --low-precision runs that many of them in float32 and bfloat16 too. --publish writes the page, which names
-// the commit and the command. Exit status 1 when any differs by more than allowed, 2 when none was chosen.
+// --low-precision runs that many of them in float32 and bfloat16 too. --publish writes the page,
+// which names the commit and the command. Exit status 1 when any differs by more than allowed, 2
+// when none was chosen.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -40,7 +41,8 @@ class Sweep {
     for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
       const bool low = dtype != DType::kF64;
       if (low && options_.low_precision == 0) break;
-      // In bfloat16 two experts are often as good as each other, and rounding decides: no experts there.
+      // In bfloat16 two experts are often as good as each other, and rounding decides: no experts
+      // there.
       const auto no_experts = std::vector<LayoutCase>();
       const std::vector<LayoutCase> drawn =
           draw(wanted(dense, dtype), wanted(dtype == DType::kBF16 ? no_experts : experts, dtype),
@@ -81,7 +83,8 @@ class Sweep {
     return cases;
   }
 
-  // A quarter with experts: there are fewer combinations of them, and more that can go wrong in one.
+  // A quarter with experts: there are fewer combinations of them, and more that can go wrong in
+  // one.
   static std::vector<LayoutCase> draw(const std::vector<LayoutCase>& dense,
                                       const std::vector<LayoutCase>& experts, size_t count,
                                       uint64_t seed) {

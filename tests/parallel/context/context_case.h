@@ -45,8 +45,8 @@ class ContextRank {
   ContextRank(const ContextCase& c, Communicator& cp, DType dtype);
   void forward(Ctx& ctx);
   void backward(Ctx& ctx);
-  // Copies the results of context rank `rank`, this one, to their tokens' places; returns what padding
-  // holds that is not zero, or "".
+  // Copies the results of context rank `rank`, this one, to their tokens' places; returns what
+  // padding holds that is not zero, or "".
   std::string collect(WholeResult& whole, int rank) const;
   const ContextAttention& attention() const { return attention_; }
   const ContextPlan& plan() const { return plan_; }
@@ -61,7 +61,8 @@ class ContextRank {
   ContextAttention::Saved saved_;
 };
 
-// Forward and backward on `ranks` thread ranks; inspect (may be empty) is called on each after them.
+// Forward and backward on `ranks` thread ranks; inspect (may be empty) is called on each after
+// them.
 using Inspect = std::function<void(ContextRank&, Communicator& cp)>;
 WholeResult attend_together(const ContextCase& c, int ranks, DType dtype,
                             const Inspect& inspect = {});

@@ -67,7 +67,8 @@ TEST(ContextAttention, ExchangeInsideARingEqualsOneRank) {
     }
 }
 
-// Windows within a chunk, over several chunks and the gap between a rank's two, and longer than documents.
+// Windows within a chunk, over several chunks and the gap between a rank's two, and longer than
+// documents.
 TEST(ContextAttention, WindowsEqualOneRank) {
   for (ContextCase c : cases())
     for (const int64_t window : {1, 5, 33, 1000}) {
@@ -85,7 +86,8 @@ TEST(ContextAttention, WindowsEqualOneRank) {
     }
 }
 
-// Key/value heads that the ranks do not divide: all pairs of heads that a rank's queries may straddle.
+// Key/value heads that the ranks do not divide: all pairs of heads that a rank's queries may
+// straddle.
 TEST(ContextAttention, RepeatedKeyHeadsSumTheirGradients) {
   for (const auto& [heads, kv_heads] :
        std::vector<std::pair<int64_t, int64_t>>{{8, 1}, {8, 2}, {12, 6}, {12, 3}, {24, 4}}) {
@@ -220,8 +222,8 @@ TEST(ContextAttention, RunsInThePlannedArena) {
   }
 }
 
-// Bytes that attention over a row needs on one rank, forward and backward with what is saved between, in
-// bfloat16 with H query and G key/value heads of D elements.
+// Bytes that attention over a row needs on one rank, forward and backward with what is saved
+// between, in bfloat16 with H query and G key/value heads of D elements.
 constexpr int64_t kHeads = 8, kKvHeads = 2, kWidth = 16;
 
 int64_t planned_bytes(Communicator& cp, int64_t length) {
@@ -265,7 +267,8 @@ int64_t bytes_per_token(int ranks) {
   return 2 * (2 * (h + 2 * g) + 2 * h) + 4 * kHeads + 4 * h + keys + 16;
 }
 
-// And beside them what one thread works on: blocks of 64 tokens, and the gradients of up to 8192 keys.
+// And beside them what one thread works on: blocks of 64 tokens, and the gradients of up to 8192
+// keys.
 int64_t thread_bytes(int64_t tokens) {
   return 4 * ((7 * 64 + 2 * std::min<int64_t>(tokens, 8192)) * kWidth + 2 * 64 * 64) + 64;
 }
@@ -280,8 +283,8 @@ int64_t longest_row(Communicator& cp, int64_t budget) {
   return fits;
 }
 
-// On one rank the keys do not travel, so that the longest row grows by less than twice from one rank to two,
-// and by the number of ranks from there on: exactly as the bytes of the blocks say.
+// On one rank the keys do not travel, so that the longest row grows by less than twice from one
+// rank to two, and by the number of ranks from there on: exactly as the bytes of the blocks say.
 TEST(ContextAttention, LongestSequenceGrowsWithTheRanks) {
   constexpr int64_t kBudget = 64 << 20;
   std::map<int, int64_t> longest;

@@ -63,7 +63,8 @@ TEST(TokenSlices, NeighboursTogetherAreOneRankOfACoarserLayout) {
     }
 }
 
-// Every (query, key) of one document with key <= query is in exactly one segment of one pair of ranks.
+// Every (query, key) of one document with key <= query is in exactly one segment of one pair of
+// ranks.
 TEST(TokenSlices, SegmentsAreExactlyTheCausalPairs) {
   for (const ContextLayout& layout : layouts()) {
     const std::vector<int64_t> documents = {1, 5, 1, 20};

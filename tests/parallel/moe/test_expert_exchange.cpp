@@ -51,8 +51,8 @@ Plane plane_of(Communicator& world, int ep, int etp) {
   return p;
 }
 
-// Dispatches, multiplies expert e's rows by (e + 1), each etp rank giving its part of the sum, and takes
-// them home; counts the rounds and compares bytes with the table of counts.
+// Dispatches, multiplies expert e's rows by (e + 1), each etp rank giving its part of the sum, and
+// takes them home; counts the rounds and compares bytes with the table of counts.
 void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t bound,
                     int64_t expected_rounds) {
   const int r = world.rank();

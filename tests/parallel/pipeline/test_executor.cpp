@@ -50,8 +50,8 @@ TEST(Executor, ACustomScheduleRuns) {
       options());
 }
 
-// Whoever forwards runs ahead of a slow neighbour by no more than the schedule lets it: sends do not
-// hold it up, and its collectives with other ranks do not wait for the pipeline's messages.
+// Whoever forwards runs ahead of a slow neighbour by no more than the schedule lets it: sends do
+// not hold it up, and its collectives with other ranks do not wait for the pipeline's messages.
 class SlowStage final : public ToyStage {
  public:
   SlowStage(Ctx& ctx, const Schedule& schedule, Communicator& pipeline, Communicator& other)

@@ -123,8 +123,8 @@ TEST(Program, WrongProgramsAreNoticed) {
     EXPECT_NE(check_programs(wrong), "");
   }
   {
-    // Rank 0 retires its send of F1 before the forward that rank 1 does before F1: that the receive is
-    // posted one instruction ahead is what lets it go on.
+    // Rank 0 retires its send of F1 before the forward that rank 1 does before F1: that the receive
+    // is posted one instruction ahead is what lets it go on.
     const Schedule crossed = parse_schedule(
         R"({"version": 1, "stages": 2, "chunks": 2, "micro_batches": 2, "ranks": [
             ["F0.0", "F1.0", "F0.1", "F1.1", "B0.1", "B1.1", "B0.0", "B1.0"],

@@ -1,5 +1,6 @@
-// A pipeline of numbers: every model chunk k computes y = x w_k + k, the loss is sum(y t). Small enough
-// to compute with plain loops, and sensitive to every mistake in order, place and sign of a message.
+// A pipeline of numbers: every model chunk k computes y = x w_k + k, the loss is sum(y t). Small
+// enough to compute with plain loops, and sensitive to every mistake in order, place and sign of a
+// message.
 #pragma once
 
 #include "parallel/pipeline/executor.h"
@@ -44,7 +45,8 @@ class ToyStage : public PipelineStage {
 // The results of all ranks of the group together.
 ToyResult gather(Communicator& group, const ToyResult& mine);
 
-// Every schedule that the group's size allows, forward passes and planned memory; "" or what was wrong.
+// Every schedule that the group's size allows, forward passes and planned memory; "" or what was
+// wrong.
 std::string check_pipeline(Communicator& group);
 
 }  // namespace trireme::test

@@ -200,8 +200,8 @@ TEST(Watchdog, NamesTheOperationOfEveryRankThatWaits) {
         << ended.announced;
 }
 
-// Rank 0 expects a message of rank 1, which dies when rank 0 waits in what the words name; `meanwhile`
-// is what it does until then.
+// Rank 0 expects a message of rank 1, which dies when rank 0 waits in what the words name;
+// `meanwhile` is what it does until then.
 Ended die_before_a_message(const char* words,
                            const std::function<void(World&, const Work&)>& meanwhile) {
   const Meeting meeting;

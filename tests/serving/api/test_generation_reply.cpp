@@ -128,7 +128,8 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
   }
 }
 
-// What is written of a prompt is as much of an answer as its texts, and every choice of a completion writes it.
+// What is written of a prompt is as much of an answer as its texts, and every choice of a
+// completion writes it.
 TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
   const std::vector<ChosenToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
   const auto held = [&](bool chat, int64_t n, int64_t told) {
@@ -241,7 +242,8 @@ TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
   }
 }
 
-// Together those of a stream's events are those of the whole answer: also of text that is held back, or is none.
+// Together those of a stream's events are those of the whole answer: also of text that is held
+// back, or is none.
 TEST(GenerationReply, TellsIdsOfTokens) {
   for (const bool chat : {false, true}) {
     for (const bool stream : {false, true}) {

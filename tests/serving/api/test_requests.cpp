@@ -234,7 +234,8 @@ TEST(Requests, NeedTheirFields) {
   EXPECT_EQ(refuse_chat(R"({"model":"m","messages":[]})").param, "messages");
 }
 
-// --- hostile JSON ---------------------------------------------------------------------------------------
+// --- hostile JSON
+// ---------------------------------------------------------------------------------------
 
 TEST(Requests, RefuseWhatIsNoJson) {
   for (const char* body : {"", " ", "{", "[]", "7", "null", "\"x\"", "{}x", "{\"model\":}", "\xFF",
@@ -293,7 +294,8 @@ TEST(Requests, RefuseNumbersThatAreNone) {
   EXPECT_EQ(refuse_completion(completion("\"n\":18446744073709551616")).param, "n");
 }
 
-// --- chats ----------------------------------------------------------------------------------------------
+// --- chats
+// ----------------------------------------------------------------------------------------------
 
 TEST(Requests, KeepOfMessagesWhatTemplatesKnow) {
   const ChatRequest r = parse_chat(

@@ -18,7 +18,8 @@ namespace {
 namespace asio = boost::asio;
 using std::chrono::milliseconds;
 
-// Takes one connection, waits for a request's empty line, sends its bytes and closes, or stays silent.
+// Takes one connection, waits for a request's empty line, sends its bytes and closes, or stays
+// silent.
 class FakeServer {
  public:
   explicit FakeServer(std::vector<std::string> pieces, bool stays = false)
@@ -177,7 +178,8 @@ TEST(HttpClient, NamesAServerThatIsNotThere) {
   EXPECT_NE(nameless.error.find("looking up its name"), std::string::npos) << nameless.error;
 }
 
-// A name service that fails is no reason to give a server up; one that says something else is believed in time.
+// A name service that fails is no reason to give a server up; one that says something else is
+// believed in time.
 TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
   const std::string reply = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
   const auto known = std::make_shared<KnownAddresses>();

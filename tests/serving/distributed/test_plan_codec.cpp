@@ -1,4 +1,5 @@
-// Plans and outcomes come out as they went in; anything else that arrives is refused before a rank computes it.
+// Plans and outcomes come out as they went in; anything else that arrives is refused before a rank
+// computes it.
 #include <gtest/gtest.h>
 
 #include <functional>

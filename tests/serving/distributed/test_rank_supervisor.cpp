@@ -232,7 +232,8 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   }
   {
     SCOPED_TRACE("starting with those of before when it is decided");
-    // In the second that it takes to load this thread may lie still: then they are all there again, and lost again.
+    // In the second that it takes to load this thread may lie still: then they are all there again,
+    // and lost again.
     bool starting = false;
     for (int tries = 0; tries < 20 && !starting; ++tries) {
       lose();

@@ -1,4 +1,5 @@
-// What two processes of a job say to each other arrives whole or not at all, and nobody else has a say.
+// What two processes of a job say to each other arrives whole or not at all, and nobody else has a
+// say.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
-// What a router holds of requests and answers: no more than it says, and nothing once it is not needed.
+// What a router holds of requests and answers: no more than it says, and nothing once it is not
+// needed.
 #include <mutex>
 
 #include "serving/router/router.h"
@@ -51,8 +52,8 @@ class HeldStream final : public PendingReply {
   bool begun_ = false;
 };
 
-// A router before one server, which answers /v1/bytes/N with N bytes, /v1/event/N with an event of them, and
-// /v1/stream with one event and, once it is released, another.
+// A router before one server, which answers /v1/bytes/N with N bytes, /v1/event/N with an event of
+// them, and /v1/stream with one event and, once it is released, another.
 class OneServer {
  public:
   explicit OneServer(const RelayedAnswerLimits& answers, const HttpLimits& limits = {}) {

@@ -1,5 +1,5 @@
-// An executor without a model: a cache whose blocks hold the tokens themselves. The next token is a hash of all
-// that a sequence's table leads to, so that any mistake in blocks changes the text.
+// An executor without a model: a cache whose blocks hold the tokens themselves. The next token is a
+// hash of all that a sequence's table leads to, so that any mistake in blocks changes the text.
 #pragma once
 
 #include <gtest/gtest.h>

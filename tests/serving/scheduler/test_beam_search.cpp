@@ -72,8 +72,8 @@ std::map<double, std::vector<int32_t>, std::greater<>> all_texts(int64_t max_tok
 }
 
 TEST(BeamSearch, FindsTheBestOfAllTextsWhereItKeepsThemAll) {
-  // 3^5 beginnings that go on, and as many texts at most; without a penalty for length more tokens are never better, so
-  // that giving up early loses nothing.
+  // 3^5 beginnings that go on, and as many texts at most; without a penalty for length more tokens
+  // are never better, so that giving up early loses nothing.
   for (const int64_t min_tokens : {0, 2}) {
     const BeamSearch search = searched({.width = 400,
                                         .max_tokens = 5,

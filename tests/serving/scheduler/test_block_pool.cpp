@@ -1,4 +1,5 @@
-// Blocks by their numbers: users, the order in which they are taken again, and beginnings of texts found.
+// Blocks by their numbers: users, the order in which they are taken again, and beginnings of texts
+// found.
 #include <gtest/gtest.h>
 
 #include <numeric>

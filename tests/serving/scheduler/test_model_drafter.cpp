@@ -1,5 +1,5 @@
-// A draft model's bookkeeping: what it is given to compute are the texts, whatever came of its guesses, and it lets
-// none be changed.
+// A draft model's bookkeeping: what it is given to compute are the texts, whatever came of its
+// guesses, and it lets none be changed.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -16,7 +16,8 @@ using Ids = std::vector<int32_t>;
 constexpr int32_t kVocabulary = 40;
 constexpr int64_t kBlockTokens = 4;
 
-// A model that writes other texts, but for one token in so many the same: of the cache's content, as RecordedTexts.
+// A model that writes other texts, but for one token in so many the same: of the cache's content,
+// as RecordedTexts.
 class Draft final : public StepExecutor {
  public:
   Draft(const DraftLimits& limits, int32_t wrong_of)
@@ -105,7 +106,8 @@ TEST(ModelDrafter, GuessesAllWhereItIsTheModel) {
   EXPECT_EQ(server.used_blocks, 0);
 }
 
-// One guess in four is another token, so that what is guessed behind it is wrong too, and none of that is left.
+// One guess in four is another token, so that what is guessed behind it is wrong too, and none of
+// that is left.
 TEST(ModelDrafter, ForgetsWhatDidNotComeTrue) {
   Server server{.wrong_of = 4};
   const SchedulerCounts counts = server.run();

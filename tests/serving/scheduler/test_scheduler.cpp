@@ -1,4 +1,5 @@
-// What a sequence's text becomes does not depend on what else is computed, whatever the scheduler does with it.
+// What a sequence's text becomes does not depend on what else is computed, whatever the scheduler
+// does with it.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -135,7 +136,8 @@ TEST(Scheduler, FindsTheBeginningOfAPromptInTheCache) {
   EXPECT_EQ(again->cached_prompt, 20);
   EXPECT_EQ(server.executor.tokens - before, 2);
   EXPECT_EQ(again->tokens, alone(prompt_of(21, 1), 2));
-  // All of it is there, and still its last block is computed again: the logits behind it are needed.
+  // All of it is there, and still its last block is computed again: the logits behind it are
+  // needed.
   const auto whole = server.add(prompt_of(20, 1), 1);
   server.run();
   EXPECT_EQ(whole->cached_prompt, 16);
@@ -266,8 +268,8 @@ TEST(Scheduler, RunsAheadOfResults) {
   EXPECT_EQ(b->tokens, alone(prompt_of(3, 2), 3));
 }
 
-// Hundreds of sequences that share beginnings, come and are cancelled at random, through pools in which they do
-// not all fit.
+// Hundreds of sequences that share beginnings, come and are cancelled at random, through pools in
+// which they do not all fit.
 TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     std::mt19937_64 random(seed);

@@ -90,7 +90,8 @@ class Letters final : public TextRule {
   }
 };
 
-// Texts of three letters, of which guesses come true now and then, through a small pool; every second one has the rule.
+// Texts of three letters, of which guesses come true now and then, through a small pool; every
+// second one has the rule.
 SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
                             const std::shared_ptr<const TextRule>& rule = {}) {
   BatchingConfig config{.max_sequences = 6, .max_step_tokens = step_tokens, .max_model_len = 90};

@@ -6,7 +6,8 @@
 namespace trireme::test_speculation_switch {
 namespace {
 
-// A server whose steps bring 1 token a sequence in 1 s, and with guesses `brought` tokens in `cost` s.
+// A server whose steps bring 1 token a sequence in 1 s, and with guesses `brought` tokens in `cost`
+// s.
 struct MadeUp {
   double brought = 3, cost = 1.5;
   int64_t guesses = 4;

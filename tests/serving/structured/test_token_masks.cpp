@@ -40,8 +40,8 @@ void compare_ahead(const CompiledGrammar& grammar, std::vector<int32_t> ids) {
   ASSERT_TRUE(std::ranges::equal(looks->mask(), before));
 }
 
-// Compares the masks behind every beginning of up to three tokens and four characters. language: all texts that have
-// no more than four characters more.
+// Compares the masks behind every beginning of up to three tokens and four characters. language:
+// all texts that have no more than four characters more.
 void compare(const CompiledGrammar& grammar, const std::vector<std::string>& tokens,
              const std::vector<std::string>& language) {
   std::set<std::string> beginnings;
@@ -185,7 +185,8 @@ TEST(TokenMasks, AreGivenUpWhereTheyTakeTooLong) {
   EXPECT_EQ(mask, std::vector<uint32_t>(mask.size(), 0));
 }
 
-// However tokens are chosen, a text ends within the tokens that there are, if as many bytes suffice.
+// However tokens are chosen, a text ends within the tokens that there are, if as many bytes
+// suffice.
 TEST(TokenMasks, LeadToAnEndThatIsNear) {
   const std::vector<std::string> tokens =
       byte_tokens({"{\"", "\":", "\"}", "]]", "[[", "aa", "\", \"", "null", "\u0041"});

@@ -240,7 +240,8 @@ TEST(TextStream, GivesTheSameTextAsDecodingTheWhole) {
   EXPECT_GT(stopped, 300);
 }
 
-// Whether byte tokens are text is known when their run ends: a stop string in it counts from then on.
+// Whether byte tokens are text is known when their run ends: a stop string in it counts from then
+// on.
 TEST(TextStream, EndsAtAStopStringOfByteTokens) {
   const test::Detokenized golden = test::read_detokenized("llama2");
   const Tokenizer& tokenizer = *golden.tokenizer;

@@ -56,8 +56,8 @@ class SleepingStage final : public PipelineStage {
   double busy_ = 0;
 };
 
-// Idle share of the ranks' time: up to the end of the slowest, and of each from its first instruction to
-// its last, which is what ZB-H2 has none of.
+// Idle share of the ranks' time: up to the end of the slowest, and of each from its first
+// instruction to its last, which is what ZB-H2 has none of.
 struct Idle {
   double of_total = 0, inside = 0;
   double unexplained =

@@ -179,7 +179,8 @@ RecordedServerOptions limited(milliseconds HttpLimits::*time, int ms) {
   return options;
 }
 
-// What is sent on a new connection is too slow. The time runs from the connection on, in which this thread may lie still:
+// What is sent on a new connection is too slow. The time runs from the connection on, in which this
+// thread may lie still:
 // then nothing is said, and it is tried again.
 void expect_head_too_slow(const RecordedServer& server,
                           const std::function<void(RawClient&)>& send_slowly) {
@@ -379,7 +380,8 @@ TEST(HttpServer, TellsNothingOfItsFaults) {
   EXPECT_EQ(r.body.find("secret"), std::string::npos);
 }
 
-// --- those that take their time ---------------------------------------------------------------------------
+// --- those that take their time
+// ---------------------------------------------------------------------------
 
 TEST(HttpServer, WaitsForWhoReadsSlowly) {
   HttpConfig config;
@@ -391,8 +393,8 @@ TEST(HttpServer, WaitsForWhoReadsSlowly) {
                 return HttpAnswer{{.body = std::string(kBytes, 'x')}};
               }});
   const HttpServer server(config, routes);
-  // For much longer than a peer may stall, and so slowly that the system's buffer has no room for more meanwhile. Where this
-  // thread itself has lain still for so long it is tried again.
+  // For much longer than a peer may stall, and so slowly that the system's buffer has no room for
+  // more meanwhile. Where this thread itself has lain still for so long it is tried again.
   const auto stalls = [&] {
     RawClient slow(server.port(), 8 << 10);
     slow.send(get("/large", "Connection: close\r\n"));

@@ -1,4 +1,5 @@
-// Work that is not done on a connection's thread: who waits for a worker, how many may, and for how long.
+// Work that is not done on a connection's thread: who waits for a worker, how many may, and for how
+// long.
 #include <functional>
 
 #include "tests/serving/http/service/recorded_server.h"

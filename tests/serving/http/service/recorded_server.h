@@ -1,4 +1,5 @@
-// A whole server without a model: its texts are what RecordedTexts makes of a prompt's bytes. For .cpp files only.
+// A whole server without a model: its texts are what RecordedTexts makes of a prompt's bytes. For
+// .cpp files only.
 #pragma once
 
 #include <deque>

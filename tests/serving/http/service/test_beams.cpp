@@ -1,5 +1,5 @@
-// Beam search over HTTP. What follows a text is one token with -1.5, the one behind it with -1.75, and so on: with a text's
-// length fixed the best has none of the others, the next ones have one.
+// Beam search over HTTP. What follows a text is one token with -1.5, the one behind it with -1.75,
+// and so on: with a text's length fixed the best has none of the others, the next ones have one.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -21,8 +21,8 @@ class Metrics : public testing::Test {
   std::string text;
 };
 
-// What a stock server of vLLM has (0.26): a panel of a dashboard whose series is not there is empty, and nobody is told
-// why.
+// What a stock server of vLLM has (0.26): a panel of a dashboard whose series is not there is
+// empty, and nobody is told why.
 TEST_F(Metrics, HaveTheNamesOfDashboards) {
   ASSERT_EQ(server.ask(post("/v1/embeddings", R"({"model":"m","input":"a"})")).status, 200);
   look();
@@ -66,7 +66,8 @@ TEST_F(Metrics, HaveTheNamesOfDashboards) {
   EXPECT_EQ(value("engine_sleep_state", R"(,sleep_state="awake")"), 1);
 }
 
-// As in vLLM's own dashboard, which still asks for the first. Nobody has them who has not asked for them.
+// As in vLLM's own dashboard, which still asks for the first. Nobody has them who has not asked for
+// them.
 TEST(OldMetrics, HaveTheValuesOfTheNewOnes) {
   const std::pair<const char*, const char*> names[] = {
       {"time_per_output_token_seconds_bucket", "inter_token_latency_seconds_bucket"},
@@ -191,7 +192,8 @@ class MetricsOnTheWay : public Metrics {
     std::string none;
     return routes.find("POST", "/v1/completions", none)->handle(request).pending;
   }
-  // Sequences that ended, by their reasons: those that stopped, of the right length, aborted, failed.
+  // Sequences that ended, by their reasons: those that stopped, of the right length, aborted,
+  // failed.
   std::vector<double> ends() {
     look();
     std::vector<double> out;

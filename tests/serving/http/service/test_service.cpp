@@ -241,7 +241,8 @@ TEST(Service, TellsItsModelsAndItsVersion) {
   EXPECT_EQ(server.ask(get("/health")).body, "");
 }
 
-// --- load and life --------------------------------------------------------------------------------------
+// --- load and life
+// --------------------------------------------------------------------------------------
 
 TEST(Service, RefusesWhatTheQueueCannotHold) {
   RecordedServerOptions options;
@@ -544,7 +545,8 @@ TEST(Service, CountsExactly) {
   const std::string labels = R"({engine="0",model_name="m"})";
   const std::string answered =
       R"(http_requests_total{handler="/v1/completions",method="POST",model_name="m",status="2xx"})";
-  // The last step and the last answer are counted when they are over, after the client has its answer.
+  // The last step and the last answer are counted when they are over, after the client has its
+  // answer.
   std::string text;
   const auto has = [&](const std::string& name, int value) {
     return text.find(concat("\n", name, " ", value, "\n")) != std::string::npos;

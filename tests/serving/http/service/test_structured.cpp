@@ -288,8 +288,8 @@ class MarkTokenizer final : public Tokenizer {
   std::unique_ptr<Tokenizer> bytes_ = make_byte_tokenizer();
 };
 
-// A model that calls where it need not is understood, whether the marks are text or tokens of their own, and what other
-// tokens have no text has none here either.
+// A model that calls where it need not is understood, whether the marks are text or tokens of their
+// own, and what other tokens have no text has none here either.
 TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
   const std::string call = R"({"name": "f", "arguments": {"a": 1}})";
   const auto ids_of = [](const std::string& text) {

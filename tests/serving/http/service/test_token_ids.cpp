@@ -1,4 +1,5 @@
-// Ids of tokens, and the stop that has ended a text: from the fields of a request to the members of its answer.
+// Ids of tokens, and the stop that has ended a text: from the fields of a request to the members of
+// its answer.
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/http/service/recorded_server.h"

@@ -70,7 +70,8 @@ class WeightsRoute : public testing::Test {
   test::Response replace(const std::string& body, const std::string& key = "admin") {
     return ask("POST", "/admin/weights", body, key);
   }
-  // Has the weights replaced in the middle of a request's work, and says before which step they were.
+  // Has the weights replaced in the middle of a request's work, and says before which step they
+  // were.
   int64_t replaced_before(const char* path, const std::string& body) {
     int64_t step = -1;
     weights.on_use = [&] { step = server.gate.passed(); };
