@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parents[1] / "docs" / "kernel-resources.tsv"
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "kernel-resources.tsv"
 KERNEL = re.compile(r"Compiling entry function '(\S+)' for '(sm_\w+)'")
 STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
@@ -77,7 +77,7 @@ def compiler_of(build):
 def read_table():
     """(compiler, rows)"""
     if not TABLE.exists():
-        return None, {}
+        sys.exit(f"{TABLE} is missing; make it again with --write")
     compiler, _, *lines = TABLE.read_text(encoding="utf-8").splitlines()
     rows = {}
     for line in lines:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "engine/core/add_scaled.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
@@ -70,7 +71,7 @@ struct MergedModel::Factors {
     for (int64_t k = 0; k < rank; ++k) {
       const float factor = scale * b[static_cast<size_t>(row * rank + k)];
       const float* const x = a.data() + k * in + column;
-      for (int64_t i = 0; i < count; ++i) y[i] += factor * x[i];
+      add_scaled(y, x, factor, count);
     }
   }
 };

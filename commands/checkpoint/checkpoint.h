@@ -1,4 +1,4 @@
-// trireme checkpoint inspect | verify PATH, and what commands/checkpoint_copy.h adds
+// trireme checkpoint inspect | verify PATH, and what commands/checkpoint/checkpoint_copy.h adds
 #pragma once
 
 namespace CLI {

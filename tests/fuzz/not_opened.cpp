@@ -1,6 +1,7 @@
 // What the sources that check a configuration name but a fuzzed one must not reach: files of its
 // choice, and layers and kernels, whose libraries need not be built for it.
 #include "engine/core/error.h"
+#include "engine/ops/optimizer_step.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/rotary.h"
 #include "training/finetune_data.h"
@@ -47,6 +48,18 @@ double LoraConfig::scale() const { return alpha / static_cast<double>(rank); }
 
 std::vector<double> plain_rotary_frequencies(double, int64_t) {
   TRIREME_UNREACHABLE("a table while a configuration is checked");
+}
+void adamw_step(Ctx&, const Tensor&, const Tensor&, const ConstTensor&, const Tensor&,
+                const Tensor&, const ConstTensor&, const AdamWArgs&) {
+  TRIREME_UNREACHABLE("a step while a configuration is checked");
+}
+void sgd_step(Ctx&, const Tensor&, const Tensor&, const ConstTensor&, const Tensor&,
+              const ConstTensor&, const SgdArgs&) {
+  TRIREME_UNREACHABLE("a step while a configuration is checked");
+}
+void lion_step(Ctx&, const Tensor&, const Tensor&, const ConstTensor&, const Tensor&,
+               const ConstTensor&, const LionArgs&) {
+  TRIREME_UNREACHABLE("a step while a configuration is checked");
 }
 const char* reduce_op_name(ReduceOp) { return "reduction"; }
 void reduce_ranges(DType, ReduceOp, void*, std::span<const void* const>, int64_t) {

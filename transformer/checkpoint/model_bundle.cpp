@@ -19,10 +19,10 @@ DType dtype_of_name(const std::string& name) {
   fail_input("unknown dtype \"", name, "\" in an imported checkpoint");
 }
 
-ModelConfig read_model(const Json& json) {
+ModelConfig read_model(const Json& json, const char* title) {
   ConfigReport report;
   ModelConfig model = read_model_config(json, "model", report);
-  report.throw_if_errors("saved model");
+  report.throw_if_errors(title);
   return model;
 }
 
@@ -56,7 +56,7 @@ LoraConfig read_saved_lora(const Json& json) {
 
 ModelBundle imported_bundle(const Json& imported, const std::string& checkpoint) {
   ModelBundle bundle;
-  bundle.model = read_model(imported.at("model"));
+  bundle.model = read_model(imported.at("model"), "imported checkpoint");
   bundle.dtype = dtype_of_name(imported.at("dtype").get<std::string>());
   bundle.tokenizer = imported.at("tokenizer").get<std::string>();
   if (!bundle.tokenizer.empty() && bundle.tokenizer != "byte")
@@ -68,7 +68,7 @@ ModelBundle imported_bundle(const Json& imported, const std::string& checkpoint)
 
 ModelBundle bundle_of_run(const Json& config) {
   ModelBundle bundle;
-  bundle.model = read_model(config.at("model"));
+  bundle.model = read_model(config.at("model"), "configuration");
   if (is_enabled(config, "bf16")) bundle.dtype = DType::kBF16;
   if (is_enabled(config, "fp16")) bundle.dtype = DType::kF16;
   bundle.tokenizer = word_of(config.value("data", Json::object()), "tokenizer");
