@@ -25,7 +25,8 @@ const std::vector<std::string>& corpus() {
   static const std::vector<std::string> lines = [] {
     std::vector<std::string> out;
     std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() + "/docs"))
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(test::source_folder() + "/docs"))
       if (entry.path().extension() == ".md") files.push_back(entry.path());
     std::sort(files.begin(), files.end());
     for (const auto& path : files) {
