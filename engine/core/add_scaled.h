@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// y, x: `count` contiguous elements each, disjoint. Product and sum are rounded one after the other.
+// y, x: `count` contiguous elements each, disjoint. The product is rounded before the sum.
 void add_scaled(float* y, const float* x, float factor, int64_t count);
 
 }  // namespace trireme

@@ -61,6 +61,11 @@ CUDA_ROOM = re.compile(r"^(engine/device|engine/ops|parallel/comm|optim)/cuda/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 
+def says(text, sentence):
+    """Whether a file says this, be it on two lines of a comment."""
+    return sentence in re.sub(r"\s*\n\s*// ?", " ", text)
+
+
 def room_of(path):
     """The innermost room a path lies in; None for tests, scripts and unknown folders."""
     text = str(path)
@@ -90,11 +95,11 @@ def check(path, text, exists=in_tree, cpp_only=frozenset()):
         if not found:
             continue
         bracket, name = found.groups()
-        heavy = (name in cpp_only or HEAVY.match(name)) and CPP_ONLY not in text
+        heavy = (name in cpp_only or HEAVY.match(name)) and not says(text, CPP_ONLY)
         if path.suffix == ".h" and not in_tests and heavy:
             problems.append(f"{where}: {name} belongs into .cpp files only")
         if bracket == "<":
-            may = CUDA_ROOM.match(str(path)) or (path.suffix == ".h" and CUDA_ONLY in text)
+            may = CUDA_ROOM.match(str(path)) or (path.suffix == ".h" and says(text, CUDA_ONLY))
             if CUDA.match(name) and not in_tests and not may:
                 problems.append(f"{where}: {name} belongs into a cuda/ folder")
             continue
@@ -126,7 +131,7 @@ def unused(used):
 def main():
     checked = files(CPP)
     texts = {path: read(path) for path in checked}
-    cpp_only = {str(path) for path, text in texts.items() if path.suffix == ".h" and CPP_ONLY in text}
+    cpp_only = {str(path) for path, text in texts.items() if path.suffix == ".h" and says(text, CPP_ONLY)}
     problems = [p for path, text in texts.items() for p in check(path, text, cpp_only=cpp_only)]
     product = {path: text for path, text in texts.items() if Path(path).parts[0] not in ("tests", "scripts")}
     problems += unused(set().union(*(edges(path, text) for path, text in product.items())))
