@@ -9,8 +9,8 @@ class App;
 
 namespace trireme {
 
-// What is left out, for messages: "the server", and the option of CMake that has it,
-// "TRIREME_SERVING".
+// Part that a build leaves out: its name in messages, "the server", and the CMake option that
+// includes it, "TRIREME_SERVING".
 struct AbsentPart {
   std::string name, option;
 };

@@ -1,5 +1,4 @@
-// What the bench commands share: where they compute, models by name, operands, planned calls,
-// timing.
+// Parts shared by the bench commands: device, models by name, operands, planned calls, timing.
 #pragma once
 
 #include <functional>

@@ -39,8 +39,8 @@ HttpConfig http_config(const ListenerOptions& options);
 // Tells whoever started the program, and waits for it, that requests are answered.
 void print_listening(const ListenerOptions& options, int port);
 
-// What is under way goes on until it is done, the time is over, or a second signal comes. False:
-// not all of it is.
+// Waits until all requests have finished, the drain timeout expires, or a second signal arrives.
+// False: some requests have not finished.
 bool drain_requests(const ListenerOptions& options, HttpServer& server);
 
 }  // namespace trireme

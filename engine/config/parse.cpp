@@ -25,8 +25,7 @@ std::string place_of(const std::string& json_text, size_t offset) {
   return concat(line, ":", 1 + (end - start));
 }
 
-// What a configuration's author is told: the line and column of a mistake, the whole path of a key
-// given twice.
+// Errors with the line and column of a mistake and the whole path of a duplicate key.
 class Builder final : public StrictJsonBuilder<Json> {
  public:
   Builder(const std::string& json_text, const std::string& name)

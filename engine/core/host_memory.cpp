@@ -52,8 +52,8 @@ int64_t left_in(const fs::path& group, const GroupFiles& files) {
   return *limit - std::max<int64_t>(0, *used - pages);
 }
 
-// Of the group and all that it is inside of. In a container its path may be the host's, of which
-// nothing is seen here but the container's own group, at the root.
+// Smallest limit of the group and its parents. In a container the path may be the host's, where
+// only the container's own group is visible, at the root.
 int64_t left_in_all(const fs::path& root, const std::string& path, const GroupFiles& files) {
   const fs::path all = root / files.folder;
   int64_t least = left_in(all, files);

@@ -19,8 +19,8 @@ int64_t allocated_bytes();   // bytes of the blocks held now
 // only; elsewhere -1.
 int64_t resident_anonymous_bytes();
 
-// Where a block lies: on the host, on the host where a GPU copies from and to by itself (pinned),
-// or on the calling thread's GPU.
+// Location of a block: host, pinned host memory that a GPU copies asynchronously, or the calling
+// thread's GPU.
 enum class Memory : uint8_t { kHost, kPinned, kDevice };
 
 // One block. On the host: anonymous, zero-filled by the system on first touch, 2 MiB aligned and

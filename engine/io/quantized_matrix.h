@@ -19,8 +19,7 @@ namespace trireme {
 // int32; fp8 elements that fill four bytes, so that what follows them in the file is aligned.
 bool can_quantise(const Quantization& quantization, int64_t out, int64_t in);
 
-// What the weight of the module `name` becomes, in the order in which MatrixQuantiser gives the
-// bytes.
+// Tensors that store the weight of the module `name`, in the order of MatrixQuantiser's bytes.
 std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
                                              const std::string& name, int64_t out, int64_t in);
 

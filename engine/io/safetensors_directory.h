@@ -2,8 +2,8 @@
 //
 //   model.safetensors.index.json   {"metadata": {...}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", ...}}
 //
-// Hostile like every file of others: the index's names must not lead out of the directory, the
-// shards' headers are checked (safetensors.h), and both must name the same tensors. What is missing
+// Third-party input is hostile: the index's names must not lead out of the directory, the shards'
+// headers are checked (safetensors.h), and both must name the same tensors. What is missing
 // and what is too much is listed in one InputError.
 #pragma once
 

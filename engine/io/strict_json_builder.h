@@ -1,5 +1,5 @@
-// What strict_json.cpp builds values with, for readers whose refusals say more than its own. For
-// .cpp files only (it includes the JSON library).
+// Value builder of strict_json.cpp, for readers with more detailed errors.
+// For .cpp files only (it includes the JSON library).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -50,8 +50,7 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   }
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const typename JsonType::exception& error) override {
-    // What the library calls its exceptions, in brackets before the message, is nothing to a
-    // reader.
+    // The name of the library's exception, in brackets before the message, is dropped.
     const std::string_view text = error.what();
     const size_t name = text.find("] ");
     fail_input(what_, ": not valid JSON: ", text.substr(name == text.npos ? 0 : name + 2));

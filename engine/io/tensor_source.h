@@ -1,6 +1,5 @@
-// Named tensors that lie in files of others, read piece by piece and converted to the reader's
-// dtype:
-// safetensors (safetensors_directory.h), GGUF (gguf.h), quantised forms of the former
+// Named tensors of third-party files, read in pieces and converted to the reader's dtype:
+// safetensors (safetensors_directory.h), GGUF (gguf.h) and quantized safetensors
 // (quantized_source.h).
 #pragma once
 

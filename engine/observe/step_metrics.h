@@ -1,5 +1,5 @@
-// What a training step tells the world: one record for metrics.jsonl, the console line, the
-// progress bar and TensorBoard (docs/reference/metrics.md).
+// Report of a training step: one record for metrics.jsonl, the console line, the progress bar and
+// TensorBoard (docs/reference/metrics.md).
 #pragma once
 
 #include <cstdint>

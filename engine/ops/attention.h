@@ -35,9 +35,9 @@ struct AttentionArgs {
   ConstTensor global_row;   // (T) int64, needed when dropout > 0
   int64_t first_head = 0;   // number of the call's head 0 among all heads
   int64_t total_heads = 0;  // 0: first_head + H
-  // What the offsets say, where the host knows it: every sequence has so many queries and so many
-  // keys, and no row is padding. On a GPU a library may then compute it. 0: not known. Segments do
-  // not read it.
+  // Length of every sequence, in queries and in keys, where the host knows that all are equal and
+  // no row is padding. On a GPU a library may then compute it. 0: not known. Segments do not read
+  // it.
   int64_t uniform_length = 0;
   // The same where lengths differ: cu_q and cu_k say the same, and no sequence is longer. 0: not
   // known.

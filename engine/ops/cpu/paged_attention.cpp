@@ -57,8 +57,8 @@ struct Keys {
   bool scaled;
 };
 
-// Where keys [from, to) of the sequence lie: rows of the pool where they can be computed with as
-// they are, else widened into the work space. Those outside are the next ones inside, whose results
+// Addresses of keys [from, to) of the sequence: rows of the pool where their type is computed with
+// directly, else widened into the work space. Those outside are the next ones inside, whose results
 // nobody reads.
 template <class T, class C>
 TRIREME_INLINE void find_keys(Keys<C>& keys, Work<C>& w, const PagedAttention<T>& a,
