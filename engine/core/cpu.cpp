@@ -96,6 +96,14 @@ bool cpu_has_avx512_bf16() {
 #endif
 }
 
+bool has_fast_bf16_dots() {
+#if defined(__x86_64__)
+  return cpu_has_avx512_bf16() && __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
 namespace {
 
 std::string cpuinfo_line(const std::string& key) {

@@ -5,6 +5,7 @@
 
 #include "engine/ops/cpu/convert_rows.h"
 #include "engine/ops/cpu/gemm_blocked.h"
+#include "engine/ops/cpu/gemm_dot.h"
 #include "engine/ops/cpu/gemm_rows.h"
 #include "engine/ops/cpu/gemv.h"
 #include "engine/ops/cuda/gemm.h"
@@ -128,6 +129,10 @@ void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   TRIREME_KERNEL(gemm_blocked<double>)(blocked, ctx.threads);
 }
 
+GemmProcessor processor_of(const Ctx& ctx) {
+  return {active_isa(), library_has_bf16(*ctx.gemm), has_fast_bf16_dots()};
+}
+
 template <class T>
 cpu::Gemv<T> gemv_of(const GemmProblem& g, const GemmPointers& p) {
   cpu::Gemv<T> v;
@@ -160,6 +165,8 @@ void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   if (ctx.planning()) return;
   cpu::Gemv<T> v = gemv_of<T>(g, p);
   v.x32 = x32->as<float>();
+  if constexpr (std::is_same_v<T, bf16>)
+    if (uses_bf16_dots(processor_of(ctx))) return cpu::avx512::gemm_dot(v, ctx.threads);
   TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
 }
 
@@ -188,7 +195,7 @@ void check_batch_invariant(const Ctx& ctx, const GemmProblem& g) {
 
 GemmPath path_of(const Ctx& ctx, const GemmProblem& g) {
   if (ctx.gemm->batch_invariant) return GemmPath::kFewRows;
-  return gemm_path(active_isa(), library_has_bf16(*ctx.gemm), g);
+  return gemm_path(processor_of(ctx), g);
 }
 
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
@@ -256,8 +263,7 @@ PackedWeight pack_weight(Ctx& ctx, const ConstTensor& w) {
   check_matrix("the weight", w);
   TRIREME_CHECK(is_float(w.dtype()) && w.numel() > 0, "pack_weight: ", w.dtype(), w.shape());
   if (ctx.gpu != nullptr || w.dtype() == DType::kF64) return keep_plain(ctx, w);
-  if (library_multiplies(active_isa(), library_has_bf16(*ctx.gemm), w.dtype()))
-    return library_pack(ctx, w);
+  if (library_multiplies(processor_of(ctx), w.dtype())) return library_pack(ctx, w);
   Ctx own(ctx.threads, "pack_weight");  // setup work: must not become part of a planned step
   return library_pack(own, *widened(own, "pack_weight.w32", w));
 }

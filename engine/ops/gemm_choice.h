@@ -13,11 +13,21 @@ namespace trireme {
 // kLibrary: oneDNN. kWidened: float32 copies of 16-bit operands, then the choice for float32.
 enum class GemmPath { kStreamed, kFewRows, kLibrary, kWidened };
 
-// Element types that the library multiplies under the instruction set `isa`: float32 always,
-// bfloat16 under AVX-512 where its kernels exist on this processor (`library_has_bf16`).
-bool library_multiplies(Isa isa, bool library_has_bf16, DType dtype);
+// What a product's path depends on, beside its shape.
+struct GemmProcessor {
+  Isa isa = Isa::kPortable;         // the chosen set
+  bool library_has_bf16 = false;    // native products of the library under AVX-512
+  bool has_fast_bf16_dots = false;  // cpu.h
+};
+
+// Element types that the library multiplies: float32 always, bfloat16 under AVX-512 where it has
+// native products.
+bool library_multiplies(const GemmProcessor& processor, DType dtype);
+
+// Whether kFewRows multiplies bfloat16 by cpu/gemm_dot.h.
+bool uses_bf16_dots(const GemmProcessor& processor);
 
 // The path of a float32, bfloat16 or float16 product that need not be batch-invariant. Pure.
-GemmPath gemm_path(Isa isa, bool library_has_bf16, const GemmProblem& problem);
+GemmPath gemm_path(const GemmProcessor& processor, const GemmProblem& problem);
 
 }  // namespace trireme

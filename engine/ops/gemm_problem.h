@@ -30,8 +30,8 @@ struct GemmPointers {
   const float *a_inverse = nullptr, *b_inverse = nullptr;  // of codes: what they are multiplied by
 };
 
-// True when the library has bfloat16 products on this processor, under the limit set when the first
-// engine was made. Whether a product uses them: gemm_choice.h.
+// True when the library has bfloat16 products, and this processor the instructions for them, under
+// the limit set when the first engine was made. Whether a product uses them: gemm_choice.h.
 bool library_has_bf16(const GemmEngine& engine);
 
 // float32 or bfloat16 operands. Takes its scratch from ctx; does nothing else in a planning run.

@@ -1,10 +1,8 @@
 // y = x w^T for any number of rows of x, every row with the bits it would have alone (batch
 // invariance).
 //
-// A tile of some rows of x and of the weight keeps its sums in registers while both are read piece
-// by piece of their columns, x packed so that a piece of some rows is in the first-level cache; the
-// weight comes from memory once, a panel of its rows at a time, which all rows of x meet before the
-// next comes.
+// Tiles of rows of x and of the weight keep their sums in registers (gemm_tile.h); the weight is read
+// from memory once.
 //
 // y[i][j] is one sum in one order: with V float32 in a register, lane l takes columns l and l + V
 // of every 2 V in turn (of bfloat16, which are widened two by two, columns 2 l and 2 l + 1), and

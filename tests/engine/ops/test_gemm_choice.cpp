@@ -23,16 +23,35 @@ TEST(GemmChoice, TheProcessorsLibraryDoesNotDecideForALowerSet) {
       for (const int64_t terms : {64, 700, 4096, 32768})
         for (int64_t rows = 1; rows <= 200; ++rows) {
           const GemmProblem g = problem(dtype, rows, terms);
-          EXPECT_EQ(gemm_path(isa, true, g), gemm_path(isa, false, g))
+          EXPECT_EQ(gemm_path({isa, true, true}, g), gemm_path({isa, false, false}, g))
               << isa_name(isa) << " " << dtype_name(dtype) << " " << rows << " x " << terms;
         }
 }
 
-TEST(GemmChoice, FewRowsOfBfloat16AreOursBelowAvx512) {
-  EXPECT_EQ(gemm_path(Isa::kAvx2, true, problem(DType::kBF16, 45, 700)), GemmPath::kFewRows);
-  EXPECT_EQ(gemm_path(Isa::kAvx512, true, problem(DType::kBF16, 45, 700)), GemmPath::kLibrary);
-  EXPECT_EQ(gemm_path(Isa::kAvx512, false, problem(DType::kBF16, 45, 700)), GemmPath::kFewRows);
-  EXPECT_EQ(gemm_path(Isa::kAvx2, true, problem(DType::kBF16, 97, 700)), GemmPath::kWidened);
+TEST(GemmChoice, RowsOfBfloat16ThatAreOurs) {
+  const auto path = [](const GemmProcessor& processor, int64_t rows) {
+    return gemm_path(processor, problem(DType::kBF16, rows, 700));
+  };
+  // The library multiplies none: not below AVX-512, and not with it where bf16 is not native.
+  for (const GemmProcessor& processor :
+       {GemmProcessor{Isa::kAvx2, true, true}, GemmProcessor{Isa::kAvx512, false, false}}) {
+    EXPECT_EQ(path(processor, 96), GemmPath::kFewRows);
+    EXPECT_EQ(path(processor, 97), GemmPath::kWidened);
+  }
+  // Widened beside native ones of the library, and by dot products.
+  EXPECT_EQ(path({Isa::kAvx512, true, false}, 8), GemmPath::kFewRows);
+  EXPECT_EQ(path({Isa::kAvx512, true, false}, 9), GemmPath::kLibrary);
+  EXPECT_EQ(path({Isa::kAvx512, true, true}, 16), GemmPath::kFewRows);
+  EXPECT_EQ(path({Isa::kAvx512, true, true}, 17), GemmPath::kLibrary);
+}
+
+TEST(GemmChoice, OneRowIsStreamedBelowAvx512) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const GemmProblem g = problem(dtype, 1, 700);
+    EXPECT_EQ(gemm_path({Isa::kAvx2, false, false}, g), GemmPath::kStreamed);
+    EXPECT_EQ(gemm_path({Isa::kPortable, false, false}, g), GemmPath::kStreamed);
+    EXPECT_EQ(gemm_path({Isa::kAvx512, true, true}, g), GemmPath::kFewRows);
+  }
 }
 
 }  // namespace
