@@ -13,7 +13,7 @@ namespace trireme {
 // kLibrary: oneDNN. kWidened: float32 copies of 16-bit operands, then the choice for float32.
 enum class GemmPath { kStreamed, kFewRows, kLibrary, kWidened };
 
-// What a product's path depends on, beside its shape.
+// Properties of the processor that select a product's path.
 struct GemmProcessor {
   Isa isa = Isa::kPortable;         // the chosen set
   bool library_has_bf16 = false;    // native products of the library under AVX-512

@@ -1,8 +1,8 @@
 // y = x w^T for any number of rows of x, every row with the bits it would have alone (batch
 // invariance).
 //
-// Tiles of rows of x and of the weight keep their sums in registers (gemm_tile.h); the weight is read
-// from memory once.
+// Tiles of rows of x and of the weight keep their sums in registers (gemm_tile.h); the weight is
+// read from memory once.
 //
 // y[i][j] is one sum in one order: with V float32 in a register, lane l takes columns l and l + V
 // of every 2 V in turn (of bfloat16, which are widened two by two, columns 2 l and 2 l + 1), and
