@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/core/cpu.h"
 #include "engine/core/error.h"
 #include "training/data/shuffle.h"
 #include "transformer/checkpoint/saved_chat_template.h"
@@ -87,9 +88,8 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
   return data;
 }
 
-int64_t finetune_steps(const RunConfig& config, int64_t sequences) {
-  const double all = config.finetune.num_train_epochs * static_cast<double>(sequences);
-  return std::max<int64_t>(1, ceil_div(std::llround(all), config.train_batch_size));
+int64_t count_sequences(const RunConfig& config) {
+  return open_finetune_data(config, available_cores())->train->samples_per_epoch();
 }
 
 }  // namespace trireme

@@ -23,7 +23,7 @@ struct FinetuneData {
 // says how many of the examples are held out; which ones depends on their number and the seed.
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads);
 
-// Steps of num_train_epochs over so many sequences: the last batch may be smaller than the others.
-int64_t finetune_steps(const RunConfig& config, int64_t sequences);
+// Sequences of an epoch, for load_run_config(): reads the files to count them.
+int64_t count_sequences(const RunConfig& config);
 
 }  // namespace trireme

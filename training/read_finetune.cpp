@@ -1,11 +1,11 @@
 #include "training/read_finetune.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
-#include "training/finetune_data.h"
 #include "transformer/model.h"
 
 namespace trireme {
@@ -166,6 +166,11 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
   keep_place_of_base(config);
 }
 
+int64_t finetune_steps(const RunConfig& config, int64_t sequences) {
+  const double all = config.finetune.num_train_epochs * static_cast<double>(sequences);
+  return std::max<int64_t>(1, ceil_div(std::llround(all), config.train_batch_size));
+}
+
 void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report,
                       const CountSequences& sequences) {
   config.train_steps = values.is_auto("train_steps") ? 0 : values.integer("train_steps");
@@ -178,8 +183,7 @@ void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
   if (!report.ok()) return;
   if (!sequences)
     return report.error("train_steps", "auto counts examples: give the number of steps");
-  const int64_t count = sequences(config);
-  config.train_steps = finetune_steps(config, count);
+  config.train_steps = finetune_steps(config, sequences(config));
 }
 
 Json finetune_json(const FinetuneConfig& finetune) {

@@ -17,7 +17,6 @@
 #include "training/batch_rule.h"
 #include "training/data_path.h"
 #include "training/deepspeed/file.h"
-#include "training/finetune_data.h"
 #include "training/optimizer_config.h"
 #include "training/read_finetune.h"
 #include "training/read_optimization.h"
@@ -319,11 +318,7 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
     deepspeed_file = file;
   for (const Override& change : changes) apply_override(run_schema(), change, document, report);
   take_from_weights(document);
-  const CountSequences count = [](const RunConfig& read_so_far) {
-    return open_finetune_data(read_so_far, available_cores())->train->samples_per_epoch();
-  };
-  RunConfig config =
-      read_checked(std::move(document), world_size, report, sequences ? sequences : count);
+  RunConfig config = read_checked(std::move(document), world_size, report, sequences);
   report.throw_if_errors(title_of(path, model_file, deepspeed_file));
   config.notes.insert(config.notes.begin(), notes.begin(), notes.end());
   return config;

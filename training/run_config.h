@@ -118,12 +118,15 @@ struct RunConfig {
 // world_size: ranks of the run, needed to resolve the layout and the batch rule
 //   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x dp.
 // overrides: "a.b=v" of --set, applied in order to the document before it is checked.
-// sequences: counts those of an epoch of a fine-tuning run whose train_steps are "auto"; without it
-// the files are read for that. A fine-tuning run without "model" has that of checkpoint.load.
+// sequences: counts those of an epoch of a fine-tuning run whose train_steps are "auto"
+// (count_sequences() in training/finetune_data.h); without it "auto" is an error. A fine-tuning run
+// without "model" has that of checkpoint.load.
 using CountSequences = std::function<int64_t(const RunConfig& read_so_far)>;
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           int world_size, const CountSequences& sequences = {});
 RunConfig read_run_config(const Json& json, int world_size);
+// Steps of num_train_epochs over so many sequences: the last batch may be smaller than the others.
+int64_t finetune_steps(const RunConfig& config, int64_t sequences);
 // Reads what run_config_to_json() wrote, for the number of ranks it was resolved for.
 RunConfig resolved_run_config(const Json& json);
 // What resolved_config.json holds: every key, "auto" replaced; reading it gives the same RunConfig.

@@ -8,6 +8,7 @@
 #include "commands/training/key_flags.h"
 #include "serving/api/reference.h"
 #include "training/deepspeed/keys.h"
+#include "training/finetune_data.h"
 #include "training/run_config.h"
 #include "transformer/model_keys.h"
 #include "transformer/peft_keys.h"
@@ -27,7 +28,7 @@ struct ResolveOptions {
 
 void resolve(const ResolveOptions& options, const CLI::App& command) {
   const std::vector<std::string> overrides = with_key_flags(command, options.overrides);
-  const RunConfig config = load_run_config(options.file, overrides, options.ranks);
+  const RunConfig config = load_run_config(options.file, overrides, options.ranks, count_sequences);
   for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   print_config(run_config_to_json(config).dump(2) + "\n");
 }

@@ -4,7 +4,6 @@
 #include "engine/ops/optimizer_step.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/rotary.h"
-#include "training/finetune_data.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/gguf_model.h"
 #include "transformer/model.h"
@@ -14,9 +13,6 @@ namespace trireme {
 
 std::unique_ptr<ModelSource> open_described_model(const std::string&, const std::string& path) {
   fail_input(path, ": models are not opened here");
-}
-std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig&, int) {
-  fail_input("finetune.train_file is not opened here");
 }
 void ModelSource::read(const ModelConfig&, const ModelParameter&, const TensorBox&, int64_t,
                        const Tensor&) const {
@@ -40,8 +36,6 @@ ParameterPlace GgufModel::place(const ModelConfig&, const std::string&) const {
 }
 bool GgufModel::is_ignored(const ModelConfig&, const std::string&) const { return false; }
 std::string GgufModel::types_read() const { TRIREME_UNREACHABLE("a GGUF file is not opened"); }
-
-int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
 
 bool has_targets(const ModelConfig&, const LoraConfig&) { return true; }
 double LoraConfig::scale() const { return alpha / static_cast<double>(rank); }
