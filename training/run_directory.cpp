@@ -15,6 +15,7 @@
 #include "engine/observe/metrics.h"
 #include "optim/schedule.h"
 #include "training/data/batch_source.h"
+#include "training/run_records.h"
 #include "training/train_checkpoint.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/lineage.h"
@@ -220,18 +221,6 @@ void write_saved_mark(const RunConfig& config, const std::string& directory) {
 }
 
 void check_own_records(const RunConfig& config) { check_records(config, false); }
-
-std::string metrics_path(const RunConfig& config) {
-  return (fs::path(config.output_dir) / "metrics.jsonl").string();
-}
-
-std::string log_path(const RunConfig& config) {
-  return (fs::path(config.output_dir) / "train.log").string();
-}
-
-std::string events_path(const RunConfig& config) {
-  return (fs::path(config.output_dir) / "tensorboard").string();
-}
 
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                        const std::vector<TokenFileIdentity>& data) {

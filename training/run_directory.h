@@ -67,8 +67,4 @@ void write_saved_mark(const RunConfig& config, const std::string& directory);
 // Creates the directory and writes resolved_config.json.
 void write_run_directory(const RunConfig& config);
 
-std::string metrics_path(const RunConfig& config);
-std::string log_path(const RunConfig& config);
-std::string events_path(const RunConfig& config);
-
 }  // namespace trireme

@@ -1,17 +1,30 @@
 #include "training/run_records.h"
 
+#include <filesystem>
+
 #include "engine/observe/console_line.h"
 #include "engine/observe/log.h"
-#include "training/run_directory.h"
 
 namespace trireme {
+namespace {
+
+std::string path_in_output(const RunConfig& config, const char* name) {
+  return (std::filesystem::path(config.output_dir) / name).string();
+}
+
+}  // namespace
+
+std::string metrics_path(const RunConfig& config) {
+  return path_in_output(config, "metrics.jsonl");
+}
 
 RunRecords::RunRecords(const RunConfig& config, int64_t resume_step)
     : log_interval_(config.logging.log_interval),
       metrics_(metrics_path(config), resume_step > 0 ? resume_step : -1),
       progress_("pretrain", resume_step) {
-  open_log_file(log_path(config));
-  if (config.logging.tensorboard) events_.emplace(events_path(config), resume_step + 1);
+  open_log_file(path_in_output(config, "train.log"));
+  if (config.logging.tensorboard)
+    events_.emplace(path_in_output(config, "tensorboard"), resume_step + 1);
 }
 
 RunRecords::~RunRecords() { close_log_file(); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "engine/observe/metrics.h"
 #include "engine/observe/progress.h"
@@ -10,6 +11,8 @@
 #include "training/run_config.h"
 
 namespace trireme {
+
+std::string metrics_path(const RunConfig& config);
 
 class RunRecords {
  public:
