@@ -50,19 +50,24 @@ set(TRIREME_HEADERS_OWNER trireme_engine_core)
 
 option(TRIREME_UNITY "Compile the sources of a folder several at a time" ON)
 
-# trireme_unity(OUT target source...): what to compile instead of the sources: files that include up to eight of one
-# folder, so that what they all include is read and instantiated once. They are written below the build folder and
-# include by path from the root: another checkout's are the same to the compiler's cache. tests/house/check_tidy.py reads them.
+# trireme_unity(OUT target [TOGETHER] source...): what to compile instead of the sources: files that include up to eight
+# of one folder, so that what they all include is read and instantiated once. TOGETHER: of one target, for small folders
+# that include much. They are written below the build folder and include by path from the root: another checkout's are the
+# same to the compiler's cache. tests/house/check_tidy.py reads them.
 function(trireme_unity out target)
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "TOGETHER" "" "")
   if(NOT TRIREME_UNITY)
-    set(${out} ${ARGN} PARENT_SCOPE)
+    set(${out} ${ARG_UNPARSED_ARGUMENTS} PARENT_SCOPE)
     return()
   endif()
   set(folders)
-  foreach(source ${ARGN})
+  foreach(source ${ARG_UNPARSED_ARGUMENTS})
     cmake_path(ABSOLUTE_PATH source)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
     cmake_path(GET source PARENT_PATH folder)
+    if(ARG_TOGETHER)
+      set(folder ${target})
+    endif()
     string(REPLACE / _ name ${folder})
     list(APPEND folders ${name})
     list(APPEND sources_of_${name} ${source})
@@ -88,12 +93,13 @@ function(trireme_unity out target)
   set(${out} ${units} PARENT_SCOPE)
 endfunction()
 
-# trireme_library(NAME [RECURSE [WITHOUT folder...]] [COLD] [DEPENDS target...] [PRIVATE_DEPENDS target...]): one
-# static library from the .cpp files of this folder. WITHOUT: folders below it that this build leaves out. COLD: no loop
+# trireme_library(NAME [RECURSE [WITHOUT folder...]] [TOGETHER] [COLD] [DEPENDS target...] [PRIVATE_DEPENDS target...]):
+# one static library from the .cpp files of this folder. WITHOUT: folders below it that this build leaves out. TOGETHER:
+# units of several folders; names in anonymous namespaces are unique within the library. COLD: no loop
 # in it is hot (a token is some hundred bytes of text, a request waits for the kernel), and optimising it would take half
 # of the time of compiling it; it may have precompiled headers of its own.
 function(trireme_library name)
-  cmake_parse_arguments(ARG "RECURSE;COLD" "" "WITHOUT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "RECURSE;TOGETHER;COLD" "" "WITHOUT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   if(ARG_RECURSE)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
     list(FILTER sources EXCLUDE REGEX "/cuda/")  # of the CUDA backend (cmake/TriremeCuda.cmake)
@@ -109,7 +115,11 @@ function(trireme_library name)
     target_link_libraries(${name} INTERFACE trireme_options ${ARG_DEPENDS})
     return()
   endif()
-  trireme_unity(units ${name} ${sources})
+  set(together)
+  if(ARG_TOGETHER)
+    set(together TOGETHER)
+  endif()
+  trireme_unity(units ${name} ${together} ${sources})
   add_library(${name} STATIC ${units})
   if(TRIREME_UNITY)  # it takes what a unit includes for headers
     target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)

@@ -1,5 +1,5 @@
 // Configuration of optimizer, offload, schedule and loss scale; part of RunConfig
-// (training/run_config.h).
+// (training/config/run_config.h).
 #pragma once
 
 #include <cstdint>

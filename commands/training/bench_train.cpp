@@ -1,5 +1,5 @@
 // bench train: whole training steps on random tokens.
-#include "training/bench_train.h"
+#include "training/run/bench_train.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

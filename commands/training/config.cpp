@@ -7,9 +7,9 @@
 
 #include "commands/training/key_flags.h"
 #include "serving/api/reference.h"
-#include "training/deepspeed/keys.h"
-#include "training/finetune_data.h"
-#include "training/run_config.h"
+#include "training/config/deepspeed/keys.h"
+#include "training/config/run_config.h"
+#include "training/data/examples/finetune_data.h"
 #include "transformer/model_keys.h"
 #include "transformer/peft_keys.h"
 

@@ -16,7 +16,7 @@
 #include "engine/observe/console.h"
 #include "engine/observe/progress.h"
 #include "parallel/launch.h"
-#include "training/prepare.h"
+#include "training/data/prepare.h"
 
 namespace trireme {
 namespace {

@@ -12,7 +12,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
-#include "training/evaluate_run.h"
+#include "training/eval/evaluate_run.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "engine/config/override.h"
-#include "training/run_config.h"
+#include "training/config/run_config.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/observe/console.h"
-#include "training/report.h"
+#include "training/report/report.h"
 
 namespace trireme {
 namespace {

@@ -12,8 +12,8 @@
 #include "engine/ops/instruction_set.h"
 #include "parallel/agree.h"
 #include "parallel/supervised_ranks.h"
-#include "training/finetune_data.h"
-#include "training/pretrain.h"
+#include "training/data/examples/finetune_data.h"
+#include "training/run/pretrain.h"
 
 namespace trireme {
 namespace {

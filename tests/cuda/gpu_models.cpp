@@ -14,7 +14,7 @@
 
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
-#include "tests/training/golden_case.h"
+#include "tests/training/step/golden_case.h"
 
 namespace trireme::test {
 namespace {

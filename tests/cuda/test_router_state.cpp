@@ -9,7 +9,7 @@
 #include "engine/ops/transfer.h"
 #include "tests/layouts/layout_run.h"
 #include "tests/support/scratch_directory.h"
-#include "training/train_checkpoint.h"
+#include "training/checkpoint/train_checkpoint.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 

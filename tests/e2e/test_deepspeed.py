@@ -4,7 +4,7 @@ import json
 import harness
 import tiny_run
 
-FILES = harness.SOURCE / "tests/training/deepspeed"
+FILES = harness.SOURCE / "tests/training/config/deepspeed"
 # What each comes to, in our own words.
 MEANING = {
     "zero2": {"zero_optimization": {"stage": 2}},

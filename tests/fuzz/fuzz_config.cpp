@@ -6,7 +6,7 @@
 
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
-#include "training/run_config.h"
+#include "training/config/run_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   trireme::Json resolved;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "training/run_config.h"
+#include "training/config/run_config.h"
 
 namespace trireme::test {
 

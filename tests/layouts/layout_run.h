@@ -9,7 +9,7 @@
 
 #include "parallel/comm/world.h"
 #include "tests/layouts/layout_case.h"
-#include "training/train_step.h"
+#include "training/step/train_step.h"
 
 namespace trireme::test {
 

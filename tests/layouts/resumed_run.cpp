@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "tests/support/compare.h"
-#include "training/train_checkpoint.h"
+#include "training/checkpoint/train_checkpoint.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 
 namespace trireme::test {

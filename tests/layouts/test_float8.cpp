@@ -10,7 +10,7 @@
 #include "tests/layouts/float8_case.h"
 #include "tests/layouts/layout_run.h"
 #include "tests/support/scratch_directory.h"
-#include "training/train_checkpoint.h"
+#include "training/checkpoint/train_checkpoint.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 
 namespace trireme::test::test_float8 {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/context/context_plan.h"
-#include "training/run_config.h"
+#include "training/config/run_config.h"
 #include "transformer/preference.h"
 
 namespace trireme {
@@ -29,7 +29,7 @@ struct MicroBatch {
   int64_t valid_targets = 0;        // targets with loss
   // Of preferences: the answers, whose tokens all are here.
   std::vector<PreferencePair> pairs;
-  // Of a context-parallel rank's part of a batch (training/local_batch.h): who sees whom.
+  // Of a context-parallel rank's part of a batch (training/step/local_batch.h): who sees whom.
   std::shared_ptr<ContextPlan> context;
 };
 

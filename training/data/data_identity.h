@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "training/run_config.h"
+#include "training/config/run_config.h"
 
 namespace trireme {
 

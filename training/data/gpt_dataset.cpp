@@ -7,8 +7,8 @@
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
+#include "training/config/data_path.h"
 #include "training/data/shuffle.h"
-#include "training/data_path.h"
 
 namespace trireme {
 

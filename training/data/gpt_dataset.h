@@ -22,9 +22,9 @@ struct SequenceRange {
   int64_t begin = 0, end = 0;  // of sequences of a token file
 };
 
-// "969,30,1": weights of train, validation and test, as read_split() of training/data_path.h reads
-// them. Boundaries are rounded half to even, as Python rounds. InputError when they are no such
-// weights.
+// "969,30,1": weights of train, validation and test, as read_split() of training/config/data_path.h
+// reads them. Boundaries are rounded half to even, as Python rounds. InputError when they are no
+// such weights.
 std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t num_sequences);
 
 // How num_samples samples are taken from a range of sequences; equal plans give equal orders.

@@ -1,5 +1,6 @@
 // Description of a saved model: what evaluation, generation and serving know of it before a tensor
-// is read. Training reads the whole configuration of a run instead (training/train_checkpoint.h).
+// is read. Training reads the whole configuration of a run instead
+// (training/checkpoint/train_checkpoint.h).
 #pragma once
 
 #include <functional>

@@ -1,0 +1,407 @@
+#include "training/config/deepspeed/keys.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/core/error.h"
+#include "training/config/run_config.h"
+#include "transformer/model_keys.h"
+
+namespace trireme {
+namespace {
+
+// Rows of DeepSpeed's keys. "auto", which HuggingFace's Trainer replaces before DeepSpeed reads the
+// file, is a value that is left out.
+class DeepSpeedRows {
+ public:
+  explicit DeepSpeedRows(Schema& schema) : schema_(schema) {}
+
+  void no_effect(const std::string& section, std::initializer_list<const char*> names,
+                 const char* reason) {
+    for (const char* name : names)
+      schema_.no_effect(join_path(section, name), reason).auto_left_out();
+  }
+  void refused(const std::string& path, std::vector<std::string> accepted, const char* reason) {
+    schema_.refused(path, std::move(accepted), reason).auto_left_out();
+  }
+  void refused_each(const std::string& section, std::initializer_list<const char*> names,
+                    const char* reason) {
+    for (const char* name : names) refused(join_path(section, name), {}, reason);
+  }
+  void unavailable(const std::string& path, std::vector<std::string> accepted, const char* what) {
+    schema_.unavailable(path, std::move(accepted), what).auto_left_out();
+  }
+
+ private:
+  Schema& schema_;
+};
+
+constexpr const char* kBlockByBlock = "what is divided is gathered and reduced block by block";
+constexpr const char* kAnyLayout = "every checkpoint loads into any layout and stage";
+
+void add_batch_rows(DeepSpeedRows& rows) {
+  rows.no_effect("", {"managed_gradient_accumulation"},
+                 "a step is always gradient_accumulation_steps forward passes");
+  rows.no_effect("", {"dataloader_drop_last"}, "sequences are cut from one endless stream");
+  rows.no_effect("", {"zero_allow_untested_optimizer"}, "every optimizer here is tested");
+  rows.no_effect("", {"zero_force_ds_cpu_optimizer"}, "there is one optimizer for each type");
+  rows.no_effect("", {"use_data_before_expert_parallelism"},
+                 "parallel.order says which ranks are neighbours");
+  rows.no_effect("", {"disable_allgather", "graph_harvesting", "compile"},
+                 "it is about how steps run, not about what they compute");
+}
+
+void add_gradient_rows(DeepSpeedRows& rows) {
+  rows.no_effect("", {"prescale_gradients", "gradient_predivide_factor"},
+                 "the loss is normalised once, by the global count of tokens, and gradients are "
+                 "summed in fp32: there is no mean over ranks to scale for");
+  rows.refused("gradient_allreduce_op", {"\"mean\""},
+               "the gradient is that of the mean loss over all tokens of a step");
+  for (const char* name : {"communication_data_type", "seq_parallel_communication_data_type"})
+    rows.unavailable(name, {"\"fp32\""}, "gradients reduced in less than fp32");
+  rows.unavailable("data_types.grad_accum_dtype", {"\"fp32\""},
+                   "gradients summed in less than fp32");
+  rows.refused("data_types.param_dtype", {}, "write bf16.enabled or fp16.enabled");
+  rows.unavailable("data_types.buffer_dtype", {"\"fp32\""}, "tables in less than fp32");
+  rows.unavailable("sparse_gradients", {"false"}, "sparse gradients of the embedding");
+}
+
+void add_precision_rows(DeepSpeedRows& rows) {
+  rows.unavailable("fp16.auto_cast", {"false"}, "casts decided per operation");
+  rows.unavailable("fp16.fp16_master_weights_and_grads", {"false"},
+                   "fp16 without fp32 master weights");
+  rows.unavailable("fp16.consecutive_hysteresis", {"false"},
+                   "hysteresis restored by each good step");
+  rows.no_effect("fp16", {"opt_level"}, "it is a word of apex, which fp16 does not use");
+  rows.refused("bf16.bf16_master_weights_and_grads", {"false"},
+               "write optimizer.master_weights: false");
+  rows.refused("bf16.bf16_optimizer_states", {"false"}, "write optimizer.state_dtype: \"bf16\"");
+  rows.no_effect("bf16", {"immediate_grad_update", "check_grad_overflow"},
+                 "gradients are summed in place, and every step is checked");
+  rows.no_effect(
+      "bf16",
+      {"loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis", "min_loss_scale"},
+      "bfloat16 needs no loss scale");
+  for (const char* section : {"amp", "torch_autocast"})
+    rows.refused(section, {"false"}, "write bf16.enabled or fp16.enabled");
+}
+
+void add_optimizer_rows(DeepSpeedRows& rows) {
+  const std::string params = "optimizer.params";
+  rows.unavailable(params + ".amsgrad", {"false"}, "AMSGrad");
+  rows.unavailable(params + ".bias_correction", {"true"}, "Adam without bias correction");
+  rows.unavailable(params + ".dampening", {"0"}, "SGD with dampening");
+  rows.unavailable(params + ".maximize", {"false"}, "steps up the gradient");
+  rows.no_effect(params,
+                 {"torch_adam", "fused", "foreach", "capturable", "differentiable", "set_grad_none",
+                  "fp32_optimizer_states"},
+                 "the update is one fused pass over the flat state");
+  rows.refused(params + ".max_grad_norm", {"0"}, "write gradient_clipping");
+  rows.refused_each(
+      params,
+      {"freeze_step", "cuda_aware", "comm_backend_name", "var_freeze_step", "var_update_scaler",
+       "local_step_scaler", "local_step_clipper", "max_coeff", "min_coeff", "coeff_beta",
+       "factor_max", "factor_min", "factor_threshold", "muon_lr", "adam_lr", "ns_method"},
+      "it is of 1-bit Adam, 0/1 Adam, Lamb or Muon, which are not available");
+  rows.unavailable("optimizer.legacy_fusion", {"false"}, "DeepSpeed's old fused optimizer");
+}
+
+void add_scheduler_rows(DeepSpeedRows& rows) {
+  const std::string params = "scheduler.params";
+  for (const char* name : {".warmup_min_lr", ".warmup_min_ratio"})
+    rows.unavailable(params + name, {"0"}, "warm-up that does not start at 0");
+  rows.unavailable(params + ".last_batch_iteration", {"-1"}, "a schedule begun elsewhere");
+  rows.refused_each(params,
+                    {"lr_range_test_min_lr", "lr_range_test_step_rate", "lr_range_test_step_size",
+                     "lr_range_test_staircase", "cycle_first_step_size", "cycle_first_stair_count",
+                     "cycle_second_step_size", "cycle_second_stair_count", "decay_step_size",
+                     "cycle_min_lr", "cycle_max_lr", "decay_lr_rate", "cycle_min_mom",
+                     "cycle_max_mom", "decay_mom_rate", "cycle_momentum"},
+                    "it is of OneCycle or LRRangeTest, which are not available");
+}
+
+void add_zero_rows(DeepSpeedRows& rows) {
+  const std::string zero = "zero_optimization";
+  rows.no_effect(zero,
+                 {"contiguous_gradients",
+                  "reduce_scatter",
+                  "use_multi_rank_bucket_allreduce",
+                  "allgather_partitions",
+                  "allgather_bucket_size",
+                  "round_robin_gradients",
+                  "sub_group_size",
+                  "grad_hooks",
+                  "legacy_stage1",
+                  "stage3_prefetch_bucket_size",
+                  "prefetch_bucket_size",
+                  "stage3_param_persistence_threshold",
+                  "param_persistence_threshold",
+                  "stage3_model_persistence_threshold",
+                  "model_persistence_threshold",
+                  "stage3_max_live_parameters",
+                  "max_live_parameters",
+                  "stage3_max_reuse_distance",
+                  "max_reuse_distance",
+                  "stage3_module_granularity_threshold",
+                  "module_granularity_threshold",
+                  "stage3_use_all_reduce_for_fetch_params",
+                  "use_all_reduce_for_fetch_params",
+                  "stage3_allgather_sequential",
+                  "allgather_sequential",
+                  "ignore_unused_parameters",
+                  "memory_efficient_linear",
+                  "override_module_apply",
+                  "leaf_module",
+                  "enable_sanity_checks",
+                  "log_trace_cache_warnings",
+                  "save_muon_momentum_buffer_in_memory"},
+                 kBlockByBlock);
+  rows.no_effect(zero,
+                 {"stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save",
+                  "stage3_gather_fp16_weights_on_model_save", "elastic_checkpoint",
+                  "load_from_fp32_weights", "pipeline_loading_checkpoint"},
+                 kAnyLayout);
+  rows.unavailable(zero + ".zero_hpz_partition_size", {"1"}, "sharding inside a node");
+  for (const char* name : {".zero_quantized_weights", ".zero_quantized_nontrainable_weights",
+                           ".zero_quantized_gradients", ".zeropp_loco_param"})
+    rows.unavailable(zero + name, {"false"}, "compressed traffic");
+  rows.unavailable(zero + ".mics_shard_size", {"-1"}, "sharding inside groups of ranks");
+  rows.unavailable(zero + ".mics_hierarchical_params_gather", {"false"},
+                   "sharding inside groups of ranks");
+  for (const char* name : {"zenflow", "zero_optimization.zenflow"})
+    rows.unavailable(name, {"false"}, "updates that are late for a part of the gradient");
+}
+
+void add_offload_rows(DeepSpeedRows& rows) {
+  const std::string zero = "zero_optimization";
+  rows.no_effect(zero + ".offload_optimizer",
+                 {"pin_memory", "pipeline_read", "pipeline_write", "pipeline", "fast_init",
+                  "super_offload", "cpuadam_cores_perc"},
+                 "reading ahead and writing behind are one loop");
+  rows.unavailable(zero + ".offload_optimizer.ratio", {"1"}, "a part of the state off the device");
+  rows.no_effect(zero + ".offload_param",
+                 {"nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "pin_memory"},
+                 "weights stay in the memory of the device that computes");
+  rows.refused(zero + ".cpu_offload", {"false"},
+               "write zero_optimization.offload_optimizer: {\"device\": \"cpu\"}");
+  for (const char* name : {".cpu_offload_param", ".cpu_offload_params"})
+    rows.refused(zero + name, {"false"},
+                 "write zero_optimization.offload_param: {\"device\": \"cpu\"}");
+  rows.no_effect(zero, {"cpu_offload_use_pin_memory"},
+                 "reading ahead and writing behind are one loop");
+  rows.no_effect("", {"aio"},
+                 "zero_optimization.offload_optimizer says how states travel to a disk");
+}
+
+void add_parallel_rows(DeepSpeedRows& rows) {
+  rows.no_effect("tensor_parallel",
+                 {"preset_model", "partition_config", "injection_policy_tuple", "tp_overlap_comm",
+                  "keep_module_on_host", "replace_with_kernel_inject", "kernel_inject", "dtype",
+                  "tp_grain_size"},
+                 "the model's family says how its matrices are split, and parallel.tp_comm_overlap "
+                 "whether traffic overlaps");
+  rows.refused_each("tensor_parallel", {"tp", "tp_size"}, "write tensor_parallel.autotp_size");
+  rows.no_effect(
+      "expert_parallel",
+      {"preset_model", "moe_layer_pattern", "router_pattern", "expert_pattern", "expert_w1",
+       "expert_w2", "expert_w3", "num_experts_attr", "top_k_attr", "has_shared_experts",
+       "shared_experts_pattern", "shared_experts_gate_pattern", "use_grouped_mm",
+       "disable_triton_grouped_mm", "combine_impl", "validate_folding_routing"},
+      "the model's family says where its experts are");
+  rows.refused_each("expert_parallel",
+                    {"score_func", "score_apply", "route_norm", "top_k", "routed_scaling_factor",
+                     "num_expert_groups", "num_limited_groups", "load_balance_coeff"},
+                    "the model's config.json says how tokens are routed");
+  rows.refused("expert_parallel.route_scale", {"1"},
+               "the model's config.json says how tokens are routed");
+  rows.no_effect("pipeline",
+                 {"partition", "seed_layers", "activation_checkpoint_interval", "pipe_partitioned",
+                  "grad_partitioned", "use_reentrant"},
+                 "parallel.pipeline_layout says how layers are divided, and "
+                 "activation_checkpointing.granularity what is computed again");
+  rows.no_effect("activation_checkpointing", {"partition_activations", "cpu_checkpointing"},
+                 "it saves memory and changes no number: --validate prints what a rank needs, "
+                 "activation_checkpointing.granularity makes it less");
+  rows.no_effect("activation_checkpointing",
+                 {"contiguous_memory_optimization", "number_checkpoints",
+                  "synchronize_checkpoint_boundary", "profile"},
+                 "activations lie in a planned arena");
+}
+
+void add_monitor_rows(DeepSpeedRows& rows) {
+  rows.no_effect("",
+                 {"wall_clock_breakdown", "memory_breakdown", "dump_state", "flops_profiler",
+                  "comms_logger", "comms_config", "timers", "log_level"},
+                 "times, rates and bytes of each step are in metrics.jsonl");
+  rows.no_effect("", {"wandb", "comet", "csv_monitor", "monitor_config"},
+                 "metrics.jsonl has every number of each step, and tensorboard.enabled adds event "
+                 "files");
+  rows.no_effect("tensorboard", {"output_path", "job_name"},
+                 "event files lie in output_dir/tensorboard; logging.tensorboard.enabled switches "
+                 "them on");
+}
+
+void add_checkpoint_rows(DeepSpeedRows& rows) {
+  rows.no_effect("checkpoint", {"load_universal"},
+                 "every checkpoint loads into any number of ranks");
+  rows.no_effect("checkpoint",
+                 {"tag_validation", "parallel_write", "use_node_local_storage",
+                  "checkpoint_serialization", "writer"},
+                 "one manifest describes the whole checkpoint");
+  for (const char* section : {"nebula", "datastates"})
+    rows.unavailable(section, {"false"}, "a checkpoint service beside the run");
+}
+
+void add_technique_rows(DeepSpeedRows& rows) {
+  const std::pair<const char*, const char*> techniques[] = {
+      {"elasticity", "batch sizes that follow the number of ranks"},
+      {"autotuning", "a search for the fastest configuration"},
+      {"compression_training", "quantisation and pruning while training"},
+      {"quantize_training", "quantisation while training"},
+      {"weight_quantization", "quantisation while training"},
+      {"data_efficiency", "curricula and dropped tokens"},
+      {"curriculum_learning", "a curriculum of sequence lengths"},
+      {"progressive_layer_drop", "layers that are dropped at random"},
+      {"eigenvalue", "eigenvalues of the Hessian"},
+      {"sparse_attention", "attention that leaves out positions"},
+      {"hybrid_engine", "training and generation in turns"},
+  };
+  for (const auto& [section, what] : techniques) rows.unavailable(section, {"false"}, what);
+}
+
+constexpr const char* kPageHead =
+    "# Keys of a DeepSpeed configuration\n\n"
+    "Made by `trireme config deepspeed-keys`. A run names DeepSpeed's file as it is, by a path "
+    "relative to its own\nconfiguration, or on the command line relative to the current "
+    "directory:\n\n"
+    "    {\"model\": \"model.json\", \"output_dir\": \"run\", \"deepspeed\": \"ds_z3.json\", ...}\n"
+    "    trireme pretrain --config run.json --deepspeed ds_z3.json\n\n"
+    "A DeepSpeed file may also be the `--config` itself, where flags give the rest (`--model`, "
+    "`--output-dir`, ...).\n\n"
+    "- What the run says itself, in its file or by a flag, counts before the DeepSpeed file; "
+    "where both give a key\n  different values, a note names them. A run that names another "
+    "`optimizer.type`, `scheduler.type` or precision\n  passes over the file's; one that gives "
+    "two of the three batch sizes, over the file's third.\n"
+    "- `\"auto\"` is a value that is left out: the run's own, else the default of the "
+    "[reference](config-reference.md),\n  not HuggingFace's. A key that neither gives has that "
+    "default too: weight decay 0.1, betas [0.9, 0.95] and\n  gradients clipped at 1, where "
+    "DeepSpeed has "
+    "0, [0.9, 0.999] and no clipping.\n"
+    "- Words mean what they mean in DeepSpeed: `Adam` is AdamW unless `adam_w_mode` is false, "
+    "`WarmupLR` and its like\n  warm up along a logarithm unless `warmup_type` is `\"linear\"`, "
+    "over 1000 steps unless `warmup_num_steps` says\n  otherwise, and `warmup_max_lr` is the "
+    "learning rate (of a WarmupDecayLR without it 0.001, as there).\n  Update k of a logarithmic "
+    "warm-up has peak log(k) / log(n), where DeepSpeed's has log(k - 1).\n"
+    "- An unknown key, a wrong type and a refused value are errors, all reported at once. A key "
+    "without effect is\n  noted once, unless it is false, null or `\"auto\"`. `null` asks for "
+    "nothing, and so does a section that is not\n  enabled.\n\n";
+
+// Names of a DeepSpeed file that a run's schema reads, in the order of the page.
+std::vector<std::string> deepspeed_names_read() {
+  std::vector<std::string> names = {
+      "train_batch_size",
+      "train_micro_batch_size_per_gpu",
+      "gradient_accumulation_steps",
+      "gradient_clipping",
+      "sequence_parallel_size",
+      "steps_per_print",
+      "tensorboard.enabled",
+      "bf16.enabled",
+      "bfloat16.enabled",
+      "fp16.enabled",
+      "fp16.loss_scale",
+      "fp16.initial_scale_power",
+      "fp16.loss_scale_window",
+      "fp16.hysteresis",
+      "fp16.min_loss_scale",
+      "optimizer.type",
+      "scheduler.type",
+      "scheduler.params.warmup_num_steps",
+      "scheduler.params.warmup_max_lr",
+      "scheduler.params.warmup_type",
+      "scheduler.params.total_num_steps",
+      "scheduler.params.cos_min_ratio",
+      "zero_optimization.stage",
+      "zero_optimization.overlap_comm",
+      "zero_optimization.reduce_bucket_size",
+      "zero_optimization.offload_optimizer.device",
+      "zero_optimization.offload_optimizer.nvme_path",
+      "zero_optimization.offload_optimizer.buffer_count",
+      "zero_optimization.offload_optimizer.buffer_size",
+      "zero_optimization.offload_param.device",
+      "tensor_parallel.autotp_size",
+      "expert_parallel.enabled",
+      "expert_parallel.autoep_size",
+      "expert_parallel.expert_tensor_parallel_size",
+      "pipeline.stages",
+  };
+  std::vector<std::string> params;  // DeepSpeed's names are ours
+  for (const Key& key : run_schema().keys())
+    if (key.status == KeyStatus::kImplemented && key.path.starts_with("optimizer.params."))
+      params.push_back(key.path);
+  names.insert(std::ranges::find(names, "optimizer.type") + 1, params.begin(), params.end());
+  return names;
+}
+
+}  // namespace
+
+void add_deepspeed_keys(Schema& schema) {
+  DeepSpeedRows rows(schema);
+  add_batch_rows(rows);
+  add_gradient_rows(rows);
+  add_precision_rows(rows);
+  add_optimizer_rows(rows);
+  add_scheduler_rows(rows);
+  add_zero_rows(rows);
+  add_offload_rows(rows);
+  add_parallel_rows(rows);
+  add_monitor_rows(rows);
+  add_checkpoint_rows(rows);
+  add_technique_rows(rows);
+}
+
+const Schema& deepspeed_schema() {
+  static const Schema schema = [] {
+    Schema s("DeepSpeed configuration");
+    for (const std::string& name : deepspeed_names_read()) {
+      const Key* const ours = run_schema().find_any(name);
+      TRIREME_CHECK(ours != nullptr && ours->status == KeyStatus::kImplemented, name,
+                    " is not read by a run");
+      Key key = *ours;
+      key.path = name;
+      key.aliases.clear();
+      key.allows_auto = key.allows_null = true;
+      key.auto_is_left_out = key.is_required = false;
+      if (key.path == "tensor_parallel.autotp_size") key.min = 0;  // 0: off
+      s.row(std::move(key));
+    }
+    add_deepspeed_keys(s);
+    s.finish();
+    return s;
+  }();
+  return schema;
+}
+
+std::string deepspeed_keys_page() {
+  std::vector<KeyRow> read, without_effect, refused;
+  for (const Key& key : deepspeed_schema().keys()) {
+    KeyRow row = key_row(key);
+    if (key.status == KeyStatus::kImplemented) {
+      const std::string& ours = run_schema().find_any(key.path)->path;
+      row.effect = concat(ours == key.path ? "" : concat("`", ours, "`: "), key.help);
+      read.push_back(std::move(row));
+    } else if (key.status == KeyStatus::kNoEffect) {
+      row.effect = key.help;
+      without_effect.push_back(std::move(row));
+    } else {
+      refused.push_back(std::move(row));
+    }
+  }
+  std::string page =
+      concat(kPageHead, "## Read\n\n", key_table(read, ""), "## Without effect\n\n",
+             key_table(without_effect, ""), "## Refused\n\n", key_table(refused, ""));
+  page.pop_back();
+  return page;
+}
+
+}  // namespace trireme

@@ -1,0 +1,15 @@
+// Section "optimizer" of a run's configuration: schema rows, reader and writer, all made of the
+// table of optimizers (optim/optimizers.h) and of what each declares about its hyper-parameters.
+#pragma once
+
+#include "engine/config/reader.h"
+#include "training/config/run_config.h"
+
+namespace trireme {
+
+void add_optimizer_keys(Schema& schema);
+// Needs config.dtype and config.finetune.
+void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report);
+Json optimizer_to_json(const OptimizerConfig& optimizer);
+
+}  // namespace trireme

@@ -1,0 +1,228 @@
+#include "training/config/read_finetune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "transformer/model.h"
+
+namespace trireme {
+namespace {
+
+// "file" or ["file", ...]
+std::vector<std::string> read_files(const ConfigValues& values, const char* key,
+                                    ConfigReport& report) {
+  std::vector<std::string> files;
+  if (!values.given(key)) return files;
+  const Json& value = values.raw(key);
+  const Json list = value.is_array() ? value : Json::array({value});
+  for (const Json& file : list) {
+    if (!file.is_string() || file.get<std::string>().empty()) {
+      report.error(values.spelled(key),
+                   concat("must be a path or a list of paths, got ", shown(value)));
+      return {};
+    }
+    files.push_back(file.get<std::string>());
+  }
+  if (files.empty()) report.error(values.spelled(key), "is an empty list");
+  return files;
+}
+
+// A text with what no name has is a regular expression of whole names.
+void read_targets(const ConfigValues& values, const ModelConfig& model, LoraConfig& lora,
+                  ConfigReport& report) {
+  const char* const kTargets = "finetune.lora.target_modules";
+  lora.targets = {"all-linear"};
+  if (!values.given(kTargets)) return;
+  const Json& value = values.raw(kTargets);
+  const auto check = [&](const LoraConfig& targets, const std::string& text) {
+    if (report.ok() && !has_targets(model, targets))
+      report.error(values.spelled(kTargets),
+                   concat("\"", text, "\" is no linear layer of attention or an MLP of the model"));
+  };
+  if (value.is_string() &&
+      value.get<std::string>().find_first_of("^$*+?()[]{}|\\") != std::string::npos) {
+    lora.targets.clear();
+    lora.pattern = value.get<std::string>();
+    return check(lora, lora.pattern);
+  }
+  lora.targets = read_files(values, kTargets, report);
+  for (const std::string& target : lora.targets) check({.rank = 1, .targets = {target}}, target);
+}
+
+void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  LoraConfig& lora = config.finetune.lora;
+  if (!values.given("finetune.lora.rank")) {
+    for (const Key& key : run_schema().keys())
+      if (key.path.starts_with("finetune.lora.") && values.given(key.path))
+        return report.error("finetune.lora.rank", "is required beside other keys of adapters");
+    return;
+  }
+  lora.rank = values.integer("finetune.lora.rank");
+  lora.alpha = values.is_auto("finetune.lora.alpha") ? 2.0 * static_cast<double>(lora.rank)
+                                                     : values.number("finetune.lora.alpha");
+  lora.dropout = values.number("finetune.lora.dropout");
+  lora.rank_stabilised = values.flag("finetune.lora.use_rslora");
+  lora.dora = values.flag("finetune.lora.use_dora");
+  config.finetune.initial_adapter = values.word("finetune.lora.adapter");
+  read_targets(values, config.model, lora, report);
+  if (config.checkpoint.load.empty())
+    report.error("checkpoint.load", "is required: the model that adapters are for");
+  if (config.float8.enabled)
+    report.error(values.spelled("fp8.enabled"), "is not available together with adapters");
+}
+
+// After the adapters.
+void read_base(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  PackingConfig& packing = config.finetune.base;
+  packing.enabled = values.word("finetune.quantization") == "nf4";
+  packing.double_quantization = values.flag("finetune.double_quantization");
+  if (packing.double_quantization && !packing.enabled)
+    report.error(values.spelled("finetune.double_quantization"),
+                 "is for finetune.quantization \"nf4\"");
+  if (packing.enabled && !config.finetune.lora.enabled())
+    report.error(values.spelled("finetune.quantization"),
+                 "is for weights that stay as they are: give finetune.lora.rank to train adapters "
+                 "beside them, or set it to \"none\" to train all weights");
+}
+
+void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  PreferenceConfig& dpo = config.finetune.dpo;
+  dpo.beta = values.number("finetune.dpo.beta");
+  dpo.label_smoothing = values.number("finetune.dpo.label_smoothing");
+  const bool ipo = values.word("finetune.dpo.loss_type") == "ipo";
+  dpo.type = ipo ? PreferenceConfig::Type::kIpo : PreferenceConfig::Type::kSigmoid;
+  if (!learns_from_pairs(config.finetune)) {
+    for (const Key& key : run_schema().keys())
+      if (key.path.starts_with("finetune.dpo.") && values.given(key.path))
+        report.error(values.spelled(key.path), "is for finetune.method dpo");
+    return;
+  }
+  if (ipo && dpo.label_smoothing > 0)
+    report.error(values.spelled("finetune.dpo.label_smoothing"), "is for loss_type sigmoid");
+  if (config.parallel.cp > 1)
+    report.error(values.spelled("parallel.context_parallel_size"),
+                 "must be 1 with finetune.method dpo: an answer's tokens are weighed together");
+  if (config.checkpoint.load.empty())
+    report.error("checkpoint.load", "is required: the reference model, which training starts from");
+}
+
+// What a run starts from is found from other folders too.
+void keep_place_of_base(RunConfig& config) {
+  std::string& load = config.checkpoint.load;
+  std::error_code ignored;
+  if (!load.empty() && std::filesystem::exists(load, ignored))
+    load = std::filesystem::absolute(load).lexically_normal().string();
+}
+
+void check_data(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  for (const char* key :
+       {"data.data_path", "data.train_data_path", "data.valid_data_path", "data.test_data_path"})
+    if (values.given(key))
+      report.error(values.spelled(key),
+                   "names token files; finetune.train_file says what is learned");
+  for (const char* key :
+       {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
+    if (values.given(key) && values.flag(key))
+      report.error(values.spelled(key), "is about token files: examples never see each other");
+  if (config.data.tokenizer.empty())
+    report.error("data.tokenizer", "is required: examples are tokenised with it");
+}
+
+}  // namespace
+
+void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  FinetuneConfig& finetune = config.finetune;
+  finetune.enabled = values.given("finetune.train_file");
+  if (!finetune.enabled) {
+    for (const Key& key : run_schema().keys())
+      if (key.path.starts_with("finetune.") && values.given(key.path))
+        return report.error("finetune.train_file", "is required beside other keys of the section");
+    return;
+  }
+  finetune.method = values.word("finetune.method");
+  finetune.train_files = read_files(values, "finetune.train_file", report);
+  finetune.valid_files = read_files(values, "finetune.valid_file", report);
+  finetune.val_size = values.number("finetune.val_size");
+  finetune.packing = values.flag("finetune.packing");
+  finetune.drop_long = values.word("finetune.long_examples") == "drop";
+  finetune.assistant_only_loss = values.flag("finetune.assistant_only_loss");
+  finetune.parse_special = values.flag("finetune.parse_special");
+  finetune.chat_template = values.word("finetune.chat_template");
+  if (values.given("finetune.num_train_epochs"))
+    finetune.num_train_epochs = values.number("finetune.num_train_epochs");
+  read_lora(values, config, report);
+  read_base(values, config, report);
+  read_dpo(values, config, report);
+  if (finetune.val_size >= 1 && finetune.val_size != std::floor(finetune.val_size))
+    report.error(values.spelled("finetune.val_size"),
+                 "is a part below 1 or a whole number of examples");
+  if (finetune.val_size > 0 && !finetune.valid_files.empty())
+    report.error(values.spelled("finetune.val_size"),
+                 "holds examples out, and finetune.valid_file is given; keep one");
+  check_data(values, config, report);
+  keep_place_of_base(config);
+}
+
+int64_t finetune_steps(const RunConfig& config, int64_t sequences) {
+  const double all = config.finetune.num_train_epochs * static_cast<double>(sequences);
+  return std::max<int64_t>(1, ceil_div(std::llround(all), config.train_batch_size));
+}
+
+void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report,
+                      const CountSequences& sequences) {
+  config.train_steps = values.is_auto("train_steps") ? 0 : values.integer("train_steps");
+  if (!values.is_auto("train_steps") || !values.valid("train_steps")) return;
+  if (!config.finetune.enabled) return report.error("train_steps", "is required: optimizer steps");
+  if (!values.given("finetune.num_train_epochs"))
+    return report.error("train_steps", "is required, or finetune.num_train_epochs");
+  // What is wrong so far would be told by the data in other words.
+  config.train_steps = 1;
+  if (!report.ok()) return;
+  if (!sequences)
+    return report.error("train_steps", "auto counts examples: give the number of steps");
+  config.train_steps = finetune_steps(config, sequences(config));
+}
+
+Json finetune_json(const FinetuneConfig& finetune) {
+  const auto files = [](const std::vector<std::string>& list) {
+    return list.empty() ? Json() : Json(list);
+  };
+  Json json = {
+      {"method", finetune.method},
+      {"train_file", files(finetune.train_files)},
+      {"valid_file", files(finetune.valid_files)},
+      {"val_size", finetune.val_size},
+      {"packing", finetune.packing},
+      {"long_examples", finetune.drop_long ? "drop" : "truncate"},
+      {"assistant_only_loss", finetune.assistant_only_loss},
+      {"parse_special", finetune.parse_special},
+      {"chat_template", finetune.chat_template.empty() ? Json() : Json(finetune.chat_template)},
+      {"num_train_epochs",
+       finetune.num_train_epochs > 0 ? Json(finetune.num_train_epochs) : Json()}};
+  const PreferenceConfig& dpo = finetune.dpo;
+  const bool ipo = dpo.type == PreferenceConfig::Type::kIpo;
+  if (learns_from_pairs(finetune))
+    json["dpo"] = {{"beta", dpo.beta},
+                   {"label_smoothing", dpo.label_smoothing},
+                   {"loss_type", ipo ? "ipo" : "sigmoid"}};
+  if (finetune.base.enabled) {
+    json["quantization"] = "nf4";
+    json["double_quantization"] = finetune.base.double_quantization;
+  }
+  const LoraConfig& lora = finetune.lora;
+  if (lora.enabled())
+    json["lora"] = {
+        {"rank", lora.rank},
+        {"alpha", lora.alpha},
+        {"dropout", lora.dropout},
+        {"target_modules", lora.pattern.empty() ? Json(lora.targets) : Json(lora.pattern)},
+        {"use_rslora", lora.rank_stabilised},
+        {"use_dora", lora.dora},
+        {"adapter", finetune.initial_adapter.empty() ? Json() : Json(finetune.initial_adapter)}};
+  return json;
+}
+
+}  // namespace trireme

@@ -1,0 +1,234 @@
+#include "training/config/read_parallel.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "parallel/config_keys.h"
+#include "parallel/pipeline/schedule.h"
+#include "transformer/model_layout.h"
+#include "transformer/stages.h"
+
+namespace trireme {
+namespace {
+
+// The list of layer counts, or nothing for "auto".
+std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& report) {
+  std::vector<int64_t> counts;
+  if (values.is_auto(key::kStageLayers)) return counts;
+  const Json& list = values.raw(key::kStageLayers);
+  const bool numbers =
+      list.is_array() && !list.empty() && std::ranges::all_of(list, [](const Json& n) {
+        return n.is_number_integer() && n.get<int64_t>() >= 0 && n.get<int64_t>() < (1 << 20);
+      });
+  if (!numbers) {
+    report.error(values.spelled(key::kStageLayers),
+                 "must be a list of layer counts, such as [3, 4, 4, 3]");
+    return counts;
+  }
+  for (const Json& n : list) counts.push_back(n.get<int64_t>());
+  return counts;
+}
+
+// Chunks are known to be no more than layers.
+void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
+                          ConfigReport& report) {
+  constexpr int64_t kMostOperations = 1 << 26;  // a schedule is held as a list of them
+  const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
+  if (chunks > kMostOperations / config.gradient_accumulation_steps) {
+    report.error(values.spelled(key::kPipeline),
+                 concat(chunks, " pipeline chunks x ", config.gradient_accumulation_steps,
+                        " micro-batches are more than ", kMostOperations, " passes in one step"));
+    return;
+  }
+  try {
+    load_schedule(config.pipeline.schedule, config.parallel.pp,
+                  static_cast<int>(config.pipeline.virtual_stages),
+                  static_cast<int>(config.gradient_accumulation_steps));
+  } catch (const InputError& e) {
+    report.error(values.spelled(key::kSchedule), e.what());
+  }
+}
+
+// What is wrong with the word alone, so that it is reported with the other mistakes of a
+// configuration.
+void check_schedule_name(const ConfigValues& values, const RunConfig& config,
+                         ConfigReport& report) {
+  const std::string& schedule = config.pipeline.schedule;
+  const bool file = schedule.find_first_of("/.") != std::string::npos;
+  try {
+    if (file)
+      read_schedule_file(schedule);
+    else
+      load_schedule(schedule, 1, 1, 1);
+  } catch (const InputError& e) {
+    report.error(values.spelled(key::kSchedule), e.what());
+  }
+}
+
+// How many context-parallel ranks exchange heads.
+void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  ParallelSizes& sizes = config.parallel;
+  config.cp_comm_type = parse_context_comm_type(values.word(key::kContextType));
+  sizes.cp_balance = parse_context_balance(values.word(key::kContextBalance));
+  const int64_t heads = config.model.num_heads;
+  if (heads == 0 || sizes.tp < 1 || sizes.cp < 1 || heads % sizes.tp != 0)
+    return;  // told elsewhere
+  const ExchangeRanks exchange =
+      head_exchange(config.model, config.cp_comm_type, sizes.cp, sizes.tp);
+  if (exchange.ranks == 0)
+    report.error(values.spelled(key::kContextType),
+                 concat(exchange.problem, ": use \"p2p\", or another ", key::kContext));
+  else
+    sizes.cp_exchange = exchange.ranks;
+}
+
+// A resolved configuration names the number of ranks twice: in dp and in the batch rule.
+std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
+  if (problem.key != key::kTensor || values.is_auto(key::kData)) return "";
+  return concat(", or let the number of ranks follow: --set ", key::kData,
+                "=auto --set gradient_accumulation_steps=auto");
+}
+
+bool by_replicate_degree(const std::string& spelled) {
+  return spelled.ends_with("data_parallel_replicate_degree");
+}
+
+// Data-parallel ranks as they are given, TorchTitan's two degrees included; 0: what the others
+// leave.
+int read_data_ranks(const ConfigValues& values, ConfigReport& report) {
+  const auto ranks = values.is_auto(key::kData) ? 0 : static_cast<int>(values.integer(key::kData));
+  const auto shard = static_cast<int>(values.integer(key::kDataShard));
+  if (!values.given(key::kDataShard) || shard == 1) return ranks;
+  const bool replicas = ranks > 0 && by_replicate_degree(values.spelled(key::kData));
+  if (shard == 0) {
+    report.error(values.spelled(key::kDataShard), "must be -1 or at least 1, got 0");
+  } else if (replicas && ranks > 1) {
+    report.error(values.spelled(key::kDataShard),
+                 concat(shard, " with ", values.spelled(key::kData), " ", ranks,
+                        " shards over a part of the data-parallel ranks, which is not available; "
+                        "take -1 and 1 to shard over all of them, or 1 to shard nothing"));
+  } else if (shard > 1 && !replicas && ranks > 0 && ranks != shard) {
+    report.error(values.spelled(key::kDataShard),
+                 concat(shard, " is not ", values.spelled(key::kData), " ", ranks));
+  } else if (shard > 1) {
+    return shard;
+  }
+  return replicas ? 0 : ranks;
+}
+
+// The switch of DeepSpeed and TorchTitan, off: its own size means nothing.
+bool experts_switched_off(const ConfigValues& values) {
+  return values.given(key::kAutoExpert) && !values.flag(key::kAutoExpert) &&
+         values.spelled(key::kExpert) == key::kAutoExpertSize;
+}
+
+}  // namespace
+
+void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
+                   ConfigReport& report) {
+  ParallelSizes& sizes = config.parallel;
+  const auto size = [&](const char* key) { return static_cast<int>(values.integer(key)); };
+  sizes.tp = size(key::kTensor);
+  sizes.pp = size(key::kPipeline);
+  sizes.cp = size(key::kContext);
+  sizes.ep = experts_switched_off(values) ? 1 : size(key::kExpert);
+  sizes.etp = size(key::kExpertTensor);
+  sizes.order = values.word(key::kOrder);
+  sizes.sequence_parallel = values.flag(key::kSequence);
+  if (sizes.sequence_parallel && sizes.tp == 1)
+    report.note(
+        values.spelled(key::kSequence),
+        concat("divides what ", key::kTensor, " ranks have in common, and that is 1: no effect"));
+  const auto overlap = [&](const char* key) {
+    if (values.is_auto(key)) return Overlap::kAuto;
+    return values.flag(key) ? Overlap::kOn : Overlap::kOff;
+  };
+  sizes.tp_comm_overlap = overlap(key::kTensorOverlap);
+  sizes.moe_shared_overlap = overlap(key::kSharedOverlap);
+  read_context(values, config, report);
+  // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as
+  // 1.
+  const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
+  const int data_ranks = read_data_ranks(values, report);
+  if (data_ranks > 0) {
+    sizes.dp = data_ranks;
+  } else if (world_size % model != 0) {
+    report.error(values.spelled(key::kTensor),
+                 concat("tp ", sizes.tp, " x pp ", sizes.pp, " x cp ", sizes.cp, " = ", model,
+                        " does not divide the ", world_size, " ranks of the run"));
+    return;
+  } else {
+    sizes.dp = static_cast<int>(world_size / model);
+  }
+  for (const LayoutProblem& problem : layout_problems(sizes, world_size))
+    report.error(values.spelled(problem.key), concat(problem.text, way_out(values, problem)));
+  config.pipeline.virtual_stages = size(key::kVirtualStages);
+  config.pipeline.schedule = values.word(key::kSchedule);
+  config.pipeline.layers = read_counts(values, report);
+}
+
+void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  constexpr const char* kStage = "zero_optimization.stage";
+  constexpr const char* kStrategy = "data_parallel_sharding_strategy";
+  constexpr const char* kDistributed = "use_distributed_optimizer";
+  const std::string offload = "zero_optimization.offload_optimizer.";
+  const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads",
+                                            "optim_grads_params"};
+  const auto strategy =
+      static_cast<int>(std::ranges::find(strategies, values.word(kStrategy)) - strategies.begin());
+  ZeroConfig& zero = config.zero;
+  zero.stage = values.given(kStage) ? static_cast<int>(values.integer(kStage)) : strategy;
+  if (values.given(kStrategy) && zero.stage != strategy)
+    report.error(values.spelled(kStrategy),
+                 concat(values.word(kStrategy), " means ", kStage, " ", strategy, ", but ",
+                        values.spelled(kStage), " is ", zero.stage));
+  if (values.flag(kDistributed) && zero.stage == 0) {
+    if (values.given(kStage) || values.given(kStrategy))
+      report.error(values.spelled(kDistributed),
+                   concat("divides the optimizer state, but ",
+                          values.spelled(values.given(kStage) ? kStage : kStrategy),
+                          " says that nothing is divided"));
+    zero.stage = 1;
+  }
+  const bool sharded = values.given(key::kDataShard) && values.integer(key::kDataShard) != 1;
+  if (sharded && values.given(kStage) && zero.stage != 3)
+    report.error(values.spelled(key::kDataShard),
+                 concat("shards the weights, but ", values.spelled(kStage), " is ", zero.stage));
+  if (sharded) zero.stage = 3;
+  if (values.word("zero_optimization.offload_param.device") == "cpu")
+    report.note(values.spelled("zero_optimization.offload_param.device"),
+                "weights stay in the memory of the device that computes: on a GPU more ranks or "
+                "another layout make room");
+  zero.prefetch = values.flag("zero_optimization.stage3_prefetch");
+  OffloadConfig& out = zero.offload_optimizer;
+  const std::string device = values.word(offload + "device");
+  out.device = device == "cpu"    ? OffloadDevice::kCpu
+               : device == "nvme" ? OffloadDevice::kFile
+                                  : OffloadDevice::kNone;
+  out.path = values.word(offload + "nvme_path");
+  out.buffer_count = values.integer(offload + "buffer_count");
+  out.buffer_elements = values.integer(offload + "buffer_size");
+  if (out.device == OffloadDevice::kFile && out.path.empty())
+    report.error(values.spelled(offload + "device"),
+                 concat("nvme needs ", offload, "nvme_path, a folder on a disk"));
+}
+
+void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  for (const LayoutProblem& problem : model_layout_problems(config.model, config.parallel))
+    report.error(values.spelled(problem.key), problem.text);
+  if (values.flag(key::kAutoExpert) && config.model.num_layers > 0 && config.model.moe.experts == 0)
+    report.error(values.spelled(key::kAutoExpert), "true, but the model has no experts");
+  const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
+  if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0)
+    return check_schedule_name(values, config, report);
+  const std::string problem =
+      stage_problem(config.model.num_layers, chunks, config.pipeline.layers);
+  if (problem.empty()) check_schedule_sizes(values, config, report);
+  if (!problem.empty()) check_schedule_name(values, config, report);
+  if (!problem.empty())
+    report.error(
+        values.spelled(config.pipeline.layers.empty() ? key::kPipeline : key::kStageLayers),
+        problem);
+}
+
+}  // namespace trireme

@@ -1,0 +1,394 @@
+// The keys of a training run: name, type, default, range, help, and the words that other frameworks
+// use for the same thing.
+#include "training/config/run_schema.h"
+
+#include "training/config/optimizer_config.h"
+#include "training/config/run_config.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kMaxCount = 9007199254740991.0;  // integers a JSON number holds exactly: 2^53 - 1
+constexpr double kMaxBatch = 1 << 24;
+constexpr double kMaxSteps = 1e12;
+constexpr double kMaxTrainSteps = 99'999'999;  // checkpoints have eight digits: step-00000100
+
+void add_run(Schema& s) {
+  s.any("model", "", "path or object",
+        "the model: path of a config.json or of a HuggingFace directory, relative to "
+        "this file, or the object itself")
+      .required();
+  s.string("output_dir", "",
+           "folder of the run: resolved_config.json, metrics.jsonl, train.log, "
+           "checkpoints")
+      .required()
+      .beside_trajectory();
+  s.any("deepspeed", "null", "path or object",
+        "a [DeepSpeed configuration](deepspeed-keys.md) under this one's keys: path of the file, "
+        "relative to this file, or the object itself")
+      .or_null()
+      .beside_trajectory()
+      .alias({"deepspeed_config"});
+  s.integer("train_batch_size", "\"auto\"",
+            "sequences of one optimizer step over all ranks; = train_micro_batch_size_per_gpu x "
+            "gradient_accumulation_steps x ranks, of which two (or one) are given")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxBatch)
+      .alias({"global_batch_size", "training.global_batch_size"});
+  s.integer("train_micro_batch_size_per_gpu", "\"auto\"",
+            "sequences of one forward pass on one rank (a rank need not have a GPU)")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxBatch)
+      .beside_trajectory()
+      .alias({"micro_batch_size", "local_batch_size", "per_device_train_batch_size",
+              "training.local_batch_size", "tokens.micro_batch_size"});
+  s.integer("gradient_accumulation_steps", "\"auto\"", "forward passes of one rank in one step")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxBatch)
+      .beside_trajectory()
+      .alias({"batch_accumulation_per_replica", "tokens.batch_accumulation_per_replica"});
+  s.integer("sequence_length", "\"auto\"", "tokens of a sequence; auto: the model's longest")
+      .or_auto()
+      .at_least(1)
+      .at_most(1 << 30)
+      .alias({"seq_length", "max_length", "max_context_length", "training.max_context_length",
+              "training.seq_len", "tokens.sequence_length"});
+  s.integer(
+       "train_steps", "\"auto\"",
+       "optimizer steps of the whole run; auto: of finetune.num_train_epochs, required without")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxTrainSteps)
+      .beside_trajectory()
+      .alias({"train_iters", "max_steps", "training.steps", "tokens.train_steps"});
+  s.integer("seed", "1234", "of the initial weights, the data order and dropout")
+      .at_least(0)
+      .at_most(4294967295.0);
+  s.choice("device", "auto", {"auto", "cpu", "cuda"},
+           "where to compute; auto: on GPUs where every rank sees one, else on the CPU")
+      .beside_trajectory();
+  s.boolean("deterministic", true,
+            "two runs of one layout are bit-identical; false allows faster attention on a GPU that "
+            "is not, and "
+            "changes nothing on the CPU")
+      .beside_trajectory()
+      .alias({"deterministic_mode"});
+  s.number("gradient_clipping", "1", "largest norm of the whole gradient; 0: no clipping")
+      .at_least(0)
+      .auto_left_out()
+      .alias({"clip_grad", "max_norm", "max_grad_norm", "training.max_norm"});
+  s.integer("max_consecutive_skips", "20", "non-finite steps in a row before the run stops")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .beside_trajectory();
+}
+
+void add_precision(Schema& s) {
+  s.section("bf16", "Without bf16 and fp16 everything is computed in fp32.");
+  s.boolean("bf16.enabled", false, "weights and activations in bfloat16, sums in fp32")
+      .auto_left_out()
+      .alias({"bfloat16.enabled"});
+  s.section("fp16", "Half precision with a loss scale, DeepSpeed's rule.");
+  s.boolean("fp16.enabled", false, "weights and activations in float16").auto_left_out();
+  s.number("fp16.loss_scale", "0", "constant factor on the loss; 0: dynamic")
+      .at_least(0)
+      .auto_left_out()
+      .alias({"loss_scale"});
+  s.integer("fp16.initial_scale_power", "16", "the dynamic scale starts at 2 to this power")
+      .at_least(0)
+      .at_most(60)
+      .auto_left_out();
+  s.integer("fp16.loss_scale_window", "1000", "good steps before the scale is doubled")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .auto_left_out()
+      .alias({"loss_scale_window"});
+  s.integer("fp16.hysteresis", "2", "overflows tolerated before the scale is halved")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .auto_left_out()
+      .alias({"hysteresis"});
+  s.number("fp16.min_loss_scale", "1", "the dynamic scale does not go below")
+      .above(0)
+      .auto_left_out()
+      .alias({"min_loss_scale"});
+}
+
+void add_float8(Schema& s) {
+  s.section("fp8",
+            "The linear layers of blocks multiplied in 8-bit floats ([how](../design/float8.md)); "
+            "the words "
+            "are Transformer Engine's and Megatron's.");
+  s.boolean("fp8.enabled", false,
+            "multiply in 8-bit floats; with bf16 or fp32 for everything else");
+  s.choice("fp8.format", "hybrid", {"hybrid", "e4m3"},
+           "of gradients, E5M2 or E4M3; weights and activations are E4M3")
+      .alias({"fp8_format"});
+  s.choice(
+       "fp8.recipe", "delayed", {"delayed", "tensorwise", "blockwise"},
+       "scales: of a tensor from earlier steps, of a tensor from itself, or of 1 x 128 elements "
+       "of activations and gradients and 128 x 128 of weights")
+      .synonym("current", "tensorwise")
+      .not_yet({"mxfp8"})
+      .alias({"fp8_recipe"});
+  s.integer("fp8.amax_history_len", "16", "delayed: steps whose largest magnitudes are remembered")
+      .at_least(1)
+      .at_most(4096)
+      .alias({"fp8_amax_history_len"});
+  s.choice("fp8.amax_compute_algo", "max", {"max", "most_recent"},
+           "delayed: scale by the largest or by the newest of them")
+      .alias({"fp8_amax_compute_algo"});
+  s.integer("fp8.margin", "0", "scales of tensors are smaller by 2 to this power")
+      .at_least(0)
+      .at_most(32)
+      .alias({"fp8_margin"});
+}
+
+void add_scheduler(Schema& s) {
+  s.section(
+      "scheduler",
+      "The rate rises over warmup_steps, then follows the type. Update k of a run, from 1, has the "
+      "rate lr x k / warmup_steps in the warm-up (HuggingFace and Megatron: k - 1, so that their "
+      "first update changes nothing) and after it, as theirs, has done the part "
+      "(k - 1 - warmup_steps) / (decay_steps - warmup_steps) of the decay: min_lr is the rate of "
+      "update decay_steps + 1, and the last update of a run whose decay ends with it is one step "
+      "above min_lr. DeepSpeed's WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR "
+      "cosine; they rise along a logarithm unless `\"warmup_type\": \"linear\"` says otherwise.");
+  s.choice("scheduler.type", "cosine",
+           {"constant", "linear", "cosine", "inverse_sqrt", "WSD", "WarmupLR", "WarmupDecayLR",
+            "WarmupCosineLR"},
+           "course of the learning rate after warm-up")
+      .synonym("inverse-square-root", "inverse_sqrt")
+      .synonym("constant_with_warmup", "constant")
+      .synonym("warmup_stable_decay", "WSD")
+      .not_yet({"OneCycle", "LRRangeTest", "cosine_with_restarts", "polynomial",
+                "reduce_lr_on_plateau", "cosine_with_min_lr"})
+      .beside_trajectory()
+      .alias({"lr_decay_style", "lr_scheduler_type"});
+  s.integer("scheduler.params.warmup_steps", "0",
+            "steps of warm-up, at most train_steps; of fine-tuning by default 3 % of them")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .auto_left_out()
+      .beside_trajectory()
+      .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
+  s.number("scheduler.params.warmup_ratio", "",
+           "HuggingFace's word: warmup_steps as a part of train_steps, rounded up")
+      .at_least(0)
+      .at_most(1)
+      .beside_trajectory()
+      .alias({"warmup_ratio"});
+  s.integer("scheduler.params.decay_steps", "\"auto\"",
+            "updates after which the rate is min_lr, warm-up included (auto: train_steps); WSD: "
+            "length of "
+            "the decay that ends the run (auto: a tenth of train_steps)")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"lr_decay_iters", "lr_wsd_decay_iters", "scheduler.params.total_num_steps"});
+  s.number("scheduler.params.min_lr", "0", "the rate does not go below")
+      .at_least(0)
+      .beside_trajectory()
+      .alias({"min_lr"});
+  s.choice("scheduler.params.decay_style", "linear",
+           {"linear", "cosine", "exponential", "minus_sqrt"}, "shape of WSD's decay")
+      .beside_trajectory()
+      .alias({"lr_wsd_decay_style"});
+  s.choice("scheduler.params.warmup_type", "linear", {"linear", "log"},
+           "shape of the warm-up; log, DeepSpeed's: lr log(step) / log(warmup_steps); DeepSpeed's "
+           "scheduler types have it by default")
+      .auto_left_out()
+      .beside_trajectory();
+  s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's word: optimizer.params.lr again")
+      .at_least(0)
+      .auto_left_out();
+  s.number("scheduler.params.cos_min_ratio", "", "DeepSpeed's word: min_lr as a part of lr")
+      .at_least(0)
+      .at_most(1)
+      .auto_left_out();
+}
+
+void add_data(Schema& s) {
+  s.section("data",
+            "A token file is named by the prefix of its .bin and .idx. A path is one prefix, "
+            "a list `[0.3, \"a\", 0.7, \"b\"]` of weights and prefixes, or the same as "
+            "one string, as Megatron takes it.");
+  s.any("data.data_path", "null", "prefix or list", "token files that `split` divides")
+      .or_null()
+      .alias({"data_path"});
+  s.any("data.train_data_path", "null", "prefix or list", "token files for training only")
+      .or_null()
+      .alias({"train_data_path"});
+  s.any("data.valid_data_path", "null", "prefix, list or object",
+        "token files for validation, beside train_data_path; {\"wiki\": path, \"code\": path} are "
+        "sets with names, each with a loss of its own")
+      .or_null()
+      .beside_trajectory()
+      .alias({"valid_data_path"});
+  s.any("data.test_data_path", "null", "prefix or list",
+        "token files whose loss is taken once, after the last step, beside train_data_path")
+      .or_null()
+      .beside_trajectory()
+      .alias({"test_data_path"});
+  s.string("data.split", "\"969,30,1\"", "parts of data_path for training, validation and test")
+      .alias({"split"});
+  s.string(
+       "data.tokenizer", "null",
+       "\"byte\", or the path of a tokenizer.json, a SentencePiece .model, or a directory with one")
+      .or_null()
+      .beside_trajectory()
+      .alias({"tokenizer_model", "data.tokenizer_model"});
+  s.boolean("data.reset_position_ids", false, "positions start again after each end of document")
+      .alias({"reset_position_ids"});
+  s.boolean("data.reset_attention_mask", false, "no attention across the end of a document")
+      .alias({"reset_attention_mask"});
+  s.boolean("data.eod_mask_loss", false, "no loss where the input is the end of a document")
+      .alias({"eod_mask_loss"});
+  s.integer("data.eod_token_id", "null",
+            "id of the end of a document; null: the tokenizer's, else the model's eos_token_id")
+      .or_null()
+      .at_least(0)
+      .at_most(2147483646);
+}
+
+void add_places(Schema& s) {
+  s.choice("activation_checkpointing.granularity", "none", {"none", "selective", "full"},
+           "what backward computes again: nothing, norms and MLP activations, or whole blocks; the "
+           "results are the same")
+      .or_null()
+      .beside_trajectory()
+      .alias({"recompute_granularity"});
+  s.string("checkpoint.save", "null", "folder for checkpoints; null: output_dir/checkpoints")
+      .or_null()
+      .beside_trajectory()
+      .alias({"save"});
+  s.string("checkpoint.load", "null",
+           "checkpoint, or folder of them, to continue; or a HuggingFace directory or an imported "
+           "checkpoint, of which a run takes the weights only and starts at step 0 (Megatron's "
+           "--finetune)")
+      .or_null()
+      .beside_trajectory()
+      .alias({"load", "model_name_or_path"});
+  s.integer("checkpoint.save_interval", "0", "steps between checkpoints; 0: only at the end")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"save_interval", "save_steps"});
+  s.integer("checkpoint.keep_last", "3", "checkpoints kept; 0: all")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"save_total_limit"});
+  s.integer("logging.log_interval", "1", "steps between lines on the console")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .auto_left_out()
+      .beside_trajectory()
+      .alias({"logging.steps_per_print", "steps_per_print", "log_interval", "logging_steps"});
+  s.boolean("logging.tensorboard.enabled", false, "event files in output_dir/tensorboard")
+      .auto_left_out()
+      .beside_trajectory()
+      .alias({"tensorboard.enabled"});
+  s.integer("evaluation.eval_interval", "0", "steps between validations; 0: only at the end")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"eval_interval", "eval_steps"});
+  s.integer("evaluation.eval_iters", "0",
+            "batches of train_batch_size in a validation of each set, of samples at equal "
+            "distances in it; "
+            "0: the whole set")
+      .at_least(0)
+      .at_most(kMaxCount)
+      .beside_trajectory()
+      .alias({"eval_iters"});
+}
+
+void add_machine(Schema& s) {
+  s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"}, "how ranks talk")
+      .not_yet({"nccl", "gloo"})
+      .beside_trajectory();
+  s.choice(
+       "comm.algorithm", "auto", {"auto", "ring", "shm"},
+       "all-reduce, and what ZeRO exchanges on one node: auto takes shared memory inside a node "
+       "and the ring between nodes")
+      .beside_trajectory();
+  s.choice(
+       "comm.device_backend", "auto", {"auto", "nccl", "staged"},
+       "how tensors of GPUs travel: NCCL, which needs a GPU for each rank, or through host memory")
+      .beside_trajectory();
+  s.integer("comm.ranks_per_node", "0", "0: as the hosts are; else virtual nodes of so many ranks")
+      .at_least(0)
+      .at_most(1 << 20)
+      .beside_trajectory();
+  s.integer("comm.bucket_size", "6553600", "gradient elements (4 bytes each) reduced at once")
+      .at_least(1024)
+      .at_most(1e12)
+      .auto_left_out()
+      .beside_trajectory()
+      .alias({"zero_optimization.reduce_bucket_size", "ddp_bucket_size"});
+  s.boolean("comm.overlap", true, "reduce gradients while backward goes on")
+      .auto_left_out()
+      .beside_trajectory()
+      .alias({"overlap_grad_reduce", "zero_optimization.overlap_comm"});
+  s.number("comm.timeout", "600", "seconds without an answer before a peer counts as lost")
+      .above(0)
+      .at_most(1e9)
+      .beside_trajectory();
+  s.integer("cpu.threads_per_rank", "0", "0: the cores of the node over the ranks on it")
+      .at_least(0)
+      .at_most(4096)
+      .beside_trajectory();
+  s.choice(
+       "cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
+       "best instruction set for kernels and the GEMM library; auto: the best of this processor")
+      .beside_trajectory();
+  s.boolean("cuda.autotune", false,
+            "time the library's algorithms for each matrix product once and keep the fastest; "
+            "which that is "
+            "may change from run to run, and with it the last bits: deterministic must be false")
+      .beside_trajectory();
+  s.choice(
+       "cuda.graphs", "auto", {"auto", "off"},
+       "auto: record the work of a micro-batch on the GPU once and run it again at the cost of one "
+       "launch, "
+       "where nothing in it waits for the host or another rank; off: queue every kernel")
+      .beside_trajectory();
+  s.boolean("cuda.cudnn_attention", true,
+            "attention by cuDNN where it can; false: by our own kernels alone")
+      .beside_trajectory();
+  s.boolean(
+       "cuda.synchronous", false,
+       "wait after every piece of work on the GPU, so that a fault is named by its operation; slow")
+      .beside_trajectory();
+}
+
+Schema make_run_schema() {
+  Schema schema("Training run");
+  add_run(schema);
+  add_precision(schema);
+  add_float8(schema);
+  add_optimizer_keys(schema);
+  add_scheduler(schema);
+  add_data(schema);
+  add_finetune_keys(schema);
+  add_places(schema);
+  add_machine(schema);
+  add_parallel_keys(schema);
+  add_foreign_keys(schema);
+  schema.finish();
+  return schema;
+}
+
+}  // namespace
+
+const Schema& run_schema() {
+  static const Schema schema = make_run_schema();
+  return schema;
+}
+
+}  // namespace trireme

@@ -1,0 +1,124 @@
+// The examples of fine-tuning files in memory, and batches of them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "training/data/batch_source.h"
+#include "training/data/examples/example.h"
+#include "training/data/examples/packing.h"
+
+namespace trireme {
+
+struct ExampleSetOptions {
+  int64_t sequence_length = 0;
+  int64_t vocab_size = 0;  // of the model
+  bool pairs = false;      // preferences: two documents an item, which share a sequence
+  bool drop_long = false;
+  int threads = 1;
+};
+
+// Items of one or two documents, in the order of the files. A document of n tokens takes n - 1
+// places of a sequence: its last token is a target only.
+class ExampleSet {
+ public:
+  struct Stats {
+    int64_t records = 0;
+    int64_t truncated = 0;          // items that lost the end of a document
+    int64_t dropped_long = 0;       // the same, left out
+    int64_t dropped_cut = 0;        // nothing of an answer is left since they were truncated
+    int64_t longest_cut = 0;        // tokens of the longest of those
+    int64_t dropped_unlearned = 0;  // nothing of them is to be learned
+    int64_t spelling_markup = 0;    // records whose text spells special tokens and is text
+    int64_t tokens = 0;             // of the items kept
+    int64_t targets = 0;            // of them, with loss
+  };
+  // InputError with file and line of a record that cannot be read, or has a token the model has no
+  // row for.
+  ExampleSet(const std::vector<std::string>& files, const ExampleReader& reader,
+             const ExampleSetOptions& options);
+
+  // These documents, each of two tokens at least, an item each.
+  explicit ExampleSet(const std::vector<Example>& documents);
+
+  int64_t items() const { return documents() / documents_per_item_; }
+  int64_t documents() const { return static_cast<int64_t>(begin_.size()) - 1; }
+  int documents_per_item() const { return documents_per_item_; }
+  int64_t length(int64_t item) const;  // places of a sequence
+  struct Document {
+    const int32_t* tokens;
+    const uint8_t* learned;
+    int64_t size;
+  };
+  Document document(int64_t d) const;
+  const Stats& stats() const { return stats_; }
+  std::string describe() const;  // sizes and what was left out
+  // Of all tokens and of which are learned, 16 hex digits: equal where the same is learned in the
+  // same order.
+  std::string fingerprint() const;
+
+ private:
+  void add_item(std::vector<Example>& documents, const ExampleSetOptions& options,
+                const std::string& place);
+  void add_document(const Example& document);
+  int documents_per_item_;
+  std::vector<int32_t> tokens_;
+  std::vector<uint8_t> learned_;
+  std::vector<int64_t> begin_{0};
+  Stats stats_;
+};
+
+// Sequences of whole documents: positions restart with each and no attention crosses them; what is
+// left of a sequence is a document of its own without targets. Training (shuffle) visits all
+// sequences once an epoch, each epoch in an order that its number and the seed say; else they come
+// in order, once.
+class ExampleSource : public BatchSource {
+ public:
+  struct Options {
+    int64_t sequence_length = 0;
+    bool packing = true;
+    bool shuffle = false;
+    uint64_t seed = 1234;
+    double epochs = 0;  // with shuffle: sequences beyond them are padding; 0: there is no end
+  };
+  // items: those of the set that belong to this source.
+  ExampleSource(std::shared_ptr<const ExampleSet> set, const std::vector<int64_t>& items,
+                const Options& options);
+
+  int64_t samples_per_epoch() const { return packing_.bins(); }
+  int64_t num_samples() const override { return num_samples_; }
+  int64_t num_targets() const override { return -1; }
+  void fill_samples(std::span<const int64_t> samples, MicroBatch& batch) override;
+  std::string describe() const override;
+  const ExampleSet& set() const { return *set_; }
+  const std::vector<int64_t>& items() const { return items_; }
+  // Of pairs: what the reference model gives each document of the set; batches then have their
+  // pairs.
+  void set_references(std::shared_ptr<const std::vector<double>> log_likelihoods) {
+    references_ = std::move(log_likelihoods);
+  }
+  // A pair of the set, its answers at the beginning of no batch.
+  PreferencePair pair(int64_t item) const;
+  // The document that a token with a target belongs to; row: MicroBatch::rows of a source that does
+  // not shuffle.
+  int64_t document_of(int64_t row);
+  // Items of sample number `sample`, in the order of its documents; none beyond the last.
+  std::vector<int64_t> items_of(int64_t sample);
+
+ private:
+  int64_t bin_of(int64_t sample);
+  void add_document(const ExampleSet::Document& document, MicroBatch& batch, int64_t row,
+                    size_t at) const;
+  Answer answer(int64_t document, int64_t begin) const;
+  std::shared_ptr<const ExampleSet> set_;
+  std::vector<int64_t> items_;
+  Options options_;
+  std::shared_ptr<const std::vector<double>> references_;
+  Packing packing_;  // of items
+  int64_t num_samples_ = 0, used_ = 0;
+  int64_t epoch_ = -1;          // whose order follows
+  std::vector<int64_t> order_;  // of the bins
+};
+
+}  // namespace trireme

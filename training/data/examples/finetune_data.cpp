@@ -1,0 +1,95 @@
+#include "training/data/examples/finetune_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/core/cpu.h"
+#include "engine/core/error.h"
+#include "training/data/shuffle.h"
+#include "transformer/checkpoint/saved_chat_template.h"
+
+namespace trireme {
+namespace {
+
+// The template's source: the one that a checkpoint has kept, that of the configuration, of the run
+// so far, of the run whose weights it starts with, of the tokenizer; empty where none has one.
+std::string template_source(const RunConfig& config) {
+  if (!config.finetune.kept_chat_template.empty()) return config.finetune.kept_chat_template;
+  const std::string& given = config.finetune.chat_template;
+  if (!given.empty()) return read_chat_template(given);
+  if (std::string kept = kept_chat_template(config.checkpoint.save); !kept.empty()) return kept;
+  return chat_template_of_model(config.checkpoint.load, config.data.tokenizer);
+}
+
+struct Split {
+  std::vector<int64_t> train, held_out;
+};
+
+Split split_items(int64_t items, double val_size, uint64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(items));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const double wanted = val_size < 1 ? std::ceil(val_size * static_cast<double>(items)) : val_size;
+  if (wanted >= static_cast<double>(items))
+    fail_input("finetune.val_size ", val_size, " leaves nothing of ", items,
+               " examples to learn from");
+  NumpyRandomState random(static_cast<uint32_t>(seed));
+  random.shuffle(std::span<int64_t>(order));
+  const auto cut = order.begin() + static_cast<std::ptrdiff_t>(wanted);
+  Split split{{cut, order.end()}, {order.begin(), cut}};
+  std::ranges::sort(split.train);
+  std::ranges::sort(split.held_out);
+  return split;
+}
+
+}  // namespace
+
+std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads) {
+  const FinetuneConfig& finetune = config.finetune;
+  const auto tokenizer = load_tokenizer(config.data.tokenizer);
+  check_ids_fit(*tokenizer, config.model.vocab_size);
+  const std::string chat_template = template_source(config);
+  const ExampleReader reader(*tokenizer, chat_template, finetune.assistant_only_loss,
+                             finetune.parse_special);
+  const ExampleSetOptions options{.sequence_length = config.sequence_length,
+                                  .vocab_size = config.model.vocab_size,
+                                  .pairs = learns_from_pairs(finetune),
+                                  .drop_long = finetune.drop_long,
+                                  .threads = threads};
+  const auto set = std::make_shared<const ExampleSet>(finetune.train_files, reader, options);
+  const Split split = split_items(set->items(), finetune.val_size, config.seed);
+  ExampleSource::Options source{.sequence_length = config.sequence_length,
+                                .packing = finetune.packing,
+                                .shuffle = true,
+                                .seed = config.seed,
+                                .epochs = finetune.num_train_epochs};
+  auto data = std::make_shared<FinetuneData>();
+  data->train_set = set;
+  data->chat_template = chat_template;
+  if (const int64_t n = set->stats().spelling_markup; n > 0 && !finetune.parse_special)
+    data->warning = concat(
+        n,
+        " records of text that no template wrote spell special tokens, and are learned as that "
+        "text; finetune.parse_special true makes tokens of them");
+  data->train = std::make_unique<ExampleSource>(set, split.train, source);
+  data->summary = concat(finetune.train_files.front(),
+                         finetune.train_files.size() > 1 ? " and others: " : ": ", set->describe());
+  source.shuffle = false;
+  if (!finetune.valid_files.empty()) {
+    const auto valid = std::make_shared<const ExampleSet>(finetune.valid_files, reader, options);
+    std::vector<int64_t> all(static_cast<size_t>(valid->items()));
+    std::iota(all.begin(), all.end(), int64_t{0});
+    data->validation_set = valid;
+    data->validation = std::make_unique<ExampleSource>(valid, all, source);
+  } else if (!split.held_out.empty()) {
+    data->validation_set = set;
+    data->validation = std::make_unique<ExampleSource>(set, split.held_out, source);
+  }
+  return data;
+}
+
+int64_t count_sequences(const RunConfig& config) {
+  return open_finetune_data(config, available_cores())->train->samples_per_epoch();
+}
+
+}  // namespace trireme

@@ -1,0 +1,423 @@
+#include "training/run/pretrain.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <numeric>
+
+#include "engine/core/file_limit.h"
+#include "engine/io/atomic_file.h"
+#include "engine/observe/log.h"
+#include "parallel/agree.h"
+#include "parallel/launch.h"
+#include "training/data/examples/finetune_data.h"
+#include "training/run/pretrain_run.h"
+#include "training/run/run_lineage.h"
+#include "transformer/checkpoint/checkpoint_model.h"
+#include "transformer/peft_adapter.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kOpenFiles = 1 << 16;  // two for each token file of a blend
+
+}  // namespace
+
+PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
+                         SignalRequests& signals)
+    : config_(config),
+      world_(world),
+      group_(world.world()),
+      device_(open_rank_device(world, config.device, config.comm.device_backend)),
+      groups_(group_, config.parallel, kv_head_copies(config.model, config.parallel.tp)),
+      options_(options),
+      signals_(signals),
+      ctx_(pin_rank(world, config.threads_per_rank), "activations", device_.get()),
+      state_(config, groups_.layout),
+      step_(config, state_, groups_, ctx_),
+      evaluator_(state_.model, state_.store, groups_, ctx_, config.micro_batch_size,
+                 config.sequence_length),
+      batches_(static_cast<size_t>(config.gradient_accumulation_steps)) {
+  parameters_ = parameter_count(config.model);
+  if (config.finetune.lora.enabled())
+    for (const ModelParameter& p : adapter_parameters(config.model, config.finetune.lora))
+      adapter_parameters_ += Shape(std::span<const int64_t>(p.shape)).numel();
+  ctx_.seed = config.seed;
+  ctx_.profile = &profile_;
+  if (device_.gpu == nullptr) return;
+  if (config.zero.offload_optimizer.device != OffloadDevice::kNone)
+    fail_input(
+        "zero_optimization.offload_optimizer.device: with device cuda the optimizer's state stays "
+        "on the "
+        "GPU in this version; set it to none (ZeRO stages divide the state over ranks), or device "
+        "to cpu");
+  device_.gpu->deterministic = config.deterministic;
+  device_.gpu->autotune = config.cuda_autotune;
+  if (!config.cuda_cudnn_attention) {
+    device_.gpu->attention.reset();
+    device_.gpu->no_attention = "cuda.cudnn_attention is false";
+  }
+  device_.gpu->synchronous = config.cuda_synchronous;
+}
+
+// Where the batches of a fine-tuning run come from: the one difference to pretraining.
+void PretrainRun::open_examples() {
+  std::shared_ptr<FinetuneData> data = options_.finetune;
+  if (data == nullptr) data = open_finetune_data(config_, ctx_.threads);
+  const double epochs = config_.finetune.num_train_epochs;
+  const int64_t sequences = data->train->samples_per_epoch();
+  if (epochs > 0 && config_.train_steps != finetune_steps(config_, sequences))
+    fail_input("train_steps ", config_.train_steps, " and finetune.num_train_epochs ", epochs,
+               " do not agree: ", sequences, " sequences come to ",
+               finetune_steps(config_, sequences), " steps; set train_steps to auto, or ",
+               "num_train_epochs to null");
+  examples_summary_ = data->summary;
+  examples_ = data;
+  if (learns_from_pairs(config_.finetune)) train_examples_ = data->train.get();
+  sequences_per_epoch_ = sequences;
+  train_data_ = std::move(data->train);
+  if (learns_from_pairs(config_.finetune)) validation_pairs_ = data->validation.get();
+  if (data->validation != nullptr)
+    validation_data_.push_back({"", std::move(data->validation)});
+  else
+    no_validation_ = "neither finetune.valid_file nor finetune.val_size is given; give one";
+  if (validation_data_.empty() && config_.eval_interval > 0)
+    fail_input("evaluation.eval_interval ", config_.eval_interval, " asks for validation, but ",
+               no_validation_, "; or set evaluation.eval_interval to 0");
+}
+
+void PretrainRun::open_data() {
+  raise_file_limit(kOpenFiles);
+  if (config_.finetune.enabled) return open_examples();
+  const BatchSourceOptions source{.sequence_length = config_.sequence_length,
+                                  .vocab_size = config_.model.vocab_size,
+                                  .seed = config_.seed,
+                                  .whole_sequences = true};
+  train_data_ = make_train_source(config_.data, source,
+                                  checked_mul(config_.train_steps, config_.train_batch_size));
+  validation_data_ = make_validation_sources(config_.data, source);
+  test_data_ = make_test_source(config_.data, source);
+  if (!test_data_ && !config_.data.test.empty())
+    fail_input("data.test_data_path holds no two tokens of one file: nothing to test on");
+  if (!validation_data_.empty()) return;
+  no_validation_ = why_no_validation(config_.data);
+  if (config_.eval_interval > 0)
+    fail_input("evaluation.eval_interval ", config_.eval_interval, " asks for validation, but ",
+               no_validation_, "; or set evaluation.eval_interval to 0");
+  if (!config_.data.valid.empty()) fail_input(no_validation_);
+}
+
+void PretrainRun::make_plans() {
+  train_plan_ = step_.plan();
+  if (!validation_data_.empty() || test_data_ || train_examples_ != nullptr)
+    eval_plan_ = evaluator_.plan();
+}
+
+ResumePlan PretrainRun::plan_start() {
+  data_files_ = data_identity(config_.data);
+  ResumePlan plan = plan_resume(config_, options_.resume, data_files_);
+  lineage_ = run_lineage(config_, plan, examples_.get());
+  if (examples_ != nullptr && !plan.checkpoint.empty())
+    check_same_examples(plan.checkpoint, read_lineage(CheckpointReader(plan.checkpoint)), lineage_);
+  return plan;
+}
+
+void PretrainRun::start_or_resume() {
+  std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
+  std::string weights, adapter;           // of rank 0, as the notes are
+  const std::string checkpoint = from_rank_0(group_, [&] {
+    lock_ = std::make_unique<RunLock>(config_);  // before anything there is believed
+    ResumePlan plan = plan_start();
+    resume_notes = std::move(plan.notes);
+    if (!lock_->warning().empty()) resume_notes.push_back(lock_->warning());
+    weights = std::move(plan.weights);
+    adapter = std::move(plan.adapter);
+    return plan.checkpoint;
+  });
+  weights = from_rank_0(group_, [&] { return weights; });
+  adapter = from_rank_0(group_, [&] { return adapter; });
+
+  take_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
+  if (!weights.empty()) {
+    const bool begins = checkpoint.empty() || learns_from_pairs(config_.finetune);
+    agreed(group_, [&] { load_initial_weights(ctx_, weights, adapter, begins, state_); });
+  } else if (checkpoint.empty()) {
+    state_.initialize(ctx_);
+  }
+  if (train_examples_ != nullptr) take_references();
+  if (!checkpoint.empty()) {
+    agreed(group_,
+           [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
+    last_saved_ = position_.step;
+  }
+  agreed(group_, [&] {
+    if (group_.rank() != 0) return;
+    sweep_leftovers(config_.checkpoint.save);
+    write_run_directory(config_);
+    records_ = std::make_unique<RunRecords>(config_, position_.step);
+  });
+  for (const std::string& note : resume_notes) log_warning(note);
+  for (const std::string& note : config_.notes) log_info(note);
+  if (group_.rank() == 0 && !no_validation_.empty())
+    log_warning("no validation loss will be taken: ", no_validation_);
+  if (!weights.empty() && checkpoint.empty())
+    log_info("starting at step 0 with the weights of ", weights,
+             adapter.empty() ? "" : concat(" and the adapters of ", adapter),
+             "; optimizer, learning rate and data begin anew");
+  if (!checkpoint.empty())
+    log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
+}
+
+// What the model that training starts from says of every answer: the reference of preferences.
+void PretrainRun::take_references() {
+  const auto of = [&](const ExampleSet& set) {
+    log_info("reference model: ", set.documents(), " answers");
+    return std::make_shared<const std::vector<double>>(log_likelihoods(set));
+  };
+  const auto train = of(train_examples_->set());
+  train_examples_->set_references(train);
+  if (validation_pairs_ == nullptr) return;
+  const bool same = &validation_pairs_->set() == &train_examples_->set();
+  validation_pairs_->set_references(same ? train : of(validation_pairs_->set()));
+}
+
+std::vector<double> PretrainRun::log_likelihoods(const ExampleSet& set) {
+  std::vector<int64_t> all(static_cast<size_t>(set.items()));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const std::shared_ptr<const ExampleSet> held(examples_, &set);
+  ExampleSource source(held, all, {.sequence_length = config_.sequence_length});
+  return evaluator_.log_likelihoods(set, source, eval_plan_);
+}
+
+// The mean loss of the validation's pairs.
+double PretrainRun::preference_loss() {
+  const std::vector<double> now = log_likelihoods(validation_pairs_->set());
+  PreferenceSums sums;
+  for (const int64_t item : validation_pairs_->items()) {
+    double d_chosen = 0, d_rejected = 0;
+    const auto first = static_cast<size_t>(2 * item);
+    add_pair(config_.finetune.dpo, validation_pairs_->pair(item), now[first], now[first + 1], sums,
+             d_chosen, d_rejected);
+  }
+  return sums.loss / sums.pairs;
+}
+
+void PretrainRun::start_step() {
+  profile_.clear();
+  if (open_steps_.empty()) counted_until_ = std::chrono::steady_clock::now();
+  {
+    const TimeScope timed(&profile_, TimeCategory::kData);
+    const Place& dp = groups_.layout.dp;
+    const int64_t group_samples = config_.micro_batch_size * dp.size;
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      const int64_t consumed = position_.consumed_samples + static_cast<int64_t>(i) * group_samples;
+      train_data_->fill(first_sample(consumed, config_.micro_batch_size, dp.index),
+                        config_.micro_batch_size, batches_[i]);
+    }
+  }
+  step_.start(position_.step, batches_, train_plan_);
+  ++position_.step;
+  position_.consumed_samples += config_.train_batch_size;
+  OpenStep& open = open_steps_.emplace_back();
+  open.position = position_;
+  open.profile = profile_;
+  open.allocations = allocation_count();
+  if (world_.size() > 1) traffic_metrics_.add(world_, open.sent);
+}
+
+// Reads results until at most `open` steps are open.
+void PretrainRun::finish_steps(int64_t open) {
+  while (std::ssize(open_steps_) > open) finish_step();
+}
+
+// Reads the result of the oldest open step, and after the last one evaluates if that is due.
+void PretrainRun::finish_step() {
+  const StepResult result = step_.finish();
+  if (device_.gpu != nullptr) log_notes(*device_.gpu);
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> took = now - std::exchange(counted_until_, now);
+  const OpenStep open = std::move(open_steps_.front());
+  open_steps_.pop_front();
+  StepMetrics metrics = describe_step(open, result, took.count());
+  std::ranges::copy(open.sent.extra, std::back_inserter(metrics.extra));
+  const bool last = metrics.step == config_.train_steps;
+  if (last || due(config_.eval_interval, metrics.step)) {
+    TRIREME_CHECK(open_steps_.empty(), "an evaluation while steps are open");
+    validate(metrics);
+  }
+  if (last && test_data_) metrics.test_loss = loss_on(*test_data_, "test", metrics);
+  if (records_) records_->write(metrics);
+  check_divergence(metrics.step, result);
+}
+
+void PretrainRun::check_divergence(int64_t step, const StepResult& result) const {
+  if (!result.skipped) return;
+  if (group_.rank() == 0)  // every rank has the same result
+    log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
+                ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale, "); ",
+                result.consecutive_skips, " in a row");
+  if (result.consecutive_skips < config_.max_consecutive_skips) return;
+  throw Error(concat("stopped at step ", step, ": ", result.consecutive_skips,
+                     " steps in a row were not finite, the last by ", result.first_bad,
+                     "; lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32; the "
+                     "last checkpoint is whole"),
+              ExitCode::kDiverged);
+}
+
+// The loss on evaluation.eval_iters batches of `data`.
+double PretrainRun::loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics) {
+  // 0: all of them, which is also what more samples than an integer counts come to.
+  const int64_t batch = config_.train_batch_size;
+  const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
+  const int64_t samples = countable ? config_.eval_steps * batch : 0;
+  const EvalResult result = evaluator_.run(data, samples, eval_plan_);
+  if (result.samples < result.all_samples)
+    metrics.partial_sets[name] = concat(result.samples, " of ", result.all_samples);
+  return result.loss;
+}
+
+void PretrainRun::validate(StepMetrics& metrics) {
+  for (const auto& [name, source] : validation_data_) {
+    const double loss =
+        validation_pairs_ != nullptr ? preference_loss() : loss_on(*source, name, metrics);
+    if (name.empty())
+      metrics.validation_loss = loss;
+    else
+      metrics.validation_losses.emplace_back(name, loss);
+  }
+}
+
+void PretrainRun::save() {
+  if (last_saved_ == position_.step) return;
+  SavedCheckpoint saved;
+  agreed(group_, [&] {
+    saved =
+        save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&lineage_, &data_files_});
+  });
+  last_saved_ = position_.step;
+  if (group_.rank() == 0) mark_saved(saved.directory);
+  // scripts/trireme.sbatch looks for this line.
+  log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
+  if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
+  write_adapter(saved.directory);
+}
+
+void PretrainRun::mark_saved(const std::string& checkpoint) const {
+  try {
+    write_saved_mark(config_, checkpoint);
+  } catch (const InputError& e) {  // the checkpoint is whole
+    log_warning(e.what(), "; the run goes on without this mark");
+  }
+}
+
+// The adapters of a checkpoint for PEFT, in the run's folder.
+void PretrainRun::write_adapter(const std::string& checkpoint) const {
+  if (!config_.finetune.lora.enabled() || group_.rank() != 0) return;
+  const std::string folder = (std::filesystem::path(config_.output_dir) / "adapter").string();
+  try {
+    write_peft_adapter(config_.finetune.lora, config_.model, CheckpointModel(checkpoint),
+                       lineage_.base, folder);
+    if (!lineage_.chat_template.empty())
+      write_file_atomically(concat(folder, "/chat_template.jinja"), lineage_.chat_template);
+    log_info("wrote ", folder, " for PEFT");
+  } catch (const InputError& e) {  // the checkpoint is whole
+    log_warning("no adapter for PEFT: ", e.what());
+  }
+}
+
+// On rank 0 once output_dir or checkpoint.save no longer leads to what the run has locked: a run
+// goes on, into directories of its own.
+void PretrainRun::restore_directory() {
+  records_.reset();
+  lock_.reset();  // it leaves what is no longer its own
+  lock_ = std::make_unique<RunLock>(config_);
+  check_own_records(config_);
+  write_run_directory(config_);
+  records_ = std::make_unique<RunRecords>(config_, position_.step);
+  log_warning("output_dir ", config_.output_dir, " or checkpoint.save ", config_.checkpoint.save,
+              " was removed or replaced while the run wrote to it: made again at step ",
+              position_.step,
+              ", where a checkpoint is saved; earlier records and checkpoints may be lost");
+}
+
+StopRequest PretrainRun::agreed_request() {
+  constexpr int64_t kFailed = std::numeric_limits<int64_t>::max();  // above all requests
+  auto mine = static_cast<int64_t>(signals_.take());
+  std::exception_ptr failure;
+  if (lock_ != nullptr && !lock_->holds()) {
+    try {
+      restore_directory();
+      mine = std::max(mine, static_cast<int64_t>(StopRequest::kSave));
+    } catch (...) {
+      failure = std::current_exception();
+      mine = kFailed;
+    }
+  }
+  if (group_.size() > 1) mine = group_.all_reduce_scalar(mine, ReduceOp::kMax);
+  if (mine == kFailed)
+    agreed(group_, [&] {
+      if (failure) std::rethrow_exception(failure);
+    });
+  return static_cast<StopRequest>(mine);
+}
+
+ExitCode PretrainRun::run() {
+  agreed(group_, [&] { open_data(); });
+  make_plans();
+  agreed(group_, [&] { check_device_memory(); });
+  if (options_.validate_only) {
+    from_rank_0(group_, [&] { return plan_start().checkpoint; });
+    if (group_.rank() == 0) {
+      if (!no_validation_.empty()) log_warning("no validation loss: ", no_validation_);
+      std::printf("configuration is valid for %d rank%s\n%s%s", group_.size(),
+                  group_.size() == 1 ? "" : "s", memory_report().c_str(),
+                  train_plan_.table(8).c_str());
+    }
+    return ExitCode::kDone;
+  }
+  start_or_resume();
+  log_info("device ", describe_device(device_, ctx_.threads), "; ", world_.describe());
+  log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
+  if (!examples_summary_.empty()) log_info(examples_summary_);
+  if (group_.rank() == 0 && examples_ != nullptr && !examples_->warning.empty())
+    log_warning(examples_->warning);
+  for (const auto& [name, source] : validation_data_)
+    if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
+  if (!step_.graphs().why_not().empty())
+    log_info("cuda.graphs: a micro-batch is not recorded on the GPU: ", step_.graphs().why_not());
+  log_info(memory_report());
+  peak_tflops_ = peak_of_rank();
+
+  signals_.training_begins(world_);
+  while (position_.step < config_.train_steps) {
+    start_step();
+    const bool last = position_.step == config_.train_steps;
+    const bool saves = last || due(config_.checkpoint.save_interval, position_.step);
+    // What reads the model reads that of a step whose result is known.
+    const bool read = saves || due(config_.eval_interval, position_.step);
+    finish_steps(read ? 0 : step_.most_open() - 1);
+    const StopRequest request = agreed_request();
+    if (saves || request != StopRequest::kNone) {
+      finish_steps(0);
+      save();
+    }
+    if (request == StopRequest::kSaveAndStop && !last) {
+      log_info("stopped by request at step ", position_.step, "; continue with --resume auto");
+      return ExitCode::kStoppedSaved;
+    }
+  }
+  return ExitCode::kDone;
+}
+
+ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
+                  SignalRequests& signals) {
+  // What the configuration asks of a rank's parameters may not be possible in its layout.
+  agreed(world.world(),
+         [&] { const TrainState state(config, layout_of(config.parallel, world.world().rank())); });
+  return PretrainRun(config, world, options, signals).run();
+}
+
+}  // namespace trireme

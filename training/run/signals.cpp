@@ -1,0 +1,92 @@
+#include "training/run/signals.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <map>
+
+#include "engine/observe/console.h"
+#include "engine/observe/log.h"
+#include "parallel/comm/world.h"
+
+namespace trireme {
+namespace {
+
+std::atomic<int> g_request{0};
+std::map<int, struct sigaction> g_previous;
+
+void raise_to(StopRequest request) {
+  int seen = g_request.load(std::memory_order_relaxed);
+  const int wanted = static_cast<int>(request);
+  while (seen < wanted && !g_request.compare_exchange_weak(seen, wanted)) {
+  }
+}
+
+extern "C" void on_signal(int signal) {
+  if (signal == SIGUSR1) return raise_to(StopRequest::kSave);
+  if (signal == SIGINT) {
+    // The second interrupt means now: back to the default action.
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    sigaction(SIGINT, &action, nullptr);
+  }
+  raise_to(StopRequest::kSaveAndStop);
+}
+
+// Both from the watchdog's thread.
+void on_termination() {
+  raise_to(StopRequest::kSaveAndStop);
+  console_drop_unread();
+  log_info("SIGTERM: saving and stopping after this step");
+}
+
+void on_termination_by_mpirun() {
+  raise_to(StopRequest::kSaveAndStop);
+  console_drop_unread();
+  log_info("SIGTERM: saving and stopping after this step; mpirun kills its ranks soon after it ",
+           "(odls_base_sigkill_timeout, 1 s): kill -USR2 of mpirun, or --ranks instead of mpirun, ",
+           "gives them the time they need");
+}
+
+bool has_default_action(int signal) {
+  struct sigaction now {};
+  sigaction(signal, nullptr, &now);
+  return (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL;
+}
+
+void install(int signal) {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, &g_previous[signal]);
+}
+
+}  // namespace
+
+SignalRequests::SignalRequests() {
+  g_request = 0;
+  install(SIGUSR1);
+  install(SIGUSR2);
+}
+
+void SignalRequests::training_begins(World& world) {
+  install(SIGINT);
+  for (const int signal : {SIGHUP, SIGPIPE})
+    if (has_default_action(signal)) install(signal);
+  const std::string launcher = detect_launcher().name;
+  // srun sends SIGTERM to end a job, and to nobody else's survivors.
+  if (world.size() == 1 || launcher == "srun")
+    install(SIGTERM);
+  else
+    world.on_termination(launcher == "mpirun" ? on_termination_by_mpirun : on_termination);
+}
+
+SignalRequests::~SignalRequests() {
+  for (const auto& [signal, action] : g_previous) sigaction(signal, &action, nullptr);
+  g_previous.clear();
+}
+
+StopRequest SignalRequests::take() { return static_cast<StopRequest>(g_request.exchange(0)); }
+
+}  // namespace trireme

@@ -1,0 +1,128 @@
+#include "training/step/placed_batches.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/ops/transfer.h"
+
+namespace trireme {
+namespace {
+
+template <class T>
+ConstTensor view(const std::vector<T>& v) {
+  return ConstTensor(v.data(), dtype_of<T>, Shape{std::ssize(v)});
+}
+
+constexpr int64_t kAlign = 256;
+
+int64_t padded(int64_t elements, DType dtype) {
+  return round_up(elements * dtype_size(dtype), kAlign);
+}
+
+// A micro-batch has no more documents than tokens; with padding there is one more, and one more
+// offset.
+int64_t most_offsets(int64_t tokens) { return tokens + 2; }
+
+int64_t bytes_of(int64_t t) {
+  return 3 * padded(t, DType::kI32) + padded(t, DType::kI64) + padded(most_offsets(t), DType::kI32);
+}
+
+int64_t bytes_of(const MicroBatch& batch) { return bytes_of(std::ssize(batch.tokens)); }
+
+// The samples' length where each is one sequence and they fill the batch, else 0: other lengths,
+// though equal, would each be a shape of its own to the library.
+int64_t uniform_length(const MicroBatch& batch, int64_t length) {
+  const std::vector<int32_t>& cu = batch.cu_seqlens;
+  if (cu.empty() || cu.back() != std::ssize(batch.tokens)) return 0;
+  for (size_t i = 0; i + 1 < cu.size(); ++i)
+    if (cu[i + 1] - cu[i] != length) return 0;
+  return length;
+}
+
+// No less than the longest sequence, and one of few numbers: each is a shape of its own to the
+// library, and asks for a record of its own (training/step/micro_batch_graphs.h).
+int64_t longest(const MicroBatch& batch, int64_t sequence_length) {
+  constexpr uint32_t kShortest = 128;
+  const auto most = std::max(kShortest, static_cast<uint32_t>(batch.max_seqlen));
+  return std::min(sequence_length, static_cast<int64_t>(std::bit_ceil(most)));
+}
+
+Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
+  Tokens tokens;
+  tokens.count = std::ssize(batch.tokens);
+  tokens.ids = view(batch.tokens);
+  tokens.targets = view(batch.targets);
+  tokens.positions = view(batch.positions);
+  tokens.position_end = sequence_length;
+  tokens.rows = view(batch.rows);
+  tokens.cu_q = view(batch.cu_seqlens);
+  tokens.uniform_length = uniform_length(batch, sequence_length);
+  tokens.longest = longest(batch, sequence_length);
+  tokens.context = batch.context.get();
+  return tokens;
+}
+
+// Calls f(array, elements to keep room for) in the order in which the arrays lie in the block.
+template <class F>
+void for_each_array(Tokens& tokens, F&& f) {
+  for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.rows})
+    f(*t, tokens.count);
+  f(tokens.cu_q, most_offsets(tokens.count));
+}
+
+}  // namespace
+
+int64_t PlacedBatches::bytes(int64_t tokens, int64_t micro_batches) {
+  return checked_mul(bytes_of(tokens), micro_batches + 1);
+}
+
+void PlacedBatches::place(const std::vector<MicroBatch>& batches) {
+  batches_ = &batches;
+  placed_.clear();
+  if (ctx_.gpu == nullptr || ctx_.planning()) return;
+  int64_t bytes = 0;
+  largest_ = 0;
+  for (const MicroBatch& batch : batches) {
+    largest_ = std::max(largest_, bytes_of(batch));
+    bytes = checked_add(bytes, bytes_of(batch));
+  }
+  bytes = checked_add(bytes, largest_);
+  if (bytes > block_.bytes()) {
+    block_ = Buffer();  // the old one goes first
+    block_ = Buffer("micro-batches", bytes, ctx_.memory());
+  }
+  int64_t at = largest_;
+  for (const MicroBatch& batch : batches) {
+    Tokens tokens = tokens_of(batch, sequence_length_);
+    for_each_array(tokens, [&](ConstTensor& t, int64_t most) {
+      const Tensor there = block_.tensor(t.dtype(), t.shape(), at);
+      transfer(ctx_, there, t);
+      t = there;
+      at += padded(most, t.dtype());
+    });
+    if (batch.context != nullptr) batch.context->place(ctx_);
+    placed_.push_back(tokens);
+  }
+}
+
+Tokens PlacedBatches::tokens(int i) const {
+  return placed_.empty() ? tokens_of(batch(i), sequence_length_) : placed_[static_cast<size_t>(i)];
+}
+
+Tokens PlacedBatches::fixed_tokens(int i) const {
+  Tokens tokens = placed_[static_cast<size_t>(i)];
+  int64_t at = 0;
+  for_each_array(tokens, [&](ConstTensor& t, int64_t most) {
+    t = block_.tensor(t.dtype(), t.shape(), at);
+    at += padded(most, t.dtype());
+  });
+  return tokens;
+}
+
+void PlacedBatches::fix(int i) const {
+  // Its arrays lie one behind the other in both places.
+  cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, block_.data(),
+                   placed_[static_cast<size_t>(i)].ids.raw(), bytes_of(batch(i)));
+}
+
+}  // namespace trireme

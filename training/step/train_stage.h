@@ -1,0 +1,110 @@
+// What one rank computes of a training step, or of an evaluation: its chunks of the model, for one
+// micro-batch at a time, in whatever order a schedule asks for.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "parallel/pipeline/executor.h"
+#include "training/step/placed_batches.h"
+#include "transformer/model.h"
+
+namespace trireme {
+
+class TrainStage final : public PipelineStage {
+ public:
+  struct Options {
+    Recompute recompute = Recompute::kNone;
+    int64_t micro_batches = 1;  // of a step
+    int64_t sequence_length = 0;
+    // The schedule computes gradients of inputs and weights at different times. Otherwise both are
+    // computed block by block, so that little waits.
+    bool split_backward = false;
+    const PreferenceConfig* preferences = nullptr;  // what is learned, in the place of tokens
+  };
+  // Everything must outlive this object.
+  TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
+             const Options& options);
+
+  // The step's micro-batches, already this rank's part of them, and where the loss goes.
+  // block_done(b, last): parameter block b has its gradients of one more micro-batch, or of the
+  // last.
+  using BlockDone = std::function<void(int block, bool last)>;
+  void begin(const std::vector<MicroBatch>& batches, const Loss& loss, BlockDone block_done);
+
+  // What the pairs of the step so far came to, where the head is.
+  const PreferenceSums& preferences() const { return preferences_; }
+
+  // The hidden state is this rank's share of the residual stream, (T / split, C). The last chunk of
+  // the model keeps its output for backward, where the loss is computed.
+  Activation forward(int chunk, int micro_batch, Activation x) override;
+  Activation backward_input(int chunk, int micro_batch, Activation dy) override;
+  void backward_weight(int chunk, int micro_batch) override;
+  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+
+  // For work that is recorded on a GPU and runs again. Between begin_recording and end_recording
+  // passes find their tokens at the fixed place, and the blocks whose gradients are done are listed
+  // and not counted; whoever runs the work copies a micro-batch there before, and counts the blocks
+  // behind it.
+  Tokens tokens(int micro_batch) const { return batches_.tokens(micro_batch); }
+  const void* fixed_place() const { return batches_.fixed_place(); }
+  void copy_to_fixed_place(int micro_batch) const { batches_.fix(micro_batch); }
+  void begin_recording() { recording_ = true; }
+  std::vector<int> end_recording();
+  void count_blocks(const std::vector<int>& blocks) const;
+
+ private:
+  struct Work {  // of one chunk and micro-batch
+    Model::Saved saved;
+    Model::Deferred deferred;
+    Activation output;  // of the last chunk
+  };
+  Work& work(int chunk, int micro_batch);
+  Activation head_gradient(Pass& pass, int micro_batch, Work& work);
+  template <class Run>
+  auto with_pass(int micro_batch, const Run& run);
+  const Model& model_;
+  ParameterStore& store_;
+  const Groups& groups_;
+  Ctx& ctx_;
+  Options options_;
+  PlacedBatches batches_;
+  Loss loss_;
+  BlockDone block_done_;
+  Model::BlockDone count_block_;
+  std::vector<int64_t> passes_left_;  // of each parameter block, micro-batches to come
+  std::vector<Work> work_;            // (chunk, micro-batch)
+  PreferenceSums preferences_;
+  bool recording_ = false;
+  std::vector<int> recorded_blocks_;
+};
+
+// The forward half alone: adds to loss.sum where the head is, keeps nothing. token_losses: of each
+// micro-batch, where the losses of its tokens go.
+class EvalStage final : public PipelineStage {
+ public:
+  EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
+            int64_t sequence_length)
+      : model_(model), store_(store), groups_(groups), ctx_(ctx), batches_(ctx, sequence_length) {}
+  void begin(const std::vector<MicroBatch>& batches, const Loss& loss,
+             std::vector<Tensor> token_losses) {
+    batches_.place(batches);
+    loss_ = loss;
+    token_losses_ = std::move(token_losses);
+  }
+  Activation forward(int chunk, int micro_batch, Activation x) override;
+  Activation backward_input(int chunk, int micro_batch, Activation dy) override;
+  void backward_weight(int chunk, int micro_batch) override;
+  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+
+ private:
+  const Model& model_;
+  ParameterStore& store_;
+  const Groups& groups_;
+  Ctx& ctx_;
+  PlacedBatches batches_;
+  Loss loss_;
+  std::vector<Tensor> token_losses_;
+};
+
+}  // namespace trireme
