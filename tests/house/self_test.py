@@ -29,13 +29,15 @@ class Includes(unittest.TestCase):
                      ("engine/io/a.cpp", "parallel/b.h"), ("parallel/comm/a.cpp", "transformer/b.h"),
                      ("optim/a.cpp", "transformer/b.h"), ("transformer/a.cpp", "optim/b.h"),
                      ("serving/engine/a.cpp", "optim/b.h"), ("serving/engine/a.cpp", "serving/http/service/b.h"),
-                     ("serving/http/service/a.cpp", "training/b.h"), ("training/a.cpp", "serving/http/service/b.h"),
-                     ("training/a.cpp", "commands/b.h"), ("main.cpp", "training/b.h"),
+                     ("serving/http/service/a.cpp", "training/run/b.h"), ("training/run/a.cpp", "serving/http/service/b.h"),
+                     ("training/run/a.cpp", "commands/b.h"), ("main.cpp", "training/run/b.h"),
+                     ("training/config/a.cpp", "training/data/b.h"), ("training/step/a.cpp", "training/run/b.h"),
+                     ("training/data/a.cpp", "training/data/examples/b.h"),
                      ("engine/core/a.cpp", "tests/support/b.h")]
         for path, name in forbidden:
             self.assertEqual(len(self.problems(path, f'#include "{name}"\n')), 1, (path, name))
         allowed = [("engine/text/a.cpp", "engine/io/b.h"),
-                   ("commands/training/a.cpp", "training/b.h"), ("tests/optim/a.cpp", "transformer/b.h"),
+                   ("commands/training/a.cpp", "training/run/b.h"), ("training/run/a.cpp", "training/step/b.h"), ("tests/optim/a.cpp", "transformer/b.h"),
                    ("parallel/a.cpp", "parallel/comm/b.h")]
         for path, name in allowed:
             self.assertEqual(self.problems(path, f'#include "{name}"\n'), [], (path, name))
@@ -46,6 +48,10 @@ class Includes(unittest.TestCase):
         edge = check_includes.edges("optim/a.cpp", '#include "parallel/b.h"\n')
         self.assertEqual(edge, {("optim", "parallel")})
         self.assertEqual(len(check_includes.unused(used - edge)), 1)
+
+    def test_rooms_from_the_bottom_up(self):
+        self.assertEqual(check_includes.upward({"a": [], "a/b": ["a"], "c": ["a/b"]}), [])
+        self.assertEqual(len(check_includes.upward({"a": ["c"], "b": ["a"], "c": ["b"]})), 1)
 
     def test_headers(self):
         self.assertEqual(len(self.problems("engine/io/a.h", "int x;\n")), 1)
@@ -66,6 +72,7 @@ class Includes(unittest.TestCase):
 
     def test_unknown_room_and_missing_file(self):
         self.assertEqual(len(self.problems("helpers/a.cpp", "int x;\n")), 1)
+        self.assertEqual(len(self.problems("training/a.cpp", "int x;\n")), 1)
         self.assertEqual(len(check_includes.check("engine/io/a.cpp", '#include "no/such.h"\n')), 1)
 
     def test_commented_include_is_no_edge(self):
