@@ -38,7 +38,6 @@ class BlockWeights;
 struct BlockMatrix;
 enum class BlockFormat : uint8_t;  // engine/ops/block_weight.h
 struct Ctx;
-struct AdapterPlan;  // transformer/lora.h
 
 enum class InitKind { kZeros, kOnes, kNormal };
 
@@ -77,6 +76,14 @@ struct ParameterSpec {
 };
 
 using ParamHandle = int;  // index into the list
+
+// Adapters that layers are to add to a list; the room that defines the adapters derives from it.
+struct AdapterPlan {
+  AdapterPlan() = default;
+  AdapterPlan(const AdapterPlan&) = delete;
+  AdapterPlan& operator=(const AdapterPlan&) = delete;
+  virtual ~AdapterPlan() = default;
+};
 
 class ParameterList {
  public:

@@ -63,9 +63,18 @@ TokenRange rows_of(const Pass& pass, const ConstTensor& x) {
   return {first, first + n};
 }
 
+namespace {
+
+// Absent: no adapters are added.
+const LoraPlan* plan_of(const ParameterList& list) {
+  return static_cast<const LoraPlan*>(list.adapters());
+}
+
+}  // namespace
+
 void LowRank::take(const ParameterList& list, const std::string& layer, int64_t first_input,
                    int64_t inputs) {
-  const LoraConfig& config = list.adapters()->config;
+  const LoraConfig& config = plan_of(list)->config;
   scale_ = config.scale();
   dropout_ = config.dropout;
   magnitudes_ = config.dora;
@@ -112,13 +121,14 @@ ParameterSpec magnitude(const std::string& layer, int64_t out, int block) {
 
 void LowRank::add_column(ParameterList& list, const std::string& layer, ParamHandle weight,
                          const DimSlice& rows, int64_t first_output) {
-  if (list.adapters() == nullptr || !list.adapters()->config.adapts(layer)) return;
-  const int64_t r = list.adapters()->config.rank;
+  const LoraPlan* const plan = plan_of(list);
+  if (plan == nullptr || !plan->config.adapts(layer)) return;
+  const int64_t r = plan->config.rank;
   const ParameterSpec w = list.specs()[static_cast<size_t>(weight)];
   const int64_t out = w.shape[0], in = w.shape[1];
   take(list, layer, 0, in);
   ParameterSpec a = factor_a(layer, r, in, w.block);
-  const Place& tp = list.adapters()->tp;
+  const Place& tp = plan->tp;
   replicate(a, tp);
   const bool every_rank_has_all = rows.copies == tp.size && rows.partial != PartialSum::kKvCopies;
   if (every_rank_has_all) a.partial = rows.partial;
@@ -144,12 +154,13 @@ void LowRank::add_column(ParameterList& list, const std::string& layer, ParamHan
 
 void LowRank::add_row(ParameterList& list, const std::string& layer, ParamHandle weight,
                       const DimSlice& columns) {
-  if (list.adapters() == nullptr || !list.adapters()->config.adapts(layer)) return;
-  const int64_t r = list.adapters()->config.rank;
+  const LoraPlan* const plan = plan_of(list);
+  if (plan == nullptr || !plan->config.adapts(layer)) return;
+  const int64_t r = plan->config.rank;
   const ParameterSpec w = list.specs()[static_cast<size_t>(weight)];
   const int64_t out = w.shape[0], in = w.shape[1];
   take(list, layer, columns.begin, in);
-  const Place& tp = list.adapters()->tp;
+  const Place& tp = plan->tp;
   divided_inputs_ = tp.size > 1;
   ParameterSpec a = factor_a(layer, r, in, w.block);
   a.box = box_of(whole_slice(r), columns);

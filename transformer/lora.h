@@ -59,7 +59,10 @@ inline constexpr const char* kMagnitudeSuffix = ".lora_magnitude_vector";
 
 // The parameters that Model's layers add while this is set in their list are frozen, adapters'
 // excepted.
-struct AdapterPlan {
+struct LoraPlan final : AdapterPlan {
+  LoraPlan(const LoraConfig& lora, const Place& tensor_parallel)
+      : config(lora), tp(tensor_parallel) {}
+
   LoraConfig config;
   Place tp;
 };

@@ -33,7 +33,7 @@ Model::Model(const ModelConfig& config, DType dtype)
 Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
              const std::vector<ChunkSpan>& chunks, const LoraConfig& lora)
     : config_(config), adapted_(lora.enabled()), chunks_(chunks) {
-  const AdapterPlan adapters{lora, layout.tp};
+  const LoraPlan adapters{lora, layout.tp};
   if (adapted_) list_.set_adapters(&adapters);
   int number = 0;  // of the parameter block
   for (const ChunkSpan& span : chunks_) {

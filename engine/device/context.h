@@ -56,8 +56,6 @@ class Event {
   void* raw_ = nullptr;
 };
 
-class BlasLt;       // engine/ops/cuda/blas_lt.h
-class Attention;    // engine/ops/cuda/cudnn_attention.h
 class WaitTimes;    // engine/device/cuda/wait_times.h
 class LaunchTimes;  // engine/device/launch_times.h
 class Staging;      // engine/device/cuda/staging.h
@@ -65,6 +63,14 @@ class Staging;      // engine/device/cuda/staging.h
 // Which implementation computed attention.
 enum class AttentionPath { kCudnn, kTensorCores, kPlain, kPagedTensorCores, kPagedPlain };
 inline constexpr size_t kAttentionPaths = 5;
+
+// A library's handle on one device, of a room above that defines and uses it; the context owns it.
+struct LibraryHandle {
+  LibraryHandle() = default;
+  LibraryHandle(const LibraryHandle&) = delete;
+  LibraryHandle& operator=(const LibraryHandle&) = delete;
+  virtual ~LibraryHandle() = default;
+};
 
 // Made on the thread that will use it, whose current device it sets; one thread uses it.
 struct Context {
@@ -75,11 +81,11 @@ struct Context {
 
   int device = 0;
   DeviceInfo info;
-  Stream main;  // compute
-  Stream comm;  // collectives beside it
-  std::shared_ptr<BlasLt> blas;
-  std::shared_ptr<Attention> attention;  // cuDNN's; null: our own kernels attend
-  std::string no_attention;              // why it is null
+  Stream main;                               // compute
+  Stream comm;                               // collectives beside it
+  std::shared_ptr<LibraryHandle> blas;       // cuBLASLt's
+  std::shared_ptr<LibraryHandle> attention;  // cuDNN's; null: our own kernels attend
+  std::string no_attention;                  // why it is null
   std::shared_ptr<Staging> staging;
   std::shared_ptr<WaitTimes> waits;
   std::shared_ptr<LaunchTimes> times;  // null: calls are not timed

@@ -70,11 +70,12 @@ void Engine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-SequenceId Engine::add(SequenceRequest request, SequenceListener listener) {
+SequenceId Engine::add(SequenceRequest request, SequenceListener listener,
+                       const std::shared_ptr<WeightsHold>& hold) {
   const SequenceId id = next_id_++;
   std::vector<Incoming> incoming(1);
   request.pace = pace_;
-  incoming[0].hold = know(request.hold);
+  incoming[0].hold = know(hold);
   incoming[0].sequence = std::make_shared<Sequence>(std::move(request));
   incoming[0].id = id;
   incoming[0].listener = std::move(listener);
@@ -84,7 +85,8 @@ SequenceId Engine::add(SequenceRequest request, SequenceListener listener) {
 
 std::vector<SequenceId> Engine::add_siblings(
     const SequenceRequest& request, size_t n,
-    const std::function<SequenceListener(size_t)>& listener_of) {
+    const std::function<SequenceListener(size_t)>& listener_of,
+    const std::shared_ptr<WeightsHold>& hold) {
   std::vector<Incoming> incoming(n);
   std::vector<SequenceId> ids;
   std::shared_ptr<const TokenChoice> of_others = request.choice;
@@ -103,7 +105,7 @@ std::vector<SequenceId> Engine::add_siblings(
     }
     incoming[i].sequence = std::make_shared<Sequence>(std::move(one));
     incoming[i].listener = listener_of(i);
-    incoming[i].hold = know(request.hold);
+    incoming[i].hold = know(hold);
     ids.push_back(incoming[i].id = next_id_++);
   }
   hand_in(std::move(incoming));

@@ -97,12 +97,14 @@ class Engine {
 
   // Its events come in order, the last one with `finish`. After the engine has failed that one
   // comes at once.
-  SequenceId add(SequenceRequest request, SequenceListener listener);
+  SequenceId add(SequenceRequest request, SequenceListener listener,
+                 const std::shared_ptr<WeightsHold>& hold = nullptr);
   // The same prompt n times, drawn differently from one choice (request.draw counts on); the first
   // is computed, the others find it. Log-probabilities of the prompt are told with the first alone,
   // before anything of the others.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
-                                       const std::function<SequenceListener(size_t)>& listener_of);
+                                       const std::function<SequenceListener(size_t)>& listener_of,
+                                       const std::shared_ptr<WeightsHold>& hold = nullptr);
   // As if a sequence of this hold had come: some may come later.
   void begin(const std::shared_ptr<WeightsHold>& hold);
   // It ends without an event. Nothing if it has ended.

@@ -69,21 +69,24 @@ void Replicas::begin(const std::shared_ptr<WeightsHold>& hold) {
   for (const auto& engine : engines_) engine->begin(hold);
 }
 
-SequenceId Replicas::add(SequenceRequest request, SequenceListener listener, SequenceId beside) {
-  begin(request.hold);
+SequenceId Replicas::add(SequenceRequest request, SequenceListener listener,
+                         const std::shared_ptr<WeightsHold>& hold, SequenceId beside) {
+  begin(hold);
   const Place place = beside == 0 ? best_place(request) : place_on(replica_of(beside));
-  return id_of(place.replica, engines_[place.replica]->add(std::move(request),
-                                                           told_by(place, std::move(listener))));
+  return id_of(place.replica, engines_[place.replica]->add(
+                                  std::move(request), told_by(place, std::move(listener)), hold));
 }
 
 std::vector<SequenceId> Replicas::add_siblings(
     const SequenceRequest& request, size_t n,
-    const std::function<SequenceListener(size_t)>& listener_of) {
-  begin(request.hold);
+    const std::function<SequenceListener(size_t)>& listener_of,
+    const std::shared_ptr<WeightsHold>& hold) {
+  begin(hold);
   const Place first = best_place(request);
-  std::vector<SequenceId> ids = engines_[first.replica]->add_siblings(request, n, [&](size_t i) {
-    return told_by(i == 0 ? first : place_on(first.replica), listener_of(i));
-  });
+  std::vector<SequenceId> ids = engines_[first.replica]->add_siblings(
+      request, n,
+      [&](size_t i) { return told_by(i == 0 ? first : place_on(first.replica), listener_of(i)); },
+      hold);
   for (SequenceId& id : ids) id = id_of(first.replica, id);
   return ids;
 }

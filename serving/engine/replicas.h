@@ -27,10 +27,12 @@ class Replicas {
   // As of Engine; SequenceEvent::replica says which one tells it. An id is of one sequence of all
   // replicas. beside: a sequence that was handed in before: this one is computed where that one is;
   // 0: wherever it is best.
-  SequenceId add(SequenceRequest request, SequenceListener listener, SequenceId beside = 0);
+  SequenceId add(SequenceRequest request, SequenceListener listener,
+                 const std::shared_ptr<WeightsHold>& hold = nullptr, SequenceId beside = 0);
   // All on one replica.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
-                                       const std::function<SequenceListener(size_t)>& listener_of);
+                                       const std::function<SequenceListener(size_t)>& listener_of,
+                                       const std::shared_ptr<WeightsHold>& hold = nullptr);
   void cancel(SequenceId id);
   size_t replica_of(SequenceId id) const { return static_cast<size_t>(id % engines_.size()); }
 

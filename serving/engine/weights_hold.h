@@ -1,5 +1,5 @@
 // What sequences have in common that belong to one answer: the rounds of a beam search, the texts
-// of a request. All that name the same hold (SequenceRequest::hold) are computed with the same
+// of a request. All that are submitted with the same hold are computed with the same
 // weights, also those that come later:
 //
 // - Handover::kWait waits until the hold is gone. Sequences of a hold that was there before go on meanwhile; a hold whose

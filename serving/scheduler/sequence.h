@@ -22,6 +22,8 @@ enum class FinishReason {
   kError,  // its logits were not finite, no token was left to choose from, or no memory for its rule
 };
 
+class Sequence;
+
 struct SequenceRequest {
   std::vector<int32_t> prompt;  // at least one token
   std::shared_ptr<const TokenChoice> choice;
@@ -30,12 +32,11 @@ struct SequenceRequest {
   std::string salt = {};   // prefixes are shared among equal salts only
   uint64_t draw = 0;       // draw_of(): sequences that share a choice draw differently
   // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
-  std::shared_ptr<class Sequence> sibling = {};
+  std::shared_ptr<Sequence> sibling = {};
   int32_t adapter = -1;  // of those served beside one another; -1: the model alone
   std::shared_ptr<const TextRule> rule = {};  // of the text; absent: any
   std::shared_ptr<MaskPace> pace = {};        // of its masks; the engine's
   bool embeds = false;  // nothing is generated: what the model makes of the prompt is told
-  std::shared_ptr<class WeightsHold> hold = {};  // the engine's: serving/engine/weights_hold.h
 };
 
 class Sequence {

@@ -60,19 +60,20 @@ class ChangeWeights : public testing::Test {
     auto told = std::make_shared<Told>();
     auto done = std::make_shared<std::promise<Told>>();
     std::future<Told> result = done->get_future();
-    engine->add({.prompt = std::move(prompt),
-                 .choice = std::make_shared<TokenChoice>(),
-                 .max_tokens = tokens,
-                 .hold = hold},
-                [=, first = true](SequenceEvent&& event) mutable {
-                  if (began != nullptr && std::exchange(first, false)) began->set_value();
-                  for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
-                  told->cached = event.cached_prompt;
-                  told->error = event.error;
-                  if (!event.finish) return;
-                  told->reason = *event.finish;
-                  done->set_value(*told);
-                });
+    engine->add(
+        {.prompt = std::move(prompt),
+         .choice = std::make_shared<TokenChoice>(),
+         .max_tokens = tokens},
+        [=, first = true](SequenceEvent&& event) mutable {
+          if (began != nullptr && std::exchange(first, false)) began->set_value();
+          for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
+          told->cached = event.cached_prompt;
+          told->error = event.error;
+          if (!event.finish) return;
+          told->reason = *event.finish;
+          done->set_value(*told);
+        },
+        hold);
     return result;
   }
   void change(Handover how) {

@@ -70,8 +70,9 @@ class ReplicasTest : public testing::Test {
       done->set_value(*told);
     };
   }
-  SequenceId add(const SequenceRequest& request, SequenceId beside = 0) {
-    return engines.add(request, listener(ends.emplace_back()), beside);
+  SequenceId add(const SequenceRequest& request, const std::shared_ptr<WeightsHold>& hold = nullptr,
+                 SequenceId beside = 0) {
+    return engines.add(request, listener(ends.emplace_back()), hold, beside);
   }
   size_t placed(const SequenceRequest& request) { return engines.replica_of(add(request)); }
   Told write(const SequenceRequest& request) {
@@ -144,7 +145,7 @@ TEST_F(ReplicasTest, ComputeWhatBelongsTogetherOnOne) {
   const size_t one = engines.replica_of(ids.front());
   EXPECT_NE(one, engines.replica_of(other));
   for (const SequenceId id : ids) EXPECT_EQ(engines.replica_of(id), one);
-  EXPECT_EQ(engines.replica_of(add(request_of({6}), ids[2])), one);
+  EXPECT_EQ(engines.replica_of(add(request_of({6}), nullptr, ids[2])), one);
   // Each of them counts there.
   EXPECT_NE(placed(request_of({7})), one);
   EXPECT_NE(placed(request_of({8})), one);
@@ -244,9 +245,7 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   std::array<std::shared_ptr<WeightsHold>, 2> requests;
   std::array<SequenceId, 2> texts{};
   const auto text_of_request = [&](size_t i, SequenceId beside) {
-    SequenceRequest request = request_of({static_cast<int32_t>(i)});
-    request.hold = requests[i];
-    return add(request, beside);
+    return add(request_of({static_cast<int32_t>(i)}), requests[i], beside);
   };
   const auto ends_now = [&] {
     EXPECT_EQ(ends.back().wait_for(std::chrono::seconds(60)), std::future_status::ready);

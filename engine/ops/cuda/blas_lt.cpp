@@ -414,7 +414,7 @@ void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p)
 }
 
 void gemm(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
-  gpu.blas->multiply(gpu, problem, p);
+  static_cast<BlasLt&>(*gpu.blas).multiply(gpu, problem, p);
 }
 
 void gemm_without_terms(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
@@ -423,6 +423,8 @@ void gemm_without_terms(Context& gpu, const GemmProblem& g, const GemmPointers& 
   });
 }
 
-int64_t blas_plans(const Context& gpu) { return gpu.blas->plans_made(); }
+int64_t blas_plans(const Context& gpu) {
+  return static_cast<const BlasLt&>(*gpu.blas).plans_made();
+}
 
 }  // namespace trireme::cuda

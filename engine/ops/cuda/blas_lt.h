@@ -40,12 +40,10 @@ struct BlasLtFunctions {
 };
 const BlasLtFunctions& blas_lt_functions();
 
-class BlasLt {
+class BlasLt final : public LibraryHandle {
  public:
   explicit BlasLt(const DeviceInfo& info);
-  ~BlasLt();
-  BlasLt(const BlasLt&) = delete;
-  BlasLt& operator=(const BlasLt&) = delete;
+  ~BlasLt() override;
   void multiply(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
   int64_t plans_made() const;
 

@@ -59,19 +59,17 @@ int64_t part_of_batch(const AttentionShape& s) {
 
 }  // namespace
 
-class Attention {
+class Attention final : public LibraryHandle {
  public:
   explicit Attention(const Context& gpu) : device_(dnn::describe_device(gpu.device)) {
     dnn::check(dnn::functions().cudnnCreate(&handle_), "cudnnCreate");
     dnn::check(dnn::functions().cudnnSetStream(handle_, static_cast<cudaStream_t>(gpu.main.raw)),
                "cudnnSetStream");
   }
-  ~Attention() {
+  ~Attention() override {
     plans_.clear();
     (void)dnn::functions().cudnnDestroy(handle_);
   }
-  Attention(const Attention&) = delete;
-  Attention& operator=(const Attention&) = delete;
 
   // nullptr: no engine does this shape.
   const dnn::Plan* find(Context& gpu, const AttentionShape& shape) {
@@ -144,6 +142,8 @@ class Attention {
 
 namespace {
 
+Attention& attention_of(const Context& gpu) { return static_cast<Attention&>(*gpu.attention); }
+
 template <class V>
 bool aligned(const V& view) {
   constexpr int64_t kElements = 8;  // 16 bytes
@@ -203,7 +203,7 @@ class Ragged {
   template <class T>
   Ragged(Context& gpu, const AttentionShape& s, const cpu::Attention<T>& a) : room_(s.batch) {
     if (!s.ragged) return;
-    std::byte* const memory = gpu.attention->table(gpu, room_);
+    std::byte* const memory = attention_of(gpu).table(gpu, room_);
     table_ = {.lengths = reinterpret_cast<int32_t*>(memory),
               .offsets = reinterpret_cast<int64_t*>(memory + round_up(room_ * 4, kAlign)),
               .cu = a.cu_q,
@@ -284,7 +284,7 @@ Planned find_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   std::optional<AttentionShape> s = shape_of(gpu, a);
   if (!s || !aligned(a.out)) return {};
   s->out = strides(a.out);
-  return {*s, gpu.attention->find(gpu, *s)};
+  return {*s, attention_of(gpu).find(gpu, *s)};
 }
 
 template <class T>
@@ -297,7 +297,7 @@ bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
                          {kTensorLse, a.lse},  {kTensorScale, &scalars.scale}};
   if (s.causal || s.ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
   Ragged(gpu, s, a).give(addresses, 0);
-  gpu.attention->run(gpu, *plan, s, std::move(addresses));
+  attention_of(gpu).run(gpu, *plan, s, std::move(addresses));
   if (s.ragged) clear_padding(gpu, a, a.out, a.heads, s.tokens > 0 ? a.lse : nullptr);
   return true;
 }
@@ -318,11 +318,11 @@ Planned find_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   s->dv = strides(a.dv);
   const int64_t part = part_of_batch(*s);
   if (part == 0) {
-    gpu.attention->refuse(gpu, *s, "its workspace is too large");
+    attention_of(gpu).refuse(gpu, *s, "its workspace is too large");
     return {};
   }
   s->batch = part;
-  return {*s, gpu.attention->find(gpu, *s)};
+  return {*s, attention_of(gpu).find(gpu, *s)};
 }
 
 template <class T>
@@ -344,7 +344,7 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
                            {kTensorScale, &scalars.scale},   {kTensorOne, &scalars.one}};
     if (s.causal || s.ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
     ragged.give(addresses, part * s.batch);
-    gpu.attention->run(gpu, *plan, s, std::move(addresses));
+    attention_of(gpu).run(gpu, *plan, s, std::move(addresses));
   }
   if (s.ragged) {
     clear_padding(gpu, a, a.dq, a.heads, nullptr);

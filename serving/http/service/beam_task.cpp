@@ -66,7 +66,6 @@ void BeamTask::begin_round(size_t number) {
     sequence.prompt.insert(sequence.prompt.end(), tokens.begin(), tokens.end());
     sequence.choice = choice;
     sequence.max_tokens = 1;
-    sequence.hold = hold_;
     search.ids[b] = engines_.add(
         std::move(sequence),
         [mailbox = mailbox_, number, b](SequenceEvent&& event) {
@@ -80,7 +79,7 @@ void BeamTask::begin_round(size_t number) {
             return true;
           });
         },
-        search.first);
+        hold_, search.first);
     if (search.first == 0) search.first = search.ids[b];
   }
 }

@@ -57,7 +57,6 @@ void EmbeddingTask::add_texts(size_t ended) {
   while (ids_.size() < std::min(work_.texts.size(), ended + work_.at_a_time)) {
     const size_t i = ids_.size();
     const int64_t tokens = std::ssize(work_.texts[i].prompt);
-    work_.texts[i].hold = hold_;
     ids_.push_back(engines_.add(
         std::move(work_.texts[i]), [&metrics = metrics_, mailbox = mailbox_, i, tokens,
                                     dimensions = work_.dimensions](SequenceEvent&& event) {
@@ -65,7 +64,8 @@ void EmbeddingTask::add_texts(size_t ended) {
           if (event.finish != FinishReason::kError)
             metrics.of(event.replica).prompt_computed(tokens, event.cached_prompt);
           put(*mailbox, i, dimensions, event);
-        }));
+        },
+        hold_));
   }
 }
 

@@ -164,12 +164,14 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   const auto hold = work_.prompts.size() > 1 ? std::make_shared<WeightsHold>() : nullptr;
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
     work_.prompts[p].rule = rule;
-    work_.prompts[p].hold = hold;
-    const std::vector<SequenceId> ids = engines_.add_siblings(work_.prompts[p], n, [&](size_t i) {
-      return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
-        mailbox->put([&](Arrived& arrived) { return arrived.put(choice, std::move(event)); });
-      };
-    });
+    const std::vector<SequenceId> ids = engines_.add_siblings(
+        work_.prompts[p], n,
+        [&](size_t i) {
+          return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
+            mailbox->put([&](Arrived& arrived) { return arrived.put(choice, std::move(event)); });
+          };
+        },
+        hold);
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
     mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
   }
