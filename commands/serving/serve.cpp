@@ -89,11 +89,11 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
 void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& server) {
   while (StopSignals::count() == 0) {
     for (size_t replica = 0; replica < engines.size(); ++replica) {
-      const std::string why = engines[replica].failure();
-      if (why.empty() || model.recovers_from(why)) continue;
+      const Failure failure = engines[replica].failure();
+      if (failure.empty() || model.recovers_from(failure.cause)) continue;
       engines.stop();                    // also those whose replica could go on
       server.drain(milliseconds(2000));  // everybody is told
-      throw Error(concat("the model cannot be computed any more: ", why));
+      throw Error(concat("the model cannot be computed any more: ", failure.why));
     }
     std::this_thread::sleep_for(milliseconds(50));
   }

@@ -17,7 +17,7 @@ void throw_check_failed(const char* expression, std::source_location where,
                         const std::string& message) {
   std::string line = concat(where.file_name(), ":", where.line(), ": check failed: ", expression);
   if (!message.empty()) line += concat(": ", message);
-  throw Error(line);
+  throw CheckFailed(line);
 }
 
 }  // namespace detail

@@ -1,6 +1,6 @@
 // Errors that carry values.
 //
-// TRIREME_CHECK(condition, parts...) throws trireme::Error when an internal contract is broken
+// TRIREME_CHECK(condition, parts...) throws CheckFailed when an internal contract is broken
 // (a bug in the caller); fail_input(parts...) throws InputError when what the user gave cannot be
 // used (exit code 2). Parts are strings, numbers, booleans or types with a text(const T&) overload;
 // they are joined into one line. Libraries never print or exit.
@@ -33,6 +33,12 @@ class Error : public std::runtime_error {
 
  private:
   ExitCode code_;
+};
+
+// An internal contract is broken: the message is for the program's authors.
+class CheckFailed : public Error {
+ public:
+  using Error::Error;
 };
 
 // The user's input is at fault; the message names the value, the place and the way out.

@@ -21,11 +21,15 @@ bool is_out_of_memory(const std::exception& error) {
          dynamic_cast<const OutOfMemory*>(&error) != nullptr;
 }
 
-const char* error_of(const Progress& progress) {
-  if (progress.lacks_memory) return kNoGrammarMemory;
+Failure failure_of(const Progress& progress) {
+  if (progress.lacks_memory) return {kNoGrammarMemory, FailureCause::kNoRuleMemory};
   const bool forbidden = !progress.tokens.empty() && progress.tokens.back().id == kNothingLeft;
-  return progress.nothing_left || forbidden ? kAllForbidden : "the model's output is not finite";
+  if (progress.nothing_left || forbidden) return {kAllForbidden, FailureCause::kAllForbidden};
+  return {"the model's output is not finite"};
 }
+
+Failure stopping() { return {kEngineStops, FailureCause::kStopping}; }
+Failure weights_change() { return {kWeightsChange, FailureCause::kWeightsChange}; }
 
 uint64_t random_secret() {
   std::random_device device;
@@ -159,11 +163,11 @@ std::future<void> Engine::change_weights(Handover how, std::function<void()> cha
   const auto done = std::make_shared<std::promise<void>>();
   std::future<void> changed = done->get_future();
   hand_in_work([this, how, change = std::move(change), done] {
-    const std::string why = failure();
-    if (why.empty())
+    const Failure failed = failure();
+    if (failed.empty())
       change_ = {how, change, done};
     else
-      done->set_exception(std::make_exception_ptr(Error(why)));
+      done->set_exception(std::make_exception_ptr(Error(failed.why)));
   });
   return changed;
 }
@@ -173,7 +177,7 @@ EngineCounts Engine::counts() const {
   return counts_;
 }
 
-std::string Engine::failure() const {
+Failure Engine::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
@@ -185,12 +189,13 @@ void Engine::hand_in_work(std::function<void()> work) {
 }
 
 void Engine::interrupt(const std::string& why) {
+  const Failure lost{why, FailureCause::kLostRanks};
   {
     const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = why;
+    if (failure_.empty()) failure_ = lost;
   }
-  hand_in_work([this, why] {
-    if (!is_stopped()) end_all(why);  // later it is not the engine's thread that runs this
+  hand_in_work([this, lost] {
+    if (!is_stopped()) end_all(lost);  // later it is not the engine's thread that runs this
   });
 }
 
@@ -204,7 +209,7 @@ void Engine::resume() {
     if (is_stopped()) return;  // then it is not the engine's thread that runs this
     pool_.forget_all();
     const std::lock_guard lock(mutex_);
-    if (!stopped_) failure_.clear();
+    if (!stopped_) failure_ = {};
   });
 }
 
@@ -233,11 +238,11 @@ void Engine::loop() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    if (failure_.empty()) failure_ = kEngineStops;
+    if (failure_.empty()) failure_ = stopping();
     incoming.swap(incoming_);
   }
-  end_all(kEngineStops);
-  refuse(incoming, kEngineStops);
+  end_all(stopping());
+  refuse(incoming, stopping());
 }
 
 bool Engine::take_incoming() {
@@ -265,10 +270,10 @@ void Engine::accept(Incoming& one) {
   if (one.begins) return change_ ? held_.push_back(std::move(one)) : start(one);
   if (one.sequence == nullptr) return take_back(one.id);
   const auto hold = holds_.find(one.hold);
-  std::string why = failure();
-  if (why.empty() && hold != holds_.end() && hold->second) why = kWeightsChange;
-  if (!why.empty())
-    return one.listener({.finish = FinishReason::kError, .error = why, .of_engine = true});
+  Failure failed = failure();
+  if (failed.empty() && hold != holds_.end() && hold->second) failed = weights_change();
+  if (!failed.empty())
+    return one.listener({.finish = FinishReason::kError, .error = failed, .of_engine = true});
   // The change waits for those of a hold that goes on.
   if (change_ && hold == holds_.end())
     held_.push_back(std::move(one));
@@ -304,7 +309,7 @@ void Engine::start(Incoming& one) {
     if (one.sequence == nullptr) return;
     scheduler_.cancel(*one.sequence);
     ids_.erase(one.sequence.get());
-    one.listener({.finish = FinishReason::kError, .error = e.what()});
+    one.listener({.finish = FinishReason::kError, .error = failure_of(e)});
   }
 }
 
@@ -315,7 +320,7 @@ void Engine::change_if_due() {
   change_.reset();
   if (change.how == Handover::kAbort) {
     for (auto& [hold, is_over] : holds_) is_over = true;
-    end_sequences(kWeightsChange);
+    end_sequences(weights_change());
   }
   std::exception_ptr refused;
   try {
@@ -324,7 +329,7 @@ void Engine::change_if_due() {
   } catch (const InputError&) {
     refused = std::current_exception();
   } catch (const std::exception& e) {
-    end_all(e.what());
+    end_all(failure_of(e));
     return change.done->set_exception(std::current_exception());
   }
   std::vector<Incoming> held = std::exchange(held_, {});
@@ -340,9 +345,9 @@ void Engine::run_step() {
   try {
     step();
   } catch (const std::bad_alloc&) {
-    end_sequences(kNoMemory);
+    end_sequences({kNoMemory});
   } catch (const std::exception& e) {
-    end_all(e.what());
+    end_all(failure_of(e));
   }
 }
 
@@ -383,8 +388,10 @@ void Engine::step() {
   } catch (const std::exception& e) {
     const bool counts = !is_out_of_memory(e);
     if (!executor_->survives_failures() || (counts && ++failures_ >= kMostFailures))
-      return end_all(e.what());
-    return fail_step(plan, counts ? e.what() : concat(kNoMemory, ": ", e.what()), !counts);
+      return end_all(failure_of(e));
+    Failure failure = failure_of(e);
+    if (!counts) failure = {concat(kNoMemory, ": ", e.what())};
+    return fail_step(plan, failure, !counts);
   }
   report.tell_seconds = executor_->tell_seconds();
   report.execute_seconds = seconds_since(last) - report.tell_seconds;
@@ -401,7 +408,7 @@ void Engine::step() {
   if (on_step_) on_step_(report);
 }
 
-void Engine::fail_step(const StepPlan& plan, const std::string& why, bool of_engine) {
+void Engine::fail_step(const StepPlan& plan, const Failure& failure, bool of_engine) {
   for (const std::shared_ptr<Sequence>& sequence : scheduler_.failed(plan)) {
     const auto id = ids_.find(sequence.get());
     if (id == ids_.end()) continue;
@@ -409,7 +416,7 @@ void Engine::fail_step(const StepPlan& plan, const std::string& why, bool of_eng
     const SequenceListener listener = std::move(at->second.listener);
     running_.erase(at);
     ids_.erase(id);
-    listener({.finish = FinishReason::kError, .error = why, .of_engine = of_engine});
+    listener({.finish = FinishReason::kError, .error = failure, .of_engine = of_engine});
   }
   publish_counts();
 }
@@ -423,7 +430,7 @@ void Engine::tell(Progress& progress) {
                       .cached_prompt = progress.sequence->cached_prompt,
                       .begun = progress.sequence->begun,
                       .finish = progress.finish};
-  if (progress.finish == FinishReason::kError) event.error = error_of(progress);
+  if (progress.finish == FinishReason::kError) event.error = failure_of(progress);
   event.of_engine = progress.lacks_memory;
   event.tokens = std::move(progress.tokens);
   if (!event.tokens.empty() && event.tokens.back().id < 0) event.tokens.pop_back();
@@ -434,7 +441,7 @@ void Engine::tell(Progress& progress) {
   listener(std::move(event));
 }
 
-void Engine::end_sequences(const std::string& why) {
+void Engine::end_sequences(const Failure& failure) {
   const auto running = std::exchange(running_, {});
   ids_.clear();
   for (const auto& [id, one] : running) scheduler_.cancel(*one.sequence);
@@ -444,33 +451,33 @@ void Engine::end_sequences(const std::string& why) {
   for (const auto& [id, one] : running)
     one.listener({.begun = one.sequence->begun,
                   .finish = FinishReason::kError,
-                  .error = why,
+                  .error = failure,
                   .of_engine = true});
 }
 
-void Engine::end_all(const std::string& why) {
+void Engine::end_all(const Failure& failure) {
   {
     const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = why;
+    if (failure_.empty()) failure_ = failure;
   }
-  end_sequences(why);
+  end_sequences(failure);
   // Of what belongs to one answer some may have ended here: what is left of it may find other
   // weights, and is refused.
   for (auto& [hold, is_over] : holds_) is_over = true;
   std::vector<Incoming> held = std::exchange(held_, {});
   for (const Incoming& one : held)
     if (one.begins && one.hold != nullptr) holds_.insert_or_assign(one.hold, true);
-  refuse(held, why);
+  refuse(held, failure);
   if (const std::optional<Change> change = std::exchange(change_, {}))
-    change->done->set_exception(std::make_exception_ptr(Error(why)));
+    change->done->set_exception(std::make_exception_ptr(Error(failure.why)));
 }
 
-void Engine::refuse(std::vector<Incoming>& incoming, const std::string& why) {
+void Engine::refuse(std::vector<Incoming>& incoming, const Failure& failure) {
   for (Incoming& one : incoming) {
     if (one.work)
       one.work();
     else if (one.listener)
-      one.listener({.finish = FinishReason::kError, .error = why, .of_engine = true});
+      one.listener({.finish = FinishReason::kError, .error = failure, .of_engine = true});
   }
 }
 

@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "serving/engine/failure.h"
 #include "serving/engine/weights_hold.h"
 #include "serving/scheduler/scheduler.h"
 
@@ -34,7 +35,7 @@ struct SequenceEvent {
   // When it was first computed; none: never yet.
   std::chrono::steady_clock::time_point begun = {};
   std::optional<FinishReason> finish = {};
-  std::string error = {};  // with kError: what has happened
+  Failure error = {};  // with kError
   // With kError: to the engine, and not by what was asked for. It may be asked for again.
   bool of_engine = false;
   size_t replica = 0;  // of Replicas, that tells it
@@ -64,16 +65,12 @@ enum class Handover {
   kKeep,    // they go on: behind the keys and values of the old weights, with the new ones
   kBeside,  // they go on, and what is cached stays: none of them names what changes
 };
-// For those that stop() ends.
+// Texts of failures of these causes.
 inline constexpr const char* kEngineStops = "the server is stopping";
-// For those that kAbort ends.
 inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
-// For a sequence whose own request forbids every token that could come next.
 inline constexpr const char* kAllForbidden =
     "no token may come next: bad_words, min_tokens and what the text must be forbid all of them "
     "together";
-
-// For those whose schema, expression or grammar there is no memory for. May be asked for again.
 inline constexpr const char* kNoGrammarMemory =
     "the memory for schemas, expressions and grammars in use is taken";
 inline constexpr const char* kNoMemory = "the server has not enough memory";
@@ -133,7 +130,7 @@ class Engine {
 
   EngineCounts counts() const;
   // Why the executor has failed; empty: it has not, or has been resumed.
-  std::string failure() const;
+  Failure failure() const;
 
  private:
   struct Incoming {
@@ -167,12 +164,12 @@ class Engine {
   void step();
   void run_step();
   bool settle();
-  void fail_step(const StepPlan& plan, const std::string& why, bool of_engine);
+  void fail_step(const StepPlan& plan, const Failure& failure, bool of_engine);
   void tell(Progress& progress);
-  void end_sequences(const std::string& why);
-  void end_all(const std::string& why);
+  void end_sequences(const Failure& failure);
+  void end_all(const Failure& failure);
   bool is_stopped() const;
-  static void refuse(std::vector<Incoming>& incoming, const std::string& why);
+  static void refuse(std::vector<Incoming>& incoming, const Failure& failure);
   void publish_counts();
   void find_adapters(EngineCounts& counts) const;
 
@@ -197,7 +194,7 @@ class Engine {
   std::vector<Incoming> incoming_;
   bool stop_ = false, stopped_ = false;
   bool masks_came_ = false;  // since the loop last looked
-  std::string failure_;
+  Failure failure_;
   EngineCounts counts_;
   std::atomic<SequenceId> next_id_{1};
   std::thread thread_;

@@ -126,12 +126,12 @@ std::vector<EngineCounts> Replicas::counts() const {
   return out;
 }
 
-std::string Replicas::failure() const {
-  std::string first;
+Failure Replicas::failure() const {
+  Failure first;
   for (const auto& engine : engines_) {
-    const std::string why = engine->failure();
-    if (why.empty()) return {};
-    if (first.empty()) first = why;
+    const Failure failure = engine->failure();
+    if (failure.empty()) return {};
+    if (first.empty()) first = failure;
   }
   return first;
 }

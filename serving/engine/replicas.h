@@ -45,7 +45,7 @@ class Replicas {
 
   std::vector<EngineCounts> counts() const;  // of each
   // Why none can compute; empty: one can.
-  std::string failure() const;
+  Failure failure() const;
 
  private:
   struct Place {

@@ -23,7 +23,9 @@ class FrontModel final : public ServedModel {
   std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
   void tell(Replicas* engines) override;
-  bool recovers_from(const std::string& why) const override { return why == kRanksLost; }
+  bool recovers_from(FailureCause cause) const override {
+    return cause == FailureCause::kLostRanks;
+  }
   Place stage(const std::string& path) override;
   void stage_adapter(int32_t slot, const std::string& path) override;
   bool commit() override;

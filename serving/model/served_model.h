@@ -10,6 +10,7 @@
 
 #include "parallel/comm/world.h"
 #include "serving/distributed/rank_weights.h"
+#include "serving/engine/failure.h"
 #include "serving/engine/model_executor.h"
 #include "transformer/checkpoint/loaded_model.h"
 #include "transformer/model_layout.h"
@@ -73,8 +74,8 @@ class ServedModel : public ModelWeights {
   // Engines hear from now on when their executors are lost, and when they can compute again;
   // nullptr: none does.
   virtual void tell(Replicas*) {}
-  // Whether the engine is told again that it can compute after it has failed with these words.
-  virtual bool recovers_from(const std::string&) const { return false; }
+  // Whether an engine that has failed by this is resumed.
+  virtual bool recovers_from(FailureCause) const { return false; }
   Place served() const override { return {loaded_->checkpoint(), loaded_->step()}; }
 
  protected:

@@ -68,7 +68,7 @@ class ChangeWeights : public testing::Test {
           if (began != nullptr && std::exchange(first, false)) began->set_value();
           for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
           told->cached = event.cached_prompt;
-          told->error = event.error;
+          told->error = event.error.why;
           if (!event.finish) return;
           told->reason = *event.finish;
           done->set_value(*told);
@@ -243,7 +243,7 @@ TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
   const Told lost = before.get();
   EXPECT_EQ(lost.reason, FinishReason::kError);
   EXPECT_EQ(lost.error, kWeightsChange);
-  EXPECT_EQ(engine->failure(), "");
+  EXPECT_EQ(engine->failure().why, "");
   EXPECT_TRUE(write(kPrompt, 5).get().is_all(1));
 }
 
@@ -273,7 +273,7 @@ TEST_F(ChangeWeights, GoesOnWhereTheyAreRefused) {
 TEST_F(ChangeWeights, FailsWithThem) {
   EXPECT_THROW(engine->change_weights(Handover::kWait, [] { throw Error("a rank is lost"); }).get(),
                Error);
-  EXPECT_EQ(engine->failure(), "a rank is lost");
+  EXPECT_EQ(engine->failure().why, "a rank is lost");
   EXPECT_EQ(write(kPrompt, 5).get().error, "a rank is lost");
   EXPECT_THROW(change(Handover::kKeep), Error);
 }

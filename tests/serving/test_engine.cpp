@@ -28,7 +28,7 @@ class Heard {
       const std::lock_guard lock(mutex_);
       for (const ChosenToken& token : event.tokens) tokens_.push_back(token.id);
       cached = event.cached_prompt;
-      error = event.error;
+      error = event.error.why;
       may_ask_again = event.of_engine;
       first_.notify_all();
       if (event.finish) ended_.set_value(*event.finish);
@@ -227,7 +227,7 @@ TEST(Engine, EndsEverySequenceWhenAStepFails) {
     EXPECT_EQ(one.wait(), FinishReason::kError);
     EXPECT_EQ(one.error, "a rank is lost");
   }
-  EXPECT_EQ(engine.failure(), "a rank is lost");
+  EXPECT_EQ(engine.failure().why, "a rank is lost");
   EXPECT_EQ(engine.counts().used_blocks, 0);
   Heard late;
   engine.add(request_of({1}, 1), late.listener());
@@ -278,7 +278,7 @@ TEST(Engine, LosesOnlyTheSequencesOfAStepThatFails) {
     }
   }
   engine.between_steps([] {});
-  EXPECT_EQ(engine.failure(), "");
+  EXPECT_EQ(engine.failure().why, "");
   EXPECT_EQ(engine.counts().scheduler.failed_steps, 4);
   EXPECT_EQ(engine.counts().used_blocks, 0);
 }
@@ -289,7 +289,7 @@ TEST(Engine, GivesUpWhenStepAfterStepFails) {
   std::vector<Heard> heard(4);
   for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
   for (Heard& h : heard) EXPECT_EQ(h.wait(), FinishReason::kError);
-  EXPECT_EQ(engine.failure(), "no thirteen");
+  EXPECT_EQ(engine.failure().why, "no thirteen");
   EXPECT_EQ(engine.counts().scheduler.failed_steps, Engine::kMostFailures - 1);
 }
 
@@ -324,7 +324,7 @@ TEST(Engine, LivesThroughWantOfMemory) {
   engine.add(request_of(harmless(20), 20), last.listener());
   EXPECT_EQ(last.wait(), FinishReason::kLength);
   EXPECT_EQ(last.tokens(), text_of(harmless(20), 20));
-  EXPECT_EQ(engine.failure(), "");
+  EXPECT_EQ(engine.failure().why, "");
 }
 
 // Multi-rank executors cannot retry: the other ranks have already run the step.
@@ -334,7 +334,7 @@ TEST(Engine, WantOfMemoryEndsWhatDoesNotSurviveIt) {
   engine.add(request_of({13}, 20), heard.listener());
   EXPECT_EQ(heard.wait(), FinishReason::kError);
   engine.between_steps([] {});
-  EXPECT_EQ(engine.failure(), "no memory for thirteen");
+  EXPECT_EQ(engine.failure().why, "no memory for thirteen");
 }
 
 // A rule each of whose masks another thread makes.
@@ -458,14 +458,14 @@ TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
   EXPECT_EQ(early.error, "a rank is lost");
   engine.resume();
   engine.between_steps([] {});
-  EXPECT_EQ(engine.failure(), "");
+  EXPECT_EQ(engine.failure().why, "");
   engine.add(request_of(prompt, 50), late.listener());
   EXPECT_EQ(late.wait(), FinishReason::kLength);
   EXPECT_EQ(late.tokens(), text_of(prompt, 50));
   EXPECT_EQ(late.cached, 0);  // what was computed before is lost
   // Interrupted between steps, with nothing under way.
   engine.interrupt("again");
-  EXPECT_EQ(engine.failure(), "again");
+  EXPECT_EQ(engine.failure().why, "again");
   engine.resume();
   engine.add(request_of(prompt, 5), after.listener());
   EXPECT_EQ(after.wait(), FinishReason::kLength);

@@ -63,7 +63,7 @@ class ReplicasTest : public testing::Test {
       for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
       told->cached = event.cached_prompt;
       told->replica = event.replica;
-      told->error = event.error;
+      told->error = event.error.why;
       told->of_engine = event.of_engine;
       if (!event.finish) return;
       told->reason = *event.finish;
@@ -188,7 +188,7 @@ TEST_F(ReplicasTest, GoOnWithoutOneThatCannot) {
     EXPECT_EQ(lost.error, "rank 3 lost");
     EXPECT_TRUE(lost.of_engine);
   }
-  EXPECT_EQ(engines.failure(), "");
+  EXPECT_EQ(engines.failure().why, "");
   release();
   for (size_t i = 0; i < where.size(); ++i)
     if (where[i] != seen.replica) {
@@ -209,16 +209,16 @@ TEST_F(ReplicasTest, GoOnWithoutOneThatCannot) {
 
 TEST_F(ReplicasTest, FailTogetherOnly) {
   for (size_t i = 0; i < kReplicas; ++i) {
-    EXPECT_EQ(engines.failure(), "");
+    EXPECT_EQ(engines.failure().why, "");
     engines[i].interrupt(concat("lost ", i));
   }
-  EXPECT_EQ(engines.failure(), "lost 0");
+  EXPECT_EQ(engines.failure().why, "lost 0");
   const Told refused = write(request_of({1}));
   EXPECT_EQ(refused.reason, FinishReason::kError);
   EXPECT_TRUE(refused.of_engine);
   engines[1].resume();
   settle();
-  EXPECT_EQ(engines.failure(), "");
+  EXPECT_EQ(engines.failure().why, "");
   EXPECT_EQ(write(request_of({1})).replica, 1u);
 }
 
@@ -300,7 +300,7 @@ TEST_F(ReplicasTest, StopAll) {
       const Told told = end.get();
       EXPECT_TRUE(told.reason == FinishReason::kLength || told.of_engine) << told.error;
     }
-  EXPECT_NE(engines.failure(), "");
+  EXPECT_NE(engines.failure().why, "");
 }
 
 }  // namespace

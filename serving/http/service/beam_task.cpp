@@ -87,7 +87,7 @@ void BeamTask::begin_round(size_t number) {
 PendingReply::Part BeamTask::take() {
   Part part;
   std::vector<Letter> letters;
-  std::string error = mailbox_->failure();
+  Failure error{mailbox_->failure()};
   bool of_engine = false;
   mailbox_->look([&](Arrived& arrived) {
     letters.swap(arrived.letters);

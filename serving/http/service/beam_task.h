@@ -46,7 +46,7 @@ class BeamTask final : public PendingReply {
   };
   struct Arrived {
     std::vector<Letter> letters;
-    std::string error;       // of a sequence
+    Failure error;           // of a sequence
     bool of_engine = false;  // the error
   };
   struct Search {

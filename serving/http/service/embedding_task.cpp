@@ -15,7 +15,7 @@ void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimension
   mailbox.put([&](Arrived& arrived) {
     std::vector<float> embedding = normalised(event.embedding, dimensions);
     const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
-    if (!finite) event.error = "the model's output is not finite";
+    if (!finite) event.error = {"the model's output is not finite"};
     arrived.embeddings[text] = std::move(embedding);
     arrived.ended[text] = true;
     ++arrived.ends;
@@ -58,8 +58,9 @@ void EmbeddingTask::add_texts(size_t ended) {
     const size_t i = ids_.size();
     const int64_t tokens = std::ssize(work_.texts[i].prompt);
     ids_.push_back(engines_.add(
-        std::move(work_.texts[i]), [&metrics = metrics_, mailbox = mailbox_, i, tokens,
-                                    dimensions = work_.dimensions](SequenceEvent&& event) {
+        std::move(work_.texts[i]),
+        [&metrics = metrics_, mailbox = mailbox_, i, tokens,
+         dimensions = work_.dimensions](SequenceEvent&& event) {
           if (!event.finish) return;
           if (event.finish != FinishReason::kError)
             metrics.of(event.replica).prompt_computed(tokens, event.cached_prompt);
@@ -71,7 +72,7 @@ void EmbeddingTask::add_texts(size_t ended) {
 
 PendingReply::Part EmbeddingTask::take() {
   Part part;
-  std::string error = mailbox_->failure();
+  Failure error{mailbox_->failure()};
   bool of_engine = false;
   size_t ended = 0;
   mailbox_->look([&](Arrived& arrived) {

@@ -43,7 +43,7 @@ class EmbeddingTask final : public PendingReply {
     std::vector<std::vector<float>> embeddings;
     std::vector<bool> ended;  // of each text
     size_t ends = 0;
-    std::string error;
+    Failure error;
     bool of_engine = false;  // the error
   };
   static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, SequenceEvent& event);

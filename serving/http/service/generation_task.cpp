@@ -18,11 +18,6 @@ int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
   return bytes;
 }
 
-// What a check inside the program says is for its authors.
-std::string told_to_clients(const std::string& why) {
-  return why.find("check failed") == std::string::npos ? why : kFault;
-}
-
 ApiError grammar_error(const GrammarRefusal& refusal, const std::string& param) {
   switch (refusal.kind) {
     case GrammarRefusal::Kind::kShareIsFull:
@@ -45,13 +40,14 @@ ApiError size_error(const HeldBytes& held, const std::string& way_out, const std
           "answer_too_large"};
 }
 
-ApiError engine_error(const std::string& why, bool of_engine) {
-  const std::string told = told_to_clients(why);
-  if (why == kAllForbidden) return {400, told, "", "no_token_allowed"};
-  if (why == kNoGrammarMemory)
-    return ApiError(503, told, "", "server_overloaded").retry_after(kGrammarRetryMs);
-  if (!of_engine) return {500, told, "", "engine_failure"};
-  return ApiError(503, told, "", "engine_failure").retry_after(1000);
+ApiError engine_error(const Failure& failure, bool of_engine) {
+  if (failure.cause == FailureCause::kAllForbidden)
+    return {400, failure.why, "", "no_token_allowed"};
+  if (failure.cause == FailureCause::kNoRuleMemory)
+    return ApiError(503, failure.why, "", "server_overloaded").retry_after(kGrammarRetryMs);
+  const std::string why = failure.cause == FailureCause::kFault ? kFault : failure.why;
+  if (!of_engine) return {500, why, "", "engine_failure"};
+  return ApiError(503, why, "", "engine_failure").retry_after(1000);
 }
 
 // When it is full nothing is computed for its reader any more: who reads slower than a model writes
@@ -190,8 +186,9 @@ PendingReply::Part GenerationTask::enter_by_worker() {
 // lost by, and nothing of it has been told. Of several texts some may have been begun.
 bool GenerationTask::can_move(const SequenceEvent& event) const {
   const bool waited = event.of_engine && event.begun == Clock::time_point{};
-  return waited && event.error != kWeightsChange && event.error != kEngineStops &&
-         !work_.prompts.empty() && !moved_ && engines_.failure().empty();
+  const bool elsewhere = event.error.cause != FailureCause::kWeightsChange &&
+                         event.error.cause != FailureCause::kStopping;
+  return waited && elsewhere && !work_.prompts.empty() && !moved_ && engines_.failure().empty();
 }
 
 void GenerationTask::take_rule(Part& part) {
@@ -220,7 +217,7 @@ PendingReply::Part GenerationTask::take() {
   }
   if (entering_) return enter_by_worker();
   if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done)
-    fail(engine_error(lost, false), part, "error");
+    fail(engine_error({lost}, false), part, "error");
   if (overflown && !part.done)
     fail(ApiError(408,
                   concat("the client takes its answer too slowly: more than ", work_.limits.unread,

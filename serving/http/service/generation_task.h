@@ -54,9 +54,8 @@ struct GenerationWork {
 // The server holds too many large answers, or this one is larger than the bound, whatever others
 // hold. `param`: the field that makes it so.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
-// What a client is told when an engine says `why` a sequence has ended: 503 where it may ask again
-// (of_engine).
-ApiError engine_error(const std::string& why, bool of_engine);
+// Response for a sequence that has failed: 503 where the request may be repeated (of_engine).
+ApiError engine_error(const Failure& failure, bool of_engine);
 
 class GenerationTask final : public PendingReply {
  public:

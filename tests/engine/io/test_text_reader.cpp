@@ -150,6 +150,11 @@ TEST(TextReader, NamesTheFileAndTheLine) {
   complaint("half.jsonl", "{\"text\":\"x\"}\n{\"text\": \"\\ud83d\"}\n", "half.jsonl:2",
             "half a surrogate pair");
   complaint("low.jsonl", "{\"text\": \"\\ude00 \"}\n", "low.jsonl:1", "half a surrogate pair");
+  complaint("both.jsonl", "{\"text\": \"\\ud83d\\ude00 \\ud83d\"}\n", "both.jsonl:1",
+            "half a surrogate pair");
+  complaint("more.jsonl", "{\"text\": \"\\ud83d\", oops}\n", "more.jsonl:1", "not valid JSON");
+  complaint("escaped.jsonl", "{\"text\": \"\\\\ud83d\", oops}\n", "escaped.jsonl:1",
+            "not valid JSON");
   complaint("says.jsonl", "{\"text\": surrogate U+D800}\n", "says.jsonl:1", "not valid JSON");
   complaint("array.jsonl", "[1, 2]\n", "array.jsonl:1", "JSON array");
   complaint("key.jsonl", "{\"txt\":\"x\"}\n", "key.jsonl:1", "no key \"text\"");
