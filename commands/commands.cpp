@@ -6,6 +6,7 @@
 
 #include "commands/bench/bench.h"
 #include "commands/checkpoint/checkpoint.h"
+#include "commands/command_line.h"
 #include "commands/completion.h"
 #include "commands/failure.h"
 #include "commands/generate.h"

@@ -12,10 +12,4 @@ namespace trireme {
 // line on standard error, "trireme: error: ...".
 int run_command_line(int argc, char** argv);
 
-// What a command needs to start itself again on several ranks (parallel/launch.h).
-struct CommandLine {
-  int argc = 0;
-  char** argv = nullptr;
-};
-
 }  // namespace trireme

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "commands/commands.h"
+#include "commands/command_line.h"
 #include "commands/generate.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "commands/commands.h"
+#include "commands/command_line.h"
 #include "commands/rank_options.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/strict_json.h"

@@ -7,6 +7,8 @@
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/observe/console.h"
+#include "parallel/pipeline/make_schedule.h"
+#include "parallel/pipeline/schedule_file.h"
 #include "parallel/pipeline/timeline.h"
 
 namespace trireme {

@@ -37,21 +37,21 @@ struct StateFile::Progress {
   std::exception_ptr error;
 };
 
-int64_t StateFile::file_bytes(const std::vector<StateStorage::Kind>& kinds, int64_t elements) {
+int64_t StateFile::file_bytes(const std::vector<StateKind>& kinds, int64_t elements) {
   int64_t bytes = 0;
-  for (const StateStorage::Kind& kind : kinds) bytes += array_bytes(kind.dtype, elements);
+  for (const StateKind& kind : kinds) bytes += array_bytes(kind.dtype, elements);
   return bytes;
 }
 
-int64_t StateFile::memory_bytes(const std::vector<StateStorage::Kind>& kinds, int64_t elements,
+int64_t StateFile::memory_bytes(const std::vector<StateKind>& kinds, int64_t elements,
                                 const OffloadConfig& offload) {
   int64_t bytes = 0;
-  for (const StateStorage::Kind& kind : kinds)
+  for (const StateKind& kind : kinds)
     bytes += window_size(elements, offload) * dtype_size(kind.dtype);
   return bytes * offload.buffer_count;
 }
 
-StateFile::StateFile(const std::vector<StateStorage::Kind>& kinds, int64_t elements,
+StateFile::StateFile(const std::vector<StateKind>& kinds, int64_t elements,
                      const OffloadConfig& offload)
     : kinds_(kinds),
       elements_(elements),
@@ -59,7 +59,7 @@ StateFile::StateFile(const std::vector<StateStorage::Kind>& kinds, int64_t eleme
       bytes_(file_bytes(kinds, elements)) {
   TRIREME_CHECK(offload.buffer_count >= 2, offload.buffer_count, " windows of optimizer states");
   int64_t begin = 0, window_bytes = 0;
-  for (const StateStorage::Kind& kind : kinds) {
+  for (const StateKind& kind : kinds) {
     begins_.push_back(begin);
     begin += array_bytes(kind.dtype, elements);
     window_bytes += window_elements_ * dtype_size(kind.dtype);
@@ -97,7 +97,7 @@ std::vector<Tensor> StateFile::states_of(int64_t index) const {
   const Buffer& buffer = buffers_[static_cast<size_t>(index) % buffers_.size()];
   std::vector<Tensor> states;
   int64_t begin = 0;
-  for (const StateStorage::Kind& kind : kinds_) {
+  for (const StateKind& kind : kinds_) {
     states.push_back(buffer.tensor(kind.dtype, Shape{window(index).size()}, begin));
     begin += window_elements_ * dtype_size(kind.dtype);
   }
@@ -152,7 +152,7 @@ void StateFile::serve(Progress& p) {
   }
 }
 
-void StateFile::for_each_window(const StateStorage::Visit& f) {
+void StateFile::for_each_window(const StateVisit& f) {
   Progress p;
   p.windows = ceil_div(elements_, window_elements_);
   std::thread server([&] { serve(p); });

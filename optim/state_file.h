@@ -7,23 +7,24 @@
 #include <exception>
 #include <mutex>
 
-#include "optim/state_storage.h"
+#include "engine/core/memory.h"
+#include "optim/config.h"
+#include "optim/state_kind.h"
 
 namespace trireme {
 
 class StateFile {
  public:
   // Reserves the space. The elements of a window are rounded up to whole pages of every array.
-  StateFile(const std::vector<StateStorage::Kind>& kinds, int64_t elements,
-            const OffloadConfig& offload);
+  StateFile(const std::vector<StateKind>& kinds, int64_t elements, const OffloadConfig& offload);
   ~StateFile();
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
 
-  static int64_t file_bytes(const std::vector<StateStorage::Kind>& kinds, int64_t elements);
-  static int64_t memory_bytes(const std::vector<StateStorage::Kind>& kinds, int64_t elements,
+  static int64_t file_bytes(const std::vector<StateKind>& kinds, int64_t elements);
+  static int64_t memory_bytes(const std::vector<StateKind>& kinds, int64_t elements,
                               const OffloadConfig& offload);
-  void for_each_window(const StateStorage::Visit& f);
+  void for_each_window(const StateVisit& f);
   Tensor whole(size_t kind);
 
  private:
@@ -32,7 +33,7 @@ class StateFile {
   std::vector<Tensor> states_of(int64_t index) const;
   void transfer(int64_t index, bool write);
   void serve(Progress& progress);
-  std::vector<StateStorage::Kind> kinds_;
+  std::vector<StateKind> kinds_;
   int64_t elements_;
   int64_t window_elements_;
   std::vector<int64_t> begins_;  // bytes, of each kind in the file

@@ -2,15 +2,12 @@
 // windows of all of them that an update runs in.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "engine/core/memory.h"
 #include "optim/config.h"
-#include "parallel/shard_map.h"
+#include "optim/state_kind.h"
 
 namespace trireme {
 
@@ -19,10 +16,7 @@ struct Ctx;
 
 class StateStorage {
  public:
-  struct Kind {
-    std::string name;  // "exp_avg"
-    DType dtype;
-  };
+  using Kind = StateKind;
   // Takes nothing before allocate().
   StateStorage(std::vector<Kind> kinds, int64_t elements, const OffloadConfig& offload);
   ~StateStorage();
@@ -40,7 +34,7 @@ class StateStorage {
   // part, read before the call and written back after it. Without a file there is one window. With
   // one, a thread reads ahead and writes behind, so that at most buffer_count windows are in
   // memory; an error of the file ends the loop and is thrown here.
-  using Visit = std::function<void(const FlatRange& window, std::span<const Tensor> states)>;
+  using Visit = StateVisit;
   void for_each_window(const Visit& f);
 
   // All of kind k, to save or to load: a mapping where it lives in a file.

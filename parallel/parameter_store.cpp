@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/normal_number.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/transfer.h"
 #include "parallel/block_gather.h"

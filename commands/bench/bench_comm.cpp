@@ -9,7 +9,7 @@
 
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_support.h"
-#include "commands/commands.h"
+#include "commands/command_line.h"
 #include "commands/rank_options.h"
 #include "parallel/agree.h"
 #include "parallel/comm/mpi/mpi_own.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "commands/commands.h"
+#include "commands/command_line.h"
 #include "commands/config_file.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"

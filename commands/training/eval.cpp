@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "commands/commands.h"
+#include "commands/command_line.h"
 #include "commands/rank_options.h"
 #include "commands/whole_number.h"
 #include "engine/io/atomic_file.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "commands/commands.h"
+#include "commands/command_line.h"
 #include "commands/rank_options.h"
 #include "commands/training/key_flags.h"
 #include "engine/core/cpu.h"

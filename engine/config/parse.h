@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/config/reader.h"
+#include "engine/config/json.h"
 
 namespace trireme {
 

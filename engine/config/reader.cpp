@@ -29,13 +29,6 @@ void ConfigReport::throw_if_errors(const std::string& what) const {
   throw InputError(lines);
 }
 
-std::string shown(const Json& value) {
-  constexpr size_t kLongest = 60;
-  std::string dump = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (dump.size() > kLongest) dump = dump.substr(0, kLongest - 3) + "...";
-  return dump;
-}
-
 struct ConfigValues::Entry {
   Json value;
   std::string spelled;

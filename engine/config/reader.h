@@ -7,13 +7,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "engine/config/json.h"
+
 namespace trireme {
 
-using Json = nlohmann::ordered_json;
 class Schema;
 
 // Problems and remarks gathered while reading; each entry starts with a JSON path.
@@ -61,8 +61,5 @@ class ConfigValues {
 // Checks `document` against the schema. `prefix` ("model") stands before each path in the report.
 ConfigValues read_config(const Schema& schema, const Json& document, const std::string& prefix,
                          ConfigReport& report);
-
-// A value as messages show it: compact JSON, at most 60 characters.
-std::string shown(const Json& value);
 
 }  // namespace trireme

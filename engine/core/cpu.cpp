@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/core/limit_isa.h"
 #include "engine/core/thread_name.h"
 
 namespace trireme {

@@ -8,9 +8,13 @@ namespace trireme {
 // Instruction sets the CPU kernels are compiled for, best first.
 enum class Isa { kAvx512, kAvx2, kPortable };
 
-Isa best_isa();                // the processor's best, or a lower limit (limit_isa.h)
+Isa best_isa();                // the processor's best, or a lower limit (limit_isa())
 Isa active_isa();              // what kernels use now: best_isa() unless lowered
 void set_active_isa(Isa isa);  // for tests that compare sets; InputError above best_isa()
+// Lowers best_isa() and active_isa() for the life of the process; InputError for a set above
+// best_isa(). Commands call limit_instruction_set (engine/ops/instruction_set.h), which also limits
+// the GEMM library.
+void limit_isa(Isa isa);
 const char* isa_name(Isa isa);
 Isa parse_isa(const std::string& name);  // "auto" is best_isa(); InputError for other words
 

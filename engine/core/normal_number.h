@@ -1,4 +1,4 @@
-// Normal numbers from random words, for kernels on both sides.
+// Standard normal numbers from random words, by Box-Muller in double precision.
 #pragma once
 
 #include <numbers>
@@ -7,7 +7,10 @@
 
 namespace trireme {
 
-// philox_normal() of random.h.
+// Number `index` of the stream.
+double philox_normal(const RandomKey& key, uint64_t index);
+
+// The same, for kernels on both sides.
 TRIREME_HOST_DEVICE inline double normal_number(const RandomKey& key, uint64_t index) {
   // One block holds two 64-bit uniforms: (0, 1] for the radius, [0, 1) for the angle; a pair of
   // normals shares the block.

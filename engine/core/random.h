@@ -53,9 +53,6 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float uniform_from_word(uint32
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
-// Standard normal number `index` of the stream (Box-Muller in double precision).
-double philox_normal(const RandomKey& key, uint64_t index);
-
 // 64-bit FNV-1a hash of a name such as "model.layers.3.mlp.up_proj.weight".
 constexpr uint64_t stream_id(std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325u;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/io/text_reader.h"
+#include "engine/io/text_files.h"
 
 namespace trireme {
 

@@ -10,16 +10,9 @@
 #include <string_view>
 
 #include "engine/core/error.h"
+#include "engine/io/json_limits.h"
 
 namespace trireme {
-
-struct JsonLimits {
-  int depth = 32;
-  size_t keys_per_object = 1 << 20;
-  // Whole numbers that fit neither int64_t nor uint64_t are kept as they are written, as a binary
-  // value of their digits, which engine/text/jinja reads; else the nearest double.
-  bool long_integers = false;
-};
 
 // JsonType: nlohmann::json or nlohmann::ordered_json (order matters; finding a key is linear in
 // their number). `what` begins the message: "shard.safetensors: header". Takes O(n log n) for n

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/io/strict_json.h"
+#include "engine/io/json_limits.h"
 
 namespace trireme {
 

@@ -1,14 +1,6 @@
-// Documents out of text files, in a fixed order.
-//
-//   .jsonl, .json     one JSON object a line; the document is the string under `json_key`
-//   anything else     the whole file is one document
-//   + .gz, .zst       the same, compressed
-//
-// Paths are taken in the order given; a folder stands for all its regular files, recursively,
-// sorted by path, hidden and empty ones left out. A file reached twice (symbolic links) is read
-// once. Text must be UTF-8 without NUL bytes; a byte order mark is dropped. U+0000 that a JSON line
-// spells as \u0000 is a character like others.
-// Every complaint is an InputError naming the file and, where there is one, the line.
+// Documents out of text files (text_files.h), in a fixed order. Text must be UTF-8 without NUL
+// bytes; a byte order mark is dropped. U+0000 that a JSON line spells as \u0000 is a character like
+// others. Every complaint is an InputError naming the file and, where there is one, the line.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/io/text_files.h"
+
 namespace trireme {
-
-struct TextFile {
-  enum class Compression { kNone, kGzip, kZstd };
-  std::string path;
-  bool json_lines = false;
-  Compression compression = Compression::kNone;
-  int64_t bytes = 0;  // on disk
-};
-
-// The files that `paths` stand for. A path that is missing, empty or leads to no file is an error.
-std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
 
 // One line or one whole file, not yet checked or parsed.
 struct TextRecord {

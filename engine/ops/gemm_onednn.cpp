@@ -11,7 +11,7 @@
 #include <dnnl.hpp>
 #include <unordered_map>
 
-#include "engine/core/limit_isa.h"
+#include "engine/core/cpu.h"
 #include "engine/core/out_of_memory.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/gemm_problem.h"

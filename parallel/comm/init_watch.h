@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "parallel/comm/world.h"
+#include "parallel/comm/launcher.h"
 
 namespace trireme {
 

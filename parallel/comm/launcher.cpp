@@ -1,4 +1,6 @@
 // The one place that reads the variables launchers set.
+#include "parallel/comm/launcher.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 
 #include "engine/observe/log.h"
 #include "parallel/comm/launcher_environment.h"
-#include "parallel/comm/world.h"
 
 namespace trireme {
 namespace {

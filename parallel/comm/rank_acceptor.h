@@ -5,9 +5,12 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <vector>
 
-#include "parallel/comm/rank_rendezvous.h"
+#include "parallel/comm/rank_greeting.h"
 #include "parallel/comm/tcp_address.h"
+#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/transport.h"
 
 namespace trireme {
 

@@ -65,20 +65,6 @@ bool write_all(int fd, const void* data, size_t bytes, RendezvousEnd end) {
   return true;
 }
 
-RankProof proof_over(const std::string& secret, std::initializer_list<std::string_view> parts) {
-  const std::string digest = secret_proof(secret, parts);
-  RankProof out;
-  std::ranges::copy(digest, out.begin());
-  return out;
-}
-
-// All fields of a greeting but its proof.
-std::string_view signed_part(const RankGreeting& greeting) {
-  return {reinterpret_cast<const char*>(&greeting), offsetof(RankGreeting, proof)};
-}
-
-std::string_view words(const RankNonce& nonce) { return {nonce.data(), nonce.size()}; }
-
 // A socket that the launcher has bound and hands down: nobody could take its port in between.
 Socket take_listener(const TcpOptions& options) {
   Socket listener(options.listener);
@@ -232,16 +218,6 @@ void join_ranks(const TcpOptions& options, RankLines& lines, RendezvousEnd end) 
 }
 
 }  // namespace
-
-RankProof greeting_proof(const std::string& secret, const RankChallenge& challenge,
-                         const RankGreeting& greeting) {
-  return proof_over(secret, {"connects", words(challenge.nonce), signed_part(greeting)});
-}
-
-RankProof verdict_proof(const std::string& secret, const RankChallenge& challenge,
-                        const RankGreeting& greeting) {
-  return proof_over(secret, {"accepts", words(challenge.nonce), signed_part(greeting)});
-}
 
 RankSockets connect_ranks(const TcpOptions& options) {
   const RendezvousEnd end =

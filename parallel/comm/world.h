@@ -4,20 +4,9 @@
 #include <functional>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/launcher.h"
 
 namespace trireme {
-
-enum class Launcher { kNone, kMpi, kTcp };
-// From the variables launchers set: mpirun, srun with PMI, hydra -> kMpi; MASTER_ADDR, MASTER_PORT,
-// RANK and WORLD_SIZE without an MPI launcher -> kTcp; none of them -> kNone, one rank. Reading
-// them starts nothing. InputError where a variable is there but makes no sense.
-struct LauncherInfo {
-  Launcher kind = Launcher::kNone;
-  std::string name = "none";  // "mpirun", "srun", "torchrun variables", ...
-  int ranks = 1;
-  int rank = 0;
-};
-LauncherInfo detect_launcher();
 
 struct WorldOptions {
   std::string backend = "auto";  // auto: as detect_launcher() says; mpi; tcp; single

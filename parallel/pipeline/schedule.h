@@ -58,21 +58,4 @@ struct Schedule {
 // Largest stages x chunks x micro-batches: 64 ranks with 16 chunks and 4096 micro-batches.
 inline constexpr int64_t kMostChunkVisits = int64_t{1} << 22;
 
-// InputError naming the configuration's keys for sizes that the kind cannot have. kCustom is
-// refused.
-Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batches);
-
-// `schedule` is a name (gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2) or the path of a file (with a
-// slash or a dot), whose sizes must be the given ones.
-Schedule load_schedule(const std::string& schedule, int stages, int chunks, int micro_batches);
-// The file's own sizes. Format: docs/design/pipeline-parallelism.md. InputError naming file and
-// instruction.
-Schedule read_schedule_file(const std::string& path);
-Schedule parse_schedule(const std::string& json_text, const std::string& what);
-std::string schedule_json(const Schedule& schedule);  // parse_schedule() reads it back
-
-// Every (chunk, micro-batch) of every rank forward once and, in training, backward once, whole or
-// in halves; indices in range; no rank waits for ever. InputError beginning with `what` otherwise.
-void check_schedule(const Schedule& schedule, const std::string& what);
-
 }  // namespace trireme

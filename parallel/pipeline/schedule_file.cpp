@@ -1,11 +1,13 @@
 // Schedules from files: {"version": 1, "stages": 2, "chunks": 1, "micro_batches": 2,
 //                        "ranks": [["F0", "F1", "B0", "B1"], ["F0", "B0", "F1", "B1"]]}
+#include "parallel/pipeline/schedule_file.h"
+
 #include <charconv>
 #include <vector>
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/check_schedule.h"
 
 namespace trireme {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "engine/core/error.h"
-#include "engine/core/random.h"
+#include "engine/core/normal_number.h"
 #include "engine/io/mapped_file.h"
 #include "engine/io/strict_json.h"
 

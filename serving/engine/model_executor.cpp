@@ -7,6 +7,7 @@
 #include "engine/core/parallel_for.h"
 #include "engine/ops/gemm.h"
 #include "parallel/device.h"
+#include "parallel/pipeline/make_schedule.h"
 
 namespace trireme {
 namespace {

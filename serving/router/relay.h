@@ -18,7 +18,7 @@
 #include "serving/balance/server_choice.h"
 #include "serving/client/client_pool.h"
 #include "serving/http/server/exchange.h"
-#include "serving/router/router.h"
+#include "serving/router/router_config.h"
 #include "serving/router/router_metrics.h"
 
 namespace trireme {

@@ -8,35 +8,14 @@
 // has come. One thread talks to all servers.
 #pragma once
 
+#include <chrono>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "serving/balance/server_choice.h"
-#include "serving/client/server_address.h"
 #include "serving/http/server/routes.h"
 #include "serving/http/server/server.h"
+#include "serving/router/router_config.h"
 
 namespace trireme {
-
-// What is held of servers' answers that are not streamed, and of a stream's event until it is
-// whole, in bytes.
-struct RelayedAnswerLimits {
-  int64_t whole = int64_t{64} << 20;      // of a request
-  int64_t always = int64_t{64} << 10;     // of a request: what is above is of the budget of all
-  int64_t all = int64_t{512} << 20;       // 503
-  int64_t of_a_key = int64_t{256} << 20;  // of all; without keys a request may use all
-};
-
-struct RouterConfig {
-  std::vector<ServerAddress> servers = {};  // 1 to kMostServers
-  std::string ca_file = {};
-  BalanceRule balance = {};
-  std::chrono::milliseconds silence{600'000};
-  std::chrono::milliseconds health_interval{1000}, health_timeout{2000};
-  int health_failures = 3;
-  RelayedAnswerLimits answers = {};
-};
 
 class Router {
  public:

@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "serving/structured/json_schema_grammar.h"
-#include "serving/structured/mask_job.h"
 #include "serving/structured/regex_grammar.h"
 #include "serving/structured/tool_format.h"
 #include "serving/structured/written_grammar.h"
@@ -53,6 +52,45 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
 
 GrammarMemoryError::GrammarMemoryError(GrammarMemory::Answer why)
     : Error("the memory for schemas, expressions and grammars in use is taken"), why_(why) {}
+
+// Mask that a reader waits for. Lives as long as reader or worker needs it.
+struct MaskJob final : MaskWork {
+  MaskJob(std::shared_ptr<const CompiledGrammar> of, CompiledGrammar::Place from,
+          std::string_view read, int64_t tokens, std::vector<uint32_t> room,
+          std::shared_ptr<MaskPace> of_reader)
+      : grammar(std::move(of)),
+        place(std::move(from)),
+        bytes(read),
+        tokens_left(tokens),
+        mask(std::move(room)),
+        pace(std::move(of_reader)) {}
+
+  const std::shared_ptr<const CompiledGrammar> grammar;
+  CompiledGrammar::Place place;
+  const std::string bytes;
+  const int64_t tokens_left;
+  std::vector<uint32_t> mask;
+  const std::shared_ptr<MaskPace> pace;
+  CompiledGrammar::Found found = {};
+  std::atomic<bool> done{false};  // all above is the reader's again
+  std::atomic<bool> wanted{true};
+
+  void run() override {
+    if (!wanted) return;
+    found = grammar->read(place, bytes, tokens_left, mask);
+    tell();
+  }
+  void refuse() override {
+    found = {.lacks_memory = true};
+    tell();
+  }
+
+ private:
+  void tell() {
+    done = true;
+    pace->notify();
+  }
+};
 
 // Follows one completion.
 class GrammarReader final : public RuleReader {
@@ -115,7 +153,7 @@ class GrammarReader final : public RuleReader {
     if (advance_here(bytes)) return;
     const auto worker = grammar_->worker_.lock();
     if (worker == nullptr) return settle(grammar_->read(place_, bytes, tokens_left_, mask_));
-    job_ = std::make_shared<MaskJob>(grammar_, std::move(place_), std::string(bytes), tokens_left_,
+    job_ = std::make_shared<MaskJob>(grammar_, std::move(place_), bytes, tokens_left_,
                                      std::move(mask_), pace_);
     state_ = State::kPending;
     worker->submit(grammar_->charge_.tenant(), job_->place.work, job_);

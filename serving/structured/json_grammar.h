@@ -9,15 +9,9 @@
 #include <string>
 
 #include "serving/structured/grammar.h"
+#include "serving/structured/number_grammar.h"
 
 namespace trireme {
-
-// The bounds of a number, as decimals: "-12.5"; empty: none.
-struct NumberBounds {
-  std::string least = {}, most = {};
-  bool least_excluded = false, most_excluded = false;
-  bool none() const { return least.empty() && most.empty(); }
-};
 
 class JsonGrammar {
  public:

@@ -1,7 +1,6 @@
 #include "serving/structured/mask_worker.h"
 
 #include "engine/core/thread_name.h"
-#include "serving/structured/mask_job.h"
 
 namespace trireme {
 
@@ -17,7 +16,7 @@ MaskWorker::~MaskWorker() {
   while (const auto job = jobs_.pop()) (*job)->refuse();
 }
 
-void MaskWorker::submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskJob> job) {
+void MaskWorker::submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskWork> job) {
   {
     const std::lock_guard lock(mutex_);
     jobs_.push(tenant, std::move(job), spent);
@@ -28,7 +27,7 @@ void MaskWorker::submit(const std::string& tenant, int64_t spent, std::shared_pt
 void MaskWorker::run() {
   name_thread("masks");
   for (;;) {
-    std::shared_ptr<MaskJob> job;
+    std::shared_ptr<MaskWork> job;
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return stop_ || jobs_.size() > 0; });

@@ -15,7 +15,15 @@
 
 namespace trireme {
 
-struct MaskJob;  // compiled_grammar.cpp
+// Work on one mask, of which a worker does one or the other.
+struct MaskWork {
+  MaskWork() = default;
+  MaskWork(const MaskWork&) = delete;
+  MaskWork& operator=(const MaskWork&) = delete;
+  virtual ~MaskWork() = default;
+  virtual void run() = 0;
+  virtual void refuse() = 0;  // the mask cannot be made any more
+};
 
 class MaskWorker {
  public:
@@ -24,7 +32,7 @@ class MaskWorker {
   MaskWorker(const MaskWorker&) = delete;
   MaskWorker& operator=(const MaskWorker&) = delete;
 
-  void submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskJob> job);
+  void submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskWork> job);
   int64_t done() const { return done_; }  // jobs, since the beginning
 
  private:
@@ -33,7 +41,7 @@ class MaskWorker {
   std::atomic<int64_t> done_{0};
   std::mutex mutex_;  // of those below
   std::condition_variable wake_;
-  FairQueue<std::shared_ptr<MaskJob>> jobs_;
+  FairQueue<std::shared_ptr<MaskWork>> jobs_;
   bool stop_ = false;
   std::thread thread_;
 };

@@ -1,9 +1,18 @@
 // Decimal numbers between bounds, exactly.
 #pragma once
 
-#include "serving/structured/json_grammar.h"
+#include <string>
+
+#include "serving/structured/grammar.h"
 
 namespace trireme {
+
+// The bounds of a number, as decimals: "-12.5"; empty: none.
+struct NumberBounds {
+  std::string least = {}, most = {};
+  bool least_excluded = false, most_excluded = false;
+  bool none() const { return least.empty() && most.empty(); }
+};
 
 // Integers of up to 18 digits within the bounds, which need not be integers.
 Grammar::Node bounded_integer(Grammar& grammar, const NumberBounds& bounds);

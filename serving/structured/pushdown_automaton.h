@@ -10,24 +10,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "serving/structured/automaton_state.h"
 #include "serving/structured/grammar.h"
 
 namespace trireme {
 
 class PushdownAutomaton {
  public:
-  struct Edge {
-    uint8_t first = 0, last = 0;  // bytes
-    int32_t target = 0;
-  };
-  struct Call {
-    int32_t rule = 0, target = 0;
-  };
-  struct State {
-    std::vector<Edge> edges;  // ascending, disjoint
-    std::vector<Call> calls;  // of different rules
-    bool final = false;
-  };
+  using State = AutomatonState;
+  using Edge = State::Edge;
+  using Call = State::Call;
 
   // InputError where the grammar is too large, has no text at all, or is left-recursive. Rules
   // without a body have no text.

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-using State = PushdownAutomaton::State;
+using State = AutomatonState;
 
 class Nfa {
  public:
@@ -182,7 +182,7 @@ class Determiniser {
           begins[static_cast<size_t>(edge.first)] = begins[static_cast<size_t>(edge.last) + 1] =
               true;
       }
-    std::vector<PushdownAutomaton::Edge> edges;
+    std::vector<AutomatonState::Edge> edges;
     for (int32_t first = 0, last = 0; first < 256; first = last + 1) {
       for (last = first; last < 255 && !begins[static_cast<size_t>(last) + 1];) ++last;
       Set targets = behind(number, first);
@@ -198,7 +198,7 @@ class Determiniser {
       states_[number].calls.push_back({rule, target});
     }
     budget_.take_bytes(static_cast<int64_t>(edges.size() * sizeof(edges[0]) +
-                                            calls.size() * sizeof(PushdownAutomaton::Call)));
+                                            calls.size() * sizeof(AutomatonState::Call)));
     states_[number].edges = std::move(edges);
   }
 

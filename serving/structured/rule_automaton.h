@@ -4,12 +4,13 @@
 
 #include <vector>
 
-#include "serving/structured/pushdown_automaton.h"
+#include "serving/structured/automaton_state.h"
+#include "serving/structured/grammar.h"
 
 namespace trireme {
 
 // The states, the start first; targets count from 0.
-std::vector<PushdownAutomaton::State> rule_automaton(const Grammar& grammar, Grammar::Node body,
-                                                     CompileBudget& budget);
+std::vector<AutomatonState> rule_automaton(const Grammar& grammar, Grammar::Node body,
+                                           CompileBudget& budget);
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-using State = PushdownAutomaton::State;
+using State = AutomatonState;
 
 size_t index(int32_t i) { return static_cast<size_t>(i); }
 

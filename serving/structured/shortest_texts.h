@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "serving/structured/pushdown_automaton.h"
+#include "serving/structured/automaton_state.h"
 
 namespace trireme {
 
@@ -19,7 +19,7 @@ inline int64_t sum_of_bytes(int64_t a, int64_t b) {
 }
 
 // starts: of the rules. O((edges + calls) log states)
-std::vector<int64_t> bytes_to_end(std::span<const PushdownAutomaton::State> states,
+std::vector<int64_t> bytes_to_end(std::span<const AutomatonState> states,
                                   std::span<const int32_t> starts);
 
 }  // namespace trireme

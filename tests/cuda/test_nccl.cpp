@@ -8,6 +8,8 @@
 
 #include "engine/ops/context.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/make_schedule.h"
+#include "parallel/pipeline/schedule_file.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/emulator/emulator.h"
 #include "tests/emulator/nccl_records.h"

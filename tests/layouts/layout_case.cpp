@@ -10,6 +10,7 @@
 #include "optim/adamw.h"
 #include "optim/optimizers.h"
 #include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedule_file.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme::test {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "engine/core/error.h"
+#include "engine/core/normal_number.h"
 #include "engine/ops/context.h"
 #include "optim/adamw.h"
 #include "optim/flat_optimizer.h"

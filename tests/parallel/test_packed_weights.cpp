@@ -2,6 +2,7 @@
 // weight at once.
 #include <gtest/gtest.h>
 
+#include "engine/core/normal_number.h"
 #include "engine/ops/nf4.h"
 #include "parallel/parameter_store.h"
 #include "tests/support/compare.h"

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "parallel/comm/rank_acceptor.h"
+#include "parallel/comm/rank_rendezvous.h"
 #include "parallel/comm/reserved_port.h"
 
 namespace trireme::test_rank_rendezvous {

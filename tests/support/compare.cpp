@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/core/random.h"
+#include "engine/core/normal_number.h"
 
 namespace trireme::test {
 namespace {

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/config_keys.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedule_file.h"
 #include "transformer/model_layout.h"
 #include "transformer/stages.h"
 

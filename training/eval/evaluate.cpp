@@ -5,6 +5,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/transfer.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "training/step/local_batch.h"
 
 namespace trireme {

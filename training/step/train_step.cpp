@@ -8,6 +8,7 @@
 #include "engine/ops/transfer.h"
 #include "optim/schedule.h"
 #include "parallel/block_gather.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "training/step/local_batch.h"
 
 namespace trireme {

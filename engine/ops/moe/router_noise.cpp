@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/core/normal_number.h"
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cuda/router_noise.h"
 #include "engine/ops/moe/router_dtype.h"

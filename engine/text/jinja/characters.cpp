@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/text/jinja/value.h"
+#include "engine/text/jinja/budget.h"
 #include "engine/text/unicode.h"
 
 namespace trireme::jinja {

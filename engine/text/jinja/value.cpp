@@ -162,8 +162,6 @@ std::vector<int64_t> slice_places(int64_t size, int64_t begin, int64_t end, int6
 }  // namespace
 
 namespace {
-thread_local Budget* t_budget = nullptr;
-
 // Values within values that are compared.
 class Level {
  public:
@@ -197,22 +195,6 @@ void free_held(void* what, void (*free)(void*)) {
   }
   --levels;
 }
-
-Budget::Budget(int64_t steps) : limit_(steps), left_(steps), before_(t_budget) { t_budget = this; }
-Budget::~Budget() { t_budget = before_; }
-
-void Budget::take(int64_t steps) {
-  if (steps > left_) fail(concat("rendering takes more than ", limit_, " steps"));
-  left_ -= steps;
-}
-
-void spend(int64_t steps) {
-  if (t_budget != nullptr) t_budget->take(steps);
-}
-
-void spend_bytes(size_t bytes) { spend(static_cast<int64_t>(bytes / 256)); }
-
-void fail(const std::string& what) { fail_input("chat template: ", what); }
 
 const Value* Dict::find(const std::string& key) const {
   const auto found = places_.find(key);

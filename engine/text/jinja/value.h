@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "engine/text/jinja/budget.h"
+
 namespace trireme::jinja {
 
 class Value;
@@ -123,29 +125,6 @@ struct Object {
   Dict members = {};
   Function call = {};  // empty: cannot be called
 };
-
-// What the rendering that is under way on this thread may still do. Whatever walks over elements or
-// bytes pays for them here, before it does: the steps of a template count its nodes, and one node
-// may have much to do.
-class Budget {
- public:
-  explicit Budget(int64_t steps);
-  ~Budget();
-  Budget(const Budget&) = delete;
-  Budget& operator=(const Budget&) = delete;
-  void take(int64_t steps);
-
- private:
-  int64_t limit_, left_;
-  Budget* before_;
-};
-// Of the innermost Budget of this thread, which fails when it is used up; without one nothing is
-// counted.
-void spend(int64_t steps);
-void spend_bytes(size_t bytes);  // a step for each 256
-
-// A fault of a template or of what it is given: InputError, told apart by who catches it.
-[[noreturn]] void fail(const std::string& what);
 
 const char* type_name(const Value& v);
 bool equal(const Value& a, const Value& b);

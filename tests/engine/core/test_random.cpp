@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "engine/core/random.h"
+#include "engine/core/normal_number.h"
 
 namespace trireme::test_random {
 namespace {

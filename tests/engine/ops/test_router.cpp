@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/core/normal_number.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/moe/router_loss.h"
 #include "engine/ops/moe/router_noise.h"

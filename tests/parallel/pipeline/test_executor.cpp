@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "parallel/comm/world.h"
+#include "parallel/pipeline/make_schedule.h"
+#include "parallel/pipeline/schedule_file.h"
 #include "tests/parallel/pipeline/toy_stage.h"
 
 namespace trireme::test_executor {

@@ -4,7 +4,10 @@
 #include <random>
 
 #include "engine/core/error.h"
+#include "parallel/pipeline/check_schedule.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "parallel/pipeline/program.h"
+#include "parallel/pipeline/schedule_file.h"
 
 namespace trireme::test_program {
 namespace {

@@ -4,7 +4,10 @@
 #include <fstream>
 
 #include "engine/core/error.h"
+#include "parallel/pipeline/check_schedule.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedule_file.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme::test_schedule {

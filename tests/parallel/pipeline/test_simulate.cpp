@@ -4,6 +4,8 @@
 #include <random>
 
 #include "engine/core/error.h"
+#include "parallel/pipeline/check_schedule.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "parallel/pipeline/simulate.h"
 #include "parallel/pipeline/timeline.h"
 

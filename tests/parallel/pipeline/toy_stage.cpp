@@ -1,5 +1,6 @@
 #include "tests/parallel/pipeline/toy_stage.h"
 
+#include "parallel/pipeline/make_schedule.h"
 #include "parallel/pipeline/simulate.h"
 
 namespace trireme::test {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "parallel/comm/world.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "serving/engine/step_stage.h"
 #include "tests/support/compare.h"
 #include "tests/training/step/hf_case.h"

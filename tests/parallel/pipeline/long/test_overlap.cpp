@@ -7,6 +7,7 @@
 
 #include "parallel/comm/world.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/make_schedule.h"
 #include "parallel/pipeline/simulate.h"
 
 namespace trireme::test_overlap {

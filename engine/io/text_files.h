@@ -1,0 +1,29 @@
+// Text files with documents, plain or compressed.
+//
+//   .jsonl, .json     one JSON object a line; the document is the string under `json_key`
+//   anything else     the whole file is one document
+//   + .gz, .zst       the same, compressed
+//
+// Paths are taken in the order given; a folder stands for all its regular files, recursively,
+// sorted by path, hidden and empty ones left out. A file reached twice (symbolic links) is listed
+// once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct TextFile {
+  enum class Compression { kNone, kGzip, kZstd };
+  std::string path;
+  bool json_lines = false;
+  Compression compression = Compression::kNone;
+  int64_t bytes = 0;  // on disk
+};
+
+// The files that `paths` stand for. A path that is missing, empty or leads to no file is an error.
+std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
+
+}  // namespace trireme

@@ -1,0 +1,187 @@
+#include "serving/api/field_table.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "engine/io/strict_json.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
+constexpr double kTwoTo63 = 9223372036854775808.0;     // INT64_MAX as a double
+
+const char* kind_words(FieldKind kind) {
+  switch (kind) {
+    case FieldKind::kBoolean: return "true or false";
+    case FieldKind::kInteger: return "an integer";
+    case FieldKind::kNumber: return "a number";
+    case FieldKind::kString: return "a string";
+    case FieldKind::kObject: return "an object";
+    case FieldKind::kArray: return "an array";
+    case FieldKind::kOther: return "";
+  }
+  return "";
+}
+
+[[noreturn]] void fail_kind(const Field& field, const ApiJson& value) {
+  throw ApiError(
+      400, concat(field.name, " must be ", kind_words(field.kind), ", not ", type_words(value)),
+      field.name, "invalid_type");
+}
+
+// Bounds are written as integers where they are.
+std::string bound_text(double bound) {
+  if (bound == std::floor(bound) && std::abs(bound) < 1e18)
+    return std::to_string(static_cast<int64_t>(bound));
+  return text(bound);
+}
+
+void check_range(const Field& field, double value) {
+  if (value < field.min) fail_field(field.name, field.name, " must be >= ", bound_text(field.min));
+  if (value > field.max) fail_field(field.name, field.name, " must be <= ", bound_text(field.max));
+}
+
+void check_size(const Field& field, size_t size, const char* what) {
+  if (size < field.least)
+    fail_field(field.name, field.name, " has ", size, what, ", at least ", field.least,
+               " must be there");
+  if (size > field.most)
+    fail_field(field.name, field.name, " has ", size, what, ", at most ", field.most,
+               " are allowed");
+}
+
+std::string digits_of(const ApiJson& long_integer) {
+  const auto& digits = long_integer.get_binary();
+  return {digits.begin(), digits.end()};
+}
+
+void append_json(const ApiJson& value, std::string& out) {
+  const char* separator = "";
+  if (value.is_object()) {
+    out += '{';
+    for (const auto& [name, member] : value.items()) {
+      out.append(std::exchange(separator, ",")).append(ApiJson(name).dump()) += ':';
+      append_json(member, out);
+    }
+    out += '}';
+  } else if (value.is_array()) {
+    out += '[';
+    for (const ApiJson& element : value) {
+      out += std::exchange(separator, ",");
+      append_json(element, out);
+    }
+    out += ']';
+  } else {
+    out += is_long_integer(value) ? digits_of(value) : value.dump();
+  }
+}
+
+}  // namespace
+
+const char* type_words(const ApiJson& value) {
+  if (value.is_null()) return "null";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_number_integer() || is_long_integer(value)) return "an integer";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
+}
+
+bool is_long_integer(const ApiJson& value) { return value.is_binary(); }
+
+std::string json_text(const ApiJson& value) {
+  std::string out;
+  append_json(value, out);
+  return out;
+}
+
+ApiJson parse_body(std::string_view body, int depth) {
+  ApiJson json;
+  try {
+    json = parse_strict_json<ApiJson>(
+        body, "the request's body",
+        {.depth = depth, .keys_per_object = 4096, .long_integers = true});
+  } catch (const InputError& error) {
+    throw ApiError(400, error.what(), "", "invalid_json");
+  }
+  if (!json.is_object())
+    throw ApiError(400, concat("the request's body must be an object, not ", type_words(json)), "",
+                   "invalid_type");
+  for (auto& [name, value] : json.items())  // fields that are numbers have bounds that doubles hold
+    if (is_long_integer(value)) value = std::strtod(digits_of(value).c_str(), nullptr);
+  return json;
+}
+
+bool read_boolean(const Field& field, const ApiJson& value) {
+  if (!value.is_boolean()) fail_kind(field, value);
+  return value.get<bool>();
+}
+
+int64_t read_integer(const Field& field, const ApiJson& value) {
+  if (!value.is_number()) fail_kind(field, value);
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    fail_field(field.name, field.name, " must be <= ",
+               field.max < kTwoTo63 ? bound_text(field.max) : std::to_string(INT64_MAX));
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    check_range(field, number);
+    if (number != std::floor(number) || std::abs(number) > kExactIntegers) fail_kind(field, value);
+    return static_cast<int64_t>(number);
+  }
+  const auto number = value.get<int64_t>();
+  check_range(field, static_cast<double>(number));
+  return number;
+}
+
+double read_number(const Field& field, const ApiJson& value) {
+  if (!value.is_number()) fail_kind(field, value);
+  const auto number = value.get<double>();
+  check_range(field, number);
+  return number;
+}
+
+std::string read_string(const Field& field, const ApiJson& value) {
+  check_value(field, value);
+  return value.get<std::string>();
+}
+
+void check_value(const Field& field, const ApiJson& value) {
+  switch (field.kind) {
+    case FieldKind::kString: {
+      if (!value.is_string()) fail_kind(field, value);
+      const auto& text = value.get_ref<const std::string&>();
+      check_size(field, text.size(), " bytes");
+      if (field.words.empty()) return;
+      std::string all;
+      for (const std::string& word : field.words) {
+        if (word == text) return;
+        all += concat(all.empty() ? "" : ", ", "\"", word, "\"");
+      }
+      fail_field(field.name, field.name, " must be one of ", all);
+    }
+    case FieldKind::kObject:
+      if (!value.is_object()) fail_kind(field, value);
+      return check_size(field, value.size(), " entries");
+    case FieldKind::kArray:
+      if (!value.is_array()) fail_kind(field, value);
+      return check_size(field, value.size(), " entries");
+    case FieldKind::kOther:
+      if (value.is_array()) check_size(field, value.size(), " entries");
+      return;
+    default: return;
+  }
+}
+
+void check_unavailable(const Field& field, const ApiJson& value) {
+  const std::string given = value.dump(-1, ' ', false, ApiJson::error_handler_t::replace);
+  for (const std::string& trivial : field.trivial)
+    if (given == trivial) return;
+  if (field.status == FieldStatus::kRefused)
+    throw ApiError(400, concat(field.name, " is not accepted: ", field.help), field.name,
+                   "not_accepted");
+  fail_unavailable(field.name, field.name, " is not available on this server: ", field.help);
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// Configuration of the router: servers, load balancing, time limits and response limits.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "serving/balance/server_choice.h"
+#include "serving/client/server_address.h"
+
+namespace trireme {
+
+// Bytes buffered per response of a server: the whole body, or a stream's event until it is whole.
+struct RelayedAnswerLimits {
+  int64_t whole = int64_t{64} << 20;      // of a request
+  int64_t always = int64_t{64} << 10;     // of a request: what is above is of the budget of all
+  int64_t all = int64_t{512} << 20;       // 503
+  int64_t of_a_key = int64_t{256} << 20;  // of all; without keys a request may use all
+};
+
+struct RouterConfig {
+  std::vector<ServerAddress> servers = {};  // 1 to kMostServers
+  std::string ca_file = {};
+  BalanceRule balance = {};
+  std::chrono::milliseconds silence{600'000};
+  std::chrono::milliseconds health_interval{1000}, health_timeout{2000};
+  int health_failures = 3;
+  RelayedAnswerLimits answers = {};
+};
+
+}  // namespace trireme
