@@ -1,10 +1,10 @@
-// What a connection waits for: reads, writes, deadlines.
+#include "serving/http/server/timed_transport.h"
+
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <climits>
-
-#include "serving/http/server/connection.h"
 
 namespace trireme {
 namespace {
@@ -12,22 +12,42 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+constexpr size_t kReadBytes = 8 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
+constexpr size_t kIdleBytes = 4 << 10;  // of a buffer that nothing is in
 // How often a peer is looked for whose later requests are not read any more.
 constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kLinger{1000};
+constexpr size_t kLingerBytes = 1 << 20;
 
 }  // namespace
 
-void Connection::notify() { wake_.cancel(); }
+TimedTransport::TimedTransport(std::unique_ptr<HttpTransport> transport, const HttpLimits& limits)
+    : transport_(std::move(transport)),
+      stall_time_(limits.stall_time),
+      read_ahead_(limits.read_ahead),
+      wake_(transport_->socket().get_executor()),
+      deadline_(transport_->socket().get_executor()),
+      space_(std::make_unique<char[]>(kReadBytes)) {}
+
+std::function<void()> TimedTransport::waker() {
+  return [executor = executor(), weak = weak_from_this()] {
+    asio::post(executor, [weak] {
+      if (const auto self = weak.lock()) self->notify();
+    });
+  };
+}
+
+void TimedTransport::notify() { wake_.cancel(); }
 
 // Until it is notified, or until then. Both may have other reasons than what the caller waits for.
-Connection::Awaitable<void> Connection::wait(Clock::time_point until) {
+TimedTransport::Awaitable<void> TimedTransport::wait(Clock::time_point until) {
   wake_.expires_at(until);
   co_await wake_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
 // Reads and writes that go on then are given up, and expired_ is set.
-void Connection::arm(std::chrono::milliseconds limit) {
+void TimedTransport::arm(std::chrono::milliseconds limit) {
   expired_ = false;
   deadline_.expires_after(limit);
   deadline_.async_wait([self = shared_from_this(), number = ++alarm_](error_code error) {
@@ -38,8 +58,8 @@ void Connection::arm(std::chrono::milliseconds limit) {
 // The same for a peer that takes nothing of what is written. One that takes a little now and then
 // goes on, which the end of a write does not show: the system's own buffer is large, and has room
 // again when much of it was taken.
-void Connection::arm_against_stall(Clock::time_point since, int unsent) {
-  const auto limit = state_->config.limits.stall_time;
+void TimedTransport::arm_against_stall(Clock::time_point since, int unsent) {
+  const auto limit = stall_time_;
   expired_ = false;
   deadline_.expires_after(limit / 4);
   deadline_.async_wait(
@@ -53,14 +73,14 @@ void Connection::arm_against_stall(Clock::time_point since, int unsent) {
       });
 }
 
-void Connection::expire() {
+void TimedTransport::expire() {
   expired_ = true;
   error_code ignored;
   transport_->socket().cancel(ignored);
   notify();
 }
 
-void Connection::disarm() {
+void TimedTransport::disarm() {
   ++alarm_;
   expired_ = false;
   deadline_.cancel();
@@ -68,24 +88,24 @@ void Connection::disarm() {
 
 // While an answer is pending: so that a peer that goes away is noticed. What it sends meanwhile is
 // kept, up to a bound.
-void Connection::watch() {
-  if (in_.size() < state_->config.limits.read_ahead) start_read();
+void TimedTransport::watch() {
+  if (in_.size() < read_ahead_) start_read();
 }
 
 // Nobody waits for an answer any more.
-bool Connection::has_left() const {
-  const bool reads = in_.size() < state_->config.limits.read_ahead;
+bool TimedTransport::has_left() const {
+  const bool reads = in_.size() < read_ahead_;
   return gone_ || (!reads && has_hung_up(transport_->socket().native_handle()));
 }
 
 // While an answer is pending: until it is notified, until then, or until the peer has left.
-Connection::Awaitable<void> Connection::wait_or_leave(Clock::time_point until) {
+TimedTransport::Awaitable<void> TimedTransport::wait_or_leave(Clock::time_point until) {
   watch();
-  const bool looks = in_.size() >= state_->config.limits.read_ahead;
+  const bool looks = in_.size() >= read_ahead_;
   co_await wait(looks ? std::min(until, Clock::now() + kLook) : until);
 }
 
-void Connection::start_read() {
+void TimedTransport::start_read() {
   if (reading_ || gone_) return;
   reading_ = true;
   transport_->read(asio::buffer(space_.get(), kReadBytes),
@@ -98,16 +118,16 @@ void Connection::start_read() {
                    });
 }
 
-Connection::Awaitable<bool> Connection::fill() {
+TimedTransport::Awaitable<bool> TimedTransport::fill() {
   const uint64_t before = arrived_;
-  while (arrived_ == before && !gone_ && !expired_ && !(idle_ && leave_ && !first_)) {
+  while (arrived_ == before && !gone_ && !expired_ && !unwanted_) {
     start_read();
     co_await wait();
   }
   co_return arrived_ != before;
 }
 
-Connection::Awaitable<bool> Connection::write(const std::string& bytes) {
+TimedTransport::Awaitable<bool> TimedTransport::write(const std::string& bytes) {
   for (size_t at = 0; at < bytes.size(); at += written_) {
     arm_against_stall(Clock::now(), INT_MAX);
     writing_ = true;
@@ -132,7 +152,8 @@ Connection::Awaitable<bool> Connection::write(const std::string& bytes) {
   co_return true;
 }
 
-Connection::Awaitable<bool> Connection::perform(void (HttpTransport::*what)(HttpTransport::Done)) {
+TimedTransport::Awaitable<bool> TimedTransport::perform(
+    void (HttpTransport::*what)(HttpTransport::Done)) {
   struct Result {
     bool done = false, good = false;
   };
@@ -143,6 +164,27 @@ Connection::Awaitable<bool> Connection::perform(void (HttpTransport::*what)(Http
   });
   while (!result->done) co_await wait();
   co_return result->good;
+}
+
+void TimedTransport::free_received() {
+  if (in_.empty() && in_.capacity() > kIdleBytes) std::string().swap(in_);
+}
+
+// The last bytes shall arrive: a socket that is closed with bytes unread takes its response back.
+TimedTransport::Awaitable<void> TimedTransport::take_leave() {
+  if (gone_ || write_failed_) co_return;
+  arm(kLinger);
+  const uint64_t before = arrived_;
+  if (co_await perform(&HttpTransport::take_leave)) {
+    do in_.clear();
+    while (arrived_ - before < kLingerBytes && co_await fill());
+  }
+  disarm();
+}
+
+void TimedTransport::close() {
+  error_code ignored;
+  transport_->socket().close(ignored);
 }
 
 }  // namespace trireme

@@ -1,0 +1,142 @@
+#include "serving/http/server/pending_response.h"
+
+#include <algorithm>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace trireme {
+namespace {
+
+PendingReply::Part too_late() { return {.whole = reply_of(deadline_error()), .done = true}; }
+
+}  // namespace
+
+struct PendingResponse::PartWork final : WorkerTask {
+  PartWork(std::shared_ptr<PendingReply> its_pending, std::function<void()> its_work)
+      : pending(std::move(its_pending)), work(std::move(its_work)) {}
+  void run() noexcept override {
+    try {
+      work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
+
+  const std::shared_ptr<PendingReply> pending;  // which the work is of
+  const std::function<void()> work;
+  std::exception_ptr thrown = {};
+};
+
+PendingResponse::PendingResponse(std::shared_ptr<PendingReply> pending, HttpExchange& exchange,
+                                 ResponseWriter& writer, TimedTransport& transport)
+    : pending_(std::move(pending)),
+      exchange_(exchange),
+      writer_(writer),
+      transport_(transport),
+      end_(exchange.deadline()) {}
+
+PendingResponse::Awaitable<bool> PendingResponse::run() {
+  transport_.set_streaming(true);
+  const bool stays = co_await write_parts();
+  transport_.set_streaming(false);
+  co_return stays;
+}
+
+// What a pending reply throws ends the response.
+PendingReply::Part PendingResponse::failure_of(const std::exception& error) {
+  pending_->failed();
+  const ApiError told = api_error_of(error, exchange_.request.id);
+  if (begun_) return {.events = pending_->error_event(told), .done = true, .failed = true};
+  return {.whole = reply_of(told), .done = true};
+}
+
+PendingReply::Part PendingResponse::failure_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    return failure_of(error);
+  }
+}
+
+// Not done: nothing was thrown.
+PendingReply::Part PendingResponse::start() {
+  try {
+    pending_->start(transport_.waker());
+    return {};
+  } catch (const std::exception& error) {
+    return failure_of(error);
+  }
+}
+
+PendingReply::Part PendingResponse::take() {
+  try {
+    return pending_->take();
+  } catch (const std::exception& error) {
+    return failure_of(error);
+  }
+}
+
+// Until a worker has done it, until the request's time has passed, or until the peer has left.
+// Where too many wait for the workers it is done here.
+PendingResponse::Awaitable<void> PendingResponse::run_at_worker(std::shared_ptr<PartWork> work) {
+  WorkQueue& workers = exchange_.state.workers;
+  const auto ticket = submit_task(workers, exchange_.request.tenant, 0, work, transport_);
+  if (!ticket) {
+    work->run();
+    work->done = true;
+  }
+  while (!work->done && !transport_.has_left() && Clock::now() < end_)
+    co_await transport_.wait_or_leave(end_);
+  if (!work->done) workers.withdraw(ticket);
+}
+
+// The next part without work; absent: the peer has left.
+PendingResponse::Awaitable<std::optional<PendingReply::Part>> PendingResponse::next_part() {
+  for (;;) {
+    PendingReply::Part part = take();
+    if (!part.work) co_return part;
+    const auto work = std::make_shared<PartWork>(pending_, std::move(part.work));
+    co_await run_at_worker(work);
+    if (!work->done && transport_.has_left()) co_return std::nullopt;
+    if (work->done && work->thrown == nullptr) continue;
+    part = work->done ? failure_of(work->thrown) : too_late();
+    co_return part;
+  }
+}
+
+void PendingResponse::end_by_deadline(PendingReply::Part& part) const {
+  const ApiError error = deadline_error();
+  if (begun_)
+    part.events += pending_->error_event(error);
+  else
+    part.whole = reply_of(error);
+  part.failed = begun_;
+  part.done = true;
+}
+
+PendingResponse::Awaitable<bool> PendingResponse::write_parts() {
+  const PendingReply::Part failed = start();
+  if (failed.whole) co_return co_await writer_.write_whole(exchange_, *failed.whole);
+  if (exchange_.state.draining) exchange_.keep = false;
+  auto ping = Clock::time_point::max();
+  for (;;) {
+    std::optional<PendingReply::Part> part = co_await next_part();
+    if (!part) co_return false;
+    const auto now = Clock::now();
+    if (!part->done && now >= end_) end_by_deadline(*part);
+    if (part->whole) co_return co_await writer_.write_whole(exchange_, *part->whole);
+    if (part->events.empty() && now >= ping) part->events = ": ping\n\n";
+    if (!part->events.empty() || (part->done && begun_)) {
+      if (!exchange_.is_chunked() || part->failed) exchange_.keep = false;
+      if (!co_await writer_.write_events(exchange_, part->events, !begun_, part->done))
+        co_return false;
+      begun_ = true;
+      ping = Clock::now() + exchange_.state.config.limits.ping_time;
+      if (!part->done) continue;
+    }
+    if (part->done) co_return exchange_.keep && !exchange_.state.draining;
+    if (transport_.has_left()) co_return false;
+    co_await transport_.wait_or_leave(std::min(ping, end_));
+  }
+}
+
+}  // namespace trireme

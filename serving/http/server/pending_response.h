@@ -1,0 +1,47 @@
+// Response whose parts come while it is written: a stream of events, or one body at the end. For
+// .cpp files only (it includes Asio).
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "serving/http/server/http_exchange.h"
+#include "serving/http/server/response_writer.h"
+#include "serving/http/server/worker_task.h"
+
+namespace trireme {
+
+class PendingResponse {
+ public:
+  template <class T>
+  using Awaitable = TimedTransport::Awaitable<T>;
+
+  // All outlive this object.
+  PendingResponse(std::shared_ptr<PendingReply> pending, HttpExchange& exchange,
+                  ResponseWriter& writer, TimedTransport& transport);
+  // Until it is done or the peer has gone. True: the connection stays.
+  Awaitable<bool> run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct PartWork;
+
+  PendingReply::Part start();
+  PendingReply::Part take();
+  PendingReply::Part failure_of(const std::exception& error);
+  PendingReply::Part failure_of(const std::exception_ptr& thrown);
+  Awaitable<bool> write_parts();
+  Awaitable<std::optional<PendingReply::Part>> next_part();
+  Awaitable<void> run_at_worker(std::shared_ptr<PartWork> work);
+  void end_by_deadline(PendingReply::Part& part) const;
+
+  const std::shared_ptr<PendingReply> pending_;
+  HttpExchange& exchange_;
+  ResponseWriter& writer_;
+  TimedTransport& transport_;
+  const Clock::time_point end_;
+  bool begun_ = false;  // an event of the stream has been written
+};
+
+}  // namespace trireme
