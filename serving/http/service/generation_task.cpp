@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "engine/observe/log.h"
+#include "serving/api/sse_frame.h"
 #include "serving/http/service/clock.h"
 
 namespace trireme {

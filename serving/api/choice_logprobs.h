@@ -1,0 +1,10 @@
+// `logprobs` of a choice, in the form of chats or of completions.
+#pragma once
+
+#include "serving/api/generation_choice.h"
+
+namespace trireme {
+
+void write_logprobs(JsonWriter& json, const ReplyContext& reply, const GenerationChoice& choice);
+
+}  // namespace trireme

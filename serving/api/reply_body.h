@@ -1,0 +1,18 @@
+// A whole response: one JSON object.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "serving/api/generation_choice.h"
+#include "serving/api/usage.h"
+
+namespace trireme {
+
+// All choices have ended.
+std::string reply_body(const ReplyContext& reply,
+                       std::span<const std::unique_ptr<GenerationChoice>> choices,
+                       const Usage& usage);
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+#include "serving/api/reply_form.h"
+
+namespace trireme {
+namespace {
+
+ReplyForm common_form(const GenerationRequest& request) {
+  ReplyForm form;
+  form.stream = request.stream;
+  form.include_usage = request.include_usage;
+  form.usage_in_each = request.usage_in_each;
+  form.top_logprobs = request.top_logprobs;
+  form.prompt_logprobs = request.prompt_logprobs;
+  form.tokens_as_ids = request.tokens_as_ids;
+  form.token_ids = request.token_ids;
+  form.stop_ids = request.stop_token_ids;
+  form.n = request.n;
+  form.text = {.stops = request.stop,
+               .include_stop = request.include_stop,
+               .min_tokens = request.min_tokens,
+               .show_special = !request.skip_special,
+               .tell_tokens = request.top_logprobs >= 0};
+  return form;
+}
+
+}  // namespace
+
+ReplyForm form_of(const CompletionRequest& request) {
+  ReplyForm form = common_form(request);
+  form.echo = request.echo;
+  if (request.best_of > request.n) {
+    form.told = request.n;
+    form.n = request.best_of;
+  }
+  form.without_text = request.max_tokens == 0;
+  return form;
+}
+
+ReplyForm form_of(const ChatRequest& request) {
+  ReplyForm form = common_form(request);
+  form.chat = true;
+  return form;
+}
+
+}  // namespace trireme

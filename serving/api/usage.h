@@ -1,0 +1,16 @@
+// `usage` of a response: its tokens.
+#pragma once
+
+#include <cstdint>
+
+#include "serving/api/json_writer.h"
+
+namespace trireme {
+
+struct Usage {
+  int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+};
+
+void write_usage(JsonWriter& json, const Usage& usage);
+
+}  // namespace trireme
