@@ -20,7 +20,7 @@ struct Endpoint {
   Access access = Access::kUser;
   const char* summary = "";                       // empty: not in the OpenAPI document
   std::span<const Field> (*fields)() = nullptr;   // of the JSON body; nullptr: no body is read
-  const char* content_type = "application/json";  // documented, of a successful response
+  const char* content_type = "application/json";  // of a successful response
   bool streams = false;                           // on request as server-sent events
   // Refused before the body is read while the engine has failed or the queue is full.
   bool is_admitted = false;

@@ -65,6 +65,18 @@ std::string table(const Endpoint& endpoint) {
   return out + "\n";
 }
 
+// Of successful responses; errors are JSON.
+std::string response_types() {
+  std::string out = "## Responses\n\n| endpoint | Content-Type | |\n|---|---|---|\n";
+  for (const Endpoint* endpoint : endpoints()) {
+    if (*endpoint->summary == '\0') continue;
+    const char* const stream = endpoint->streams ? ", with `stream` `text/event-stream`" : "";
+    out += concat("| `", endpoint->method, " ", endpoint->path, "` | `", endpoint->content_type,
+                  "`", stream, " | ", endpoint->summary, " |\n");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string api_reference() {
@@ -74,8 +86,7 @@ std::string api_reference() {
       "once.\n\n";
   for (const Endpoint* endpoint : endpoints())
     if (endpoint->fields != nullptr) out += table(*endpoint);
-  out.pop_back();
-  return out;
+  return out + response_types();
 }
 
 }  // namespace trireme

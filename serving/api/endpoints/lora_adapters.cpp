@@ -47,13 +47,15 @@ const Endpoint kLoadAdapterEndpoint = {
     .access = Access::kAdmin,
     .summary = "Another adapter for the model, with an admin's key",
     .fields = load_adapter_fields,
+    .content_type = "text/plain; charset=utf-8",
     .conflict = "Weights or another adapter are being loaded."};
 
 const Endpoint kUnloadAdapterEndpoint = {.method = "POST",
                                          .path = "/v1/unload_lora_adapter",
                                          .access = Access::kAdmin,
                                          .summary = "An adapter is not served any more",
-                                         .fields = unload_adapter_fields};
+                                         .fields = unload_adapter_fields,
+                                         .content_type = "text/plain; charset=utf-8"};
 
 AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits) {
   AdapterRequest request;

@@ -2,7 +2,9 @@
 
 namespace trireme {
 
-const Endpoint kResetPrefixCacheEndpoint = {
-    .method = "POST", .path = "/reset_prefix_cache", .access = Access::kAdmin};
+const Endpoint kResetPrefixCacheEndpoint = {.method = "POST",
+                                            .path = "/reset_prefix_cache",
+                                            .access = Access::kAdmin,
+                                            .content_type = "text/plain"};
 
 }  // namespace trireme

@@ -10,11 +10,12 @@ const Endpoint kMetricsEndpoint = {.method = "GET",
                                    .path = "/metrics",
                                    .access = Access::kMetrics,
                                    .summary = "Metrics for Prometheus",
-                                   .content_type = "text/plain"};
+                                   .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 const Endpoint kHealthEndpoint = {.method = "GET",
                                   .path = "/health",
                                   .access = Access::kOpen,
-                                  .summary = "Whether the engine works"};
+                                  .summary = "Whether the engine works",
+                                  .content_type = "text/plain"};
 const Endpoint kHealthLiveEndpoint = {.method = "GET",
                                       .path = "/health/live",
                                       .access = Access::kOpen,

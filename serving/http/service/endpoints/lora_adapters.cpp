@@ -8,9 +8,9 @@
 namespace trireme {
 namespace {
 
-HttpReply adapter_success(const char* what, const std::string& name) {
+HttpReply adapter_success(const Endpoint& endpoint, const char* what, const std::string& name) {
   return {.body = concat("Success: LoRA adapter '", name, "' ", what, " successfully."),
-          .content_type = "text/plain; charset=utf-8"};
+          .content_type = endpoint.content_type};
 }
 
 bool has_adapter_slots(const ServiceContext& service) {
@@ -30,7 +30,7 @@ HttpAnswer load_adapter(ServiceContext& service, HttpRequest& http) {
                      .parent = service.config.models.front().id,
                      .adapter = slot});
     log_info("adapter ", request.path, " is served as ", request.name);
-    return adapter_success("added", request.name);
+    return adapter_success(kLoadAdapterEndpoint, "added", request.name);
   });
   return answer;
 }
@@ -39,7 +39,7 @@ HttpAnswer unload_adapter(ServiceContext& service, HttpRequest& http) {
   const AdapterRequest request = service.read(parse_unload_adapter, http.body);
   service.ids.remove(request.name);
   log_info("adapter ", request.name, " is not served any more");
-  return {adapter_success("removed", request.name)};
+  return {adapter_success(kUnloadAdapterEndpoint, "removed", request.name)};
 }
 
 }  // namespace

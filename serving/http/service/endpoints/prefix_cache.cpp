@@ -7,7 +7,7 @@ namespace {
 
 HttpAnswer reset_prefix_cache(ServiceContext& service, HttpRequest&) {
   service.engines.forget_prefixes();
-  return {{.content_type = "text/plain"}};
+  return {{.content_type = kResetPrefixCacheEndpoint.content_type}};
 }
 
 }  // namespace

@@ -51,13 +51,12 @@ HttpAnswer version(ServiceContext& service, HttpRequest&) {
 }
 
 HttpAnswer metrics(ServiceContext& service, HttpRequest&) {
-  return {
-      {.body = service.metrics_text(), .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
+  return {{.body = service.metrics_text(), .content_type = kMetricsEndpoint.content_type}};
 }
 
 HttpAnswer health(ServiceContext& service, HttpRequest&) {
   service.check_engine();
-  return {{.content_type = "text/plain"}};
+  return {{.content_type = kHealthEndpoint.content_type}};
 }
 
 HttpAnswer live(ServiceContext&, HttpRequest&) { return {status_reply("live")}; }

@@ -72,6 +72,17 @@ TEST_F(ServedEndpoints, HaveTheAccessOfTheirRows) {
   }
 }
 
+TEST_F(ServedEndpoints, HaveTheContentTypeOfTheirRows) {
+  int succeeded = 0;
+  for (const Endpoint* endpoint : endpoints()) {
+    const Response response = ask(*endpoint, "admin");
+    if (response.status != 200) continue;
+    ++succeeded;
+    EXPECT_EQ(response.headers.at("Content-Type"), endpoint->content_type) << endpoint->path;
+  }
+  EXPECT_GT(succeeded, 8);
+}
+
 TEST_F(ServedEndpoints, AreLabelsOfTheRequestCounter) {
   for (const Endpoint* endpoint : endpoints()) {
     (void)ask(*endpoint, "admin");

@@ -4,6 +4,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "serving/api/endpoints/lora_adapters.h"
 #include "tests/serving/http/service/recorded_server.h"
 
 namespace trireme::test_weights {
@@ -216,6 +217,7 @@ TEST_F(WeightsRoute, LetsAdaptersComeAndGo) {
   const test::Response loaded = load("one", "a");
   EXPECT_EQ(loaded.status, 200);
   EXPECT_EQ(loaded.body, "Success: LoRA adapter 'one' added successfully.");
+  EXPECT_EQ(loaded.headers.at("Content-Type"), kLoadAdapterEndpoint.content_type);
   EXPECT_EQ(load("one", "a").status, 400);
   EXPECT_EQ(load("two", "b").status, 503);  // there is room for one
   EXPECT_EQ(Json::parse(ask("GET", "/v1/models/one", "").body)["parent"], "m");
