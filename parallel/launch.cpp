@@ -131,10 +131,7 @@ bool must_start_ranks(int ranks) {
     return false;
   }
   if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
-  if (ranks > 1 && !has_mpi())
-    fail_input("--ranks ", ranks,
-               ": this program was built without MPI (-DTRIREME_MPI=OFF); start ",
-               "each rank with WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT, as torchrun does");
+  if (ranks > 1 && !has_mpi()) fail_input("--ranks ", ranks, ": ", kWithoutMpi);
   return ranks > 1;
 }
 

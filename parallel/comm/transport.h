@@ -91,6 +91,9 @@ std::unique_ptr<Transport> make_single_transport();
 // InputError in a program that was built without MPI, which has_mpi() tells beforehand.
 std::unique_ptr<Transport> make_mpi_transport();
 bool has_mpi();
+inline constexpr const char* kWithoutMpi =
+    "this program was built without MPI (-DTRIREME_MPI=OFF): start each rank with WORLD_SIZE, "
+    "RANK, MASTER_ADDR and MASTER_PORT, as torchrun does, and they talk over TCP";
 
 // Sockets between all pairs (rank_rendezvous.h). Rank 0 listens at master_address:master_port; the
 // others connect to it and learn where everybody listens. Waits up to timeout_s for all ranks.

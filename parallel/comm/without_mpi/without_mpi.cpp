@@ -3,13 +3,6 @@
 #include "parallel/comm/transport.h"
 
 namespace trireme {
-namespace {
-
-constexpr const char* kWithoutMpi =
-    "this program was built without MPI (-DTRIREME_MPI=OFF): start each rank with WORLD_SIZE, "
-    "RANK, MASTER_ADDR and MASTER_PORT, as torchrun does, and they talk over TCP";
-
-}  // namespace
 
 bool has_mpi() { return false; }
 
