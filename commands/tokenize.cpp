@@ -80,11 +80,12 @@ void tokenize_chat(const TokenizeArguments& a) {
                                                   : read_small_file(a.chat_template));
   const ConversationWriter writer(chat, *tokenizer, a.parse_special);
   const auto show = [&](const std::string& input, const std::string& what) {
+    const nlohmann::ordered_json conversation = conversation_of(input, what);
     WrittenConversation written;
     try {
-      written = writer.write(conversation_of(input, what));
+      written = writer.write(conversation);
     } catch (const InputError& e) {
-      fail_input(std::string(e.what()).starts_with(what) ? "" : what + ": ", e.what());
+      fail_input(what, ": ", e.what());
     }
     if (a.render)
       return print_tokenize(a.jsonl ? nlohmann::json{{"text", written.text}}.dump() + "\n"

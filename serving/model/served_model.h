@@ -12,13 +12,13 @@
 #include "serving/distributed/rank_weights.h"
 #include "serving/engine/failure.h"
 #include "serving/engine/model_executor.h"
+#include "serving/scheduler/drafter.h"
 #include "transformer/checkpoint/loaded_model.h"
 #include "transformer/model_layout.h"
 
 namespace trireme {
 
 class DraftModel;
-class Drafter;
 class Replicas;
 
 struct ServedModelOptions {

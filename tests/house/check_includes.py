@@ -35,7 +35,7 @@ MAY_INCLUDE = {
                        "serving/balance"],
     "serving/distributed": [*engine("core io observe"), "parallel", "serving/scheduler"],
     "serving/model": [*engine("core device ops observe"), "parallel", "transformer", "transformer/checkpoint",
-                      "serving/engine", "serving/distributed"],
+                      "serving/scheduler", "serving/engine", "serving/distributed"],
     "serving/text": ["engine/core", "engine/text"],
     "serving/structured": [*engine("core io text"), "serving/scheduler"],
     "serving/api": [*engine("core io text"), "serving/scheduler", "serving/text", "serving/structured"],

@@ -9,13 +9,16 @@ from pathlib import Path
 import check_backend
 import check_dependencies
 import check_docs
+import check_errors
 import check_format
+import check_globals
 import check_image
 import check_includes
 import check_isa
 import check_language
 import check_page_age
 import check_tidy
+import check_units
 import check_words
 from source import code_only
 
@@ -77,6 +80,95 @@ class Includes(unittest.TestCase):
 
     def test_commented_include_is_no_edge(self):
         self.assertEqual(self.problems("engine/core/a.cpp", '// #include "training/b.h"\n'), [])
+
+
+class Units(unittest.TestCase):
+    def test_cycles(self):
+        def include(*names):
+            return "".join(f'#include "{name}"\n' for name in names)
+        # A source of a unit counts as its header; a unit that includes itself is no cycle.
+        good = {"optim/a.h": "", "optim/a.cpp": include("optim/a.h", "optim/b.h"), "optim/b.h": "",
+                "optim/b.cpp": include("optim/b.h", "optim/c.h"), "optim/c.h": include("optim/d.h"), "optim/d.h": ""}
+        self.assertEqual(check_units.check_cycles(good, {}), [])
+        for path, name in (("optim/b.h", "optim/a.h"), ("optim/d.h", "optim/b.h"), ("optim/d.h", "optim/a.h")):
+            bad = {**good, path: good[path] + include(name)}
+            (problem,) = check_units.check_cycles(bad, {})
+            self.assertIn(path[:-2] + " -> " + name[:-2], problem)
+        units = sum(len(group) for group in check_units.cycles(check_units.unit_edges(bad)))
+        self.assertEqual(units, 4)
+        self.assertEqual(check_units.check_cycles(bad, {"optim": 4}), [])
+        self.assertEqual(len(check_units.check_cycles(bad, {"optim": 3})), 1)
+
+    def problems(self, path, text, allowed=()):
+        texts = {"transformer/lora.h": "namespace trireme {\nstruct Plan {\n  int x;\n};\nenum class Kind { kA };\n}\n",
+                 "engine/core/base.h": "namespace trireme::detail {\nclass Base {\n};\n}\n", path: text}
+        return check_units.check_declarations(texts, allowed)
+
+    def test_declarations(self):
+        for declared in ("struct Plan;\n", "enum class Kind;\n", "void f(const class Plan& p);\n",
+                         "struct S {\n  std::shared_ptr<class Plan> plan;\n  std::map<const class Plan*, int> of;\n};\n"):
+            text = "namespace trireme {\n" + declared + "}\n"
+            self.assertTrue(self.problems("parallel/a.h", text), declared)
+            self.assertEqual(self.problems("transformer/a.h", text), [], declared)
+            self.assertEqual(self.problems("serving/engine/a.cpp", text), [], declared)
+        self.assertEqual(self.problems("parallel/a.h", "namespace trireme {\nstruct Plan;\n}\n", {("a.h", "Plan")}), [])
+        for fine in ("namespace trireme {\nclass Unknown;\n}\n", "namespace other {\nstruct Plan;\n}\n",
+                     "namespace trireme {\nclass A {\n  class Plan;\n};\ntemplate <class Plan>\nvoid f();\n}\n",
+                     "namespace trireme {\n// struct Plan;\nstruct Plan {\n};\n}\n",
+                     "namespace trireme {\nnamespace detail {\nclass Base;\n}\n}\n"):
+            self.assertEqual(self.problems("parallel/a.h", fine), [], fine)
+        self.assertEqual(len(self.problems("parallel/a.h", "namespace trireme {\nnamespace b {\n}\nstruct Plan;\n}\n")), 1)
+
+
+class Globals(unittest.TestCase):
+    def names(self, text):
+        return [name for _, name in check_globals.variables(text)]
+
+    def test_what_can_change(self):
+        for line in ("int x = 0;", "std::atomic<int> x{0};", "static std::map<int, std::string> x;", "const char* x = 0;",
+                     "thread_local Budget* x = nullptr;", "inline std::mutex x;", "extern int y;\nint x[3] = {1, 2, 3};",
+                     "void f() {\n  static int x = g();\n}", "void f() {\n  for (;;) {\n    thread_local std::string x;\n  }\n}",
+                     "class A {\n  static inline std::atomic<int> x{0};\n};", "bool x;",
+                     "void f() {\n  thread_local std::mt19937 x{seed()};\n}",
+                     "void f() {\n  thread_local std::vector<void (*)(int)> x;\n}", "constexpr int y = 1;\ndouble x;"):
+            for text in (line + "\n", "namespace a {\nnamespace {\n" + line + "\n}\n}\n"):
+                self.assertEqual(self.names(text), ["x"], text)
+
+    def test_constants_and_functions(self):
+        for line in ("const int x = 0;", "constexpr const char* x = 0;", "const char* const x = 0;", "int x();",
+                     "static int x(int a) {\n  int b = a;\n  return b;\n}", "using x = int;", "struct x;", "enum class x { kA };",
+                     "class A {\n  int x = 0;\n  static int f();\n  static constexpr int k = 1;\n};", "// int x;",
+                     "void f() {\n  int x = 0;\n  static const auto y = [] { return 1; }();\n}", "extern const int x;",
+                     "template <class T>\nint x(T a);", "#define X int x;", "friend class x;", "auto f() -> int {\n  return 1;\n}",
+                     "std::string x(const std::string& a = {}) {\n  return a;\n}"):
+            for text in (line + "\n", "namespace a {\nnamespace {\n" + line + "\n}\n}\n"):
+                self.assertEqual(self.names(text), [], text)
+
+    def test_reasons(self):
+        self.assertEqual(len(check_globals.check("engine/core/a.cpp", "int x = 0;\n", {})), 1)
+        self.assertEqual(check_globals.check("engine/core/a.cpp", "int x = 0;\n", {"a.cpp x": "why"}), [])
+        self.assertEqual(len(check_globals.unused({"engine/core/a.cpp": ""}, {"a.cpp x": "why"})), 1)
+
+
+class Errors(unittest.TestCase):
+    def found(self, text):
+        return len(list(check_errors.decisions(text)))
+
+    def test_decisions(self):
+        for line in ('if (why.find("check failed") != npos) f();', "return why == kRanksLost;", 'if (e.what() == "gone") f();',
+                     "if (std::string_view(error.what()).starts_with(what)) f();", "if (event.error != kStops) f();",
+                     'x = std::string(e.what()) == "gone";', "if (kGone == failure.why) f();", "if (error_.compare(kGone) == 0) f();",
+                     'if (reason.find( "x" ) > 0) f();'):
+            self.assertEqual(self.found(line + "\n"), 1, line)
+        for line in ('if (why.empty() || error == "") f();', "if (error == Error::kGone) f();", "if (failure.cause == Cause::kGone) f();",
+                     "log(e.what());", 'if (text.find("why") > 0) f();', "// why == kGone", "if (message == other) f();",
+                     'x = "error.find(\\"a\\")";', "if (error.code() == ExitCode::kLostRank) f();"):
+            self.assertEqual(self.found(line + "\n"), 0, line)
+
+    def test_reasons(self):
+        self.assertEqual(len(check_errors.check("a/b.cpp", "if (why == kGone) f();\n", {})), 1)
+        self.assertEqual(check_errors.check("a/b.cpp", "if (why == kGone) f();\n", {"b.cpp": "shown"}), [])
+        self.assertEqual(len(check_errors.unused({"a/b.cpp": "f();\n"}, {"b.cpp": "shown"})), 1)
 
 
 class Words(unittest.TestCase):
