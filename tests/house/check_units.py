@@ -11,7 +11,7 @@ from source import CPP, code_only, files, finish, read
 
 # Units of a folder that lie in cycles, of old. A count may only fall; new cycles are broken: the declaration that both
 # need gets a unit of its own, or what is one concept becomes one unit.
-IN_CYCLES = {"engine": 24, "optim": 0, "parallel": 12, "serving": 0, "training": 18, "transformer": 14, "commands": 0}
+IN_CYCLES = {"engine": 22, "optim": 0, "parallel": 12, "serving": 0, "training": 18, "transformer": 14, "commands": 0}
 # (file name, type): why it is declared below the room that defines it.
 DECLARED_BELOW = {}
 

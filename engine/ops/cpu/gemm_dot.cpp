@@ -3,7 +3,6 @@
 #if defined(TRIREME_ISA_avx512)
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cpu/gemm_rows.h"
 #include "engine/ops/cpu/steps.h"
 
 #if defined(__clang__)

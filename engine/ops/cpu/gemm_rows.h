@@ -15,9 +15,6 @@
 
 namespace trireme::cpu {
 
-// Columns of x as packed: whole steps of any instruction set, those behind the last are 0.
-constexpr int64_t packed_columns(int64_t k) { return (k + 31) / 32 * 32; }
-
 // As gemv, with any a.m; a.x32 is scratch of m * packed_columns(k), contiguous. T is float, bf16 or
 // f16.
 TRIREME_CPU_KERNEL(gemm_rows, (const Gemv<T>& a, int threads))

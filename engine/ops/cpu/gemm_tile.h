@@ -13,7 +13,7 @@
 #pragma once
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cpu/gemm_rows.h"
+#include "engine/ops/cpu/gemv.h"
 #include "engine/ops/cpu/steps.h"
 
 namespace trireme::cpu::TRIREME_ISA {

@@ -36,6 +36,10 @@ struct Gemv {
   bool accumulate = false;
 };
 
+// Columns of x as gemm_rows.h packs it: whole steps of any instruction set, those behind the last
+// are 0.
+constexpr int64_t packed_columns(int64_t k) { return (k + 31) / 32 * 32; }
+
 // a.m is 1; T is float or bf16.
 TRIREME_CPU_KERNEL(gemv, (const Gemv<T>& a, int threads))
 
