@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
 #include "transformer/gguf_words.h"

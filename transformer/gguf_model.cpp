@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 
 namespace trireme {

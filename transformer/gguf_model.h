@@ -16,6 +16,7 @@
 // windows of gemma3 only.
 #pragma once
 
+#include "engine/config/reader.h"
 #include "engine/io/gguf.h"
 #include "transformer/quantize.h"
 

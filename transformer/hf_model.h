@@ -7,6 +7,7 @@
 // table's is not tied (load_model_config()).
 #pragma once
 
+#include "engine/config/reader.h"
 #include "transformer/model_source.h"
 
 namespace trireme {

@@ -12,6 +12,7 @@
 #include "engine/io/safetensors_directory.h"
 #include "engine/observe/log.h"
 #include "engine/text/gguf_tokenizer.h"
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/text_ends.h"
 #include "transformer/unfinished_copy.h"

@@ -8,6 +8,7 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "engine/io/safetensors_directory.h"
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"

@@ -16,6 +16,9 @@ namespace trireme {
 // InputError with all problems.
 ModelConfig load_model_config(const std::string& path, std::vector<std::string>& notes);
 
+// `path` itself, or the config.json in it when it is a directory. Throws InputError when absent.
+std::string model_config_file(const std::string& path);
+
 // Why a path that is no model of others nearly is one, and what to give: weights without
 // config.json, a lone .safetensors file, adapters, the name of a model on a hub. "" or "; ...".
 std::string model_advice(const std::string& path);

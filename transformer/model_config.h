@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/reader.h"
 #include "transformer/moe_config.h"
 #include "transformer/rope.h"
 
@@ -117,13 +116,5 @@ inline int64_t longest_sequence(const ModelConfig& config) {
 inline int kv_head_copies(const ModelConfig& config, int tp) {
   return config.num_kv_heads >= tp ? 1 : tp / static_cast<int>(config.num_kv_heads);
 }
-
-// Reads a config.json object; problems are added to `report` with their JSON paths under `path`.
-ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report);
-// The object read_model_config() reads back to the same value; what a checkpoint stores.
-Json model_config_to_json(const ModelConfig& config);
-
-// `path` itself, or the config.json in it when it is a directory. Throws InputError when absent.
-std::string model_config_file(const std::string& path);
 
 }  // namespace trireme

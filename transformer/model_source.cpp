@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/ops/transfer.h"
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"

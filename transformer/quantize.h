@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "engine/config/reader.h"
 #include "engine/io/quantized_matrix.h"
 #include "transformer/file_tensor.h"
 

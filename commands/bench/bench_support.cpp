@@ -13,6 +13,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/transfer.h"
+#include "transformer/families/config_json.h"
 #include "transformer/load_config.h"
 
 namespace trireme {

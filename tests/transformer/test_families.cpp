@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
+#include "transformer/families/config_json.h"
 #include "transformer/hf_source.h"
 #include "transformer/model.h"
 

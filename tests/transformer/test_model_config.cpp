@@ -7,6 +7,7 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/load_config.h"
 #include "transformer/text_ends.h"

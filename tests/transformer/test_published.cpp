@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/load_config.h"
 #include "transformer/model.h"

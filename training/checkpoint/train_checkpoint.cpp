@@ -8,6 +8,7 @@
 #include "transformer/checkpoint/checkpoint_parameters.h"
 #include "transformer/checkpoint/model_bundle.h"
 #include "transformer/checkpoint/open_model.h"
+#include "transformer/families/config_json.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {

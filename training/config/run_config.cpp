@@ -22,6 +22,7 @@
 #include "training/config/read_optimization.h"
 #include "training/config/read_parallel.h"
 #include "transformer/checkpoint/open_model.h"
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
 #include "transformer/load_config.h"

@@ -18,6 +18,7 @@
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/checkpoint/saved_chat_template.h"
+#include "transformer/families/config_json.h"
 #include "transformer/merged_model.h"
 #include "transformer/peft_adapter.h"
 #include "transformer/stacked_adapters.h"

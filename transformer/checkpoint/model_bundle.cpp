@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "transformer/families/config_json.h"
 
 namespace trireme {
 namespace {

@@ -10,6 +10,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/source_folder.h"
+#include "transformer/families/config_json.h"
 
 namespace trireme::test {
 namespace {

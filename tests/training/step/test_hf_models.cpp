@@ -15,6 +15,7 @@
 #include "tests/training/step/hf_case.h"
 #include "training/step/local_batch.h"
 #include "training/step/train_step.h"
+#include "transformer/families/config_json.h"
 
 namespace trireme::test::test_hf_models {
 namespace {

@@ -9,6 +9,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/source_folder.h"
+#include "transformer/families/config_json.h"
 #include "transformer/model_source.h"
 
 namespace trireme::test {

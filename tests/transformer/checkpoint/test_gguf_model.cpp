@@ -18,6 +18,7 @@
 #include "transformer/checkpoint/import_model.h"
 #include "transformer/checkpoint/loaded_model.h"
 #include "transformer/checkpoint/model_diff.h"
+#include "transformer/families/config_json.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 

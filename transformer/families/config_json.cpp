@@ -1,4 +1,4 @@
-#include "transformer/model_config.h"
+#include "transformer/families/config_json.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
