@@ -18,7 +18,7 @@
 #include "parallel/device.h"
 #include "serving/engine/token_chooser.h"
 #include "transformer/checkpoint/loaded_model.h"
-#include "transformer/sharding.h"
+#include "transformer/pass/sharding.h"
 
 namespace trireme {
 namespace {

@@ -17,7 +17,7 @@
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "transformer/checkpoint/loaded_model.h"
-#include "transformer/sequence_logits.h"
+#include "transformer/model/sequence_logits.h"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 #include "commands/model_text.h"
 
 #include "engine/text/conversation.h"
-#include "transformer/text_ends.h"
+#include "transformer/formats/text_ends.h"
 
 namespace trireme {
 

@@ -8,7 +8,7 @@
 #include "engine/ops/kv_codes.h"
 #include "parallel/comm/comm_config.h"
 #include "parallel/launch.h"
-#include "transformer/model_layout.h"
+#include "transformer/model/model_layout.h"
 
 namespace CLI {
 class App;

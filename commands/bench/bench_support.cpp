@@ -14,7 +14,7 @@
 #include "engine/ops/gemm.h"
 #include "engine/ops/transfer.h"
 #include "transformer/families/config_json.h"
-#include "transformer/load_config.h"
+#include "transformer/formats/load_config.h"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@
 #include "engine/ops/context.h"
 #include "engine/ops/device_peak.h"
 #include "engine/ops/peak.h"
-#include "transformer/model_config.h"
+#include "transformer/config/model_config.h"
 
 namespace CLI {
 class App;

@@ -17,7 +17,7 @@
 #include "engine/observe/progress.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/families/family.h"
-#include "transformer/gguf_model.h"
+#include "transformer/formats/gguf/gguf_model.h"
 
 namespace trireme {
 namespace {

@@ -16,9 +16,9 @@
 #include "transformer/checkpoint/model_diff.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/checkpoint/saved_chat_template.h"
-#include "transformer/gguf_model.h"
-#include "transformer/hf_writer.h"
-#include "transformer/load_config.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/hf/hf_writer.h"
+#include "transformer/formats/load_config.h"
 
 namespace trireme {
 namespace {

@@ -13,8 +13,8 @@
 #include "engine/observe/progress.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/checkpoint/saved_chat_template.h"
-#include "transformer/gguf_model.h"
-#include "transformer/hf_writer.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/hf/hf_writer.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-#include "transformer/file_tensor.h"
+#include "transformer/formats/file_tensor.h"
 
 namespace trireme {
 

@@ -14,7 +14,7 @@
 #include "engine/observe/progress.h"
 #include "engine/ops/gemm.h"
 #include "parallel/comm/world.h"
-#include "transformer/flops.h"
+#include "transformer/model/flops.h"
 
 namespace trireme {
 namespace {

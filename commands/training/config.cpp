@@ -10,8 +10,8 @@
 #include "training/config/deepspeed/keys.h"
 #include "training/config/run_config.h"
 #include "training/data/examples/finetune_data.h"
-#include "transformer/model_keys.h"
-#include "transformer/peft_keys.h"
+#include "transformer/formats/model_keys.h"
+#include "transformer/formats/peft/peft_keys.h"
 
 namespace trireme {
 namespace {

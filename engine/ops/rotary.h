@@ -4,7 +4,7 @@
 //   kHalves        (u, v) = (x[i], x[i + D/2])     HuggingFace's convention
 //   kInterleaved   (u, v) = (x[2i], x[2i + 1])     the paper's, and DeepSeek's weights
 // Other frequencies, and a factor of cos and sin, are how texts longer than the trained ones are
-// met (transformer/rope.h).
+// met (transformer/config/rope.h).
 #pragma once
 
 #include <span>

@@ -21,7 +21,8 @@ struct LogitRow {
 
 class BatchBuilder {
  public:
-  // adapters: inner columns of each that sequences name (transformer/stacked_adapters.h).
+  // adapters: inner columns of each that sequences name
+  // (transformer/formats/peft/stacked_adapters.h).
   BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters);
 
   // The plan that comes: who enters a slot, and the new blocks of all.

@@ -8,7 +8,7 @@
 
 #include "engine/ops/kv_codes.h"
 #include "engine/ops/sample.h"
-#include "transformer/model.h"
+#include "transformer/model/model.h"
 
 namespace trireme {
 

@@ -8,8 +8,8 @@
 
 #include "engine/ops/kv_codes.h"
 #include "engine/ops/sample.h"
-#include "transformer/stacked_adapters.h"
-#include "transformer/tokens.h"
+#include "transformer/formats/peft/stacked_adapters.h"
+#include "transformer/pass/tokens.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/convert_float.h"
-#include "transformer/sharding.h"
+#include "transformer/pass/sharding.h"
 
 namespace trireme {
 namespace {

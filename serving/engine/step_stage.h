@@ -8,7 +8,7 @@
 
 #include "parallel/pipeline/executor.h"
 #include "serving/engine/step_batch.h"
-#include "transformer/model.h"
+#include "transformer/model/model.h"
 
 namespace trireme {
 

@@ -14,7 +14,7 @@
 #include "serving/engine/model_drafting.h"
 #include "serving/model/draft_model.h"
 #include "serving/model/kv_cache_type.h"
-#include "transformer/sharding.h"
+#include "transformer/pass/sharding.h"
 
 namespace trireme {
 namespace {

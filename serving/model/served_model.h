@@ -14,7 +14,7 @@
 #include "serving/engine/model_executor.h"
 #include "serving/scheduler/drafter.h"
 #include "transformer/checkpoint/loaded_model.h"
-#include "transformer/model_layout.h"
+#include "transformer/model/model_layout.h"
 
 namespace trireme {
 

@@ -12,7 +12,7 @@
 #include "parallel/comm/device_environment.h"
 #include "tests/emulator/emulator.h"
 #include "tests/serving/tiny_model.h"
-#include "transformer/model.h"
+#include "transformer/model/model.h"
 
 namespace trireme::test {
 namespace {

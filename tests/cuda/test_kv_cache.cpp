@@ -8,7 +8,7 @@
 #include "serving/engine/step_batch.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/compare.h"
-#include "transformer/kv_cache.h"
+#include "transformer/pass/kv_cache.h"
 
 namespace trireme::test {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/fuzz/shard_file.h"
 #include "tests/support/scratch_directory.h"
 #include "transformer/families/family.h"
-#include "transformer/hf_model.h"
+#include "transformer/formats/hf/hf_model.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "tests/fuzz/shard_file.h"
 #include "tests/support/scratch_directory.h"
 #include "transformer/families/family.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
 namespace {

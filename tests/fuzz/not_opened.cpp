@@ -5,9 +5,9 @@
 #include "engine/ops/reduce.h"
 #include "engine/ops/rotary.h"
 #include "transformer/checkpoint/open_model.h"
-#include "transformer/gguf_model.h"
-#include "transformer/model.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/peft/peft_adapter.h"
+#include "transformer/model/model.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "engine/ops/context.h"
-#include "transformer/moe_config.h"
+#include "transformer/config/moe_config.h"
 
 namespace trireme::test {
 

@@ -1,6 +1,6 @@
 // Exchanges that overlap with products: of tokens between tensor-parallel ranks
-// (transformer/tensor_exchange.h), and of tokens for experts with the shared ones
-// (transformer/moe.h). They give what the plain ones give and send the same bytes.
+// (transformer/pass/tensor_exchange.h), and of tokens for experts with the shared ones
+// (transformer/layers/moe.h). They give what the plain ones give and send the same bytes.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/layout_run.h"

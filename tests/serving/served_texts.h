@@ -9,7 +9,7 @@
 #include "serving/engine/model_drafting.h"
 #include "serving/scheduler/scheduler.h"
 #include "tests/serving/tiny_model.h"
-#include "transformer/sharding.h"
+#include "transformer/pass/sharding.h"
 
 namespace trireme::test {
 

@@ -11,7 +11,7 @@
 #include "parallel/comm/world.h"
 #include "serving/engine/generate.h"
 #include "tests/serving/tiny_model.h"
-#include "transformer/sharding.h"
+#include "transformer/pass/sharding.h"
 
 namespace trireme::test_block_model {
 namespace {

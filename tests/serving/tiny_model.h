@@ -1,7 +1,7 @@
 // A model small enough to generate text with in a test, of any family.
 #pragma once
 
-#include "transformer/model_config.h"
+#include "transformer/config/model_config.h"
 
 namespace trireme::test {
 

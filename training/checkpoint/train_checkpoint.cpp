@@ -9,7 +9,7 @@
 #include "transformer/checkpoint/model_bundle.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/families/config_json.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
 namespace {

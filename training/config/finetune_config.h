@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "parallel/parameter_store.h"
-#include "transformer/lora.h"
-#include "transformer/preference.h"
+#include "transformer/layers/lora.h"
+#include "transformer/layers/preference.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
-#include "transformer/model.h"
+#include "transformer/model/model.h"
 
 namespace trireme {
 namespace {

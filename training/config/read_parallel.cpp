@@ -7,8 +7,8 @@
 #include "parallel/pipeline/make_schedule.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/schedule_file.h"
-#include "transformer/model_layout.h"
-#include "transformer/stages.h"
+#include "transformer/model/model_layout.h"
+#include "transformer/model/stages.h"
 
 namespace trireme {
 namespace {

@@ -24,8 +24,8 @@
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
-#include "transformer/gguf_model.h"
-#include "transformer/load_config.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/load_config.h"
 
 namespace trireme {
 namespace {

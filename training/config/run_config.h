@@ -19,9 +19,9 @@
 #include "parallel/comm/comm_config.h"
 #include "parallel/layout.h"
 #include "training/config/finetune_config.h"
-#include "transformer/float8_state.h"
-#include "transformer/model_config.h"
-#include "transformer/recompute.h"
+#include "transformer/config/model_config.h"
+#include "transformer/config/recompute.h"
+#include "transformer/layers/float8_state.h"
 
 namespace trireme {
 

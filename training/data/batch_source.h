@@ -13,7 +13,7 @@
 
 #include "parallel/context/context_plan.h"
 #include "training/config/run_config.h"
-#include "transformer/preference.h"
+#include "transformer/layers/preference.h"
 
 namespace trireme {
 

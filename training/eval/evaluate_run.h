@@ -7,7 +7,7 @@
 #include "parallel/comm/world.h"
 #include "training/eval/eval_task.h"
 #include "training/eval/evaluate.h"
-#include "transformer/model_layout.h"
+#include "transformer/model/model_layout.h"
 
 namespace trireme {
 

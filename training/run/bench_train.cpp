@@ -8,7 +8,7 @@
 #include "engine/device/timing.h"
 #include "parallel/comm/world.h"
 #include "training/step/train_step.h"
-#include "transformer/flops.h"
+#include "transformer/model/flops.h"
 
 namespace trireme {
 namespace {

@@ -17,7 +17,7 @@
 #include "training/run/pretrain_run.h"
 #include "training/run/run_lineage.h"
 #include "transformer/checkpoint/checkpoint_model.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/peak.h"
 #include "training/run/pretrain_run.h"
-#include "transformer/flops.h"
+#include "transformer/model/flops.h"
 
 namespace trireme {
 

@@ -21,7 +21,7 @@
 #include "transformer/checkpoint/lineage.h"
 #include "transformer/checkpoint/model_bundle.h"
 #include "transformer/checkpoint/open_model.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
 namespace fs = std::filesystem;

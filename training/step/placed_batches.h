@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "training/data/batch_source.h"
-#include "transformer/tokens.h"
+#include "transformer/pass/tokens.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 
 #include "parallel/pipeline/executor.h"
 #include "training/step/placed_batches.h"
-#include "transformer/model.h"
+#include "transformer/model/model.h"
 
 namespace trireme {
 

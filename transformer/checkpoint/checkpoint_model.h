@@ -5,7 +5,7 @@
 #include <string>
 
 #include "transformer/checkpoint/model_bundle.h"
-#include "transformer/model_source.h"
+#include "transformer/formats/model_source.h"
 
 namespace trireme {
 

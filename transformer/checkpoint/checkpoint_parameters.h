@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/io/sharded_checkpoint.h"
-#include "transformer/model.h"
+#include "transformer/model/model.h"
 
 namespace trireme {
 

@@ -7,8 +7,8 @@
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
-#include "transformer/load_config.h"
-#include "transformer/model_source.h"
+#include "transformer/formats/load_config.h"
+#include "transformer/formats/model_source.h"
 
 namespace trireme {
 

@@ -7,9 +7,9 @@
 #include "engine/io/atomic_file.h"
 #include "engine/text/tokenizer.h"
 #include "transformer/checkpoint/model_bundle.h"
-#include "transformer/hf_writer.h"
-#include "transformer/text_ends.h"
-#include "transformer/unfinished_copy.h"
+#include "transformer/formats/hf/hf_writer.h"
+#include "transformer/formats/text_ends.h"
+#include "transformer/formats/unfinished_copy.h"
 
 namespace trireme {
 namespace {

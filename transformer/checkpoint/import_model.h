@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/io/sharded_checkpoint.h"
-#include "transformer/file_tensor.h"
+#include "transformer/formats/file_tensor.h"
 
 namespace trireme {
 
@@ -15,7 +15,7 @@ struct ImportOptions {
 };
 // Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in
 // root/tokenizer. Whole or absent; an interrupted import resumes where the same one is asked for
-// again (transformer/unfinished_copy.h). InputError where `root` holds anything else.
+// again (transformer/formats/unfinished_copy.h). InputError where `root` holds anything else.
 SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
                              const ImportOptions& options);
 

@@ -13,7 +13,7 @@
 #include "engine/io/file_identity.h"
 #include "engine/io/sharded_checkpoint.h"
 #include "transformer/checkpoint/find_checkpoint.h"
-#include "transformer/model_source.h"
+#include "transformer/formats/model_source.h"
 
 namespace trireme {
 namespace {

@@ -19,9 +19,9 @@
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/checkpoint/saved_chat_template.h"
 #include "transformer/families/config_json.h"
-#include "transformer/merged_model.h"
-#include "transformer/peft_adapter.h"
-#include "transformer/stacked_adapters.h"
+#include "transformer/formats/merged_model.h"
+#include "transformer/formats/peft/peft_adapter.h"
+#include "transformer/formats/peft/stacked_adapters.h"
 
 namespace trireme {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "engine/text/tokenizer.h"
 #include "transformer/checkpoint/model_bundle.h"
-#include "transformer/model_source.h"
-#include "transformer/stacked_adapters.h"
+#include "transformer/formats/model_source.h"
+#include "transformer/formats/peft/stacked_adapters.h"
 
 namespace trireme {
 
@@ -28,12 +28,12 @@ class LoadedModel {
   // Reads the configuration of the newest whole checkpoint of a run directory, or of that
   // checkpoint, with a warning for each that is passed over. Collective over the ranks that will
   // hold the model, and so are its failures (parallel/agree.h). Or opens a model of others
-  // (transformer/model_source.h) and checks that its tensors are those of its configuration.
-  // dtype: to compute in; absent: that of the checkpoint. adapter: a directory of PEFT's, for the
-  // model; empty: none. quantization: weights of linear layers in blocks of that kind, the head in
-  // 8 bits (parallel/block_weights.h). modules: such directories as `adapter`, among which every
-  // token of a pass chooses (transformer/stacked_adapters.h). room: for others that come later;
-  // without it none do.
+  // (transformer/formats/model_source.h) and checks that its tensors are those of its
+  // configuration. dtype: to compute in; absent: that of the checkpoint. adapter: a directory of
+  // PEFT's, for the model; empty: none. quantization: weights of linear layers in blocks of that
+  // kind, the head in 8 bits (parallel/block_weights.h). modules: such directories as `adapter`,
+  // among which every token of a pass chooses (transformer/formats/peft/stacked_adapters.h). room:
+  // for others that come later; without it none do.
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
               const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
               const std::vector<std::string>& modules = {}, const AdapterRoom& room = {});

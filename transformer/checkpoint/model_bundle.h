@@ -9,8 +9,8 @@
 #include "engine/config/reader.h"
 #include "engine/io/sharded_checkpoint.h"
 #include "transformer/checkpoint/lineage.h"
-#include "transformer/lora.h"
-#include "transformer/model_config.h"
+#include "transformer/config/model_config.h"
+#include "transformer/layers/lora.h"
 
 namespace trireme {
 

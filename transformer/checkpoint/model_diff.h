@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "transformer/file_tensor.h"
+#include "transformer/formats/file_tensor.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 #include "engine/core/error.h"
 #include "transformer/checkpoint/checkpoint_model.h"
 #include "transformer/checkpoint/find_checkpoint.h"
-#include "transformer/merged_model.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/formats/merged_model.h"
+#include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
 

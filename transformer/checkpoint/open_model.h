@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "transformer/model_source.h"
+#include "transformer/formats/model_source.h"
 
 namespace trireme {
 

@@ -13,8 +13,8 @@
 #include "engine/text/gguf_tokenizer.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/lineage.h"
-#include "transformer/model_source.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/formats/model_source.h"
+#include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
 namespace {

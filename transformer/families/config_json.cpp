@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 // A token id, null, or a list of ids of which the first is the end of a document (Llama 3 has
-// several ends; transformer/text_ends.h has them all).
+// several ends; transformer/formats/text_ends.h has them all).
 int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_t vocab_size,
                       ConfigReport& report) {
   constexpr size_t kMost = 1024;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/config/reader.h"
-#include "transformer/model_config.h"
+#include "transformer/config/model_config.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 
 #include "engine/config/reader.h"
 #include "engine/config/schema.h"
-#include "transformer/model_config.h"
+#include "transformer/config/model_config.h"
 
 namespace trireme {
 
@@ -22,8 +22,8 @@ void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset);
 void read_deepseek_expert_keys(const ConfigValues& values, bool grouped, MoeConfig& moe);
 void write_deepseek_expert_keys(const MoeConfig& moe, Json& json);
 
-// Multi-head latent attention (transformer/latent_attention.h), in the place of head_dim and of
-// key/value heads (their number, where it is given, is that of the query heads), and its rotary
+// Multi-head latent attention (transformer/layers/latent_attention.h), in the place of head_dim and
+// of key/value heads (their number, where it is given, is that of the query heads), and its rotary
 // frequencies. Where their scaling has an mscale_all_dim k, the softmax's scale is D^-1/2 m(factor,
 // k)^2 (yarn_scale()).
 void add_latent_keys(Schema& schema);

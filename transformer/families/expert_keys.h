@@ -3,7 +3,7 @@
 
 #include "engine/config/reader.h"
 #include "engine/config/schema.h"
-#include "transformer/moe_config.h"
+#include "transformer/config/moe_config.h"
 
 namespace trireme {
 

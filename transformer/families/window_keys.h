@@ -3,7 +3,7 @@
 
 #include "engine/config/reader.h"
 #include "engine/config/schema.h"
-#include "transformer/model_config.h"
+#include "transformer/config/model_config.h"
 
 namespace trireme {
 

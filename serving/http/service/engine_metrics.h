@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "serving/engine/engine.h"
-#include "transformer/flops.h"
+#include "transformer/model/flops.h"
 
 namespace prometheus {
 class Registry;

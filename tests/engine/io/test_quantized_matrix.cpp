@@ -32,7 +32,7 @@ MatrixQuantiser quantised(const Quantization& q, std::span<const float> w, int64
 }
 
 // Through a file, by the reader that numpy's numbers prove
-// (tests/transformer/checkpoint/test_quantized_model.cpp).
+// (tests/transformer/formats/test_quantized_model.cpp).
 std::vector<float> read_back(const Quantization& q, const MatrixQuantiser& quantiser, int64_t out,
                              int64_t in) {
   const ScratchDirectory dir;

@@ -10,8 +10,8 @@
 #include "tests/support/source_folder.h"
 #include "training/config/run_config.h"
 #include "transformer/families/family.h"
-#include "transformer/load_config.h"
-#include "transformer/model_keys.h"
+#include "transformer/formats/load_config.h"
+#include "transformer/formats/model_keys.h"
 
 namespace trireme::test_run_schema {
 namespace {

@@ -15,7 +15,7 @@
 #include "tests/support/source_folder.h"
 #include "training/eval/eval_task.h"
 #include "training/eval/evaluate.h"
-#include "transformer/hf_model.h"
+#include "transformer/formats/hf/hf_model.h"
 
 namespace trireme::test::test_eval_task {
 namespace {

@@ -6,7 +6,7 @@
 #include "parallel/comm/world.h"
 #include "training/data/batch_fill.h"
 #include "training/eval/evaluate.h"
-#include "transformer/sharding.h"
+#include "transformer/pass/sharding.h"
 
 namespace trireme::test_evaluate {
 namespace {

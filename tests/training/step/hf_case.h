@@ -8,7 +8,7 @@
 #include "engine/io/safetensors.h"
 #include "training/config/run_config.h"
 #include "training/data/batch_source.h"
-#include "transformer/hf_model.h"
+#include "transformer/formats/hf/hf_model.h"
 
 namespace trireme::test {
 

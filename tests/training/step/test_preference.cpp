@@ -11,7 +11,7 @@
 #include "tests/support/json_file.h"
 #include "tests/support/source_folder.h"
 #include "training/step/train_step.h"
-#include "transformer/hf_model.h"
+#include "transformer/formats/hf/hf_model.h"
 
 namespace trireme::test::test_preference {
 namespace {

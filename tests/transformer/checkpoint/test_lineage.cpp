@@ -9,8 +9,8 @@
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/import_model.h"
 #include "transformer/checkpoint/lineage.h"
-#include "transformer/gguf_model.h"
-#include "transformer/hf_model.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/hf/hf_model.h"
 
 namespace trireme::test::test_lineage {
 namespace {

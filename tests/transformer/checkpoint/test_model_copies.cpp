@@ -14,16 +14,16 @@
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
-#include "tests/transformer/checkpoint/hf_directory.h"
+#include "tests/transformer/formats/hf_directory.h"
 #include "transformer/checkpoint/checkpoint_model.h"
 #include "transformer/checkpoint/import_model.h"
 #include "transformer/checkpoint/loaded_model.h"
 #include "transformer/checkpoint/model_diff.h"
 #include "transformer/checkpoint/open_model.h"
-#include "transformer/gguf_model.h"
-#include "transformer/hf_model.h"
-#include "transformer/hf_writer.h"
-#include "transformer/text_ends.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/hf/hf_model.h"
+#include "transformer/formats/hf/hf_writer.h"
+#include "transformer/formats/text_ends.h"
 
 namespace trireme::test::test_model_copies {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "engine/core/error.h"
 #include "training/config/run_config.h"
-#include "transformer/model_keys.h"
+#include "transformer/formats/model_keys.h"
 
 namespace trireme {
 namespace {

@@ -1,0 +1,366 @@
+// HuggingFace directories: every value in its place, under any layout and dtype, and every kind of
+// damage a clear error.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/convert_float.h"
+#include "engine/io/safetensors.h"
+#include "engine/text/tokenizer.h"
+#include "parallel/comm/world.h"
+#include "tests/support/compare.h"
+#include "tests/support/json_file.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
+#include "tests/training/step/golden_case.h"
+#include "tests/transformer/formats/hf_directory.h"
+#include "transformer/checkpoint/import_model.h"
+#include "transformer/checkpoint/loaded_model.h"
+#include "transformer/checkpoint/open_model.h"
+#include "transformer/formats/hf/hf_model.h"
+#include "transformer/formats/hf/hf_writer.h"
+#include "transformer/formats/load_config.h"
+
+namespace trireme::test::test_hf_model {
+namespace {
+
+const char* const kCases[] = {"gpt2", "llama", "llama_variant", "mixtral"};
+
+// The message of the InputError that f throws; "" if it throws none.
+template <class F>
+std::string refusal(F&& f) {
+  try {
+    f();
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+std::string open_refusal(const std::string& directory) {
+  return refusal([&] {
+    const HfModel model(directory);
+    model.check(model.config());
+  });
+}
+
+void expect_says(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << part << "\nis not in\n" << message;
+}
+
+struct Loaded {
+  Loaded(const HfModel& source, DType dtype, const Layout& layout)
+      : ctx(1, "test"),
+        model(source.config(), dtype, layout,
+              chunks_of(split_layers(source.config().num_layers, layout.pp.size, {}), layout.pp)),
+        store(model.parameters(), dtype) {
+    source.check(source.config());
+    store.allocate(ctx, false);
+    source.load(ctx, model, store);
+  }
+  Ctx ctx;
+  Model model;
+  ParameterStore store;
+};
+
+// The reference is read by code of its own (golden_case.cpp).
+void expect_values(const GoldenCase& golden, const Loaded& loaded, DType in_file) {
+  const SafetensorsReader weights = golden.open("weights");
+  for (size_t h = 0; h < loaded.store.specs().size(); ++h) {
+    const ParameterSpec& spec = loaded.store.specs()[h];
+    const std::vector<double> whole = golden.reference(weights, "", spec);
+    const std::vector<double> found = to_doubles(loaded.store.value(static_cast<ParamHandle>(h)));
+    const ElementIndex index = spec.element_index();
+    ASSERT_EQ(std::ssize(found), spec.local_shape().numel());
+    for (size_t i = 0; i < found.size(); ++i) {
+      double expected = whole[static_cast<size_t>(index.of(static_cast<int64_t>(i)))];
+      for (const DType dtype : {in_file, loaded.store.dtype()})
+        dispatch_float("test", dtype, [&]<class T>() {
+          expected = static_cast<double>(static_cast<compute_t<T>>(convert_float<T>(expected)));
+        });
+      ASSERT_EQ(found[i], expected) << spec.name << "[" << i << "]";
+    }
+  }
+}
+
+TEST(HfModel, EveryValueUnderAnyLayout) {
+  for (const char* name : kCases)
+    for (const auto& [tp, pp, ep] : {std::tuple{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 2, 2}}) {
+      if (ep > 1 && std::string(name) != "mixtral") continue;
+      SCOPED_TRACE(concat(name, " tp ", tp, " pp ", pp, " ep ", ep));
+      const ScratchDirectory dir;
+      HfFiles(name, DType::kF64).write(dir.path(), 3);
+      const HfModel source(dir.path());
+      EXPECT_EQ(source.dtype(), DType::kF64);
+      for (int rank = 0; rank < tp * pp; ++rank) {
+        const Layout layout = layout_of({.tp = tp, .pp = pp, .ep = ep}, rank);
+        const Loaded loaded(source, DType::kF64, layout);
+        expect_values(GoldenCase(name, DType::kF64), loaded, DType::kF64);
+      }
+    }
+}
+
+TEST(HfModel, EveryDtypeToEveryOther) {
+  for (const DType in_file : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
+    for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(concat(in_file, " to ", dtype));
+      const ScratchDirectory dir;
+      HfFiles("gpt2", in_file).write(dir.path());
+      const HfModel source(dir.path());
+      EXPECT_EQ(source.dtype(), in_file);
+      expect_values(GoldenCase("gpt2", dtype), Loaded(source, dtype, Layout{}), in_file);
+    }
+}
+
+TEST(HfModel, NamesWithoutPrefixAndTensorsNobodyNeeds) {
+  for (const auto& [name, prefix, extra] :
+       {std::tuple{"gpt2", "transformer.", "h.0.attn.bias"},
+        {"llama", "model.", "layers.1.self_attn.rotary_emb.inv_freq"}}) {
+    SCOPED_TRACE(name);
+    const ScratchDirectory dir;
+    HfFiles files(name, DType::kF32);
+    files.drop_prefix(prefix);
+    files.tensors[extra] = {DType::kF32, {2, 2}, {1, 2, 3, 4}};
+    files.write(dir.path());
+    const HfModel source(dir.path());
+    expect_values(GoldenCase(name, DType::kF32), Loaded(source, DType::kF32, Layout{}),
+                  DType::kF32);
+  }
+}
+
+// The language model of one that sees images too, by the older names and by the later ones.
+TEST(HfModel, TheLanguageModelOfALargerOne) {
+  const std::string golden = concat(test::source_folder(), "/tests/golden/hf/gemma3");
+  const SafetensorsReader weights(golden + "/model.safetensors");
+  const std::string ours = "model.";
+  for (const std::string prefix : {"language_model.model.", "model.language_model."}) {
+    SCOPED_TRACE(prefix);
+    const ScratchDirectory dir;
+    std::map<std::string, FileTensor> tensors;
+    for (const SafetensorsEntry& entry : weights.entries()) {
+      const ConstTensor t = weights.tensor(entry.name);
+      tensors[prefix + entry.name.substr(ours.size())] = {
+          DType::kF32, {t.shape().dims().begin(), t.shape().dims().end()}, to_doubles(t)};
+    }
+    tensors["vision_tower.patch.weight"] = {DType::kF32, {2}, {1, 2}};
+    // The tied head, written once more, by the name of each.
+    const bool older = prefix.starts_with("language_model.");
+    tensors[older ? "language_model.lm_head.weight" : "lm_head.weight"] =
+        tensors[prefix + "embed_tokens.weight"];
+    tensors["multi_modal_projector.mm_input_projection_weight"] = {DType::kF32, {1}, {1}};
+    write_safetensors(dir / "model.safetensors", tensors);
+    std::ofstream(dir / "config.json")
+        << Json{{"model_type", "gemma3"},
+                {"text_config", read_json_file<Json>(golden + "/config.json")},
+                {"vision_config", Json::object()}};
+    const HfModel source(dir.path());
+    const Loaded loaded(source, DType::kF32, Layout{});
+    const auto& specs = loaded.store.specs();
+    for (size_t h = 0; h < specs.size(); ++h)
+      EXPECT_EQ(to_doubles(loaded.store.value(static_cast<ParamHandle>(h))),
+                to_doubles(weights.tensor(specs[h].name)))
+          << specs[h].name;
+    tensors["audio_tower.weight"] = {DType::kF32, {1}, {1}};
+    write_safetensors(dir / "model.safetensors", tensors);
+    expect_says(open_refusal(dir.path()), {"left over (1)", "audio_tower.weight"});
+  }
+}
+
+TEST(HfModel, ATiedHeadMayBeThere) {
+  const ScratchDirectory dir;
+  HfFiles files("gpt2", DType::kF32);
+  files.tensors["lm_head.weight"] = files.tensors["transformer.wte.weight"];
+  files.write(dir.path());
+  EXPECT_EQ(open_refusal(dir.path()), "");
+  EXPECT_TRUE(HfModel(dir.path()).config().tie_word_embeddings);
+}
+
+// transformers 5 keeps it. So do logits, what is written from it, and a run that takes its sizes.
+TEST(HfModel, AHeadOfOtherValuesIsNotTied) {
+  for (const char* name : {"gpt2", "llama_variant"}) {
+    SCOPED_TRACE(name);
+    const ScratchDirectory dir;
+    HfFiles files(name, DType::kF32);
+    const std::string table = files.tensors.contains("model.embed_tokens.weight")
+                                  ? "model.embed_tokens.weight"
+                                  : "transformer.wte.weight";
+    files.tensors["lm_head.weight"] = files.tensors[table];
+    files.tensors["lm_head.weight"].values.back() += 0.5;
+    std::vector<double> head = files.tensors["lm_head.weight"].values;
+    for (double& value : head) value = static_cast<float>(value);
+    files.write(dir / "hf");
+    const HfModel source(dir / "hf");
+    EXPECT_FALSE(source.config().tie_word_embeddings);
+    const Loaded loaded(source, DType::kF32, Layout{});
+    bool found = false;
+    for (size_t h = 0; h < loaded.store.specs().size(); ++h)
+      if (loaded.store.specs()[h].name == "lm_head.weight") {
+        found = true;
+        EXPECT_EQ(to_doubles(loaded.store.value(static_cast<ParamHandle>(h))), head);
+      }
+    EXPECT_TRUE(found);
+    std::vector<std::string> notes;
+    EXPECT_FALSE(load_model_config(dir / "hf", notes).tie_word_embeddings);
+    ASSERT_EQ(notes.size(), 1U);
+    expect_says(notes[0], {"tie_word_embeddings is true", "lm_head.weight", "not tied"});
+    // Through a checkpoint of ours into a directory again.
+    import_model(source, dir / "ours", {.dtype = DType::kF32});
+    write_hf_directory(*open_any_model(dir / "ours"), dir / "back", {});
+    EXPECT_FALSE(read_json_file<Json>(dir / "back/config.json")["tie_word_embeddings"].get<bool>());
+    const SafetensorsReader written(dir / "back/model.safetensors");
+    EXPECT_EQ(to_doubles(written.tensor("lm_head.weight")), head);
+    // A configuration that ties it all the same gets an error, not a lost head.
+    ModelConfig tied = source.config();
+    tied.tie_word_embeddings = true;
+    expect_says(refusal([&] { source.check(tied); }),
+                {"left over (1)", "lm_head.weight", "tie_word_embeddings to false"});
+  }
+}
+
+TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
+  const ScratchDirectory dir;
+  HfFiles files("llama", DType::kF32);
+  files.tensors.erase("model.norm.weight");
+  files.tensors.erase("model.layers.1.mlp.up_proj.weight");
+  files.tensors["model.layers.9.what"] = {DType::kF32, {1}, {0}};
+  files.tensors["model.layers.0.mlp.gate_proj.weight"].shape = {24, 40};
+  files.tensors["model.layers.0.input_layernorm.weight"].dtype = DType::kI32;
+  files.write(dir.path());
+  expect_says(open_refusal(dir.path()),
+              {"missing (2)", "model.norm.weight", "model.layers.1.mlp.up_proj.weight",
+               "left over (1)", "model.layers.9.what", "wrong (1)",
+               "gate_proj.weight is (24, 40), the config wants (40, 24)",
+               "I32 in 1 tensor (model.layers.0.input_layernorm.weight) is not read",
+               "weights are floating-point", "quantization_config", "take both from one"});
+}
+
+TEST(HfModel, PaddedVocabularyAndMissingHead) {
+  const ScratchDirectory dir;
+  HfFiles files("llama", DType::kF32);
+  for (const char* table : {"model.embed_tokens.weight", "lm_head.weight"}) {
+    FileTensor& t = files.tensors[table];
+    t.shape[0] += 3;
+    t.values.resize(t.values.size() + static_cast<size_t>(3 * t.shape[1]));
+  }
+  files.write(dir.path());
+  expect_says(open_refusal(dir.path()), {"embed_tokens.weight is (64, 24)", "(61, 24)",
+                                         "vocab_size 61 -> 64 in config.json"});
+  HfFiles headless("llama", DType::kF32);
+  headless.tensors.erase("lm_head.weight");
+  headless.write(dir.path());
+  expect_says(open_refusal(dir.path()), {"lm_head.weight", "tie_word_embeddings"});
+}
+
+TEST(HfModel, MissingTruncatedAndDisagreeingShards) {
+  const ScratchDirectory dir;
+  const HfFiles files("llama", DType::kF32);
+  files.write(dir.path(), 3);
+  std::filesystem::rename(dir / "model-1.safetensors", dir / "away");
+  expect_says(open_refusal(dir.path()), {"1 of 3 shards", "model-1.safetensors"});
+  std::filesystem::rename(dir / "away", dir / "model-1.safetensors");
+  std::filesystem::resize_file(dir / "model-2.safetensors",
+                               std::filesystem::file_size(dir / "model-2.safetensors") - 5);
+  std::filesystem::remove(dir / "model-0.safetensors");
+  expect_says(open_refusal(dir.path()), {"1 of 3 shards", "missing: model-0.safetensors",
+                                         "model-2.safetensors", "truncated"});
+  files.write(dir.path(), 3);
+  std::filesystem::copy_file(dir / "model-0.safetensors", dir / "model-1.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_NE(open_refusal(dir.path()), "");
+  files.write(dir.path(), 3);
+  std::map<std::string, FileTensor> other = {{"stray", {DType::kF32, {1}, {0}}}};
+  write_safetensors(dir / "model-1.safetensors", other);
+  expect_says(open_refusal(dir.path()),
+              {"does not agree", "not there where it says", "not in the index: stray"});
+}
+
+TEST(HfModel, AnIndexThatLeadsElsewhereIsRefused) {
+  const ScratchDirectory dir;
+  HfFiles("llama", DType::kF32).write(dir.path(), 2);
+  std::ofstream(dir / "model.safetensors.index.json")
+      << R"({"weight_map": {"a": "../model-0.safetensors"}})";
+  expect_says(open_refusal(dir.path()), {"not a plain file name"});
+}
+
+TEST(HfModel, PickledWeightsAndNoWeights) {
+  const ScratchDirectory dir;
+  HfFiles("llama", DType::kF32).write(dir.path());
+  std::filesystem::rename(dir / "model.safetensors", dir / "pytorch_model.bin");
+  expect_says(open_refusal(dir.path()), {"pytorch_model.bin", "safe_serialization=True"});
+  std::filesystem::remove(dir / "pytorch_model.bin");
+  expect_says(open_refusal(dir.path()), {"neither model.safetensors nor"});
+}
+
+TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
+  const ScratchDirectory dir;
+  HfFiles("llama", DType::kBF16).write(dir.path());
+  const auto world = make_world({});
+  LoadedModel loaded(dir.path(), world->world());
+  EXPECT_EQ(loaded.bundle().dtype, DType::kBF16);
+  EXPECT_TRUE(loaded.wants_special_tokens());
+  LoadedModel wide(dir.path(), world->world(), DType::kF32);
+  EXPECT_EQ(wide.bundle().dtype, DType::kF32);
+  Ctx ctx(1, "test");
+  wide.load(ctx, Layout{}, 8);
+  EXPECT_EQ(wide.parameters().dtype(), DType::kF32);
+}
+
+TEST(LoadedModelOfOthers, OtherWeightsNeedTheirRoom) {
+  EXPECT_EQ(refusal([] { check_room_beside(5 << 20, 5 << 20); }), "");
+  expect_says(refusal([] { check_room_beside(5 << 20, (5 << 20) - 1); }),
+              {"take 5.00 MiB", "and 5.00 MiB are free", "start the server again"});
+  expect_says(refusal([] { check_room_beside(int64_t{7} << 30, 999); }),
+              {"take 7.00 GiB", "and 999 B are free"});
+}
+
+TEST(LoadedModelOfOthers, ANameOfAHubGetsTheCommand) {
+  const auto world = make_world({});
+  expect_says(refusal([&] { LoadedModel("some-org/some-model", world->world()); }),
+              {"hf download some-org/some-model --local-dir some-model"});
+}
+
+TEST(LoadedModelOfOthers, WhatIsNearlyAModelSaysWhatIsMissing) {
+  const auto world = make_world({});
+  const auto said = [&](const std::string& path) {
+    return refusal([&] { LoadedModel(path, world->world()); });
+  };
+  const ScratchDirectory dir;
+  HfFiles("llama", DType::kF32).write(dir / "m");
+  expect_says(said(dir / "m/model.safetensors"), {"a .safetensors file holds tensors only"});
+  std::filesystem::remove(dir / "m/config.json");
+  expect_says(said(dir / "m"), {"holds safetensors but no config.json"});
+  std::filesystem::create_directory(dir / "adapters");
+  std::ofstream(dir / "adapters/adapter_config.json") << "{}";
+  expect_says(said(dir / "adapters"), {"it holds adapters", "--adapter"});
+}
+
+TEST(LoadedModelOfOthers, PointersOfGitAreNamed) {
+  constexpr const char* kPointer =
+      "version https://git-lfs.github.com/spec/v1\noid "
+      "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f3"
+      "2b1258daaa5e2ca24d17e2393\nsize 4976698672\n";
+  const ScratchDirectory dir;
+  HfFiles files("llama", DType::kF32);
+  files.write(dir.path());
+  const auto pointer = [&](const char* name) { std::ofstream(dir / name) << kPointer; };
+  pointer("model.safetensors");
+  expect_says(open_refusal(dir.path()), {"model.safetensors", "git lfs pull"});
+  pointer("x.gguf");
+  expect_says(refusal([&] { open_model_source(dir / "x.gguf"); }), {"x.gguf", "git lfs pull"});
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    pointer(name);
+    expect_says(refusal([&] { load_tokenizer(dir / name); }), {name, "git lfs pull"});
+  }
+  pointer("config.json");
+  expect_says(open_refusal(dir.path()), {"config.json", "git lfs pull"});
+  std::filesystem::create_directory(dir / "empty");
+  const std::string none = refusal([&] { load_tokenizer(dir / "empty"); });
+  expect_says(none, {"neither tokenizer.json nor tokenizer.model"});
+  EXPECT_EQ(none.find("hf download"), std::string::npos) << "it is there";
+}
+
+}  // namespace
+}  // namespace trireme::test::test_hf_model

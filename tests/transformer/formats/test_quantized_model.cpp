@@ -1,0 +1,145 @@
+// Quantised checkpoints of others: the numbers that the formats' definitions give
+// (tests/golden/make_quantized.py).
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/io/safetensors.h"
+#include "tests/support/compare.h"
+#include "tests/support/json_file.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
+#include "training/config/run_config.h"
+#include "transformer/checkpoint/model_diff.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/hf/hf_model.h"
+#include "transformer/formats/hf/hf_writer.h"
+#include "transformer/formats/load_config.h"
+
+namespace trireme::test::test_quantized_model {
+namespace {
+
+namespace fs = std::filesystem;
+const char* const kKinds[] = {"fp8", "gptq", "gptq_desc_act", "awq"};
+
+std::string folder(const std::string& kind) {
+  return concat(test::source_folder(), "/tests/golden/quantized/", kind);
+}
+
+std::string refusal(const std::string& directory) {
+  try {
+    const HfModel model(directory);
+    model.check(model.config());
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(QuantizedModel, EveryNumber) {
+  for (const char* kind : kKinds) {
+    SCOPED_TRACE(kind);
+    const HfModel model(folder(kind));
+    model.check(model.config());
+    EXPECT_EQ(model.dtype(), DType::kBF16) << "codes are no type to compute in";
+    const SafetensorsReader expected(folder(kind) + "/expected.safetensors");
+    for (const ModelParameter& p : model_parameters(model.config())) {
+      const ConstTensor wanted = expected.tensor(p.name);
+      std::vector<float> found(static_cast<size_t>(wanted.numel()));
+      model.read(model.config(), p, whole_box(p.shape), 0,
+                 Tensor(found.data(), DType::kF32, Shape{wanted.numel()}));
+      for (size_t i = 0; i < found.size(); ++i)
+        ASSERT_EQ(found[i], wanted.as<float>()[i]) << p.name << "[" << i << "]";
+      // A rank's columns of a matrix.
+      if (p.shape.size() != 2 || p.shape[1] < 4) continue;
+      const TensorBox box{{1, 2}, {p.shape[0] - 2, p.shape[1] / 2}};
+      std::vector<float> part(static_cast<size_t>(box.numel()));
+      model.read(model.config(), p, box, 0, Tensor(part.data(), DType::kF32, Shape{box.numel()}));
+      for (int64_t k = 0; k < box.numel(); ++k) {
+        const int64_t row = 1 + k / box.extent[1], column = 2 + k % box.extent[1];
+        ASSERT_EQ(part[static_cast<size_t>(k)], wanted.as<float>()[row * p.shape[1] + column]);
+      }
+    }
+  }
+}
+
+// A run may name such a directory for its model's sizes, and a .gguf.
+TEST(QuantizedModel, AreTheModelOfARun) {
+  std::vector<std::string> notes;
+  for (const char* kind : kKinds)
+    EXPECT_TRUE(load_model_config(folder(kind), notes) == HfModel(folder(kind)).config()) << kind;
+  const ScratchDirectory dir;
+  const auto run = [&](const std::string& model) {
+    return read_run_config({{"model", model},
+                            {"train_steps", 1},
+                            {"train_batch_size", 1},
+                            {"output_dir", dir / "run"},
+                            {"data", {{"data_path", dir / "tokens"}}}},
+                           1)
+        .model;
+  };
+  EXPECT_TRUE(run(folder("gptq")) == HfModel(folder("gptq")).config());
+  const HfModel source(folder("fp8"));
+  write_gguf(source, dir / "x.gguf", {.type = "F32"});
+  EXPECT_TRUE(run(dir / "x.gguf") == open_model_source(dir / "x.gguf")->config());
+}
+
+// Nothing is read of a tensor without elements, but its shape is multiplied.
+TEST(QuantizedModel, AShapeThatOverflowsIsRefused) {
+  const ScratchDirectory dir;
+  fs::copy_file(folder("awq") + "/config.json", dir / "config.json");
+  const std::string header =
+      R"({"a.qweight": {"dtype": "I32", "shape": [0, 4611686018427387904], "data_offsets": [0, 0]},
+          "a.qzeros": {"dtype": "I32", "shape": [0, 1], "data_offsets": [0, 0]},
+          "a.scales": {"dtype": "F16", "shape": [0, 1], "data_offsets": [0, 0]}})";
+  std::ofstream out(dir / "model.safetensors", std::ios::binary);
+  const auto size = static_cast<uint64_t>(header.size());
+  out.write(reinterpret_cast<const char*>(&size), sizeof(size));
+  out << header;
+  out.close();
+  EXPECT_NE(refusal(dir.path()).find("its codes are (0, 4611686018427387904)"), std::string::npos)
+      << refusal(dir.path());
+}
+
+TEST(QuantizedModel, LeavesAsAnOrdinaryDirectory) {
+  for (const char* kind : kKinds) {
+    const ScratchDirectory dir;
+    write_hf_directory(HfModel(folder(kind)), dir / "out", {.dtype = DType::kF32});
+    EXPECT_EQ(refusal(dir / "out"), "");
+    const ModelDiff diff =
+        diff_models(folder(kind) + "/expected.safetensors", dir / "out/model.safetensors");
+    EXPECT_TRUE(diff.differences.empty()) << kind;
+    EXPECT_GT(diff.tensors, 10);
+  }
+}
+
+// The directory with its quantization_config changed.
+std::string changed(const std::string& kind, const ScratchDirectory& dir,
+                    const nlohmann::json& settings) {
+  fs::copy(folder(kind), dir.path(),
+           fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+  auto json = read_json_file<nlohmann::json>(dir / "config.json");
+  json["quantization_config"].update(settings);
+  std::ofstream(dir / "config.json") << json.dump();
+  return refusal(dir.path());
+}
+
+TEST(QuantizedModel, WhatDoesNotFitIsRefused) {
+  const ScratchDirectory dir;
+  const auto expect_says = [](const std::string& message, const std::string& part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect_says(changed("gptq", dir, {{"bits", 3}}), "bits: 3 bits are not read");
+  expect_says(changed("gptq", dir, {{"bits", 8}}), "expected (");
+  expect_says(changed("awq", dir, {{"version", "gemv"}}), "version: \"gemv\" is not available");
+  expect_says(changed("awq", dir, {{"group_size", 32}}), "groups of 32 inputs");
+  expect_says(changed("awq", dir, {{"group_size", 0}}), "group_size: is 0");
+  expect_says(changed("fp8", dir, {{"weight_block_size", nullptr}}), "weight_block_size");
+  expect_says(changed("fp8", dir, {{"weight_block_size", {16, 16}}}), "weight_scale_inv is (");
+  expect_says(changed("fp8", dir, {{"quant_method", "bitsandbytes"}}), "is not read");
+}
+
+}  // namespace
+}  // namespace trireme::test::test_quantized_model

@@ -1,0 +1,109 @@
+#include "transformer/config/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "engine/core/error.h"
+#include "engine/ops/rotary.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kTurn = 2 * std::numbers::pi;
+
+double dynamic_base(double base, int64_t width, double factor, int64_t positions, int64_t length) {
+  TRIREME_CHECK(width > 2, "dynamic rotary scaling of heads of width ", width);
+  const double stretch =
+      static_cast<double>(std::max(positions, length)) / static_cast<double>(positions);
+  const double exponent = static_cast<double>(width) / static_cast<double>(width - 2);
+  return base * std::pow(factor * stretch - (factor - 1), exponent);
+}
+
+void scale_llama3(const RopeScaling& s, std::vector<double>& frequencies) {
+  const auto original = static_cast<double>(s.original_positions);
+  for (double& f : frequencies) {
+    const double wavelength = kTurn / f;
+    if (wavelength < original / s.high_frequency_factor) continue;
+    if (wavelength > original / s.low_frequency_factor) {
+      f /= s.factor;
+      continue;
+    }
+    const double smooth = (original / wavelength - s.low_frequency_factor) /
+                          (s.high_frequency_factor - s.low_frequency_factor);
+    f = (1 - smooth) * f / s.factor + smooth * f;
+  }
+}
+
+void scale_yarn(const RopeScaling& s, double base, int64_t width,
+                std::vector<double>& frequencies) {
+  // The fractional number of the frequency at which the original context makes so many turns.
+  const auto place = [&](double turns) {
+    return static_cast<double>(width) *
+           std::log(static_cast<double>(s.original_positions) / (turns * kTurn)) /
+           (2 * std::log(base));
+  };
+  double low = place(s.beta_fast), high = place(s.beta_slow);
+  if (s.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(width - 1));
+  if (low == high) high += 0.001;  // as HuggingFace: a step instead of a ramp
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] = frequencies[i] / s.factor * ramp + frequencies[i] * (1 - ramp);
+  }
+}
+
+double yarn_attention_factor(const RopeScaling& s) {
+  if (s.attention_factor > 0) return s.attention_factor;
+  if (s.mscale != 0 && s.mscale_all_dim != 0)
+    return yarn_scale(s.factor, s.mscale) / yarn_scale(s.factor, s.mscale_all_dim);
+  return yarn_scale(s.factor, 1);
+}
+
+}  // namespace
+
+double yarn_scale(double factor, double coefficient) {
+  return factor <= 1 ? 1.0 : 0.1 * coefficient * std::log(factor) + 1.0;
+}
+
+RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScaling& scaling,
+                                     int64_t positions, int64_t length) {
+  TRIREME_CHECK(positions > 0 && length >= 0, "rotary frequencies of ", positions,
+                " positions for a length of ", length);
+  if (scaling.type == RopeType::kDynamic)
+    base = dynamic_base(base, width, scaling.factor, positions, length);
+  RotaryFrequencies out{plain_rotary_frequencies(base, width), 1.0};
+  switch (scaling.type) {
+    case RopeType::kDefault:
+    case RopeType::kDynamic: break;
+    case RopeType::kLinear:
+      for (double& f : out.inverse) f /= scaling.factor;
+      break;
+    case RopeType::kLlama3: scale_llama3(scaling, out.inverse); break;
+    case RopeType::kYarn:
+      scale_yarn(scaling, base, width, out.inverse);
+      out.attention_factor = yarn_attention_factor(scaling);
+      break;
+  }
+  return out;
+}
+
+int64_t longest_sequence(const RopeScaling& scaling, int64_t positions) {
+  const auto times = [&](int64_t n) {
+    return static_cast<int64_t>(std::floor(scaling.factor * static_cast<double>(n)));
+  };
+  switch (scaling.type) {
+    case RopeType::kLinear:
+      if (scaling.original_positions > 0) return positions;
+      [[fallthrough]];
+    case RopeType::kDynamic: return std::max(positions, times(positions));
+    case RopeType::kYarn: return std::max(positions, times(scaling.original_positions));
+    default: return positions;
+  }
+}
+
+}  // namespace trireme

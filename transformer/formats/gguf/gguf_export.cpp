@@ -1,0 +1,155 @@
+// write_gguf() of gguf_model.h.
+#include <memory>
+
+#include "engine/observe/log.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/text_ends.h"
+
+namespace trireme {
+namespace {
+
+// general.file_type of llama.cpp: what most numbers are.
+int64_t file_type(const std::string& type) {
+  constexpr std::pair<const char*, int64_t> kTypes[] = {
+      {"F32", 0}, {"F16", 1}, {"Q4_0", 2}, {"Q8_0", 7}, {"Q4_K", 14}, {"Q6_K", 18}, {"BF16", 32}};
+  for (const auto& [name, number] : kTypes)
+    if (type == name) return number;
+  TRIREME_UNREACHABLE("no general.file_type for ", type);
+}
+
+bool has_whole_blocks(const FileTensor& tensor, const GgufType& type) {
+  return tensor.columns() % type.block == 0;
+}
+
+// Vectors and what decides for experts keep their precision; a row that is no whole blocks takes
+// smaller ones or stays as the others.
+const GgufType* type_of(const ModelConfig& config, const FileTensor& tensor,
+                        const GgufWriteOptions& options) {
+  const bool small = tensor.shape.size() == 1 || tensor.router ||
+                     tensor.name.find("ffn_gate_inp") != std::string::npos ||
+                     tensor.name.starts_with("position_embd");
+  if (small) return gguf_type("F32");
+  const bool linear = !options.linear.empty() && is_linear_weight(config, tensor);
+  if (linear)
+    for (const GgufType* type : {gguf_type(options.linear), gguf_type("Q8_0")})
+      if (has_whole_blocks(tensor, *type)) return type;
+  const GgufType* type = gguf_type(options.type);
+  return has_whole_blocks(tensor, *type) ? type : gguf_type("F16");
+}
+
+// Writes the tensors of a model one behind the other.
+class GgufExport {
+ public:
+  GgufExport(const ModelSource& source, const GgufWriteOptions& options)
+      : source_(source), options_(options) {}
+
+  GgufWritten write(const std::string& path, const GgufMetadata& metadata,
+                    const std::vector<FileTensor>& tensors) {
+    std::vector<GgufTensor> described;
+    for (const FileTensor& t : tensors) {
+      described.push_back({t.name, type_of(source_.config(), t, options_), t.shape});
+      if (t.name.find("_exps.") != std::string::npos) {
+        const int64_t experts = source_.config().moe.experts;
+        described.back().shape = {experts, t.rows() / experts, t.columns()};
+      }
+      if (t.shape.size() == 2 && t.shape[0] == 1) described.back().shape = {t.shape[1]};
+      quantised_ = quantised_ || described.back().type->encode != nullptr;
+    }
+    if (!options_.linear.empty() && !quantised_) fail_none_fits();
+    const std::vector<float> factors = rope_factors();
+    const Shape count{std::ssize(factors)};
+    if (!factors.empty())
+      described.push_back({"rope_freqs.weight", gguf_type("F32"), {std::ssize(factors)}});
+    GgufWriter writer(path, metadata, described, fingerprint(source_));
+    if (writer.file().begun_anew())
+      log_warning(path, ": begun anew: the model, or what is asked for, is not what it was when ",
+                  "the file was interrupted");
+    PieceStream stream(source_, source_.config());
+    bool kept = true;  // up to here
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t first = kept ? writer.skip_kept() : 0;
+      if (first > 0) tell(writer);
+      kept = kept && first == tensors[i].numel();
+      if (!kept) write(stream, writer, tensors[i], *described[i].type, first);
+    }
+    stream.finish();
+    if (!factors.empty() && !(kept && writer.skip_kept() > 0))
+      writer.write(ConstTensor(factors.data(), DType::kF32, count));
+    written_.kept = writer.file().kept();
+    writer.commit();
+    written_.bytes = writer.bytes();
+    return std::move(written_);
+  }
+
+ private:
+  void tell(const GgufWriter& writer) const {
+    if (options_.progress) options_.progress(writer.file().size(), writer.bytes());
+  }
+  // From value `first` on.
+  void write(PieceStream& stream, GgufWriter& writer, const FileTensor& t, const GgufType& type,
+             int64_t first) {
+    struct State {
+      int64_t numbers;
+      RoundingError error = {};
+    };
+    const auto state = std::make_shared<State>(State{first});
+    stream.add(t, DType::kF32, first, [this, &writer, &t, &type, state](const ConstTensor& values) {
+      if (type.encode != nullptr) check_finite(t.name, values);
+      state->error.add(writer.write(values));
+      tell(writer);
+      state->numbers += values.numel();
+      if (state->numbers == t.numel()) end_tensor(t, type, state->error);
+    });
+  }
+  void end_tensor(const FileTensor& t, const GgufType& type, const RoundingError& error) {
+    check_finite(t.name, error);
+    if (!options_.linear.empty())
+      written_.report.add(type.name, t.name, t.numel() * dtype_size(file_dtype(source_, t)),
+                          t.numel() / type.block * type.block_bytes, error);
+  }
+
+  // Of Llama 3's scaling, else none.
+  std::vector<float> rope_factors() const {
+    const ModelConfig& config = source_.config();
+    if (config.rope_scaling.type != RopeType::kLlama3) return {};
+    const std::vector<double> factors =
+        gguf_rope_factors(config.rope_theta, config.head_dim, config.rope_scaling);
+    return {factors.begin(), factors.end()};
+  }
+
+  const ModelSource& source_;
+  const GgufWriteOptions& options_;
+  GgufWritten written_;
+  bool quantised_ = false;
+};
+
+// The ends of a text that have no word yet, as far as there are words.
+void add_ends(const ModelSource& source, GgufMetadata& metadata) {
+  std::vector<int32_t> ends = tokenizer_ends(source.tokenizer(), source.config().vocab_size);
+  for (const char* key : kGgufEnds)
+    if (const auto found = metadata.find(key); found != metadata.end())
+      if (const auto* id = std::get_if<int64_t>(&found->second)) std::erase(ends, *id);
+  auto next = ends.begin();
+  for (const char* key : kGgufEnds)
+    if (next != ends.end() && !metadata.contains(key)) metadata[key] = int64_t{*next++};
+}
+
+}  // namespace
+
+GgufWritten write_gguf(const ModelSource& source, const std::string& path,
+                       const GgufWriteOptions& options) {
+  const ModelConfig& config = source.config();
+  source.check(config);
+  if (!options.linear.empty()) check_not_quantised(source);
+  GgufMetadata metadata = gguf_metadata(config);
+  metadata["general.file_type"] = file_type(options.linear.empty() ? options.type : options.linear);
+  metadata["general.alignment"] = int64_t{32};
+  for (const auto& [key, value] : options.tokenizer) metadata[key] = value;
+  if (!options.tokenizer.empty()) add_ends(source, metadata);
+  return GgufExport(source, options)
+      .write(path, metadata, file_tensors(config, [&](const std::string& parameter) {
+               return gguf_place(config, parameter);
+             }));
+}
+
+}  // namespace trireme

@@ -1,0 +1,190 @@
+// gguf_metadata() of gguf_model.h: HuggingFace's words in GGUF's metadata.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "transformer/families/config_json.h"
+#include "transformer/families/family.h"
+#include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/gguf/gguf_words.h"
+
+namespace trireme {
+namespace {
+
+// What a configuration may say without a word in the metadata: nothing that inference computes
+// with, or what the tensors show.
+const std::set<std::string>& understood() {
+  static const std::set<std::string> keys = {
+      "model_type",        "architectures",  "initializer_range", "tie_word_embeddings",
+      "bos_token_id",      "eos_token_id",   "hidden_act",        "activation_function",
+      "attention_dropout", "attention_bias", "qkv_bias",          "resid_pdrop",
+      "embd_pdrop",        "attn_pdrop",     "vocab_size",        "output_router_logits",
+      "hidden_activation"};
+  return keys;
+}
+
+bool says_nothing(const Json& value) {
+  return value.is_null() || value == false || value == 0 || (value.is_object() && value.empty()) ||
+         (value.is_array() && value.empty());
+}
+
+const char* architecture_of(const ModelConfig& config) {
+  std::string known;
+  for (const GgufArchitecture& a : kGgufArchitectures) {
+    if (config.family == a.family) return a.name;
+    known += concat(known.empty() ? "" : ", ", family_of(a.family).model_type);
+  }
+  fail_input("models of model_type \"", family_of(config.family).model_type,
+             "\" are not written as GGUF in this version; ", known, " are");
+}
+
+class Writer {
+ public:
+  explicit Writer(const ModelConfig& config)
+      : config_(config),
+        json_(model_config_to_json(config)),
+        arch_(architecture_of(config)),
+        said_(understood()) {}
+
+  GgufMetadata write() {
+    out_ = {{"general.architecture", arch_},
+            {"general.quantization_version", int64_t{2}},
+            {key("vocab_size"), config_.vocab_size}};
+    if (config_.family == ModelFamily::kGpt2) {
+      words(kGpt2Integers);
+      words(kGpt2Numbers);
+    } else {
+      words(kDecoderIntegers);
+      words(kDecoderNumbers);
+      out_[key("attention.key_length")] = config_.head_dim;
+      out_[key("attention.value_length")] = config_.head_dim;
+      out_[key("rope.dimension_count")] = config_.head_dim;
+      out_[key("rope.freq_base")] = config_.rope_theta;
+      out_[key("attention.layer_norm_rms_epsilon")] = config_.norm_eps;
+      add_scaling();
+      add_windows();
+      add_experts();
+      if (config_.family == ModelFamily::kGemma3) add_gemma();
+    }
+    for (const auto& [key, value] : json_.items())
+      if (!said_.contains(key) && !key.starts_with("router_") && !says_nothing(value))
+        fail_said(key);
+    return std::move(out_);
+  }
+
+ private:
+  std::string key(const char* word) const { return concat(arch_, ".", word); }
+  [[noreturn]] void fail_said(const std::string& key) const {
+    fail_input("the model has ", key, " ", json_.at(key).dump().substr(0, 80),
+               ", which this version does not write as GGUF");
+  }
+
+  template <size_t n>
+  void words(const GgufWord (&table)[n]) {
+    for (const GgufWord& word : table) {
+      if (!json_.contains(word.ours)) continue;
+      said_.insert(word.ours);
+      const Json& value = json_.at(word.ours);
+      if (value.is_null()) continue;
+      out_[key(word.theirs)] = value.is_number_float() ? GgufValue(value.get<double>())
+                                                       : GgufValue(value.get<int64_t>());
+    }
+  }
+
+  void add_scaling() {
+    const RopeScaling& s = config_.rope_scaling;
+    RopeScaling plain{.type = s.type, .factor = s.factor};  // what the words below say
+    switch (s.type) {
+      case RopeType::kDefault: return;
+      case RopeType::kLinear: out_[key("rope.scaling.type")] = std::string("linear"); break;
+      case RopeType::kYarn:
+        out_[key("rope.scaling.type")] = std::string("yarn");
+        out_[key("rope.scaling.yarn_beta_fast")] = plain.beta_fast = s.beta_fast;
+        out_[key("rope.scaling.yarn_beta_slow")] = plain.beta_slow = s.beta_slow;
+        break;
+      case RopeType::kLlama3:  // rope_freqs.weight
+        plain.low_frequency_factor = kLlama3Low;
+        plain.high_frequency_factor = kLlama3High;
+        break;
+      case RopeType::kDynamic: fail_said("rope_scaling");
+    }
+    plain.original_positions = s.original_positions;
+    if (s.type != RopeType::kLinear) {
+      // For llama3 nobody else reads it.
+      out_[key("rope.scaling.original_context_length")] = s.original_positions;
+    }
+    const bool factors_read = s.type != RopeType::kLlama3 || std::string_view(arch_) == "llama";
+    if (!(plain == s) || !factors_read) fail_said("rope_scaling");
+    if (s.type != RopeType::kLlama3) out_[key("rope.scaling.factor")] = s.factor;
+    said_.insert("rope_scaling");
+  }
+
+  void add_windows() {
+    said_.insert({"sliding_window", "use_sliding_window", "layer_types"});
+    if (!config_.has_windows()) return;
+    const int64_t window = std::ranges::max(config_.windows);
+    out_[key("attention.sliding_window")] = window;
+    std::vector<int64_t> sliding;
+    for (const int64_t w : config_.windows) {
+      if (w != 0 && w != window) fail_said("sliding_window");
+      sliding.push_back(w != 0);
+    }
+    const bool gemma = config_.family == ModelFamily::kGemma3;
+    if (const int64_t period = period_of(sliding); gemma && period > 0) {
+      if (period != kGemmaPattern) out_[key("attention.sliding_window_pattern")] = period;
+    } else if (gemma) {
+      fail_said("layer_types");
+    } else if (std::ranges::find(sliding, 0) != sliding.end()) {
+      out_[key("attention.sliding_window_pattern")] = sliding;
+    }
+  }
+  // n where layers n - 1, 2 n - 1, ... alone see all, 6 if that is one; 0: another choice.
+  static int64_t period_of(const std::vector<int64_t>& sliding) {
+    const auto fits = [&](int64_t n) {
+      for (int64_t l = 0; l < std::ssize(sliding); ++l)
+        if (((l + 1) % n != 0) != (sliding[static_cast<size_t>(l)] != 0)) return false;
+      return true;
+    };
+    if (fits(kGemmaPattern)) return kGemmaPattern;
+    for (int64_t n = 1; n <= std::ssize(sliding) + 1; ++n)
+      if (fits(n)) return n;
+    return 0;
+  }
+
+  void add_experts() {
+    if (config_.family == ModelFamily::kMixtral) words(kMixtralIntegers);
+    const bool qwen2 = config_.family == ModelFamily::kQwen2Moe;
+    if (!qwen2 && config_.family != ModelFamily::kQwen3Moe) return;
+    words(kQwenExpertIntegers);
+    // llama.cpp computes these families with experts in every layer, and their weights in one way.
+    if (config_.moe.sparse_step != 1) fail_said("decoder_sparse_step");
+    if (config_.moe.normalise_weights == qwen2) fail_said("norm_topk_prob");
+    if (qwen2 && config_.moe.shared_intermediate_size == 0)
+      fail_said("shared_expert_intermediate_size");
+    out_[key("expert_feed_forward_length")] = config_.moe.intermediate_size;
+    if (qwen2)
+      out_[key("expert_shared_feed_forward_length")] = config_.moe.shared_intermediate_size;
+    said_.insert({"moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step",
+                  "shared_expert_intermediate_size"});
+  }
+
+  void add_gemma() {
+    const int64_t scalar = gemma_attention_scalar(config_.num_layers, config_.hidden_size,
+                                                  config_.num_heads, config_.head_dim);
+    if (json_.at("query_pre_attn_scalar") != scalar) fail_said("query_pre_attn_scalar");
+    if (config_.local_rope_theta > 0) out_[key("rope.freq_base_swa")] = config_.local_rope_theta;
+    said_.insert({"query_pre_attn_scalar", "rope_local_base_freq"});
+  }
+
+  const ModelConfig& config_;
+  Json json_;
+  const char* arch_;
+  std::set<std::string> said_;
+  GgufMetadata out_;
+};
+
+}  // namespace
+
+GgufMetadata gguf_metadata(const ModelConfig& config) { return Writer(config).write(); }
+
+}  // namespace trireme

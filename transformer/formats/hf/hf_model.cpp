@@ -1,0 +1,126 @@
+#include "transformer/formats/hf/hf_model.h"
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "engine/io/quantized_source.h"
+#include "transformer/families/family.h"
+#include "transformer/formats/hf/quantization_keys.h"
+#include "transformer/formats/load_config.h"
+#include "transformer/formats/note_once.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the files' names begin with in the place of `prefix`, the first part of ours.
+std::string spelling_of(const std::string& prefix, const TensorSource& tensors) {
+  for (const std::string& theirs : {"language_model." + prefix, prefix + "language_model.", prefix})
+    for (const SourceTensor& tensor : tensors.tensors())
+      if (tensor.name.starts_with(theirs)) return theirs;
+  return "";
+}
+
+// The head's tensor by the names that it has; "": there is none.
+std::string head_name(const ModelConfig& config, const TensorSource& tensors) {
+  const std::string head = concat(parameter_names(config).head, ".weight");
+  for (const std::string& name : {head, "language_model." + head})
+    if (tensors.find(name) != nullptr) return name;
+  return "";
+}
+
+bool same_values(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
+  constexpr int64_t kPiece = 1 << 16;
+  std::vector<float> left(kPiece), right(kPiece);
+  for (int64_t begin = 0; begin < a.numel(); begin += kPiece) {
+    const int64_t n = std::min(kPiece, a.numel() - begin);
+    source.read(a, begin, Tensor(left.data(), DType::kF32, Shape{n}));
+    source.read(b, begin, Tensor(right.data(), DType::kF32, Shape{n}));
+    if (std::memcmp(left.data(), right.data(), static_cast<size_t>(n) * sizeof(float)) != 0)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<TensorSource> open_hf_tensors(const std::string& directory, const Json& json) {
+  auto files = std::make_unique<SafetensorsDirectory>(directory);
+  if (!json.is_object() || !json.contains("quantization_config") ||
+      json["quantization_config"].is_null())
+    return files;
+  return dequantised(std::move(files),
+                     read_quantization(json["quantization_config"], model_config_file(directory)));
+}
+
+bool has_head_of_its_own(const ModelConfig& config, const TensorSource& tensors) {
+  const std::string head = head_name(config, tensors);
+  const std::string table = concat(parameter_names(config).token_embedding, ".weight");
+  const std::string prefix = table.substr(0, table.find('.') + 1);
+  const SourceTensor* const a = tensors.find(head);
+  const SourceTensor* const b =
+      tensors.find(spelling_of(prefix, tensors) + table.substr(prefix.size()));
+  if (a == nullptr || b == nullptr) return false;
+  const auto is_float_tensor = [](const SourceTensor& t) {
+    return t.dtype.has_value() && is_float(*t.dtype);
+  };
+  return !is_float_tensor(*a) || !is_float_tensor(*b) || a->shape != b->shape ||
+         !same_values(tensors, *a, *b);
+}
+
+HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
+  const std::string file = model_config_file(directory);
+  const Json json = parse_json_file(file);
+  settings_ = json.dump();
+  std::vector<std::string> notes;
+  config_ = load_model_config(directory, notes);
+  for (const std::string& note : notes) note_once(file, note);
+  tensors_ = open_hf_tensors(directory, json);
+  head_ = head_name(config_, *tensors_);
+  const std::string table = parameter_names(config_).token_embedding;
+  prefix_ = table.substr(0, table.find('.') + 1);
+  theirs_ = spelling_of(prefix_, *tensors_);
+}
+
+std::string HfModel::tokenizer() const {
+  std::error_code ignored;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (fs::is_regular_file(fs::path(path()) / name, ignored))
+      return (fs::path(path()) / name).string();
+  return "";
+}
+
+ParameterPlace HfModel::place(const ModelConfig& config, const std::string& parameter) const {
+  if (!head_.empty() && parameter == concat(parameter_names(config).head, ".weight"))
+    return {HfSource{head_}};
+  ParameterPlace place{hf_source(config, parameter)};
+  if (place.tensor.starts_with(prefix_)) place.tensor.replace(0, prefix_.size(), theirs_);
+  return place;
+}
+
+bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {
+  if (hf_tensor_is_ignored(config, tensor)) return true;
+  // The table once more. One of other values is not tied, and nobody who ties it may lose it.
+  if (tensor == head_) return config_.tie_word_embeddings;
+  if (theirs_.find("language_model.") == std::string::npos || tensor.starts_with(theirs_))
+    return false;
+  // Beside the language model: what sees images.
+  return tensor.find("vision_tower.") != std::string::npos ||
+         tensor.find("multi_modal_projector.") != std::string::npos;
+}
+
+bool is_hf_model(const std::string& path) {
+  if (path.empty()) return false;
+  std::error_code ignored;
+  const fs::path folder = path;
+  if (!fs::is_regular_file(folder / "config.json", ignored)) return false;
+  if (holds_safetensors(path)) return true;
+  for (const char* of_a_run : {"manifest.json", "latest", "checkpoints", "resolved_config.json"})
+    if (fs::exists(folder / of_a_run, ignored)) return false;
+  return true;
+}
+
+}  // namespace trireme

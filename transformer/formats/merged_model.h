@@ -1,0 +1,49 @@
+// A model with adapters added to its weights as a source, V = W + s B A, with magnitudes m V /
+// ||V|| of every row:
+// what is read from it may be evaluated, converted and exported like the model alone. Parameters
+// that the adapters' files hold whole stand in the place of the base's. Nothing is kept but the
+// adapters of one layer and, for magnitudes, some rows of its weight.
+#pragma once
+
+#include <memory>
+
+#include "transformer/formats/model_source.h"
+#include "transformer/layers/lora.h"
+
+namespace trireme {
+
+class PeftAdapter;
+
+class MergedModel : public ModelSource {
+ public:
+  // adapters: holds the tensors of `lora` for the base's model.
+  MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<ModelSource> adapters,
+              const LoraConfig& lora);
+  const char* kind() const override { return base_->kind(); }
+  std::string tokenizer() const override { return base_->tokenizer(); }
+  std::string settings() const override;
+  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override {
+    return base_->place(config, parameter);
+  }
+  void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
+            int64_t begin, const Tensor& destination) const override;
+
+ protected:
+  bool is_ignored(const ModelConfig&, const std::string&) const override { return false; }
+
+ private:
+  struct Factors;
+  // Where the weights are that adapters are added to.
+  const ModelSource& base_of(const ModelConfig& config, const std::string& parameter) const;
+  Factors factors(const ModelConfig& config, const ModelParameter& weight,
+                  const std::string& layer) const;
+  // Elements [begin, begin + out.size()) of the flattened box, from the base's whole rows.
+  void read_scaled(const ModelConfig& config, const ModelParameter& parameter,
+                   const Factors& factors, const TensorBox& box, int64_t begin,
+                   std::vector<float>& out) const;
+  std::unique_ptr<ModelSource> base_, adapters_;
+  const PeftAdapter* peft_;  // the adapters, where they are PEFT's files
+  LoraConfig lora_;
+};
+
+}  // namespace trireme

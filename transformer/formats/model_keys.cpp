@@ -1,0 +1,102 @@
+#include "transformer/formats/model_keys.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/core/error.h"
+#include "transformer/families/family.h"
+#include "transformer/formats/gguf/gguf_keys.h"
+#include "transformer/formats/gguf/gguf_words.h"
+#include "transformer/formats/hf/quantization_keys.h"
+
+namespace trireme {
+namespace {
+
+std::string code_list(const std::vector<std::string>& words, const std::string& separator) {
+  std::string out;
+  for (const std::string& word : words) out += concat(out.empty() ? "" : separator, "`", word, "`");
+  return out;
+}
+
+std::string effect_of(const Key& key) {
+  const std::string unless =
+      key.trivial.empty() ? "" : concat(" unless ", code_list(key.trivial, " or "));
+  switch (key.status) {
+    case KeyStatus::kImplemented: return "read: " + key.help;
+    case KeyStatus::kIgnored: return "no effect";
+    case KeyStatus::kNoEffect: return "no effect, with a note: " + key.help;
+    case KeyStatus::kRefused:
+    case KeyStatus::kUnavailable: return concat("refused", unless, ": ", key.help);
+  }
+  TRIREME_UNREACHABLE("key status ", static_cast<int>(key.status));
+}
+
+// Schemas with a name for each: equal rows are one, with the names of all that have it.
+std::string joined_table(const std::vector<std::pair<std::string, const Schema*>>& schemas,
+                         const std::string& where) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> places;
+  for (const auto& [name, schema] : schemas)
+    for (const Key& key : schema->keys()) {
+      const KeyRow row = key_row(key);
+      places[{row.keys, row.effect}].push_back(concat("`", name, "`"));
+    }
+  std::vector<KeyRow> rows;
+  for (const auto& [row, names] : places) {
+    std::string list;
+    for (const std::string& name : names) list += concat(list.empty() ? "" : ", ", name);
+    rows.push_back({row.first, row.second, names.size() == schemas.size() ? "all" : list});
+  }
+  return key_table(rows, where);
+}
+
+constexpr const char* kHead =
+    "# Keys of third-party models\n\n"
+    "Made by `trireme config model-keys`. A key of `config.json`, of its `quantization_config` or "
+    "of a GGUF\nfile's metadata is read, has no effect with the value that it has, or is refused "
+    "by name. `null` asks for\nnothing: it is what a key that is left out means, but where the "
+    "table says otherwise. A key that is in\nnone of these tables is refused, because it may "
+    "change what the model computes: take it out of\n`config.json` if it does not. (A null one is "
+    "passed over with a note.) `model_type` and `architectures` must\nbe of one family.\n\n";
+
+}  // namespace
+
+KeyRow key_row(const Key& key) {
+  std::vector<std::string> names = key.aliases;
+  names.insert(names.begin(), key.path);
+  return {code_list(names, ", "), effect_of(key), ""};
+}
+
+std::string key_table(const std::vector<KeyRow>& rows, const std::string& where) {
+  std::string out = where.empty()
+                        ? "| key | what becomes of it |\n|---|---|\n"
+                        : concat("| key | what becomes of it | ", where, " |\n|---|---|---|\n");
+  for (const KeyRow& row : rows)
+    out += concat("| ", row.keys, " | ", row.effect, " |", where.empty() ? "" : " " + row.where,
+                  where.empty() ? "" : " |", "\n");
+  return out + "\n";
+}
+
+std::string model_keys_page() {
+  std::vector<std::pair<std::string, const Schema*>> families_of, methods, architectures;
+  for (const Family* family : families())
+    families_of.emplace_back(family->model_type, &model_schema(family->id));
+  for (const char* method : quantization_methods())
+    methods.emplace_back(method, &quantization_schema(method));
+  for (const GgufArchitecture& a : kGgufArchitectures)
+    if (std::ranges::none_of(architectures, [&](const auto& one) { return one.first == a.name; }))
+      architectures.emplace_back(a.name, &gguf_schema(a.name));
+  std::string page = kHead;
+  page += "## config.json\n\n" + joined_table(families_of, "model_type");
+  page += concat(
+      "## quantization_config\n\nWhich tensors are quantised, and by what scales, the "
+      "files show themselves.\n\n",
+      joined_table(methods, "quant_method"));
+  page += concat(
+      "## GGUF metadata\n\nKeys after `<architecture>.`; `general.`, `tokenizer.` and "
+      "`split.` say nothing about the mathematics.\n\n",
+      joined_table(architectures, "architecture"));
+  page.pop_back();
+  return page;
+}
+
+}  // namespace trireme

@@ -1,0 +1,22 @@
+// What is known of adapters without their files (peft_adapter.h).
+#include <filesystem>
+
+#include "transformer/formats/peft/peft_adapter.h"
+
+namespace trireme {
+
+std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const LoraConfig& lora) {
+  const Model model(config, DType::kF32, Layout{}, split_layers(config.num_layers, 1, {}), lora);
+  std::vector<ModelParameter> out;
+  for (const ParameterSpec& spec : model.parameters().specs())
+    if (spec.adapter)
+      out.push_back({spec.name, {spec.shape.dims().begin(), spec.shape.dims().end()}, false});
+  return out;
+}
+
+bool is_peft_adapter(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(std::filesystem::path(path) / kPeftConfigFile, ignored);
+}
+
+}  // namespace trireme

@@ -1,0 +1,168 @@
+#include "transformer/formats/peft/peft_keys.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using enum PeftKeyUse;
+
+constexpr const char* kMergeThere =
+    "merge it with PEFT (merge_and_unload(), save_pretrained()) and use the merged model";
+
+std::vector<PeftKey> all_keys() {
+  return {
+      {"peft_type", kRead, {}, "`LORA`; other kinds of adapters are refused"},
+      {"r", kRead, {}, "rank, 1 to 65536"},
+      {"lora_alpha", kRead, {}, "`s = lora_alpha / r`"},
+      {"use_rslora", kRead, {}, "`s = lora_alpha / sqrt(r)`"},
+      {"use_dora", kRead, {}, "magnitudes"},
+      {"target_modules",
+       kRead,
+       {},
+       "names or the ends of them behind a dot, a regular expression of whole names, or "
+       "`all-linear`; with the embedding, the head or a shared expert's gate among them the "
+       "adapter "
+       "is merged, as below"},
+      {"exclude_modules", kRead, {}, "likewise: layers without adapters"},
+      {"layers_to_transform",
+       kRead,
+       {},
+       "numbers of layers; of targets that are ends of names, as in PEFT"},
+      {"layers_pattern", kRead, {}, "what the list of layers is called, with the key above"},
+      {"rank_pattern",
+       kRead,
+       {},
+       "regular expressions of the ends of names, and their rank; the first that matches counts"},
+      {"alpha_pattern", kRead, {}, "the same of `lora_alpha`"},
+      {"modules_to_save",
+       kRead,
+       {},
+       "the ends of names of modules whose tensors the file holds in the place of the base's"},
+      {"bias",
+       kRead,
+       {},
+       "`none`, or `all` or `lora_only`: biases of the base that the file holds likewise"},
+
+      {"base_model_name_or_path", kNoEffect, {"*"}, "the model is the one given"},
+      {"revision", kNoEffect, {}, "the model is the one given"},
+      {"auto_mapping", kNoEffect, {"*"}, "class of the model in Python"},
+      {"peft_version", kNoEffect, {"*"}, "who wrote the file"},
+      {"inference_mode", kNoEffect, {"*"}, "what PEFT trains"},
+      {"lora_dropout", kNoEffect, {"0", "0.0"}, "of training"},
+      {"fan_in_fan_out",
+       kNoEffect,
+       {"*"},
+       "PEFT sets it by the kind of the layer, and so is it here"},
+      {"runtime_config", kNoEffect, {}, "where PEFT computes"},
+      {"megatron_config", kNoEffect, {}, "of Megatron's layers, which no such model has"},
+      {"megatron_core", kNoEffect, {"\"megatron.core\""}, "of Megatron's layers"},
+      {"qalora_group_size", kNoEffect, {"16"}, "of `use_qalora`"},
+      {"eva_config", kNoEffect, {}, "how training began"},
+      {"corda_config", kNoEffect, {}, "of `init_lora_weights` `corda`"},
+      {"lora_ga_config", kNoEffect, {}, "of `init_lora_weights` `lora_ga`"},
+      {"loftq_config", kNoEffect, {}, "of `init_lora_weights` `loftq`"},
+      {"velora_config", kNoEffect, {}, "another backward pass; forward is LoRA's"},
+      {"ensure_weight_tying",
+       kNoEffect,
+       {},
+       "of heads that are the embedding, whose adapters are refused"},
+
+      {"task_type", kNeutralOnly, {"\"CAUSAL_LM\""}, "computes another output than next tokens"},
+      {"init_lora_weights",
+       kNeutralOnly,
+       {"true", "\"gaussian\"", "\"eva\"", "\"orthogonal\"", "\"mica\""},
+       "changes the base's weights when it loads the adapter (pissa, olora, corda, lora_ga: less "
+       "the initial s B A; loftq: quantized), so that these tensors are no difference to the base; "
+       "write the adapter as plain LoRA: save_pretrained(DIR, "
+       "path_initial_model_for_weight_conversion=INITIAL_ADAPTER), or"},
+      {"layer_replication", kNeutralOnly, {}, "computes layers of the base several times"},
+      {"target_parameters", kNeutralOnly, {}, "adapts parameters (routed experts)"},
+      {"trainable_token_indices", kNeutralOnly, {}, "replaces rows of the embedding"},
+      {"lora_bias", kNeutralOnly, {}, "adds a bias of the adapter"},
+      {"use_qalora", kNeutralOnly, {}, "pools the input of A"},
+      {"alora_invocation_tokens", kNeutralOnly, {}, "adapts only tokens after these"},
+      {"arrow_config", kNeutralOnly, {}, "routes tokens among several adapters"},
+      {"use_bdlora", kNeutralOnly, {}, "has block-diagonal factors"},
+      {"kasa_config", kNeutralOnly, {}, "truncates the base's weights and has a diagonal in B A"},
+      {"monteclora_config", kNeutralOnly, {}, "samples around the factors"}};
+}
+
+bool is_neutral(const Json& value, const std::vector<const char*>& others) {
+  if (value.is_null() || value == false || value == "") return true;
+  if (value.is_structured() && value.empty()) return true;
+  if (!others.empty() && others.front() == std::string_view("*")) return true;
+  return std::ranges::find(others, value.dump()) != others.end();
+}
+
+std::string rows(PeftKeyUse use) {
+  std::string out;
+  for (const PeftKey& key : peft_keys()) {
+    if (key.use != use) continue;
+    out += concat("| `", key.name, "` | ");
+    std::string accepted;
+    for (const char* value : key.neutral)
+      accepted += concat(accepted.empty() ? "`" : ", `", value, "`");
+    if (use == kNeutralOnly) out += concat(accepted, " | ");
+    out += concat(key.meaning, " |\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::vector<PeftKey>& peft_keys() {
+  static const std::vector<PeftKey> keys = all_keys();
+  return keys;
+}
+
+std::string check_peft_keys(const std::string& file, const Json& config) {
+  std::string without_effect;
+  for (const auto& [name, value] : config.items()) {
+    const auto known = std::ranges::find(peft_keys(), name, &PeftKey::name);
+    const bool is_known = known != peft_keys().end();
+    if (is_known && known->use == kNoEffect && !is_neutral(value, known->neutral))
+      without_effect += concat(without_effect.empty() ? "" : ", ", name);
+    if ((is_known && known->use != kNeutralOnly) ||
+        is_neutral(value, is_known ? known->neutral : std::vector<const char*>()))
+      continue;
+    const std::string given = concat(file, ": ", name, " ", value.dump().substr(0, 200));
+    if (is_known)
+      fail_input(given, " is not available: with it PEFT ", known->meaning,
+                 known->name == std::string("init_lora_weights") ? " " : "; ", kMergeThere);
+    fail_input(given, " is not known here and may change what the adapter computes; ", kMergeThere,
+               ", or remove the key where it says nothing of the mathematics");
+  }
+  return without_effect.empty()
+             ? ""
+             : concat(file, ": keys without effect on what the adapter computes: ", without_effect);
+}
+
+std::string adapter_reference() {
+  return concat(
+      "# Keys of PEFT's adapters\n\n"
+      "Every field of PEFT's `LoraConfig` (0.21) in `adapter_config.json`, and what becomes of it. "
+      "Made from the\ntable that the reader checks: `trireme config adapter-keys`. How "
+      "adapters are used: [fine-tuning](../guide/finetune.md#adapters).\n\n"
+      "## Read\n\n| key | |\n|---|---|\n",
+      rows(kRead),
+      "\nAn adapter that changes more than linear layers (`modules_to_save`, `bias`, or adapters "
+      "of the embedding,\nthe head or a shared expert's gate) is merged into the weights: by "
+      "`checkpoint merge-lora`, and by\n`--adapter` as they are read. It is refused beside others "
+      "(`--lora-modules`, `/v1/load_lora_adapter`),\nwhere every token has its own adapter and all "
+      "have one base, and as the beginning of training. Of a\nmodel whose head is its embedding "
+      "PEFT would change one of the two: such adapters are refused.\n"
+      "\n## Without effect on what a trained adapter computes\n\n| key | |\n|---|---|\n",
+      rows(kNoEffect),
+      "\n## Refused unless neutral\n\nNull, false, what is empty and the values listed are "
+      "accepted; others make another model of the same\ntensors. So are all of a key that is in no "
+      "table. The way out: ",
+      kMergeThere, ".\n\n| key | also accepted | otherwise PEFT |\n|---|---|---|\n",
+      rows(kNeutralOnly));
+}
+
+}  // namespace trireme

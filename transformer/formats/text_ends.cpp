@@ -1,0 +1,66 @@
+#include "transformer/formats/text_ends.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "engine/io/gguf.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+Json object_in(const fs::path& file) {
+  std::error_code ignored;
+  const Json json = fs::is_regular_file(file, ignored) ? parse_json_file(file.string()) : Json();
+  return json.is_object() ? json : Json::object();
+}
+
+void add_end(int64_t id, int64_t vocab_size, std::vector<int32_t>& ends) {
+  if (id < 0 || id >= std::min<int64_t>(vocab_size, INT32_MAX)) return;
+  const auto end = static_cast<int32_t>(id);
+  if (std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+}
+
+void add_ends(const Json& json, int64_t vocab_size, std::vector<int32_t>& ends) {
+  const Json value = json.value("eos_token_id", Json());
+  const Json list = value.is_array() ? value : Json::array({value});
+  for (const Json& id : list)
+    if (id.is_number_integer() && id >= 0 && id <= INT32_MAX)
+      add_end(id.get<int64_t>(), vocab_size, ends);
+}
+
+std::vector<int32_t> gguf_ends(const std::string& path, int64_t vocab_size) {
+  const GgufFile file(path);
+  std::vector<int32_t> ends;
+  for (const char* key : kGgufEnds) add_end(file.get<int64_t>(key).value_or(-1), vocab_size, ends);
+  return ends;
+}
+
+}  // namespace
+
+std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size) {
+  std::vector<int32_t> ends;
+  const Json config = object_in(fs::path(directory) / "config.json");
+  if (config.contains("model_type")) {
+    add_ends(config, vocab_size, ends);
+    // Of a model that sees images too.
+    const Json text = config.value("text_config", Json());
+    if (text.is_object()) add_ends(text, vocab_size, ends);
+  }
+  add_ends(object_in(fs::path(directory) / "generation_config.json"), vocab_size, ends);
+  return ends;
+}
+
+std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_size) {
+  if (tokenizer.empty() || tokenizer == "byte") return {};
+  if (tokenizer.ends_with(".gguf")) return gguf_ends(tokenizer, vocab_size);
+  std::error_code ignored;
+  const fs::path path = tokenizer;
+  return text_ends((fs::is_directory(path, ignored) ? path : path.parent_path()).string(),
+                   vocab_size);
+}
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+#include "transformer/layers/attention_heads.h"
+
+#include <cmath>
+
+namespace trireme {
+
+AttentionHeads::AttentionHeads(const ModelConfig& config, const Layout& layout, int layer)
+    : total_heads_(config.num_heads),
+      scale_(config.attention_scale > 0 ? config.attention_scale
+                                        : 1.0 / std::sqrt(static_cast<double>(config.head_dim))),
+      dropout_(config.attention_dropout),
+      window_(config.window(layer)),
+      layer_(layer) {
+  const DimSlice mine = head_slice(config.num_heads, 1, layout.tp);
+  heads_ = mine.size();
+  first_head_ = mine.begin;
+}
+
+AttentionArgs AttentionHeads::op_args(const Pass& pass) const {
+  AttentionArgs args;
+  args.window = window_;
+  args.scale = scale_;
+  args.uniform_length = pass.tokens.uniform_length;
+  args.longest = pass.tokens.longest;
+  if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain) {
+    args.dropout = dropout_;
+    args.first_head = first_head_;
+    args.total_heads = total_heads_;
+    args.key = pass.dropout_key("attention_dropout", layer_);
+    args.global_row = pass.tokens.rows;
+  }
+  return args;
+}
+
+void AttentionHeads::forward(Pass& pass, const Tensor& out, const Heads& heads,
+                             Saved* saved) const {
+  Ctx& ctx = pass.ctx;
+  if (saved != nullptr) *saved = {};
+  if (pass.tokens.context != nullptr) {
+    pass.groups->context->forward(ctx, out, heads.q, heads.k, heads.v, *pass.tokens.context,
+                                  op_args(pass), saved != nullptr ? &saved->context : nullptr);
+    return;
+  }
+  if (pass.cache != nullptr) {
+    TRIREME_CHECK(saved == nullptr, "attention over a KV cache has no backward");
+    pass.cache->attend(ctx, layer_, out, heads.q, heads.k, heads.v, pass.tokens, op_args(pass));
+    return;
+  }
+  Activation lse =
+      ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{heads_, pass.tokens.count});
+  attention_forward(ctx, out, lse, heads.q, heads.k, heads.v, pass.tokens.cu_q, pass.tokens.cu_q,
+                    op_args(pass));
+  if (saved != nullptr) saved->lse = std::move(lse);
+}
+
+void AttentionHeads::backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
+                              const ConstTensor& out, const Heads& heads,
+                              const Saved& saved) const {
+  if (pass.tokens.context != nullptr)
+    pass.groups->context->backward(pass.ctx, d.q, d.k, d.v, d_out, out, heads.q, heads.k, heads.v,
+                                   *pass.tokens.context, op_args(pass), saved.context);
+  else
+    attention_backward(pass.ctx, d.q, d.k, d.v, d_out, out, saved.lse, heads.q, heads.k, heads.v,
+                       pass.tokens.cu_q, pass.tokens.cu_q, op_args(pass));
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// Token embedding, times a number (Gemma), plus learned positions (GPT-2), plus dropout. The table
+// is split by rows over the tensor-parallel ranks: each looks up the tokens it has rows for, and
+// the results are added.
+#pragma once
+
+#include "engine/ops/embedding.h"
+#include "transformer/config/model_config.h"
+#include "transformer/pass/sharding.h"
+#include "transformer/pass/tensor_exchange.h"
+
+namespace trireme {
+
+class Embedding {
+ public:
+  // shared: another pipeline stage holds the same table as its head.
+  Embedding(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
+            bool shared);
+
+  ParamHandle token_table() const { return tokens_; }  // (V, C), shared with a tied head
+  Activation forward(Pass& pass) const;                // (T / split, C) from pass.tokens
+  void backward(Pass& pass, Activation dy) const;
+
+ private:
+  bool drops(const Pass& pass) const;
+  int64_t width_;
+  double dropout_;
+  double scale_;
+  TableShard shard_;
+  ParamHandle tokens_ = -1;
+  ParamHandle positions_ = -1;
+};
+
+// The (V, C) table of a model's token embedding, split over the tensor-parallel ranks. copy: 0 for
+// the embedding itself, 1 for the last stage's copy of a tied one; copies counts both.
+ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, int block,
+                              int copies, int copy);
+
+}  // namespace trireme

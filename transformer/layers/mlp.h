@@ -1,0 +1,49 @@
+// The MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)), GeGLU (Gemma: gelu in the place of
+// silu) or GELU (GPT-2: proj(gelu(fc x))).
+#pragma once
+
+#include "transformer/config/model_config.h"
+#include "transformer/layers/linear.h"
+
+namespace trireme {
+
+class Mlp {
+ public:
+  Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
+      const std::string& prefix, int block);
+
+  // F is the part of the inner width that this rank computes.
+  struct Saved {
+    Activation inner;  // (T, 2F) gate and up, or (T, F) before GELU
+    Activation act;    // (T, F) input of the second projection; absent: recomputed from inner
+  };
+  struct Deferred {
+    Activation d_inner;  // gradient of Saved::inner
+    AllTokens dy;        // (T, C)
+  };
+
+  // y = mlp(x); x, y (T / split, C). keep_act = false drops Saved::act (selective recompute).
+  void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+               bool keep_act) const;
+  // dx overwrites. Recomputes Saved::act where it was dropped.
+  Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
+  // Both in halves, each with one product and its exchange over tp: what else is under way beside
+  // them may travel meanwhile. first() keeps all of Saved.
+  Saved forward_first(Pass& pass, const ConstTensor& x) const;
+  void forward_second(Pass& pass, const Tensor& y, const Saved& saved) const;
+  Deferred backward_second(Pass& pass, const ConstTensor& dy, Saved& saved) const;
+  void backward_first(Pass& pass, const Tensor& dx, const Deferred& deferred) const;
+  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
+                       const Deferred& deferred) const;
+
+  std::vector<ParamHandle> linear_weights() const { return {first_.weight(), second_.weight()}; }
+
+ private:
+  Activation activate(Pass& pass, const ConstTensor& inner) const;
+  bool gated_, gelu_gate_;
+  int64_t width_;       // F
+  ColumnLinear first_;  // gate and up, or fc
+  RowLinear second_;    // down, or proj
+};
+
+}  // namespace trireme

@@ -1,0 +1,125 @@
+// Mixture of experts in the place of a block's MLP: y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t
+// shared(x_t)], with the k experts and weights of the router (transformer/layers/moe_router.h); an
+// expert is a SwiGLU MLP, and so is the shared one beside them, whose factor g = sigmoid(x w_g) is
+// optional (Qwen2-MoE).
+//
+//   x (n, C) -router-> k experts a token -gather_rows-> pairs sorted by expert (p, C)
+//     -dispatch over ep, etp-> rows of this rank's experts (r, C) -two grouped products-> (r, C)
+//     -combine over etp, ep-> results (p, C) -weighted sum-> y (n, C)
+// The shared experts' first product is computed while rows travel to the experts, the second one
+// while they travel back (parallel.moe_shared_expert_overlap), and likewise backward; without
+// overlap in the same order.
+// Every rank of dp x cp x tp brings other tokens: without sequence parallelism, where the tp ranks
+// have the same ones, each takes its part of them, and the results are gathered over tp.
+//
+// p <= n k is known, r depends on the routing: buffers hold ExpertExchange::default_bound() rows,
+// and when more arrive the work runs in rounds. Then nothing of the rows is kept, and
+// backward_input dispatches the tokens again, round by round, and does the experts' weight
+// gradients with them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "engine/ops/moe/grouped_gemm.h"
+#include "parallel/moe/expert_exchange.h"
+#include "transformer/layers/mlp.h"
+#include "transformer/layers/moe_router.h"
+
+namespace trireme {
+
+class Moe {
+ public:
+  // prefix: of the layer, "model.layers.0".
+  Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
+      const std::string& prefix, int block, int layer);
+
+  // F is the part of an expert's width that this rank computes, r the bound of rows.
+  struct Saved {
+    MoeRouter::Saved router;
+    Activation places;            // (n, k) int32
+    Activation pairs;             // (n k) int32
+    Activation results;           // (n k, C) of the experts
+    Activation rows, inner, act;  // (r, C), (r, 2F), (r, F); act absent: recomputed from inner
+    ExpertRoute route;
+    Mlp::Saved shared;
+    Activation shared_out;         // (T, C), where there is a factor
+    Activation gate, gate_choice;  // (T, 1) logits and sigmoid; int32 scratch of the router op
+  };
+  struct Deferred {
+    MoeRouter::Deferred router;
+    Activation d_rows, d_inner;  // (r, C), (r, 2F)
+    Mlp::Deferred shared;
+    Activation d_shared;  // (T, C), where there is a factor
+    Activation d_gate;    // (T, 1) of x's dtype
+  };
+
+  // x, y (T / split, C). keep_act = false drops Saved::act (selective recompute).
+  void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+               bool keep_act) const;
+  // dx overwrites. x is the layer's input.
+  Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x,
+                          Saved& saved) const;
+  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
+                       const Deferred& deferred) const;
+
+  // Of the shared experts' linear layers.
+  std::vector<ParamHandle> linear_weights() const {
+    return shared_ == nullptr ? std::vector<ParamHandle>() : shared_->linear_weights();
+  }
+
+  // Rows that a buffer holds, in the place of the default: to see the rounds.
+  void set_bound(int64_t rows) { bound_ = rows; }
+
+ private:
+  struct Expert {
+    ParamHandle gate = -1, up = -1, down = -1;
+  };
+  ExpertExchange exchange(const Pass& pass) const;
+  int64_t bound(const Pass& pass, const TokenShare& share) const;
+  // Of all experts: the store's own, or unpacked into memory of the step
+  // (transformer/pass/weight.h).
+  struct Weights {
+    Activation unpacked;
+    std::vector<Tensor> each;
+  };
+  Weights weights(Pass& pass, ParamHandle Expert::*first, ParamHandle Expert::*last) const;
+  Weights first_weights(Pass& pass) const;
+  Weights second_weights(Pass& pass) const;
+  // y = x w^T, rows of each expert with its own.
+  void multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandle Expert::*first,
+                ParamHandle Expert::*last, std::span<const int64_t> offsets) const;
+  void choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const;
+  // What is computed while the first dispatch and the last combine travel.
+  struct Beside {
+    std::function<void()> dispatch, combine;
+  };
+  bool overlaps_shared(const Pass& pass) const;
+  void run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Beside& beside) const;
+  void activate(Pass& pass, const Saved& saved, int64_t rows) const;
+  void experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
+                        const Deferred& deferred, const Beside& beside) const;
+  void experts_backward_weight(Pass& pass, const Saved& saved, const Deferred& deferred,
+                               const ExpertRound& round) const;
+  void plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred) const;
+  void spread(Pass& pass, const Tensor& y, const ConstTensor& part, const TokenShare& share) const;
+  Beside shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const;
+  void add_shared(Pass& pass, const Tensor& y, Saved& saved, bool keep_act) const;
+  Beside shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
+                         Deferred& deferred) const;
+  void add_shared_gradient(Pass& pass, const Tensor& dx, const ConstTensor& d_shared_x,
+                           const ConstTensor& dy, const Saved& saved, Deferred& deferred) const;
+
+  MoeConfig moe_;
+  Layout layout_;
+  int64_t width_;  // C
+  int64_t inner_;  // F
+  int64_t bound_ = 0;
+  MoeRouter router_;
+  std::vector<Expert> experts_;  // this rank's
+  std::unique_ptr<Mlp> shared_;
+  ParamHandle shared_gate_ = -1;
+};
+
+}  // namespace trireme

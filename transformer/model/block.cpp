@@ -1,0 +1,220 @@
+#include "transformer/model/block.h"
+
+#include "engine/ops/elementwise.h"
+#include "transformer/families/family.h"
+
+namespace trireme {
+namespace {
+
+std::string part(const std::string& prefix, const char* name) { return concat(prefix, ".", name); }
+
+}  // namespace
+
+Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& list,
+             const std::string& prefix, int block, int layer)
+    : dropout_(config.residual_dropout),
+      layer_(layer),
+      norm1_(config, layout, list, part(prefix, parameter_names(config).attention_norm), block),
+      attention_(config.latent.kv_rank > 0
+                     ? nullptr
+                     : std::make_unique<Attention>(config, layout, list,
+                                                   part(prefix, parameter_names(config).attention),
+                                                   block, layer)),
+      latent_(config.latent.kv_rank > 0
+                  ? std::make_unique<LatentAttention>(
+                        config, layout, list, part(prefix, parameter_names(config).attention),
+                        block, layer)
+                  : nullptr),
+      norm2_(config, layout, list, part(prefix, parameter_names(config).mlp_norm), block),
+      mlp_(config.moe.sparse(layer)
+               ? nullptr
+               : std::make_unique<Mlp>(config, layout, list,
+                                       part(prefix, parameter_names(config).mlp), block)),
+      moe_(config.moe.sparse(layer)
+               ? std::make_unique<Moe>(config, layout, list, prefix, block, layer)
+               : nullptr) {
+  if (!config.branch_norms) return;
+  const ParameterNames& names = parameter_names(config);
+  const auto norm = [&](const char* name) {
+    return std::make_unique<Norm>(config, layout, list, part(prefix, name), block);
+  };
+  attention_branch_norm_ = norm(names.attention_branch_norm);
+  mlp_branch_norm_ = norm(names.mlp_branch_norm);
+}
+
+std::vector<ParamHandle> Block::linear_weights() const {
+  std::vector<ParamHandle> weights =
+      attention_ != nullptr ? attention_->linear_weights() : latent_->linear_weights();
+  const std::vector<ParamHandle> rest =
+      mlp_ != nullptr ? mlp_->linear_weights() : moe_->linear_weights();
+  weights.insert(weights.end(), rest.begin(), rest.end());
+  return weights;
+}
+
+Activation Block::branch_dropout(Pass& pass, const char* name, Activation branch) const {
+  if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
+    dropout(pass.ctx, branch, branch, {}, pass.residual_part(pass.tokens.rows), dropout_,
+            pass.dropout_key(name, layer_));
+  return branch;
+}
+
+Activation Block::forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                          Recompute recompute) const {
+  if (saved == nullptr || recompute != Recompute::kFull)
+    return run(pass, std::move(x), cos_sin, saved, recompute);
+  // Full recompute: run on a copy that is given up, keep only the input.
+  Activation copy = pass.ctx.allocate("block.x", x->dtype(), x->shape());
+  cast(pass.ctx, copy, x);
+  Activation y = run(pass, std::move(copy), cos_sin, nullptr, recompute);
+  saved->x = std::move(x);
+  return y;
+}
+
+Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                      Recompute recompute) const {
+  Ctx& ctx = pass.ctx;
+  const DType dtype = x->dtype();
+  const Shape shape = x->shape();
+  Saved kept;
+  Activation n1 = ctx.allocate("block.n1", dtype, shape);
+  norm1_.forward(pass, n1, {}, x, {}, kept.norm1);
+  Activation branch = ctx.allocate("block.attention", dtype, shape);
+  attend(pass, branch, n1, cos_sin, saved != nullptr ? &kept : nullptr);
+  if (saved == nullptr || recompute == Recompute::kSelective) n1.reset();
+  branch = branch_norm(pass, attention_branch_norm_, std::move(branch),
+                       saved != nullptr ? &kept.attended : nullptr, kept.attention_branch);
+  branch = branch_dropout(pass, "attention_branch", std::move(branch));
+
+  Activation h = ctx.allocate("block.h", dtype, shape);
+  Activation n2 = ctx.allocate("block.n2", dtype, shape);
+  norm2_.forward(pass, n2, h, branch, x, kept.norm2);
+  if (saved == nullptr) x.reset();
+  const bool keep_act = recompute != Recompute::kSelective;
+  feed_forward(pass, branch, n2, saved != nullptr ? &kept : nullptr, keep_act);
+  if (saved == nullptr || recompute == Recompute::kSelective) n2.reset();
+  branch = branch_norm(pass, mlp_branch_norm_, std::move(branch),
+                       saved != nullptr ? &kept.mlp_out : nullptr, kept.mlp_branch);
+  branch = branch_dropout(pass, "mlp_branch", std::move(branch));
+  add(ctx, branch, branch, h);
+  ctx.tap("block.output", branch);
+  if (saved != nullptr) {
+    kept.x = std::move(x);
+    kept.n1 = std::move(n1);
+    kept.h = std::move(h);
+    kept.n2 = std::move(n2);
+    *saved = std::move(kept);
+  }
+  return branch;
+}
+
+Activation Block::branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
+                              Activation* kept, Norm::Saved& statistics) const {
+  if (norm == nullptr) return branch;
+  Activation out = pass.ctx.allocate("block.normed_branch", branch->dtype(), branch->shape());
+  norm->forward(pass, out, {}, branch, {}, statistics);
+  if (kept != nullptr) *kept = std::move(branch);
+  return out;
+}
+
+Activation Block::branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
+                                  const ConstTensor& d, const Activation& kept,
+                                  const Norm::Saved& statistics) const {
+  Activation out;
+  const bool drop = dropout_ > 0 && pass.ctx.mode == Mode::kTrain;
+  if (!drop && norm == nullptr) return out;
+  out = pass.ctx.allocate("block.d_branch", d.dtype(), d.shape());
+  if (drop)
+    dropout(pass.ctx, out, d, {}, pass.residual_part(pass.tokens.rows), dropout_,
+            pass.dropout_key(name, layer_));
+  if (norm != nullptr) norm->backward(pass, out, drop ? *out : d, {}, kept, statistics);
+  return out;
+}
+
+void Block::attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
+                   Saved* saved) const {
+  if (latent_)
+    latent_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->latent : nullptr);
+  else
+    attention_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->attention : nullptr);
+}
+
+void Block::feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+                         bool keep_act) const {
+  if (moe_)
+    moe_->forward(pass, y, x, saved != nullptr ? &saved->moe : nullptr, keep_act);
+  else
+    mlp_->forward(pass, y, x, saved != nullptr ? &saved->mlp : nullptr, keep_act);
+}
+
+void Block::restore_attention_input(Pass& pass, Saved& saved) const {
+  if (saved.n1.present()) return;
+  Norm::Saved again;  // the same statistics; the kept ones stay
+  saved.n1 = pass.ctx.allocate("block.n1", saved.x->dtype(), saved.x->shape());
+  norm1_.forward(pass, saved.n1, {}, saved.x, {}, again);
+}
+
+void Block::restore_mlp_input(Pass& pass, Saved& saved) const {
+  if (saved.n2.present()) return;
+  Norm::Saved again;
+  saved.n2 = pass.ctx.allocate("block.n2", saved.h->dtype(), saved.h->shape());
+  norm2_.forward(pass, saved.n2, {}, saved.h, {}, again);
+}
+
+Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
+                                 Recompute recompute, Deferred& deferred) const {
+  Ctx& ctx = pass.ctx;
+  if (recompute == Recompute::kFull) {
+    Activation x = std::move(saved.x);
+    run(pass, std::move(x), cos_sin, &saved, Recompute::kNone).reset();
+  }
+  const DType dtype = dy->dtype();
+  const Shape shape = dy->shape();
+  deferred.d_mlp =
+      branch_gradient(pass, "mlp_branch", mlp_branch_norm_, dy, saved.mlp_out, saved.mlp_branch);
+  saved.mlp_out.reset();
+  Activation d_norm = ctx.allocate("block.d_norm", dtype, shape);
+  const ConstTensor d_branch = deferred.d_mlp.present() ? *deferred.d_mlp : *dy;
+  if (moe_) {
+    restore_mlp_input(pass, saved);  // experts over their bound see the tokens again
+    deferred.moe = moe_->backward_input(pass, d_norm, d_branch, saved.n2, saved.moe);
+  } else {
+    deferred.mlp = mlp_->backward_input(pass, d_norm, d_branch, saved.mlp);
+  }
+  Activation dh = ctx.allocate("block.dh", dtype, shape);
+  norm2_.backward(pass, dh, d_norm, dy, saved.h, saved.norm2);
+
+  deferred.d_attention = branch_gradient(pass, "attention_branch", attention_branch_norm_, dh,
+                                         saved.attended, saved.attention_branch);
+  saved.attended.reset();
+  const ConstTensor d_attention = deferred.d_attention.present() ? *deferred.d_attention : *dh;
+  if (latent_)
+    deferred.latent = latent_->backward_input(pass, d_norm, d_attention, cos_sin, saved.latent);
+  else
+    deferred.attention =
+        attention_->backward_input(pass, d_norm, d_attention, cos_sin, saved.attention);
+  Activation dx = ctx.allocate("block.dx", dtype, shape);
+  norm1_.backward(pass, dx, d_norm, dh, saved.x, saved.norm1);
+  deferred.saved = std::move(saved);
+  deferred.dy = std::move(dy);
+  deferred.dh = std::move(dh);
+  return dx;
+}
+
+void Block::backward_weight(Pass& pass, Deferred deferred) const {
+  restore_attention_input(pass, deferred.saved);
+  restore_mlp_input(pass, deferred.saved);
+  const Saved& saved = deferred.saved;
+  const ConstTensor d_mlp = deferred.d_mlp.present() ? *deferred.d_mlp : *deferred.dy;
+  const ConstTensor d_attention =
+      deferred.d_attention.present() ? *deferred.d_attention : *deferred.dh;
+  if (moe_)
+    moe_->backward_weight(pass, d_mlp, saved.n2, saved.moe, deferred.moe);
+  else
+    mlp_->backward_weight(pass, d_mlp, saved.n2, saved.mlp, deferred.mlp);
+  if (latent_)
+    latent_->backward_weight(pass, d_attention, saved.n1, saved.latent, deferred.latent);
+  else
+    attention_->backward_weight(pass, d_attention, saved.n1, saved.attention, deferred.attention);
+}
+
+}  // namespace trireme

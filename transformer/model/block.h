@@ -1,0 +1,90 @@
+// One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with another
+// norm of what is added where the model has branch_norms (Gemma: Ding et al. 2021, "sandwich"),
+// with dropout on the two branches where the model has it (GPT-2), in sparse layers a mixture of
+// experts for the MLP, and latent attention where the model has that.
+#pragma once
+
+#include "transformer/config/recompute.h"
+#include "transformer/layers/attention.h"
+#include "transformer/layers/latent_attention.h"
+#include "transformer/layers/mlp.h"
+#include "transformer/layers/moe.h"
+#include "transformer/layers/norm.h"
+
+namespace trireme {
+
+class Block {
+ public:
+  Block(const ModelConfig& config, const Layout& layout, ParameterList& list,
+        const std::string& prefix, int block, int layer);
+
+  // Everything here is about this rank's share of the residual stream, (T / split, C).
+  struct Saved {
+    Activation x;          // input
+    Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
+    Norm::Saved norm1, norm2;
+    Activation attended, mlp_out;  // the branches before their norms, where they have them
+    Norm::Saved attention_branch, mlp_branch;
+    Attention::Saved attention;  // one of the two
+    LatentAttention::Saved latent;
+    Mlp::Saved mlp;  // one of the two
+    Moe::Saved moe;
+  };
+  // What is left to do for the weights after backward_input().
+  struct Deferred {
+    Saved saved;
+    Activation dy, dh;  // gradients of the two branches' outputs (after dropout)
+    // The same behind dropout and the branches' norms; absent without either.
+    Activation d_mlp, d_attention;
+    Mlp::Deferred mlp;
+    Moe::Deferred moe;
+    Attention::Deferred attention;
+    LatentAttention::Deferred latent;
+  };
+
+  // x -> y, both (T / split, C). saved == nullptr saves nothing.
+  Activation forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                     Recompute recompute) const;
+  // dy -> dx. Consumes saved; the weight gradients wait in `deferred` so that a schedule can
+  // postpone them.
+  Activation backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
+                            Recompute recompute, Deferred& deferred) const;
+  void backward_weight(Pass& pass, Deferred deferred) const;
+  // Whether backward_weight() reads weights: those of norms whose outputs were not kept.
+  static bool weight_pass_reads_weights(const Deferred& deferred) {
+    return !deferred.saved.n1.present();
+  }
+
+  // Of its linear layers, those of routed experts excepted.
+  std::vector<ParamHandle> linear_weights() const;
+
+ private:
+  Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;
+  Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                 Recompute recompute) const;
+  void attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
+              Saved* saved) const;
+  // The branch after its norm, where there is one: `kept` then gets what it was.
+  Activation branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
+                         Activation* kept, Norm::Saved& statistics) const;
+  // The gradient of a branch's layer, given that of what was added; absent: the same.
+  Activation branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
+                             const ConstTensor& d, const Activation& kept,
+                             const Norm::Saved& statistics) const;
+  void feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+                    bool keep_act) const;
+  void restore_attention_input(Pass& pass, Saved& saved) const;
+  void restore_mlp_input(Pass& pass, Saved& saved) const;
+
+  double dropout_;
+  int layer_;
+  Norm norm1_;
+  std::unique_ptr<Attention> attention_;  // one of the two
+  std::unique_ptr<LatentAttention> latent_;
+  Norm norm2_;
+  std::unique_ptr<Mlp> mlp_;  // one of the two
+  std::unique_ptr<Moe> moe_;
+  std::unique_ptr<Norm> attention_branch_norm_, mlp_branch_norm_;
+};
+
+}  // namespace trireme

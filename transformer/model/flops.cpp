@@ -1,0 +1,54 @@
+#include "transformer/model/flops.h"
+
+#include "transformer/model/model.h"
+
+namespace trireme {
+
+namespace {
+
+// Parameters that a token passes: the head's product uses V x C weights, its own or the tied
+// table's.
+int64_t passed_parameters(const ModelConfig& config, int64_t parameter_count) {
+  int64_t n = parameter_count;
+  if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;
+  if (config.learned_positions) n -= config.max_positions * config.hidden_size;
+  // A token passes k of the experts.
+  for (int64_t l = 0; l < config.num_layers; ++l)
+    if (config.moe.sparse(l))
+      n -= (config.moe.experts - config.moe.experts_per_token) * 3 * config.hidden_size *
+           config.moe.intermediate_size;
+  return n;
+}
+
+// Half for the scores, half for the values, which latent attention has narrower than its keys.
+double attention_width(const ModelConfig& config) {
+  const int64_t values = config.latent.kv_rank > 0 ? config.latent.value_dim : config.head_dim;
+  return static_cast<double>(config.num_heads * (config.head_dim + values)) / 2;
+}
+
+}  // namespace
+
+double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
+                                int64_t sequence_length, int64_t adapter_parameters) {
+  const int64_t n = passed_parameters(config, parameter_count);
+  double keys = 0;  // that a token sees, on average over a sequence and summed over the layers
+  for (int64_t l = 0; l < config.num_layers; ++l) {
+    const auto s = static_cast<double>(sequence_length);
+    const double w = config.window(l) > 0 ? static_cast<double>(config.window(l)) : s;
+    keys += w < s ? w - w * w / (2 * s) : s / 2;
+  }
+  const double of_weights = adapter_parameters > 0 ? 4.0 : 6.0;
+  return of_weights * static_cast<double>(n) + 6.0 * static_cast<double>(adapter_parameters) +
+         12.0 * attention_width(config) * keys;
+}
+
+InferenceCost inference_cost(const ModelConfig& config, double weight_bytes, int64_t row_bytes) {
+  const int64_t n = parameter_count(config);
+  const auto layers = static_cast<double>(config.num_layers);
+  return {.token_flops = 2.0 * static_cast<double>(passed_parameters(config, n)),
+          .key_flops = 4.0 * attention_width(config) * layers,
+          .weight_bytes = static_cast<double>(n) * weight_bytes,
+          .cached_bytes = 2.0 * layers * static_cast<double>(config.num_kv_heads * row_bytes)};
+}
+
+}  // namespace trireme

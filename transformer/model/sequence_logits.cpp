@@ -1,0 +1,53 @@
+#include "transformer/model/sequence_logits.h"
+
+#include <numeric>
+#include <utility>
+
+#include "engine/ops/transfer.h"
+
+namespace trireme {
+namespace {
+
+// A copy of values where the context computes.
+template <class T>
+Buffer placed(Ctx& ctx, const char* name, const std::vector<T>& values) {
+  Buffer buffer(name, std::ssize(values) * static_cast<int64_t>(sizeof(T)), ctx.memory());
+  transfer(ctx, buffer.tensor(dtype_of<T>, Shape{std::ssize(values)}),
+           ConstTensor(values.data(), dtype_of<T>, Shape{std::ssize(values)}));
+  return buffer;
+}
+
+}  // namespace
+
+std::vector<float> sequence_logits(const Model& model, ParameterStore& params, Ctx& ctx,
+                                   const Groups& groups, std::span<const int32_t> ids) {
+  TRIREME_CHECK(groups.layout.pp.size == 1 && model.chunks() == 1, "logits of a pipeline");
+  const auto count = std::ssize(ids);
+  std::vector<int32_t> positions(ids.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<int64_t> rows(positions.begin(), positions.end());
+  const std::vector<int32_t> offsets = {0, static_cast<int32_t>(count)};
+  const Buffer ids_block = placed(ctx, "ids", std::vector<int32_t>(ids.begin(), ids.end()));
+  const Buffer positions_block = placed(ctx, "positions", positions);
+  const Buffer rows_block = placed(ctx, "rows", rows);
+  const Buffer offsets_block = placed(ctx, "offsets", offsets);
+
+  Tokens tokens;
+  tokens.count = count;
+  tokens.ids = ids_block.tensor(DType::kI32, Shape{count});
+  tokens.positions = positions_block.tensor(DType::kI32, Shape{count});
+  tokens.position_end = count;
+  tokens.rows = rows_block.tensor(DType::kI64, Shape{count});
+  tokens.cu_q = offsets_block.tensor(DType::kI32, Shape{2});
+  tokens.sequence_length = tokens.uniform_length = tokens.longest = count;
+  const Mode before = std::exchange(ctx.mode, Mode::kInfer);
+  Pass pass{.ctx = ctx, .params = params, .tokens = tokens, .groups = &groups};
+  const int64_t vocabulary = model.config().vocab_size;
+  const Buffer block("logits", count * vocabulary * dtype_size(DType::kF32), ctx.memory());
+  const Tensor logits = block.tensor(DType::kF32, Shape{count, vocabulary});
+  model.logits(pass, model.forward(pass, 0, {}, nullptr, Recompute::kNone), logits);
+  ctx.mode = before;
+  return to_host<float>(ctx, logits);
+}
+
+}  // namespace trireme

@@ -1,0 +1,18 @@
+// The logits of given sequences, in one pass each: for comparison with other programs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "parallel/groups.h"
+#include "transformer/model/model.h"
+
+namespace trireme {
+
+// logits: (S, V) float32 on the host, S = ids.size(), on every rank. The layers are on one pipeline
+// stage; matrices may be divided over tensor-parallel ranks, who all call this. The model has
+// positions for S tokens.
+std::vector<float> sequence_logits(const Model& model, ParameterStore& params, Ctx& ctx,
+                                   const Groups& groups, std::span<const int32_t> ids);
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#include "transformer/pass/kv_cache.h"
+
+namespace trireme {
+namespace {
+
+int64_t bytes_of(const CachedLayers& layers, int64_t tokens) {
+  return checked_mul(checked_mul(2 * layers.layers, tokens), layers.token_bytes());
+}
+
+// Attention of sequences without earlier tokens; nobody needs the log-sum-exp, which is for a
+// backward.
+void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
+               const ConstTensor& v, const ConstTensor& cu, AttentionArgs args) {
+  args.keep_lse = false;
+  const Activation lse =
+      ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{q.size(1), q.size(0)});
+  attention_forward(ctx, out, lse, q, k, v, cu, cu, args);
+}
+
+}  // namespace
+
+int64_t CachedLayers::place(int layer) const {
+  const int64_t at = layer - first_layer;
+  TRIREME_CHECK(at >= 0 && at < layers, "layer ", layer, " of a KV cache of ", layers, " from ",
+                first_layer);
+  return at;
+}
+
+KvCache::KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory)
+    : layers_(layers),
+      blocks_(blocks),
+      block_tokens_(block_tokens),
+      storage_("kv cache", bytes_of(layers, checked_mul(blocks, block_tokens)), memory) {}
+
+// All scales lie before all elements, where both are aligned.
+Tensor KvCache::pool(int layer, int which) const {
+  const Shape shape{blocks_, layers_.kv_heads, block_tokens_, layers_.head_dim};
+  const bool codes = layers_.type.codes != KvCodes::kNone;
+  const int64_t scales =
+      codes ? 2 * layers_.layers * blocks_ * layers_.kv_heads * block_tokens_ * int64_t{4} : 0;
+  return storage_.tensor(
+      layers_.type.dtype, shape,
+      scales + (2 * layers_.place(layer) + which) * shape.numel() * dtype_size(layers_.type.dtype));
+}
+
+Tensor KvCache::scales(int layer, int which) const {
+  if (layers_.type.codes == KvCodes::kNone) return {};
+  const Shape shape{blocks_, layers_.kv_heads, block_tokens_};
+  return storage_.tensor(DType::kF32, shape,
+                         (2 * layers_.place(layer) + which) * shape.numel() * int64_t{4});
+}
+
+void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q,
+                     const ConstTensor& k, const ConstTensor& v, const Tokens& tokens,
+                     const AttentionArgs& args) {
+  const CachedTokens& cached = tokens.cached;
+  const Tensor keys = pool(layer, 0), values = pool(layer, 1);
+  const PagedScales scale{scales(layer, 0), scales(layer, 1), layers_.type.codes};
+  paged_append(ctx, keys, values, k, v, cached.slots, scale);
+  if (cached.new_sequences && scale.codes == KvCodes::kNone) {
+    attend_to(ctx, out, q, k, v, tokens.cu_q, args);
+    return;
+  }
+  paged_attention(ctx, out, q, keys, values, cached.block_table, tokens.cu_q, cached.context_lens,
+                  {.scale = args.scale,
+                   .window = args.window,
+                   .most_queries = cached.most_queries,
+                   .longest_context = cached.longest_context},
+                  scale);
+}
+
+}  // namespace trireme
