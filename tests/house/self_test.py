@@ -29,18 +29,21 @@ class Includes(unittest.TestCase):
 
     def test_edges(self):
         forbidden = [("engine/core/a.cpp", "engine/ops/b.h"), ("engine/ops/a.cpp", "engine/io/b.h"),
-                     ("engine/io/a.cpp", "parallel/b.h"), ("parallel/comm/a.cpp", "transformer/b.h"),
-                     ("optim/a.cpp", "transformer/b.h"), ("transformer/a.cpp", "optim/b.h"),
+                     ("engine/io/a.cpp", "parallel/b.h"), ("parallel/comm/a.cpp", "transformer/pass/b.h"),
+                     ("optim/a.cpp", "transformer/config/b.h"), ("transformer/model/a.cpp", "optim/b.h"),
                      ("serving/engine/a.cpp", "optim/b.h"), ("serving/engine/a.cpp", "serving/http/service/b.h"),
                      ("serving/http/service/a.cpp", "training/run/b.h"), ("training/run/a.cpp", "serving/http/service/b.h"),
                      ("training/run/a.cpp", "commands/b.h"), ("main.cpp", "training/run/b.h"),
                      ("training/config/a.cpp", "training/data/b.h"), ("training/step/a.cpp", "training/run/b.h"),
                      ("training/data/a.cpp", "training/data/examples/b.h"),
+                     ("transformer/layers/a.cpp", "transformer/model/b.h"),
+                     ("transformer/config/a.cpp", "transformer/families/b.h"),
                      ("engine/core/a.cpp", "tests/support/b.h")]
         for path, name in forbidden:
             self.assertEqual(len(self.problems(path, f'#include "{name}"\n')), 1, (path, name))
         allowed = [("engine/text/a.cpp", "engine/io/b.h"),
-                   ("commands/training/a.cpp", "training/run/b.h"), ("training/run/a.cpp", "training/step/b.h"), ("tests/optim/a.cpp", "transformer/b.h"),
+                   ("commands/training/a.cpp", "training/run/b.h"), ("training/run/a.cpp", "training/step/b.h"),
+                   ("transformer/layers/a.cpp", "transformer/pass/b.h"), ("tests/optim/a.cpp", "transformer/layers/b.h"),
                    ("parallel/a.cpp", "parallel/comm/b.h")]
         for path, name in allowed:
             self.assertEqual(self.problems(path, f'#include "{name}"\n'), [], (path, name))
