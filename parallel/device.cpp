@@ -3,7 +3,7 @@
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
-#include "parallel/comm/device_environment.h"
+#include "parallel/comm/device/device_environment.h"
 
 namespace trireme {
 

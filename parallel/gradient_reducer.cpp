@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 
 namespace trireme {
 namespace {

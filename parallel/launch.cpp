@@ -13,9 +13,9 @@
 
 #include "engine/core/cpu.h"
 #include "parallel/comm/launcher_environment.h"
-#include "parallel/comm/reserved_port.h"
-#include "parallel/comm/shared_secret.h"
-#include "parallel/comm/transport.h"
+#include "parallel/comm/transport/reserved_port.h"
+#include "parallel/comm/transport/shared_secret.h"
+#include "parallel/comm/transport/transport.h"
 
 namespace trireme {
 namespace {

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-class ReservedPort;  // parallel/comm/reserved_port.h
+class ReservedPort;  // parallel/comm/transport/reserved_port.h
 
 // What the mpirun command line depends on; tests give their own.
 struct LaunchHost {

@@ -8,7 +8,7 @@
 #include "engine/ops/transfer.h"
 #include "parallel/block_gather.h"
 #include "parallel/block_weights.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 #include "parallel/packed_weights.h"
 
 namespace trireme {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/device_work.h"
-#include "parallel/comm/liveness.h"
+#include "parallel/comm/device/device_work.h"
+#include "parallel/comm/liveness/liveness.h"
 
 namespace trireme {
 

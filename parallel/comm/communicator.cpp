@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "parallel/comm/collectives.h"
-#include "parallel/comm/device_collectives.h"
+#include "parallel/comm/collectives/collectives.h"
+#include "parallel/comm/device/device_collectives.h"
 
 namespace trireme {
 namespace {

@@ -46,7 +46,7 @@
 
 #include "engine/core/tensor.h"
 #include "engine/ops/reduce.h"
-#include "parallel/comm/traffic.h"
+#include "parallel/comm/liveness/traffic.h"
 
 namespace trireme {
 

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "engine/core/cpu.h"
-#include "parallel/comm/collectives.h"
-#include "parallel/comm/fixed_width.h"
+#include "parallel/comm/collectives/collectives.h"
+#include "parallel/comm/liveness/fixed_width.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/observe/console.h"
-#include "parallel/comm/transport.h"
+#include "parallel/comm/transport/transport.h"
 
 namespace trireme {
 

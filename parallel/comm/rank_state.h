@@ -5,10 +5,10 @@
 
 #include "engine/core/memory.h"
 #include "parallel/comm/comm_worker.h"
-#include "parallel/comm/device_collectives.h"
+#include "parallel/comm/device/device_collectives.h"
 #include "parallel/comm/launcher_environment.h"
-#include "parallel/comm/transport.h"
-#include "parallel/comm/watchdog.h"
+#include "parallel/comm/liveness/watchdog.h"
+#include "parallel/comm/transport/transport.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 #include <exception>
 #include <set>
 
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 #include "parallel/comm/init_watch.h"
 #include "parallel/comm/launcher_environment.h"
 

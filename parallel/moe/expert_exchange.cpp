@@ -5,7 +5,7 @@
 
 #include "engine/ops/sum_rows.h"
 #include "engine/ops/transfer.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 
 namespace trireme {
 namespace {

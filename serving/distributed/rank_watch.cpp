@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "engine/core/error.h"
-#include "parallel/comm/process_state.h"
+#include "parallel/comm/liveness/process_state.h"
 
 namespace trireme {
 namespace {

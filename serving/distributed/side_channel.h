@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/transport/tcp_socket.h"
 
 namespace trireme {
 

@@ -14,7 +14,7 @@
 
 #include "engine/observe/log.h"
 #include "parallel/comm/rank_state.h"
-#include "parallel/comm/shared_secret.h"
+#include "parallel/comm/transport/shared_secret.h"
 #include "serving/distributed/records.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "engine/core/random.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 #include "parallel/comm/world.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/emulator/emulator.h"

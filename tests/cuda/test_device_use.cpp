@@ -9,7 +9,7 @@
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/transfer.h"
-#include "parallel/comm/device_environment.h"
+#include "parallel/comm/device/device_environment.h"
 #include "tests/emulator/emulator.h"
 #include "tests/serving/tiny_model.h"
 #include "transformer/model/model.h"

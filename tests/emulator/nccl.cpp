@@ -12,7 +12,7 @@
 
 #include "engine/core/error.h"
 #include "engine/ops/reduce.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 #include "tests/emulator/emulator.h"
 #include "tests/emulator/nccl_records.h"
 

@@ -38,6 +38,8 @@ class Includes(unittest.TestCase):
                      ("training/data/a.cpp", "training/data/examples/b.h"),
                      ("transformer/layers/a.cpp", "transformer/model/b.h"),
                      ("transformer/config/a.cpp", "transformer/families/b.h"),
+                     ("parallel/comm/liveness/a.cpp", "parallel/comm/transport/b.h"),
+                     ("parallel/comm/transport/a.cpp", "parallel/comm/b.h"),
                      ("engine/core/a.cpp", "tests/support/b.h")]
         for path, name in forbidden:
             self.assertEqual(len(self.problems(path, f'#include "{name}"\n')), 1, (path, name))

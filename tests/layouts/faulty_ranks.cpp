@@ -4,8 +4,8 @@
 #include <exception>
 #include <thread>
 
-#include "parallel/comm/posted_messages.h"
 #include "parallel/comm/rank_state.h"
+#include "parallel/comm/transport/posted_messages.h"
 
 namespace trireme::test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "engine/core/memory.h"
 #include "engine/core/random.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/world.h"
 #include "tests/parallel/collective_checks.h"

@@ -11,7 +11,7 @@
 
 #include "engine/core/cpu.h"
 #include "parallel/comm/launcher_environment.h"
-#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/transport/tcp_socket.h"
 #include "parallel/launch.h"
 #include "tests/support/scratch_directory.h"
 

@@ -16,8 +16,8 @@
 #include <sstream>
 #include <thread>
 
-#include "parallel/comm/peer_links.h"
-#include "parallel/comm/process_state.h"
+#include "parallel/comm/liveness/peer_links.h"
+#include "parallel/comm/liveness/process_state.h"
 
 namespace trireme::test_liveness {
 namespace {

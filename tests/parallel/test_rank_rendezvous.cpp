@@ -12,9 +12,9 @@
 #include <fstream>
 #include <thread>
 
-#include "parallel/comm/rank_acceptor.h"
-#include "parallel/comm/rank_rendezvous.h"
-#include "parallel/comm/reserved_port.h"
+#include "parallel/comm/transport/rank_acceptor.h"
+#include "parallel/comm/transport/rank_rendezvous.h"
+#include "parallel/comm/transport/reserved_port.h"
 
 namespace trireme::test_rank_rendezvous {
 namespace {

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "parallel/comm/shared_memory.h"
-#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/liveness/shared_memory.h"
+#include "parallel/comm/transport/tcp_socket.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme::test_shared_memory {

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "parallel/comm/rank_state.h"
-#include "parallel/comm/reserved_port.h"
+#include "parallel/comm/transport/reserved_port.h"
 #include "parallel/comm/world.h"
 #include "tests/parallel/collective_checks.h"
 #include "tests/support/compare.h"

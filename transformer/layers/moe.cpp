@@ -6,7 +6,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/transfer.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 #include "transformer/families/family.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 #include "transformer/pass/sharding.h"
 
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 
 namespace trireme {
 

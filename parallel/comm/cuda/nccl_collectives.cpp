@@ -1,4 +1,5 @@
-// Collectives and messages of a GPU's tensors through NCCL (parallel/comm/device_collectives.h).
+// Collectives and messages of a GPU's tensors through NCCL
+// (parallel/comm/device/device_collectives.h).
 //
 // A group gets its communicator when it is made, the world when the device is attached; collectives
 // of all groups are queued on the context's comm stream. A path of posted messages has a
@@ -11,9 +12,9 @@
 #include <numeric>
 
 #include "engine/device/launch.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/comm/collectives/collectives.h"
 #include "parallel/comm/cuda/nccl_group.h"
-#include "parallel/comm/device_work.h"
+#include "parallel/comm/device/device_work.h"
 
 namespace trireme::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/thread_name.h"
-#include "parallel/comm/operation.h"
+#include "parallel/comm/collectives/operation.h"
 
 namespace trireme::cuda {
 namespace {

@@ -25,7 +25,7 @@ struct NcclComm {
 // Ends the communicators of a rank when a rank is lost or NCCL reports an error, so that nothing on
 // the device waits for ever, and reports the latter, and work that makes no progress for
 // comm.timeout. The watchdog of the process, where there is one, does the rest
-// (parallel/comm/watchdog.h).
+// (parallel/comm/liveness/watchdog.h).
 class NcclWatch {
  public:
   NcclWatch(const Context& gpu, RankState& rank_state);

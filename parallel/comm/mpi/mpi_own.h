@@ -2,7 +2,7 @@
 // Only in a world whose backend is "mpi", and only while no operation of ours is under way.
 #pragma once
 
-#include "parallel/comm/traffic.h"
+#include "parallel/comm/liveness/traffic.h"
 
 namespace trireme {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel/comm/posted_messages.h"
+#include "parallel/comm/transport/posted_messages.h"
 
 namespace trireme {
 namespace {

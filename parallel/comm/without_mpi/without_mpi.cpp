@@ -1,6 +1,6 @@
 // Stubs for -DTRIREME_MPI=OFF: the functions of parallel/comm/mpi/ refuse with an InputError.
 #include "parallel/comm/mpi/mpi_own.h"
-#include "parallel/comm/transport.h"
+#include "parallel/comm/transport/transport.h"
 
 namespace trireme {
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "parallel/comm/rank_state.h"
-#include "parallel/comm/reserved_port.h"
+#include "parallel/comm/transport/reserved_port.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 

@@ -1,0 +1,48 @@
+// One call of a communicator, its operands checked: what is to be done with which memory.
+#pragma once
+
+#include <vector>
+
+#include "engine/core/tensor.h"
+#include "engine/ops/reduce.h"
+#include "parallel/comm/liveness/traffic.h"
+
+namespace trireme {
+
+struct GroupState;
+
+struct CollectiveCall {
+  enum class Form : uint8_t {
+    kAllReduce,            // out in place
+    kAllGather,            // out, in
+    kReduceScatter,        // out, in
+    kAllGatherPieces,      // out in place
+    kReduceScatterPieces,  // out in place
+    kBroadcast,            // out in place, from `from`
+    kAllToAll,             // out, in, counts
+    kSend,                 // in, to
+    kRecv,                 // out, from
+    kSendRecv,             // in, to; out, from
+  };
+  Form form = Form::kAllReduce;
+  Tensor out = {};
+  ConstTensor in = {};
+  ReduceOp reduce = ReduceOp::kSum;
+  int to = -1, from = -1;  // group ranks
+  int tag = 0;
+  std::vector<int64_t> out_counts = {}, in_counts = {};  // elements, by group rank
+
+  CommKind kind() const;
+  // The operand whose size a rank counts as its payload, and whose dtype the ranks compare.
+  const ConstTensor& payload() const;
+  bool on_device() const { return payload().device() == DeviceType::kCuda; }
+};
+
+// Does it, in host memory; by the one thread inside the transport (CommWorker).
+void run_on_host(GroupState& group, const CollectiveCall& call);
+
+// Bytes that group rank `rank` of `size` sends in it when everything goes around one ring, what the
+// host's ring counts. The same formula for every way in which tensors of a GPU travel.
+int64_t ring_bytes(const CollectiveCall& call, int rank, int size);
+
+}  // namespace trireme

@@ -1,0 +1,79 @@
+// Node-local window: shared memory through which the ranks of one node reduce.
+//
+// For each of two buffers the window holds one slot per rank and one result slot. A tensor passes
+// through in pieces; piece s uses buffer s % 2:
+//   1. every rank copies its piece into its slot, except the slice it will reduce itself
+//   2. rank i reduces slice i of all ranks' pieces, in rank order, into its own tensor (with several
+//      nodes, the slice then goes around a ring of the nodes' ranks i) and into the result slot
+//   3. every rank copies the others' slices out of the result slot
+// Where the pieces of a tensor belong to the ranks, a part of every rank's piece passes at a time:
+// for a reduce-scatter 1 copies the parts of the others and 2 reduces the own one to where it
+// stays, for an all-gather 1 copies the own part and 2 copies the others' out; there is no 3. A
+// rank announces 1 and 2 in a counter of its own; nobody else writes to it. While the others still
+// reduce piece s, a rank copies piece s + 1 into the other buffer.
+#pragma once
+
+#include <functional>
+
+#include "engine/ops/reduce.h"
+#include "parallel/comm/liveness/liveness.h"
+
+namespace trireme {
+
+class NodeWindow {
+ public:
+  static int64_t required_bytes(int ranks, int64_t slot_bytes);
+
+  // world_ranks: of the ranks in slot order, for messages. spin: a core is free for every rank, so
+  // that waiting may begin with a short spin; otherwise waiters sleep at once.
+  NodeWindow(SharedMemory memory, std::vector<int> world_ranks, int self, int64_t slot_bytes,
+             bool spin);
+
+  // Called by rank i < slices with its slice of every piece; may be empty.
+  using BetweenNodes = std::function<void(void* slice, int64_t n)>;
+
+  // In place. The first `slices` ranks reduce; with between_nodes, `slices` must be the same on all
+  // nodes. Returns the bytes copied into the window by this rank.
+  int64_t all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t n, int slices,
+                     const BetweenNodes& between_nodes, const OpInfo& op, Liveness& liveness);
+
+  // In place over the pieces of piece_of(n, ranks, r), on one node. reduce_scatter: this rank's
+  // piece becomes the reduction in rank order, the others stay. all_gather: every rank's piece
+  // comes to all. `width`:
+  // bytes of an element. Both need fits(width) and return the bytes this rank copied into the
+  // window.
+  bool fits(int64_t width) const { return part_elements(width) > 0; }
+  int64_t reduce_scatter(DType dtype, ReduceOp reduce, void* data, int64_t n, const OpInfo& op,
+                         Liveness& liveness);
+  int64_t all_gather(int64_t width, void* data, int64_t n, const OpInfo& op, Liveness& liveness);
+
+ private:
+  struct Counter;
+  struct Flags;
+  struct Call;  // the operation under way
+
+  Flags& flags(int rank) const;
+  std::byte* slot(uint32_t step, int rank) const;  // rank == ranks(): the result slot
+  int ranks() const { return static_cast<int>(world_ranks_.size()); }
+  void announce(Counter& counter, uint32_t step);
+  void wait_for(const Counter& counter, uint32_t step, int rank, const Call& call);
+  void wait_all_arrived(uint32_t step, const Call& call);
+  void wait_all_reduced(uint32_t step, const Call& call);
+  void reduce_small(Call& call);
+  int64_t part_elements(int64_t width) const;  // of each rank's piece that a slot holds at a time
+  template <class CopyIn, class Work>
+  void run_parts(Call& call, int64_t steps, const CopyIn& copy, const Work& work);
+  void copy_in(Call& call, uint32_t step, int64_t begin, int64_t n);
+  void copy_out(Call& call, uint32_t step, int64_t begin, int64_t n);
+  void reduce_slice(Call& call, uint32_t step, int64_t begin, int64_t n);
+
+  SharedMemory memory_;
+  std::vector<int> world_ranks_;
+  int self_;
+  int64_t slot_bytes_;
+  bool spin_;
+  uint32_t step_ = 0;                // pieces so far; wraps around
+  std::vector<const void*> inputs_;  // one per rank, kept between calls
+};
+
+}  // namespace trireme

@@ -1,0 +1,35 @@
+#include "parallel/comm/device/pinned_pool.h"
+
+#include <algorithm>
+
+namespace trireme {
+
+std::shared_ptr<PinnedPool::Block> PinnedPool::take(int64_t bytes) {
+  std::unique_ptr<Block> block;
+  {
+    const std::lock_guard lock(mutex_);
+    // The smallest that is large enough, so that few sizes need few blocks.
+    auto best = free_.end();
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      const bool fits = (*it)->memory.bytes() >= bytes;
+      const bool better = best == free_.end() || (*it)->memory.bytes() < (*best)->memory.bytes();
+      const bool idle =
+          fits && better && ((*it)->copied.raw() == nullptr || cuda::done((*it)->copied));
+      if (idle) best = it;
+    }
+    if (best != free_.end()) {
+      block = std::move(*best);
+      free_.erase(best);
+    }
+  }
+  if (!block) {
+    block = std::make_unique<Block>();
+    block->memory = Buffer("pinned messages", std::max<int64_t>(bytes, 1), Memory::kPinned);
+  }
+  return {block.release(), [pool = shared_from_this()](Block* back) {
+            const std::lock_guard lock(pool->mutex_);
+            pool->free_.emplace_back(back);
+          }};
+}
+
+}  // namespace trireme

@@ -1,0 +1,180 @@
+#include "parallel/comm/transport/rank_acceptor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/observe/log.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAcceptorNap{200};
+constexpr milliseconds kNoDescriptorNap{100};  // until the next accept() after one failed
+constexpr int kMaxAcceptorWarnings = 10;       // strangers do not fill a log
+
+const char* reason_of(RankRefusal refusal) {
+  switch (refusal) {
+    case RankRefusal::kSecret: return "it does not know the secret of this run";
+    case RankRefusal::kSize: return "it has another WORLD_SIZE";
+    case RankRefusal::kRank: return "its RANK is not expected here";
+    case RankRefusal::kTaken: return "its RANK is taken by another process";
+    case RankRefusal::kNone: break;
+  }
+  return "";
+}
+
+}  // namespace
+
+RankAcceptor::RankAcceptor(const Socket& listener, const TcpOptions& options, int first,
+                           RankLines& lines)
+    : listener_(listener),
+      options_(options),
+      first_(first),
+      lines_(lines),
+      processes_(static_cast<size_t>(options.size)) {
+  for (int r = first; r < options.size; ++r)
+    if (r != options.rank) missing_ += kRankLines;
+}
+
+void RankAcceptor::accept_all(Clock::time_point end, const Joined& joined) {
+  while (missing_ > 0) {
+    if (Clock::now() >= end)
+      throw Error(concat("rank ", options_.rank, " timed out: ", ceil_div(missing_, kRankLines),
+                         " of ", options_.size, " ranks have not connected"),
+                  ExitCode::kLostRank);
+    read_greetings(wait(), joined);
+    drop_silent();
+    accept_one();
+  }
+}
+
+// Until somebody connects or sends something, or there is something else to do. Which of the
+// strangers have sent.
+std::vector<bool> RankAcceptor::wait() const {
+  const auto now = Clock::now();
+  milliseconds nap = kAcceptorNap;
+  if (now < accepts_again_)
+    nap = std::min(nap, std::chrono::ceil<milliseconds>(accepts_again_ - now));
+  std::vector<pollfd> ready{{now < accepts_again_ ? -1 : listener_.fd(), POLLIN, 0}};
+  for (const Stranger& stranger : strangers_) ready.push_back({stranger.socket.fd(), POLLIN, 0});
+  ::poll(ready.data(), ready.size(), static_cast<int>(nap.count()));
+  std::vector<bool> sent;
+  for (size_t i = 1; i < ready.size(); ++i) sent.push_back(ready[i].revents != 0);
+  return sent;
+}
+
+void RankAcceptor::read_greetings(const std::vector<bool>& ready, const Joined& joined) {
+  auto stranger = strangers_.begin();
+  for (const bool sent : ready) {
+    const ReadResult result = sent ? read_greeting(*stranger) : ReadResult::kIncomplete;
+    if (result == ReadResult::kIncomplete) {
+      ++stranger;
+      continue;
+    }
+    if (result == ReadResult::kGreeting)
+      admit_or_refuse(*stranger, joined);
+    else
+      turn_away(*stranger, "it is no rank");
+    stranger = strangers_.erase(stranger);
+  }
+}
+
+RankAcceptor::ReadResult RankAcceptor::read_greeting(Stranger& stranger) {
+  const ssize_t got = recv(stranger.socket.fd(), stranger.bytes.data() + stranger.got,
+                           stranger.bytes.size() - stranger.got, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    return ReadResult::kIncomplete;
+  if (got <= 0) return ReadResult::kEnd;
+  stranger.got += static_cast<size_t>(got);
+  uint32_t magic = 0;
+  std::memcpy(&magic, stranger.bytes.data(), sizeof magic);
+  if (stranger.got >= sizeof magic && magic != kRankMagic) return ReadResult::kEnd;
+  return stranger.got == stranger.bytes.size() ? ReadResult::kGreeting : ReadResult::kIncomplete;
+}
+
+std::optional<RankRefusal> RankAcceptor::refusal_of(const Stranger& stranger,
+                                                    const RankGreeting& hello) const {
+  const RankProof wanted = greeting_proof(options_.secret, stranger.challenge, hello);
+  if (!equal_in_constant_time({wanted.data(), wanted.size()},
+                              {hello.proof.data(), hello.proof.size()}))
+    return RankRefusal::kSecret;
+  if (hello.size != options_.size) return RankRefusal::kSize;
+  const bool expected = hello.peer == options_.rank && hello.rank >= first_ &&
+                        hello.rank < options_.size && hello.rank != options_.rank &&
+                        hello.port > 0 && hello.port < 65536 && hello.line >= 0 &&
+                        hello.line < kRankLines;
+  if (!expected) return RankRefusal::kRank;
+  const auto rank = static_cast<size_t>(hello.rank);
+  const bool taken = lines_[static_cast<size_t>(hello.line)][rank].open() ||
+                     processes_[rank].value_or(hello.process) != hello.process;
+  if (taken) return RankRefusal::kTaken;
+  return {};
+}
+
+void RankAcceptor::admit_or_refuse(Stranger& stranger, const Joined& joined) {
+  RankGreeting hello;
+  std::memcpy(&hello, stranger.bytes.data(), sizeof hello);
+  const RankRefusal refusal = refusal_of(stranger, hello).value_or(RankRefusal::kNone);
+  RankVerdict verdict{.refusal = refusal};
+  if (refusal == RankRefusal::kNone)
+    verdict.proof = verdict_proof(options_.secret, stranger.challenge, hello);
+  const ssize_t sent = send(stranger.socket.fd(), &verdict, sizeof verdict, MSG_NOSIGNAL);
+  if (refusal != RankRefusal::kNone) return turn_away(stranger, reason_of(refusal));
+  if (sent != sizeof verdict) return turn_away(stranger, "it has closed its connection");
+  const auto rank = static_cast<size_t>(hello.rank);
+  processes_[rank] = hello.process;
+  joined(hello, stranger.from);
+  lines_[static_cast<size_t>(hello.line)][rank] = std::move(stranger.socket);
+  --missing_;
+}
+
+void RankAcceptor::drop_silent() {
+  while (!strangers_.empty() && Clock::now() >= strangers_.front().since + kIntroduction) {
+    turn_away(strangers_.front(), "it does not introduce itself");
+    strangers_.erase(strangers_.begin());
+  }
+}
+
+// One connection, if there is any. Where all places are taken, the one that came first makes room
+// after the time in which a rank answers: so many that send nothing do not keep ranks out either.
+void RankAcceptor::accept_one() {
+  const auto now = Clock::now();
+  if (now < accepts_again_) return;
+  const bool full = strangers_.size() == kMaxStrangers;
+  if (full) accepts_again_ = strangers_.front().since + kMinIntroduction;
+  if (now < accepts_again_) return;
+  Stranger stranger;
+  stranger.socket = Socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!stranger.socket.open()) {
+    const bool nobody =
+        errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+    if (!nobody) accepts_again_ = now + kNoDescriptorNap;  // out of descriptors: do not spin
+    return;
+  }
+  if (full) {
+    turn_away(strangers_.front(), "it does not introduce itself, and others wait");
+    strangers_.erase(strangers_.begin());
+  }
+  stranger.since = now;
+  stranger.from = peer_address(stranger.socket);
+  const std::string nonce = random_bytes(stranger.challenge.nonce.size());
+  std::ranges::copy(nonce, stranger.challenge.nonce.begin());
+  const ssize_t sent =
+      send(stranger.socket.fd(), &stranger.challenge, sizeof stranger.challenge, MSG_NOSIGNAL);
+  if (sent == sizeof stranger.challenge) strangers_.push_back(std::move(stranger));
+}
+
+void RankAcceptor::turn_away(const Stranger& stranger, const char* why) {
+  if (++turned_away_ > kMaxAcceptorWarnings) return;
+  log_warning("closed a connection of ", stranger.from.text(), " to the ranks: ", why,
+              turned_away_ == kMaxAcceptorWarnings ? "; further ones are not reported" : "");
+}
+
+}  // namespace trireme

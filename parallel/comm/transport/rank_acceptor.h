@@ -1,0 +1,65 @@
+// Listening side of a rendezvous (rank_rendezvous.h): serves all connections at once until the
+// ranks are there.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "parallel/comm/transport/rank_greeting.h"
+#include "parallel/comm/transport/tcp_address.h"
+#include "parallel/comm/transport/tcp_socket.h"
+#include "parallel/comm/transport/transport.h"
+
+namespace trireme {
+
+constexpr int kRankLines = 2;
+using RankLines = std::array<std::vector<Socket>, kRankLines>;
+
+class RankAcceptor {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Connections that have not introduced themselves yet. Each has kIntroduction for it, or
+  // kMinIntroduction where others wait for its place.
+  static constexpr size_t kMaxStrangers = 128;
+  static constexpr std::chrono::milliseconds kIntroduction{5000}, kMinIntroduction{200};
+  using Joined = std::function<void(const RankGreeting&, const TcpAddress& from)>;
+
+  // Accepts ranks >= first other than options.rank. All outlive this object.
+  RankAcceptor(const Socket& listener, const TcpOptions& options, int first, RankLines& lines);
+  // Returns when every one has come with both lines; calls `joined` for each. Error(kLostRank) at
+  // `end`.
+  void accept_all(Clock::time_point end, const Joined& joined);
+
+ private:
+  struct Stranger {
+    Socket socket;
+    TcpAddress from;
+    RankChallenge challenge;
+    Clock::time_point since;
+    std::array<char, sizeof(RankGreeting)> bytes{};
+    size_t got = 0;
+  };
+  enum class ReadResult { kIncomplete, kGreeting, kEnd };
+
+  std::vector<bool> wait() const;
+  void read_greetings(const std::vector<bool>& ready, const Joined& joined);
+  static ReadResult read_greeting(Stranger& stranger);
+  void admit_or_refuse(Stranger& stranger, const Joined& joined);
+  std::optional<RankRefusal> refusal_of(const Stranger& stranger, const RankGreeting& hello) const;
+  void drop_silent();
+  void accept_one();
+  void turn_away(const Stranger& stranger, const char* why);
+
+  const Socket& listener_;
+  const TcpOptions& options_;
+  int first_, missing_ = 0;
+  RankLines& lines_;
+  std::vector<std::optional<uint32_t>> processes_;  // by rank
+  std::vector<Stranger> strangers_;                 // who came first is first
+  Clock::time_point accepts_again_{};               // no connection is accepted before
+  int turned_away_ = 0;
+};
+
+}  // namespace trireme

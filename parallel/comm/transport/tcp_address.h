@@ -1,0 +1,39 @@
+// Internet addresses of ranks: resolve, listen, connect.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/transport/tcp_socket.h"
+
+namespace trireme {
+
+// IPv4 or IPv6 address with a port. Ranks send it to each other as it is.
+struct TcpAddress {
+  sockaddr_storage storage{};
+  uint64_t length = 0;
+
+  bool valid() const;  // of one of the two families, with its length
+  bool is_loopback() const;
+  int port() const;
+  void set_port(int port);
+  std::string text() const;  // "10.0.0.1:29500", "[::1]:29500"
+};
+
+TcpAddress local_address(const Socket& socket);
+TcpAddress peer_address(const Socket& socket);
+
+// All addresses of a host's name. InputError that names `variable` where it is unknown.
+std::vector<TcpAddress> resolve_tcp(const std::string& variable, const std::string& host, int port);
+bool is_literal_address(const std::string& host);
+// All interfaces of this machine: IPv6 and IPv4 where the kernel has both.
+TcpAddress any_tcp_address(int port);
+
+// Both return a closed socket and leave errno where the system refuses.
+Socket listen_at(const TcpAddress& address);
+Socket connect_to(const TcpAddress& address);
+
+}  // namespace trireme
