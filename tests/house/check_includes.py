@@ -61,7 +61,7 @@ MAY_INCLUDE = {
     "serving/page": ["serving/http/server"],
     "serving/bench": ["engine/core", "engine/io", "serving/client"],
     "training/config": [*engine("core text config"), "parallel",
-                        *transformer("config families layers model formats checkpoint"), "optim"],
+                        *transformer("config families pass layers model formats checkpoint"), "optim"],
     "training/data": [*engine("core ops io text"), "parallel", "transformer/layers", "training/config"],
     "training/data/examples": [*engine("core ops io text"), "transformer/checkpoint", "training/config", "training/data"],
     "training/step": [*engine("core device ops"), "parallel", *transformer("pass model"), "optim",

@@ -105,7 +105,7 @@ class Units(unittest.TestCase):
         self.assertEqual(len(check_units.check_cycles(bad, {"optim": 3})), 1)
 
     def problems(self, path, text, allowed=()):
-        texts = {"transformer/lora.h": "namespace trireme {\nstruct Plan {\n  int x;\n};\nenum class Kind { kA };\n}\n",
+        texts = {"transformer/model/lora.h": "namespace trireme {\nstruct Plan {\n  int x;\n};\nenum class Kind { kA };\n}\n",
                  "engine/core/base.h": "namespace trireme::detail {\nclass Base {\n};\n}\n", path: text}
         return check_units.check_declarations(texts, allowed)
 
@@ -114,7 +114,7 @@ class Units(unittest.TestCase):
                          "struct S {\n  std::shared_ptr<class Plan> plan;\n  std::map<const class Plan*, int> of;\n};\n"):
             text = "namespace trireme {\n" + declared + "}\n"
             self.assertTrue(self.problems("parallel/a.h", text), declared)
-            self.assertEqual(self.problems("transformer/a.h", text), [], declared)
+            self.assertEqual(self.problems("transformer/model/a.h", text), [], declared)
             self.assertEqual(self.problems("serving/engine/a.cpp", text), [], declared)
         self.assertEqual(self.problems("parallel/a.h", "namespace trireme {\nstruct Plan;\n}\n", {("a.h", "Plan")}), [])
         for fine in ("namespace trireme {\nclass Unknown;\n}\n", "namespace other {\nstruct Plan;\n}\n",

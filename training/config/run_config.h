@@ -21,7 +21,7 @@
 #include "training/config/finetune_config.h"
 #include "transformer/config/model_config.h"
 #include "transformer/config/recompute.h"
-#include "transformer/layers/float8_state.h"
+#include "transformer/pass/float8_state.h"
 
 namespace trireme {
 

@@ -1,6 +1,6 @@
 #include "transformer/layers/linear.h"
 
-#include "transformer/layers/float8_state.h"
+#include "transformer/pass/float8_state.h"
 #include "transformer/pass/weight.h"
 
 namespace trireme {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "transformer/layers/embedding.h"
-#include "transformer/layers/float8_state.h"
 #include "transformer/layers/lm_head.h"
 #include "transformer/model/block.h"
 #include "transformer/model/stages.h"
+#include "transformer/pass/float8_state.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "transformer/layers/float8_state.h"
+#include "transformer/pass/float8_state.h"
 
 #include "engine/ops/activation.h"
 #include "engine/ops/elementwise.h"
