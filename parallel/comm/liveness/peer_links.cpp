@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr char kBeat = 'b', kGoodbye = 'g', kTerminated = 't', kEnd = '\n';
+constexpr char kBeat = 'b', kGoodbye = 'g', kTerminating = 't', kEnd = '\n';
 // A loss is one of these, the reason's text, and kEnd.
 constexpr char kReported = 'r', kDied = 'd', kSilent = 's';
 constexpr size_t kLongestText = 4096;
@@ -59,7 +59,7 @@ void PeerLinks::send_all(const std::string& bytes) {
 }
 
 void PeerLinks::beat() { send_all(std::string(1, kBeat)); }
-void PeerLinks::say_terminated() { send_all(std::string(1, kTerminated)); }
+void PeerLinks::say_terminated() { send_all(std::string(1, kTerminating)); }
 void PeerLinks::say_goodbye() { send_all(std::string(1, kGoodbye)); }
 
 void PeerLinks::tell_lost(const std::string& reason, LossCause cause) {
@@ -79,7 +79,7 @@ void PeerLinks::take(Peer& peer, char byte, Liveness& liveness) {
     peer.closed = true;
   } else if (byte == kGoodbye) {
     peer.closed = true;
-  } else if (byte == kTerminated) {
+  } else if (byte == kTerminating) {
     peer.terminated = true;
   } else if (byte != kBeat) {
     peer.telling = true;

@@ -22,8 +22,8 @@ constexpr double kReportedGrace = 0.5;
 constexpr double kLeaveGrace = 1.0;
 constexpr double kShutdownGrace = 10;
 
-constexpr int kNobody = -1;
-std::atomic<int> g_wake{kNobody};
+constexpr int kNoListener = -1;
+std::atomic<int> g_wake{kNoListener};
 std::atomic<bool> g_terminated{false};
 
 void wake(int fd) {
@@ -36,7 +36,7 @@ extern "C" void on_sigterm(int) {
   const int before = errno;
   g_terminated = true;
   const int fd = g_wake.load();
-  if (fd != kNobody) {
+  if (fd != kNoListener) {
     wake(fd);
   } else {
     signal(SIGTERM, SIG_DFL);
@@ -95,7 +95,7 @@ Watchdog::Watchdog(Liveness& liveness, PeerLinks links, bool says_terminated, An
   if (wake_fd_ < 0) throw Error("cannot make an event descriptor for the watchdog");
   struct sigaction current {};
   sigaction(SIGTERM, nullptr, &current);
-  int nobody = kNobody;
+  int nobody = kNoListener;
   if (handles(current, SIG_DFL) && g_wake.compare_exchange_strong(nobody, wake_fd_)) {
     g_terminated = false;
     struct sigaction action {};
@@ -135,7 +135,7 @@ void Watchdog::give_up_sigterm(bool lost) {
   struct sigaction current {};
   sigaction(SIGTERM, nullptr, &current);
   if (handles(current, on_sigterm)) signal(SIGTERM, lost ? SIG_IGN : SIG_DFL);
-  g_wake = kNobody;
+  g_wake = kNoListener;
   handles_sigterm_ = false;
   // One that came after the thread had last asked.
   if (g_terminated.exchange(false) && !lost) kill(getpid(), SIGTERM);
