@@ -10,9 +10,9 @@ namespace {
 
 // general.file_type of llama.cpp: what most numbers are.
 int64_t file_type(const std::string& type) {
-  constexpr std::pair<const char*, int64_t> kTypes[] = {
+  constexpr std::pair<const char*, int64_t> kFileTypes[] = {
       {"F32", 0}, {"F16", 1}, {"Q4_0", 2}, {"Q8_0", 7}, {"Q4_K", 14}, {"Q6_K", 18}, {"BF16", 32}};
-  for (const auto& [name, number] : kTypes)
+  for (const auto& [name, number] : kFileTypes)
     if (type == name) return number;
   TRIREME_UNREACHABLE("no general.file_type for ", type);
 }
