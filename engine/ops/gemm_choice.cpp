@@ -12,10 +12,10 @@ bool is_streamed(Isa isa, const GemmProblem& g) {
          g.k <= cpu::kGemvBytes / dtype_size(g.in);
 }
 
-// Rows from which on `many` is faster than our tiles. Those read the weight once, as fast as memory
-// gives it, up to about 8 rows; the library's kernels multiply faster (float32, Emerald Rapids: the
-// library takes 1.11 times as long with 16 rows, 0.98 with 20). A type that the library does not
-// multiply would have the whole weight converted for every product.
+// The largest number of rows for which our tiles are faster. They read the weight once, as fast as
+// memory gives it, up to about 8 rows; the library's kernels multiply faster (float32, Emerald
+// Rapids: the library takes 1.11 times as long with 16 rows, 0.98 with 20). A type that the library
+// does not multiply would have the whole weight converted for every product.
 int64_t max_few_rows(const GemmProcessor& processor, DType dtype) {
   if (!library_multiplies(processor, dtype)) return 96;
   return dtype == DType::kF32 || uses_bf16_dots(processor) ? 16 : 8;

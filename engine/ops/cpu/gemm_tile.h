@@ -106,7 +106,7 @@ TRIREME_INLINE void add_part(Floats (&sums)[M][N], const typename Products::Weig
 #pragma GCC unroll 8
     for (int i = 0; i < M; ++i) {
       auto row = Products::template row<kPart>(x + i * kStep);
-#if defined(TRIREME_ISA_avx512)
+#if defined(TRIREME_ISA_avx512) && !defined(__clang__)
       asm("" : "+v"(row));  // else GCC 12 loads it again for each row of the weight
 #endif
 #pragma GCC unroll 8
