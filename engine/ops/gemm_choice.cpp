@@ -25,7 +25,7 @@ int64_t max_few_rows(const GemmProcessor& processor, DType dtype) {
 
 bool library_multiplies(const GemmProcessor& processor, DType dtype) {
   if (dtype == DType::kF32) return true;
-  return dtype == DType::kBF16 && processor.isa == Isa::kAvx512 && processor.library_has_bf16;
+  return dtype == DType::kBF16 && processor.isa == Isa::kAvx512 && processor.has_library_bf16;
 }
 
 bool uses_bf16_dots(const GemmProcessor& processor) {

@@ -16,7 +16,7 @@ enum class GemmPath { kStreamed, kFewRows, kLibrary, kWidened };
 // Properties of the processor that select a product's path.
 struct GemmProcessor {
   Isa isa = Isa::kPortable;         // the chosen set
-  bool library_has_bf16 = false;    // native products of the library under AVX-512
+  bool has_library_bf16 = false;    // native products of the library under AVX-512
   bool has_fast_bf16_dots = false;  // cpu.h
 };
 

@@ -80,8 +80,8 @@ void GenerationChoice::write_stop_reason(JsonWriter& json) const {
     json.key("stop_reason").integer(*stop_id);
 }
 
-ChosenToken with_top(ChosenToken token, int32_t most) {
-  token.top.resize(std::min(token.top.size(), static_cast<size_t>(most)));
+ChosenToken with_top(ChosenToken token, int32_t max_top) {
+  token.top.resize(std::min(token.top.size(), static_cast<size_t>(max_top)));
   return token;
 }
 

@@ -31,7 +31,7 @@ struct GenerationChoice {
   std::vector<ToolCallDelta::Call> take_calls(std::string& piece);
   // Joins the tokens whose texts are known with what was sampled.
   void add_logprobs(std::vector<TokenText>& tokens);
-  // Of a response that is no stream.
+  // Keeps a piece until the response is written (no stream).
   void hold(const std::string& piece, std::vector<ToolCallDelta::Call> pieces);
 
   // finish_reason: a text with calls has ended because of them.
@@ -62,14 +62,14 @@ struct GenerationChoice {
   std::vector<ChosenToken> prompt;  // with prompt_logprobs, of the first choice of a prompt
   std::vector<ChosenToken> echoed;  // the same for the others to echo
   double logprob = 0;               // of all of its tokens
-  // Of a response that is no stream.
+  // Held for a response that is no stream.
   std::string text;
   std::vector<ToolCallDelta::Call> calls;
 };
 
-// Of a token of the prompt so many of the most probable: logprobs with echo and prompt_logprobs may
-// ask for others.
-ChosenToken with_top(ChosenToken token, int32_t most);
+// The prompt's token with at most max_top of its most probable alternatives: logprobs with echo and
+// prompt_logprobs may ask for different numbers.
+ChosenToken with_top(ChosenToken token, int32_t max_top);
 void write_ids(JsonWriter& json, const char* name, std::span<const int32_t> ids);
 
 }  // namespace trireme

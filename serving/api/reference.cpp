@@ -65,7 +65,7 @@ std::string table(const Endpoint& endpoint) {
   return out + "\n";
 }
 
-// Of successful responses; errors are JSON.
+// The section of successful responses' types; errors are JSON.
 std::string response_types() {
   std::string out = "## Responses\n\n| endpoint | Content-Type | |\n|---|---|---|\n";
   for (const Endpoint* endpoint : endpoints()) {

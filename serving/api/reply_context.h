@@ -25,7 +25,7 @@ struct ReplyContext {
   const Tokenizer& tokenizer;  // which outlives this object
   std::vector<std::vector<int32_t>> prompts;
 
-  // Of the choice with this index.
+  // The prompt of the choice with this index, and the first choice of that prompt.
   const std::vector<int32_t>& prompt_of(size_t choice) const;
   size_t first_of_prompt(size_t choice) const;
   // Begins the object of a whole response or of an event, with its members up to the choices.

@@ -16,7 +16,7 @@ void ReplyEvents::write_usage_so_far(JsonWriter& json) const {
     json.null();
 }
 
-// role: the first event of a chat's choice. What is told of tokens goes with it.
+// role: the first event of a chat's choice. The event carries the ids and log-probabilities too.
 void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text, bool role,
                               const char* finish) {
   std::string data;
@@ -54,7 +54,7 @@ void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text,
   frames_ += sse_frame(data);
 }
 
-// Of a stream: since the last event of the choice. A completion's first has its prompt's too.
+// Ids of the tokens since the choice's last event; a completion's first event has the prompt's too.
 void ReplyEvents::write_new_ids(JsonWriter& json, GenerationChoice& choice) const {
   if (!reply_.form.chat && !std::exchange(choice.prompt_told, true))
     write_ids(json, "prompt_token_ids", reply_.prompt_of(choice.index));

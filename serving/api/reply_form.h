@@ -17,7 +17,7 @@ struct ReplyForm {
   bool chat = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   bool echo = false;  // the prompts begin the texts
-  // Of max_tokens = 0: the token that was computed all the same is left out.
+  // max_tokens = 0: the token that was computed all the same is left out.
   bool without_text = false;
   int32_t top_logprobs = -1, prompt_logprobs = -1;
   bool tokens_as_ids = false;

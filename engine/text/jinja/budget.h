@@ -21,8 +21,8 @@ class Budget {
   int64_t limit_, left_;
   Budget* before_;
 };
-// Of the innermost Budget of this thread, which fails when it is used up; without one nothing is
-// counted.
+// Takes from the innermost Budget of this thread, which fails when it is used up; without a Budget
+// nothing is counted.
 void spend(int64_t steps);
 void spend_bytes(size_t bytes);  // a step for each 256
 

@@ -38,7 +38,7 @@ struct RankVerdict {
   RankProof proof{};
 };
 
-// Of the rank that connects, over its greeting; of the one that listens.
+// Proof by the rank that connects, over its greeting; verdict_proof(): by the rank that listens.
 RankProof greeting_proof(const std::string& secret, const RankChallenge& challenge,
                          const RankGreeting& greeting);
 RankProof verdict_proof(const std::string& secret, const RankChallenge& challenge,

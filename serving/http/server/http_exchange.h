@@ -38,7 +38,7 @@ struct HttpExchange {
   void report() const;
 };
 
-// Of a request whose own time has passed.
+// The error of a request whose own deadline has passed.
 ApiError deadline_error();
 
 }  // namespace trireme

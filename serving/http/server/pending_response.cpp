@@ -41,7 +41,7 @@ PendingResponse::Awaitable<bool> PendingResponse::run() {
   co_return stays;
 }
 
-// What a pending reply throws ends the response.
+// An exception of a pending reply ends the response.
 PendingReply::Part PendingResponse::failure_of(const std::exception& error) {
   pending_->failed();
   const ApiError told = api_error_of(error, exchange_.request.id);
@@ -76,7 +76,7 @@ PendingReply::Part PendingResponse::take() {
 }
 
 // Until a worker has done it, until the request's time has passed, or until the peer has left.
-// Where too many wait for the workers it is done here.
+// Runs the work here if the queue of the workers is full.
 PendingResponse::Awaitable<void> PendingResponse::run_at_worker(std::shared_ptr<PartWork> work) {
   WorkQueue& workers = exchange_.state.workers;
   const auto ticket = submit_task(workers, exchange_.request.tenant, 0, work, transport_);

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-// Of a refused request's body, so that the connection stays.
+// Bytes of a refused request's body that are read and dropped, so that the connection stays.
 constexpr size_t kDiscarded = 64 << 10;
 
 }  // namespace

@@ -22,7 +22,7 @@ class RequestInput {
   Awaitable<Head> read_head(RequestReader& reader);
   // Sets exchange.refusal where the body is refused or too slow. False: the connection is broken.
   Awaitable<bool> read_body(RequestReader& reader, HttpExchange& exchange);
-  // Of a request that was refused. False: it has not come.
+  // Reads and drops the body of a refused request. False: it has not come.
   Awaitable<bool> discard_body(RequestReader& reader);
   // Small enough to be read for nothing, so that the connection stays.
   bool has_small_body(const RequestReader& reader, const HttpExchange& exchange) const;
