@@ -10,6 +10,7 @@
 #include "training/config/optimizer_config.h"
 #include "training/config/read_finetune.h"
 #include "training/config/run_config.h"
+#include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 
 namespace trireme {
