@@ -5,6 +5,7 @@
 
 #include "engine/core/normal_number.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/fill_normal.h"
 #include "engine/ops/transfer.h"
 #include "parallel/block_gather.h"
 #include "parallel/block_weights.h"
@@ -382,11 +383,12 @@ void ParameterStore::initialize(Ctx& ctx, uint64_t seed, bool frozen) {
     value_map().for_each(ranges_[h], [&](const FlatRange& part, int64_t offset) {
       ElementIndex index = spec.element_index();
       index.offset = part.begin - ranges_[h].begin;
-      fill_from_host(ctx, flat_values().slice(0, offset, offset + part.size()),
-                     [&](const Tensor& piece, int64_t first) {
-                       fill_values(piece, ctx.threads,
-                                   [&](int64_t i) { return initial(index.of(first + i)); });
-                     });
+      const Tensor values = flat_values().slice(0, offset, offset + part.size());
+      if (spec.init == InitKind::kNormal)
+        return fill_normal(ctx, values, key, spec.init_std, index);
+      fill_from_host(ctx, values, [&](const Tensor& piece, int64_t first) {
+        fill_values(piece, ctx.threads, [&](int64_t i) { return initial(index.of(first + i)); });
+      });
     });
   }
 }

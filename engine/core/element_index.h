@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "engine/core/host_device.h"
+
 namespace trireme {
 
 // Index in the flattened logical tensor of element i of a range: the range is a part, from `offset`
@@ -13,7 +15,7 @@ struct ElementIndex {
   int64_t width = 0;   // elements of a row; 0: one row
   int64_t stride = 0;  // from one row to the next
   int64_t offset = 0;  // of the range in the box
-  int64_t of(int64_t i) const {
+  TRIREME_HOST_DEVICE int64_t of(int64_t i) const {
     const int64_t o = offset + i;
     return width == 0 ? first + o : first + o / width * stride + o % width;
   }

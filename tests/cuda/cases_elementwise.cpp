@@ -1,4 +1,5 @@
 #include "engine/ops/elementwise.h"
+#include "engine/ops/fill_normal.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {
@@ -49,6 +50,15 @@ OpCase fill_case(const Size& s, DType dtype) {
   const Shape shape{s.rows, s.columns};
   return make("fill_zero", s, dtype, dtype_size(dtype),
               [=](OpRun& run) { fill_zero(run.ctx, run.output("y", dtype, shape, exact())); });
+}
+
+// A part of a box, from its third element on, whose rows are twice as wide in the whole tensor. A
+// GPU's own sine and cosine.
+OpCase fill_normal_case(const Size& s, DType dtype) {
+  return make("fill_normal", s, dtype, dtype_size(dtype), [=](OpRun& run) {
+    fill_normal(run.ctx, run.output("y", dtype, {s.rows * s.columns}, whole(1)), RandomKey{7, 80},
+                0.02, {.first = 5, .width = s.columns, .stride = 2 * s.columns, .offset = 2});
+  });
 }
 
 // Ranges that are empty, all, and part of a row.
@@ -103,6 +113,7 @@ std::vector<OpCase> elementwise_cases() {
       cases.push_back(add_case(s, dtype));
       cases.push_back(scale_case(s, dtype));
       cases.push_back(fill_case(s, dtype));
+      cases.push_back(fill_normal_case(s, dtype));
       cases.push_back(keep_case(s, dtype));
       for (DType to : floats) cases.push_back(cast_case(s, dtype, to));
       cases.push_back(dropout_case(s, dtype, 0.0, false));

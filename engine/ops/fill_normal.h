@@ -1,0 +1,17 @@
+// Normally distributed random numbers: the initial values of weights.
+#pragma once
+
+#include "engine/core/element_index.h"
+#include "engine/core/random.h"
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+// y[i] = deviation z(key, index.of(i)), z standard normal (engine/core/normal_number.h).
+//   y (n)  any float dtype, contiguous; types of 16 bits are rounded by way of float32
+// A GPU's sine and cosine may differ from a CPU's in the last bit of a float64: nearly all narrower
+// numbers are equal, and those that are not are neighbours.
+void fill_normal(Ctx& ctx, const Tensor& y, const RandomKey& key, double deviation,
+                 const ElementIndex& index);
+
+}  // namespace trireme
