@@ -76,7 +76,9 @@ class Attention final : public LibraryHandle {
     const auto known = plans_.find(shape);
     if (known != plans_.end()) return pointer_to(known->second);
     std::optional<dnn::Plan> plan = prepare(gpu, shape);
-    if (plan.has_value()) grow(gpu, workspace_, plan->workspace + sums_bytes(shape));
+    // Never empty: a graph that needs no workspace wants the address of one.
+    if (plan.has_value())
+      grow(gpu, workspace_, std::max(kAlign, plan->workspace + sums_bytes(shape)));
     // Last: a plan that is known has its memory.
     return pointer_to(plans_.emplace(shape, std::move(plan)).first->second);
   }
@@ -215,8 +217,10 @@ class Ragged {
     add({kTensorK}, s.k);
     add({kTensorV}, s.v);
     add({kTensorOut}, s.out);
-    add({kTensorLse, kTensorDelta}, {.token = s.tokens > 0 ? 1 : s.heads});
+    add({kTensorLse}, {.token = s.tokens > 0 ? 1 : s.heads});
+    // A graph wants its own tensors, all of them and no others.
     if (s.backward) {
+      add({kTensorDelta}, {.token = s.tokens > 0 ? 1 : s.heads});
       add({kTensorDout}, s.dout);
       add({kTensorDq}, s.dq);
       add({kTensorDk}, s.dk);
