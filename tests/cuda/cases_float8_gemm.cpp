@@ -49,8 +49,9 @@ OpCase gemm_case(int64_t m, int64_t n, int64_t k, DType out, const Form& f, bool
                        b = matrix(run, "b", n, k, f.b, f.of_b);
     Close close = whole(k + 2);
     // Tensor cores of Hopper and Ada keep some 13 bits behind the point while they add products of
-    // 8-bit floats. Where C is float64 there are no 8-bit products.
-    if (out != DType::kF64) close.units = 0x1p-12;
+    // 8-bit floats, and cut off what is behind them: once for each of the four instructions whose
+    // sum is then added to one in float32. Where C is float64 there are no 8-bit products.
+    if (out != DType::kF64) close.units = 4 * 0x1p-13;
     const Tensor c =
         f.accumulate ? run.updated("c", out, {m, n}, close) : run.output("c", out, {m, n}, close);
     float8_gemm(run.ctx, c, a, b, f.accumulate);
