@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks and measures Trireme on this machine's GPU, without a network and without installing anything.
 #
-#   scripts/gpu_check.sh --call 1|2|3 --out DIR [--seen ROWS]... [--build DIR] [--rehearse]
+#   scripts/gpu_check.sh --call 1|2|3 --out DIR [--seen ROWS]... [--only REGEX]
+#       [--seconds N] [--build DIR] [--rehearse]
 #   scripts/gpu_check.sh --merge DIR...
 #
 # A call takes less than 10 minutes and leaves four files in DIR, which is emptied of them first:
@@ -9,21 +10,23 @@
 # logs.tar.gz. The calls are
 #   1   facts, every op, ceilings, training, decoding, 8-bit floats
 #   2   PyTorch beside it, where a step's time goes, sanitizer and profiler, tiny models; and, for
-#   the next
-#       call, weights in a folder for temporary files (19 GB)
+#       the next call, weights in a folder for temporary files (19 GB)
 #   3   serving
 # each in the order of its worth. Rows that a file of an earlier call has (--seen) are not made
 # again. Exit code: 0 all well, 1 something failed or differs, 2 bad input, 3 out of time.
+#   --only       makes the rows whose "PHASE ID" the expression matches, such as 'speed train .*7b'
+#   --seconds    of this call, where fewer than 575 are left: the rows that do not fit are left out
 #   --build      programs of this build folder, else of gpu-bundle.tar.xz (scripts/gpu_bundle.sh)
-#   where it lies here, else
-#                built here: for that a folder offline-bundle (scripts/offline_bundle.sh) is used
+#                where it lies here, else built here: for that a folder offline-bundle
+#                (scripts/offline_bundle.sh) is used
 #   --rehearse   everything on the CPU with tiny shapes: tries the script, measures nothing
 #   --merge      puts the rows of calls into docs/reference/results/gpu.json and renews
-#   docs/reference/performance-gpu.md
+#                docs/reference/performance-gpu.md
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readonly kSeconds=575 # of a call
+readonly kMaxSeconds=575 # of a call
 
+seconds=$kMaxSeconds
 call=
 out=
 build=
@@ -33,19 +36,21 @@ folders=()
 rehearse=no
 while [ $# -gt 0 ]; do
   case "$1" in
-    --call | --out | --build | --seen)
+    --call | --out | --build | --seen | --only | --seconds)
       [ $# -ge 2 ] || { echo "gpu_check.sh: $1 needs a value" >&2 && exit 2; }
       case "$1" in
         --call) call=$2 ;;
         --out) out=$2 ;;
         --build) build=$2 ;;
         --seen) options+=(--seen "$2") ;;
+        --only) options+=(--only "$2") ;;
+        --seconds) seconds=$2 ;;
       esac
       shift
       ;;
     --rehearse) rehearse=yes && options+=(--rehearse) ;;
     --merge) merge=yes ;;
-    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0" && exit 0 ;;
     -*) echo "gpu_check.sh: unknown argument \"$1\" (see --help)" >&2 && exit 2 ;;
     *) folders+=("$1") ;;
   esac
@@ -62,6 +67,10 @@ case "$call" in
   1 | 2 | 3) ;;
   *) echo "gpu_check.sh: --call 1, 2 or 3 is needed, got \"$call\"" >&2 && exit 2 ;;
 esac
+if ! [[ $seconds =~ ^[0-9]{1,3}$ ]] || ((10#$seconds < 30 || 10#$seconds > kMaxSeconds)); then
+  echo "gpu_check.sh: --seconds is 30 to $kMaxSeconds, got \"$seconds\"" >&2 && exit 2
+fi
+seconds=$((10#$seconds))
 [ -n "$out" ] || { echo "gpu_check.sh: --out DIR is needed" >&2 && exit 2; }
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -105,12 +114,12 @@ build_here() {
   mapfile -t -O ${#configure[@]} configure < <(python3 -B scripts/gpu_check/libraries.py --cmake | grep '^-D')
   command -v nvcc >/dev/null || configure+=(-DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc)
   echo "== building build/gpu ($(architecture), $(nproc) jobs)"
-  if ! timeout $((kSeconds - SECONDS)) cmake "${configure[@]}" >"$log" 2>&1; then
+  if ! timeout $((seconds - SECONDS)) cmake "${configure[@]}" >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     exit 1
   fi
   local code=0
-  timeout $((kSeconds - SECONDS)) ninja -C build/gpu -j "$(nproc)" trireme gpu_ops gpu_models >>"$log" 2>&1 || code=$?
+  timeout $((seconds - SECONDS)) ninja -C build/gpu -j "$(nproc)" trireme gpu_ops gpu_models >>"$log" 2>&1 || code=$?
   [ $code != 124 ] || { echo "gpu_check.sh: the build needs another call on this machine" >&2 && exit 3; }
   [ $code = 0 ] || { grep -E -A 20 "FAILED|rror" "$log" | head -n 60 >&2 && exit 1; }
   rm -f "$log"
@@ -126,7 +135,7 @@ if [ -z "$build" ]; then
 fi
 
 code=0
-left=$((kSeconds - SECONDS))
+left=$((seconds - SECONDS))
 timeout --kill-after=5 "$left" python3 -B scripts/gpu_check/check.py --call "$call" --build "$build" --out "$out" \
   --seconds $((left - 15)) "${options[@]}" || code=$?
 [ $code -lt 124 ] || code=3 # cut off: the rows are there

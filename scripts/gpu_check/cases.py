@@ -34,14 +34,15 @@ TRAIN_ALSO = [("qwen2.5-0.5b", FREE), ("qwen2.5-0.5b", TUNED)]
 PEERS_ORDER = ["qwen2.5-0.5b", "gpt2-124m", "qwen2.5-1.5b", "qwen2.5-3b", "llama-1b"]
 PEERS_FIRST = [("compiled", "qwen2.5-0.5b"), ("compiled", "qwen2.5-1.5b")]
 PEERS_LATER = [("eager", "qwen2.5-0.5b"), ("compiled", "gpt2-124m"), ("eager", "qwen2.5-1.5b"), ("compiled", "llama-1b")]
-# Model, what is said of it, options. Long texts, where keys and values weigh most.
-LONG = ["--prompt", 16384, "--tokens", 64]
-DECODE_FIRST = [("llama-1b", "", []), ("llama-8b", "", [])]
-DECODE_LATER = [("qwen2.5-0.5b", "", []), ("qwen2.5-7b", "", []), ("llama-1b", ", 16,384 tokens", LONG),
-                ("llama-1b", ", 16,384 tokens, cache int8", [*LONG, "--kv-cache-dtype", "int8"]),
-                ("llama-1b", ", 16,384 tokens, cache fp8_e4m3", [*LONG, "--kv-cache-dtype", "fp8_e4m3"]),
-                ("llama-1b", ", weights q8_0", ["--quantization", "q8_0"]),
-                ("llama-1b", ", weights q4_0", ["--quantization", "q4_0"])]
+# Tokens of the prompt and of the text; long ones, where keys and values weigh most.
+SHORT, LONG = (512, 128), (16384, 64)
+# Model, what is said of it, tokens, options.
+DECODE_FIRST = [("llama-1b", "", SHORT, []), ("llama-8b", "", SHORT, [])]
+DECODE_LATER = [("qwen2.5-0.5b", "", SHORT, []), ("qwen2.5-7b", "", SHORT, []), ("llama-1b", ", 16,384 tokens", LONG, []),
+                ("llama-1b", ", 16,384 tokens, cache int8", LONG, ["--kv-cache-dtype", "int8"]),
+                ("llama-1b", ", 16,384 tokens, cache fp8_e4m3", LONG, ["--kv-cache-dtype", "fp8_e4m3"]),
+                ("llama-1b", ", weights q8_0", SHORT, ["--quantization", "q8_0"]),
+                ("llama-1b", ", weights q4_0", SHORT, ["--quantization", "q4_0"])]
 GEMM = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"]
 MICRO_BATCHES, STEP_TOKENS = 8, 524288
 
@@ -50,7 +51,7 @@ OPS_DTYPES, OPS_DTYPES_LATER = ["float32", "bfloat16", "other"], ["float64", "fl
 OP_SECONDS, LARGE_OP_SECONDS = 60, 60
 # Of the tools phase: models whose step is timed call by call, ops under the sanitizer, and under
 # the profiler.
-LAUNCH_TIMES = ["qwen2.5-0.5b", "qwen2.5-7b"]
+LAUNCH_TIMES = ["qwen2.5-0.5b", "qwen2.5-7b", "gpt2-124m"]
 SANITIZED = ["paged_attention", "rms_norm_backward", "softmax_cross_entropy", "sample_rows", "embedding_backward",
              "rotary", "swiglu_backward", "topk_route"]
 COUNTED = ["rms_norm_forward", "rms_norm_backward", "paged_attention", "softmax_cross_entropy"]
@@ -60,8 +61,8 @@ REHEARSED_OPS = ["add", "fill_zero"]
 REHEARSED_MODEL = "quickstart"
 REHEARSED = {"batch": 1, "sequence_length": 16}
 REHEARSED_TRAIN = [("quickstart", "", "none", [])]
-REHEARSED_DECODE = [("quickstart", "", []), ("quickstart", ", cache int8", ["--kv-cache-dtype", "int8"]),
-                    ("quickstart", ", weights q8_0", ["--quantization", "q8_0"])]
+REHEARSED_DECODE = [("quickstart", "", (4, 4), []), ("quickstart", ", cache int8", (8, 4), ["--kv-cache-dtype", "int8"]),
+                    ("quickstart", ", weights q8_0", (4, 4), ["--quantization", "q8_0"])]
 REHEARSED_FP8 = [("llama-15m", "", FP8_RECIPE, [])]  # products in fp8 want multiples of 16
 REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64
 

@@ -97,6 +97,7 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--seen", action="append", default=[])
+    parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--rehearse", action="store_true")
     sys.exit(run(Call(parser.parse_args())))

@@ -9,19 +9,15 @@ import shutil
 from pathlib import Path
 
 import libraries
-from phase import ROOT, Failure, Stop
+from phase import Failure, Stop
 
 QUERY = ["name", "driver_version", "memory.total", "clocks.max.sm", "clocks.max.mem", "power.limit",
          "ecc.mode.current", "mig.mode.current", "compute_mode", "pcie.link.gen.max"]
 
 
-def host(phase):
-    try:
-        commit = phase.run("git", "-C", ROOT, "rev-parse", "HEAD").strip()
-    except Failure:
-        commit = "unknown"  # a copy without its history: the program says which commit it is of
+def host():
     memory = Path("/proc/meminfo").read_text(encoding="utf-8").split("\n", 1)[0].split()[1]
-    return {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), "commit": commit,
+    return {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "cores": len(os.sched_getaffinity(0)), "memory_gib": round(int(memory) / 2**20, 1),
             "kernel": platform.release(), "libc": " ".join(platform.libc_ver())}
 
@@ -86,7 +82,7 @@ def stop_without_libraries(phase):
 
 
 def work(phase):
-    phase.row("host", lambda: host(phase))
+    phase.row("host", host)
     stop_without_libraries(phase)
     phase.row("program", lambda: {"version": phase.run(phase.program("trireme"), "--version")})
     if phase.options.rehearse:

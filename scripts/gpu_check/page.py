@@ -7,6 +7,7 @@ A number that was not measured is written as "not run". --check compares instead
 """
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -41,12 +42,14 @@ class Page:
                  "`scripts/gpu_check/predictions.json`, which is older than the results. Edit neither this page nor the results.",
                  ""]
         host, gpu, libraries = (self.row("facts", name) for name in ("host", "gpu", "libraries"))
+        # By the program's own account: the sources may be a copy with another history, or none.
+        built = re.search(r"commit (\w+)", self.row("facts", "program").get("version", ""))
         if self.rehearsal:
             lines += ["**A rehearsal on a CPU: the numbers mean nothing.**", ""]
         elif not self.phases:
             lines += ["Nothing of this has run on a GPU yet: every measured cell says so.", ""]
         return lines + table(["", ""], [
-            ["date", host.get("date", NOT_RUN)], ["commit", host.get("commit", NOT_RUN)],
+            ["date", host.get("date", NOT_RUN)], ["commit", built[1] if built else NOT_RUN],
             ["device", gpu.get("name", NOT_RUN)], ["driver", gpu.get("driver_version", NOT_RUN)],
             ["CUDA runtime, cuBLASLt, cuDNN, NCCL",
              ", ".join(str(libraries.get(n, NOT_RUN)) for n in ("cudart", "cublasLt", "cudnn", "nccl"))],
@@ -147,7 +150,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
 
     def decode(self):
         rows = []
-        for name in [model + what for model, what, _ in cases.DECODE_FIRST + cases.DECODE_LATER]:
+        for name in [model + what for model, what, *_ in cases.DECODE_FIRST + cases.DECODE_LATER]:
             r = self.row("speed", f"decode {name}")
             rows.append([name, 1, number(r.get("floor_ms"), "{:.2f}"),
                          percent(self.predicted["decode"]["share_of_floor"]["value"]),

@@ -1,6 +1,7 @@
 """What the calls of gpu_check.sh share: rows on disk, time limits, programs that are run."""
 import json
 import os
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -26,7 +27,8 @@ class Stop(Exception):
 class Call:
     """Rows of one call of gpu_check.sh: lines of JSON in OUT/rows.jsonl, each written as soon as it is known.
 
-    A row has a phase and an id. Rows without a failure that `seen` files have are not made again.
+    A row has a phase and an id. Rows without a failure that `seen` files have are not made again; with `only`, a regular
+    expression, just those of whose "PHASE ID" a part matches are made.
     """
 
     def __init__(self, options):
@@ -85,6 +87,9 @@ class Phase:
         return {identity: row for (phase, identity), row in self.call.rows.items() if phase == self.name}
 
     def has(self, identity):
+        """Whether a row need not be made."""
+        if self.options.only and not re.search(self.options.only, f"{self.name} {identity}"):
+            return True
         return "failure" not in self.call.rows.get((self.name, identity), {"failure": ""})
 
     def add(self, identity, row):

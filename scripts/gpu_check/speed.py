@@ -28,12 +28,15 @@ def bench_ops(phase):
             **choices(report)}
 
 
-def train(phase, model, fp8="none", options=()):
+def train(phase, model, fp8="none", options=(), steps=None, micro_batches=None):
+    """steps, micro_batches: in the place of the case's own."""
     small = phase.options.rehearse
     case = cases.REHEARSED if small else cases.TRAIN[model]
+    usual = (1, cases.REHEARSED_MICRO_BATCHES) if small else \
+        (case.get("steps", 3), case.get("micro_batches", cases.MICRO_BATCHES))
     arguments = ["--model", model, "--dtype", "bfloat16", "--batch", case["batch"],
-                 "--sequence-length", case["sequence_length"], "--steps", 1 if small else case.get("steps", 3),
-                 "--micro-batches", cases.REHEARSED_MICRO_BATCHES if small else case.get("micro_batches", cases.MICRO_BATCHES),
+                 "--sequence-length", case["sequence_length"], "--steps", steps or usual[0],
+                 "--micro-batches", micro_batches or usual[1],
                  "--step-tokens", cases.REHEARSED_STEP_TOKENS if small else cases.STEP_TOKENS,
                  "--fp8", fp8, "--state-dtype", case.get("state_dtype", "float32"),
                  "--recompute", case.get("recompute", "none"), *options]
@@ -42,9 +45,8 @@ def train(phase, model, fp8="none", options=()):
     return json.loads(phase.trireme("bench", "train", *arguments, "--json", timeout=120))
 
 
-def decode(phase, model, options=()):
-    shape = ["--prompt", 4, "--tokens", 4] if phase.options.rehearse else ["--prompt", 512, "--tokens", 128]
-    arguments = ["--model", model, "--dtype", "bfloat16", *shape, *options]
+def decode(phase, model, tokens, options):
+    arguments = ["--model", model, "--dtype", "bfloat16", "--prompt", tokens[0], "--tokens", tokens[1], *options]
     return json.loads(phase.trireme("bench", "decode", *arguments, "--json", timeout=120))
 
 
@@ -72,8 +74,8 @@ def training(phase, chosen):
 
 
 def decoding(phase, chosen):
-    """chosen: (model, what is said of it, options)."""
+    """chosen: (model, what is said of it, tokens, options)."""
     if phase.options.rehearse:
         chosen = cases.REHEARSED_DECODE if chosen is cases.DECODE_FIRST else []
-    for model, what, options in chosen:
-        phase.row(f"decode {model}{what}", lambda model=model, options=options: decode(phase, model, options))
+    for model, what, *case in chosen:
+        phase.row(f"decode {model}{what}", lambda model=model, case=case: decode(phase, model, *case))

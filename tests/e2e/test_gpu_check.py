@@ -249,7 +249,7 @@ class Ops(harness.CommandTest):
         program.write_text(CRASHING.format(python=sys.executable))
         program.chmod(0o755)
         call = Call(argparse.Namespace(out=self.folder / "out", seen=[], seconds=300, call=1,
-                                       build=self.folder, rehearse=False))
+                                       build=self.folder, rehearse=False, only=""))
         ops.Runner(Phase(call, "ops"), program, [], "", 2).run()
         rows = Phase(call, "ops").rows
         self.assertEqual(list(rows), list("abcdef"))
