@@ -39,7 +39,7 @@ def second(call):
     """PyTorch beside it, and where the time goes."""
     facts.stop_without_libraries(Phase(call, "facts"))
     with servers.Checkpoints(keep=not call.options.rehearse) as checkpoints:
-        if not call.options.rehearse:
+        if not call.options.rehearse and not call.options.only:
             checkpoints.write_beside(cases.SERVE)
         peers.work(Phase(call, "peers"), cases.PEERS_FIRST)
         rates, looks = Phase(call, "speed"), Phase(call, "tools")

@@ -72,12 +72,21 @@ def describe(phase, maker, running, model, before):
     return row
 
 
+def rows_of(phase, maker, model):
+    """(a server's own row, {clients: that of their loop})."""
+    return f"{maker} {model}", {clients: f"{maker} {model}, {clients} clients" for clients in models_of(phase)[model]}
+
+
+def is_measured(phase, maker, model):
+    own, loops = rows_of(phase, maker, model)
+    return all(map(phase.has, [own, *loops.values()]))
+
+
 def measure(phase, checkpoints, maker, model):
     """One server, asked by more and more clients. Rows that are there cost nothing; a server that does not come is the failure
     of its own row, and those of its clients are missing."""
-    everyone = models_of(phase)[model]
-    own, loops = f"{maker} {model}", {clients: f"{maker} {model}, {clients} clients" for clients in everyone}
-    if all(map(phase.has, [own, *loops.values()])):
+    own, loops = rows_of(phase, maker, model)
+    if is_measured(phase, maker, model):
         return
     try:
         servers.time_to_start(phase, maker)
@@ -174,7 +183,7 @@ def models_of(phase):
 def work(phase):
     models = list(models_of(phase))
     with servers.Checkpoints() as checkpoints:
-        checkpoints.write_beside(models)
+        checkpoints.write_beside([model for model in models if not is_measured(phase, "trireme", model)])
         for model in models:
             measure(phase, checkpoints, "trireme", model)
         for dtype in ["fp32"] if phase.options.rehearse else cases.SERVE_TOLERANCES:
