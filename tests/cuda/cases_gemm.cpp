@@ -9,10 +9,11 @@ struct Product {
   int64_t m, n, k;
   bool large = false;
 };
-// One element, no rows, no terms, sizes that are no multiple of a vector, and some that are.
-const std::vector<Product> kProducts = {{1, 1, 1},    {0, 5, 3},    {3, 5, 0},
-                                        {5, 0, 3},    {1, 33, 17},  {7, 3, 129},
-                                        {33, 65, 20}, {64, 48, 32}, {8192, 8192, 8192, true}};
+// One element, no rows, no terms, sizes that are no multiple of a vector, and some that are; many
+// columns and terms that are not.
+const std::vector<Product> kProducts = {
+    {1, 1, 1},   {0, 5, 3},    {3, 5, 0},    {5, 0, 3},       {1, 33, 17},
+    {7, 3, 129}, {33, 65, 20}, {64, 48, 32}, {3, 1037, 1101}, {8192, 8192, 8192, true}};
 
 const char* letter(Transpose t) { return t == Transpose::kYes ? "T" : "N"; }
 

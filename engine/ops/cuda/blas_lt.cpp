@@ -413,10 +413,6 @@ void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p)
   if (gpu.synchronous) synchronize(gpu, gpu.main);
 }
 
-void gemm(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
-  static_cast<BlasLt&>(*gpu.blas).multiply(gpu, problem, p);
-}
-
 void gemm_without_terms(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
   dispatch_float("gemm", g.out, [&]<class T>() {
     fill_rows(gpu, static_cast<T*>(p.c), static_cast<const T*>(p.bias), g.m, g.n, g.ldc);
