@@ -81,5 +81,38 @@ TEST(SequenceTable, RowsOfNoSequenceAreCleared) {
   }
 }
 
+TEST(SequenceTable, SumsMoveFromHeadsToSequencesAndBack) {
+  const auto gpu = cuda::open(0);
+  constexpr int64_t kBatch = 1030, kHeads = 3, kLength = 131;  // more than one block of each
+  constexpr int64_t kTokens = kBatch * kLength;
+  std::vector<float> values(kHeads * kTokens);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  Buffer by_head = on_device(*gpu, values);
+  Buffer packed = on_device(*gpu, std::vector<float>(values.size(), -1.0f));
+  Buffer back = on_device(*gpu, std::vector<float>(values.size(), -1.0f));
+  cuda::StatisticRows rows{.to = pointer<float>(packed),
+                           .from = pointer<float>(by_head),
+                           .batch = kBatch,
+                           .heads = kHeads,
+                           .length = kLength,
+                           .to_batch = kHeads * kLength,
+                           .to_head = kLength,
+                           .from_batch = kLength,
+                           .from_head = kTokens};
+  copy_statistic_rows(*gpu, rows);
+  const auto got = on_host<float>(*gpu, packed, values.size());
+  for (int64_t b = 0; b < kBatch; ++b)
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t t = 0; t < kLength; ++t)
+        ASSERT_EQ(got[static_cast<size_t>((b * kHeads + h) * kLength + t)],
+                  values[static_cast<size_t>(h * kTokens + b * kLength + t)]);
+  std::swap(rows.to_batch, rows.from_batch);
+  std::swap(rows.to_head, rows.from_head);
+  rows.from = rows.to;
+  rows.to = pointer<float>(back);
+  copy_statistic_rows(*gpu, rows);
+  EXPECT_EQ(on_host<float>(*gpu, back, values.size()), values);
+}
+
 }  // namespace
 }  // namespace trireme::test

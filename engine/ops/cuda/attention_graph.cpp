@@ -36,10 +36,13 @@ struct Builder {
     return g.tensor(number, narrow, {s.batch, heads, s.width, s.length},
                     {s.length * at.token, at.head, 1, at.token}, offsets(number));
   }
-  // lse and delta.
+  // lse and delta. Before cuDNN 9.26 a backward pass reads them as they lie contiguously, whatever
+  // strides it is told, unless they are ragged.
   Tensor statistic(int64_t number) {
+    const Sizes packed{s.heads * s.length, s.length, 1, 1};
     const Sizes by_head{s.length, s.tokens, 1, 1}, by_token{s.length * s.heads, 1, s.heads, 1};
-    return g.tensor(number, kSums, rows, s.tokens > 0 ? by_head : by_token, offsets(number));
+    const Sizes& strides = !s.ragged ? packed : s.tokens > 0 ? by_head : by_token;
+    return g.tensor(number, kSums, rows, strides, offsets(number));
   }
   Tensor score() { return g.temporary(kSums, scores); }
 
@@ -53,8 +56,24 @@ struct Builder {
     g.binary(mode, a, b, y);
     return y;
   }
+  // Of each sequence; null where all have the same.
   Tensor lengths(int64_t number) {
-    return g.tensor(number, CUDNN_DATA_INT32, {s.batch, 1, 1, 1}, {1, 1, 1, 1});
+    if (!s.ragged) return nullptr;
+    Tensor& known = lengths_[number];
+    if (known == nullptr)
+      known = g.tensor(number, CUDNN_DATA_INT32, {s.batch, 1, 1, 1}, {1, 1, 1, 1});
+    return known;
+  }
+  // Of products (queries, keys), (queries, D) and (keys, D): without them an engine reads and
+  // writes behind the ends of sequences.
+  Graph::ActualSizes scores_sizes() {
+    return {.m = lengths(kTensorQueries), .n = lengths(kTensorKeys)};
+  }
+  Graph::ActualSizes query_sizes() {
+    return {.m = lengths(kTensorQueries), .k = lengths(kTensorKeys)};
+  }
+  Graph::ActualSizes key_sizes() {
+    return {.m = lengths(kTensorKeys), .k = lengths(kTensorQueries)};
   }
   Tensor where(Tensor seen, Tensor x) {
     const Tensor y = score();
@@ -81,13 +100,13 @@ struct Builder {
   }
   // gradient = p^T x, where kv_heads share the sum over their queries' heads.
   void key_gradient(Tensor p, Tensor x, Tensor gradient) {
-    if (s.heads == s.kv_heads) return g.matmul(p, x, gradient);
+    if (s.heads == s.kv_heads) return g.matmul(p, x, gradient, key_sizes());
     const Tensor of_each = g.temporary(narrow, wide);
-    g.matmul(p, x, of_each);
+    g.matmul(p, x, of_each, key_sizes());
     g.reduce(CUDNN_REDUCE_TENSOR_ADD, of_each, gradient);
   }
 
-  std::map<int64_t, Tensor> offsets_ = {};
+  std::map<int64_t, Tensor> offsets_ = {}, lengths_ = {};
 };
 
 }  // namespace
@@ -96,7 +115,8 @@ Graph attention_forward_graph(const AttentionShape& s) {
   Builder b{s, {}};
   Graph& g = b.g;
   const Tensor raw = b.score(), scaled = b.score();
-  g.matmul(b.operand(kTensorQ, s.heads, s.q), b.transposed(kTensorK, s.kv_heads, s.k), raw);
+  g.matmul(b.operand(kTensorQ, s.heads, s.q), b.transposed(kTensorK, s.kv_heads, s.k), raw,
+           b.scores_sizes());
   g.binary(CUDNN_POINTWISE_MUL, raw, g.scalar(kTensorScale), scaled);
   const Tensor masked = b.masked(scaled);
   const Tensor largest = g.temporary(kSums, b.rows), sum = g.temporary(kSums, b.rows);
@@ -109,7 +129,8 @@ Graph attention_forward_graph(const AttentionShape& s) {
   g.unary(CUDNN_POINTWISE_LOG, sum, log_sum);
   g.binary(CUDNN_POINTWISE_ADD, largest, log_sum, b.statistic(kTensorLse));
   g.binary(CUDNN_POINTWISE_DIV, terms, sum, p);
-  g.matmul(p, b.operand(kTensorV, s.kv_heads, s.v), b.operand(kTensorOut, s.heads, s.out));
+  g.matmul(p, b.operand(kTensorV, s.kv_heads, s.v), b.operand(kTensorOut, s.heads, s.out),
+           b.query_sizes());
   return std::move(b.g);
 }
 
@@ -128,14 +149,14 @@ Graph attention_backward_graph(const AttentionShape& s) {
   g.binary(CUDNN_POINTWISE_MUL, of_row, g.scalar(kTensorOne), delta);
 
   const Tensor raw = b.score(), scaled = b.score(), shifted = b.score(), p = b.score();
-  g.matmul(q, k_transposed, raw);
+  g.matmul(q, k_transposed, raw, b.scores_sizes());
   g.binary(CUDNN_POINTWISE_MUL, raw, scale, scaled);
   g.binary(CUDNN_POINTWISE_SUB, scaled, b.statistic(kTensorLse), shifted);
   g.unary(CUDNN_POINTWISE_EXP, b.masked(shifted), p);
   b.key_gradient(b.rounded_transpose(p), dout, b.operand(kTensorDv, s.kv_heads, s.dv));
 
   const Tensor dp = b.score(), centered = b.score(), weighted = b.score(), ds = b.score();
-  g.matmul(dout, b.transposed(kTensorV, s.kv_heads, s.v), dp);
+  g.matmul(dout, b.transposed(kTensorV, s.kv_heads, s.v), dp, b.scores_sizes());
   g.binary(CUDNN_POINTWISE_SUB, dp, delta, centered);
   g.binary(CUDNN_POINTWISE_MUL, centered, p, weighted);
   g.binary(CUDNN_POINTWISE_MUL, weighted, scale, ds);
@@ -146,11 +167,11 @@ Graph attention_backward_graph(const AttentionShape& s) {
   g.reshape(k_transposed, k);
   const Tensor dq = b.operand(kTensorDq, s.heads, s.dq);
   if (s.repeatable) {
-    g.matmul(ds, k, dq);
+    g.matmul(ds, k, dq, b.query_sizes());
   } else {
     const Tensor sums = g.sums(kTensorDqSum, b.wide,
                                {s.heads * s.length * s.width, s.length * s.width, s.width, 1});
-    g.matmul(ds, k, sums);
+    g.matmul(ds, k, sums, b.query_sizes());
     g.unary(CUDNN_POINTWISE_IDENTITY, sums, dq);
   }
   return std::move(b.g);

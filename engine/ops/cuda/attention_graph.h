@@ -17,8 +17,9 @@ struct AttentionShape {
     auto operator<=>(const Strides&) const = default;
   };
   int64_t batch = 0, heads = 0, kv_heads = 0, length = 0, width = 0;
-  // From one head to the next of lse and delta, (heads, tokens). 0: lse is (any tokens, heads), so
-  // that one plan serves batches of any number; for ragged forward passes.
+  // With `ragged`, from one head to the next of lse and delta, (heads, tokens). 0: lse is (any
+  // tokens, heads), so that one plan serves batches of any number; for forward passes. Without
+  // `ragged` they are (batch, heads, length).
   int64_t tokens = 0;
   bool bfloat16 = true;  // or float16
   bool causal = true;
@@ -43,7 +44,7 @@ enum AttentionTensor : int64_t {
   kTensorDq,
   kTensorDk,
   kTensorDv,
-  kTensorDelta,  // (heads, tokens) float32, written: sum over d of dout * out
+  kTensorDelta,  // float32, written: sum over d of dout * out; laid out as lse is
   kTensorOne,    // scalar
   kTensorDqSum,  // (batch, heads, length, width) float32, 0 before; without `repeatable`
   // With `ragged`, on the device:

@@ -40,8 +40,18 @@ int64_t sums_bytes(const AttentionShape& s) {
   return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
 }
 
-// The longest part of the batch, all parts being equal, whose workspace has room and whose
-// statistics begin at 16 bytes, as graphs promise of tensors without offsets. 0: there is none.
+// Of lse or delta as (batch, heads, length), which a graph without offsets wants: ours are (heads,
+// tokens).
+int64_t statistic_bytes(const AttentionShape& s) {
+  return s.ragged ? 0 : round_up(s.batch * s.heads * s.length * 4, kAlign);
+}
+
+// Of the workspace, before what the plan wants.
+int64_t own_bytes(const AttentionShape& s) {
+  return sums_bytes(s) + (s.backward ? 2 : 1) * statistic_bytes(s);
+}
+
+// The longest part of the batch, all parts being equal, whose workspace has room. 0: there is none.
 int64_t part_of_batch(const AttentionShape& s) {
   if (!s.backward) return s.batch;
   if (s.ragged && s.batch * s.length > kMostPadding * s.tokens) return 0;
@@ -49,11 +59,7 @@ int64_t part_of_batch(const AttentionShape& s) {
   if (scores_bytes(s) > kMostWorkspace) return 0;
   const int64_t most = std::max<int64_t>(1, kGoodWorkspace / scores_bytes(s));
   int64_t part = std::min(most, s.batch);
-  constexpr int64_t kFloats = 4;
-  const auto serves = [&] {
-    return s.batch % part == 0 && (part == s.batch || s.ragged || part * s.length % kFloats == 0);
-  };
-  while (part > 0 && !serves()) --part;
+  while (s.batch % part != 0) --part;
   return s.ragged && s.batch > kMostParts * part ? 0 : part;
 }
 
@@ -78,9 +84,17 @@ class Attention final : public LibraryHandle {
     std::optional<dnn::Plan> plan = prepare(gpu, shape);
     // Never empty: a graph that needs no workspace wants the address of one.
     if (plan.has_value())
-      grow(gpu, workspace_, std::max(kAlign, plan->workspace + sums_bytes(shape)));
+      grow(gpu, workspace_, std::max(kAlign, own_bytes(shape) + plan->workspace));
     // Last: a plan that is known has its memory.
     return pointer_to(plans_.emplace(shape, std::move(plan)).first->second);
+  }
+
+  // Memory of lse and delta of a shape that find() has prepared.
+  float* lse(const AttentionShape& shape) {
+    return reinterpret_cast<float*>(workspace_.data() + sums_bytes(shape));
+  }
+  float* delta(const AttentionShape& shape) {
+    return reinterpret_cast<float*>(workspace_.data() + sums_bytes(shape) + statistic_bytes(shape));
   }
 
   // Room for the table of `room` sequences.
@@ -99,16 +113,14 @@ class Attention final : public LibraryHandle {
   }
 
   void run(Context& gpu, const dnn::Plan& plan, const AttentionShape& shape, Addresses addresses) {
-    std::byte* workspace = workspace_.data();
     if (const int64_t sums = sums_bytes(shape); sums > 0) {
-      addresses[kTensorDqSum] = workspace;
-      fill_bytes(gpu, gpu.main, workspace, 0, sums);
-      workspace += sums;
+      addresses[kTensorDqSum] = workspace_.data();
+      fill_bytes(gpu, gpu.main, workspace_.data(), 0, sums);
     }
     {
       const TimedCall timed(gpu, static_cast<cudaStream_t>(gpu.main.raw), "cudnn attention ",
                             shape.backward ? "backward" : "forward");
-      dnn::run(handle_, plan, addresses, workspace);
+      dnn::run(handle_, plan, addresses, workspace_.data() + own_bytes(shape));
     }
     ++gpu.launches;
     if (gpu.synchronous) synchronize(gpu, gpu.main);
@@ -190,7 +202,7 @@ std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<
   s.heads = a.heads;
   s.kv_heads = a.kv_heads;
   s.width = a.width;
-  s.tokens = s.ragged && !a.keep_lse ? 0 : a.tokens;
+  s.tokens = s.ragged && a.keep_lse ? a.tokens : 0;
   s.bfloat16 = std::is_same_v<T, bf16>;
   s.causal = a.causal;
   s.q = strides(a.q);
@@ -291,18 +303,49 @@ Planned find_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   return {*s, attention_of(gpu).find(gpu, *s)};
 }
 
+// lse of some sequences of equal lengths: `ours` points into (heads, tokens), `packed` is (batch,
+// heads, length).
+template <class To, class From>
+void copy_statistic(Context& gpu, const AttentionShape& s, To to, From from) {
+  copy_statistic_rows(gpu, {.to = to.data,
+                            .from = from.data,
+                            .batch = s.batch,
+                            .heads = s.heads,
+                            .length = s.length,
+                            .to_batch = to.batch,
+                            .to_head = to.head,
+                            .from_batch = from.batch,
+                            .from_head = from.head});
+}
+template <class P>
+struct StatisticView {
+  P* data;
+  int64_t batch, head;  // strides
+};
+template <class P>
+StatisticView<P> ours(const AttentionShape& s, P* lse, int64_t tokens) {
+  return {lse, s.length, tokens};
+}
+template <class P>
+StatisticView<P> packed(const AttentionShape& s, P* lse) {
+  return {lse, s.heads * s.length, s.length};
+}
+
 template <class T>
 bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   const auto [s, plan] = find_forward(gpu, a);
   if (plan == nullptr) return false;
+  Attention& attention = attention_of(gpu);
   const Scalars scalars{.scale = a.scale};
+  float* const lse = s.ragged ? a.lse : attention.lse(s);
   Addresses addresses = {{kTensorQ, a.q.data}, {kTensorK, a.k.data},
                          {kTensorV, a.v.data}, {kTensorOut, a.out.data},
-                         {kTensorLse, a.lse},  {kTensorScale, &scalars.scale}};
+                         {kTensorLse, lse},    {kTensorScale, &scalars.scale}};
   if (s.causal || s.ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
   Ragged(gpu, s, a).give(addresses, 0);
-  attention_of(gpu).run(gpu, *plan, s, std::move(addresses));
+  attention.run(gpu, *plan, s, std::move(addresses));
   if (s.ragged) clear_padding(gpu, a, a.out, a.heads, s.tokens > 0 ? a.lse : nullptr);
+  if (!s.ragged && a.keep_lse) copy_statistic(gpu, s, ours(s, a.lse, a.tokens), packed(s, lse));
   return true;
 }
 
@@ -336,19 +379,30 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   AttentionShape whole = s;
   whole.batch = shape_of(gpu, a)->batch;
   const int64_t parts = whole.batch / s.batch;
+  Attention& attention = attention_of(gpu);
   const Ragged ragged(gpu, whole, a);
   const Scalars scalars{.scale = a.scale};
+  const float* const lse = s.ragged ? a.lse : attention.lse(s);
+  float* const delta = s.ragged ? a.scratch : attention.delta(s);
   for (int64_t part = 0; part < parts && part * s.batch < a.sequences; ++part) {
     const int64_t token = s.ragged ? 0 : part * s.batch * s.length;
-    Addresses addresses = {{kTensorQ, at(a.q, token)},       {kTensorK, at(a.k, token)},
-                           {kTensorV, at(a.v, token)},       {kTensorOut, at(a.out, token)},
-                           {kTensorDout, at(a.dout, token)}, {kTensorDq, at(a.dq, token)},
-                           {kTensorDk, at(a.dk, token)},     {kTensorDv, at(a.dv, token)},
-                           {kTensorLse, a.lse + token},      {kTensorDelta, a.scratch + token},
-                           {kTensorScale, &scalars.scale},   {kTensorOne, &scalars.one}};
+    Addresses addresses = {{kTensorQ, at(a.q, token)},
+                           {kTensorK, at(a.k, token)},
+                           {kTensorV, at(a.v, token)},
+                           {kTensorOut, at(a.out, token)},
+                           {kTensorDout, at(a.dout, token)},
+                           {kTensorDq, at(a.dq, token)},
+                           {kTensorDk, at(a.dk, token)},
+                           {kTensorDv, at(a.dv, token)},
+                           {kTensorLse, lse},
+                           {kTensorDelta, delta},
+                           {kTensorScale, &scalars.scale},
+                           {kTensorOne, &scalars.one}};
     if (s.causal || s.ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
     ragged.give(addresses, part * s.batch);
-    attention_of(gpu).run(gpu, *plan, s, std::move(addresses));
+    if (!s.ragged)
+      copy_statistic(gpu, s, packed(s, attention.lse(s)), ours(s, a.lse + token, a.tokens));
+    attention.run(gpu, *plan, s, std::move(addresses));
   }
   if (s.ragged) {
     clear_padding(gpu, a, a.dq, a.heads, nullptr);

@@ -141,7 +141,7 @@ void Graph::add_operation(Descriptor operation) {
   parts_.push_back(std::move(operation));
 }
 
-void Graph::matmul(Tensor a, Tensor b, Tensor c) {
+void Graph::matmul(Tensor a, Tensor b, Tensor c, const ActualSizes& sizes) {
   Descriptor kind(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
   const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
   kind.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &sums);
@@ -151,6 +151,9 @@ void Graph::matmul(Tensor a, Tensor b, Tensor c) {
   d.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
   d.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
   d.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, kind.raw());
+  if (sizes.m != nullptr) d.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, sizes.m);
+  if (sizes.n != nullptr) d.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, sizes.n);
+  if (sizes.k != nullptr) d.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, sizes.k);
   parts_.push_back(std::move(kind));
   add_operation(std::move(d));
 }

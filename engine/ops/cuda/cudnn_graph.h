@@ -84,7 +84,12 @@ class Graph {
   Tensor sums(int64_t number, const Sizes& sizes, const Sizes& strides);
   Tensor scalar(int64_t number);  // float32, on the host
 
-  void matmul(Tensor a, Tensor b, Tensor c);
+  // c (..., M, N) = a (..., M, K) b (..., K, N). Where a size differs from part to part of the first
+  // dimension, a tensor of int32 tells it; null: it is the tensors' own.
+  struct ActualSizes {
+    Tensor m = nullptr, n = nullptr, k = nullptr;
+  };
+  void matmul(Tensor a, Tensor b, Tensor c, const ActualSizes& sizes);
   void unary(cudnnPointwiseMode_t mode, Tensor x, Tensor y);
   void binary(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);
   // y = selector ? x : b

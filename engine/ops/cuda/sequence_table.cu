@@ -26,7 +26,24 @@ __global__ void __launch_bounds__(kThreads) clear_kernel(RowsWithoutSequence<T> 
   }
 }
 
+__global__ void __launch_bounds__(kThreads) statistic_kernel(StatisticRows a) {
+  const int64_t t = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (t >= a.length) return;
+  const int64_t to = blockIdx.y * a.to_head + t, from = blockIdx.y * a.from_head + t;
+  for (int64_t sequence = blockIdx.z; sequence < a.batch; sequence += gridDim.z)
+    a.to[sequence * a.to_batch + to] = a.from[sequence * a.from_batch + from];
+}
+
 }  // namespace
+
+void copy_statistic_rows(Context& gpu, const StatisticRows& rows) {
+  constexpr int64_t kMostSequences = 1024;  // side by side
+  const int64_t sequences = rows.batch < kMostSequences ? rows.batch : kMostSequences;
+  launch(
+      gpu, "statistic_rows", statistic_kernel,
+      {.blocks = {blocks_for(rows.length, kThreads), rows.heads, sequences}, .threads = kThreads},
+      rows);
+}
 
 void write_sequence_table(Context& gpu, const SequenceTable& table) {
   launch(gpu, "sequence_table", table_kernel,

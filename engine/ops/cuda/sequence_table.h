@@ -1,4 +1,5 @@
-// Where sequences of unequal lengths lie, as a library's ragged tensors want to be told it.
+// What a library of attention wants to be told of sequences, and how: where those of unequal lengths
+// lie, and the sums over the keys of those of equal lengths.
 #pragma once
 
 #include <cstdint>
@@ -36,5 +37,14 @@ struct RowsWithoutSequence {
 };
 template <class T>
 TRIREME_CUDA_DECL void clear_rows(Context& gpu, const RowsWithoutSequence<T>& rows);
+
+// to[b, h, t] = from[b, h, t], a float of each token t < length of each head of each sequence.
+struct StatisticRows {
+  float* to;
+  const float* from;
+  int64_t batch, heads, length;
+  int64_t to_batch, to_head, from_batch, from_head;  // strides in elements; tokens are adjacent
+};
+TRIREME_CUDA_DECL void copy_statistic_rows(Context& gpu, const StatisticRows& rows);
 
 }  // namespace trireme::cuda
