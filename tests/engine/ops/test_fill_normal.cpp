@@ -19,8 +19,7 @@ TEST(FillNormal, TakesTheNumbersOfTheWholeTensor) {
       fill_normal(ctx, *y, kKey, 0.5, kBox);
       std::vector<double> want;
       for (int64_t i = 0; i < 11; ++i)
-        want.push_back(0.5 *
-                       philox_normal(kKey, static_cast<uint64_t>(5 + i / 3 * 7 + i % 3)));
+        want.push_back(0.5 * philox_normal(kKey, static_cast<uint64_t>(5 + i / 3 * 7 + i % 3)));
       EXPECT_EQ(compare_each(*y, want, tolerance(dtype)), "");
       return outputs(y);
     });
