@@ -60,11 +60,20 @@ def used(phase):
     return json.loads(phase.run(phase.program("gpu_ops"), "--libraries", timeout=120))
 
 
+def commit(phase):
+    try:
+        said = re.search(r"commit (\w+)", phase.run(phase.program("trireme"), "--version"))
+    except Failure:
+        return None
+    return said and said[1]
+
+
 def stop_without_libraries(phase):
     """Finds cuBLASLt, cuDNN and NCCL, prints where, and lets our programs find them. Stop without a GPU or cuDNN: half
     the rates would be those of something else."""
     own = Path(phase.options.build) / "lib"
     phase.call.library_path = [str(own)] if own.is_dir() else []
+    phase.call.commit = commit(phase)
     if phase.options.rehearse:
         return
     found = libraries.found_libraries()

@@ -2,6 +2,7 @@
 whole runs of the program on both devices."""
 import json
 import tempfile
+import time
 from pathlib import Path
 
 from phase import Failure
@@ -57,6 +58,7 @@ def run_on_both(phase, model):
 
 def work(phase):
     if not phase.has("comparisons"):
+        begin = time.monotonic()
         try:
             lines = comparisons(phase)
         except Failure as failure:
@@ -65,6 +67,6 @@ def work(phase):
         for line in lines:
             phase.add(f"{line['check']} {line['model']} {line['dtype']}", line)
         if lines:
-            phase.add("comparisons", {"lines": len(lines)})
+            phase.add("comparisons", {"lines": len(lines), "took_s": round(time.monotonic() - begin, 2)})
     for model in ["llama"] if phase.options.rehearse else MODELS:
         phase.row(f"run {model}", lambda model=model: run_on_both(phase, model))

@@ -6,8 +6,8 @@
 A number that was not measured is written as "not run". --check compares instead of writing (exit code 1).
 """
 import argparse
+import collections
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -42,19 +42,25 @@ class Page:
                  "`scripts/gpu_check/predictions.json`, which is older than the results. Edit neither this page nor the results.",
                  ""]
         host, gpu, libraries = (self.row("facts", name) for name in ("host", "gpu", "libraries"))
-        # By the program's own account: the sources may be a copy with another history, or none.
-        built = re.search(r"commit (\w+)", self.row("facts", "program").get("version", ""))
         if self.rehearsal:
             lines += ["**A rehearsal on a CPU: the numbers mean nothing.**", ""]
         elif not self.phases:
             lines += ["Nothing of this has run on a GPU yet: every measured cell says so.", ""]
         return lines + table(["", ""], [
-            ["date", host.get("date", NOT_RUN)], ["commit", built[1] if built else NOT_RUN],
+            ["date", host.get("date", NOT_RUN)], ["commit", self.commits()],
             ["device", gpu.get("name", NOT_RUN)], ["driver", gpu.get("driver_version", NOT_RUN)],
             ["CUDA runtime, cuBLASLt, cuDNN, NCCL",
              ", ".join(str(libraries.get(n, NOT_RUN)) for n in ("cudart", "cublasLt", "cudnn", "nccl"))],
             ["PyTorch", self.row("facts", "torch").get("torch", NOT_RUN)],
             ["predictions", self.predicted["written"]]])
+
+    def commits(self):
+        """Of the programs that made the rows, with their rows where there are several."""
+        rows = [row for phase in self.phases.values() for row in phase.values()]
+        counts = collections.Counter(row["commit"] for row in rows if row.get("commit"))
+        if len(counts) < 2:
+            return next(iter(counts), NOT_RUN)
+        return ", ".join(f"{name} ({count} rows)" for name, count in counts.most_common())
 
     def ceilings(self):
         gemm = self.row("speed", f"gemm {cases.GEMM[0]}")

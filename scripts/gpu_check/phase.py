@@ -41,6 +41,7 @@ class Call:
         for path in options.seen:
             self.rows.update(read_rows(path))
         self.library_path = []  # of our own programs
+        self.commit = None  # theirs, by their own account: the sources may be a copy with another history, or none
         self.end = time.monotonic() + options.seconds
         self.failed = 0
         self.logs = tempfile.TemporaryDirectory(prefix="trireme-gpu-check-")
@@ -93,11 +94,11 @@ class Phase:
         return "failure" not in self.call.rows.get((self.name, identity), {"failure": ""})
 
     def add(self, identity, row):
-        row = {"phase": self.name, "id": identity, "call": self.options.call, **row}
+        row = {"phase": self.name, "id": identity, "call": self.options.call, "commit": self.call.commit, **row}
         self.call.rows[self.name, identity] = row
         self.call.failed += "failure" in row or row.get("ok") is False
         self.call.write(row)
-        shown = {k: v for k, v in row.items() if k not in ("phase", "id", "call") and not isinstance(v, (dict, list))}
+        shown = {k: v for k, v in row.items() if k not in ("phase", "id", "call", "commit") and not isinstance(v, (dict, list))}
         print(f"{self.name}: {identity}: {json.dumps(shown)[:400]}", flush=True)
 
     def row(self, identity, make):
@@ -126,17 +127,22 @@ class Phase:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False,
                                  stdin=subprocess.DEVNULL, env={**os.environ, **own, **(environment or {})})
         except subprocess.TimeoutExpired as late:
+            said = b"".join(part for part in (late.stdout, late.stderr) if part).decode(errors="replace")
+            self.keep(command, f"{said}\n(cut off after {limit:.0f} s)")
             if limit < timeout:
                 raise OutOfTime from late
             raise Failure(f"{' '.join(command)}: took more than {timeout} s") from late
         except OSError as missing:
             raise Failure(f"{command[0]}: {missing.strerror}") from missing
         if ran.stderr:
-            with open(self.log("stderr.log"), "a", encoding="utf-8") as log:
-                log.write(f"$ {' '.join(command)}\n{ran.stderr[-20000:]}\n")
+            self.keep(command, ran.stderr)
         if ran.returncode not in ok:
             raise Failure(f"{' '.join(command)}: exit code {ran.returncode}: {ran.stderr.strip()[-1500:]}")
         return ran.stdout
+
+    def keep(self, command, said):
+        with open(self.log("stderr.log"), "a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(command)}\n{said[-20000:]}\n")
 
     def program(self, name):
         """A program of the build."""
