@@ -1,14 +1,14 @@
 // Runs the registry on this machine's GPU and prints lines of JSON: {"begin": op} before an op's
 // cases, and one for each.
 //   gpu_ops [--large] [--measure] [--dtypes D,...] [--after OP] [OP...]
-//     --large    only the cases for measurements, each against another way to compute it on the GPU,
-//                and timed
+//     --large    only the cases for measurements, each against another way to compute it on the
+//                GPU, and timed
 //     --dtypes   only these; "other" stands for types that are no floats of 16 bits or more
 //     --after    begins behind this op, in the order of --list
 //     OP         only these
 //   gpu_ops --list         the names of the ops, for which no GPU is needed
-//   gpu_ops --libraries    what the program opened with the GPU: {"device", "cudnn": "" or why it is
-//                          not used}
+//   gpu_ops --libraries    what the program opened with the GPU: {"device", "cudnn": "" or why it
+//                          is not used}
 // Exit code 0: every case is as it should be; 1: some is not; 2: there is no GPU.
 #include <algorithm>
 #include <cstdio>

@@ -90,8 +90,8 @@ class StepBench {
   }
 
   // A step ends when its loss has come to the host: the host's clock sees a GPU's whole work. As in
-  // a run, the host then has queued the next one: of a GPU's steps it may see two end at a time, and
-  // only their mean is the time of one.
+  // a run, the host then has queued the next one: it may see two of a GPU's steps end at a time,
+  // and only their mean is the time of one.
   Timing run(int64_t micro_batches, int64_t warm_up, int64_t steps) {
     const RunConfig config = config_of(options_, micro_batches);
     TrainStep step(config, state_, groups_, ctx_);

@@ -84,7 +84,7 @@ class Graph {
   Tensor sums(int64_t number, const Sizes& sizes, const Sizes& strides);
   Tensor scalar(int64_t number);  // float32, on the host
 
-  // c (..., M, N) = a (..., M, K) b (..., K, N). Where a size differs from part to part of the first
+  // c (..., M, N) = a (..., M, K) b (..., K, N). Where a size differs between parts of the first
   // dimension, a tensor of int32 tells it; null: it is the tensors' own.
   struct ActualSizes {
     Tensor m = nullptr, n = nullptr, k = nullptr;

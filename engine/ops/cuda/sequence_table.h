@@ -1,5 +1,5 @@
-// What a library of attention wants to be told of sequences, and how: where those of unequal lengths
-// lie, and the sums over the keys of those of equal lengths.
+// What a library of attention wants to be told of sequences, and how: where those of unequal
+// lengths lie, and the sums over the keys of those of equal lengths.
 #pragma once
 
 #include <cstdint>
