@@ -53,6 +53,7 @@ void add_bench_command(CLI::App& app, const CommandLine& line) {
   bench->require_subcommand(1);
   add_bench_gemm(*bench);
   add_bench_train(*bench);
+  add_bench_rows(*bench);
   add_bench_ops(*bench);
   add_bench_decode(*bench);
   add_bench_steps(*bench);

@@ -1,5 +1,5 @@
-// `trireme bench gemm`, `ops`, `train`, `decode`, `steps` and `comm`: what each product, op,
-// training step, token and collective reaches of what this machine can do, both measured in the
+// `trireme bench gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm`: what each product,
+// op, training step, token and collective reaches of what this machine can do, both measured in the
 // same run. `serve`: how a server answers under a load.
 #pragma once
 
@@ -13,6 +13,7 @@ struct CommandLine;
 
 // Each adds its subcommand to `parent`; the subcommand's callback does the work and prints.
 CLI::App* add_bench_gemm(CLI::App& parent);
+CLI::App* add_bench_rows(CLI::App& parent);
 CLI::App* add_bench_ops(CLI::App& parent);
 CLI::App* add_bench_train(CLI::App& parent);
 CLI::App* add_bench_decode(CLI::App& parent);

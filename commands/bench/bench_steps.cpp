@@ -34,12 +34,6 @@ double milliseconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double, std::milli>(passed).count();
 }
 
-double median(std::vector<double> values) {
-  TRIREME_CHECK(!values.empty(), "nothing was measured");
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 SequenceRequest request_of(int64_t prompt, int64_t tokens) {
   SequenceRequest request;
   request.max_tokens = tokens;

@@ -135,6 +135,12 @@ double median_seconds(Ctx& ctx, int samples, double sample_seconds,
   return seconds[static_cast<size_t>(samples) / 2];
 }
 
+double median(std::vector<double> values) {
+  TRIREME_CHECK(!values.empty(), "nothing was measured");
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
 void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu) {
   out["attention"] = cuda::attention_paths(gpu);
   out["gemm_choice"] = cuda::gemm_choice(gpu);

@@ -69,6 +69,8 @@ class Operands {
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
 
+double median(std::vector<double> values);  // the upper one of two
+
 // Which implementations a GPU's calls took: "attention", "gemm_choice", and "notes" where a library
 // refused something.
 void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu);

@@ -21,6 +21,18 @@ class Bench(harness.CommandTest):
             for key in ("ms", "gbytes_per_second", "share_of_floor"):
                 self.assertTrue(math.isfinite(row[key]) and row[key] > 0, row)
 
+    def test_rows(self):
+        for options, names in (([], ("float32", "bfloat16")), (["--dtype", "bfloat16", "--quantization", "q4_0"], ("q4_0",))):
+            text, _ = self.trireme("bench", "rows", "--device", "cpu", "--rows", "1,3", "--weights-mib", "1", "--samples", "1",
+                                   "--threads", "1", "--json", *options, timeout=300)
+            report = json.loads(text)
+            rows = report["products"]
+            self.assertEqual(report["threads"], 1)
+            self.assertEqual([(row["weights"], row["rows"]) for row in rows], [(n, r) for n in names for r in (1, 3)])
+            for row in rows:
+                self.assertTrue(0.01 < row["share_of_floor"] < 20, row)  # one matrix may lie in a cache
+                self.assertAlmostEqual(row["gflops"], 2 * row["rows"] * 8192 * 2048 / row["ms"] * 1e-6)
+
     def test_train_tells_micro_batch_and_update_apart(self):
         text, _ = self.trireme("bench", "train", "--model", "quickstart", "--batch", "1", "--sequence-length", "16",
                                "--steps", "1", "--micro-batches", "2", "--step-tokens", "48", "--whole-step", "--threads",
