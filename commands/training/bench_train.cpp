@@ -67,9 +67,13 @@ nlohmann::ordered_json to_json(const BenchTrainArguments& args, const BenchTrain
                                 {"deterministic", r.deterministic},
                                 {"threads", r.peak.threads},
                                 {"cpu", cpu_model_name()},
-                                {"steps", args.options.steps},
-                                {"median_ms", r.median_ms},
-                                {"least_ms", r.least_ms}};
+                                {"steps", args.options.steps}};
+  if (gpu != nullptr) {
+    out["mean_ms"] = r.mean_ms;
+  } else {
+    out["median_ms"] = r.median_ms;
+    out["least_ms"] = r.least_ms;
+  }
   if (args.options.micro_batches > 1) {
     out["micro_batches"] = args.options.micro_batches;
     out["micro_ms"] = r.micro_ms;
@@ -136,8 +140,12 @@ void print_text(const BenchTrainArguments& args, const BenchTrainReport& r,
               args.fp8 == "none" ? args.dtype.c_str()
                                  : concat(args.dtype, ", products in fp8 ", args.fp8).c_str(),
               place.c_str());
-  std::printf("step        %.1f ms median of %lld, %.1f ms least\n", r.median_ms,
-              static_cast<long long>(args.options.steps), r.least_ms);
+  const auto steps = static_cast<long long>(args.options.steps);
+  if (gpu != nullptr)
+    std::printf("step        %.1f ms mean of %lld\n", r.mean_ms, steps);
+  else
+    std::printf("step        %.1f ms median of %lld, %.1f ms least\n", r.median_ms, steps,
+                r.least_ms);
   if (args.options.micro_batches > 1)
     std::printf("            %.2f ms a micro-batch, %.2f ms the update: %.1f ms for %lld of them\n",
                 r.micro_ms, r.update_ms, r.step_ms, static_cast<long long>(r.step_micro_batches));

@@ -24,7 +24,7 @@ def launch_times(phase):
 def launch_times_of(phase, model):
     report = speed.train(phase, model, options=["--launch-times"], steps=1, micro_batches=1)
     times = report["launch_times"]
-    return {"model": model, "step_us": sum(time["us"] for time in times), "step_ms": report["median_ms"],
+    return {"model": model, "step_us": sum(time["us"] for time in times), "step_ms": report["mean_ms"],
             "calls": sum(time["calls"] for time in times), "times": times, **speed.choices(report)}
 
 

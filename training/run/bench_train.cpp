@@ -59,9 +59,10 @@ MicroBatch make_batch(const RunConfig& config) {
 struct Timing {
   std::vector<double> seconds;  // of each timed step, ascending; of a GPU's their mean
   Profile profile;              // of the timed steps together
+  bool on_gpu = false;
   int64_t allocations = 0, launches = 0;
   double loss = 0;
-  double median() const { return seconds[seconds.size() / 2]; }
+  double of_step() const { return seconds[seconds.size() / 2]; }  // the median, or that mean
 };
 
 double mean(const std::vector<double>& values) {
@@ -98,6 +99,7 @@ class StepBench {
     const auto plan = std::ranges::find(plans_, micro_batches, &Planned::first);
     std::vector<MicroBatch> batches(static_cast<size_t>(micro_batches), make_batch(config));
     Timing timing;
+    timing.on_gpu = ctx_.gpu != nullptr;
     ctx_.profile = &timing.profile;
     auto counted_until = std::chrono::steady_clock::now();
     const auto finish = [&](int64_t open, bool counts) {
@@ -121,7 +123,7 @@ class StepBench {
       finish(step.most_open() - 1, s >= warm_up);
     }
     finish(0, true);
-    if (ctx_.gpu != nullptr) timing.seconds = {mean(timing.seconds)};
+    if (timing.on_gpu && steps > 0) timing.seconds = {mean(timing.seconds)};
     ctx_.profile = nullptr;
     timing.allocations = allocation_count() - timing.allocations;
     timing.launches = (launches() - timing.launches) / std::max<int64_t>(1, steps);
@@ -187,17 +189,22 @@ void measure(const BenchTrainOptions& options, StepBench& bench, BenchTrainRepor
   if (options.whole_step && std::ranges::find(sizes, whole) == sizes.end()) sizes.push_back(whole);
   bench.prepare(sizes);
   const Timing one = bench.run(1, kWarmUpSteps, options.steps);
-  report.median_ms = report.step_ms = one.median() * 1e3;
-  report.least_ms = one.seconds.front() * 1e3;
+  report.step_ms = one.of_step() * 1e3;
+  if (one.on_gpu) {
+    report.mean_ms = report.step_ms;
+  } else {
+    report.median_ms = report.step_ms;
+    report.least_ms = one.seconds.front() * 1e3;
+  }
   report.allocations_in_steps = one.allocations;
   report.launches = one.launches;
   report.loss = one.loss;
   add_shares(one, report);
   if (n > 1) {
     const Timing several = bench.run(n, kWarmUpSteps, options.steps);
-    report.micro_ms = (several.median() - one.median()) / static_cast<double>(n - 1) * 1e3;
-    if (report.micro_ms <= 0) report.micro_ms = several.median() / static_cast<double>(n) * 1e3;
-    report.update_ms = std::max(0.0, report.median_ms - report.micro_ms);
+    report.micro_ms = (several.of_step() - one.of_step()) / static_cast<double>(n - 1) * 1e3;
+    if (report.micro_ms <= 0) report.micro_ms = several.of_step() / static_cast<double>(n) * 1e3;
+    report.update_ms = std::max(0.0, report.step_ms - report.micro_ms);
     report.step_micro_batches = whole;
     report.step_ms = static_cast<double>(whole) * report.micro_ms + report.update_ms;
     report.allocations_in_steps += several.allocations;
@@ -205,7 +212,7 @@ void measure(const BenchTrainOptions& options, StepBench& bench, BenchTrainRepor
     report.loss = several.loss;
   }
   if (options.launch_times) report.launch_times = bench.launch_times();
-  if (options.whole_step) report.whole_step_ms = bench.run(whole, kWarmUpSteps, 1).median() * 1e3;
+  if (options.whole_step) report.whole_step_ms = bench.run(whole, kWarmUpSteps, 1).of_step() * 1e3;
 }
 
 }  // namespace

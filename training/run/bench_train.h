@@ -39,10 +39,11 @@ struct BenchTrainOptions {
 
 struct BenchTrainReport {
   int64_t parameters = 0;
-  double median_ms = 0, least_ms = 0;  // of a step of one micro-batch
+  // A step of one micro-batch: on a CPU the median and the least, on a GPU the mean.
+  double median_ms = 0, least_ms = 0, mean_ms = 0;
   double micro_ms = 0, update_ms = 0;  // 0: not asked for
   int64_t step_micro_batches = 1;      // of the step of which tokens_per_second speaks
-  double step_ms = 0;                  // derived; of one micro-batch: the median
+  double step_ms = 0;                  // derived; of one micro-batch: as measured
   double whole_step_ms = 0;            // measured; 0: not asked for
   double tokens_per_second = 0;        // by step_ms
   double gflops = 0;                   // by kFlopsFormula
