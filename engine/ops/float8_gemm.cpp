@@ -2,6 +2,7 @@
 
 #include "engine/ops/cuda/gemm.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/gemm.h"
 #include "engine/ops/gemm_problem.h"
 
 namespace trireme {

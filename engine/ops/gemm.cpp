@@ -10,7 +10,7 @@
 #include "engine/ops/cpu/gemv.h"
 #include "engine/ops/cuda/gemm.h"
 #include "engine/ops/gemm_choice.h"
-#include "engine/ops/gemm_problem.h"
+#include "engine/ops/gemm_library.h"
 
 namespace trireme {
 namespace {

@@ -14,7 +14,7 @@
 #include "engine/core/cpu.h"
 #include "engine/core/out_of_memory.h"
 #include "engine/ops/gemm.h"
-#include "engine/ops/gemm_problem.h"
+#include "engine/ops/gemm_library.h"
 #include "engine/ops/instruction_set.h"
 
 namespace trireme {

@@ -3,6 +3,7 @@
 
 #include "engine/ops/cuda/gemm.h"
 #include "engine/ops/float8_gemm.h"
+#include "engine/ops/gemm.h"
 #include "engine/ops/gemm_problem.h"
 
 namespace trireme::test {
@@ -63,6 +64,35 @@ TEST(BlasPlans, OfVaryingRowsServeARange) {
   int64_t made = 0;
   for (int64_t m = 1; m <= 160; ++m) made += p.made_by(m, {.varying_rows = true});
   EXPECT_LT(made, 48);
+}
+
+// Sides that are no multiple of 8 are cut where the product is large and of 16 bits.
+TEST(BlasPlans, OfOddColumnsAndTermsAreMadeInParts) {
+  Products p;
+  Buffer memory("operands", int64_t{4} << 20, Memory::kDevice);
+  const auto made = [&](int64_t n, int64_t k, DType in, GemmProblem g = {}) {
+    const int64_t before = cuda::blas_plans(*p.gpu);
+    g.m = 3;
+    g.n = n;
+    g.k = k;
+    g.lda = g.transpose_a ? 3 : k;
+    g.ldb = g.transpose_b ? k : n;
+    g.ldc = n;
+    g.in = in;
+    g.out = DType::kF32;
+    std::byte* const at = memory.data();
+    cuda::gemm(*p.gpu, g, {.c = at, .a = at + (1 << 16), .b = at + (1 << 17)});
+    return cuda::blas_plans(*p.gpu) - before;
+  };
+  const GemmProblem forward{.transpose_b = true}, to_weight{.transpose_a = true};
+  EXPECT_EQ(made(1101, 16, DType::kBF16, forward), 2);
+  EXPECT_EQ(made(16, 1101, DType::kF16, forward), 2);
+  EXPECT_EQ(made(1037, 1101, DType::kBF16, forward), 4);
+  EXPECT_EQ(made(16, 1101, DType::kBF16, to_weight), 1);  // no operand has terms side by side
+  EXPECT_EQ(made(1104, 1096, DType::kBF16, forward), 1);
+  EXPECT_EQ(made(1023, 1021, DType::kBF16, forward), 1);
+  EXPECT_EQ(made(1101, 16, DType::kF32, forward), 1);
+  EXPECT_EQ(made(16, 1101, DType::kBF16, {.transpose_b = true, .varying_rows = true}), 2);
 }
 
 // Whatever product of the range was first.

@@ -394,7 +394,7 @@ int64_t BlasLt::plans_made() const { return impl_->made; }
 void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
   const Plan& plan = impl_->find(gpu, prepared_for(g), p);
   if (plan.bias_first)
-    gemm_without_terms(gpu, g, p);
+    write_bias(gpu, g, p);
   else if (g.has_bias)
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias, g);
   set_scales(plan.desc, g, p);
@@ -413,14 +413,10 @@ void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p)
   if (gpu.synchronous) synchronize(gpu, gpu.main);
 }
 
-void gemm_without_terms(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
+void write_bias(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
   dispatch_float("gemm", g.out, [&]<class T>() {
     fill_rows(gpu, static_cast<T*>(p.c), static_cast<const T*>(p.bias), g.m, g.n, g.ldc);
   });
-}
-
-int64_t blas_plans(const Context& gpu) {
-  return static_cast<const BlasLt&>(*gpu.blas).plans_made();
 }
 
 }  // namespace trireme::cuda

@@ -3,10 +3,10 @@
 // The library is column-major: it is asked for C^T = op(B)^T op(A)^T, whose operands are the stored
 // matrices as they are.
 //
-// Reproducible: a shape is given to one algorithm, the heuristic's best, and of the ways to split a
-// long sum only the one that adds float32 partial sums in a fixed order is allowed (others add in
-// the output's type or in place). With Context::autotune the best few algorithms are timed once per
-// shape instead; then two runs may differ.
+// Reproducible: a shape given to it has one algorithm, the heuristic's best, and of the ways to
+// split a long sum only the one that adds float32 partial sums in a fixed order is allowed (others
+// add in the output's type or in place). With Context::autotune the best few algorithms are timed
+// once per shape instead; then two runs may differ.
 //
 // Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
 // the largest in a range of row numbers, which is asked for once and never timed; only the
@@ -18,7 +18,8 @@
 #include <memory>
 
 #include "engine/core/memory.h"
-#include "engine/ops/cuda/gemm.h"
+#include "engine/device/context.h"
+#include "engine/ops/gemm_problem.h"
 
 namespace trireme::cuda {
 
@@ -51,5 +52,8 @@ class BlasLt final : public LibraryHandle {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Every row of C is the bias, or zeros without one.
+void write_bias(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
 
 }  // namespace trireme::cuda

@@ -5,12 +5,12 @@
 namespace trireme::cuda {
 namespace {
 
-// On an H200 cuBLASLt takes seven times as long for a product of 16-bit numbers whose columns, or
-// terms, are no multiple of 8 (a vocabulary of 50,257), wherever its rows begin. So the multiple of
-// the products' tiles is computed first, and the rest apart.
+// An H200 takes seven times as long for products of 16-bit numbers with 50,257 columns, or terms,
+// as for those with a multiple of 8, wherever the rows begin (cuBLASLt 13.1; not so for as many
+// rows of C). So the multiple of the products' tiles is one product, and the remainder another.
 constexpr int64_t kVectorElements = 8, kTile = 64, kWorthCutting = 1024;
 
-int64_t first_part(int64_t size, const GemmProblem& g) {
+int64_t whole_tiles(int64_t size, const GemmProblem& g) {
   const bool narrow = g.in == DType::kBF16 || g.in == DType::kF16;
   const bool cut = narrow && size > kWorthCutting && size % kVectorElements != 0;
   return cut ? size / kTile * kTile : size;
@@ -22,36 +22,50 @@ P* moved(P* pointer, int64_t elements, DType dtype) {
   return pointer != nullptr ? static_cast<Byte*>(pointer) + elements * dtype_size(dtype) : nullptr;
 }
 
-// Terms 0 .. k, then those behind them: where C is narrower than its sums, one rounding more.
-void multiply_terms(Context& gpu, GemmProblem g, GemmPointers p) {
+// The remainder of the terms first: where C is narrower than its sums, the one rounding more is
+// that of a few terms.
+void multiply_terms(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
   auto& blas = static_cast<BlasLt&>(*gpu.blas);
-  const int64_t k = g.k, first = first_part(k, g);
-  g.k = first;
-  blas.multiply(gpu, g, p);
-  if (first == k) return;
-  g.k = k - first;
-  g.accumulate = true;
-  g.has_bias = false;
-  p.bias = nullptr;
-  p.a = moved(p.a, g.transpose_a ? first * g.lda : first, g.in);
-  p.b = moved(p.b, g.transpose_b ? first : first * g.ldb, g.in);
-  blas.multiply(gpu, g, p);
+  // Terms that no operand has side by side need no alignment.
+  const bool strided = problem.transpose_a && !problem.transpose_b;
+  const int64_t whole = strided ? problem.k : whole_tiles(problem.k, problem);
+  GemmProblem g = problem;
+  GemmPointers of_whole = p;
+  if (whole < problem.k) {
+    GemmPointers remainder = p;
+    remainder.a = moved(p.a, g.transpose_a ? whole * g.lda : whole, g.in);
+    remainder.b = moved(p.b, g.transpose_b ? whole : whole * g.ldb, g.in);
+    g.k = problem.k - whole;
+    blas.multiply(gpu, g, remainder);
+    g.accumulate = true;
+    g.has_bias = false;
+    of_whole.bias = nullptr;
+  }
+  g.k = whole;
+  blas.multiply(gpu, g, of_whole);
 }
 
 }  // namespace
 
 void gemm(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
   GemmProblem g = problem;
-  g.n = first_part(problem.n, problem);
+  const int64_t whole = g.n = whole_tiles(problem.n, problem);
   multiply_terms(gpu, g, p);
-  if (g.n == problem.n) return;
-  const int64_t first = g.n;
-  g.n = problem.n - first;
-  GemmPointers rest = p;
-  rest.b = moved(p.b, g.transpose_b ? first * g.ldb : first, g.in);
-  rest.c = moved(p.c, first, g.out);
-  rest.bias = moved(p.bias, first, g.out);
-  multiply_terms(gpu, g, rest);
+  if (whole == problem.n) return;
+  g.n = problem.n - whole;
+  GemmPointers remainder = p;
+  remainder.b = moved(p.b, g.transpose_b ? whole * g.ldb : whole, g.in);
+  remainder.c = moved(p.c, whole, g.out);
+  remainder.bias = moved(p.bias, whole, g.out);
+  multiply_terms(gpu, g, remainder);
+}
+
+void gemm_without_terms(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
+  write_bias(gpu, problem, p);
+}
+
+int64_t blas_plans(const Context& gpu) {
+  return static_cast<const BlasLt&>(*gpu.blas).plans_made();
 }
 
 }  // namespace trireme::cuda

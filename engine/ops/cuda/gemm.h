@@ -3,7 +3,9 @@
 // The product runs on the main stream, whose workspace it uses. 16-bit operands are multiplied with
 // float32 sums, float32 without TF32, float64 in float64. Codes of 8-bit floats with float32 sums,
 // from compute capability 8.9 on; A as it is stored, B transposed, everything aligned to 16 bytes.
-// With scales of groups, an InputError where cuBLASLt is older than 12.9.
+// With scales of groups, an InputError where cuBLASLt is older than 12.9. A large product of 16-bit
+// operands whose columns or terms are no multiple of 8 is computed as up to four, of which the
+// second rounds C once more.
 #pragma once
 
 #include "engine/device/context.h"
@@ -18,7 +20,7 @@ TRIREME_CUDA_DECL void gemm(Context& gpu, const GemmProblem& problem, const Gemm
 TRIREME_CUDA_DECL void gemm_without_terms(Context& gpu, const GemmProblem& problem,
                                           const GemmPointers& p);
 
-// Products prepared so far: one for each shape, not one for each call.
+// Products prepared so far: one for each shape that cuBLASLt is given, not one for each call.
 TRIREME_CUDA_DECL int64_t blas_plans(const Context& gpu);
 
 }  // namespace trireme::cuda

@@ -6,7 +6,7 @@
 #include "engine/core/cpu.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/gemm_choice.h"
-#include "engine/ops/gemm_problem.h"
+#include "engine/ops/gemm_library.h"
 #include "tests/support/op_run.h"
 
 namespace trireme::test::test_gemm {
