@@ -1,4 +1,4 @@
-// What a library's ragged tensors are told of sequences, and the rows that belong to none.
+// What cuDNN is told of sequences, the rows that belong to none, and packed statistics.
 #include "engine/ops/cuda/sequence_table.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(SequenceTable, RowsOfNoSequenceAreCleared) {
   }
 }
 
-TEST(SequenceTable, SumsMoveFromHeadsToSequencesAndBack) {
+TEST(SequenceTable, StatisticsMoveFromHeadsToSequencesAndBack) {
   const auto gpu = cuda::open(0);
   constexpr int64_t kBatch = 1030, kHeads = 3, kLength = 131;  // more than one block of each
   constexpr int64_t kTokens = kBatch * kLength;

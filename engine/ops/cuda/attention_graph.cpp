@@ -36,8 +36,8 @@ struct Builder {
     return g.tensor(number, narrow, {s.batch, heads, s.width, s.length},
                     {s.length * at.token, at.head, 1, at.token}, offsets(number));
   }
-  // lse and delta. Before cuDNN 9.26 a backward pass reads them as they lie contiguously, whatever
-  // strides it is told, unless they are ragged.
+  // lse and delta. Before cuDNN 9.26 a backward pass reads them as if they were contiguous, unless
+  // they are ragged, whatever strides it is told (cudnn-frontend 1.32 refuses others there).
   Tensor statistic(int64_t number) {
     const Sizes packed{s.heads * s.length, s.length, 1, 1};
     const Sizes by_head{s.length, s.tokens, 1, 1}, by_token{s.length * s.heads, 1, s.heads, 1};

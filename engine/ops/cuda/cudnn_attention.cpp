@@ -303,32 +303,30 @@ Planned find_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   return {*s, attention_of(gpu).find(gpu, *s)};
 }
 
-// lse of some sequences of equal lengths: `ours` points into (heads, tokens), `packed` is (batch,
-// heads, length).
-template <class To, class From>
-void copy_statistic(Context& gpu, const AttentionShape& s, To to, From from) {
-  copy_statistic_rows(gpu, {.to = to.data,
-                            .from = from.data,
-                            .batch = s.batch,
-                            .heads = s.heads,
-                            .length = s.length,
-                            .to_batch = to.batch,
-                            .to_head = to.head,
-                            .from_batch = from.batch,
-                            .from_head = from.head});
+// Sequences of one length: from `packed`, which a graph has written, to (heads, tokens), in which
+// lse points at the first of them.
+StatisticRows unpacked(const AttentionShape& s, float* lse, int64_t tokens, const float* packed) {
+  return {.to = lse,
+          .from = packed,
+          .batch = s.batch,
+          .heads = s.heads,
+          .length = s.length,
+          .to_batch = s.length,
+          .to_head = tokens,
+          .from_batch = s.heads * s.length,
+          .from_head = s.length};
 }
-template <class P>
-struct StatisticView {
-  P* data;
-  int64_t batch, head;  // strides
-};
-template <class P>
-StatisticView<P> ours(const AttentionShape& s, P* lse, int64_t tokens) {
-  return {lse, s.length, tokens};
-}
-template <class P>
-StatisticView<P> packed(const AttentionShape& s, P* lse) {
-  return {lse, s.heads * s.length, s.length};
+// The way back.
+StatisticRows packed(const AttentionShape& s, float* packed, const float* lse, int64_t tokens) {
+  return {.to = packed,
+          .from = lse,
+          .batch = s.batch,
+          .heads = s.heads,
+          .length = s.length,
+          .to_batch = s.heads * s.length,
+          .to_head = s.length,
+          .from_batch = s.length,
+          .from_head = tokens};
 }
 
 template <class T>
@@ -345,7 +343,7 @@ bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   Ragged(gpu, s, a).give(addresses, 0);
   attention.run(gpu, *plan, s, std::move(addresses));
   if (s.ragged) clear_padding(gpu, a, a.out, a.heads, s.tokens > 0 ? a.lse : nullptr);
-  if (!s.ragged && a.keep_lse) copy_statistic(gpu, s, ours(s, a.lse, a.tokens), packed(s, lse));
+  if (!s.ragged && a.keep_lse) copy_statistic_rows(gpu, unpacked(s, a.lse, a.tokens, lse));
   return true;
 }
 
@@ -382,7 +380,6 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   Attention& attention = attention_of(gpu);
   const Ragged ragged(gpu, whole, a);
   const Scalars scalars{.scale = a.scale};
-  const float* const lse = s.ragged ? a.lse : attention.lse(s);
   float* const delta = s.ragged ? a.scratch : attention.delta(s);
   for (int64_t part = 0; part < parts && part * s.batch < a.sequences; ++part) {
     const int64_t token = s.ragged ? 0 : part * s.batch * s.length;
@@ -400,8 +397,7 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
                            {kTensorOne, &scalars.one}};
     if (s.causal || s.ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
     ragged.give(addresses, part * s.batch);
-    if (!s.ragged)
-      copy_statistic(gpu, s, packed(s, attention.lse(s)), ours(s, a.lse + token, a.tokens));
+    if (!s.ragged) copy_statistic_rows(gpu, packed(s, attention.lse(s), a.lse + token, a.tokens));
     attention.run(gpu, *plan, s, std::move(addresses));
   }
   if (s.ragged) {

@@ -106,6 +106,7 @@ Graph::Tensor Graph::add_tensor(int64_t number, cudnnDataType_t type, const Size
   if (reordered)
     d.set(CUDNN_ATTR_TENSOR_REORDERING_MODE, CUDNN_TYPE_TENSOR_REORDERING_MODE, &order);
   d.finalize();
+  if (!temporary) tensors_.insert(number);
   parts_.push_back(std::move(d));
   return parts_.back().raw();
 }
@@ -260,7 +261,9 @@ cudnnStatus_t make_plan(const Descriptor& configuration, const Descriptor& devic
 Plan Graph::prepare(const Descriptor& device) {
   for (const Descriptor& configuration : configurations(device)) {
     Plan plan;
-    if (make_plan(configuration, device, plan) == CUDNN_STATUS_SUCCESS) return plan;
+    if (make_plan(configuration, device, plan) != CUDNN_STATUS_SUCCESS) continue;
+    plan.tensors = tensors_;
+    return plan;
   }
   throw Unsupported("cuDNN: no engine runs this graph");
 }
@@ -269,7 +272,11 @@ void run(cudnnHandle_t handle, const Plan& plan, const std::map<int64_t, const v
          void* workspace) {
   std::vector<int64_t> numbers;
   std::vector<const void*> pointers;
+  for (const int64_t number : plan.tensors)
+    TRIREME_CHECK(addresses.contains(number), "cuDNN: tensor ", number, " has no address");
   for (const auto& [number, pointer] : addresses) {
+    TRIREME_CHECK(pointer != nullptr && plan.tensors.contains(number), "cuDNN: tensor ", number,
+                  pointer == nullptr ? " has no memory" : " is not one of the graph's");
     numbers.push_back(number);
     pointers.push_back(pointer);
   }

@@ -9,6 +9,7 @@
 #include <cudnn.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,7 +68,8 @@ Descriptor describe_device(const std::string& json);
 
 struct Plan {
   Descriptor plan;
-  int64_t workspace = 0;  // bytes
+  std::set<int64_t> tensors;  // numbers, of those that are not temporary
+  int64_t workspace = 0;      // bytes
 };
 
 class Graph {
@@ -98,6 +100,8 @@ class Graph {
   void reduce(cudnnReduceTensorOp_t kind, Tensor x, Tensor y);
   void reshape(Tensor x, Tensor y);
 
+  const std::set<int64_t>& tensors() const { return tensors_; }  // numbers
+
   // The engines' configurations for a device, best first.
   std::vector<Descriptor> configurations(const Descriptor& device);
   // The first configuration that becomes a plan. Throws Unsupported where there is none.
@@ -114,12 +118,14 @@ class Graph {
   std::vector<cudnnBackendDescriptor_t> operations_;
   Descriptor graph_;
   int64_t temporaries_ = 0;
+  std::set<int64_t> tensors_;
 };
 
 // What cudnnBackendFinalize says of the configuration's plan.
 cudnnStatus_t make_plan(const Descriptor& configuration, const Descriptor& device, Plan& plan);
 
-// addresses: of the numbered tensors; of scalars on the host.
+// addresses: of the numbered tensors, all of them and no others; of scalars on the host. An engine
+// that misses one may read anywhere: an Error.
 void run(cudnnHandle_t handle, const Plan& plan, const std::map<int64_t, const void*>& addresses,
          void* workspace);
 

@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(kThreads) statistic_kernel(StatisticRows a) {
 }  // namespace
 
 void copy_statistic_rows(Context& gpu, const StatisticRows& rows) {
-  constexpr int64_t kMostSequences = 1024;  // side by side
-  const int64_t sequences = rows.batch < kMostSequences ? rows.batch : kMostSequences;
+  constexpr int64_t kMaxSequences = 1024;  // side by side
+  const int64_t sequences = rows.batch < kMaxSequences ? rows.batch : kMaxSequences;
   launch(
       gpu, "statistic_rows", statistic_kernel,
       {.blocks = {blocks_for(rows.length, kThreads), rows.heads, sequences}, .threads = kThreads},

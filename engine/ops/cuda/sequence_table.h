@@ -1,5 +1,4 @@
-// What a library of attention wants to be told of sequences, and how: where those of unequal
-// lengths lie, and the sums over the keys of those of equal lengths.
+// Lengths and offsets of sequences, and packed statistics of the softmax, for cuDNN's attention.
 #pragma once
 
 #include <cstdint>

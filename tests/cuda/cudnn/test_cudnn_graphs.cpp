@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "engine/ops/cuda/attention_graph.h"
@@ -17,8 +18,8 @@ struct Form {
   bool causal, bfloat16;
 };
 
-// Queries, keys and values as one projection leaves them, side by side; lse over more tokens than
-// the sequences of a part of the batch.
+// Queries, keys and values as one projection leaves them, side by side; lse of ragged sequences over
+// more tokens than those of a part of the batch.
 AttentionShape shape_of(const Form& f) {
   const int64_t packed = (f.heads + 2 * f.kv_heads) * f.width;
   AttentionShape s{.batch = 4, .heads = f.heads, .kv_heads = f.kv_heads, .length = 1024};
@@ -89,6 +90,36 @@ TEST_P(CudnnGraphs, RepeatableRaggedBackward) {
   AttentionShape s = shape_of(GetParam());
   s.ragged = true;
   expect_engine(attention_backward_graph(s));
+}
+
+// Their callers know these, and run() refuses others. Without the lengths at each product an engine
+// would write behind the ends of sequences.
+TEST_P(CudnnGraphs, NameTheirTensors) {
+  AttentionShape s = shape_of(GetParam());
+  std::set<int64_t> forward = {kTensorQ, kTensorK, kTensorV, kTensorOut, kTensorLse, kTensorScale};
+  std::set<int64_t> backward = forward;
+  backward.insert({kTensorDout, kTensorDq, kTensorDk, kTensorDv, kTensorDelta, kTensorOne});
+  if (s.causal) {
+    forward.insert(kTensorMinusInf);
+    backward.insert(kTensorMinusInf);
+  }
+  EXPECT_EQ(attention_forward_graph(s).tensors(), forward);
+  EXPECT_EQ(attention_backward_graph(s).tensors(), backward);
+  s.repeatable = false;
+  std::set<int64_t> with_sums = backward;
+  with_sums.insert(kTensorDqSum);
+  EXPECT_EQ(attention_backward_graph(s).tensors(), with_sums);
+
+  s.repeatable = s.ragged = true;
+  const std::set<int64_t> rows = {kTensorQ, kTensorK, kTensorV, kTensorOut, kTensorLse};
+  const std::set<int64_t> gradients = {kTensorDout, kTensorDq, kTensorDk, kTensorDv, kTensorDelta};
+  for (std::set<int64_t>* tensors : {&forward, &backward}) {
+    tensors->insert({kTensorQueries, kTensorKeys, kTensorMinusInf});
+    for (const int64_t tensor : rows) tensors->insert(kTensorOffsets + tensor);
+  }
+  for (const int64_t tensor : gradients) backward.insert(kTensorOffsets + tensor);
+  EXPECT_EQ(attention_forward_graph(s).tensors(), forward);
+  EXPECT_EQ(attention_backward_graph(s).tensors(), backward);
 }
 
 // So that an engine's being there says something: heads that are no multiple of 16 bytes have none.
