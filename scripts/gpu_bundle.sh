@@ -33,6 +33,10 @@ while [ $# -gt 0 ]; do
 done
 
 if [ -z "$build" ]; then
+  if [ -n "$(git status --porcelain --untracked-files=no 2>/dev/null)" ]; then
+    echo "gpu_bundle.sh: there are changes that no commit has, and results name the commit of the programs: commit first" >&2
+    exit 1
+  fi
   build=build/gpu-bundle-build
   nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
   mapfile -t headers < <(python3 -B scripts/gpu_check/libraries.py --cmake)

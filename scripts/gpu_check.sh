@@ -67,8 +67,8 @@ case "$call" in
   1 | 2 | 3) ;;
   *) echo "gpu_check.sh: --call 1, 2 or 3 is needed, got \"$call\"" >&2 && exit 2 ;;
 esac
-if ! [[ $seconds =~ ^[0-9]{1,3}$ ]] || ((10#$seconds < 30 || 10#$seconds > kMaxSeconds)); then
-  echo "gpu_check.sh: --seconds is 30 to $kMaxSeconds, got \"$seconds\"" >&2 && exit 2
+if ! [[ $seconds =~ ^[0-9]{1,3}$ ]] || ((10#$seconds < 45 || 10#$seconds > kMaxSeconds)); then
+  echo "gpu_check.sh: --seconds is 45 to $kMaxSeconds, got \"$seconds\"" >&2 && exit 2
 fi
 seconds=$((10#$seconds))
 [ -n "$out" ] || { echo "gpu_check.sh: --out DIR is needed" >&2 && exit 2; }
@@ -136,6 +136,7 @@ fi
 
 code=0
 left=$((seconds - SECONDS))
+[ $left -ge 30 ] || { echo "gpu_check.sh: too little of the $seconds s is left for a row" >&2 && exit 3; }
 timeout --kill-after=5 "$left" python3 -B scripts/gpu_check/check.py --call "$call" --build "$build" --out "$out" \
   --seconds $((left - 15)) "${options[@]}" || code=$?
 [ $code -lt 124 ] || code=3 # cut off: the rows are there

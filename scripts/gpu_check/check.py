@@ -5,6 +5,7 @@ Exit codes: 0 all done, 1 done with failures, 3 out of time.
 """
 import argparse
 import json
+import re
 import sys
 
 import cases
@@ -85,7 +86,11 @@ def run(call):
         print(f"\n{'!' * 100}\n!! {stop}\n{'!' * 100}\n", flush=True)
     except Failure as failure:
         Phase(call, "facts").add(f"call {call.options.call}", {"failure": str(failure)[-2000:]})
-    done = {"complete": code is None, "rehearsal": call.options.rehearse}
+    if call.options.only and not call.chosen:
+        print(f"--only {call.options.only.pattern}: no row of call {call.options.call} matches", flush=True)
+        code = 2
+    # Of chosen rows: the others are missing.
+    done = {"complete": code is None and not call.options.only, "rehearsal": call.options.rehearse}
     call.write({"phase": "calls", "id": str(call.options.call), **done})
     publish(call)
     return code or (1 if call.failed else 0)
@@ -97,7 +102,7 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--seen", action="append", default=[])
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", type=re.compile)
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--rehearse", action="store_true")
     sys.exit(run(Call(parser.parse_args())))

@@ -57,6 +57,7 @@ def run_on_both(phase, model):
 
 
 def work(phase):
+    # One program makes them all.
     if not phase.has("comparisons"):
         begin = time.monotonic()
         try:

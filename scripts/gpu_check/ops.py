@@ -92,18 +92,21 @@ class Runner:
         self.phase.add(self.prefix + (op or "start"), {"failure": f"{why}: see gpu_ops.log"})
 
 
+def run_missing(phase, program, arguments, prefix, seconds):
+    names = cases.REHEARSED_OPS if phase.options.rehearse else phase.run(program, "--list").split()
+    missing = [name for name in names if not phase.has(prefix + name)]
+    if missing:
+        Runner(phase, program, [*arguments, *missing], prefix, seconds).run()
+
+
 def work(phase, dtypes, prefix=""):
     small = phase.options.rehearse
     if small and prefix:
         return
     program = phase.program("gpu_ops_emulated" if small else "gpu_ops")
-    names = cases.REHEARSED_OPS if small else phase.run(program, "--list").split()
-    missing = [name for name in names if not phase.has(prefix + name)]
-    if missing:
-        Runner(phase, program, ["--dtypes", ",".join(dtypes), *missing], prefix, cases.OP_SECONDS).run()
+    run_missing(phase, program, ["--dtypes", ",".join(dtypes)], prefix, cases.OP_SECONDS)
 
 
 def large(phase):
-    if phase.options.rehearse or phase.has("large, "):
-        return
-    Runner(phase, phase.program("gpu_ops"), ["--large", "--dtypes", "bfloat16"], "large, ", cases.LARGE_OP_SECONDS).run()
+    if not phase.options.rehearse:
+        run_missing(phase, phase.program("gpu_ops"), ["--large", "--dtypes", "bfloat16"], "large, ", cases.LARGE_OP_SECONDS)

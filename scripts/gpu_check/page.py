@@ -19,6 +19,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 
+def update_words(row):
+    """The update's time, which is a difference of two."""
+    return "not resolved" if row.get("update_ms") == 0 else number(row.get("update_ms"), "{:.1f}")
+
+
 class Page:
     def __init__(self, results, predictions):
         self.phases = results.get("phases", {})
@@ -75,7 +80,7 @@ class Page:
                          percent(self.predicted["gemm"]["mean_share"]["value"]),
                          percent(self.row("speed", f"gemm {model}").get("mean_share")),
                          self.predicted["gemm"]["mean_share"]["why"]])
-        return ["## Ceilings", "", "Everything below is related to these, measured in the same run.", "",
+        return ["## Ceilings", "", "Training and decoding are related to the same rates, measured by each row's own program.", "",
                 *table(["ceiling", "predicted", "measured", "reason of the prediction"], rows)]
 
     def training(self):
@@ -91,12 +96,12 @@ class Page:
             rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}{what}", number(p["bar"]), number(p["aim"]),
                          number(p["tokens_per_second"]), number(r.get("tokens_per_second")), percent(r.get("mfu")),
                          percent(r.get("share_of_gemm_ceiling")), number(r.get("micro_ms"), "{:.1f}"),
-                         number(r.get("update_ms"), "{:.1f}"), number(r.get("step_ms")) + whole,
+                         update_words(r), number(r.get("step_ms")) + whole,
                          number(memory, "{:.1f}"),
                          {True: "yes", False: "no"}.get(r.get("deterministic"), NOT_RUN), choice_words(r)])
         text = f"""\
 Steps of {cases.STEP_TOKENS:,} tokens in bfloat16 with float32 master weights, derived from the time of a micro-batch and of the
-update (`trireme bench train --micro-batches {cases.MICRO_BATCHES}`). Bars: of the Qwen2.5 shapes the best published for one H100; of GPT-2
+update (`trireme bench train --micro-batches {cases.MICRO_BATCHES}`{self.fewer()}).{self.medians()} Bars: of the Qwen2.5 shapes the best published for one H100; of GPT-2
 the rate of one of eight H100; of Llama what these come to. The Qwen2.5 shapes have a bias on the attention's output, which those
 models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones do not count. By model:
 {case_words()}"""
@@ -105,6 +110,18 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
                         "micro-batch, ms", "update, ms", "step, ms", "memory, GiB", "deterministic",
                         "attention; products"], rows)]
 
+    def fewer(self):
+        """Models with micro-batches of their own."""
+        own = {model: case["micro_batches"] for model, case in cases.TRAIN.items() if "micro_batches" in case}
+        return "".join(f", {model}: {count}" for model, count in own.items())
+
+    def medians(self):
+        """Rows of programs that took the median of a GPU's steps."""
+        of = [name.removeprefix("train ") for name, row in self.phases.get("speed", {}).items()
+              if name.startswith("train ") and row.get("steps", 0) > 1 and "median_ms" in row
+              and row["median_ms"] != row["least_ms"]]
+        return f" Medians of three steps, the others are means: {'; '.join(of)}." if of else ""
+
     def float8(self):
         rows = []
         for model in cases.FP8_ORDER:
@@ -112,7 +129,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
             narrow, wide = (row.get("tokens_per_second") for row in (r, self.row("speed", f"train {model}")))
             rows.append([model, number(p["aim"]), number(p["tokens_per_second"]), number(narrow),
                          number(narrow / wide if narrow and wide else None, "{:.2f}"),
-                         number(r.get("micro_ms"), "{:.1f}"), number(r.get("update_ms"), "{:.1f}"), choice_words(r)])
+                         number(r.get("micro_ms"), "{:.1f}"), update_words(r), choice_words(r)])
         return ["## Products in 8-bit floats", "",
                 f"The same steps with linear layers in fp8 (`--fp8 {cases.FP8_RECIPE}`, [8-bit floats](../design/float8.md)).", "",
                 *table(["model", "aim, tokens/s", "predicted", "measured", "to bfloat16", "micro-batch, ms", "update, ms",
@@ -129,7 +146,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
             rows.append([model, number(ours), number(eager), number(compiled),
                          number(self.predicted["peer_ratio"]["value"], "{:.2f}"), number(ratio, "{:.2f}")])
         return ["## Beside PyTorch", "",
-                "The same model, batch and dtype in the same run (`scripts/bench/torch_peer.py --device cuda`): weights and moments",
+                "The same model, batch and dtype on the same device (`scripts/bench/torch_peer.py --device cuda`): weights and moments",
                 "in bfloat16 without master weights, scaled dot-product attention, fused AdamW.", "",
                 *table(["model", "tokens/s", "PyTorch eager", "compiled", "ratio to compiled, predicted", "measured"], rows)]
 
@@ -180,14 +197,20 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
                 "One micro-batch and the update, not recorded, each call between two events (`trireme bench train --launch-times`).", "",
                 *table(["model", "call", "calls", "us", "of all"], rows)]
 
-    def checks(self):
-        ops = [row for name, row in self.phases.get("ops", {}).items() if not name.startswith("large, ")]
+    def op_cases(self, prefix):
+        """What the cases of all ops say; prefix: of their rows, "" for the rows without one."""
+        ops = [row for name, row in self.phases.get("ops", {}).items()
+               if name.startswith(prefix) and bool(prefix) == (", " in name)]
         counted = [row for row in ops if "cases" in row]
         failed = [row["id"] for row in ops if "failure" in row or row.get("ok") is False]
-        cases_run = sum(row["cases"] for row in counted)
-        say = f"{cases_run} cases of {len(counted)} ops; wrong: {', '.join(failed) or 'none'}; other bits the second time: " \
-              f"{sum(row['not_bitwise'] for row in counted)}" if ops else NOT_RUN
-        rows = [["every op against the CPU", self.predicted["checks"]["ops"], say]]
+        return f"{sum(row['cases'] for row in counted)} cases of {len(counted)} ops; wrong: {', '.join(failed) or 'none'}; " \
+               f"other bits the second time: {sum(row['not_bitwise'] for row in counted)}" if ops else NOT_RUN
+
+    def checks(self):
+        predicted = self.predicted["checks"]["ops"]
+        rows = [[f"every op against the CPU, {what}", predicted, self.op_cases(prefix)]
+                for what, prefix in (("float32, bfloat16 and integers", ""), ("float64 and float16", "other types, "))]
+        rows.append(["large cases against another way on the GPU", predicted, self.op_cases("large, ")])
         models = [row for row in self.phases.get("models", {}).values() if "check" in row]
         for row in models:
             rows.append([f"{row['model']}, {row['dtype']}, {row['steps']} steps against "

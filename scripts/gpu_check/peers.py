@@ -31,6 +31,8 @@ def python_with_torch(phase):
 
 def work(phase, chosen):
     """chosen: (mode, model)."""
+    if all(phase.has(f"{mode} {model}") for mode, model in chosen) and not phase.options.rehearse:
+        return
     phase.options.python = python_with_torch(phase)
     if phase.options.python is None:
         phase.add("torch", {"note": "no python3 of this machine has torch"})

@@ -1,7 +1,6 @@
 """What the calls of gpu_check.sh share: rows on disk, time limits, programs that are run."""
 import json
 import os
-import re
 import subprocess
 import tarfile
 import tempfile
@@ -44,6 +43,7 @@ class Call:
         self.commit = None  # theirs, by their own account: the sources may be a copy with another history, or none
         self.end = time.monotonic() + options.seconds
         self.failed = 0
+        self.chosen = False  # some row by `only`
         self.logs = tempfile.TemporaryDirectory(prefix="trireme-gpu-check-")
 
     @property
@@ -89,8 +89,10 @@ class Phase:
 
     def has(self, identity):
         """Whether a row need not be made."""
-        if self.options.only and not re.search(self.options.only, f"{self.name} {identity}"):
-            return True
+        if self.options.only:
+            if not self.options.only.search(f"{self.name} {identity}"):
+                return True
+            self.call.chosen = True
         return "failure" not in self.call.rows.get((self.name, identity), {"failure": ""})
 
     def add(self, identity, row):

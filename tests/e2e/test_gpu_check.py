@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import unittest.mock
 from pathlib import Path
 
 import harness
@@ -197,7 +198,9 @@ class GpuCheck(harness.CommandTest):
     def test_refused(self):
         for arguments, says in ((["--call", "4"], "got \"4\""), (["--frobnicate"], "--frobnicate"),
                                 (["--build"], "needs a value"), (["--call", "1"], "--out"),
-                                (["--merge"], "folders"), (["everything"], "everything")):
+                                (["--merge"], "folders"), (["everything"], "everything"),
+                                (["--call", "1", "--out", "x", "--seconds", "44"], "45 to 575"),
+                                (["--call", "1", "--out", "x", "--seconds", "576"], "45 to 575")):
             ran = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False,
                                  cwd=self.folder)
             self.assertEqual(ran.returncode, 2)
@@ -249,7 +252,7 @@ class Ops(harness.CommandTest):
         program.write_text(CRASHING.format(python=sys.executable))
         program.chmod(0o755)
         call = Call(argparse.Namespace(out=self.folder / "out", seen=[], seconds=300, call=1,
-                                       build=self.folder, rehearse=False, only=""))
+                                       build=self.folder, rehearse=False, only=None))
         ops.Runner(Phase(call, "ops"), program, [], "", 2).run()
         rows = Phase(call, "ops").rows
         self.assertEqual(list(rows), list("abcdef"))
@@ -258,6 +261,40 @@ class Ops(harness.CommandTest):
         self.assertIn("exit code -6", rows["b"]["failure"])
         self.assertIn("nothing came for 2 s", rows["d"]["failure"])
         self.assertEqual(rows["a"]["largest_share_of_tolerance"], 0.5)
+
+
+class ChosenRows(harness.CommandTest):
+    """--only, and what rows say of the programs that made them."""
+
+    def call(self, only):
+        import re
+        from phase import Call
+        return Call(argparse.Namespace(out=self.folder / "out", seen=[], seconds=60, call=1, build=self.folder,
+                                       rehearse=False, only=re.compile(only)))
+
+    def test_other_rows_need_not_be_made(self):
+        from phase import Phase
+        call = self.call("^speed train .*7b$")
+        made = []
+        for identity in ("train qwen2.5-7b", "train fp8 qwen2.5-7b", "train qwen2.5-7b, timed", "decode qwen2.5-7b"):
+            Phase(call, "speed").row(identity, lambda identity=identity: made.append(identity) or {})
+        Phase(call, "facts").row("train qwen2.5-7b", lambda: made.append("facts") or {})
+        self.assertEqual(made, ["train qwen2.5-7b", "train fp8 qwen2.5-7b"])
+        self.assertTrue(call.chosen)
+
+    def test_an_expression_of_no_row_is_an_error(self):
+        import check
+        call = self.call("^sped")
+        with unittest.mock.patch.dict(check.CALLS, {1: lambda call: None}):
+            self.assertEqual(check.run(call), 2)
+        self.assertFalse(json.loads((self.folder / "out/rows.jsonl").read_text())["complete"])
+
+    def test_the_page_counts_the_rows_of_commits(self):
+        import page
+        rows = {name: {"commit": commit} for name, commit in (("a", "1234"), ("b", "5678"), ("c", "5678"))}
+        predictions = json.loads((harness.SOURCE / "scripts/gpu_check/predictions.json").read_text())
+        text = page.Page({"phases": {"speed": rows}}, predictions).text()
+        self.assertIn("| commit | 5678 (2 rows), 1234 (1 rows) |", text)
 
 
 class ServedAnswers(harness.CommandTest):
