@@ -147,6 +147,32 @@ std::vector<std::byte> sum_with(bool autotune) {
   return c;
 }
 
+// What is kept is taken, and not chosen again.
+TEST(BlasPlans, TakeTheAlgorithmsThatAreKept) {
+  Products first;
+  first.gpu->autotune = true;
+  EXPECT_EQ(cuda::kept_algorithms(*first.gpu), nullptr);
+  cuda::keep_algorithms(*first.gpu, cuda::algorithms_of(*first.gpu));
+  first.made_by(8);
+  first.made_by(8, {.bias = first.memory.tensor(DType::kBF16, {16}, 3 * 8192)});
+  first.made_by(33, {.varying_rows = true});  // never timed, so not kept
+  GemmAlgorithms kept = *cuda::kept_algorithms(*first.gpu);
+  ASSERT_EQ(kept.chosen.size(), 2u);
+
+  // The emulated library numbers its candidates, all of which compute the same: others than those
+  // that a choice would find.
+  for (auto& [product, choice] : kept.chosen) choice.algorithm[7] ^= 1;
+  Products second;
+  second.gpu->autotune = true;
+  const std::string text = gemm_algorithms_text(kept);
+  cuda::keep_algorithms(*second.gpu, read_gemm_algorithms(text, "text"));
+  second.made_by(8);
+  second.made_by(8, {.bias = second.memory.tensor(DType::kBF16, {16}, 3 * 8192)});
+  EXPECT_EQ(gemm_algorithms_text(*cuda::kept_algorithms(*second.gpu)), text);
+  second.made_by(9);
+  EXPECT_EQ(cuda::kept_algorithms(*second.gpu)->chosen.size(), 3u);
+}
+
 TEST(Float8Products, AreRefusedWhereTheGpuHasNone) {
   Products p;
   const auto matrix = [&](int64_t slot, Float8Scaling scaling) {

@@ -43,6 +43,27 @@ class OnGpu(tiny_run.RunTest):
         self.assertEqual(self.losses("again"), self.losses("gpu"), "two runs differ in a bit")
         self.assertEqual(self.weights(6, "again"), self.weights(6, "gpu"))
 
+    def test_algorithms_chosen_by_time_are_kept(self):
+        chosen = ["--set", "cuda.autotune=true", "--set", "cuda.gemm_algorithms=kept"]
+        self.on_gpu("--set", "output_dir=gpu", *chosen)
+        path = self.folder / "kept/rank-00000.txt"
+        text = path.read_text()
+        self.assertRegex(text, r"\Atrireme gemm algorithms 1\ndevice .+\nlibrary cuBLASLt 13\.0\.0\n")
+        self.assertGreater(len(text.splitlines()), 20)
+        # Others than were chosen: they stay, as they would not if they were chosen again.
+        lines = text.splitlines()
+        for i, line in enumerate(lines[3:], 3):
+            words = line.split()
+            words[-1] = f"{int(words[-1], 16) ^ 1:x}"
+            lines[i] = " ".join(words)
+        path.write_text("\n".join(lines) + "\n")
+        self.on_gpu("--set", "output_dir=again", *chosen)
+        self.assertEqual(path.read_text().splitlines(), lines)
+        self.assertEqual(self.losses("again"), self.losses("gpu"))
+        path.write_text(text.replace("device ", "device other "))
+        _, stderr = self.on_gpu("--set", "output_dir=other", *chosen, expect=2)
+        self.assertRegex(stderr, "kept/rank-00000.txt has algorithms of other .* remove the file to choose anew")
+
     def test_records_of_every_step_though_read_a_step_late(self):
         self.configure(train_steps=7, evaluation={"eval_interval": 3, "eval_iters": 1}, checkpoint={"save_interval": 4},
                        optimizer={"type": "SGD", "params": {"lr": 1e-2}})

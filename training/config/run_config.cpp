@@ -148,12 +148,18 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   config.isa = values.word("cpu.isa");
   config.deterministic = values.flag("deterministic");
   config.cuda_autotune = values.flag("cuda.autotune");
+  config.cuda_gemm_algorithms = values.word("cuda.gemm_algorithms");
   config.cuda_cudnn_attention = values.flag("cuda.cudnn_attention");
   config.cuda_synchronous = values.flag("cuda.synchronous");
   config.cuda_graphs = values.word("cuda.graphs") == "auto";
-  if (config.cuda_autotune && config.deterministic)
+  const bool keeps = !config.cuda_gemm_algorithms.empty();
+  if (config.cuda_autotune && config.deterministic && !keeps)
     report.error(values.spelled("cuda.autotune"),
-                 "true chooses by time: set deterministic to false, or cuda.autotune");
+                 "true chooses by time: give cuda.gemm_algorithms a folder that keeps the choices, "
+                 "or set deterministic to false, or cuda.autotune");
+  if (keeps && !config.cuda_autotune)
+    report.error(values.spelled("cuda.gemm_algorithms"),
+                 "keeps what cuda.autotune chooses, which is false: set it to true");
 }
 
 void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& report) {

@@ -108,6 +108,7 @@ struct RunConfig {
   std::string isa = "auto";   // cpu.isa
   bool deterministic = true;
   bool cuda_autotune = false;
+  std::string cuda_gemm_algorithms;  // folder; with cuda_autotune
   bool cuda_cudnn_attention = true;
   bool cuda_synchronous = false;
   bool cuda_graphs = true;

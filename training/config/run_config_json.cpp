@@ -163,6 +163,7 @@ void add_places(const RunConfig& config, Json& json) {
                   {"timeout", config.comm.timeout_s}};
   json["cpu"] = {{"threads_per_rank", config.threads_per_rank}, {"isa", config.isa}};
   json["cuda"] = {{"autotune", config.cuda_autotune},
+                  {"gemm_algorithms", word_or_null(config.cuda_gemm_algorithms)},
                   {"cudnn_attention", config.cuda_cudnn_attention},
                   {"synchronous", config.cuda_synchronous},
                   {"graphs", config.cuda_graphs ? "auto" : "off"}};

@@ -349,8 +349,13 @@ void add_machine(Schema& s) {
       .beside_trajectory();
   s.boolean("cuda.autotune", false,
             "time the library's algorithms for each matrix product once and keep the fastest; "
-            "which that is "
-            "may change from run to run, and with it the last bits: deterministic must be false")
+            "which that is may change from run to run, and with it the last bits: deterministic "
+            "must be false, or gemm_algorithms keeps them")
+      .beside_trajectory();
+  s.string("cuda.gemm_algorithms", "null",
+           "folder for the algorithms that autotune has chosen, a file of each rank; a run that "
+           "finds them takes them and has the same bits, and adds what they lack when it saves")
+      .or_null()
       .beside_trajectory();
   s.choice(
        "cuda.graphs", "auto", {"auto", "off"},

@@ -14,6 +14,7 @@
 #include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "training/data/examples/finetune_data.h"
+#include "training/run/gemm_algorithm_file.h"
 #include "training/run/pretrain_run.h"
 #include "training/run/run_lineage.h"
 #include "transformer/checkpoint/checkpoint_model.h"
@@ -294,6 +295,8 @@ void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
   SavedCheckpoint saved;
   agreed(group_, [&] {
+    if (keeps_algorithms())
+      save_gemm_algorithms(config_.cuda_gemm_algorithms, group_.rank(), *device_.gpu);
     saved =
         save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&lineage_, &data_files_});
   });
@@ -365,7 +368,11 @@ StopRequest PretrainRun::agreed_request() {
 }
 
 ExitCode PretrainRun::run() {
-  agreed(group_, [&] { open_data(); });
+  agreed(group_, [&] {
+    open_data();
+    if (keeps_algorithms())
+      open_gemm_algorithms(config_.cuda_gemm_algorithms, group_.rank(), *device_.gpu);
+  });
   make_plans();
   agreed(group_, [&] { check_device_memory(); });
   if (options_.validate_only) {

@@ -50,6 +50,9 @@ class PretrainRun {
   void start_or_resume();
   void start_step();
   void finish_steps(int64_t open);
+  bool keeps_algorithms() const {
+    return device_.gpu != nullptr && !config_.cuda_gemm_algorithms.empty();
+  }
   bool due(int64_t interval, int64_t step) const { return interval > 0 && step % interval == 0; }
   // name: of the set in `metrics`.
   double loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics);

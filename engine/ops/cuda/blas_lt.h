@@ -6,7 +6,8 @@
 // Reproducible: a shape given to it has one algorithm, the heuristic's best, and of the ways to
 // split a long sum only the one that adds float32 partial sums in a fixed order is allowed (others
 // add in the output's type or in place). With Context::autotune the best few algorithms are timed
-// once per shape instead; then two runs may differ.
+// once per shape instead; then two runs may differ, unless the second is given what the first has
+// kept.
 //
 // Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
 // the largest in a range of row numbers, which is asked for once and never timed; only the
@@ -16,9 +17,11 @@
 #include <cublasLt.h>
 
 #include <memory>
+#include <optional>
 
 #include "engine/core/memory.h"
 #include "engine/device/context.h"
+#include "engine/ops/gemm_algorithms.h"
 #include "engine/ops/gemm_problem.h"
 
 namespace trireme::cuda {
@@ -47,6 +50,7 @@ class BlasLt final : public LibraryHandle {
   ~BlasLt() override;
   void multiply(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
   int64_t plans_made() const;
+  std::optional<GemmAlgorithms>& kept() const;  // gemm.h
 
  private:
   struct Impl;

@@ -64,6 +64,22 @@ void gemm_without_terms(Context& gpu, const GemmProblem& problem, const GemmPoin
   write_bias(gpu, problem, p);
 }
 
+GemmAlgorithms algorithms_of(const Context& gpu) {
+  const size_t version = blas_lt_functions().cublasLtGetVersion();
+  return {.device = gpu.info.name,
+          .library =
+              concat("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100)};
+}
+
+void keep_algorithms(Context& gpu, GemmAlgorithms algorithms) {
+  static_cast<BlasLt&>(*gpu.blas).kept() = std::move(algorithms);
+}
+
+const GemmAlgorithms* kept_algorithms(const Context& gpu) {
+  const auto& kept = static_cast<const BlasLt&>(*gpu.blas).kept();
+  return kept ? &*kept : nullptr;
+}
+
 int64_t blas_plans(const Context& gpu) {
   return static_cast<const BlasLt&>(*gpu.blas).plans_made();
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "engine/device/context.h"
+#include "engine/ops/gemm_algorithms.h"
 #include "engine/ops/gemm_problem.h"
 
 namespace trireme::cuda {
@@ -22,5 +23,13 @@ TRIREME_CUDA_DECL void gemm_without_terms(Context& gpu, const GemmProblem& probl
 
 // Products prepared so far: one for each shape that cuBLASLt is given, not one for each call.
 TRIREME_CUDA_DECL int64_t blas_plans(const Context& gpu);
+
+// The device and the library that algorithms are chosen for here, with none yet.
+TRIREME_CUDA_DECL GemmAlgorithms algorithms_of(const Context& gpu);
+// From here on products take the algorithms of `algorithms`, and what it lacks is added to it. It
+// must be of this device and library.
+TRIREME_CUDA_DECL void keep_algorithms(Context& gpu, GemmAlgorithms algorithms);
+// Those kept so far; null: none are.
+TRIREME_CUDA_DECL const GemmAlgorithms* kept_algorithms(const Context& gpu);
 
 }  // namespace trireme::cuda

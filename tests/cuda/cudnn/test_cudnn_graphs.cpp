@@ -18,8 +18,8 @@ struct Form {
   bool causal, bfloat16;
 };
 
-// Queries, keys and values as one projection leaves them, side by side; lse of ragged sequences over
-// more tokens than those of a part of the batch.
+// Queries, keys and values as one projection leaves them, side by side; lse of ragged sequences
+// over more tokens than those of a part of the batch.
 AttentionShape shape_of(const Form& f) {
   const int64_t packed = (f.heads + 2 * f.kv_heads) * f.width;
   AttentionShape s{.batch = 4, .heads = f.heads, .kv_heads = f.kv_heads, .length = 1024};

@@ -58,6 +58,7 @@ inline std::vector<std::string> companions(const Key& key) {
   if (key.path == "scheduler.type")
     extra = {"scheduler.params.warmup_type=linear", "scheduler.params.warmup_steps=2"};
   if (key.path == "cuda.autotune") extra = {"deterministic=false"};
+  if (key.path == "cuda.gemm_algorithms") extra = {"cuda.autotune=true", "deterministic=false"};
   if (key.path.starts_with("finetune."))
     extra = {"finetune.train_file=a.jsonl", "data.data_path=null", "data.tokenizer=byte",
              "checkpoint.load=base"};

@@ -342,9 +342,13 @@ TEST(RunConfig, AResolvedConfigurationNamesTheWayToOtherRanks) {
   EXPECT_EQ(read_run_config(resolved, 1).gradient_accumulation_steps, 2);
 }
 
-TEST(RunConfig, ChoosingByTimeIsNotDeterministic) {
+TEST(RunConfig, ChoosingByTimeIsDeterministicWhereChoicesAreKept) {
   EXPECT_TRUE(read({"deterministic=false", "cuda.autotune=true"}).cuda_autotune);
   EXPECT_NE(problem({"cuda.autotune=true"}).find("set deterministic to false"), std::string::npos);
+  const RunConfig keeps = read({"cuda.autotune=true", "cuda.gemm_algorithms=kept"});
+  EXPECT_TRUE(keeps.deterministic);
+  EXPECT_EQ(keeps.cuda_gemm_algorithms, "kept");
+  EXPECT_NE(problem({"cuda.gemm_algorithms=kept"}).find("cuda.autotune"), std::string::npos);
 }
 
 TEST(RunConfig, ContextLayouts) {
