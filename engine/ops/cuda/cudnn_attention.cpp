@@ -391,7 +391,7 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
                            {kTensorDq, at(a.dq, token)},
                            {kTensorDk, at(a.dk, token)},
                            {kTensorDv, at(a.dv, token)},
-                           {kTensorLse, lse},
+                           {kTensorLse, s.ragged ? a.lse : attention.lse(s)},
                            {kTensorDelta, delta},
                            {kTensorScale, &scalars.scale},
                            {kTensorOne, &scalars.one}};
