@@ -24,6 +24,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"step_control.cu decide_kernel", "no op of engine/ops; test_cuda_step"},
     {"sequence_table.cu table_kernel", "for cuDNN, which is not emulated; test_cuda_step"},
     {"sequence_table.cu clear_kernel", "for cuDNN, which is not emulated; test_cuda_step"},
+    {"sequence_table.cu statistic_kernel", "for cuDNN, which is not emulated; test_cuda_step"},
     {"step_control.cu scale_kernel", "no op of engine/ops; cuda/training"},
 };
 
