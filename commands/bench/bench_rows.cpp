@@ -45,7 +45,7 @@ class WeightSet {
                                               : kOut * kIn * dtype_size(dtype);
     const int64_t count = std::max<int64_t>(1, (options.mib << 20) / bytes);
     const std::vector<std::byte> blocks =
-        format_.has_value() ? random_blocks() : std::vector<std::byte>();
+        format_.has_value() ? random_blocks(*format_) : std::vector<std::byte>();
     for (int64_t i = 0; i < count; ++i)
       matrices_.push_back(format_.has_value() ? operands_.copied(ConstTensor(
                                                     blocks.data(), DType::kU8, Shape{bytes}))
@@ -70,12 +70,12 @@ class WeightSet {
 
  private:
   // A matrix of random codes with scales of 0.01.
-  std::vector<std::byte> random_blocks() const {
-    const auto size = static_cast<size_t>(block_file_bytes(*format_));
+  static std::vector<std::byte> random_blocks(BlockFormat format) {
+    const auto size = static_cast<size_t>(block_file_bytes(format));
     const uint16_t scale = f16(0.01f).bits;
     std::vector<std::byte> block(size),
-        bytes(static_cast<size_t>(block_matrix_bytes(*format_, kOut, kIn)));
-    const BlockMatrix matrix{.format = *format_, .rows = kOut, .columns = kIn, .bytes = {}};
+        bytes(static_cast<size_t>(block_matrix_bytes(format, kOut, kIn)));
+    const BlockMatrix matrix{.format = format, .rows = kOut, .columns = kIn, .bytes = {}};
     const Tensor to(bytes.data(), DType::kU8, Shape{std::ssize(bytes)});
     uint64_t word = 0;
     for (int64_t row = 0; row < kOut; ++row)

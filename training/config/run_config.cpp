@@ -263,7 +263,7 @@ void take_from_weights(Json& document) {
 std::string inline_deepspeed(Json& document, const std::filesystem::path& folder) {
   const Json* const given = given_value(document, "deepspeed");
   if (given == nullptr || !given->is_string()) return "";
-  const std::string file = (folder / given->get<std::string>()).string();
+  std::string file = (folder / given->get<std::string>()).string();
   const Json object = parse_json_file(file);
   for (const char* name : {"deepspeed", "deepspeed_config"}) document.erase(name);
   document["deepspeed"] = object;

@@ -291,8 +291,9 @@ const void* at(const V& view, int64_t token) {
 
 // The plan of a case, and its shape; no plan where the case is not cuDNN's.
 struct Planned {
-  AttentionShape shape = {};
+  AttentionShape shape = {};  // of a part of the batch
   const dnn::Plan* plan = nullptr;
+  int64_t batch = 0;  // of the whole
 };
 
 template <class T>
@@ -300,7 +301,7 @@ Planned find_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   std::optional<AttentionShape> s = shape_of(gpu, a);
   if (!s || !aligned(a.out)) return {};
   s->out = strides(a.out);
-  return {*s, attention_of(gpu).find(gpu, *s)};
+  return {*s, attention_of(gpu).find(gpu, *s), s->batch};
 }
 
 // Sequences of one length: from `packed`, which a graph has written, to (heads, tokens), in which
@@ -331,7 +332,9 @@ StatisticRows packed(const AttentionShape& s, float* packed, const float* lse, i
 
 template <class T>
 bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
-  const auto [s, plan] = find_forward(gpu, a);
+  const Planned found = find_forward(gpu, a);
+  const AttentionShape& s = found.shape;
+  const dnn::Plan* const plan = found.plan;
   if (plan == nullptr) return false;
   Attention& attention = attention_of(gpu);
   const Scalars scalars{.scale = a.scale};
@@ -361,22 +364,22 @@ Planned find_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   s->dq = strides(a.dq);
   s->dk = strides(a.dk);
   s->dv = strides(a.dv);
-  const int64_t part = part_of_batch(*s);
+  const int64_t batch = s->batch, part = part_of_batch(*s);
   if (part == 0) {
     attention_of(gpu).refuse(gpu, *s, "its workspace is too large");
     return {};
   }
   s->batch = part;
-  return {*s, attention_of(gpu).find(gpu, *s)};
+  return {*s, attention_of(gpu).find(gpu, *s), batch};
 }
 
 template <class T>
 bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
-  const auto [s, plan] = find_backward(gpu, a);
+  const auto [s, plan, batch] = find_backward(gpu, a);
   if (plan == nullptr) return false;
   AttentionShape whole = s;
-  whole.batch = shape_of(gpu, a)->batch;
-  const int64_t parts = whole.batch / s.batch;
+  whole.batch = batch;
+  const int64_t parts = batch / s.batch;
   Attention& attention = attention_of(gpu);
   const Ragged ragged(gpu, whole, a);
   const Scalars scalars{.scale = a.scale};
