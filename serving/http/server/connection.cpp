@@ -80,7 +80,7 @@ Connection::Awaitable<bool> Connection::serve() {
   else
     check_head(exchange);
   if (!exchange.refusal && !co_await input_.read_body(reader, exchange)) co_return false;
-  if (exchange.refusal) co_return co_await refuse(exchange, reader);
+  if (exchange.refusal) co_return co_await refuse(exchange, reader, *exchange.refusal);
   co_return co_await respond(exchange, reader);
 }
 
@@ -93,10 +93,11 @@ Connection::Awaitable<void> Connection::refuse_slow_head() {
   co_await writer_.write_whole(exchange, reply_of(error));
 }
 
-Connection::Awaitable<bool> Connection::refuse(HttpExchange& exchange, RequestReader& reader) {
+Connection::Awaitable<bool> Connection::refuse(HttpExchange& exchange, RequestReader& reader,
+                                               const ApiError& error) {
   const bool whole = reader.state() == RequestReader::State::kDone;
   exchange.keep = exchange.keep && (whole || input_.has_small_body(reader, exchange));
-  HttpReply refusal = reply_of(*exchange.refusal);
+  HttpReply refusal = reply_of(error);
   if (refusal.status == 405)  // RFC 9110, 15.5.6
     refusal.headers.emplace_back("Allow", exchange.other_methods);
   if (!co_await writer_.write_whole(exchange, refusal)) co_return false;
@@ -128,18 +129,17 @@ void Connection::check_head(HttpExchange& exchange) {
       exchange.route->admit(exchange.request.head, exchange.request.tenant);
   } catch (const ApiError& error) {
     exchange.refusal = error;
-    if (error.status() == 401 || error.status() == 403) log_refused_key(exchange);
+    if (error.status() == 401 || error.status() == 403) log_refused_key(exchange, error);
   }
 }
 
-void Connection::log_refused_key(const HttpExchange& exchange) {
+void Connection::log_refused_key(const HttpExchange& exchange, const ApiError& error) {
   const RequestHead& head = exchange.request.head;
   std::string ignored_methods;
   const Route* route = state_->routes.find(head.method, head.path, ignored_methods);
   error_code ignored;
   const auto peer = transport_->socket().remote_endpoint(ignored);
-  state_->refusals.note(peer.address().to_string(), route == nullptr ? "" : route->path,
-                        *exchange.refusal);
+  state_->refusals.note(peer.address().to_string(), route == nullptr ? "" : route->path, error);
 }
 
 }  // namespace trireme

@@ -29,10 +29,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<void> run(bool tls);
   Awaitable<bool> serve();
   Awaitable<void> refuse_slow_head();
-  Awaitable<bool> refuse(HttpExchange& exchange, RequestReader& reader);
+  Awaitable<bool> refuse(HttpExchange& exchange, RequestReader& reader, const ApiError& error);
   Awaitable<bool> respond(HttpExchange& exchange, RequestReader& reader);
   void check_head(HttpExchange& exchange);
-  void log_refused_key(const HttpExchange& exchange);
+  void log_refused_key(const HttpExchange& exchange, const ApiError& error);
 
   std::shared_ptr<ServerState> state_;
   std::unique_ptr<ConnectionPlace> place_;

@@ -1,5 +1,7 @@
 #include "serving/http/server/refusal_log.h"
 
+#include <utility>
+
 #include "engine/observe/log.h"
 
 namespace trireme {
