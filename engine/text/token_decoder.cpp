@@ -60,7 +60,7 @@ size_t leading(std::string_view text, std::string_view c, size_t most) {
 
 std::string one_character(const nlohmann::json& json, const char* name, const std::string& what,
                           const char* fallback) {
-  const auto c = field_or<std::string>(json, name, what, fallback);
+  auto c = field_or<std::string>(json, name, what, fallback);
   if (c.empty() || find_invalid_utf8(c) != c.size() || character_bytes(c[0]) != c.size())
     fail_input(what, ": \"", name, "\" is \"", c.substr(0, 60), "\", which is not one character");
   return c;
@@ -237,7 +237,7 @@ void TokenDecoder::Stream::feed(size_t stage, std::string text) {
       flush_run(stage);
       return feed(stage + 1, std::move(text));
     case Kind::kReplace:
-      if (what.fused) return replace_fused(stage, std::move(text));
+      if (what.fused) return replace_fused(stage, text);
       return feed(stage + 1, replaced(text, what.from, what.to));
     case Kind::kStrip:
       if (what.fused) return strip_fused(stage, std::move(text));
@@ -258,7 +258,7 @@ void TokenDecoder::Stream::finish_stage(size_t stage) {
 }
 
 // What may begin the text that is looked for is held back.
-void TokenDecoder::Stream::replace_fused(size_t stage, std::string text) {
+void TokenDecoder::Stream::replace_fused(size_t stage, const std::string& text) {
   const Stage& what = decoder_.stages_[stage];
   std::string& held = states_[stage].held;
   held += text;

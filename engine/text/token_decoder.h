@@ -69,7 +69,7 @@ class TokenDecoder::Stream {
   };
   void feed(size_t stage, std::string text);
   void finish_stage(size_t stage);
-  void replace_fused(size_t stage, std::string text);
+  void replace_fused(size_t stage, const std::string& text);
   void strip_fused(size_t stage, std::string text);
   void push_byte(size_t stage, char byte);
   void flush_run(size_t stage);
