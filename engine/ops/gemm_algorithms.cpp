@@ -1,8 +1,10 @@
 #include "engine/ops/gemm_algorithms.h"
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "engine/core/error.h"
 
@@ -41,7 +43,7 @@ std::string gemm_algorithms_text(const GemmAlgorithms& algorithms) {
   std::ostringstream out;
   out << kTitle << "\n"
       << kDevice << algorithms.device << "\n"
-      << kLibrary << algorithms.library << "\n";
+      << kLibrary << algorithms.version << "\n";
   for (const auto& [product, choice] : algorithms.chosen) {
     out << std::dec;
     for (const int64_t part : product) out << part << " ";
@@ -60,7 +62,7 @@ GemmAlgorithms read_gemm_algorithms(const std::string& text, const std::string& 
     fail_input(path, " line 1: expected \"", kTitle, "\"; remove the file to choose anew");
   GemmAlgorithms out;
   int64_t number = 1;
-  for (const auto& [word, value] : {std::pair{kDevice, &out.device}, {kLibrary, &out.library}}) {
+  for (const auto& [word, value] : {std::pair{kDevice, &out.device}, {kLibrary, &out.version}}) {
     ++number;
     if (!next() || !line.starts_with(word))
       fail_input(path, " line ", number, ": expected \"", word,

@@ -18,7 +18,7 @@ struct GemmAlgorithms {
     bool operator==(const Choice&) const = default;
   };
   // "NVIDIA H200", "cuBLASLt 13.1.0": an algorithm means nothing elsewhere.
-  std::string device, library;
+  std::string device, version;
   std::map<Product, Choice> chosen = {};
 };
 

@@ -89,7 +89,7 @@ def run(call):
     if call.options.only and not call.chosen:
         print(f"--only {call.options.only.pattern}: no row of call {call.options.call} matches", flush=True)
         code = 2
-    # Of chosen rows: the others are missing.
+    # With chosen rows the others are missing.
     done = {"complete": code is None and not call.options.only, "rehearsal": call.options.rehearse}
     call.write({"phase": "calls", "id": str(call.options.call), **done})
     publish(call)

@@ -1,4 +1,4 @@
-// What cuDNN is told of sequences, the rows that belong to none, and packed statistics.
+// Sequence tables for cuDNN, rows that belong to no sequence, and packed statistics.
 #include "engine/ops/cuda/sequence_table.h"
 
 #include <gtest/gtest.h>

@@ -147,7 +147,7 @@ std::vector<std::byte> sum_with(bool autotune) {
   return c;
 }
 
-// What is kept is taken, and not chosen again.
+// Kept algorithms are used and not chosen again.
 TEST(BlasPlans, TakeTheAlgorithmsThatAreKept) {
   Products first;
   first.gpu->autotune = true;

@@ -25,9 +25,9 @@ void open_gemm_algorithms(const std::string& directory, int rank, cuda::Context&
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) {
     GemmAlgorithms kept = read_gemm_algorithms(read_small_file(path), path);
-    if (kept.device != here.device || kept.library != here.library)
-      fail_input(path, " has algorithms of ", kept.device, " with ", kept.library, ", and this is ",
-                 here.device, " with ", here.library,
+    if (kept.device != here.device || kept.version != here.version)
+      fail_input(path, " has algorithms of ", kept.device, " with ", kept.version, ", and this is ",
+                 here.device, " with ", here.version,
                  ": give cuda.gemm_algorithms another folder, or remove the file to choose anew");
     here = std::move(kept);
   }

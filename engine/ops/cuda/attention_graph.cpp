@@ -36,8 +36,8 @@ struct Builder {
     return g.tensor(number, narrow, {s.batch, heads, s.width, s.length},
                     {s.length * at.token, at.head, 1, at.token}, offsets(number));
   }
-  // lse and delta. Before cuDNN 9.26 a backward pass reads them as if they were contiguous, unless
-  // they are ragged, whatever strides it is told (cudnn-frontend 1.32 refuses others there).
+  // lse and delta. Before cuDNN 9.26 a backward pass ignores their strides unless they are ragged,
+  // and reads contiguous memory (cudnn-frontend 1.32 refuses other strides).
   Tensor statistic(int64_t number) {
     const Sizes packed{s.heads * s.length, s.length, 1, 1};
     const Sizes by_head{s.length, s.tokens, 1, 1}, by_token{s.length * s.heads, 1, s.heads, 1};
@@ -56,7 +56,7 @@ struct Builder {
     g.binary(mode, a, b, y);
     return y;
   }
-  // Of each sequence; null where all have the same.
+  // Lengths of the sequences; null where all are equal.
   Tensor lengths(int64_t number) {
     if (!s.ragged) return nullptr;
     Tensor& known = lengths_[number];
@@ -64,8 +64,8 @@ struct Builder {
       known = g.tensor(number, CUDNN_DATA_INT32, {s.batch, 1, 1, 1}, {1, 1, 1, 1});
     return known;
   }
-  // Of products (queries, keys), (queries, D) and (keys, D): without them an engine reads and
-  // writes behind the ends of sequences.
+  // Sizes of the products (queries, keys), (queries, D) and (keys, D): without them an engine reads
+  // and writes past the ends of sequences.
   Graph::ActualSizes scores_sizes() {
     return {.m = lengths(kTensorQueries), .n = lengths(kTensorKeys)};
   }

@@ -40,13 +40,13 @@ int64_t sums_bytes(const AttentionShape& s) {
   return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
 }
 
-// Of lse or delta as (batch, heads, length), which a graph without offsets wants: ours are (heads,
-// tokens).
+// Bytes of lse or delta as (batch, heads, length), the layout of a graph without offsets; ours is
+// (heads, tokens).
 int64_t statistic_bytes(const AttentionShape& s) {
   return s.ragged ? 0 : round_up(s.batch * s.heads * s.length * 4, kAlign);
 }
 
-// Of the workspace, before what the plan wants.
+// Bytes of the workspace in front of the plan's part.
 int64_t own_bytes(const AttentionShape& s) {
   return sums_bytes(s) + (s.backward ? 2 : 1) * statistic_bytes(s);
 }

@@ -67,7 +67,7 @@ void gemm_without_terms(Context& gpu, const GemmProblem& problem, const GemmPoin
 GemmAlgorithms algorithms_of(const Context& gpu) {
   const size_t version = blas_lt_functions().cublasLtGetVersion();
   return {.device = gpu.info.name,
-          .library =
+          .version =
               concat("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100)};
 }
 

@@ -7,7 +7,7 @@ namespace trireme::test::test_gemm_algorithms {
 namespace {
 
 GemmAlgorithms sample() {
-  GemmAlgorithms all{.device = "NVIDIA H200", .library = "cuBLASLt 13.1.0"};
+  GemmAlgorithms all{.device = "NVIDIA H200", .version = "cuBLASLt 13.1.0"};
   all.chosen[{1, 2, 3, 4, 5, 6, 7, -8}] = {.algorithm = {1, 2, 3, 4, 5, 6, 7, ~uint64_t{0}},
                                            .bias_first = true};
   all.chosen[{9, 2, 3, 4, 5, 6, 7, int64_t{1} << 62}] = {.algorithm = {0, 0xabc}};
@@ -27,12 +27,12 @@ TEST(GemmAlgorithms, SurviveTheirText) {
   const std::string text = gemm_algorithms_text(sample());
   const GemmAlgorithms read = read_gemm_algorithms(text, "x");
   EXPECT_EQ(read.device, "NVIDIA H200");
-  EXPECT_EQ(read.library, "cuBLASLt 13.1.0");
+  EXPECT_EQ(read.version, "cuBLASLt 13.1.0");
   EXPECT_EQ(read.chosen, sample().chosen);
   EXPECT_EQ(gemm_algorithms_text(read), text);
 }
 
-// Whatever is cut off, put in or exchanged: an error with the line, or the rest as it was.
+// The error names the line, and a text that is cut off anywhere reads or is refused.
 TEST(GemmAlgorithms, OfADamagedFileAreAnError) {
   const std::string text = gemm_algorithms_text(sample());
   EXPECT_EQ(problem(text), "");
