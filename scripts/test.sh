@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds everything and runs the tests; the last lines are ctest's, and what failed tests said.
+# Builds everything and runs the tests; the last lines say what failed, was unstable (it failed, then passed
+# alone), or was skipped and why.
 #
 #   scripts/test.sh [--all] [--no-install]
 #
@@ -15,7 +16,7 @@ for argument in "$@"; do
   case "$argument" in
     --all) all=yes ;;
     --no-install) install=(--no-install) ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "test.sh: unknown argument \"$argument\" (see --help)" >&2 && exit 2 ;;
   esac
 done
@@ -59,8 +60,4 @@ for preset in "${presets[@]}"; do
 done
 
 echo "== testing"
-code=0
-ctest --test-dir build/tests --output-on-failure --no-tests=error -j "$(nproc)" "${selection[@]}" \
-  --output-junit results.xml </dev/null || code=$?
-[ "$code" = 0 ] || python3 -B scripts/lib/failed_tests.py build/tests/results.xml || true
-exit "$code"
+exec python3 -B scripts/lib/run_suites.py build/tests -j "$(nproc)" "${selection[@]}"

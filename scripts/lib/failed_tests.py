@@ -30,15 +30,24 @@ def excerpt(text, max_lines=MAX_LINES):
     return shown
 
 
-def main(path):
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
+def failed_cases(cases):
+    """Cases that failed or could not be started; not those that were skipped."""
+    out = []
+    for case in cases:
         skipped = case.find("skipped")
         why = "" if skipped is None else skipped.get("message", "")
-        if case.get("status") != "fail" and (not why or why.startswith("SKIP_")):
-            continue
+        if case.get("status") == "fail" or (why and not why.startswith("SKIP_")):
+            out.append(case)
+    return out
+
+
+def print_failures(cases):
+    for case in failed_cases(cases):
+        skipped = case.find("skipped")
+        why = "" if skipped is None else skipped.get("message", "")
         print(f"\n== failed: {case.get('name')}, {float(case.get('time')):.1f} s {why}".rstrip())
         print("\n".join(excerpt(case.findtext("system-out") or "")))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print_failures(ElementTree.parse(sys.argv[1]).getroot().iter("testcase"))

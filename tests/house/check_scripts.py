@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The shell scripts parse, explain themselves, refuse what they do not know, and act on exit codes."""
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ USER_SCRIPTS = ["install_deps.sh", "build.sh", "test.sh", "quickstart.sh"]
 
 
 def run(*command, **environment):
-    return subprocess.run(list(map(str, command)), env={**os.environ, **environment}, cwd=ROOT, capture_output=True,
+    return subprocess.run(list(map(str, command)), env={**os.environ, **{k: str(v) for k, v in environment.items()}}, cwd=ROOT, capture_output=True,
                           stdin=subprocess.DEVNULL, text=True, timeout=60, check=False)
 
 # Programs that are measured, by the name that it is started by: servers tell their speed, and what measures them asks for it.
@@ -81,6 +82,55 @@ class Scripts(unittest.TestCase):
             self.assertIn(line, lines)
         self.assertNotIn("passes 150", lines)
         self.assertNotIn("ops", told.stdout)
+
+    def run_suites(self, *suites, **environment):
+        """scripts/lib/run_suites.py over suites of (name, shell command)."""
+        folder = self.folder / "suites"
+        folder.mkdir(exist_ok=True)
+        lines = [f'add_test({name} "sh" "-c" [==[{command}]==])\nset_tests_properties({name} PROPERTIES SKIP_RETURN_CODE 77)'
+                 for name, command in suites]
+        (folder / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n")
+        return run(sys.executable, "-B", ROOT / "scripts/lib/run_suites.py", folder, "-j", "2",
+                   XDG_CACHE_HOME=self.folder / "cache", **environment)
+
+    @unittest.skipUnless(shutil.which("ctest"), "no ctest")
+    def test_a_failed_suite_is_run_once_more(self):
+        flaky = f"test -e {self.folder}/ran || {{ touch {self.folder}/ran; echo a.cpp:1: Failure; false; }}"
+        skipped = "echo no GPU here; exit 77"
+        inner = "printf 'a.cpp:9: Skipped\\nneeds AVX2\\n'"
+        ran = self.run_suites(("a/flaky@avx2", flaky), ("whole", inner), ("gpu", skipped))
+        self.assertEqual(ran.returncode, 0, ran.stdout)
+        for line in ("== failed: a/flaky@avx2, ", "skipped: gpu: no GPU here", "skipped: 1 case of whole: needs AVX2",
+                     "unstable: a/flaky@avx2 failed, then passed alone", "2 passed, 0 failed, 1 skipped"):
+            self.assertIn(line, ran.stdout)
+        ran = self.run_suites(("red", "false"), ("whole", "true"))
+        self.assertEqual(ran.returncode, 8)
+        self.assertIn("failed: red\n1 passed, 1 failed, 0 skipped", ran.stdout)
+
+    @unittest.skipUnless(shutil.which("ctest"), "no ctest")
+    def test_many_failures_are_not_chance(self):
+        ran = self.run_suites(*[(f"red{i}", "false") for i in range(6)])
+        self.assertEqual(ran.returncode, 8)
+        self.assertNotIn("run once more", ran.stdout)
+        self.assertIn("0 passed, 6 failed, 0 skipped", ran.stdout)
+
+    @unittest.skipUnless(shutil.which("ctest"), "no ctest")
+    def test_unstable_twice_is_a_failure(self):
+        git = run("git", "rev-list", "--max-count=2", "HEAD").stdout.split()
+        if len(git) < 2:
+            self.skipTest("no git history here")
+        for kept, code in (([], 0), ([{"commit": git[1], "unstable": ["other"]}], 0),
+                           ([{"commit": git[1], "unstable": ["flaky"]}], 8),
+                           ([{"commit": git[1], "unstable": ["flaky"]}, {"commit": "0" * 40, "unstable": []}], 8),
+                           ([{"commit": git[0], "unstable": ["flaky"]}], 0), ("no list", 0)):
+            path = self.folder / "cache/trireme/unstable.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(kept))
+            (self.folder / "ran").unlink(missing_ok=True)
+            ran = self.run_suites(("flaky", f"test -e {self.folder}/ran || {{ touch {self.folder}/ran; false; }}"))
+            self.assertEqual(ran.returncode, code, (kept, ran.stdout))
+            self.assertEqual("at the previous commit too" in ran.stdout, code == 8)
+            self.assertEqual(json.loads(path.read_text())[-1], {"commit": git[0], "unstable": ["flaky"]})
 
     def test_all_parse(self):
         paths = [*ROOT.glob("scripts/**/*.sh"), *ROOT.glob("scripts/*.sbatch"), ROOT / ".ci/run"]
