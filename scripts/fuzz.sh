@@ -3,8 +3,8 @@
 #
 #   scripts/fuzz.sh [--seconds N] [--no-install] [NAME...]      NAME: safetensors, config, ... (tests/fuzz)
 #
-# Inputs that reach new code are kept in build/fuzz/tests/fuzz/corpus and used again; one that breaks something
-# is written to build/fuzz/tests/fuzz/found, and build/fuzz/tests/fuzz/fuzz_NAME FILE runs it alone.
+# Inputs that reach new code are kept in build/sanitize/tests/fuzz/corpus and used again; one that breaks something
+# is written to build/sanitize/tests/fuzz/found, and build/sanitize/tests/fuzz/fuzz_NAME FILE runs it alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -29,7 +29,7 @@ for name in "${names[@]}"; do
 done
 
 scripts/install_deps.sh fuzz "${install[@]}"
-cmake --preset fuzz -DTRIREME_FUZZ_SECONDS="$seconds" >/dev/null
-cmake --build --preset fuzz --target fuzzers
+cmake --preset sanitize -DTRIREME_FUZZ_SECONDS="$seconds" >/dev/null
+cmake --build --preset sanitize --target fuzzers
 pattern=$(IFS='|' && echo "${names[*]:-.*}")
-exec ctest --test-dir build/fuzz --output-on-failure --no-tests=error -j "$(nproc)" -R "^fuzz/($pattern)\$" </dev/null
+exec ctest --test-dir build/sanitize --output-on-failure --no-tests=error -j "$(nproc)" -R "^fuzz/($pattern)\$" </dev/null

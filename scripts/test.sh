@@ -30,7 +30,7 @@ presets=(release)
 selection=(-LE long)
 cuda=(-DTRIREME_CUDA=OFF)
 if [ "$all" = yes ]; then
-  presets+=(debug fuzz)
+  presets+=(sanitize)
   selection=()
   # With a toolkit the program is built with the CUDA backend, for two generations of GPUs: it runs here
   # whether or not there is one.
@@ -47,14 +47,13 @@ for preset in "${presets[@]}"; do
   echo "== building $preset"
   backend=(-DTRIREME_CUDA=OFF)  # the sanitizers and the driver do not go together
   [ "$preset" != release ] || backend=("${cuda[@]}")
-  [ "$preset" != fuzz ] || options=()
   cmake --preset "$preset" "${options[@]}" "${backend[@]}" >build/tests/configure.log 2>&1 || {
     cat build/tests/configure.log >&2
     exit 2
   }
-  target=all
-  [ "$preset" != fuzz ] || target=fuzzers
-  cmake --build --preset "$preset" --target "$target"
+  targets=(all)
+  [ "$all" = no ] || targets+=(long_tests)
+  cmake --build --preset "$preset" --target "${targets[@]}"
   # One ctest over all build folders, so that one summary tells everything.
   echo "subdirs(\"$PWD/build/$preset\")" >>build/tests/CTestTestfile.cmake
 done

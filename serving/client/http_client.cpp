@@ -166,7 +166,7 @@ asio::awaitable<ResponseHead> StreamClient<Stream>::read_head(Limit limit) {
     const auto [error, bytes] =
         co_await http::async_read_header(stream_, buffer_, *parser_, kTuple);
     check(error, "waiting for an answer", limit);
-    head.status = parser_->get().result_int();
+    head.status = static_cast<int>(parser_->get().result_int());
   } while (head.status >= 100 && head.status < 200 && head.status != 101);
   for (const auto& field : parser_->get())
     head.headers.emplace_back(lower(std::string(field.name_string())), std::string(field.value()));

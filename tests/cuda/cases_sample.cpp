@@ -61,10 +61,9 @@ OpCase sample_case(int64_t rows, int64_t columns, const std::string& what,
 
 std::vector<OpCase> sample_cases() {
   std::vector<OpCase> cases;
-  for (const auto& [rows, columns] :
-       {std::pair<int64_t, int64_t>(0, 5), {10, 1}, {10, 7}, {20, 513}, {10, 3000}})
-    cases.push_back(sample_case(rows, columns, "", [=](OpRun& run) {
-      return run.random("logits", DType::kF32, {rows, columns}, -6.0, 6.0);
+  for (const Shape& shape : std::vector<Shape>{{0, 5}, {10, 1}, {10, 7}, {20, 513}, {10, 3000}})
+    cases.push_back(sample_case(shape[0], shape[1], "", [shape](OpRun& run) {
+      return run.random("logits", DType::kF32, shape, -6.0, 6.0);
     }));
   // Many ties, of which the lower ids come first; both zeros are one value.
   cases.push_back(sample_case(20, 700, " ties", [](OpRun& run) {

@@ -139,7 +139,8 @@ std::vector<std::byte> OpRun::content(const Operand& operand) const {
 }
 
 std::string OpRun::damage() const {
-  for (const auto& [name, operand] : operands_) {
+  for (const auto& [name, its] : operands_) {
+    const Operand& operand = its;  // what a lambda may capture
     const std::vector<std::byte> now = content(operand);
     const auto* view = static_cast<const std::byte*>(operand.view.raw());
     const auto begin = view - operand.memory.data();

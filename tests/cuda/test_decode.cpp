@@ -70,9 +70,9 @@ TEST_P(DecodeOnGpu, WritesTheTextOfTheCpu) {
 }
 
 TEST_P(DecodeOnGpu, LaunchesOnceAndWaitsOnceForAToken) {
-  const auto [family, dtype] = GetParam();
+  const DType dtype = GetParam().dtype;
   const auto gpu = cuda::open(0);
-  Decoding there(tiny_model(family), dtype, gpu.get());
+  Decoding there(tiny_model(GetParam().family), dtype, gpu.get());
   int64_t tokens = 0, launches = 0, blocks = 0;
   emulator::Counters before;
   there.text({3, 14, 15, 9, 2, 6}, 20, [&](int32_t) {

@@ -62,11 +62,14 @@ class Arguments {
  private:
   template <class A>
   void add_value(A argument) {
-    // What lies between members is whatever the stack held, an address perhaps.
+    // Padding holds stale bytes of the stack, perhaps an address. Clang 16 cannot clear it: there
+    // structs that may have padding are skipped.
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&argument);
-#endif
     add(&argument, sizeof(A));
+#else
+    if constexpr (std::has_unique_object_representations_v<A>) add(&argument, sizeof(A));
+#endif
   }
   void add(const void* argument, std::size_t bytes);
 };

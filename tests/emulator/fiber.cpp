@@ -1,6 +1,6 @@
 #include "tests/emulator/fiber.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#if TRIREME_EMULATOR_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
 #include <sys/mman.h>
@@ -144,7 +144,7 @@ void destroy_fiber(Fiber& fiber) {
 #if TRIREME_EMULATOR_TSAN
   __tsan_destroy_fiber(fiber.tsan);
 #endif
-#ifdef __SANITIZE_ADDRESS__
+#if TRIREME_EMULATOR_ASAN
   // Whoever gets these addresses next must not find what is noted of this stack.
   __asan_unpoison_memory_region(fiber.mapping, stack_guard_bytes() + kStackBytes);
 #endif

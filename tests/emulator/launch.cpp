@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tests/emulator/block.h"
+#include "tests/emulator/fiber.h"
 #include "tests/emulator/kernels.h"
 #include "tests/emulator/memory.h"
 #include "tests/emulator/report.h"
@@ -38,7 +39,7 @@ std::set<const void*>& launched() {
 
 // Below this no memory of the program lies, and numbers would be taken for addresses: the
 // sanitizers map their own books down there.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if TRIREME_EMULATOR_ASAN || TRIREME_EMULATOR_TSAN
 constexpr std::uintptr_t kLowestAddress = 0x100000000000;
 #else
 constexpr std::uintptr_t kLowestAddress = 65536;

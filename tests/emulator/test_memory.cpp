@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/emulator/fiber.h"
 #include "tests/emulator/test_support.h"
 
 namespace emulator::test {
@@ -69,7 +70,7 @@ void write_past_end(std::size_t offset) {
 }
 
 TEST_F(MemoryDeathTest, RedZone) {
-#if defined(__SANITIZE_ADDRESS__)
+#if TRIREME_EMULATOR_ASAN
   const char* said = "use-after-poison";
 #else
   const char* said = "cudaDeviceSynchronize: byte 255 behind device memory 0x.* of 1000 bytes";
@@ -80,7 +81,7 @@ TEST_F(MemoryDeathTest, RedZone) {
 TEST_F(MemoryDeathTest, RedZoneAtFree) {
   float* a = nullptr;
   ok(cudaMalloc(&a, 4));
-#if defined(__SANITIZE_ADDRESS__)
+#if TRIREME_EMULATOR_ASAN
   const char* said = "use-after-poison";
 #else
   const char* said = "cudaFree: byte 0 behind";

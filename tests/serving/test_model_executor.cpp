@@ -106,14 +106,17 @@ TEST(ModelExecutor, TellsALongPromptInOneStep) {
   wish.prompt.resize(300);
   wish.count = 1;
   for (size_t i = 0; i < wish.prompt.size(); ++i) wish.prompt[i] = static_cast<int32_t>(i * i % 37);
-  std::vector<double> whole, chunks;
-  for (const auto& [tokens, told] : {std::pair(310, &whole), std::pair(50, &chunks)})
+  const auto told_in_steps_of = [&](int tokens) {
+    std::vector<double> told;
     run_threads(1, [&](Communicator& world) {
       Rank rank(config, {}, world, DType::kF64, config.max_positions);
       const BatchingConfig how{
           .max_sequences = 2, .max_step_tokens = tokens, .max_model_len = config.max_positions};
-      *told = served(rank, {wish}, how, 80, true).front().prompt;
+      told = served(rank, {wish}, how, 80, true).front().prompt;
     });
+    return told;
+  };
+  const std::vector<double> whole = told_in_steps_of(310), chunks = told_in_steps_of(50);
   EXPECT_EQ(whole.size(), 299u);
   expect_near(whole, chunks, "prompt");
 }
@@ -128,7 +131,7 @@ TEST_P(Batches, AreTheSameUnderEveryLayout) {
     ParallelSizes sizes;
     sizes.tp = tp;
     sizes.pp = pp;
-    run_threads(tp * pp, [&](Communicator& world) {
+    run_threads(tp * pp, [&, tp = tp, pp = pp](Communicator& world) {
       Rank rank(config, sizes, world, DType::kF64);
       const BatchingConfig how{.max_sequences = 4, .max_step_tokens = 9};
       const std::vector<Text> got = served(rank, wishes, how, 14, true);

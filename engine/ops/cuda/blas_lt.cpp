@@ -353,7 +353,7 @@ cublasStatus_t BlasLt::Impl::queue(Context& gpu, const Plan& plan,
   return blas_lt_functions().cublasLtMatmul(
       handle, plan.desc.raw, wide ? static_cast<const void*>(&alpha64) : &alpha, p.b, plan.a.raw,
       p.a, plan.b.raw, wide ? static_cast<const void*>(&beta64) : &beta, p.c, plan.c.raw, p.c,
-      plan.c.raw, &algorithm, workspace.data(), workspace.bytes(),
+      plan.c.raw, &algorithm, workspace.data(), static_cast<size_t>(workspace.bytes()),
       static_cast<cudaStream_t>(gpu.main.raw));
 }
 

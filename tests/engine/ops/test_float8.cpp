@@ -142,8 +142,9 @@ TEST(QuantizeFloat8, GivesEveryGroupItsScale) {
 
 TEST(QuantizeFloat8, OfTheTransposeIsTheSameOfTheOtherTensor) {
   const TestTensor scale(DType::kF32, {1}, {37.5});
-  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{131, 200}, {600, 3}, {1, 130}})
+  for (const auto& size : {std::pair<int64_t, int64_t>{131, 200}, {600, 3}, {1, 130}})
     for (DType dtype : kFloatTypes) {
+      const int64_t rows = size.first, columns = size.second;
       const std::vector<double> values = normals("x", rows * columns);
       std::vector<double> turned;
       for (int64_t i = 0; i < rows * columns; ++i)

@@ -23,8 +23,9 @@ Values spread(const Values& values, int64_t columns, int64_t stride) {
 
 TEST(WeightNorm, RowSquaresAreThoseOfTheSum) {
   for (const DType dtype : kFloatTypes)
-    for (const auto& [rows, columns, rank] :
+    for (const auto& size :
          {std::array<int64_t, 3>{5, 7, 1}, {3, 300, 4}, {70, 33, 9}, {1, 1, 1}}) {
+      const int64_t rows = size[0], columns = size[1], rank = size[2];
       SCOPED_TRACE(concat(dtype, " ", rows, " ", columns, " ", rank));
       const Values w = stored(dtype, normals("w", rows * columns));
       const Values a = stored(dtype, normals("a", rank * columns));

@@ -114,8 +114,9 @@ void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t
 }
 
 TEST(ExpertExchange, RowsReachTheirExpertsAndComeBack) {
-  for (const auto& [ep, etp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {3, 1}})
+  for (const auto& sizes : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {3, 1}})
     for (const Case& c : kCases) {
+      const int ep = sizes.first, etp = sizes.second;
       SCOPED_TRACE(concat("ep ", ep, " etp ", etp, " ", c.name));
       run_threads(ep * etp, [&](Communicator& world) {
         check_exchange(world, ep, etp, c, 400, 1);

@@ -232,11 +232,11 @@ TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
           last_of(chat, stream, [](Told& told) { told.letter('.', FinishReason::kStop); });
       EXPECT_EQ(by_token["finish_reason"], "stop");
       EXPECT_EQ(by_token["stop_reason"], '.');
-      for (const auto& [letter, finish] :
-           {std::pair{'!', FinishReason::kStop}, {'.', FinishReason::kLength}}) {
-        const Json other = last_of(chat, stream, [&](Told& told) { told.letter(letter, finish); });
+      for (const auto& last : {std::pair{'!', FinishReason::kStop}, {'.', FinishReason::kLength}}) {
+        const Json other =
+            last_of(chat, stream, [&](Told& told) { told.letter(last.first, last.second); });
         EXPECT_TRUE(other.contains("finish_reason"));
-        EXPECT_FALSE(other.contains("stop_reason")) << letter;
+        EXPECT_FALSE(other.contains("stop_reason")) << last.first;
       }
     }
   }

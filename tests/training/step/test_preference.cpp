@@ -70,7 +70,7 @@ TEST(Preference, LossAndGradientsAreThoseOfTrl) {
     if (kind["loss_type"] == "ipo") config.finetune.dpo.type = PreferenceConfig::Type::kIpo;
     run_threads(
         1,
-        [&](Communicator& world) {
+        [&, name = name, kind = kind](Communicator& world) {
           const Groups groups(world, config.parallel, 1);
           Ctx ctx(1, "test");
           TrainState state(config, groups.layout);

@@ -24,7 +24,7 @@ TEST(LatentAttention, GradientsAreDifferencesOfTheFormula) {
     got.grads["x"] = got.dx;
     EXPECT_EQ(got.grads.size() + 1, values.size()) << "all but dy have a gradient";
     for (const auto& [name, gradient] : got.grads) {
-      const auto output = [&](const std::vector<double>& changed) {
+      const auto output = [&, name = name](const std::vector<double>& changed) {
         NamedValues all = values;
         all[name] = changed;
         return latent_reference(c, all);

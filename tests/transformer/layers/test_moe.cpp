@@ -118,8 +118,8 @@ TEST(Moe, GradientsMatchFiniteDifferencesForEveryRouter) {
       // A few elements of each tensor; a step so small that no choice of experts changes.
       Values got, slopes;
       for (size_t i = 0; i < gradient.size(); i += 1 + gradient.size() / 3) {
-        const auto f = [&](const Values& v) {
-          std::map<std::string, Values> offsets{{name, Values(gradient.size(), 0.0)}};
+        const auto f = [&, name = name, elements = gradient.size()](const Values& v) {
+          std::map<std::string, Values> offsets{{name, Values(elements, 0.0)}};
           offsets[name][i] = v[0];
           return Values{objective(c, run_moe(c, {}, offsets))};
         };
