@@ -5,13 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/parse_error.h"
+#include "engine/config/json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kConfig[] = "--config";
 

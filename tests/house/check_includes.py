@@ -63,7 +63,7 @@ MAY_INCLUDE = {
     "training/config": [*engine("core text config"), "parallel",
                         *transformer("config families pass layers model formats checkpoint"), "optim"],
     "training/data": [*engine("core ops io text"), "parallel", "transformer/layers", "training/config"],
-    "training/data/examples": [*engine("core ops io text"), "transformer/checkpoint", "training/config", "training/data"],
+    "training/data/examples": [*engine("core ops io text config"), "transformer/checkpoint", "training/config", "training/data"],
     "training/step": [*engine("core device ops"), "parallel", *transformer("pass model"), "optim",
                       *training("config data")],
     "training/checkpoint": [*engine("ops io observe"), "parallel", *transformer("families formats checkpoint"),

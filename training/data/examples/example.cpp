@@ -8,8 +8,6 @@
 
 namespace trireme {
 
-using Json = ExampleReader::Json;
-
 bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                       std::string_view text, bool markup,
                       std::vector<std::pair<size_t, size_t>>& places) {

@@ -30,10 +30,10 @@
 
 #include <array>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "engine/config/json.h"
 #include "engine/text/conversation.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/trie.h"
@@ -49,7 +49,6 @@ struct Example {
 
 class ExampleReader {
  public:
-  using Json = RecordJson;
   // chat_template: source; empty: there is none. assistant_only: else everything is learned.
   // parse_special:
   // special tokens that messages and texts spell are those tokens.

@@ -33,8 +33,8 @@ int64_t targets_of(const Example& example) {
 
 std::vector<Example> read_item(const ExampleReader& reader, const std::string& line,
                                const std::string& place, bool pair) {
-  const auto record = parse_strict_json<ExampleReader::Json>(
-      line, place, {.keys_per_object = kMostKeys, .long_integers = true});
+  const auto record =
+      parse_strict_json<Json>(line, place, {.keys_per_object = kMostKeys, .long_integers = true});
   try {
     if (!pair) return {reader.read(record)};
     auto [chosen, rejected] = reader.read_pair(record);

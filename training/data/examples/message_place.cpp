@@ -5,8 +5,6 @@
 namespace trireme {
 namespace {
 
-using Json = RecordJson;
-
 constexpr const char* kSpaces = " \t\r\n";
 constexpr std::string_view kThought = "</think>";
 

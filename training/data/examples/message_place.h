@@ -19,7 +19,7 @@
 namespace trireme {
 
 // The messages with marks around the texts of one of them.
-RecordJson with_marks(const RecordJson& messages, size_t index, const std::string& mark);
+Json with_marks(const Json& messages, size_t index, const std::string& mark);
 
 // Takes all marks out of a text. Returns the bytes of it between the first and the last; nothing
 // without marks.

@@ -8,8 +8,6 @@
 namespace trireme {
 namespace {
 
-using Json = RecordJson;
-
 // ShareGPT's words for who speaks.
 std::string role_of(const std::string& from) {
   if (from == "human") return "user";

@@ -1,32 +1,31 @@
 // What the forms of fine-tuning records have in common: messages.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
+
+#include "engine/config/json.h"
 
 namespace trireme {
 
-using RecordJson = nlohmann::ordered_json;
-
 // The member; nullptr where there is none, or it is null.
-const RecordJson* record_member(const RecordJson& record, const char* name);
+const Json* record_member(const Json& record, const char* name);
 // A member that is text, "" where there is none. InputError for anything else.
-std::string record_text(const RecordJson& record, const char* name);
+std::string record_text(const Json& record, const char* name);
 
 // InputError where it is no list of objects with a "role", the "weight" of one is neither 0 nor 1,
 // or one says nothing:
 // its "content" must be a string or a list of parts, and may be absent beside an assistant's
 // "tool_calls" only.
-void check_messages(const RecordJson& messages, const char* name);
-RecordJson first_of(const RecordJson& messages, size_t count);
-bool is_assistant(const RecordJson& message);
+void check_messages(const Json& messages, const char* name);
+Json first_of(const Json& messages, size_t count);
+bool is_assistant(const Json& message);
 // Whether a message may have loss: "weight": 0 (OpenAI's word) and "train": false (Axolotl's) say
 // no.
-bool may_be_learned(const RecordJson& message);
-RecordJson text_message(const char* role, std::string content);
+bool may_be_learned(const Json& message);
+Json text_message(const char* role, std::string content);
 
 // {"conversations": [{"from": ..., "value": ...}], "system": ...}, ShareGPT's words.
-RecordJson messages_of_conversations(const RecordJson& record);
+Json messages_of_conversations(const Json& record);
 // Taori et al. 2023, the text that Alpaca was trained with.
 std::string alpaca_prompt(const std::string& instruction, const std::string& input);
 
@@ -35,6 +34,6 @@ std::string alpaca_prompt(const std::string& instruction, const std::string& inp
 // what they begin with alike is the prompt then. A prompt or an answer that is text beside messages
 // is a message of the user's, or of the assistant's. InputError where the answers are the same, or
 // one is empty.
-RecordJson answer_pair(const RecordJson& record);
+Json answer_pair(const Json& record);
 
 }  // namespace trireme

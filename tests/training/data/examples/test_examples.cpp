@@ -19,7 +19,6 @@ namespace trireme::test_examples {
 namespace {
 
 using test::ScratchDirectory;
-using Json = ExampleReader::Json;
 
 // A turn is "<role>content", ended by the tokenizer's end of document.
 constexpr const char* kTemplate =
