@@ -136,13 +136,9 @@ void pin_team(int first, int threads) {
   omp_set_num_threads(threads);
 #pragma omp parallel num_threads(threads)
   {
-    if (const int member = omp_get_thread_num(); member > 0)
-      name_thread("compute", static_cast<size_t>(member));
-    const auto slot = static_cast<size_t>(first + omp_get_thread_num()) % g_cores.size();
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(g_cores[slot], &set);
-    sched_setaffinity(0, sizeof set, &set);  // advice: a refusal costs speed only
+    const int member = omp_get_thread_num();
+    if (member > 0) name_thread("compute", static_cast<size_t>(member));
+    allow_cores(first + member, member > 0 ? 1 : threads);
   }
 }
 
@@ -152,7 +148,7 @@ void allow_cores(int first, int count) {
   CPU_ZERO(&set);
   for (int i = 0; i < count; ++i)
     CPU_SET(g_cores[static_cast<size_t>(first + i) % g_cores.size()], &set);
-  sched_setaffinity(0, sizeof set, &set);
+  sched_setaffinity(0, sizeof set, &set);  // advice: a refusal costs speed only
 }
 
 }  // namespace trireme

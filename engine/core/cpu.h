@@ -28,7 +28,9 @@ std::string cpu_features();  // "avx2 fma avx512f ..." for --version and reports
 int available_cores();       // cores this process may use (affinity mask, cgroup quota)
 
 // Binds the calling thread's OpenMP team, `threads` wide, to consecutive cores of the process's
-// affinity mask starting at core number `first` (modulo their number), and sets the team size.
+// affinity mask starting at core number `first` (modulo their number), and sets the team size. Each
+// member gets its own core. The calling thread may use all of them, and so may threads that OpenMP
+// starts later, after a library has asked for a smaller team.
 void pin_team(int first, int threads);
 
 // Lets the calling thread run on the same cores that pin_team(first, count) would use.

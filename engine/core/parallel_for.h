@@ -1,6 +1,10 @@
 // parallel_for: contiguous ranges of [0, n) over an OpenMP team, one range per thread.
 // The split affects only who computes an element, never the order inside it, so results do not
 // depend on the number of threads as long as f treats its items independently.
+//
+// Where there is little work, some threads of the team get no range. A smaller team would be no
+// cheaper: GCC's OpenMP ends the threads that a smaller team leaves over, and starts others for
+// the next larger one.
 #pragma once
 
 #include <omp.h>
@@ -14,16 +18,17 @@ namespace trireme {
 template <class F>
 [[gnu::always_inline]] inline void parallel_for(int threads, int64_t n, int64_t grain, F&& f) {
   const int64_t wanted = (n + grain - 1) / std::max<int64_t>(1, grain);
-  const int team = static_cast<int>(std::clamp<int64_t>(wanted, 1, threads));
-  if (team == 1) {
+  const int64_t ranges = std::clamp<int64_t>(wanted, 1, threads);
+  if (ranges == 1) {
     if (n > 0) f(int64_t{0}, n);
     return;
   }
-#pragma omp parallel num_threads(team)
+#pragma omp parallel num_threads(threads)
   {
-    const int64_t rank = omp_get_thread_num(), count = omp_get_num_threads();
+    const int64_t rank = omp_get_thread_num();
+    const int64_t count = std::min<int64_t>(ranges, omp_get_num_threads());
     const int64_t begin = n * rank / count, end = n * (rank + 1) / count;
-    if (begin < end) f(begin, end);
+    if (rank < count && begin < end) f(begin, end);
   }
 }
 
@@ -37,15 +42,16 @@ template <class F>
     int64_t next, end;
   };
   const int64_t wanted = (n + piece - 1) / piece;
-  const int team = static_cast<int>(std::clamp<int64_t>(wanted, 1, std::min(threads, kMost)));
-  if (team == 1) {
+  const int count = static_cast<int>(std::clamp<int64_t>(wanted, 1, std::min(threads, kMost)));
+  if (count == 1) {
     if (n > 0) f(int64_t{0}, n);
     return;
   }
   Range ranges[kMost];
-  for (int i = 0; i < team; ++i) ranges[i] = {n * i / team, n * (i + 1) / team};
-#pragma omp parallel num_threads(team)
-  for (int i = omp_get_thread_num(), left = team; left > 0; --left, i = i + 1 == team ? 0 : i + 1) {
+  for (int i = 0; i < count; ++i) ranges[i] = {n * i / count, n * (i + 1) / count};
+#pragma omp parallel num_threads(threads)
+  for (int i = omp_get_thread_num(), left = i < count ? count : 0; left > 0;
+       --left, i = i + 1 == count ? 0 : i + 1) {
     Range& range = ranges[i];
     for (;;) {
       // A builtin: kernels may not have a library's functions (engine/ops/cpu/isa.h).

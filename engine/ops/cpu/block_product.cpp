@@ -13,12 +13,20 @@ namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
 constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth waking a thread
+constexpr int kHalvesBytes = kLanes<float> * static_cast<int>(sizeof(f16));  // scales of a vector
 constexpr int kParts = static_cast<int>(kGroupRows) / kLanes<float>;  // vectors of a group's rows
 // Rows of x that share a pass over a group: as many as have sums in registers.
 #if defined(TRIREME_ISA_avx512)
 constexpr int kTile = 8;
 #else
 constexpr int kTile = 4;
+#endif
+// Copies of a loop's body: all of them where the sums lie in registers. In scalar code that is
+// 4,096 products, which take half a minute to compile and are no faster.
+#if defined(TRIREME_ISA_portable)
+constexpr int kCopies = 1;
+#else
+constexpr int kCopies = 8;
 #endif
 
 using Floats = Vec<float>;
@@ -122,7 +130,7 @@ TRIREME_INLINE Bytes upper_half(Bytes two) {
 template <class Dot, int M, class Sum>
 TRIREME_INLINE void add_piece(Sum (&sums)[M][kParts], int part, Bytes codes, const int8_t* x,
                               int64_t x_stride) {
-#pragma GCC unroll 8
+#pragma GCC unroll kCopies
   for (int i = 0; i < M; ++i) Dot::add(sums[i][part], codes, broadcast_codes(x + i * x_stride));
 }
 
@@ -151,9 +159,9 @@ void group_products(const uint8_t* w, const int8_t* x, const float* x_scale, con
     typename Dot::Sum sums[M][kParts] = {};
     for (int i = 0; i < M; ++i)
       for (int part = 0; part < kParts; ++part) sums[i][part] = Dot::start(x_sum[i * blocks + b]);
-#pragma GCC unroll 8
+#pragma GCC unroll kCopies
     for (int v = 0; v < kPieces; ++v)
-#pragma GCC unroll 4
+#pragma GCC unroll kCopies
       for (int part = 0; part < kParts; ++part) {
         const auto piece =
             load_raw<Bytes>(w + kGroupScaleBytes + v * kPieceBytes + part * kVectorBytes);
@@ -164,12 +172,12 @@ void group_products(const uint8_t* w, const int8_t* x, const float* x_scale, con
           add_piece<Dot, M>(sums, part, piece, x + 4 * v, x_stride);
         }
       }
-#pragma GCC unroll 4
+#pragma GCC unroll kCopies
     for (int part = 0; part < kParts; ++part) {
       f16 halves[kLanes<float>];
-      __builtin_memcpy(static_cast<void*>(halves), w + part * sizeof halves, sizeof halves);
+      __builtin_memcpy(static_cast<void*>(halves), w + part * kHalvesBytes, kHalvesBytes);
       const Floats scale = load_half(halves);
-#pragma GCC unroll 8
+#pragma GCC unroll kCopies
       for (int i = 0; i < M; ++i)
         total[i][part] +=
             __builtin_convertvector(Dot::finish(sums[i][part], x_sum[i * blocks + b]), Floats) *

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -42,6 +45,24 @@ TEST(ParallelFor, UsesTheTeam) {
   std::atomic<int> calls{0};
   parallel_for(3, 300, 1, [&](int64_t, int64_t) { ++calls; });
   EXPECT_EQ(calls, 3);
+}
+
+// The kernel's numbers of the threads that compute n items.
+std::set<pid_t> threads_of(int64_t n) {
+  std::mutex mutex;
+  std::set<pid_t> ids;
+  parallel_for(4, n, 1, [&](int64_t, int64_t) {
+    const std::lock_guard lock(mutex);
+    ids.insert(gettid());
+  });
+  return ids;
+}
+
+TEST(ParallelFor, KeepsItsThreadsWhereThereIsLittleWork) {
+  const std::set<pid_t> all = threads_of(400);
+  EXPECT_EQ(all.size(), 4u);
+  EXPECT_EQ(threads_of(2).size(), 2u);
+  EXPECT_EQ(threads_of(400), all);
 }
 
 TEST(ParallelPieces, VisitsEveryItemOnce) {
