@@ -20,7 +20,7 @@
 #                where it lies here, else built here: for that a folder offline-bundle
 #                (scripts/offline_bundle.sh) is used
 #   --rehearse   everything on the CPU with tiny shapes: tries the script, measures nothing
-#   --merge      puts the rows of calls into docs/reference/results/gpu.json and renews
+#   --merge      adds the rows of calls to docs/reference/results/gpu.json and renews
 #                docs/reference/performance-gpu.md
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -52,9 +52,9 @@ OP_SECONDS, LARGE_OP_SECONDS = 60, 60
 # Of the tools phase: models whose step is timed call by call, ops under the sanitizer, and under
 # the profiler.
 LAUNCH_TIMES = ["qwen2.5-0.5b", "qwen2.5-7b", "gpt2-124m"]
-SANITIZED = ["paged_attention", "rms_norm_backward", "softmax_cross_entropy", "sample_rows", "embedding_backward",
-             "rotary", "swiglu_backward", "topk_route"]
-COUNTED = ["rms_norm_forward", "rms_norm_backward", "paged_attention", "softmax_cross_entropy"]
+SANITIZED = ["paged_attention", "rmsnorm_backward", "softmax_cross_entropy", "sample_rows", "embedding_backward",
+             "rotary", "silu_gated_backward", "router_forward"]
+COUNTED = ["rmsnorm_forward", "rmsnorm_backward", "paged_attention", "softmax_cross_entropy"]
 COUNTED_LAUNCHES = 3
 
 REHEARSED_OPS = ["add", "fill_zero"]

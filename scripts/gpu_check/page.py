@@ -226,8 +226,9 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
                          state if not row else "yes" if row.get("ok") else "NO"])
         rows += serving_tables.checks(self)
         for tool in ("memcheck", "racecheck"):
-            rows.append([f"compute-sanitizer, {tool}, {len(cases.SANITIZED)} ops", "",
-                         self.row("tools", tool).get("says", self.state("tools", tool))])
+            row = self.row("tools", tool)
+            rows.append([f"compute-sanitizer, {tool}, {len(row.get('ops', cases.SANITIZED))} ops", "",
+                         row.get("says", self.state("tools", tool))])
         return ["## Checks", "", *table(["what", "predicted", "outcome"], rows)]
 
     def text(self):

@@ -9,13 +9,14 @@
 //   gpu_ops --list         the names of the ops, for which no GPU is needed
 //   gpu_ops --libraries    what the program opened with the GPU: {"device", "cudnn": "" or why it
 //                          is not used}
-// Exit code 0: every case is as it should be; 1: some is not; 2: there is no GPU.
+// Exit code 0: every case is as it should be; 1: some is not; 2: there is no GPU, or no such op.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "engine/core/error.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {
@@ -65,11 +66,24 @@ Line line_of(const OpCase& c, cuda::Context& gpu, const Options& options) {
   return out;
 }
 
-int list() {
+std::set<std::string> op_names() {
   std::set<std::string> names;
   for (const OpCase& c : all_cases()) names.insert(c.op);
-  for (const std::string& name : names) std::puts(name.c_str());
+  return names;
+}
+
+int list() {
+  for (const std::string& name : op_names()) std::puts(name.c_str());
   return 0;
+}
+
+// A name that nothing has would otherwise be a run without a case, and so without a fault.
+void check_names(const Options& options) {
+  const std::set<std::string> known = op_names();
+  std::string unknown;
+  for (const std::string& name : options.only)
+    if (!known.contains(name)) unknown += (unknown.empty() ? "" : ", ") + name;
+  if (!unknown.empty()) fail_input("no op has the name ", unknown, "; gpu_ops --list tells all");
 }
 
 int libraries() {
@@ -100,6 +114,7 @@ Options parse(int argc, char** argv) {
 }
 
 int run(const Options& options) {
+  check_names(options);
   const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
   std::vector<OpCase> cases = all_cases();
   std::ranges::stable_sort(cases, {}, &OpCase::op);

@@ -105,6 +105,27 @@ class GpuCheck(harness.CommandTest):
                         "--page", self.folder / "page.md"], check=True)
         return json.loads(into.read_text())
 
+    def write_rows(self, folder, device, *rows):
+        opened = {"phase": "facts", "id": "opened", "program": {"device": device}}
+        (self.folder / folder).mkdir()
+        (self.folder / folder / "rows.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in (opened, *rows)))
+
+    def test_results_are_added_to_those_of_the_same_device(self):
+        def row(identity, **values):
+            return {"phase": "speed", "id": identity, **values}
+
+        self.write_rows("first", "H200", row("a", value=1), row("b", value=2), row("c", failure="no"))
+        self.write_rows("later", "H200", row("b", value=3), row("a", failure="no"), row("c", value=4))
+        self.write_rows("other", "H100", row("a", value=5))
+        merge = [sys.executable, "-B", SCRIPT.parent / "gpu_check/merge.py", "--into", self.folder / "gpu.json"]
+        for folder, code in (("first", 0), ("later", 0), ("other", 2)):
+            ran = subprocess.run([*merge, self.folder / folder], capture_output=True, text=True, check=False)
+            self.assertEqual(ran.returncode, code)
+        self.assertIn("gpu.json has results of H200, these are of H100: one file is of one device", ran.stderr)
+        speed = json.loads((self.folder / "gpu.json").read_text())["phases"]["speed"]
+        self.assertEqual({name: speed[name].get("value") for name in speed}, {"a": 1, "b": 3, "c": 4})
+
     def check_numbers(self, phases):
         rows = phases["speed"]
         train = rows["train quickstart"]
@@ -186,6 +207,15 @@ class GpuCheck(harness.CommandTest):
         (self.folder / "empty").mkdir()
         self.assertIn("is not in", self.call(1, build=self.folder / "empty", expect=1))
 
+    def test_tools_run_ops_that_there_are(self):
+        import cases
+        program = BUILD / "tests/cuda/gpu_ops_emulated"
+        names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(set(cases.SANITIZED + cases.COUNTED) - set(names), set())
+        ran = subprocess.run([program, "add", "topk_route"], capture_output=True, text=True, check=False)
+        self.assertEqual((ran.returncode, ran.stdout), (2, ""))
+        self.assertIn("no op has the name topk_route", ran.stderr)
+
     def test_stops_loudly_without_cudnn(self):
         build = self.folder / "fake"
         self.program("fake/gpu_ops", "#!/bin/sh\necho '{\"cudnn\": \"libcudnn.so.9: not found\"}'\n")
@@ -220,9 +250,11 @@ class GpuCheck(harness.CommandTest):
             own = [line.split()[0] for line in text.splitlines() if str(host / "lib") in line]
             self.assertIn("libgomp.so.1", own)
             self.assertNotIn("not found", text)
-        self.assertIn(b"built with CUDA", subprocess.run(
-            [host / "trireme", "--version"], capture_output=True, check=True,
-            env={**os.environ, "LD_LIBRARY_PATH": str(host / "lib")}).stdout)
+        said = [subprocess.run([program, "--version"], capture_output=True, text=True, check=True,
+                               env={**os.environ, "LD_LIBRARY_PATH": libraries}).stdout
+                for program, libraries in ((harness.TRIREME, ""), (host / "trireme", str(host / "lib")))]
+        self.assertIn("devices:", said[0])  # "built with CUDA", or without
+        self.assertEqual(said[1], said[0])
 
 
 # Six ops: the second kills the process, the fourth says nothing more, the fifth is wrong.
