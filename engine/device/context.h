@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -91,9 +92,10 @@ struct Context {
   std::shared_ptr<LaunchTimes> times;  // null: calls are not timed
   bool deterministic = true;
   bool autotune = false;  // time the library's algorithms for each product once; not reproducible
-  bool synchronous = false;   // wait after every launch, so that a fault is named by its op
-  int64_t launches = 0;       // kernels and library calls so far
-  bool capturing = false;     // inside capture() of engine/device/graph.h
+  bool synchronous = false;          // wait after every launch, so that a fault is named by its op
+  int64_t launches = 0;              // kernels and library calls so far
+  std::optional<bool> kernels_wait;  // in begin_kernel() (launch.h); the first launch tells
+  bool capturing = false;            // inside capture() of engine/device/graph.h
   int64_t library_moves = 0;  // of libraries' working memory, whose address is in recorded work
   // Calls by AttentionPath; those of recorded work count when it is recorded.
   std::array<int64_t, kAttentionPaths> attention_calls = {};

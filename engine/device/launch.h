@@ -1,11 +1,11 @@
 // The one way a kernel is started. For CUDA sources only: engine/ops/cuda/ and what lies beside it.
 //
-//   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, args...);
+//   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, a...);
 //
 // Checks the grid against the device's limits, starts nothing for an empty grid, allows dynamic
 // shared memory above 48 KiB, and asks the runtime for errors every time. The name marks the launch
-// for profilers (NVTX). Under the emulator (TRIREME_EMULATED) the same call queues the kernel's
-// body there.
+// for profilers (NVTX). The kernel must begin with begin_kernel(), since the one before it may not
+// have ended. Under the emulator (TRIREME_EMULATED) the same call queues the kernel's body there.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -37,6 +37,7 @@ struct PreparedLaunch {
   dim3 grid, block;
   cudaStream_t stream;
   bool empty;
+  bool overlaps;  // the end of the kernel before it: its blocks come while that one's leave
 };
 PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, const void* kernel);
 void finish_launch(Context& gpu, const char* op, const PreparedLaunch& prepared);
@@ -58,9 +59,30 @@ void launch(Context& gpu, const char* op, void (*kernel)(P...), const Grid& grid
   config.blockDim = prepared.block;
   config.dynamicSmemBytes = static_cast<size_t>(grid.shared);
   config.stream = prepared.stream;
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = prepared.overlaps ? 1 : 0;
   check_runtime(cudaLaunchKernelEx(&config, kernel, P(args)...), op, "cudaLaunchKernelEx");
 #endif
   finish_launch(gpu, op, prepared);
+}
+
+// The first statement of every kernel. Blocks of the next kernel may come from here on, and what
+// earlier kernels wrote is there behind it (programmatic dependent launch, CUDA Programming Guide;
+// from compute capability 9.0 on). before(): what runs while earlier kernels may still write, such
+// as a prefetch into the L2 cache; it must read nothing.
+template <class Before>
+__device__ void begin_kernel([[maybe_unused]] const Before& before) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+  before();
+  cudaGridDependencySynchronize();
+#endif
+}
+__device__ inline void begin_kernel() {
+  begin_kernel([] {});
 }
 
 inline int64_t blocks_for(int64_t n, int64_t per_block) { return (n + per_block - 1) / per_block; }

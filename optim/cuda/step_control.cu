@@ -9,6 +9,7 @@ constexpr int kThreads = 32;  // one decides
 __global__ void __launch_bounds__(kThreads)
     decide_kernel(StepScalars* scalars, StepState* state, const double* sum_of_squares,
                   const double* loss_sum, StepDecision decision) {
+  begin_kernel();
   if (threadIdx.x != 0) return;
   StepState next = *state;
   *scalars = decide(next, *sum_of_squares, *loss_sum, decision);
@@ -17,6 +18,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     scale_kernel(double* scale, const StepState* state, int64_t valid_tokens) {
+  begin_kernel();
   if (threadIdx.x == 0) scale_gradient(scale, *state, valid_tokens);
 }
 

@@ -89,6 +89,20 @@ std::vector<Form> forms(const Product& p, DType dtype) {
   return all;
 }
 
+// Few rows of 16 bits, which a kernel of our own multiplies: none beside others and as many as it
+// takes, outputs and terms that fill no tile, and the forms it has.
+void add_skinny_cases(std::vector<OpCase>& cases, DType dtype) {
+  constexpr Transpose kNo = Transpose::kNo, kYes = Transpose::kYes;
+  for (const Product& p :
+       std::vector<Product>{{1, 33, 8}, {3, 16, 264}, {5, 129, 520}, {6, 40, 2048}, {8, 50, 1032}})
+    for (const Form& f : std::vector<Form>{
+             {.a = kNo, .b = kYes},
+             {.a = kNo, .b = kYes, .wide_output = true, .args = {.accumulate = true}},
+             {.a = kNo, .b = kYes, .more_columns = 8, .args = {.alpha = 0.75f}, .bias = true},
+             {.a = kNo, .b = kYes, .wide_output = true, .bias = true}})
+      cases.push_back(gemm_case(p, dtype, f));
+}
+
 void add_linear_cases(std::vector<OpCase>& cases, DType dtype) {
   constexpr int64_t kT = 9, kIn = 40, kOut = 24;
   const Close forward = whole(kIn + 2), to_input = whole(kOut + 2), to_weight = whole(kT + 2);
@@ -177,6 +191,7 @@ std::vector<OpCase> gemm_cases() {
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
     for (const Product& p : kProducts)
       for (const Form& f : forms(p, dtype)) cases.push_back(gemm_case(p, dtype, f));
+    if (dtype_size(dtype) == 2) add_skinny_cases(cases, dtype);
     add_linear_cases(cases, dtype);
     add_grouped_cases(cases, dtype);
   }

@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/cuda/gemm.h"
+#include "engine/ops/cuda/skinny_gemm.h"
+#include "engine/ops/fill_normal.h"
 #include "engine/ops/float8_gemm.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/gemm_problem.h"
 
 namespace trireme::test {
 namespace {
+
+constexpr int64_t kRows = cuda::kMaxSkinnyRows + 8;
 
 struct Products {
   std::unique_ptr<cuda::Context> gpu = cuda::open(0);
@@ -29,26 +33,26 @@ struct Products {
 
 TEST(BlasPlans, AreMadeOncePerShape) {
   Products p;
-  EXPECT_EQ(p.made_by(8), 1);
-  EXPECT_EQ(p.made_by(8), 0);
-  EXPECT_EQ(p.made_by(9), 1);
-  EXPECT_EQ(p.made_by(8, {.accumulate = true}), 1);
-  EXPECT_EQ(p.made_by(8, {.bias = p.memory.tensor(DType::kBF16, {16}, 3 * 8192)}), 1);
-  EXPECT_EQ(p.made_by(8), 0);
+  EXPECT_EQ(p.made_by(kRows), 1);
+  EXPECT_EQ(p.made_by(kRows), 0);
+  EXPECT_EQ(p.made_by(kRows + 1), 1);
+  EXPECT_EQ(p.made_by(kRows, {.accumulate = true}), 1);
+  EXPECT_EQ(p.made_by(kRows, {.bias = p.memory.tensor(DType::kBF16, {16}, 3 * 8192)}), 1);
+  EXPECT_EQ(p.made_by(kRows), 0);
 }
 
 TEST(BlasPlans, ServeEveryAlpha) {
   Products p;
-  EXPECT_EQ(p.made_by(8), 1);
-  EXPECT_EQ(p.made_by(8, {.alpha = 0.5f}), 0);
+  EXPECT_EQ(p.made_by(kRows), 1);
+  EXPECT_EQ(p.made_by(kRows, {.alpha = 0.5f}), 0);
 }
 
 TEST(BlasPlans, DependOnTheAlignmentOfOperands) {
   Products p;
-  EXPECT_EQ(p.made_by(8), 1);
-  EXPECT_EQ(p.made_by(8, {}, 2), 1);
-  EXPECT_EQ(p.made_by(8, {}, 6), 0);  // no better than 2
-  EXPECT_EQ(p.made_by(8, {}, 1024), 0);
+  EXPECT_EQ(p.made_by(kRows), 1);
+  EXPECT_EQ(p.made_by(kRows, {}, 2), 1);
+  EXPECT_EQ(p.made_by(kRows, {}, 6), 0);  // no better than 2
+  EXPECT_EQ(p.made_by(kRows, {}, 1024), 0);
 }
 
 TEST(BlasPlans, OfVaryingRowsServeARange) {
@@ -72,16 +76,16 @@ TEST(BlasPlans, OfOddColumnsAndTermsAreMadeInParts) {
   Buffer memory("operands", int64_t{4} << 20, Memory::kDevice);
   const auto made = [&](int64_t n, int64_t k, DType in, GemmProblem g = {}) {
     const int64_t before = cuda::blas_plans(*p.gpu);
-    g.m = 3;
+    g.m = kRows;
     g.n = n;
     g.k = k;
-    g.lda = g.transpose_a ? 3 : k;
+    g.lda = g.transpose_a ? kRows : k;
     g.ldb = g.transpose_b ? k : n;
     g.ldc = n;
     g.in = in;
     g.out = DType::kF32;
     std::byte* const at = memory.data();
-    cuda::gemm(*p.gpu, g, {.c = at, .a = at + (1 << 16), .b = at + (1 << 17)});
+    cuda::gemm(*p.gpu, g, {.c = at, .a = at + (1 << 17), .b = at + (1 << 18)});
     return cuda::blas_plans(*p.gpu) - before;
   };
   const GemmProblem forward{.transpose_b = true}, to_weight{.transpose_a = true};
@@ -93,6 +97,24 @@ TEST(BlasPlans, OfOddColumnsAndTermsAreMadeInParts) {
   EXPECT_EQ(made(1023, 1021, DType::kBF16, forward), 1);
   EXPECT_EQ(made(1101, 16, DType::kF32, forward), 1);
   EXPECT_EQ(made(16, 1101, DType::kBF16, {.transpose_b = true, .varying_rows = true}), 2);
+}
+
+// With few rows of 16 bits none is made, whatever rows are beside a row, and it has the same bits.
+TEST(SkinnyGemm, ARowHasTheSameBitsBesideOthers) {
+  Products p;
+  const int64_t count = p.memory.bytes() / 2;
+  fill_normal(p.ctx, p.memory.tensor(DType::kBF16, {count}), RandomKey{3, 1}, 1.0,
+              {.width = count, .stride = count});
+  const auto first_row = [&](int64_t m) {
+    EXPECT_EQ(p.made_by(m), 0) << m;
+    std::vector<std::byte> row(16 * 2);
+    cuda::download(*p.gpu, row.data(), p.memory.data(), std::ssize(row));
+    return row;
+  };
+  const std::vector<std::byte> alone = first_row(1);
+  for (int64_t m = 2; m <= cuda::kMaxSkinnyRows; ++m) EXPECT_EQ(first_row(m), alone) << m;
+  EXPECT_EQ(p.made_by(cuda::kMaxSkinnyRows + 1), 1);
+  EXPECT_EQ(p.made_by(1, {}, 2), 1);  // rows that begin between two packs
 }
 
 // Whatever product of the range was first.
@@ -112,7 +134,7 @@ TEST(BlasPlans, OfVaryingRowsMultiplyAsThoseOfTheirOwn) {
 // Thousands of shapes: those in use stay.
 TEST(BlasPlans, AreForgottenByTheirLastUse) {
   Products p;
-  EXPECT_EQ(p.made_by(8), 1);
+  EXPECT_EQ(p.made_by(kRows), 1);
   for (int64_t n = 0; n < 5000; ++n) {
     const GemmProblem g{.m = 1,
                         .n = 1,
@@ -125,11 +147,11 @@ TEST(BlasPlans, AreForgottenByTheirLastUse) {
     std::byte* const at = p.memory.data();
     cuda::gemm(*p.gpu, g, {.c = at, .a = at + 256, .b = at + 512});
     if (n % 1000 == 0) {
-      EXPECT_EQ(p.made_by(8), 0) << n;
+      EXPECT_EQ(p.made_by(kRows), 0) << n;
       cuda::synchronize(*p.gpu, p.gpu->main);
     }
   }
-  EXPECT_EQ(p.made_by(8), 0);
+  EXPECT_EQ(p.made_by(kRows), 0);
 }
 
 // The result of adding a product to what was there, which must happen once however often it is
@@ -139,8 +161,8 @@ std::vector<std::byte> sum_with(bool autotune) {
   p.gpu->autotune = autotune;
   constexpr int kBytes = 0x3f;  // 0.75 in every element
   cuda::fill_bytes(*p.gpu, p.gpu->main, p.memory.data(), kBytes, p.memory.bytes());
-  EXPECT_EQ(p.made_by(8, {.accumulate = true}), 1);
-  EXPECT_EQ(p.made_by(8, {.accumulate = true}), 0);
+  EXPECT_EQ(p.made_by(kRows, {.accumulate = true}), 1);
+  EXPECT_EQ(p.made_by(kRows, {.accumulate = true}), 0);
   std::vector<std::byte> c(8 * 16 * 2);
   cuda::download(*p.gpu, c.data(), p.memory.data(), std::ssize(c));
   EXPECT_NE(c.front(), std::byte{kBytes});
@@ -153,8 +175,8 @@ TEST(BlasPlans, TakeTheAlgorithmsThatAreKept) {
   first.gpu->autotune = true;
   EXPECT_EQ(cuda::kept_algorithms(*first.gpu), nullptr);
   cuda::keep_algorithms(*first.gpu, cuda::algorithms_of(*first.gpu));
-  first.made_by(8);
-  first.made_by(8, {.bias = first.memory.tensor(DType::kBF16, {16}, 3 * 8192)});
+  first.made_by(kRows);
+  first.made_by(kRows, {.bias = first.memory.tensor(DType::kBF16, {16}, 3 * 8192)});
   first.made_by(33, {.varying_rows = true});  // never timed, so not kept
   GemmAlgorithms kept = *cuda::kept_algorithms(*first.gpu);
   ASSERT_EQ(kept.chosen.size(), 2u);
@@ -166,10 +188,10 @@ TEST(BlasPlans, TakeTheAlgorithmsThatAreKept) {
   second.gpu->autotune = true;
   const std::string text = gemm_algorithms_text(kept);
   cuda::keep_algorithms(*second.gpu, read_gemm_algorithms(text, "text"));
-  second.made_by(8);
-  second.made_by(8, {.bias = second.memory.tensor(DType::kBF16, {16}, 3 * 8192)});
+  second.made_by(kRows);
+  second.made_by(kRows, {.bias = second.memory.tensor(DType::kBF16, {16}, 3 * 8192)});
   EXPECT_EQ(gemm_algorithms_text(*cuda::kept_algorithms(*second.gpu)), text);
-  second.made_by(9);
+  second.made_by(kRows + 1);
   EXPECT_EQ(cuda::kept_algorithms(*second.gpu)->chosen.size(), 3u);
 }
 

@@ -15,6 +15,7 @@ import check_globals
 import check_image
 import check_includes
 import check_isa
+import check_kernels
 import check_language
 import check_page_age
 import check_tidy
@@ -85,6 +86,17 @@ class Includes(unittest.TestCase):
 
     def test_commented_include_is_no_edge(self):
         self.assertEqual(self.problems("engine/core/a.cpp", '// #include "training/b.h"\n'), [])
+
+
+class Kernels(unittest.TestCase):
+    def test_the_first_statement(self):
+        kernel = "template <class T>\n__global__ void __launch_bounds__(f(8), 2)\n    a_kernel(A<T> a) {\n  BODY\n}\n"
+        block = "const int64_t n0 = static_cast<int64_t>(blockIdx.x) * kOutputs;\n  "
+        for body in ("begin_kernel();\n  f(a);", block + "begin_kernel([&] { prefetch_weight(a, n0); });"):
+            self.assertEqual(check_kernels.check("a.cu", kernel.replace("BODY", body)), [])
+        for body in ("f(a);", "f(a);\n  begin_kernel();", "// begin_kernel();", "",
+                     "begin_kernel([&] { f(a); prefetch_weight(a); });", "begin_kernel([&] { read(a); });"):
+            self.assertEqual(len(check_kernels.check("a.cu", kernel.replace("BODY", body))), 1, body)
 
 
 class Units(unittest.TestCase):

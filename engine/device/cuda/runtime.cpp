@@ -233,6 +233,25 @@ void synchronize(Context&, const Stream& stream) {
   check_runtime(cudaStreamSynchronize(handle(stream)), "stream", "cudaStreamSynchronize");
 }
 
+namespace {
+
+// Whether kernels wait in begin_kernel(): those of a build for older devices, which the driver
+// compiles for this one, do not. All are built alike.
+bool kernels_wait(Context& gpu, [[maybe_unused]] const char* op,
+                  [[maybe_unused]] const void* kernel) {
+#ifndef TRIREME_EMULATED
+  if (!gpu.kernels_wait) {
+    constexpr int kHopper = 90;
+    cudaFuncAttributes attributes{};
+    check_runtime(cudaFuncGetAttributes(&attributes, kernel), op, "cudaFuncGetAttributes");
+    gpu.kernels_wait = attributes.ptxVersion >= kHopper;
+  }
+#endif
+  return gpu.kernels_wait.value_or(false);
+}
+
+}  // namespace
+
 PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, const void* kernel) {
   constexpr int64_t kMostX = std::numeric_limits<int32_t>::max(), kMostYZ = 65535;
   const auto [x, y, z] = grid.blocks;
@@ -247,7 +266,8 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
       .grid = dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)),
       .block = dim3(static_cast<unsigned>(grid.threads)),
       .stream = handle(stream),
-      .empty = x == 0 || y == 0 || z == 0};
+      .empty = x == 0 || y == 0 || z == 0,
+      .overlaps = kernels_wait(gpu, op, kernel)};
   if (prepared.empty) return prepared;
   // A block has 48 KiB without asking, its static memory included. What is asked for is the same in
   // every launch, so that ranks that share a GPU do not take it from one another.

@@ -156,6 +156,7 @@ constexpr int kBiasThreads = 128;
 // Block (x, y) adds up row block y of the packs of columns that begin at x * kBiasThreads.
 template <class T, int N>
 __global__ void __launch_bounds__(kBiasThreads) bias_backward_kernel(cpu::BiasBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   const int64_t packs = a.columns / N;
   const int64_t p = static_cast<int64_t>(blockIdx.x) * kBiasThreads + threadIdx.x;

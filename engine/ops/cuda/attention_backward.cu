@@ -12,6 +12,7 @@ constexpr int kDeltaThreads = 128;
 // One warp for each row of each head.
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(cpu::AttentionBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   const int lane = lane_of_warp();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kDeltaThreads / kWarp) +
@@ -62,6 +63,7 @@ __device__ void differentiate_query(F* dscores, const F (&p)[kColumns], const F 
 
 template <class T, int D>
 __global__ void __launch_bounds__(kBlockedThreads, 2) queries_kernel(cpu::AttentionBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Tile = Blocked<F, D>;
   constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;
@@ -166,6 +168,7 @@ __device__ void store_key(const cpu::AttentionBackward<T>& a, int64_t row, int64
 
 template <class T, int D>
 __global__ void __launch_bounds__(kBlockedThreads, 2) keys_kernel(cpu::AttentionBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Tile = Blocked<F, D>;
   constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;

@@ -77,6 +77,7 @@ __device__ void finish_rows(const Running<F, kOwn>& w, const F (&sums)[kOwn][D /
 
 template <class T, int D>
 __global__ void __launch_bounds__(kBlockedThreads, 2) forward_kernel(cpu::AttentionForward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Tile = Blocked<F, D>;
   constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;
@@ -120,6 +121,7 @@ constexpr int kClearThreads = 128;
 template <class F>
 __global__ void __launch_bounds__(kClearThreads)
     clear_kernel(cpu::HeadView<F> out, F* lse, int64_t tokens, int64_t width) {
+  begin_kernel();
   const int64_t row = blockIdx.x, head = blockIdx.y;
   F* to = out.data + row * out.row + head * out.head;
   for (int64_t d = threadIdx.x; d < width; d += kClearThreads) to[d] = 0;

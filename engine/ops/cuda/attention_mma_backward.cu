@@ -48,6 +48,7 @@ __device__ void differentiate_queries(const WarpTile<kTiles>& p, WarpTile<kTiles
 
 template <class T, int D>
 __global__ void __launch_bounds__(kMmaThreads, 2) queries_kernel(cpu::AttentionBackward<T> a) {
+  begin_kernel();
   constexpr int kC = kColumns<D>, kTile = kC * kMmaStride<D>, kTiles = kC / 8;
   const auto t = find_tile<Side::kQueries, kMmaRows>(a, gridDim.x - 1 - blockIdx.x);
   if (t.rows == 0) return;
@@ -162,6 +163,7 @@ __device__ void store_keys(const cpu::AttentionBackward<T>& a, const AttentionTi
 
 template <class T, int D>
 __global__ void __launch_bounds__(kMmaThreads, 2) keys_kernel(cpu::AttentionBackward<T> a) {
+  begin_kernel();
   constexpr int kC = kColumns<D>, kTile = kC * kMmaStride<D>, kTiles = kC / 8;
   const auto t = find_tile<Side::kKeys, kMmaRows>(a, blockIdx.x);
   if (t.rows == 0) return;

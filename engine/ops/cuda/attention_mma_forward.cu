@@ -52,6 +52,7 @@ __device__ void resume(Running<float, 2>& w, WarpTile<D / 8>& sums,
 template <class T, int D>
 __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     forward_kernel(cpu::AttentionForward<T> a) {
+  begin_kernel();
   constexpr int kTile = kKeys * kMmaStride<D>;
   const auto t = find_tile<Side::kQueries, kMmaRows>(a, gridDim.x - 1 - blockIdx.x);
   if (t.rows == 0) return;

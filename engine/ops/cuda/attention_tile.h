@@ -199,10 +199,9 @@ __device__ void load_tile(F* tile, const cpu::HeadView<const T>& view, int64_t h
 
 // scores[r][c] = sum over d of rows[r][d] * columns[8 c][d]; both point to what is the thread's
 // first.
-template <int D, class F>
-__device__ void inner_products(F (&scores)[Blocked<F, D>::kOwn][Blocked<F, D>::kColumns],
-                               const F* rows, const F* columns) {
-  using Tile = Blocked<F, D>;
+template <int D, class F, class Tile = Blocked<F, D>>
+__device__ void inner_products(F (&scores)[Tile::kOwn][Tile::kColumns], const F* rows,
+                               const F* columns) {
   using Four = Pack<F, 4>;
 #pragma unroll
   for (int r = 0; r < Tile::kOwn; ++r)
@@ -227,10 +226,9 @@ __device__ void inner_products(F (&scores)[Blocked<F, D>::kOwn][Blocked<F, D>::k
 
 // sums[r][4 i + e] += sum over k of weights[r][k] * values[k][32 i + e]; `weights` points to the
 // thread's first row, `values` to its first column.
-template <int D, class F>
-__device__ void weighted_sums(F (&sums)[Blocked<F, D>::kOwn][D / kRowLanes], const F* weights,
+template <int D, class F, class Tile = Blocked<F, D>>
+__device__ void weighted_sums(F (&sums)[Tile::kOwn][D / kRowLanes], const F* weights,
                               const F* values) {
-  using Tile = Blocked<F, D>;
   using Four = Pack<F, 4>;
 #pragma unroll 2
   for (int k = 0; k < Tile::kRows; ++k) {

@@ -75,6 +75,7 @@ __device__ void add_block(float (&total)[kTiles][4], const WeightBlock<kFour>& w
 // before the first is used (as many as there are registers for on every architecture).
 template <class T, bool kFour, int kTiles>
 __global__ void __launch_bounds__(kProductThreads, 2) block_product_kernel(cpu::BlockProduct<T> a) {
+  begin_kernel();
   constexpr int kAhead = kTiles < 4 ? 4 : 2, kColumns = kTileRows * kTiles;
   __shared__ float shared[kProductWarps][kGroup][kColumns];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -55,6 +55,7 @@ constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / kWarp;
 // are neighbours too.
 template <class T, bool kFour, bool kWide>
 __global__ void __launch_bounds__(kDecodeThreads) decode_blocks_kernel(DecodeBlocks<T> a) {
+  begin_kernel();
   constexpr int kPieces = static_cast<int>(cpu::group_pieces(kFour));
   constexpr int kRowsAtOnce = kWarp / kPieces;
   const int lane = lane_of_warp();
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(kDecodeThreads) decode_blocks_kernel(DecodeBlo
 template <class T, bool kFour, bool kWide>
 __global__ void __launch_bounds__(kDecodeThreads)
     embedding_blocks_kernel(cpu::EmbeddingForward<T> a, const uint8_t* table, int64_t blocks) {
+  begin_kernel();
   constexpr int kPieces = static_cast<int>(cpu::group_pieces(kFour));
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kDecodeThreads + threadIdx.x;
   const int64_t words = blocks * kPieces, t = quotient(i, words);
@@ -115,6 +117,7 @@ static_assert(kBlock == kWarp);
 // A warp for a block of a row, a lane for each of its numbers.
 template <class T>
 __global__ void __launch_bounds__(kQuantizeThreads) quantize_rows_kernel(cpu::QuantizeRows<T> a) {
+  begin_kernel();
   constexpr float kNoFraction = 0x1.8p23f;
   const int lane = lane_of_warp();
   const int64_t at =

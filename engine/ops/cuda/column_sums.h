@@ -18,6 +18,7 @@ inline constexpr int kSumColumns = 32, kSumGroups = 8;  // of a block of threads
 template <class F>
 __global__ void __launch_bounds__(kSumColumns* kSumGroups)
     column_sums_kernel(F* out, const F* partial, int64_t blocks, int64_t columns, bool accumulate) {
+  begin_kernel();
   __shared__ F sums[kSumGroups][kSumColumns];
   const int lane = static_cast<int>(threadIdx.x) % kSumColumns;
   const int group = static_cast<int>(threadIdx.x) / kSumColumns;

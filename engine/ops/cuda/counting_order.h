@@ -13,6 +13,7 @@ namespace trireme::cuda {
 
 template <class Keys>
 __global__ void __launch_bounds__(kWarp) count_kernel(Keys keys, CountingOrder o) {
+  begin_kernel();
   auto* const count = dynamic_shared<int64_t>();
   const int lane = static_cast<int>(threadIdx.x);
   for (int64_t b = lane; b < o.buckets; b += kWarp) count[b] = 0;
@@ -44,6 +45,7 @@ __device__ I sum_before(I x, I& all) {
 // One warp for each bucket: counts become the numbers of items in the chunks before, totals
 // (buckets) those in all.
 static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOrder o) {
+  begin_kernel();
   int32_t* const counts = o.counts + blockIdx.x * o.chunks;
   int32_t before = 0;
   for (int64_t at = 0; at < o.chunks; at += kWarp) {
@@ -59,6 +61,7 @@ static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOr
 // kInBucket: places are counted from the bucket's own first item.
 template <bool kInBucket, class Keys, class Sink>
 __global__ void __launch_bounds__(kWarp) place_kernel(Keys keys, Sink sink, CountingOrder o) {
+  begin_kernel();
   auto* const next = dynamic_shared<int64_t>();
   const int lane = static_cast<int>(threadIdx.x);
   int64_t before = 0;

@@ -53,6 +53,7 @@ __device__ SoftmaxSum<F> softmax_sum(const F* x, int64_t n, F* shared) {
 // D: type of the gradient.
 template <class F, class D, int N>
 __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(cpu::CrossEntropy<F> a) {
+  begin_kernel();
   __shared__ F shared[kWarp];
   const int64_t row = blockIdx.x;
   const int32_t target = a.targets[row];
@@ -106,6 +107,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(cpu::CrossEntro
 
 template <class F, int N>
 __global__ void __launch_bounds__(kThreads) statistics_kernel(cpu::SoftmaxStatistics<F> a) {
+  begin_kernel();
   __shared__ F shared[kWarp];
   const int64_t row = blockIdx.x;
   const F* x = a.logits + row * a.logits_stride;
@@ -121,6 +123,7 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(cpu::SoftmaxStatis
 
 __global__ void __launch_bounds__(kSumThreads)
     merge_kernel(double* merged, const double* parts, int64_t count, int64_t rows) {
+  begin_kernel();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
   if (row >= rows) return;
   double largest = parts[row * 3], target = parts[row * 3 + 2], total = 0;
@@ -143,6 +146,7 @@ __global__ void __launch_bounds__(kSumThreads)
 constexpr int kAddThreads = 1024;
 __global__ void __launch_bounds__(kAddThreads)
     add_all_kernel(double* sum, const double* values, int64_t n) {
+  begin_kernel();
   __shared__ double shared[kWarp];
   double total = 0;
   for (int64_t i = threadIdx.x; i < n; i += kAddThreads) total += values[i];

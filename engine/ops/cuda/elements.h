@@ -13,6 +13,7 @@ inline constexpr int kItemThreads = 256;
 // Work: a structure of pointers and sizes with __device__ void operator()(int64_t item) const.
 template <class Work>
 __global__ void __launch_bounds__(kItemThreads) items_kernel(Work work, int64_t items) {
+  begin_kernel();
   const int64_t step = static_cast<int64_t>(gridDim.x) * kItemThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kItemThreads + threadIdx.x; i < items;
        i += step)

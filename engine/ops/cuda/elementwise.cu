@@ -66,14 +66,14 @@ __device__ Pack<uint32_t, N> philox_words(const RandomKey& key, uint64_t first) 
   if constexpr (N >= 4) {
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-      const PhiloxBlock words = philox(key, first / 4 + i / 4);
+      const PhiloxBlock words = philox(key, first / 4 + static_cast<unsigned>(i / 4));
 #pragma unroll
-      for (int k = 0; k < 4; ++k) out.v[i + k] = words[k];
+      for (int k = 0; k < 4; ++k) out.v[i + k] = words[static_cast<unsigned>(k)];
     }
   } else {
     const PhiloxBlock words = philox(key, first / 4);
 #pragma unroll
-    for (int i = 0; i < N; ++i) out.v[i] = pick_word(words, first % 4 + i);
+    for (int i = 0; i < N; ++i) out.v[i] = pick_word(words, first % 4 + static_cast<unsigned>(i));
   }
   return out;
 }

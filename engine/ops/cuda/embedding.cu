@@ -84,6 +84,7 @@ constexpr int kAddThreads = 128, kAhead = 8;  // kAhead: rows whose loads are un
 template <class T, int N>
 __global__ void __launch_bounds__(kAddThreads)
     add_rows_kernel(cpu::EmbeddingBackward<T> a, SortedTokens order) {
+  begin_kernel();
   using F = compute_t<T>;
   const int64_t first = blockIdx.x, packs = a.columns / N;
   const int64_t p = static_cast<int64_t>(blockIdx.y) * kAddThreads + threadIdx.x;

@@ -8,6 +8,7 @@ constexpr int kThreads = 128;  // of a row: one block of threads for each
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) gather_kernel(cpu::GatherRows<T> a) {
+  begin_kernel();
   using Elements = Pack<T, N>;
   const int64_t q = blockIdx.x;
   const auto* x = reinterpret_cast<const Elements*>(a.x + a.pairs[q] / a.k * a.columns);
@@ -17,6 +18,7 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(cpu::GatherRows<T> a) 
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) combine_kernel(cpu::CombineRows<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   const int64_t t = blockIdx.x;
@@ -40,6 +42,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(cpu::CombineRows<T> a
 // Each element of a row is read and then written by one thread, so that d_rows may be rows.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) combine_backward_kernel(cpu::CombineRowsBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   __shared__ F shared[kWarp];
@@ -69,6 +72,7 @@ __global__ void __launch_bounds__(kThreads) combine_backward_kernel(cpu::Combine
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) scale_kernel(cpu::ScaleRows<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   const int64_t t = blockIdx.x;
@@ -90,6 +94,7 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(cpu::ScaleRows<T> a) {
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) dot_kernel(cpu::DotRows<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   __shared__ F shared[kWarp];

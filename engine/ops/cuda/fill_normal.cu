@@ -10,6 +10,7 @@ constexpr int kThreads = 256;
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_normal_kernel(const __grid_constant__ FillNormal<T> a) {
+  begin_kernel();
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < a.n; i += step) {
     const double z = normal_number(a.key, static_cast<uint64_t>(a.index.of(i)));

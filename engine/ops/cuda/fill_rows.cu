@@ -9,6 +9,7 @@ constexpr int kThreads = 256;
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_rows_kernel(T* c, const T* row, int64_t rows, int64_t columns, int64_t stride) {
+  begin_kernel();
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (column >= columns) return;
   const T value = row != nullptr ? row[column] : T{};

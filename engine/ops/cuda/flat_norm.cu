@@ -9,6 +9,7 @@ constexpr int kThreads = 256;
 // One block of threads for a block of elements: the sum depends on the number of elements only.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) squares_kernel(double* partial, const T* x, int64_t n) {
+  begin_kernel();
   __shared__ double shared[kWarp];
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * cpu::kSquaresBlock;
   const int64_t count = n - begin < cpu::kSquaresBlock ? n - begin : cpu::kSquaresBlock;
@@ -33,6 +34,7 @@ __global__ void __launch_bounds__(kThreads) squares_kernel(double* partial, cons
 
 __global__ void __launch_bounds__(kThreads)
     add_squares_kernel(double* out, const double* partial, int64_t n) {
+  begin_kernel();
   __shared__ double shared[kWarp];
   double total = 0;
   for (int64_t i = threadIdx.x; i < n; i += kThreads) total += partial[i];
@@ -43,6 +45,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     find_kernel(int64_t* first, const T* x, int64_t n, int64_t begin, const StepScalars* scalars) {
+  begin_kernel();
   if (scalars != nullptr && scalars->skip == 0) return;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += step) {

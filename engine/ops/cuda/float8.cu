@@ -10,6 +10,7 @@ constexpr int kBlock = 128, kOfALane = kBlock / kWarp;
 // Integers: their maximum does not depend on the order it is found in.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) amax_kernel(float* out, const T* x, int64_t n) {
+  begin_kernel();
   __shared__ uint32_t shared[kWarp];
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   uint32_t largest = 0;
@@ -28,6 +29,7 @@ __global__ void __launch_bounds__(kThreads) amax_kernel(float* out, const T* x, 
 
 // One block for each tensor.
 __global__ void __launch_bounds__(kThreads) scales_kernel(cpu::Float8Scales a) {
+  begin_kernel();
   __shared__ uint32_t shared[kWarp];
   const int64_t t = blockIdx.x;
   const float newest = a.amax[t];
@@ -83,6 +85,7 @@ __device__ void clear_rest(float* inverse, int64_t row, int64_t columns) {
 // A row of 128 elements by a warp, or 128 rows of them by a block.
 template <class F, class T, bool kRows>
 __global__ void __launch_bounds__(kThreads) groups_kernel(cpu::QuantizeFloat8<T> a) {
+  begin_kernel();
   __shared__ uint32_t shared[kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
             warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -151,6 +154,7 @@ __device__ void tile_scales(const cpu::QuantizeFloat8<T>& a, int64_t first_row, 
 // A block turns a tile of 128 by 128: it reads along the rows of x and writes along those of codes.
 template <class F, class T>
 __global__ void __launch_bounds__(kThreads) transposed_kernel(cpu::QuantizeFloat8<T> a) {
+  begin_kernel();
   // Four bytes more: neighbours in a column lie in different banks.
   __shared__ uint8_t tile[kBlock][kBlock + 4];
   __shared__ uint32_t of_warp[kWarps][kBlock];

@@ -1,6 +1,7 @@
 #include "engine/ops/cuda/gemm.h"
 
 #include "engine/ops/cuda/blas_lt.h"
+#include "engine/ops/cuda/skinny_gemm.h"
 
 namespace trireme::cuda {
 namespace {
@@ -48,6 +49,7 @@ void multiply_terms(Context& gpu, const GemmProblem& problem, const GemmPointers
 }  // namespace
 
 void gemm(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
+  if (is_skinny(problem, p)) return skinny_gemm(gpu, problem, p);
   GemmProblem g = problem;
   const int64_t whole = g.n = whole_tiles(problem.n, problem);
   multiply_terms(gpu, g, p);

@@ -1,4 +1,5 @@
-// Matrix products on a GPU (engine/ops/gemm.h), by cuBLASLt.
+// Matrix products on a GPU (engine/ops/gemm.h), by cuBLASLt, and with few rows by our own kernel
+// (engine/ops/cuda/skinny_gemm.h).
 //
 // The product runs on the main stream, whose workspace it uses. 16-bit operands are multiplied with
 // float32 sums, float32 without TF32, float64 in float64. Codes of 8-bit floats with float32 sums,

@@ -16,6 +16,7 @@ __device__ T* vector_of(const cpu::HeadRows<T>& rows, int64_t row, int64_t head)
 // cache.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::HeadNormForward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   const int64_t v = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   if (v >= a.rows * a.heads) return;
@@ -46,6 +47,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::HeadNormForward<
 // are added in order.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::HeadNormBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int packs = static_cast<int>(a.width) / N;

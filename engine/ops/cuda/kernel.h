@@ -40,6 +40,13 @@ inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % kWarp; }
 
+// Asks for the line of the L2 cache that p is in; what is there is read later.
+__device__ inline void prefetch_l2([[maybe_unused]] const void* p) {
+#ifdef __CUDA_ARCH__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#endif
+}
+
 template <class T>
 __device__ compute_t<T> to_compute(T x) {
   return static_cast<compute_t<T>>(x);

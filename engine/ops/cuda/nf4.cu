@@ -26,6 +26,7 @@ __device__ unsigned nf4_code(float x, const Bounds& bounds) {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     encode_kernel(cpu::Nf4Weight<const T> a, int64_t blocks, Bounds bounds) {
+  begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t number =
       static_cast<int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
@@ -47,6 +48,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(cpu::Nf4Decode<T> a, cpu::Nf4Tables tables, int64_t packs, int64_t items) {
+  begin_kernel();
   __shared__ float values[cpu::kNf4Values], scales[256];
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < cpu::kNf4Values) values[thread] = tables.value[thread];

@@ -24,6 +24,7 @@ __device__ compute_t<T> weight(T w) {
 // The row that is normalised is kept in shared memory, so that it is read once.
 template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::NormForward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   __shared__ F shared[kWarp];
@@ -116,6 +117,7 @@ __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd,
 // where every column belongs to one thread.
 template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kMaxThreads) backward_kernel(cpu::NormBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   using Sums = Pack<F, N>;

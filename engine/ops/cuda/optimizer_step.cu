@@ -125,6 +125,7 @@ __device__ void update_elements(const cpu::UpdateRange<T>& r, const RandomKey& k
 
 template <class Rule, class T, class S, bool kMaster, int N>
 __global__ void __launch_bounds__(kThreads) update_kernel(RuleStep<Rule, T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   // Logarithms in float64, once for the block.
   __shared__ typename Rule::template Coefficients<F> shared;

@@ -60,6 +60,7 @@ __device__ void load_queries(F* tile, const cpu::PagedAttention<T>& a, const Pag
 template <class T, int D, class Pool>
 __global__ void __launch_bounds__(kBlockedThreads, 2)
     parts_kernel(cpu::PagedAttention<T> a, Pool all_keys, Pool all_values) {
+  begin_kernel();
   using F = compute_t<T>;
   using Tile = Blocked<F, D>;
   constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;
@@ -120,6 +121,7 @@ constexpr int kMergeThreads = 64;
 // One row of one head of a sequence that has several parts: in their order.
 template <class T>
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(cpu::PagedAttention<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   const int64_t token = blockIdx.x, head = blockIdx.y;
   int64_t low = 0, high = a.sequences;  // the last sequence that begins at or before the token
@@ -158,6 +160,7 @@ constexpr int kCopyThreads = 128;
 // N elements at a time; kStore: into the pools.
 template <class T, int N, bool kStore>
 __global__ void __launch_bounds__(kCopyThreads) move_rows_kernel(cpu::PagedRows<T> a) {
+  begin_kernel();
   using Elements = Pack<T, N>;
   const int64_t packs = a.width / N, per_row = a.kv_heads * packs;
   const int64_t row = blockIdx.x, slot = a.slots[row];
@@ -204,6 +207,7 @@ void move_rows(Context& gpu, const char* op, const cpu::PagedRows<T>& a) {
 template <class T, int N>
 __global__ void __launch_bounds__(kCopyThreads)
     encode_rows_kernel(cpu::PagedRows<T> a, cpu::PagedPools pools) {
+  begin_kernel();
   const int lane = lane_of_warp();
   const int64_t number = static_cast<int64_t>(blockIdx.x) * (kCopyThreads / kWarp) +
                          static_cast<int>(threadIdx.x) / kWarp;

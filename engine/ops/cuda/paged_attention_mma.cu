@@ -233,6 +233,7 @@ constexpr int64_t shared_bytes() {
 template <class T, int D, class Tiles>
 __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     parts_kernel(cpu::PagedAttention<T> a, cpu::PagedPools pools) {
+  begin_kernel();
   if (blockIdx.x == 0) clear_paged_padding(a);
   const auto p = find_paged_tile<kRows, kKeys>(a);
   if (p.t.rows == 0) return;

@@ -11,6 +11,7 @@ constexpr int kGroup = 128, kPairs = kGroup / 2, kOfALane = kPairs / kWarp;
 // A block of threads for a row.
 template <class T>
 __global__ void __launch_bounds__(kThreads) int8_kernel(cpu::Int8Weight<const T> a) {
+  begin_kernel();
   __shared__ float shared[kWarp];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * a.columns;
   float largest = 0;
@@ -28,6 +29,7 @@ __global__ void __launch_bounds__(kThreads) int8_kernel(cpu::Int8Weight<const T>
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     int4_kernel(cpu::Int4Weight<const T> a, int64_t groups) {
+  begin_kernel();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t group =
       static_cast<int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;

@@ -84,6 +84,7 @@ __device__ void keep_groups(const cpu::RouterForward<T>& a, T* choice) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T> a) {
+  begin_kernel();
   const int lane = lane_of_warp();
   const int64_t row = row_of_warp();
   if (row >= a.rows) return;
@@ -170,6 +171,7 @@ __device__ void z_backward(T z, const T* x, int64_t count, T* d) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::RouterBackward<T> a) {
+  begin_kernel();
   const int lane = lane_of_warp();
   const int64_t row = row_of_warp();
   if (row >= a.rows) return;

@@ -12,6 +12,7 @@ constexpr int kLossThreads = 256;
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     row_values_kernel(RouterStatistics a, const T* scores, const T* logits) {
+  begin_kernel();
   const int lane = lane_of_warp();
   const int64_t t =
       static_cast<int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
@@ -39,6 +40,7 @@ __device__ int64_t sums_width(int64_t count) { return 3 * count + 3; }
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     partial_sums_kernel(RouterStatistics a, const T* scores, const T* weights) {
+  begin_kernel();
   const int64_t segment = blockIdx.x, block = blockIdx.y;
   const int64_t begin = first_row(block, a.blocks, a.rows);
   const int64_t end = first_row(block + 1, a.blocks, a.rows);
@@ -81,6 +83,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // The sums (segment_count, 3 count + 3) over the blocks of rows to where they belong.
 __global__ void __launch_bounds__(kThreads) spread_kernel(RouterStatistics a, const double* sums) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t width = sums_width(a.count);
   const auto over_segments = [&](int64_t column) {
@@ -121,6 +124,7 @@ __device__ double squared_variation(const double* x, int64_t n, double factor, d
 
 // One block: all is small.
 __global__ void __launch_bounds__(kLossThreads) losses_kernel(RouterLosses a) {
+  begin_kernel();
   __shared__ double shared[kWarp];
   double n = 0;
   for (int64_t s = threadIdx.x; s < a.segments; s += kLossThreads) n += a.tokens[s];

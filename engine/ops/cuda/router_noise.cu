@@ -46,6 +46,7 @@ __device__ bool chosen(const T* h, int64_t e, const Thresholds& t) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) logits_kernel(NoisyLogits<T> a) {
+  begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= a.tokens * a.count) return;
   const int64_t index = a.rows[i / a.count] * a.count + i % a.count;
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(kThreads) logits_kernel(NoisyLogits<T> a) {
 // A warp takes a block of tokens; a lane adds up experts lane, lane + 32, ... in their order.
 template <class T>
 __global__ void __launch_bounds__(kThreads) load_kernel(NoisyLoad<T> a) {
+  begin_kernel();
   const int lane = lane_of_warp();
   const int64_t block = number_of_warp();
   if (block >= a.blocks) return;
@@ -104,6 +106,7 @@ __device__ LoadSlope load_slope(const NoisyBackward<T>& a, int64_t row, int64_t 
 // two experts that are the thresholds.
 template <class T>
 __global__ void __launch_bounds__(kThreads) backward_kernel(NoisyBackward<T> a) {
+  begin_kernel();
   const int lane = lane_of_warp();
   const int64_t t = number_of_warp();
   if (t >= a.tokens) return;

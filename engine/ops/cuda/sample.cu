@@ -194,6 +194,7 @@ __device__ Beginning keep(const Row& row, const SampleArgs& a, int64_t r, const 
 }
 
 __global__ void __launch_bounds__(kThreads) sample_kernel(SampleArgs a) {
+  begin_kernel();
   __shared__ Shared shared;
   const int64_t r = blockIdx.x;
   Row row{a.logits + r * a.stride, a.columns, 0, a.temperature[r], &shared};

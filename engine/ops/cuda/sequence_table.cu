@@ -7,6 +7,7 @@ namespace {
 constexpr int kThreads = 128;
 
 __global__ void __launch_bounds__(kThreads) table_kernel(SequenceTable t) {
+  begin_kernel();
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (n > t.room) return;
   const int64_t begin = t.cu[n < t.sequences ? n : t.sequences];
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kThreads) table_kernel(SequenceTable t) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) clear_kernel(RowsWithoutSequence<T> a) {
+  begin_kernel();
   const int64_t head = blockIdx.y;
   for (int64_t row = *a.first + static_cast<int64_t>(blockIdx.x); row < a.rows; row += gridDim.x) {
     T* const to = a.data + row * a.row + head * a.head;
@@ -27,6 +29,7 @@ __global__ void __launch_bounds__(kThreads) clear_kernel(RowsWithoutSequence<T> 
 }
 
 __global__ void __launch_bounds__(kThreads) statistic_kernel(StatisticRows a) {
+  begin_kernel();
   const int64_t t = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (t >= a.length) return;
   const int64_t to = blockIdx.y * a.to_head + t, from = blockIdx.y * a.from_head + t;

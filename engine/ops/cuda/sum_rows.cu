@@ -8,6 +8,7 @@ constexpr int kThreads = 256;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) sum_rows_kernel(const __grid_constant__ SumRows<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   const int64_t n = a.rows * a.columns, step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += step) {

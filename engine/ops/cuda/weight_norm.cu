@@ -14,6 +14,7 @@ constexpr int kSumThreads = 128;
 // the same element by all threads.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) row_squares_kernel(cpu::AdaptedRowSquares<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   __shared__ F shared[kWarp];
   const int64_t packs = a.columns / N;
@@ -90,6 +91,7 @@ struct ScaleOutputs {
 template <class T, int N>
 __global__ void __launch_bounds__(kSumThreads)
     magnitude_backward_kernel(cpu::MagnitudeBackward<T> a) {
+  begin_kernel();
   using F = compute_t<T>;
   const int64_t packs = a.columns / N;
   const int64_t p = static_cast<int64_t>(blockIdx.x) * kSumThreads + threadIdx.x;
