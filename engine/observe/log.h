@@ -26,19 +26,19 @@ void report_failure(const std::string& message);
 void log_line(const std::string& line);
 
 template <class... Parts>
-void log_debug(const Parts&... parts) {
+[[gnu::always_inline]] inline void log_debug(const Parts&... parts) {
   log_message(LogLevel::kDebug, concat(parts...));
 }
 template <class... Parts>
-void log_info(const Parts&... parts) {
+[[gnu::always_inline]] inline void log_info(const Parts&... parts) {
   log_message(LogLevel::kInfo, concat(parts...));
 }
 template <class... Parts>
-void log_warning(const Parts&... parts) {
+[[gnu::always_inline]] inline void log_warning(const Parts&... parts) {
   log_message(LogLevel::kWarning, concat(parts...));
 }
 template <class... Parts>
-void log_error(const Parts&... parts) {
+[[gnu::always_inline]] inline void log_error(const Parts&... parts) {
   log_message(LogLevel::kError, concat(parts...));
 }
 
