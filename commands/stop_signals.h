@@ -1,8 +1,10 @@
-// SIGTERM and SIGINT as wishes that somebody looks at from time to time.
+// Records SIGTERM and SIGINT in a counter that callers poll.
 #pragma once
 
 #include <atomic>
 #include <csignal>
+
+#include "engine/core/signal_stack.h"
 
 namespace trireme {
 
@@ -12,9 +14,10 @@ class StopSignals {
  public:
   StopSignals() {
     count_ = 0;
+    use_signal_stack();
     struct sigaction action {};
     action.sa_handler = [](int) { ++count_; };
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
     sigaction(SIGTERM, &action, nullptr);
     sigaction(SIGINT, &action, nullptr);
     std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal

@@ -10,7 +10,9 @@
 #include <fstream>
 #include <vector>
 
+#include "engine/core/built_isas.h"
 #include "engine/core/error.h"
+#include "engine/core/signal_stack.h"
 #include "engine/core/thread_name.h"
 
 namespace trireme {
@@ -27,7 +29,24 @@ Isa detect() {
   return Isa::kPortable;
 }
 
-std::atomic<Isa> g_best{detect()};
+const Isa g_processors = detect();
+
+constexpr std::array kAllIsas{Isa::kAvx512, Isa::kAvx2, Isa::kPortable};
+
+constexpr bool is_built(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return TRIREME_BUILT_AVX512 != 0;
+    case Isa::kAvx2: return TRIREME_BUILT_AVX2 != 0;
+    case Isa::kPortable: break;
+  }
+  return true;
+}
+
+Isa best_built() {
+  return *std::ranges::find_if(kAllIsas, [](Isa i) { return i >= g_processors && is_built(i); });
+}
+
+std::atomic<Isa> g_best{best_built()};
 std::atomic<Isa> g_active{g_best.load()};
 
 std::vector<int> allowed_cores() {
@@ -55,11 +74,31 @@ int cgroup_cores() {
 
 }  // namespace
 
+Isa processor_isa() { return g_processors; }
+
 Isa best_isa() { return g_best.load(std::memory_order_relaxed); }
 
 Isa active_isa() { return g_active.load(std::memory_order_relaxed); }
 
+bool has_isa(Isa isa) { return isa >= best_isa() && is_built(isa); }
+
+std::string built_isas() {
+  std::string out;
+  for (const Isa isa : kAllIsas)
+    if (is_built(isa)) out += (out.empty() ? "" : " ") + std::string(isa_name(isa));
+  return out;
+}
+
+std::string missing_isa_note() {
+  if (is_built(g_processors)) return "";
+  return concat("built without ", isa_name(g_processors),
+                " kernels, which this processor would run faster: build with -DTRIREME_ISA=all");
+}
+
 void set_active_isa(Isa isa) {
+  if (isa >= g_processors && !is_built(isa))
+    fail_input("instruction set \"", isa_name(isa), "\" is not in this build (", built_isas(),
+               "): build with -DTRIREME_ISA=all");
   if (isa < best_isa())
     fail_input("instruction set \"", isa_name(isa),
                "\" is not available here (best: ", isa_name(best_isa()), ")");
@@ -82,7 +121,7 @@ const char* isa_name(Isa isa) {
 
 Isa parse_isa(const std::string& name) {
   if (name == "auto") return best_isa();
-  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable})
+  for (const Isa isa : kAllIsas)
     if (name == isa_name(isa)) return isa;
   fail_input("instruction set \"", name, "\" is not one of auto, avx512, avx2, portable");
 }
@@ -136,6 +175,7 @@ void pin_team(int first, int threads) {
   omp_set_num_threads(threads);
 #pragma omp parallel num_threads(threads)
   {
+    use_signal_stack();
     const int member = omp_get_thread_num();
     if (member > 0) name_thread("compute", static_cast<size_t>(member));
     allow_cores(first + member, member > 0 ? 1 : threads);

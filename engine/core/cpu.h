@@ -8,12 +8,18 @@ namespace trireme {
 // Instruction sets the CPU kernels are compiled for, best first.
 enum class Isa { kAvx512, kAvx2, kPortable };
 
-Isa best_isa();                // the processor's best, or a lower limit (limit_isa())
+Isa processor_isa();       // the processor's best
+Isa best_isa();            // the best that this build has too, or a lower limit (limit_isa())
+bool has_isa(Isa isa);     // whether this build has it, and it is not above best_isa()
+std::string built_isas();  // "avx512 portable": what this build has kernels for
+// Where the processor has a better set than this build: "built without avx512 kernels, ..."; else
+// empty.
+std::string missing_isa_note();
 Isa active_isa();              // what kernels use now: best_isa() unless lowered
-void set_active_isa(Isa isa);  // for tests that compare sets; InputError above best_isa()
-// Lowers best_isa() and active_isa() for the life of the process; InputError for a set above
-// best_isa(). Commands call limit_instruction_set (engine/ops/instruction_set.h), which also limits
-// the GEMM library.
+void set_active_isa(Isa isa);  // for tests that compare sets; InputError where !has_isa(isa)
+// Lowers best_isa() and active_isa() for the life of the process; InputError where !has_isa(isa).
+// Commands call limit_instruction_set (engine/ops/instruction_set.h), which also limits the GEMM
+// library.
 void limit_isa(Isa isa);
 const char* isa_name(Isa isa);
 Isa parse_isa(const std::string& name);  // "auto" is best_isa(); InputError for other words

@@ -62,7 +62,7 @@ void install_guard() {
   g_guard_page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   struct sigaction action {};
   action.sa_sigaction = on_bus_error;
-  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigaction(SIGBUS, &action, &g_bus_error_before);
 }
 

@@ -172,16 +172,16 @@ class Removed(OutputDirectory):
         (self.folder / "run").rename(self.folder / "moved")
         # The name leads to nothing for a moment: whoever of the two makes it again has it.
         second = self.start("pretrain", "--config", "run.json", "--set", "seed=8")
-        codes = set()
+        ends = {}
         self.wait_for(lambda: first.poll() is not None or second.poll() is not None)
         for process in (first, second):
             if process.poll() is None:
                 process.send_signal(signal.SIGUSR2)
             _, stderr = process.communicate(timeout=120)
-            codes.add(process.returncode)
+            ends[process.returncode] = stderr
             if process.returncode == 2:
                 self.assertRegex(stderr, "in use by process|holds the records of another run|holds another run")
-        self.assertEqual(codes, {2, 3})
+        self.assertEqual(set(ends), {2, 3}, ends)
 
 
 class OtherTokens(OutputDirectory):

@@ -51,6 +51,17 @@ class Stop(tiny_run.RunTest):
                 process.send_signal(number)
                 self.expect_saved(process)
 
+    def test_signals_at_any_instruction(self):
+        """Handlers use no memory of the products that they interrupt."""
+        process = self.begin()
+        for _ in range(1000 if harness.SANITIZED else 5000):
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.0003)
+            if process.poll() is not None:
+                break
+        process.send_signal(signal.SIGUSR2)
+        self.expect_saved(process)
+
     def test_signals_of_ranks_that_trireme_starts(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(number.name):

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <map>
 
+#include "engine/core/signal_stack.h"
 #include "engine/observe/console.h"
 #include "engine/observe/log.h"
 #include "parallel/comm/world.h"
@@ -58,7 +59,7 @@ bool has_default_action(int signal) {
 void install(int signal) {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigaction(signal, &action, &g_previous[signal]);
 }
 
@@ -66,6 +67,7 @@ void install(int signal) {
 
 SignalRequests::SignalRequests() {
   g_request = 0;
+  use_signal_stack();
   install(SIGUSR1);
   install(SIGUSR2);
 }

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <system_error>
 
+#include "engine/core/signal_stack.h"
 #include "engine/core/thread_name.h"
 
 namespace trireme {
@@ -98,9 +99,10 @@ Watchdog::Watchdog(Liveness& liveness, PeerLinks links, bool says_terminated, An
   int nobody = kNoListener;
   if (handles(current, SIG_DFL) && g_wake.compare_exchange_strong(nobody, wake_fd_)) {
     g_terminated = false;
+    use_signal_stack();
     struct sigaction action {};
     action.sa_handler = on_sigterm;
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
     sigaction(SIGTERM, &action, nullptr);
     handles_sigterm_ = true;
   }
