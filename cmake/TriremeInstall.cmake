@@ -1,6 +1,9 @@
 # cmake --install: the program, its manual page and completions (which it prints itself), configurations, licence.
 # cpack -G DEB -B DIR --config build/release/CPackConfig.cmake: the same as a Debian package.
 include(GNUInstallDirs)
+if(NOT TRIREME_ISA STREQUAL "all")
+  install(CODE "message(WARNING \"built with TRIREME_ISA=${TRIREME_ISA}: slow on other processors; run scripts/build.sh before you install or package\")")
+endif()
 install(TARGETS trireme RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme)
 install(FILES README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -93,13 +93,13 @@ function(trireme_unity out target)
   set(${out} ${units} PARENT_SCOPE)
 endfunction()
 
-# trireme_library(NAME [RECURSE [WITHOUT folder...]] [TOGETHER] [COLD] [DEPENDS target...] [PRIVATE_DEPENDS target...]):
+# trireme_library(NAME [RECURSE [WITHOUT folder...]] [TOGETHER] [COLD [COMMON_HEADERS]] [DEPENDS target...] [PRIVATE_DEPENDS target...]):
 # one static library from the .cpp files of this folder. WITHOUT: folders below it that this build leaves out. TOGETHER:
 # units of several folders; names in anonymous namespaces are unique within the library. COLD: no loop
 # in it is hot (a token is some hundred bytes of text, a request waits for the kernel), and optimising it would take half
-# of the time of compiling it; it may have precompiled headers of its own.
+# of the time of compiling it. It may have precompiled headers of its own, or the COMMON_HEADERS that others have.
 function(trireme_library name)
-  cmake_parse_arguments(ARG "RECURSE;TOGETHER;COLD" "" "WITHOUT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "RECURSE;TOGETHER;COLD;COMMON_HEADERS" "" "WITHOUT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   if(ARG_RECURSE)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
     list(FILTER sources EXCLUDE REGEX "/cuda/")  # of the CUDA backend (cmake/TriremeCuda.cmake)
@@ -128,8 +128,10 @@ function(trireme_library name)
   # About what it inlines of a precompiled std::string GCC 12 warns falsely; AddressSanitizer sees what is true of it.
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow
                          -Wno-stringop-overread -Wno-array-bounds>)
-  if(ARG_COLD)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
+  # Loops over elements are kernels (engine/ops/cpu), which have -O3; elsewhere it compiles a tenth longer for nothing.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:$<IF:$<BOOL:${ARG_COLD}>,-O1,-O2>>
+                         $<$<AND:$<CONFIG:Debug>,$<BOOL:${ARG_COLD}>,$<NOT:$<BOOL:${ARG_COMMON_HEADERS}>>>:-O0>)
+  if(ARG_COLD AND NOT ARG_COMMON_HEADERS)
   elseif(name STREQUAL TRIREME_HEADERS_OWNER)
     target_precompile_headers(${name} PRIVATE ${TRIREME_COMMON_HEADERS})
   else()

@@ -29,7 +29,8 @@ std::string version_text() {
                 "compiler:   ", build::kCompiler, ", C++20, ", build::kBuildType, "\n",
                 "devices:    ", devices_text(), "\n", "libraries:  ", build::kLibraries, "\n",
                 "processor:  ", cpu_model_name(), ", ", available_cores(), " cores available\n",
-                "features:   ", cpu_features(), "\n", "kernels:    ", isa_name(active_isa()));
+                "features:   ", cpu_features(), "\n", "kernels:    ", isa_name(active_isa()),
+                " (built: ", built_isas(), ")");
 }
 
 }  // namespace trireme

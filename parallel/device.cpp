@@ -40,7 +40,8 @@ std::string describe_device(const RankDevice& device, int threads) {
   if (device.gpu == nullptr)
     return concat("cpu (", isa_name(active_isa()), " kernels, ", threads,
                   threads == 1 ? " thread" : " threads", " a rank",
-                  device.reason.empty() ? "" : concat("; no GPU: ", device.reason), ")");
+                  device.reason.empty() ? "" : concat("; no GPU: ", device.reason),
+                  missing_isa_note().empty() ? "" : concat("; ", missing_isa_note()), ")");
   const cuda::DeviceInfo& info = device.gpu->info;
   const int64_t tenths = info.memory_bytes * 10 / (int64_t{1} << 30);
   return concat("cuda:", device.gpu->device, ", ", info.name, " (sm_", info.compute_major,

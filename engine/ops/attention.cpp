@@ -5,6 +5,7 @@
 
 #include "engine/ops/cpu/attention.h"
 #include "engine/ops/cuda/attention.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

@@ -9,6 +9,7 @@
 #include "engine/ops/cuda/block_weight.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/index_check.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {
@@ -203,7 +204,8 @@ template <class T>
 void run_product(Ctx& ctx, const cpu::BlockProduct<T>& a) {
   if (ctx.gpu != nullptr) return cuda::block_product<T>(*ctx.gpu, a);
   const int threads = ctx.threads;
-  if (active_isa() == Isa::kAvx512 && !has_vnni()) return cpu::avx2::block_product<T>(a, threads);
+  if (active_isa() == Isa::kAvx512 && !has_vnni())
+    return (TRIREME_AVX2_KERNEL(block_product<T>))(a, threads);
   TRIREME_KERNEL(block_product<T>)(a, threads);
 }
 

@@ -5,6 +5,7 @@
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/convert_rows.h"
 #include "engine/ops/cuda/copy_rows.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

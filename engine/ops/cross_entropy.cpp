@@ -6,6 +6,7 @@
 #include "engine/ops/cpu/cross_entropy.h"
 #include "engine/ops/cuda/cross_entropy.h"
 #include "engine/ops/index_check.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

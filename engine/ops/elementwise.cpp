@@ -8,6 +8,7 @@
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/elementwise.h"
 #include "engine/ops/cuda/elementwise.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 

@@ -5,6 +5,7 @@
 #include "engine/ops/cuda/expert_order.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index_check.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

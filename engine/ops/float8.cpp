@@ -5,6 +5,7 @@
 
 #include "engine/ops/cpu/float8.h"
 #include "engine/ops/cuda/float8.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

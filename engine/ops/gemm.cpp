@@ -11,6 +11,7 @@
 #include "engine/ops/cuda/gemm.h"
 #include "engine/ops/gemm_choice.h"
 #include "engine/ops/gemm_library.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {
@@ -165,8 +166,10 @@ void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   if (ctx.planning()) return;
   cpu::Gemv<T> v = gemv_of<T>(g, p);
   v.x32 = x32->as<float>();
+#if TRIREME_BUILT_AVX512
   if constexpr (std::is_same_v<T, bf16>)
     if (uses_bf16_dots(processor_of(ctx))) return cpu::avx512::gemm_dot(v, ctx.threads);
+#endif
   TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
 }
 

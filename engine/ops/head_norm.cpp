@@ -2,6 +2,7 @@
 
 #include "engine/ops/cpu/head_norm.h"
 #include "engine/ops/cuda/head_norm.h"
+#include "engine/ops/pick_kernel.h"
 #include "engine/ops/row_blocks.h"
 
 namespace trireme {

@@ -2,6 +2,7 @@
 
 #include "engine/ops/cpu/latent_heads.h"
 #include "engine/ops/cuda/latent_heads.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

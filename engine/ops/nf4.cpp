@@ -5,6 +5,7 @@
 
 #include "engine/ops/cpu/nf4.h"
 #include "engine/ops/cuda/nf4.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

@@ -6,6 +6,7 @@
 #include "engine/ops/cpu/flat_norm.h"
 #include "engine/ops/cpu/optimizer_step.h"
 #include "engine/ops/cuda/optimizer_step.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

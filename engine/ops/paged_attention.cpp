@@ -6,6 +6,7 @@
 
 #include "engine/ops/cpu/paged_attention.h"
 #include "engine/ops/cuda/paged_attention.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

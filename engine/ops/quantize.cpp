@@ -2,6 +2,7 @@
 
 #include "engine/ops/cpu/quantize.h"
 #include "engine/ops/cuda/quantize.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

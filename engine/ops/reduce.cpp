@@ -1,6 +1,7 @@
 #include "engine/ops/reduce.h"
 
 #include "engine/ops/cpu/reduce.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 

@@ -5,6 +5,7 @@
 #include "engine/ops/cpu/rotary.h"
 #include "engine/ops/cuda/rotary.h"
 #include "engine/ops/index_check.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

@@ -29,10 +29,14 @@ std::string take_isa(int& argc, char** argv) {
   return "";
 }
 
-// Limits the process to `name`; false where that set is not below the machine's best.
+// Limits the process to `name`; false where that set is not below the machine's best, or not built.
 bool limit(const std::string& name) {
   using namespace trireme;
   const Isa isa = parse_isa(name);
+  if (!has_isa(isa) && isa > best_isa()) {
+    std::printf("skipped: %s is not in this build (%s)\n", name.c_str(), built_isas().c_str());
+    return false;
+  }
   if (isa > best_isa()) {
     limit_instruction_set(isa);
     return true;

@@ -7,7 +7,7 @@ namespace trireme::test {
 std::vector<Isa> supported_isas() {
   std::vector<Isa> out;
   for (Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable})
-    if (isa >= best_isa()) out.push_back(isa);
+    if (has_isa(isa)) out.push_back(isa);
   return out;
 }
 

@@ -100,7 +100,7 @@ TRIREME_INLINE Vec<float> load_half(const f16* p) {
   __builtin_memcpy(&h, p, sizeof h);
   return _mm256_cvtph_ps(h);
 #else
-  Vec<float> v;
+  Vec<float> v{};
   for (int i = 0; i < kLanes<float>; ++i)
     v[i] = static_cast<float>(__builtin_bit_cast(_Float16, p[i].bits));
   return v;

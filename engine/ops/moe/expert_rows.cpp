@@ -7,6 +7,7 @@
 #include "engine/ops/cpu/expert_rows.h"
 #include "engine/ops/cuda/expert_order.h"
 #include "engine/ops/cuda/expert_rows.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

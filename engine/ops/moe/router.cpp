@@ -3,6 +3,7 @@
 #include "engine/ops/cpu/router.h"
 #include "engine/ops/cuda/router.h"
 #include "engine/ops/moe/router_dtype.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

@@ -3,9 +3,12 @@
 
 #include <cmath>
 
+#include "engine/core/built_isas.h"
 #include "engine/core/cpu.h"
 #include "engine/ops/cpu/gemm_dot.h"
 #include "tests/support/compare.h"
+
+#if TRIREME_BUILT_AVX512  // the kernel has no other form
 
 namespace trireme::test::test_gemm_dot {
 namespace {
@@ -87,3 +90,5 @@ TEST(GemmDot, MatchesPlainSumsAndEachRowAlone) {
 
 }  // namespace
 }  // namespace trireme::test::test_gemm_dot
+
+#endif

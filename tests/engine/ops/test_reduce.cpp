@@ -18,7 +18,7 @@ constexpr int64_t kSizes[] = {0, 1, 7, 33, 127, 1000, 1024, 1025, 5000};
 std::vector<Isa> isas() {
   std::vector<Isa> supported;
   for (Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable})
-    if (isa >= best_isa()) supported.push_back(isa);
+    if (has_isa(isa)) supported.push_back(isa);
   return supported;
 }
 
