@@ -46,7 +46,7 @@ int64_t bytes_of_token(const ModelConfig& m, const ParameterStore& store, const 
   return store.value_bytes() + cached - unread * dtype_size(store.dtype());
 }
 
-BenchDecodeResult measure(Ctx& ctx, const BenchDecodeOptions& options, DType dtype, double gbytes) {
+BenchDecodeResult measure(Ctx& ctx, const BenchDecodeOptions& options, DType dtype) {
   const ModelConfig config = bench_model(options.model);
   if (options.prompt + options.tokens > longest_sequence(config))
     fail_input("--prompt ", options.prompt, " + --tokens ", options.tokens,
@@ -87,7 +87,6 @@ BenchDecodeResult measure(Ctx& ctx, const BenchDecodeOptions& options, DType dty
     result.median_ms = seconds[(seconds.size() + 1) / 2] * 1e3;
   }
   result.read_bytes = bytes_of_token(config, store, kept, options.prompt + options.tokens / 2);
-  result.floor_ms = static_cast<double>(result.read_bytes) / (gbytes * 1e9) * 1e3;
   return result;
 }
 
@@ -133,9 +132,13 @@ void run_bench_decode(const BenchDecodeOptions& options) {
   const int threads = prepare_bench(options);
   const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
   Ctx ctx(threads, "bench", gpu.get());
-  const BenchCeiling ceiling = measure_ceiling(ctx, options);
-  for (const DType dtype : options.dtypes())
-    print(options, ctx, dtype, ceiling.gbytes(), measure(ctx, options, dtype, ceiling.gbytes()));
+  BenchCeiling ceiling = measure_ceiling(ctx, options);
+  for (const DType dtype : options.dtypes()) {
+    BenchDecodeResult result = measure(ctx, options, dtype);
+    raise_ceiling(ctx, ceiling);
+    result.floor_ms = static_cast<double>(result.read_bytes) / (ceiling.gbytes() * 1e9) * 1e3;
+    print(options, ctx, dtype, ceiling.gbytes(), result);
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_support.h"
 #include "engine/core/cpu.h"
+#include "engine/observe/log.h"
 #include "engine/ops/gemm.h"
 #include "transformer/layers/lm_head.h"
 
@@ -71,7 +72,7 @@ struct BenchGemmResult {
   Layer layer;
   GemmPass pass;
   DType dtype;
-  double seconds, gflops, share;  // share of the measured peak
+  double seconds, gflops;
 };
 
 // Operands of one layer, in float32 or bfloat16 with float32 logits and weight gradients.
@@ -90,7 +91,7 @@ struct LayerOperands {
 };
 
 void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& options,
-                 const BenchCeiling& ceiling, std::vector<BenchGemmResult>& results) {
+                 std::vector<BenchGemmResult>& results) {
   const LayerOperands o(ctx, layer, dtype);
   const std::array<std::function<void()>, 3> calls = {
       [&] { linear_forward(ctx, o.y, o.x, o.w, {}); },
@@ -102,15 +103,20 @@ void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& 
         median_seconds(ctx, options.samples, 0.03, calls[static_cast<size_t>(pass)]);
     const double operations = 2.0 * static_cast<double>(layer.tokens * layer.out * layer.in);
     const double gflops = operations / seconds * 1e-9;
-    results.push_back({layer, pass, dtype, seconds, gflops, gflops / ceiling.gflops(dtype)});
+    results.push_back({layer, pass, dtype, seconds, gflops});
   }
 }
 
-double geometric_mean(const std::vector<BenchGemmResult>& results, DType dtype) {
+double share(const BenchGemmResult& r, const BenchCeiling& ceiling) {
+  return r.gflops / ceiling.gflops(r.dtype);
+}
+
+double geometric_mean(const std::vector<BenchGemmResult>& results, const BenchCeiling& ceiling,
+                      DType dtype) {
   double sum = 0, count = 0;
   for (const BenchGemmResult& r : results)
     if (r.dtype == dtype) {
-      sum += std::log(r.share);
+      sum += std::log(share(r, ceiling));
       ++count;
     }
   return std::exp(sum / count);
@@ -150,18 +156,18 @@ void print_json(const Ctx& ctx, const BenchCeiling& ceiling,
                                {"in", r.layer.in},
                                {"ms", r.seconds * 1e3},
                                {"gflops", r.gflops},
-                               {"share_of_peak", r.share}});
+                               {"share_of_peak", share(r, ceiling)}});
   for (const DType d : dtypes)
-    out["geometric_mean_share"][std::string(dtype_name(d))] = geometric_mean(results, d);
+    out["geometric_mean_share"][std::string(dtype_name(d))] = geometric_mean(results, ceiling, d);
   std::printf("%s\n", out.dump(2).c_str());
 }
 
-void print_row(const BenchGemmResult& r) {
+void print_row(const BenchGemmResult& r, const BenchCeiling& ceiling) {
   std::printf("%-18s %-8s %-14s %-9s %6lld %6lld %6lld %10.3f %9.1f %6.1f\n",
               r.layer.workload.c_str(), r.layer.name, kPassNames[static_cast<size_t>(r.pass)],
               std::string(dtype_name(r.dtype)).c_str(), static_cast<long long>(r.layer.tokens),
               static_cast<long long>(r.layer.out), static_cast<long long>(r.layer.in),
-              r.seconds * 1e3, r.gflops, 100 * r.share);
+              r.seconds * 1e3, r.gflops, 100 * share(r, ceiling));
 }
 
 void run_bench_gemm(const BenchGemmOptions& options) {
@@ -169,27 +175,25 @@ void run_bench_gemm(const BenchGemmOptions& options) {
   const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
   const std::vector<Layer> layers = layers_of(options, gpu != nullptr);
   Ctx ctx(threads, "bench", gpu.get());
-  const BenchCeiling ceiling = measure_ceiling(ctx, options);
-  if (!options.json) {
-    std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
-    std::printf("%-18s %-8s %-14s %-9s %6s %6s %6s %10s %9s %6s\n", "workload", "layer", "product",
-                "dtype", "tokens", "out", "in", "ms", "GFLOP/s", "% peak");
-  }
-  std::vector<BenchGemmResult> results;
+  BenchCeiling ceiling = measure_ceiling(ctx, options);
   const std::vector<DType> dtypes = options.dtypes();
+  std::vector<BenchGemmResult> results;
   for (const DType dtype : dtypes)
     for (const Layer& layer : layers) {
-      const size_t before = results.size();
-      bench_layer(ctx, layer, dtype, options, ceiling, results);
-      if (options.json) continue;
-      for (size_t i = before; i < results.size(); ++i) print_row(results[i]);
-      std::fflush(stdout);
+      bench_layer(ctx, layer, dtype, options, results);
+      raise_ceiling(ctx, ceiling, false);
+      log_info(layer.workload, " ", layer.name, " in ", dtype_name(dtype), ": ", results.size(),
+               " of ", dtypes.size() * layers.size() * 3, " products timed");
     }
   if (options.json) return print_json(ctx, ceiling, results, dtypes);
+  std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
+  std::printf("%-18s %-8s %-14s %-9s %6s %6s %6s %10s %9s %6s\n", "workload", "layer", "product",
+              "dtype", "tokens", "out", "in", "ms", "GFLOP/s", "% peak");
+  for (const BenchGemmResult& r : results) print_row(r, ceiling);
   std::printf("\n");
   for (const DType dtype : dtypes)
     std::printf("geometric mean, %s: %.1f %% of peak\n", std::string(dtype_name(dtype)).c_str(),
-                100 * geometric_mean(results, dtype));
+                100 * geometric_mean(results, ceiling, dtype));
 }
 
 }  // namespace

@@ -176,6 +176,10 @@ BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options) {
   return ceiling;
 }
 
+void raise_ceiling(const Ctx& ctx, BenchCeiling& ceiling, bool with_memory) {
+  if (ctx.gpu == nullptr) raise_peak(ceiling.cpu, measure_peak(ctx.threads, with_memory));
+}
+
 std::string ceiling_line(const Ctx& ctx, const BenchCeiling& ceiling) {
   char text[256];
   if (ctx.gpu != nullptr) {

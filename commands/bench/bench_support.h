@@ -85,6 +85,9 @@ struct BenchCeiling {
 // Pins the team of options.threads and measures the peak of what ctx computes on.
 int prepare_bench(const BenchOptions& options);
 BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options);
+// Measures a CPU's ceilings again and keeps the maximum: for after each part of a long run.
+// with_memory: reading too. A GPU's ceilings stay.
+void raise_ceiling(const Ctx& ctx, BenchCeiling& ceiling, bool with_memory = true);
 std::string ceiling_line(const Ctx& ctx,
                          const BenchCeiling& ceiling);  // where it ran, and the peaks
 

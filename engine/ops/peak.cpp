@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/core/amx.h"
 #include "engine/core/cpu.h"
 #include "engine/core/memory.h"
 #include "engine/ops/cpu/peak.h"
+#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {
 
 constexpr int kRuns = 6;
+constexpr int kReadRuns = 3;
 constexpr double kRunSeconds = 0.012;
-constexpr int64_t kReadBytes = int64_t{256} << 20;  // several times a shared cache
+constexpr int64_t kReadBytes = int64_t{256} << 20;  // more than a core's share of the last cache
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -40,11 +43,12 @@ double best_read_gbytes(int threads) {
   const auto* data = buffer.tensor(DType::kF32, {kReadBytes / 4}).as<float>();
   double best = 0;
   float sink = 0;
-  for (int i = 0; i < kRuns; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    TRIREME_KERNEL(read_loop<float>)(data, kReadBytes / 4, sink, threads);
-    best = std::max(best, static_cast<double>(kReadBytes) / seconds_since(start) * 1e-9);
-  }
+  for (int i = 0; i < kReadRuns; ++i)
+    for (const int streams : {1, 4, 8}) {
+      const auto start = std::chrono::steady_clock::now();
+      TRIREME_KERNEL(read_loop<float>)(data, kReadBytes / 4, streams, sink, threads);
+      best = std::max(best, static_cast<double>(kReadBytes) / seconds_since(start) * 1e-9);
+    }
   TRIREME_CHECK(sink == 0.0f, "fresh memory sums to ", static_cast<double>(sink));
   return best;
 }
@@ -59,8 +63,19 @@ MachinePeak measure_peak(int threads, bool with_memory) {
   peak.bfloat16_gflops = cpu_has_avx512_bf16()
                              ? best_gflops(TRIREME_KERNEL(multiply_add_loop<bf16>), threads)
                              : peak.float32_gflops;
+#if TRIREME_BUILT_AVX512
+  if (active_isa() == Isa::kAvx512 && may_use_amx_bf16())
+    peak.bfloat16_gflops =
+        std::max(peak.bfloat16_gflops, best_gflops(cpu::avx512::tile_product_loop, threads));
+#endif
   if (with_memory) peak.read_gbytes = best_read_gbytes(threads);
   return peak;
+}
+
+void raise_peak(MachinePeak& peak, const MachinePeak& other) {
+  peak.float32_gflops = std::max(peak.float32_gflops, other.float32_gflops);
+  peak.bfloat16_gflops = std::max(peak.bfloat16_gflops, other.bfloat16_gflops);
+  peak.read_gbytes = std::max(peak.read_gbytes, other.read_gbytes);
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// What this machine can do at most, measured: the denominators of "% of peak" and of MFU.
+// Ceilings of this machine, measured: the denominators of "% of peak" and of MFU.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,20 @@ namespace trireme {
 
 struct MachinePeak {
   int threads = 0;
-  double float32_gflops = 0;   // fused multiply-adds on registers, 2 operations each
-  double bfloat16_gflops = 0;  // bfloat16 dot products with float32 sums; float32's number without
-  double read_gbytes = 0;      // GB/s (1e9 bytes) read from memory, one stream per thread
+  double float32_gflops = 0;  // fused multiply-adds on registers, 2 operations each
+  double bfloat16_gflops =
+      0;                   // bfloat16 dot products with float32 sums, by the faster of AMX tiles
+                           // and AVX-512; float32's number without either
+  double read_gbytes = 0;  // GB/s (1e9 bytes) read from memory, by the best number of streams
 };
 
 // Takes about half a second. Each number is the best of several short runs: whatever else runs on
 // the machine can only make a run slower. with_memory: also read_gbytes, which takes 256 MiB; else
 // it is 0.
 MachinePeak measure_peak(int threads, bool with_memory = true);
+
+// Raises each number of `peak` to that of `other`: tries that are spread over a long run find the
+// ceiling even where something else took the machine for a while.
+void raise_peak(MachinePeak& peak, const MachinePeak& other);
 
 }  // namespace trireme

@@ -21,6 +21,19 @@ class Bench(harness.CommandTest):
             for key in ("ms", "gbytes_per_second", "share_of_floor"):
                 self.assertTrue(math.isfinite(row[key]) and row[key] > 0, row)
 
+    def test_no_share_is_above_its_ceiling(self):
+        """The ceilings are those of the fastest instructions; weights are larger than the buffer that gives the rate of
+        reading."""
+        text, _ = self.trireme("bench", "gemm", "--model", "quickstart", "--tokens", "512", "--samples", "2", "--json",
+                               timeout=600)
+        shares = [(row["share_of_peak"], row) for row in json.loads(text)["products"]]
+        text, _ = self.trireme("bench", "rows", "--device", "cpu", "--samples", "2", "--rows", "1,4", "--weights-mib", "300", "--json",
+                               timeout=600)
+        shares += [(row["share_of_floor"], row) for row in json.loads(text)["products"]]
+        self.assertGreater(len(shares), 30)
+        for share, row in shares:
+            self.assertTrue(0 < share <= 1.02, row)
+
     def test_rows(self):
         for options, names in (([], ("float32", "bfloat16")), (["--dtype", "bfloat16", "--quantization", "q4_0"], ("q4_0",))):
             text, _ = self.trireme("bench", "rows", "--device", "cpu", "--rows", "1,3", "--weights-mib", "1", "--samples", "1",

@@ -241,6 +241,7 @@ BenchTrainReport bench_train(const BenchTrainOptions& options, World& world, cud
   report.parameters = bench.parameters();
   report.bytes = bench.bytes();
   report.resident_bytes = resident_anonymous_bytes() - resident;
+  if (gpu == nullptr) raise_peak(report.peak, measure_peak(threads, false));
   if (gpu != nullptr) {
     report.device_bytes = cuda::device_memory(*gpu).used;
     report.deterministic = gpu->deterministic;

@@ -64,24 +64,103 @@ void multiply_add_loop(PeakLoop& loop, int threads) {
       2.0 * (kDots ? 2 : 1) * kChains * kLanes<float> * static_cast<double>(loop.rounds) * threads;
 }
 
-template <class T>
-void read_loop(const T* data, int64_t n, T& sink, int threads) {
-  T all = 0;
+namespace {
+
+// Sums blocks [begin, end) of kUnroll vectors, `Streams` of them at equal distances at a time.
+template <int Streams>
+float sum_streams(const float* data, int64_t begin, int64_t end) {
   constexpr int kUnroll = 4;
+  constexpr int64_t kBlock = kUnroll * kLanes<float>;
+  const int64_t each = (end - begin) / Streams;
+  Vec<float> sums[kUnroll] = {};
+  for (int64_t i = begin; i < begin + each; ++i)
+    for (int s = 0; s < Streams; ++s)
+      for (int u = 0; u < kUnroll; ++u)
+        sums[u] += load(data + (i + s * each) * kBlock + u * kLanes<float>);
+  for (int64_t i = begin + Streams * each; i < end; ++i)
+    for (int u = 0; u < kUnroll; ++u) sums[u] += load(data + i * kBlock + u * kLanes<float>);
+  return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+}  // namespace
+
+template <class T>
+void read_loop(const T* data, int64_t n, int streams, T& sink, int threads) {
+  T all = 0;
+  constexpr int64_t kBlock = 4 * kLanes<float>;
+  const int64_t blocks = n / kBlock;
 #pragma omp parallel num_threads(threads) reduction(+ : all)
   {
-    const int64_t block = kUnroll * kLanes<float>;
-    const int64_t blocks = n / block, count = omp_get_num_threads(), rank = omp_get_thread_num();
-    Vec<float> sums[kUnroll] = {};
-    for (int64_t i = blocks * rank / count; i < blocks * (rank + 1) / count; ++i)
-      for (int u = 0; u < kUnroll; ++u) sums[u] += load(data + i * block + u * kLanes<float>);
-    all += sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    const int64_t count = omp_get_num_threads(), rank = omp_get_thread_num();
+    const int64_t begin = blocks * rank / count, end = blocks * (rank + 1) / count;
+    all += streams == 1   ? sum_streams<1>(data, begin, end)
+           : streams == 4 ? sum_streams<4>(data, begin, end)
+                          : sum_streams<8>(data, begin, end);
   }
+  for (int64_t i = blocks * kBlock; i < n; ++i) all += data[i];
   sink += all;
 }
 
+#if defined(TRIREME_ISA_avx512)
+namespace {
+
+constexpr int kTileRows = 16, kTileBytes = 64;  // of each of the eight tiles
+
+// _tile_loadconfig's memory (Intel's manual, LDTILECFG).
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+[[gnu::target("amx-tile,amx-bf16")]] float tile_rounds(int64_t rounds) {
+  TileConfig config;
+  for (int t = 0; t < 8; ++t) {
+    config.row_bytes[t] = kTileBytes;
+    config.rows[t] = kTileRows;
+  }
+  alignas(64) uint16_t ones[kTileRows * kTileBytes / 2];
+  for (uint16_t& one : ones) one = 0x3f80;
+  // GCC's intrinsics do not say that they read this memory.
+  asm volatile("" : : "r"(&config), "r"(ones) : "memory");
+  _tile_loadconfig(&config);
+  alignas(64) float sums[kTileRows * kTileBytes / 4];
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(4, ones, kTileBytes);
+  _tile_loadd(5, ones, kTileBytes);
+  _tile_loadd(6, ones, kTileBytes);
+  _tile_loadd(7, ones, kTileBytes);
+  for (int64_t i = 0; i < rounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, kTileBytes);
+  float all = sums[0];
+  _tile_stored(3, sums, kTileBytes);
+  all += sums[1];
+  _tile_release();
+  return all;
+}
+
+}  // namespace
+
+void tile_product_loop(PeakLoop& loop, int threads) {
+  constexpr double kTileOperations = 2.0 * kTileRows * (kTileBytes / 4) * (kTileBytes / 2);
+  float sink = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sink)
+  sink += tile_rounds(loop.rounds);
+  loop.sink = sink;
+  loop.operations = 4 * kTileOperations * static_cast<double>(loop.rounds) * threads;
+}
+#endif
+
 template void multiply_add_loop<float>(PeakLoop&, int);
 template void multiply_add_loop<bf16>(PeakLoop&, int);
-template void read_loop<float>(const float*, int64_t, float&, int);
+template void read_loop<float>(const float*, int64_t, int, float&, int);
 
 }  // namespace trireme::cpu::TRIREME_ISA

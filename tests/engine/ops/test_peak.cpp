@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "engine/core/amx.h"
+#include "engine/core/built_isas.h"
 #include "engine/core/cpu.h"
+#include "engine/ops/cpu/peak.h"
 #include "engine/ops/peak.h"
 
 namespace trireme::test::test_peak {
@@ -21,11 +26,45 @@ TEST(Peak, IsPlausible) {
 
 TEST(Peak, RunsOnEveryInstructionSet) {
   for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable}) {
-    if (isa < best_isa()) continue;
+    if (!has_isa(isa)) continue;
     set_active_isa(isa);
     EXPECT_GT(measure_peak(2).float32_gflops, 0.01) << isa_name(isa);
   }
   set_active_isa(best_isa());
+}
+
+TEST(Peak, IsRaisedByALaterTryOnly) {
+  MachinePeak peak{.threads = 2, .float32_gflops = 5, .bfloat16_gflops = 7, .read_gbytes = 9};
+  raise_peak(peak, {.threads = 1, .float32_gflops = 6, .bfloat16_gflops = 6, .read_gbytes = 10});
+  EXPECT_EQ(peak.threads, 2);
+  EXPECT_EQ(peak.float32_gflops, 6);
+  EXPECT_EQ(peak.bfloat16_gflops, 7);
+  EXPECT_EQ(peak.read_gbytes, 10);
+}
+
+#if TRIREME_BUILT_AVX512
+TEST(Peak, TilesAddEveryProduct) {
+  if (best_isa() != Isa::kAvx512 || !may_use_amx_bf16())
+    GTEST_SKIP() << "this processor has no AMX tiles of bfloat16";
+  for (const int threads : {1, 2}) {
+    cpu::PeakLoop loop{.rounds = 3};
+    cpu::avx512::tile_product_loop(loop, threads);
+    EXPECT_EQ(loop.sink, static_cast<float>(threads * 3 * 64));
+    EXPECT_EQ(loop.operations, 2.0 * 4 * 16 * 16 * 32 * 3 * threads);
+  }
+}
+#endif
+
+TEST(Peak, ReadsEveryElementWhateverTheStreams) {
+  for (const int64_t n : {0, 5, 64, 1000, 4099}) {
+    std::vector<float> data(static_cast<size_t>(n), 1.0f);
+    for (const int streams : {1, 4, 8})
+      for (const int threads : {1, 3}) {
+        float sum = 2.0f;
+        cpu::portable::read_loop(data.data(), n, streams, sum, threads);
+        EXPECT_EQ(sum, 2.0f + static_cast<float>(n)) << n << " " << streams << " " << threads;
+      }
+  }
 }
 
 }  // namespace
