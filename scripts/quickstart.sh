@@ -61,7 +61,7 @@ bytes=$(list_texts | xargs -0 -r cat -- | wc -c)
 [ "$bytes" -ge 1000 ] || refuse "the texts hold $bytes bytes; give at least 1000, a book rather than a page"
 
 step "building"
-scripts/build.sh "${install[@]}"
+scripts/build.sh "${install[@]}" -DTRIREME_ISA=native
 trireme=build/release/trireme
 
 step "making tokens"

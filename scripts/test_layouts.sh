@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains under every parallel layout of up to 8 ranks and compares each with one rank. Takes hours; a
-# small seeded sample (its size is in tests/CMakeLists.txt) is part of scripts/test.sh --all. With
+# small seeded sample (its size is in tests/CMakeLists.txt) is part of scripts/test.sh --rest. With
 # --publish docs/reference/layouts.md becomes what this run found.
 #
 #   scripts/test_layouts.sh [--publish] [--sample N] [--seed S] [--most RANKS] [--low-precision N]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy over every source of the product; scripts/test.sh --all looks at a sample of them.
+# clang-tidy over every source of the product; scripts/test.sh --rest looks at a sample of them.
 #
 #   scripts/tidy.sh [--changed COMMIT] [FILE...]
 set -euo pipefail

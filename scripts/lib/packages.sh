@@ -32,7 +32,7 @@ python3|python3|test|house checks and end-to-end tests
 python3-venv|python3|test|OpenAI's client, in an environment of its own
 iproute2|iproute|test|training over two network namespaces
 clang-format-14,-|clang-tools-extra|test|source format check
-clang-tidy-16,-|clang-tools-extra|test|static analysis, in test.sh --all
+clang-tidy-16,-|clang-tools-extra|test|static analysis, in test.sh --rest
 clang-16,clang-19|clang|fuzz|compiler with libFuzzer
 libclang-rt-16-dev,libclang-rt-19-dev|compiler-rt|fuzz|libFuzzer and the sanitizers of clang
 libomp-16-dev,libomp-19-dev|libomp-devel|fuzz|OpenMP of clang

@@ -116,7 +116,7 @@ def sum_up(cases, failed, unstable, twice):
 
 
 def main(folder, *arguments):
-    folder = Path(folder)
+    folder = Path(folder).resolve()  # ctest takes the path of results from there
     results = folder / "results.xml"
     cases = ctest(folder, results, *arguments)
     if not cases:

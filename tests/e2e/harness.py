@@ -1,6 +1,7 @@
 """Runs the real binary: what the end-to-end tests share. TRIREME names the binary; with TRIREME_ISA (avx2, portable) every
 command is limited to that instruction set."""
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -43,10 +44,13 @@ def has_read(connection):
 def skip_unless_lower_isa():
     """Exits with 77 (ctest: skipped) where TRIREME_ISA is not below the best instruction set of this machine."""
     version = subprocess.run([TRIREME, "--version"], capture_output=True, text=True, check=True).stdout
-    best = version.split("kernels:")[1].split()[0]
+    best, built = re.search(r"kernels: +(\w+) \(built: ([^)]*)\)", version).groups()
     order = ["avx512", "avx2", "portable"]
     if order.index(ISA[1]) <= order.index(best):
         print(f"skipped: {ISA[1]} is not below this machine's best instruction set, {best}")
+        sys.exit(77)
+    if ISA[1] not in built.split():
+        print(f"skipped: {ISA[1]} is not in this build ({built})")
         sys.exit(77)
     print(f"instruction set: {ISA[1]}")
 
@@ -133,7 +137,26 @@ class CommandTest(unittest.TestCase):
         return path
 
 
+class ShareLoader(unittest.TestLoader):
+    """Loads the cases of TRIREME_TEST_SHARE=i/n: every nth, from the ith on."""
+
+    def loadTestsFromModule(self, module, *, pattern=None):
+        cases = list(flatten(super().loadTestsFromModule(module, pattern=pattern)))
+        index, count = map(int, os.environ.get("TRIREME_TEST_SHARE", "0/1").split("/"))
+        if count > len(cases):
+            raise ValueError(f"TRIREME_TEST_SHARE={index}/{count} of {len(cases)} cases: some shares are empty")
+        return self.suiteClass(cases[index::count])
+
+
+def flatten(suite):
+    for case in suite:
+        if isinstance(case, unittest.TestSuite):
+            yield from flatten(case)
+        else:
+            yield case
+
+
 def main():
     if ISA:
         skip_unless_lower_isa()
-    unittest.main(verbosity=2)
+    unittest.main(verbosity=2, testLoader=ShareLoader())

@@ -102,7 +102,7 @@ class Server(served_run.ServerTest):
             self.assertAlmostEqual(got, want / scale, delta=1e-6)
         self.stop(server)
 
-    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
+    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "scripts/test.sh --rest builds the program with the emulated GPU")
     def test_a_gpu_writes_the_same(self):
         printed, _ = self.trireme("generate", "run", "--prompt", PROMPT, "--temperature", 0, "--max-new-tokens", 12)
         server = self.serve("--device", "cuda", "--max-model-len", 64, program=os.environ["TRIREME_EMULATED"])
@@ -110,7 +110,7 @@ class Server(served_run.ServerTest):
             self.assertEqual(choice["text"] + "\n", printed)
         self.stop(server)
 
-    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
+    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "scripts/test.sh --rest builds the program with the emulated GPU")
     def test_a_share_of_a_gpu(self):
         program = os.environ["TRIREME_EMULATED"]
         command = ("serve", "--model", "run", "--port", 0, "--device", "cuda")

@@ -167,7 +167,7 @@ class Weights(harness.CommandTest):
         bits = ("--quantization", "q8_0")
         self.stop(self.check(*bits, compare=bits)[0])
 
-    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
+    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "scripts/test.sh --rest builds the program with the emulated GPU")
     def test_on_a_gpu(self):
         for bits in ((), ("--quantization", "q4_0")):
             self.stop(self.check("--device", "cuda", "--max-model-len", 64, *bits, compare=bits,

@@ -29,9 +29,10 @@ def run(*command, **environment):
 def build(name, *parts):
     """The program without these parts; their names are the ends of CMake's options."""
     folder = WHOLE.with_name(f"{WHOLE.name}-{name}")
-    werror = re.search(r"TRIREME_WERROR:BOOL=(\w+)", (WHOLE / "CMakeCache.txt").read_text())[1]
+    cache = (WHOLE / "CMakeCache.txt").read_text()
+    werror, isa = re.search(r"TRIREME_WERROR:BOOL=(\w+)", cache)[1], re.search(r"TRIREME_ISA:STRING=(\w+)", cache)[1]
     for command in (["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTRIREME_CUDA=OFF",
-                     "-DTRIREME_TESTS=OFF", f"-DTRIREME_WERROR={werror}", *(f"-DTRIREME_{part}=OFF" for part in parts)],
+                     "-DTRIREME_TESTS=OFF", f"-DTRIREME_WERROR={werror}", f"-DTRIREME_ISA={isa}", *(f"-DTRIREME_{part}=OFF" for part in parts)],
                     ["cmake", "--build", folder, "--target", "trireme"]):
         ran = run(*command)
         if ran.returncode != 0:

@@ -58,6 +58,7 @@ class Scripts(unittest.TestCase):
     def stub(self, name, text):
         """A program of that name, found before the real one."""
         path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text("#!/bin/bash\n" + text + "\n")
         path.chmod(0o755)
 
@@ -150,14 +151,51 @@ class Scripts(unittest.TestCase):
             self.assertEqual(refused.returncode, 2, name)
             self.assertIn("--frobnicate", refused.stderr)
 
-    def test_gpu_scripts_refuse_what_they_do_not_know(self):
-        for name in ("gpu_check.sh", "offline_bundle.sh"):
+    def test_other_scripts_refuse_what_they_do_not_know(self):
+        for name in ("gpu_check.sh", "offline_bundle.sh", "before_push.sh", "test_stability.sh"):
             shown = run(ROOT / "scripts" / name, "--help")
             self.assertEqual(shown.returncode, 0, name)
             self.assertIn(f"scripts/{name}", shown.stdout)
             refused = run(ROOT / "scripts" / name, "--frobnicate")
             self.assertEqual(refused.returncode, 2, name)
             self.assertIn("--frobnicate", refused.stderr)
+
+    def test_ci_runs_what_the_readme_says(self):
+        """.ci/run in a folder whose README has other commands, with a test.sh that fails."""
+        for name in ("scripts/lib", ".ci"):
+            shutil.copytree(ROOT / name, self.folder / name)
+        self.stub("scripts/one.sh", "echo first")
+        self.stub("scripts/test.sh", 'echo "test.sh $*"; [ $# = 0 ]')
+        begin = "# Name\n\n    ./scripts/no.sh   # not of that part\n\n## Two commands\n\n    ./scripts/one.sh     # builds\n"
+        (self.folder / "README.md").write_text(begin + "    ./scripts/test.sh    # tests\n\n## Features\n")
+        ran = run("bash", self.folder / ".ci/run")
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assertEqual(re.findall(r"(?m)^(first|test.sh.*)$", ran.stdout), ["first", "test.sh ", "test.sh --rest"])
+        self.assertRegex(ran.stdout, r"== minutes by part\n +0\.0  \./scripts/one\.sh\n")
+        (self.folder / "README.md").write_text(begin)
+        self.assertIn("README.md does not have two commands", run("bash", self.folder / ".ci/run").stderr)
+
+    def test_a_full_disk_is_named(self):
+        self.stub("df", "printf 'Avail\\n20480\\n'")
+        refused = self.run_stubbed("bash", "-c", '. scripts/lib/parts.sh; need_space . 1000 "a build"')
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("a build needs about 1000 MiB", refused.stderr)
+        self.assertIn("has 20 MiB free", refused.stderr)
+        script = ". scripts/lib/parts.sh; part compiling sh -c 'exit 1'"
+        failed = self.run_stubbed("bash", "-c", script, TRIREME_MINUTES="")
+        self.assertEqual(failed.returncode, 2)
+        self.assertIn("the disk is full", failed.stderr)
+        self.stub("df", "printf 'Avail\\n99999999\\n'")
+        failed = self.run_stubbed("bash", "-c", script, TRIREME_MINUTES="")
+        self.assertEqual((failed.returncode, failed.stderr), (1, ""))
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake")
+    def test_an_unknown_instruction_set_is_named(self):
+        ran = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", self.folder / "out", "-DTRIREME_ISA=sse9")
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("TRIREME_ISA=sse9: expected all, native, avx512, avx2 or portable", ran.stderr)
+        self.stub("cmake", "exit 1")
+        self.assertEqual(self.run_stubbed(ROOT / "scripts/build.sh", "--no-install", "-DTRIREME_ISA=sse9").returncode, 2)
 
     def test_packages_are_unpacked_without_dpkg(self):
         tool, package = ROOT / "scripts/lib/unpack_debs.py", self.folder / "a.deb"

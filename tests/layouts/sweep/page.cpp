@@ -54,7 +54,7 @@ void write_sample(const SweepReport& report, std::ostream& page) {
          "has a value of a dimension that none before it has, then the next ones; of float64 and "
          "float32 one in four has experts. CI runs a small seeded sample (`layouts/sweep` of "
          "ctest, "
-         "part of `scripts/test.sh --all`; its size is in `tests/CMakeLists.txt`).\n\n";
+         "part of `scripts/test.sh --rest`; its size is in `tests/CMakeLists.txt`).\n\n";
 }
 
 void write_summary(const SweepReport& report, std::ostream& page) {
