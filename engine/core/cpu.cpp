@@ -74,8 +74,6 @@ int cgroup_cores() {
 
 }  // namespace
 
-Isa processor_isa() { return g_processors; }
-
 Isa best_isa() { return g_best.load(std::memory_order_relaxed); }
 
 Isa active_isa() { return g_active.load(std::memory_order_relaxed); }

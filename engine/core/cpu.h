@@ -8,7 +8,6 @@ namespace trireme {
 // Instruction sets the CPU kernels are compiled for, best first.
 enum class Isa { kAvx512, kAvx2, kPortable };
 
-Isa processor_isa();       // the processor's best
 Isa best_isa();            // the best that this build has too, or a lower limit (limit_isa())
 bool has_isa(Isa isa);     // whether this build has it, and it is not above best_isa()
 std::string built_isas();  // "avx512 portable": what this build has kernels for

@@ -238,8 +238,9 @@ GemmEngine::~GemmEngine() = default;
 bool library_has_bf16(const GemmEngine& engine) { return engine.impl->has_bf16; }
 
 void limit_instruction_set(Isa isa) {
+  const bool lower = isa > best_isa();
   limit_isa(isa);
-  if (isa == processor_isa()) return;  // the library's own best may be more than ours
+  if (!lower) return;  // the library's own best may be more than ours
   const auto limit = isa == Isa::kAvx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41;
   TRIREME_CHECK(dnnl::set_max_cpu_isa(limit) == dnnl::status::success, "limit_instruction_set(",
                 isa_name(isa), ") after the first product");
