@@ -10,11 +10,13 @@
 
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_support.h"
+#include "commands/bench/op_timer.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/float8.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/optimizer_step.h"
@@ -30,49 +32,39 @@ struct BenchOpsOptions : BenchOptions {
 
 // GPT-2 124M: the sizes of one layer and of the head.
 constexpr int64_t kC = 768, kF = 3072, kH = 12, kD = 64, kV = 50257, kHeadTokens = 256;
+// Rows of a chunk of the loss on a GPU (loss_chunk_rows).
+constexpr int64_t kDeviceHeadTokens = 4096;
 constexpr int64_t kFlat = int64_t{1} << 24;  // parameters of the optimizer's range
-
-struct BenchOpsResult {
-  std::string op, shape;
-  DType dtype;
-  double seconds, bytes, operations;
-  // A CPU sums in float32 whatever the operands are; its bfloat16 peak is that of one instruction.
-  DType sums_dtype;
-
-  // Share of the time that the bytes or the operations need at the ceiling.
-  double share(const BenchCeiling& ceiling) const {
-    return std::max(bytes / (ceiling.gbytes() * 1e9),
-                    operations / (ceiling.gflops(sums_dtype) * 1e9)) /
-           seconds;
-  }
-};
 
 // Times the ops of one element type.
 class OpBench {
  public:
   // ceiling: raised after each group of ops.
   OpBench(Ctx& ctx, const BenchOpsOptions& options, BenchCeiling& ceiling, DType dtype)
-      : ctx_(ctx), options_(options), ceiling_(ceiling), dtype_(dtype), t_(options.tokens) {}
+      : ctx_(ctx),
+        options_(options),
+        ceiling_(ceiling),
+        dtype_(dtype),
+        t_(options.tokens),
+        timer_(ctx, options.samples, dtype) {}
 
   std::vector<BenchOpsResult> run() {
     for (const auto group :
          {&OpBench::norms, &OpBench::activations, &OpBench::moves, &OpBench::embeddings,
-          &OpBench::attention, &OpBench::head, &OpBench::optimizer, &OpBench::few_rows}) {
+          &OpBench::attention, &OpBench::head, &OpBench::optimizer, &OpBench::few_rows,
+          &OpBench::serving, &OpBench::casts}) {
       (this->*group)();
       raise_ceiling(ctx_, ceiling_);
     }
-    return std::move(results_);
+    return timer_.take();
   }
 
  private:
-  DType sums_dtype() const { return ctx_.gpu != nullptr ? dtype_ : DType::kF32; }
-  double width() const { return static_cast<double>(dtype_size(dtype_)); }
+  double width() const { return timer_.width(); }
 
-  // `bytes`: what the op cannot avoid to read and write; `operations`: its multiply-adds, twice.
   void time(const std::string& op, const Shape& shape, double bytes, double operations,
             const std::function<void()>& call) {
-    const double seconds = median_seconds(ctx_, options_.samples, 0.03, call);
-    results_.push_back({op, shape.str(), dtype_, seconds, bytes, operations, sums_dtype()});
+    timer_.time(op, shape, bytes, operations, call);
   }
 
   void norms() {
@@ -176,11 +168,16 @@ class OpBench {
   }
 
   void head() {
+    head(kHeadTokens);
+    if (ctx_.gpu != nullptr && t_ >= kDeviceHeadTokens) head(kDeviceHeadTokens);
+  }
+
+  void head(int64_t tokens) {
     Operands m(ctx_);
-    const Shape rows{kHeadTokens, round_up(kV, 64)};
+    const Shape rows{tokens, round_up(kV, 64)};
     const Tensor logits = m.make(DType::kF32, rows);
     const Tensor d_logits = dtype_ == DType::kF32 ? logits : m.make(dtype_, rows);
-    const Tensor targets = m.ids({kHeadTokens}, kV), loss = m.zeros(DType::kF64, {1});
+    const Tensor targets = m.ids({tokens}, kV), loss = m.zeros(DType::kF64, {1});
     const Tensor scale = m.filled<double>({1}, [](double* out) { *out = 1.0; });
     time("cross-entropy with gradient", rows, (4 + width()) * static_cast<double>(rows.numel()), 0,
          [&] { softmax_cross_entropy(ctx_, loss, {}, d_logits, logits, targets, scale, kV); });
@@ -216,12 +213,35 @@ class OpBench {
     }
   }
 
+  void serving() {
+    time_paged_attention(timer_, t_);
+    time_sampler(timer_);
+  }
+
+  // One pass to codes of fp8, and the transposed one, as products in fp8 want both.
+  void casts() {
+    Operands m(ctx_);
+    const Shape rows{t_, kF};
+    const Tensor x = m.make(dtype_, rows), codes = m.zeros(DType::kU8, rows),
+                 turned = m.zeros(DType::kU8, {kF, t_});
+    const Tensor inverse = m.zeros(DType::kF32, {1}), largest = m.zeros(DType::kF32, {1});
+    const Tensor scale = m.filled<float>({1}, [](float* out) { *out = 1.0f; });
+    const double elements = static_cast<double>(rows.numel());
+    constexpr Float8Format kFormat = Float8Format::kE4M3;
+    time("amax", rows, width() * elements, 0, [&] { amax(ctx_, largest, x, false); });
+    time("cast to fp8", rows, (width() + 1) * elements, 0,
+         [&] { quantize_float8(ctx_, codes, inverse, x, scale, kFormat); });
+    time("cast to fp8, transposed", rows, (width() + 1) * elements, 0, [&] {
+      quantize_float8_transposed(ctx_, turned, inverse, x, scale, kFormat, Float8Scaling::kTensor);
+    });
+  }
+
   Ctx& ctx_;
   const BenchOpsOptions& options_;
   BenchCeiling& ceiling_;
   DType dtype_;
   int64_t t_;
-  std::vector<BenchOpsResult> results_;
+  OpTimer timer_;
 };
 
 void print_json(const Ctx& ctx, const BenchCeiling& ceiling,

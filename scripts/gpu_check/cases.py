@@ -13,6 +13,9 @@ TRAIN = {
     "llama-1b": {"batch": 4, "sequence_length": 4096},
     "llama-8b": {"batch": 1, "sequence_length": 8192, "state_dtype": "bfloat16", "recompute": "selective",
                  "steps": 2, "micro_batches": 4},
+    # 64 experts, 8 a token: 3.6 billion weights, of which a token meets 0.7.
+    "experts-64": {"config": "scripts/gpu_check/experts-64.json", "batch": 8, "sequence_length": 2048, "steps": 2,
+                   "micro_batches": 4},
 }
 FP8_ORDER, FP8_RECIPE = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"], "delayed"
 FREE, TUNED = ", not deterministic", ", timed products"
@@ -30,6 +33,9 @@ FP8_FIRST = [("qwen2.5-0.5b", "", FP8_RECIPE, []), ("qwen2.5-7b", "", FP8_RECIPE
 TRAIN_LATER = [("qwen2.5-0.5b", TUNED, "none", ["--not-deterministic", "--autotune"]),
                *plain(["qwen2.5-3b", "llama-1b", "gpt2-1.5b", "llama-8b"]),
                ("qwen2.5-1.5b", "", FP8_RECIPE, []), ("qwen2.5-3b", "", FP8_RECIPE, [])]
+TRAIN_LAST = plain(["experts-64"])
+# A model whose attention weighs most, with the cuDNN of Python's packages in the place of the loader's.
+OTHER_CUDNN, OTHER_CUDNN_WHAT = "llama-1b", ", cuDNN of Python's packages"
 TRAIN_ALSO = [("qwen2.5-0.5b", FREE), ("qwen2.5-0.5b", TUNED)]
 PEERS_ORDER = ["qwen2.5-0.5b", "gpt2-124m", "qwen2.5-1.5b", "qwen2.5-3b", "llama-1b"]
 PEERS_FIRST = [("compiled", "qwen2.5-0.5b"), ("compiled", "qwen2.5-1.5b")]
@@ -43,6 +49,9 @@ DECODE_LATER = [("qwen2.5-0.5b", "", SHORT, []), ("qwen2.5-7b", "", SHORT, []), 
                 ("llama-1b", ", 16,384 tokens, cache fp8_e4m3", LONG, ["--kv-cache-dtype", "fp8_e4m3"]),
                 ("llama-1b", ", weights q8_0", SHORT, ["--quantization", "q8_0"]),
                 ("llama-1b", ", weights q4_0", SHORT, ["--quantization", "q4_0"])]
+# Weights of products of few rows, and the rows.
+FEW_ROWS_WEIGHTS, FEW_ROWS = {"bfloat16": [], "q8_0": ["--quantization", "q8_0"], "q4_0": ["--quantization", "q4_0"]}, \
+    "1,2,4,8,16,32,64"
 GEMM = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"]
 MICRO_BATCHES, STEP_TOKENS = 8, 524288
 
@@ -57,6 +66,12 @@ SANITIZED = ["paged_attention", "rmsnorm_backward", "softmax_cross_entropy", "sa
 COUNTED = ["rmsnorm_forward", "rmsnorm_backward", "paged_attention", "softmax_cross_entropy"]
 COUNTED_LAUNCHES = 3
 
+# The models phase: ranks that share the GPU, and how they divide the run.
+RANKS = {2: {"parallel": {"tensor_model_parallel_size": 2}},
+         4: {"parallel": {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}},
+         8: {"parallel": {"tensor_model_parallel_size": 2}, "zero_optimization": {"stage": 3}}}
+REHEARSED_RANKS = [2]
+
 REHEARSED_OPS = ["add", "fill_zero"]
 REHEARSED_MODEL = "quickstart"
 REHEARSED = {"batch": 1, "sequence_length": 16}
@@ -68,7 +83,10 @@ REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64
 
 # The serve phase: models with the clients of closed loops, requests of each client, tokens of
 # prompts and of texts.
-SERVE = {"llama-1b": [1, 32, 128], "llama-8b": [1, 32]}
+SERVE = {"llama-1b": [1, 16, 32, 128], "llama-8b": [1, 16, 32]}
+# Model: tokens of a prompt that is read alone.
+LONG_PROMPTS = {"llama-1b": [16384], "llama-8b": [16384, 32000]}
+LONG_PROMPT_NEW, LONG_PROMPT_TEXT = 512, 8  # tokens behind a cached prefix; of the text
 SERVE_LOAD = {"requests": 4, "least": 8, "prompt": 512, "tokens": 128, "length": 32768}
 SERVE_CHECKED = "llama-1b"
 GPU_SHARE = 0.9  # --gpu-memory-utilization, of both servers
@@ -77,6 +95,7 @@ GPU_SHARE = 0.9  # --gpu-memory-utilization, of both servers
 SERVE_TOLERANCES = {"fp32": {"logprob": 1e-4, "margin": 1e-3}, "bf16": {"logprob": 0.1, "margin": 0.1}}
 SERVE_PROMPTS, SERVE_TEXT, SERVE_TOGETHER = [5, 64, 300], 32, 7  # tokens; texts of one prompt at a time
 
+REHEARSED_LONG_PROMPTS, REHEARSED_LONG_PROMPT_NEW = {REHEARSED_MODEL: [96]}, 16
 REHEARSED_SERVE = {REHEARSED_MODEL: [1, 2]}
 REHEARSED_SERVE_LOAD = {"requests": 2, "least": 2, "prompt": 16, "tokens": 8, "length": 128}
 REHEARSED_SERVE_PROMPTS, REHEARSED_SERVE_TEXT = [3, 20], 8

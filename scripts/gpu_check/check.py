@@ -34,6 +34,7 @@ def first(call):
     facts.tools(Phase(call, "facts"))
     speed.training(rates, cases.TRAIN_LATER)
     speed.decoding(rates, cases.DECODE_LATER)
+    speed.training(rates, cases.TRAIN_LAST)
 
 
 def second(call):
@@ -46,10 +47,13 @@ def second(call):
         rates, looks = Phase(call, "speed"), Phase(call, "tools")
         speed.products(rates, cases.GEMM[:2])
         speed.ops(rates)
+        speed.few_rows(rates)
         tools.launch_times(looks)
         tools.sanitizers(looks)
         tools.counters(looks)
         models.work(Phase(call, "models"))
+        models.ranks(Phase(call, "models"))
+        speed.other_cudnn(rates)
         ops.work(Phase(call, "ops"), cases.OPS_DTYPES_LATER, "other types, ")
         peers.work(Phase(call, "peers"), cases.PEERS_LATER)
         speed.products(rates, cases.GEMM[2:])
@@ -90,6 +94,8 @@ def run(call):
         print(f"--only {call.options.only.pattern}: no row of call {call.options.call} matches", flush=True)
         code = 2
     # With chosen rows the others are missing.
+    if call.clocks:
+        call.clocks.stop()
     done = {"complete": code is None and not call.options.only, "rehearsal": call.options.rehearse}
     call.write({"phase": "calls", "id": str(call.options.call), **done})
     publish(call)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import cases
 import serving_tables
+import tools
 from cells import NOT_RUN, number, percent, table
 
 HERE = Path(__file__).resolve().parent
@@ -85,19 +86,19 @@ class Page:
 
     def training(self):
         rows = []
-        chosen = [(model, "") for model in cases.TRAIN]
+        chosen = [*((model, "") for model in cases.TRAIN), (cases.OTHER_CUDNN, cases.OTHER_CUDNN_WHAT)]
         for at, also in enumerate(cases.TRAIN_ALSO, 1):
             chosen.insert(at, also)
         for model, what in chosen:
             case, r = cases.TRAIN[model], self.row("speed", f"train {model}{what}")
-            p = self.predicted["train"][model + what]
+            p = self.predicted["train"].get(model + what, {})
             whole = f" (whole: {number(r['whole_step_ms'])})" if "whole_step_ms" in r else ""
             memory = None if "device_bytes" not in r else r["device_bytes"] / 2**30
-            rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}{what}", number(p["bar"]), number(p["aim"]),
-                         number(p["tokens_per_second"]), number(r.get("tokens_per_second")), percent(r.get("mfu")),
+            rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}{what}", bar(p, "bar"), bar(p, "aim"),
+                         bar(p, "tokens_per_second"), number(r.get("tokens_per_second")), percent(r.get("mfu")),
                          percent(r.get("share_of_gemm_ceiling")), number(r.get("micro_ms"), "{:.1f}"),
                          update_words(r), number(r.get("step_ms")) + whole,
-                         number(memory, "{:.1f}"),
+                         number(memory, "{:.1f}"), clock_words(r),
                          {True: "yes", False: "no"}.get(r.get("deterministic"), NOT_RUN), choice_words(r)])
         text = f"""\
 Steps of {cases.STEP_TOKENS:,} tokens in bfloat16 with float32 master weights, derived from the time of a micro-batch and of the
@@ -107,7 +108,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
 {case_words()}"""
         return ["## Training", "", *text.splitlines(), "",
                 *table(["model", "bar, tokens/s", "aim", "predicted", "measured", "of nominal", "of the product",
-                        "micro-batch, ms", "update, ms", "step, ms", "memory, GiB", "deterministic",
+                        "micro-batch, ms", "update, ms", "step, ms", "memory, GiB", "clock, MHz; W", "deterministic",
                         "attention; products"], rows)]
 
     def fewer(self):
@@ -185,6 +186,17 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
                 *table(["model", "batch", "floor, ms", "predicted share", "a token, ms", "share", "tokens/s",
                         "attention; products"], rows)]
 
+    def few_rows(self):
+        rows = []
+        for weights in cases.FEW_ROWS_WEIGHTS:
+            shares = {p["rows"]: p["share_of_floor"] for p in self.row("speed", f"rows {weights}").get("products", [])}
+            counts = map(int, cases.FEW_ROWS.split(","))
+            rows.append([weights, percent(self.predicted["rows"][weights]), *(percent(shares.get(n)) for n in counts)])
+        return ["## Products of few rows", "",
+                "Share of the rate at which weights are read once, or of the product's ceiling where that is the longer time",
+                "(`trireme bench rows`); predicted: of 1 to 16 rows.", "",
+                *table(["weights", "predicted", *(f"{n} rows" for n in cases.FEW_ROWS.split(","))], rows)]
+
     def times(self):
         rows = []
         for model in cases.LAUNCH_TIMES:
@@ -225,7 +237,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
             rows.append([what, self.predicted["checks"][name],
                          state if not row else "yes" if row.get("ok") else "NO"])
         rows += serving_tables.checks(self)
-        for tool in ("memcheck", "racecheck"):
+        for tool in tools.SANITIZERS:
             row = self.row("tools", tool)
             rows.append([f"compute-sanitizer, {tool}, {len(row.get('ops', cases.SANITIZED))} ops", "",
                          row.get("says", self.state("tools", tool))])
@@ -233,9 +245,20 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
 
     def text(self):
         parts = [self.head(), self.ceilings(), self.training(), self.float8(), self.peers(), self.ops(), self.decode(),
-                 serving_tables.serving(self), serving_tables.memory(self), serving_tables.beside(self), self.times(),
+                 self.few_rows(), serving_tables.serving(self), serving_tables.prompts(self), serving_tables.memory(self), serving_tables.beside(self), self.times(),
                  self.checks()]
         return "\n".join(line.replace("\n", " ") for part in parts for line in part).rstrip() + "\n"
+
+
+def bar(prediction, name):
+    """A cell of a prediction; empty where none was made."""
+    return number(prediction[name]) if name in prediction else ""
+
+
+def clock_words(row):
+    """Median clock and mean power while a row was made; empty for rows of programs that did not sample them."""
+    clocks = row.get("clocks")
+    return f"{clocks['sm_mhz']:.0f}; {clocks['watts']:.0f}" if clocks else ""
 
 
 def choice_words(row):

@@ -7,6 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import clocks
+
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LOG_BYTES = 1 << 20
 
@@ -44,6 +46,7 @@ class Call:
         self.end = time.monotonic() + options.seconds
         self.failed = 0
         self.chosen = False  # some row by `only`
+        self.clocks = None if options.rehearse else clocks.Clocks()
         self.logs = tempfile.TemporaryDirectory(prefix="trireme-gpu-check-")
 
     @property
@@ -114,7 +117,8 @@ class Phase:
             made = make()
         except Failure as failure:
             made = {"failure": str(failure)[-2000:]}
-        self.add(identity, {**made, "took_s": round(time.monotonic() - begin, 2)})
+        end, sampled = time.monotonic(), self.call.clocks
+        self.add(identity, {**made, **(sampled.between(begin, end) if sampled else {}), "took_s": round(end - begin, 2)})
 
     def log(self, name):
         """Where a program writes what is kept of it."""

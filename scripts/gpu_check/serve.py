@@ -72,6 +72,31 @@ def describe(phase, maker, running, model, before):
     return row
 
 
+def long_prompts(phase):
+    """({model: tokens of prompts}, new tokens behind a cached prefix)."""
+    return (cases.REHEARSED_LONG_PROMPTS, cases.REHEARSED_LONG_PROMPT_NEW) if phase.options.rehearse else \
+        (cases.LONG_PROMPTS, cases.LONG_PROMPT_NEW)
+
+
+def read_prompt(phase, url, model, tokens, prefix, seed):
+    """Two prompts that are read alone, one after the other; of `prefix`, their first tokens, both have the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "result.json"
+        phase.run(phase.program("trireme"), "bench", "serve", "--base-url", url, "--max-concurrency", 1, "--num-prompts", 2,
+                  "--num-warmups", 0, "--input-len", tokens, "--random-prefix-len", prefix, "--output-len",
+                  cases.LONG_PROMPT_TEXT, "--seed", seed, "--random-vocab-size", servers.shape(model)["vocab_size"],
+                  "--extra-body", '{"temperature": 0}', "--save-detailed", "--output", out)
+        return [1e3 * seconds for seconds in json.loads(out.read_text(encoding="utf-8"))["ttfts"]]
+
+
+def timed_prompt(phase, url, model, tokens):
+    """The first token of a whole prompt, and of one whose prefix the cache has."""
+    _, new = long_prompts(phase)
+    whole = read_prompt(phase, url, model, tokens, 0, 100 + tokens)
+    behind = read_prompt(phase, url, model, tokens, tokens - new, 200 + tokens)
+    return {"tokens": tokens, "new": new, "ttft_ms": min(whole), "ttft_cached_ms": behind[1]}
+
+
 def rows_of(phase, maker, model):
     """(a server's own row, {clients: that of their loop})."""
     return f"{maker} {model}", {clients: f"{maker} {model}, {clients} clients" for clients in models_of(phase)[model]}
@@ -79,7 +104,8 @@ def rows_of(phase, maker, model):
 
 def is_measured(phase, maker, model):
     own, loops = rows_of(phase, maker, model)
-    return all(map(phase.has, [own, *loops.values()]))
+    prompts = [f"{maker} {model}, prompt of {tokens}" for tokens in long_prompts(phase)[0].get(model, [])]
+    return all([phase.has(name) for name in [own, *loops.values(), *prompts]])
 
 
 def measure(phase, checkpoints, maker, model):
@@ -95,6 +121,9 @@ def measure(phase, checkpoints, maker, model):
             phase.row(own, lambda: describe(phase, maker, running, model, before))
             for clients, row in loops.items():
                 phase.row(row, lambda clients=clients: closed_loop(phase, running, model, clients))
+            for tokens in long_prompts(phase)[0].get(model, []):
+                phase.row(f"{maker} {model}, prompt of {tokens}",
+                          lambda tokens=tokens: timed_prompt(phase, running.url, model, tokens))
         if maker == "trireme" and not phase.options.rehearse:
             phase.row(f"choices {model}", lambda: servers.choices(running.log))
     except Failure as failure:

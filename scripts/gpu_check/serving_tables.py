@@ -59,6 +59,20 @@ step, all but the model and the choice of tokens. Predictions are of {predicted[
                     "measured", "P99", "of reading, predicted", "measured", "host, us a step"], rows)]
 
 
+def prompts(page):
+    chosen = cases.REHEARSED_LONG_PROMPTS if page.rehearsal else cases.LONG_PROMPTS
+    predicted, rows = page.predicted["prompts"], []
+    for model, counts in chosen.items():
+        for tokens in counts:
+            row, p = page.row("serve", f"trireme {model}, prompt of {tokens}"), predicted["ttft_ms"].get(f"{model} {tokens}")
+            rows.append([model, f"{tokens:,}", number(p), number(row.get("ttft_ms")), number(row.get("ttft_cached_ms"), "{:.1f}")])
+    return ["## Long prompts", "",
+            "Milliseconds to the first token of a prompt that is read alone, and of one whose tokens but the last "
+            f"{cases.LONG_PROMPT_NEW}",
+            f"the prefix cache has. Predicted: {predicted['why']}.", "",
+            *table(["model", "tokens", "predicted, ms", "measured", "behind a cached prefix, ms"], rows)]
+
+
 def memory(page):
     rows = []
     for model in models_of(page):

@@ -3,6 +3,8 @@ do in the same row's program, with the attention path and the choice of products
 import json
 
 import cases
+import libraries
+from phase import ROOT, Failure
 
 # Of a report, what every row keeps.
 CHOICES = ("attention", "gemm_choice", "notes")
@@ -28,13 +30,13 @@ def bench_ops(phase):
             **choices(report)}
 
 
-def train(phase, model, fp8="none", options=(), steps=None, micro_batches=None):
-    """steps, micro_batches: in the place of the case's own."""
+def train(phase, model, fp8="none", options=(), steps=None, micro_batches=None, environment=None):
+    """steps, micro_batches: in the place of the case's own; environment: beside the program's."""
     small = phase.options.rehearse
     case = cases.REHEARSED if small else cases.TRAIN[model]
     usual = (1, cases.REHEARSED_MICRO_BATCHES) if small else \
         (case.get("steps", 3), case.get("micro_batches", cases.MICRO_BATCHES))
-    arguments = ["--model", model, "--dtype", "bfloat16", "--batch", case["batch"],
+    arguments = ["--model", ROOT / case["config"] if "config" in case else model, "--dtype", "bfloat16", "--batch", case["batch"],
                  "--sequence-length", case["sequence_length"], "--steps", steps or usual[0],
                  "--micro-batches", micro_batches or usual[1],
                  "--step-tokens", cases.REHEARSED_STEP_TOKENS if small else cases.STEP_TOKENS,
@@ -42,7 +44,7 @@ def train(phase, model, fp8="none", options=(), steps=None, micro_batches=None):
                  "--recompute", case.get("recompute", "none"), *options]
     if small:
         arguments.append("--whole-step")
-    return json.loads(phase.trireme("bench", "train", *arguments, "--json", timeout=120))
+    return json.loads(phase.trireme("bench", "train", *arguments, "--json", timeout=120, environment=environment))
 
 
 def decode(phase, model, tokens, options):
@@ -61,6 +63,29 @@ def products(phase, names):
 
 def ops(phase):
     phase.row("ops", lambda: bench_ops(phase))
+
+
+def few_rows(phase):
+    """Products of 1 to 64 rows against reading their weights once."""
+    small = ["--weights-mib", 1, "--samples", 1] if phase.options.rehearse else ["--weights-mib", 2048, "--samples", 3]
+    for weights, options in cases.FEW_ROWS_WEIGHTS.items():
+        phase.row(f"rows {weights}", lambda options=options: json.loads(phase.trireme(
+            "bench", "rows", "--dtype", "bfloat16", "--rows", cases.FEW_ROWS, *options, *small, "--json", timeout=120)))
+
+
+def other_cudnn(phase):
+    """A training row with another file of cuDNN, where Python's packages have one."""
+    if phase.options.rehearse:
+        return
+
+    def make():
+        folders = [folder for folder in libraries.package_folders("lib") if folder.endswith("/cudnn/lib")]
+        if not folders:
+            raise Failure("Python's packages have no cuDNN")
+        path = ":".join([folders[0], *phase.call.library_path])
+        return {"cudnn": folders[0], **train(phase, cases.OTHER_CUDNN, environment={"LD_LIBRARY_PATH": path})}
+
+    phase.row(f"train {cases.OTHER_CUDNN}{cases.OTHER_CUDNN_WHAT}", make)
 
 
 def training(phase, chosen):

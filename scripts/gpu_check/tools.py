@@ -7,6 +7,7 @@ import cases
 import speed
 from phase import Failure
 
+SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 METRICS = {"gpu__time_duration.sum": "ns", "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram_percent",
            "sm__throughput.avg.pct_of_peak_sustained_elapsed": "sm_percent",
            "sm__warps_active.avg.pct_of_peak_sustained_active": "warps_percent",
@@ -50,7 +51,7 @@ def sanitize(phase, tool):
 def sanitizers(phase):
     if phase.options.rehearse:
         return
-    for tool in ("memcheck", "racecheck"):
+    for tool in SANITIZERS:
         phase.row(tool, lambda tool=tool: sanitize(phase, tool))
 
 

@@ -136,6 +136,11 @@ class GpuCheck(harness.CommandTest):
         self.assertEqual(rows["decode quickstart, cache int8"]["kv_cache"], "int8")
         self.assertEqual(rows["decode quickstart, weights q8_0"]["weights"], "q8_0")
         self.assertEqual(len(rows["gemm quickstart"]["products"]), 15)
+        for weights in ("bfloat16", "q8_0", "q4_0"):
+            counts = [product["rows"] for product in rows[f"rows {weights}"]["products"]]
+            self.assertEqual(counts, [1, 2, 4, 8, 16, 32, 64])
+        ranks = phases["models"]["run llama, 2 ranks"]
+        self.assertGreater(ranks["loss_difference"], 0)  # of another order of sums
         self.assertEqual(sorted(phases["ops"]), ["add", "fill_zero"])
         self.assertEqual(phases["models"]["comparisons"]["lines"], 14)
         rows = phases["serve"]
@@ -145,6 +150,8 @@ class GpuCheck(harness.CommandTest):
             self.assertEqual((loop["requests"], loop["prompt"], loop["tokens"]), (4, 16, 8))
             times = ("tokens_per_second", "p50_ttft_ms", "p99_itl_ms", "host_us")
             self.assertGreater(min(loop[name] for name in times), 0)
+        prompt = rows["trireme quickstart, prompt of 96"]
+        self.assertGreater(min(prompt["ttft_ms"], prompt["ttft_cached_ms"]), 0)
         self.assertEqual(rows["check fp32"]["same_tokens"], 16)
         self.assertGreater(rows["check fp32"]["echo_difference"], 0)  # of another device
 
@@ -164,7 +171,7 @@ class GpuCheck(harness.CommandTest):
         self.call(3, "--seen", kept, build=late)
         self.assertEqual(list(self.rows("out3")["serve"]),
                          ["trireme quickstart", *(f"trireme quickstart, {n} clients" for n in (1, 2)),
-                          "vllm"])
+                          "trireme quickstart, prompt of 96", "vllm"])
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])
 
     def start_serving(self, *arguments):
@@ -295,6 +302,40 @@ class Ops(harness.CommandTest):
         self.assertEqual(rows["a"]["largest_share_of_tolerance"], 0.5)
 
 
+class ClocksOfRows(harness.CommandTest):
+    """What nvidia-smi says while a row is made."""
+
+    def test_lines(self):
+        import clocks
+        self.assertEqual(clocks.parsed("1980, 3201, 655.25, 47\n"), [1980, 3201, 655.25, 47])
+        for line in ("", "1980, 3201, [N/A], 47\n", "1980, 32"):
+            self.assertIsNone(clocks.parsed(line), line)
+
+    def test_idle_samples_do_not_count(self):
+        import clocks
+        busy = clocks.summary([[345, 3201, 76, 30], [1980, 3201, 400, 50], [1755, 3201, 690, 60]])
+        self.assertEqual(busy["clocks"], {"samples": 2, "sm_mhz": 1867.5, "sm_min_mhz": 1755, "watts": 545.0,
+                                          "max_watts": 690, "max_celsius": 60})
+        self.assertEqual(clocks.summary([[345, 3201, 76, 30]]), {})
+
+    def test_rows_have_those_of_their_time(self):
+        import clocks
+        self.program("nvidia-smi", "#!/bin/sh\necho '1980, 3201, 600, 50'\nexec sleep 600\n")
+        with unittest.mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):
+            sampled = clocks.Clocks()
+        begin = time.monotonic() - 1
+        while not sampled.between(begin, time.monotonic()):
+            time.sleep(0.01)
+        self.assertEqual(sampled.between(0, begin), {})
+        self.assertEqual(sampled.between(begin, time.monotonic())["clocks"]["sm_mhz"], 1980)
+        sampled.stop()
+
+    def program(self, name, text):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+
 class ChosenRows(harness.CommandTest):
     """--only, and what rows say of the programs that made them."""
 
@@ -371,12 +412,13 @@ class PageTest(harness.CommandTest):
     def test_numbers_stand_beside_predictions(self):
         row = {"tokens_per_second": 151234.4, "mfu": 0.471, "share_of_gemm_ceiling": 0.59, "micro_ms": 101.26,
                "update_ms": 9.9, "step_ms": 3250.2, "whole_step_ms": 3261.0, "device_bytes": 42 << 30,
-               "deterministic": True, "attention": "cudnn 48", "gemm_choice": "heuristic"}
+               "deterministic": True, "attention": "cudnn 48", "gemm_choice": "heuristic",
+               "clocks": {"sm_mhz": 1897.5, "watts": 655.4}}
         peers = {mode + " qwen2.5-0.5b": {"tokens_per_second": rate} for mode, rate in
                  (("eager", 60000), ("compiled", 108024.6))}
         text = self.page({"phases": {"speed": {"train qwen2.5-0.5b": row}, "peers": peers}})
         self.assertIn("| 149,000 | 160,000 | 145,000 | 151,234 | 47 % | 59 % | 101.3 | 9.9 | 3,250 (whole: 3,261) "
-                      "| 42.0 | yes | cudnn 48; heuristic |", text)
+                      "| 42.0 | 1898; 655 | yes | cudnn 48; heuristic |", text)
         self.assertIn("| qwen2.5-0.5b | 151,234 | 60,000 | 108,025 | 1.15 | 1.40 |", text)
         self.assertIn("| qwen2.5-1.5b, B 16, S 1024 | 58,900 | 64,000 | 60,000 | not run |", text)
 
