@@ -125,7 +125,7 @@ class Phase:
         return Path(self.call.logs.name) / name
 
     def run(self, *command, timeout=300, ok=(0,), environment=None):
-        """Standard output of a program. Failure where its exit code is not in `ok`, or it takes too long."""
+        """Standard output of a program. Failure where its exit code is not in `ok` (None: any), or it takes too long."""
         command = list(map(str, command))
         limit = min(timeout, max(1, self.left))
         own = self.call.environment(command[0])
@@ -142,7 +142,7 @@ class Phase:
             raise Failure(f"{command[0]}: {missing.strerror}") from missing
         if ran.stderr:
             self.keep(command, ran.stderr)
-        if ran.returncode not in ok:
+        if ok is not None and ran.returncode not in ok:
             raise Failure(f"{' '.join(command)}: exit code {ran.returncode}: {ran.stderr.strip()[-1500:]}")
         return ran.stdout
 

@@ -57,9 +57,9 @@ def sanitizers(phase):
 
 def counted(phase, operation):
     command = phase.under([installed("ncu"), "--clock-control", "none", "--target-processes", "all", "--csv", "--metrics",
-                           ",".join(METRICS), "--launch-count", cases.COUNTED_LAUNCHES],
-                          phase.program("gpu_ops"), "--large", "--dtypes", "bfloat16", operation)
-    text = phase.run(*command, timeout=60, ok=(0, 1))
+                           ",".join(METRICS), "--launch-count", cases.COUNTED_LAUNCHES, "--kill", "yes"],
+                          phase.program("gpu_ops"), *cases.COUNTED[operation], "--dtypes", "bfloat16", operation)
+    text = phase.run(*command, timeout=60, ok=None)  # the program ends by the profiler's signal
     begin = text.find('"ID"')
     if begin < 0:
         raise Failure(f"ncu tells nothing: {text.strip()[-300:]}")

@@ -218,7 +218,7 @@ class GpuCheck(harness.CommandTest):
         import cases
         program = BUILD / "tests/cuda/gpu_ops_emulated"
         names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
-        self.assertEqual(set(cases.SANITIZED + cases.COUNTED) - set(names), set())
+        self.assertEqual({*cases.SANITIZED, *cases.COUNTED} - set(names), set())
         ran = subprocess.run([program, "add", "topk_route"], capture_output=True, text=True, check=False)
         self.assertEqual((ran.returncode, ran.stdout), (2, ""))
         self.assertIn("no op has the name topk_route", ran.stderr)
