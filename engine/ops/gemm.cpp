@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/ops/cpu/convert_rows.h"
+#include "engine/ops/cpu/gemm_amx.h"
 #include "engine/ops/cpu/gemm_blocked.h"
 #include "engine/ops/cpu/gemm_dot.h"
 #include "engine/ops/cpu/gemm_rows.h"
@@ -11,13 +11,11 @@
 #include "engine/ops/cuda/gemm.h"
 #include "engine/ops/gemm_choice.h"
 #include "engine/ops/gemm_library.h"
+#include "engine/ops/gemm_widened.h"
 #include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {
-
-// A single row may carry any stride; the products want one that a matrix could have.
-int64_t row_stride(const ConstTensor& t) { return t.size(0) <= 1 ? t.size(1) : t.stride(0); }
 
 void check_matrix(const char* name, const ConstTensor& t) {
   TRIREME_CHECK(t.present() && t.rank() == 2, "gemm: ", name, " is ", t.shape(),
@@ -82,30 +80,6 @@ GemmProblem check_gemm(const Ctx& ctx, const Tensor& c, const ConstTensor& a, Tr
   return g;
 }
 
-template <class T>
-cpu::ConvertRows<T> conversion(const ConstTensor& narrow, float* wide) {
-  return {narrow.size(0), narrow.size(1), const_cast<T*>(narrow.as<T>()), row_stride(narrow), wide};
-}
-
-// A float32 copy of a 16-bit matrix in scratch; to be filled when not planning.
-Activation widened(Ctx& ctx, const char* name, const ConstTensor& t) {
-  Activation wide = ctx.allocate(name, DType::kF32, t.shape());
-  if (ctx.planning()) return wide;
-  if (t.dtype() == DType::kBF16)
-    TRIREME_KERNEL(widen_rows<bf16>)(conversion<bf16>(t, wide->as<float>()), ctx.threads);
-  else
-    TRIREME_KERNEL(widen_rows<f16>)(conversion<f16>(t, wide->as<float>()), ctx.threads);
-  return wide;
-}
-
-void narrow_into(Ctx& ctx, const Tensor& to, const Tensor& wide) {
-  if (ctx.planning()) return;
-  if (to.dtype() == DType::kBF16)
-    TRIREME_KERNEL(narrow_rows<bf16>)(conversion<bf16>(to, wide.as<float>()), ctx.threads);
-  else
-    TRIREME_KERNEL(narrow_rows<f16>)(conversion<f16>(to, wide.as<float>()), ctx.threads);
-}
-
 void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   const Activation scratch =
       ctx.allocate("gemm.blocks", DType::kF64,
@@ -128,10 +102,6 @@ void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   blocked.accumulate = g.accumulate;
   blocked.scratch = scratch->as<double>();
   TRIREME_KERNEL(gemm_blocked<double>)(blocked, ctx.threads);
-}
-
-GemmProcessor processor_of(const Ctx& ctx) {
-  return {active_isa(), library_has_bf16(*ctx.gemm), has_fast_bf16_dots()};
 }
 
 template <class T>
@@ -168,9 +138,22 @@ void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   v.x32 = x32->as<float>();
 #if TRIREME_BUILT_AVX512
   if constexpr (std::is_same_v<T, bf16>)
-    if (uses_bf16_dots(processor_of(ctx))) return cpu::avx512::gemm_dot(v, ctx.threads);
+    if (uses_bf16_dots(gemm_processor(*ctx.gemm))) return cpu::avx512::gemm_dot(v, ctx.threads);
 #endif
   TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
+}
+
+// 8 to 64 rows of bfloat16, where gemm_path() says so.
+void gemm_by_amx(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
+  const int64_t rows = round_up(g.m, 16);
+  const Activation tiles =
+      ctx.allocate("gemm.tiles", DType::kBF16, {rows, cpu::packed_columns(g.k)});
+  if (ctx.planning()) return;
+  cpu::Gemv<bf16> v = gemv_of<bf16>(g, p);
+  v.x32 = static_cast<float*>(tiles->raw());
+#if TRIREME_BUILT_AVX512
+  cpu::avx512::gemm_amx(v, ctx.threads);
+#endif
 }
 
 // A sum over nothing: C = bias, 0, or unchanged.
@@ -198,38 +181,11 @@ void check_batch_invariant(const Ctx& ctx, const GemmProblem& g) {
 
 GemmPath path_of(const Ctx& ctx, const GemmProblem& g) {
   if (ctx.gemm->batch_invariant) return GemmPath::kFewRows;
-  return gemm_path(processor_of(ctx), g);
+  return gemm_path(gemm_processor(*ctx.gemm), g);
 }
 
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                   const ConstTensor& b, const ConstTensor& bias);
-
-// C = f(float32 C, float32 bias) for an output the product cannot write itself.
-template <class F>
-void through_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& bias,
-                     F&& product) {
-  if (g.out == DType::kF32) return product(c, bias);
-  const Activation c32 =
-      g.accumulate ? widened(ctx, "gemm.c32", c) : ctx.allocate("gemm.c32", DType::kF32, c.shape());
-  Activation bias32;
-  if (bias.present()) bias32 = widened(ctx, "gemm.bias32", bias.reshape({1, g.n}));
-  product(*c32, bias.present() ? bias32->reshape({g.n}) : Tensor());
-  narrow_into(ctx, c, c32);
-}
-
-void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
-                     const ConstTensor& b, const ConstTensor& bias) {
-  const Activation a32 = widened(ctx, "gemm.a32", a);
-  const Activation b32 = widened(ctx, "gemm.b32", b);
-  through_float32(ctx, g, c, bias, [&](const Tensor& c32, const ConstTensor& bias32) {
-    GemmProblem wide = g;
-    wide.in = wide.out = DType::kF32;
-    wide.lda = row_stride(*a32);
-    wide.ldb = row_stride(*b32);
-    wide.ldc = row_stride(c32);
-    gemm_checked(ctx, wide, c32, *a32, *b32, bias32);
-  });
-}
 
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                   const ConstTensor& b, const ConstTensor& bias) {
@@ -247,8 +203,14 @@ void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTe
       if (g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p);
       if (g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p);
       return gemm_by_rows<f16>(ctx, g, p);
+    case GemmPath::kAmx: return gemm_by_amx(ctx, g, p);
     case GemmPath::kLibrary: return library_gemm(ctx, g, p);
-    case GemmPath::kWidened: return gemm_in_float32(ctx, g, c, a, b, bias);
+    case GemmPath::kWidened:
+      return gemm_in_float32(
+          ctx, g, c, a, b, bias,
+          [&ctx](const GemmProblem& wide, const Tensor& c32, const ConstTensor& a32,
+                 const ConstTensor& b32,
+                 const ConstTensor& bias32) { gemm_checked(ctx, wide, c32, a32, b32, bias32); });
   }
 }
 
@@ -266,7 +228,7 @@ PackedWeight pack_weight(Ctx& ctx, const ConstTensor& w) {
   check_matrix("the weight", w);
   TRIREME_CHECK(is_float(w.dtype()) && w.numel() > 0, "pack_weight: ", w.dtype(), w.shape());
   if (ctx.gpu != nullptr || w.dtype() == DType::kF64) return keep_plain(ctx, w);
-  if (library_multiplies(processor_of(ctx), w.dtype())) return library_pack(ctx, w);
+  if (library_multiplies(gemm_processor(*ctx.gemm), w.dtype())) return library_pack(ctx, w);
   Ctx own(ctx.threads, "pack_weight");  // setup work: must not become part of a planned step
   return library_pack(own, *widened(own, "pack_weight.w32", w));
 }

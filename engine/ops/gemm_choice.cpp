@@ -1,6 +1,8 @@
 #include "engine/ops/gemm_choice.h"
 
+#include "engine/core/amx.h"
 #include "engine/ops/cpu/gemv.h"
+#include "engine/ops/gemm_library.h"
 
 namespace trireme {
 namespace {
@@ -15,13 +17,29 @@ bool is_streamed(Isa isa, const GemmProblem& g) {
 // The largest number of rows for which our tiles are faster. They read the weight once, as fast as
 // memory gives it, up to about 8 rows; the library's kernels multiply faster (float32, Emerald
 // Rapids: the library takes 1.11 times as long with 16 rows, 0.98 with 20). A type that the library
-// does not multiply would have the whole weight converted for every product.
+// does not multiply would have the whole weight converted for every product (bfloat16, Sapphire
+// Rapids without AMX: these tiles 170 GFLOP/s with 128 and 155 with 256 rows, that 147 and 206).
 int64_t max_few_rows(const GemmProcessor& processor, DType dtype) {
-  if (!library_multiplies(processor, dtype)) return 96;
+  if (!library_multiplies(processor, dtype)) return processor.isa == Isa::kAvx512 ? 160 : 96;
   return dtype == DType::kF32 || uses_bf16_dots(processor) ? 16 : 8;
 }
 
+// Rows of bfloat16 by the processor's tiles: more than our tiles multiply while the weight comes
+// from memory, and as many as a weight is read for once. Not measured: by operations and bytes
+// alone.
+bool is_for_amx(const GemmProcessor& processor, const GemmProblem& g) {
+  constexpr int64_t kMinAmxRows = 9, kMaxAmxRows = 64, kMinAmxOutputs = 16;
+  return processor.isa == Isa::kAvx512 && processor.has_amx_bf16 && g.in == DType::kBF16 &&
+         g.m >= kMinAmxRows && g.m <= kMaxAmxRows && g.n >= kMinAmxOutputs;
+}
+
 }  // namespace
+
+GemmProcessor gemm_processor(const GemmEngine& engine) {
+  const bool fast_dots = has_fast_bf16_dots();
+  const bool amx = may_use_amx_bf16();
+  return {active_isa(), library_has_bf16(engine) && (fast_dots || amx), fast_dots, amx};
+}
 
 bool library_multiplies(const GemmProcessor& processor, DType dtype) {
   if (dtype == DType::kF32) return true;
@@ -37,6 +55,7 @@ GemmPath gemm_path(const GemmProcessor& processor, const GemmProblem& g) {
       library_multiplies(processor, g.in) ? GemmPath::kLibrary : GemmPath::kWidened;
   if (g.transpose_a || !g.transpose_b) return many;
   if (is_streamed(processor.isa, g)) return GemmPath::kStreamed;
+  if (is_for_amx(processor, g)) return GemmPath::kAmx;
   return g.m <= max_few_rows(processor, g.in) ? GemmPath::kFewRows : many;
 }
 

@@ -9,19 +9,29 @@
 
 namespace trireme {
 
-// kStreamed: one row that stays in cache (cpu/gemv.h). kFewRows: our tiles (cpu/gemm_rows.h).
-// kLibrary: oneDNN. kWidened: float32 copies of 16-bit operands, then the choice for float32.
-enum class GemmPath { kStreamed, kFewRows, kLibrary, kWidened };
+class GemmEngine;
+
+// kStreamed: one row that stays in cache (cpu/gemv.h). kFewRows: our tiles (cpu/gemm_rows.h). kAmx:
+// the processor's tiles (cpu/gemm_amx.h). kLibrary: oneDNN. kWidened: float32 copies of 16-bit
+// operands (gemm_widened.h), then the choice for float32.
+enum class GemmPath { kStreamed, kFewRows, kAmx, kLibrary, kWidened };
 
 // Properties of the processor that select a product's path.
 struct GemmProcessor {
-  Isa isa = Isa::kPortable;         // the chosen set
-  bool has_library_bf16 = false;    // native products of the library under AVX-512
+  Isa isa = Isa::kPortable;  // the chosen set
+  // The library's native products beat float32 ones: by AMX, or by fast dot products. Where a dot
+  // product takes as long as four multiply-adds (Sapphire Rapids), float32 copies are multiplied
+  // twice as fast.
+  bool has_library_bf16 = false;
   bool has_fast_bf16_dots = false;  // cpu.h
+  bool has_amx_bf16 = false;        // amx.h
 };
 
-// Element types that the library multiplies: float32 always, bfloat16 under AVX-512 where it has
-// native products.
+// This machine's, under the chosen set.
+GemmProcessor gemm_processor(const GemmEngine& engine);
+
+// Element types that the library multiplies: float32 always, bfloat16 under AVX-512 where its
+// native products are the faster ones.
 bool library_multiplies(const GemmProcessor& processor, DType dtype);
 
 // Whether kFewRows multiplies bfloat16 by cpu/gemm_dot.h.

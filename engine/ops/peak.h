@@ -8,9 +8,9 @@ namespace trireme {
 struct MachinePeak {
   int threads = 0;
   double float32_gflops = 0;  // fused multiply-adds on registers, 2 operations each
-  double bfloat16_gflops =
-      0;                   // bfloat16 dot products with float32 sums, by the faster of AMX tiles
-                           // and AVX-512; float32's number without either
+  // Products of bfloat16 with float32 sums, by the fastest of AMX tiles, AVX-512 dot products and
+  // float32 multiply-adds of widened numbers.
+  double bfloat16_gflops = 0;
   double read_gbytes = 0;  // GB/s (1e9 bytes) read from memory, by the best number of streams
 };
 

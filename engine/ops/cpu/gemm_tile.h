@@ -64,7 +64,7 @@ inline constexpr int kMaxPanel = 32;
 // Few rows are not divided into pieces: they are loaded once per group, from the second level if
 // need be, and the prefetcher of the weight has long ways to follow.
 constexpr int64_t piece_columns(int64_t rows) {
-  return rows <= 4 ? int64_t{1} << 40 : kPieceColumns;
+  return rows <= 3 ? int64_t{1} << 40 : kPieceColumns;
 }
 inline constexpr int64_t kGroupsAhead = 4;  // that are fetched meanwhile, of divided rows
 

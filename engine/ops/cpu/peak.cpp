@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include "engine/ops/cpu/amx_config.h"
 #include "engine/ops/cpu/simd.h"
 
 #if defined(TRIREME_ISA_avx512)
@@ -106,19 +107,8 @@ namespace {
 
 constexpr int kTileRows = 16, kTileBytes = 64;  // of each of the eight tiles
 
-// _tile_loadconfig's memory (Intel's manual, LDTILECFG).
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
 [[gnu::target("amx-tile,amx-bf16")]] float tile_rounds(int64_t rounds) {
-  TileConfig config;
-  for (int t = 0; t < 8; ++t) {
-    config.row_bytes[t] = kTileBytes;
-    config.rows[t] = kTileRows;
-  }
+  const AmxConfig config;
   alignas(64) uint16_t ones[kTileRows * kTileBytes / 2];
   for (uint16_t& one : ones) one = 0x3f80;
   // GCC's intrinsics do not say that they read this memory.

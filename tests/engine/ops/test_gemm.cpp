@@ -163,6 +163,17 @@ TEST(Gemm, MatchesPlainSums) {
     for (const Case& c : cases()) expect_product(ctx, t, c);
 }
 
+// More than one piece (gemm_widened.cpp) of either operand: 64 rows or columns of so many terms.
+TEST(Gemm, WidensLargeOperandsInPieces) {
+  Ctx ctx(2, "test");
+  constexpr int64_t kTerms = 33000, kMany = 130, kFew = 2;
+  for (const Types& t : {kTypes[2], kTypes[5]}) {
+    expect_product(ctx, t, {kFew, kMany, kTerms, false, false, false, true});
+    expect_product(ctx, t, {kMany, kFew, kTerms, true, false, true, false, -0.5f});
+  }
+  expect_product(ctx, kTypes[2], {kMany, kFew, kTerms, false, false, false, true});
+}
+
 using GemmKernels = EveryIsa;
 
 TEST_F(GemmKernels, MatchPlainSumsOnEveryInstructionSet) {
@@ -514,8 +525,7 @@ TEST(Gemm, ARowOfFewHasTheSameBitsBesideOthers) {
         g.k = kTerms;
         g.transpose_b = true;
         g.in = dtype;
-        return gemm_path({active_isa(), library_has_bf16(*ctx.gemm), has_fast_bf16_dots()}, g) ==
-               GemmPath::kFewRows;
+        return gemm_path(gemm_processor(*ctx.gemm), g) == GemmPath::kFewRows;
       };
       EXPECT_TRUE(is_ours(8));
       for (int64_t m = 2; m <= kRows && is_ours(m); ++m) {
