@@ -136,8 +136,9 @@ void run_bench_decode(const BenchDecodeOptions& options) {
   for (const DType dtype : options.dtypes()) {
     BenchDecodeResult result = measure(ctx, options, dtype);
     raise_ceiling(ctx, ceiling);
-    result.floor_ms = static_cast<double>(result.read_bytes) / (ceiling.gbytes() * 1e9) * 1e3;
-    print(options, ctx, dtype, ceiling.gbytes(), result);
+    const auto bytes = static_cast<double>(result.read_bytes);
+    result.floor_ms = bytes / (ceiling.reading_gbytes(bytes) * 1e9) * 1e3;
+    print(options, ctx, dtype, ceiling.reading_gbytes(bytes), result);
   }
 }
 

@@ -134,7 +134,7 @@ nlohmann::ordered_json place_json(const Ctx& ctx, const BenchCeiling& ceiling) {
   }
   out["device"] = ctx.gpu->info.name;
   add_kernel_choices(out, *ctx.gpu);
-  out["copy_gbytes"] = ceiling.gbytes();
+  out["copy_gbytes"] = ceiling.gpu.front().copy_gbytes;
   for (const DevicePeak& peak : ceiling.gpu)
     out["square"].push_back({{"dtype", dtype_name(peak.dtype)},
                              {"side", peak.side},

@@ -249,14 +249,14 @@ void print_json(const Ctx& ctx, const BenchCeiling& ceiling,
   nlohmann::ordered_json out;
   if (ctx.gpu != nullptr) {
     out["device"] = ctx.gpu->info.name;
-    out["copy_gbytes"] = ceiling.gbytes();
+    out["copy_gbytes"] = ceiling.gpu.front().copy_gbytes;
     add_kernel_choices(out, *ctx.gpu);
     for (const DevicePeak& peak : ceiling.gpu)
       out["gemm_tflops"][std::string(dtype_name(peak.dtype))] = peak.gemm_tflops;
   } else {
     out["threads"] = ceiling.cpu.threads;
     out["peak_float32_gflops"] = ceiling.cpu.float32_gflops;
-    out["peak_read_gbytes"] = ceiling.cpu.read_gbytes;
+    out["peak_read_gbytes"] = ceiling.cpu.memory_gbytes();
   }
   for (const BenchOpsResult& r : results)
     out["ops"].push_back({{"op", r.op},

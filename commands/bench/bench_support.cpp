@@ -154,8 +154,12 @@ double BenchCeiling::gflops(DType dtype) const {
   return dtype == DType::kBF16 ? cpu.bfloat16_gflops : cpu.float32_gflops;
 }
 
-double BenchCeiling::gbytes() const {
-  return gpu.empty() ? cpu.read_gbytes : gpu.front().copy_gbytes;
+double BenchCeiling::reading_gbytes(double bytes) const {
+  return gpu.empty() ? cpu.reading_gbytes(bytes) : gpu.front().copy_gbytes;
+}
+
+double BenchCeiling::moving_gbytes(double bytes) const {
+  return gpu.empty() ? cpu.moving_gbytes(bytes) : gpu.front().copy_gbytes;
 }
 
 int prepare_bench(const BenchOptions& options) {
@@ -197,7 +201,7 @@ std::string ceiling_line(const Ctx& ctx, const BenchCeiling& ceiling) {
   const MachinePeak& peak = ceiling.cpu;
   std::snprintf(text, sizeof text,
                 "measured peak: float32 %.1f GFLOP/s, bfloat16 %.1f GFLOP/s, memory %.1f GB/s",
-                peak.float32_gflops, peak.bfloat16_gflops, peak.read_gbytes);
+                peak.float32_gflops, peak.bfloat16_gflops, peak.memory_gbytes());
   return concat(cpu_model_name(), ", ", peak.threads, " threads, ", isa_name(active_isa()), ", ",
                 gemm_library_version(), "\n", text, "\n");
 }

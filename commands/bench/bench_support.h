@@ -80,7 +80,10 @@ struct BenchCeiling {
   MachinePeak cpu;
   std::vector<DevicePeak> gpu;  // of each dtype of the options; empty on the CPU
   double gflops(DType dtype) const;
-  double gbytes() const;  // read on the CPU, read plus written on a GPU
+  // Of what reads, or also writes, `bytes` again and again, wherever they lie. A GPU's is that of
+  // copies.
+  double reading_gbytes(double bytes) const;
+  double moving_gbytes(double bytes) const;
 };
 // Pins the team of options.threads and measures the peak of what ctx computes on.
 int prepare_bench(const BenchOptions& options);

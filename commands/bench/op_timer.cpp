@@ -5,7 +5,7 @@
 namespace trireme {
 
 double BenchOpsResult::share(const BenchCeiling& ceiling) const {
-  return std::max(bytes / (ceiling.gbytes() * 1e9),
+  return std::max(bytes / (ceiling.moving_gbytes(bytes) * 1e9),
                   operations / (ceiling.gflops(sums_dtype) * 1e9)) /
          seconds;
 }

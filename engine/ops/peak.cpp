@@ -15,7 +15,7 @@ namespace {
 constexpr int kRuns = 6;
 constexpr int kReadRuns = 3;
 constexpr double kRunSeconds = 0.012;
-constexpr int64_t kReadBytes = int64_t{256} << 20;  // more than a core's share of the last cache
+constexpr int64_t kLeastReadBytes = int64_t{32} << 20;  // of a run: long against waking the team
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -37,23 +37,57 @@ double best_gflops(Loop&& loop, int threads) {
   return best;
 }
 
-double best_read_gbytes(int threads) {
-  const Buffer buffer("bandwidth measurement", kReadBytes);
-  buffer.touch(threads);
-  const auto* data = buffer.tensor(DType::kF32, {kReadBytes / 4}).as<float>();
+// Bytes a second, in 1e9, of the best of several runs of pass(streams), which moves `bytes`.
+template <class Pass>
+double best_gbytes(int64_t bytes, std::initializer_list<int> streams, Pass&& pass) {
+  const int64_t times = ceil_div(kLeastReadBytes, bytes);
   double best = 0;
-  float sink = 0;
   for (int i = 0; i < kReadRuns; ++i)
-    for (const int streams : {1, 4, 8}) {
+    for (const int count : streams) {
       const auto start = std::chrono::steady_clock::now();
-      TRIREME_KERNEL(read_loop<float>)(data, kReadBytes / 4, streams, sink, threads);
-      best = std::max(best, static_cast<double>(kReadBytes) / seconds_since(start) * 1e-9);
+      for (int64_t t = 0; t < times; ++t) pass(count);
+      best = std::max(best, static_cast<double>(times * bytes) / seconds_since(start) * 1e-9);
     }
-  TRIREME_CHECK(sink == 0.0f, "fresh memory sums to ", static_cast<double>(sink));
   return best;
 }
 
+void measure_memory(MachinePeak& peak) {
+  const int64_t largest = MachinePeak::kMinReadBytes << (MachinePeak::kReadSizes - 1);
+  const Buffer buffer("bandwidth measurement", largest);
+  buffer.touch(peak.threads);
+  auto* const data = buffer.tensor(DType::kF32, {largest / 4}).as<float>();
+  float sink = 0;
+  for (size_t i = 0; i < MachinePeak::kReadSizes; ++i) {
+    const int64_t bytes = MachinePeak::kMinReadBytes << i;
+    peak.read_gbytes[i] = best_gbytes(bytes, {1, 4, 8}, [&](int streams) {
+      TRIREME_KERNEL(read_loop<float>)(data, bytes / 4, streams, sink, peak.threads);
+    });
+    peak.update_gbytes[i] = best_gbytes(2 * bytes, {1, 4}, [&](int streams) {
+      TRIREME_KERNEL(halve_loop<float>)(data, bytes / 4, streams, peak.threads);
+    });
+  }
+  TRIREME_CHECK(sink == 0.0f, "fresh memory sums to ", static_cast<double>(sink));
+}
+
 }  // namespace
+
+namespace {
+
+size_t size_at(double bytes) {
+  size_t at = 0;
+  while (at + 1 < MachinePeak::kReadSizes &&
+         static_cast<double>(MachinePeak::kMinReadBytes << (at + 1)) <= bytes)
+    ++at;
+  return at;
+}
+
+}  // namespace
+
+double MachinePeak::reading_gbytes(double bytes) const { return read_gbytes[size_at(bytes)]; }
+
+double MachinePeak::moving_gbytes(double bytes) const {
+  return std::max(read_gbytes[size_at(bytes)], update_gbytes[size_at(bytes)]);
+}
 
 MachinePeak measure_peak(int threads, bool with_memory) {
   TRIREME_CHECK(threads >= 1, "measure_peak with ", threads, " threads");
@@ -70,14 +104,17 @@ MachinePeak measure_peak(int threads, bool with_memory) {
     peak.bfloat16_gflops =
         std::max(peak.bfloat16_gflops, best_gflops(cpu::avx512::tile_product_loop, threads));
 #endif
-  if (with_memory) peak.read_gbytes = best_read_gbytes(threads);
+  if (with_memory) measure_memory(peak);
   return peak;
 }
 
 void raise_peak(MachinePeak& peak, const MachinePeak& other) {
   peak.float32_gflops = std::max(peak.float32_gflops, other.float32_gflops);
   peak.bfloat16_gflops = std::max(peak.bfloat16_gflops, other.bfloat16_gflops);
-  peak.read_gbytes = std::max(peak.read_gbytes, other.read_gbytes);
+  for (size_t i = 0; i < peak.read_gbytes.size(); ++i) {
+    peak.read_gbytes[i] = std::max(peak.read_gbytes[i], other.read_gbytes[i]);
+    peak.update_gbytes[i] = std::max(peak.update_gbytes[i], other.update_gbytes[i]);
+  }
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 // Ceilings of this machine, measured: the denominators of "% of peak" and of MFU.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace trireme {
@@ -11,12 +12,25 @@ struct MachinePeak {
   // Products of bfloat16 with float32 sums, by the fastest of AMX tiles, AVX-512 dot products and
   // float32 multiply-adds of widened numbers.
   double bfloat16_gflops = 0;
-  double read_gbytes = 0;  // GB/s (1e9 bytes) read from memory, by the best number of streams
+  // GB/s (1e9 bytes) of reading kMinReadBytes << i bytes again and again, by the best number of
+  // streams: the caches' rates, and at the end memory's.
+  static constexpr int64_t kMinReadBytes = int64_t{256} << 10;
+  static constexpr int kReadSizes = 11;
+  std::array<double, kReadSizes> read_gbytes = {};
+
+  // The same of numbers that are read and written, each counted twice.
+  std::array<double, kReadSizes> update_gbytes = {};
+
+  double memory_gbytes() const { return read_gbytes.back(); }
+  // The rate of the largest size that is not larger: of what reads `bytes` again and again, and of
+  // what reads and writes them, which is at least as much.
+  double reading_gbytes(double bytes) const;
+  double moving_gbytes(double bytes) const;
 };
 
-// Takes about half a second. Each number is the best of several short runs: whatever else runs on
-// the machine can only make a run slower. with_memory: also read_gbytes, which takes 256 MiB; else
-// it is 0.
+// Takes about a second. Each number is the best of several short runs: whatever else runs on the
+// machine can only make a run slower. with_memory: also the rates of memory, which take 256 MiB; else
+// they are 0.
 MachinePeak measure_peak(int threads, bool with_memory = true);
 
 // Raises each number of `peak` to that of `other`: tries that are spread over a long run find the

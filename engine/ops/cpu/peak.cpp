@@ -83,7 +83,39 @@ float sum_streams(const float* data, int64_t begin, int64_t end) {
   return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
+// Halves blocks [begin, end), `Streams` of them at equal distances at a time.
+template <int Streams>
+void halve_streams(float* data, int64_t begin, int64_t end) {
+  constexpr int kUnroll = 4;
+  constexpr int64_t kBlock = kUnroll * kLanes<float>;
+  const Vec<float> half = splat<Vec<float>>(0.5f);
+  const auto halve = [&](float* block) {
+    for (int u = 0; u < kUnroll; ++u)
+      store(block + u * kLanes<float>, load(block + u * kLanes<float>) * half);
+  };
+  const int64_t each = (end - begin) / Streams;
+  for (int64_t i = begin; i < begin + each; ++i)
+    for (int s = 0; s < Streams; ++s) halve(data + (i + s * each) * kBlock);
+  for (int64_t i = begin + Streams * each; i < end; ++i) halve(data + i * kBlock);
+}
+
 }  // namespace
+
+template <class T>
+void halve_loop(T* data, int64_t n, int streams, int threads) {
+  constexpr int64_t kBlock = 4 * kLanes<float>;
+  const int64_t blocks = n / kBlock;
+#pragma omp parallel num_threads(threads)
+  {
+    const int64_t count = omp_get_num_threads(), rank = omp_get_thread_num();
+    const int64_t begin = blocks * rank / count, end = blocks * (rank + 1) / count;
+    if (streams == 1)
+      halve_streams<1>(data, begin, end);
+    else
+      halve_streams<4>(data, begin, end);
+  }
+  for (int64_t i = blocks * kBlock; i < n; ++i) data[i] *= 0.5f;
+}
 
 template <class T>
 void read_loop(const T* data, int64_t n, int streams, T& sink, int threads) {
@@ -152,5 +184,6 @@ void tile_product_loop(PeakLoop& loop, int threads) {
 template void multiply_add_loop<float>(PeakLoop&, int);
 template void multiply_add_loop<bf16>(PeakLoop&, int);
 template void read_loop<float>(const float*, int64_t, int, float&, int);
+template void halve_loop<float>(float*, int64_t, int, int);
 
 }  // namespace trireme::cpu::TRIREME_ISA

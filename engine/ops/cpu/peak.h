@@ -19,6 +19,9 @@ TRIREME_CPU_KERNEL(multiply_add_loop, (PeakLoop & loop, int threads))
 // sink += every element of data (n). streams: 1, 4 or 8 places that a thread reads in turn.
 TRIREME_CPU_KERNEL(read_loop, (const T* data, int64_t n, int streams, T& sink, int threads))
 
+// Every element of data (n), halved. streams: 1 or 4 places, as above.
+TRIREME_CPU_KERNEL(halve_loop, (T * data, int64_t n, int streams, int threads))
+
 namespace avx512 {
 // Products of AMX tiles, 16x32 by 32x16 of bfloat16 ones, on four sums. Only if may_use_amx_bf16().
 // sink: 64 for each round and thread.

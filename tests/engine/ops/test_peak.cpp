@@ -19,8 +19,11 @@ TEST(Peak, IsPlausible) {
   EXPECT_LT(one.float32_gflops, 1000);
   EXPECT_GT(one.bfloat16_gflops, 0.01);
   EXPECT_LT(one.bfloat16_gflops, 2000);
-  EXPECT_GT(one.read_gbytes, 0.01);
-  EXPECT_LT(one.read_gbytes, 1000);
+  for (const auto& rates : {one.read_gbytes, one.update_gbytes})
+    for (const double gbytes : rates) {
+      EXPECT_GT(gbytes, 0.01);
+      EXPECT_LT(gbytes, 10000);
+    }
   EXPECT_EQ(one.threads, 1);
 }
 
@@ -34,12 +37,29 @@ TEST(Peak, RunsOnEveryInstructionSet) {
 }
 
 TEST(Peak, IsRaisedByALaterTryOnly) {
-  MachinePeak peak{.threads = 2, .float32_gflops = 5, .bfloat16_gflops = 7, .read_gbytes = 9};
-  raise_peak(peak, {.threads = 1, .float32_gflops = 6, .bfloat16_gflops = 6, .read_gbytes = 10});
+  MachinePeak peak{.threads = 2, .float32_gflops = 5, .bfloat16_gflops = 7, .read_gbytes = {9, 3}};
+  raise_peak(peak,
+             {.threads = 1, .float32_gflops = 6, .bfloat16_gflops = 6, .read_gbytes = {8, 4}});
   EXPECT_EQ(peak.threads, 2);
   EXPECT_EQ(peak.float32_gflops, 6);
   EXPECT_EQ(peak.bfloat16_gflops, 7);
-  EXPECT_EQ(peak.read_gbytes, 10);
+  EXPECT_EQ(peak.read_gbytes[0], 9);
+  EXPECT_EQ(peak.read_gbytes[1], 4);
+}
+
+TEST(Peak, ReadingIsThatOfTheLargestSizeThatIsNotLarger) {
+  MachinePeak peak;
+  for (size_t i = 0; i < peak.read_gbytes.size(); ++i)
+    peak.read_gbytes[i] = 100 - static_cast<double>(i);
+  EXPECT_EQ(peak.reading_gbytes(0), 100);
+  EXPECT_EQ(peak.reading_gbytes(512 << 10), 99);
+  EXPECT_EQ(peak.reading_gbytes((1 << 20) - 1), 99);
+  EXPECT_EQ(peak.reading_gbytes(1 << 20), 98);
+  EXPECT_EQ(peak.reading_gbytes(1e12), peak.memory_gbytes());
+  EXPECT_EQ(peak.memory_gbytes(), 90);
+  peak.update_gbytes[2] = 120;
+  EXPECT_EQ(peak.moving_gbytes(1 << 20), 120);
+  EXPECT_EQ(peak.moving_gbytes(2 << 20), 97);
 }
 
 #if TRIREME_BUILT_AVX512
@@ -54,6 +74,16 @@ TEST(Peak, TilesAddEveryProduct) {
   }
 }
 #endif
+
+TEST(Peak, HalvesEveryElementOnce) {
+  for (const int64_t n : {0, 5, 64, 1000, 4099})
+    for (const int streams : {1, 4})
+      for (const int threads : {1, 3}) {
+        std::vector<float> data(static_cast<size_t>(n), 4.0f);
+        cpu::portable::halve_loop(data.data(), n, streams, threads);
+        EXPECT_EQ(data, std::vector<float>(static_cast<size_t>(n), 2.0f)) << n << " " << streams;
+      }
+}
 
 TEST(Peak, ReadsEveryElementWhateverTheStreams) {
   for (const int64_t n : {0, 5, 64, 1000, 4099}) {
