@@ -4,12 +4,36 @@
 #include "engine/ops/cuda/sample.h"
 
 namespace trireme {
+namespace {
+
+// Scratch of the kernels; nothing on the CPU.
+struct GpuScratch {
+  GpuScratch(Ctx& ctx, int64_t rows, int64_t columns) {
+    if (ctx.gpu == nullptr) return;
+    const Shape of_parts{rows, cuda::sample_parts(columns)}, of_bins{rows, cuda::kSampleBins};
+    first = ctx.allocate("sample_rows.first", DType::kI64, of_parts);
+    smallest = ctx.allocate("sample_rows.smallest", DType::kI32, of_parts);
+    sum = ctx.allocate("sample_rows.sum", DType::kF64, of_parts);
+    weights = ctx.allocate("sample_rows.weights", DType::kI64, of_bins);
+    counts = ctx.allocate("sample_rows.counts", DType::kI64, of_bins);
+  }
+  void set(cuda::SampleArgs& args) const {
+    args.first = first->as<int64_t>();
+    args.smallest = smallest->as<int32_t>();
+    args.sum = sum->as<double>();
+    args.weights = weights->as<int64_t>();
+    args.counts = counts->as<int64_t>();
+  }
+  Activation first, smallest, sum, weights, counts;
+};
+
+}  // namespace
 
 void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstTensor& logits,
                  const SampleRows& rows) {
   constexpr const char* kOp = "sample_rows";
-  TRIREME_CHECK(logits.rank() == 2 && logits.size(1) > 0, kOp, ": logits are ", logits.shape(),
-                ", expected (R, V) with V > 0");
+  TRIREME_CHECK(logits.rank() == 2 && logits.size(1) > 0 && logits.size(1) <= INT32_MAX, kOp,
+                ": logits are ", logits.shape(), ", expected (R, V) with 0 < V < 2^31");
   check_dtype(kOp, "logits", logits, DType::kF32);
   TRIREME_CHECK(logits.stride(1) == 1 || logits.size(1) == 1, kOp, ": logits have stride ",
                 logits.stride(1), " in a row, want 1");
@@ -22,22 +46,26 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
   check_operand(kOp, "top_k", rows.top_k, DType::kI64, each);
   check_operand(kOp, "seed", rows.seed, DType::kI64, each);
   check_operand(kOp, "position", rows.position, DType::kI64, each);
+  const int64_t columns = logits.size(1);
+  const GpuScratch gpu_scratch(ctx, each[0], columns);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  const int64_t columns = logits.size(1);
-  const cuda::SampleArgs args{.id = id.as<int32_t>(),
-                              .logprob = logprob.as<double>(),
-                              .logits = logits.as<float>(),
-                              .temperature = rows.temperature.as<double>(),
-                              .top_p = rows.top_p.as<double>(),
-                              .min_p = rows.min_p.as<double>(),
-                              .top_k = rows.top_k.as<int64_t>(),
-                              .seed = rows.seed.as<int64_t>(),
-                              .position = rows.position.as<int64_t>(),
-                              .rows = logits.size(0),
-                              .columns = columns,
-                              .stride = logits.stride(0)};
-  if (ctx.gpu != nullptr) return cuda::sample_rows(*ctx.gpu, args);
+  cuda::SampleArgs args{.id = id.as<int32_t>(),
+                        .logprob = logprob.as<double>(),
+                        .logits = logits.as<float>(),
+                        .temperature = rows.temperature.as<double>(),
+                        .top_p = rows.top_p.as<double>(),
+                        .min_p = rows.min_p.as<double>(),
+                        .top_k = rows.top_k.as<int64_t>(),
+                        .seed = rows.seed.as<int64_t>(),
+                        .position = rows.position.as<int64_t>(),
+                        .rows = logits.size(0),
+                        .columns = columns,
+                        .stride = logits.stride(0)};
+  if (ctx.gpu != nullptr) {
+    gpu_scratch.set(args);
+    return cuda::sample_rows(*ctx.gpu, args);
+  }
   parallel_for(ctx.threads, args.rows, 1, [&](int64_t begin, int64_t end) {
     SampleScratch scratch;
     for (int64_t r = begin; r < end; ++r) {

@@ -61,9 +61,13 @@ struct SampleRows {
   ConstTensor top_k, seed, position;      // int64; the seed's bits
 };
 
-// id (R) int32 and logprob (R) float64 of logits (R, V) float32, V > 0, of unit stride in V. A GPU
-// sums in another order than the host, so a u within a few float64 roundings of a boundary may give
-// a neighbour.
+// id (R) int32 and logprob (R) float64 of logits (R, V) float32, 0 < V < 2^31, of unit stride in V.
+// A GPU gives a row the same bits in every run and whatever rows are beside it. It sums p in
+// integers of S = min(52, 63 - ceil(log2 V)) bits: each p is rounded by at most half a unit, of
+// 2^-S of the largest p of its bin, and those of a bin are within a factor of e^(1/16), but for
+// p < e^-31, all of which together are rounded by less than V 2^-S e^-31. A sum is therefore within
+// 2^-S of itself, beside float64's own roundings, and a neighbour may be sampled where u is within
+// 2^(1-S) of a boundary, or kept where top_p is: 2^-45 for V = 128,256.
 void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstTensor& logits,
                  const SampleRows& rows);
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "engine/ops/sample.h"
@@ -20,7 +21,9 @@ const std::vector<Ask> kAsked = {{},
                                  {.top_k = 1},
                                  {.top_p = 1e-9},
                                  {.min_p = 1.0},
-                                 {.temperature = 100, .top_p = 0.5, .top_k = 1 << 20}};
+                                 {.temperature = 100, .top_p = 0.5, .top_k = 1 << 20},
+                                 {.temperature = 0.01, .top_k = 600},
+                                 {.top_p = 0.97, .min_p = 1e-4, .top_k = 1500}};
 
 std::vector<double> of_rows(int64_t rows, const std::function<double(const Ask&)>& f) {
   std::vector<double> out;
@@ -57,35 +60,87 @@ OpCase sample_case(int64_t rows, int64_t columns, const std::string& what,
           .large = large};
 }
 
+OpCase random_case(int64_t rows, int64_t columns, double low, double high,
+                   const std::string& what = "", bool large = false) {
+  return sample_case(
+      rows, columns, what,
+      [=](OpRun& run) {
+        return run.random("logits", DType::kF32, {rows, columns}, low, high);
+      },
+      large);
+}
+
+// A case of logits that are computed from a random number in [0, 1) and the id.
+OpCase made_case(int64_t rows, int64_t columns, const std::string& what,
+                 const std::function<double(double, int64_t)>& logit) {
+  return sample_case(rows, columns, what, [=](OpRun& run) {
+    return run.made("logits", DType::kF32, {rows, columns}, [=] {
+      std::vector<double> values;
+      for (int64_t i = 0; i < rows * columns; ++i)
+        values.push_back(
+            logit(philox_word({1, 2}, static_cast<uint64_t>(i)) * 0x1p-32, i % columns));
+      return values;
+    });
+  });
+}
+
+// Rows of many parts, of sizes that are no multiple of a part or of a vector.
+void add_long_rows(std::vector<OpCase>& cases) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  cases.push_back(random_case(24, 20'001, -0.5, 0.5, " uniform"));
+  cases.push_back(random_case(12, 50'257, -40.0, 40.0, " far apart"));
+  // As a model's: few tokens have nearly all of the probability.
+  cases.push_back(made_case(24, 9'999, " peaked", [](double x, int64_t) {
+    return 3 * std::log((x + 1e-6) / (1 - x + 1e-6));
+  }));
+  // Ties over several parts, more of them than are sorted at once.
+  cases.push_back(made_case(12, 8'195, " all equal", [](double, int64_t) { return -3.25; }));
+  cases.push_back(made_case(24, 6'001, " few levels",
+                            [](double x, int64_t) { return 0.5 * std::floor(4 * x); }));
+  // The first 5 and 40 end in a tie whose tokens are in several parts.
+  cases.push_back(made_case(24, 7'000, " ties at top_k", [](double x, int64_t id) {
+    return id % 1'000 == 999 ? 2.0 : id % 100 == 7 ? 1.5 : x;
+  }));
+  // Most logits share one bin, and many of these their upper bits.
+  cases.push_back(made_case(12, 5'001, " close together",
+                            [](double x, int64_t id) { return id == 1'234 ? 60.0 : 1e-4 * x; }));
+  cases.push_back(made_case(12, 9'001, " masked", [=](double x, int64_t id) {
+    return id % 1'511 == 3 ? 4 * x : -infinity;
+  }));
+  cases.push_back(made_case(12, 4'097, " with one token",
+                            [=](double, int64_t id) { return id == 4'096 ? -7.0 : -infinity; }));
+  cases.push_back(made_case(12, 2'500, " of the largest numbers",
+                            [](double x, int64_t) { return (x < 0.5 ? -3e38 : 3e38) * x; }));
+}
+
 }  // namespace
 
 std::vector<OpCase> sample_cases() {
   std::vector<OpCase> cases;
-  for (const Shape& shape : std::vector<Shape>{{0, 5}, {10, 1}, {10, 7}, {20, 513}, {10, 3000}})
-    cases.push_back(sample_case(shape[0], shape[1], "", [shape](OpRun& run) {
-      return run.random("logits", DType::kF32, shape, -6.0, 6.0);
-    }));
+  for (const Shape& shape : std::vector<Shape>{{0, 5}, {12, 1}, {12, 7}, {24, 513}, {12, 3000}})
+    cases.push_back(random_case(shape[0], shape[1], -6.0, 6.0));
   // Many ties, of which the lower ids come first; both zeros are one value.
-  cases.push_back(sample_case(20, 700, " ties", [](OpRun& run) {
+  cases.push_back(sample_case(24, 700, " ties", [](OpRun& run) {
     std::vector<double> values;
-    for (int64_t i = 0; i < 20 * 700; ++i) {
+    for (int64_t i = 0; i < 24 * 700; ++i) {
       const auto level = static_cast<double>(philox_word({1, 2}, static_cast<uint64_t>(i)) % 4);
       values.push_back(level == 0 && i % 2 == 0 ? -0.0 : level);
     }
-    return run.values("logits", DType::kF32, {20, 700}, values);
+    return run.values("logits", DType::kF32, {24, 700}, values);
   }));
   // Forbidden tokens.
-  cases.push_back(sample_case(10, 600, " of which few are allowed", [](OpRun& run) {
-    std::vector<double> values(10 * 600, -std::numeric_limits<double>::infinity());
+  cases.push_back(sample_case(12, 600, " of which few are allowed", [](OpRun& run) {
+    std::vector<double> values(12 * 600, -std::numeric_limits<double>::infinity());
     for (size_t i = 0; i < values.size(); i += 97) values[i] = static_cast<double>(i % 11) - 20;
-    return run.values("logits", DType::kF32, {10, 600}, values);
+    return run.values("logits", DType::kF32, {12, 600}, values);
   }));
-  cases.push_back(sample_case(
-      64, 151'936, "",
-      [](OpRun& run) {
-        return run.random("logits", DType::kF32, {64, 151'936}, -6.0, 6.0);
-      },
-      true));
+  // Columns of a wider matrix, whose rows have different alignments.
+  cases.push_back(sample_case(12, 2'050, " of wider rows", [](OpRun& run) {
+    return run.random("logits", DType::kF32, {12, 2'063}, -6.0, 6.0).slice(1, 0, 2'050);
+  }));
+  add_long_rows(cases);
+  cases.push_back(random_case(64, 151'936, -6.0, 6.0, "", true));
+  cases.push_back(random_case(128, 128'256, -0.5, 0.5, " uniform", true));
   return cases;
 }
 

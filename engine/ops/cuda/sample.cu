@@ -1,164 +1,164 @@
-// A row is not sorted: its tokens have places in the order (key descending, id ascending), where a
-// key is a logit whose bits are ordered as its value is, and a place is found digit by digit of the
-// key, from sums of what every digit's tokens weigh. Everything that is kept is the beginning of
-// that order.
+// Sampling of tokens in three kernels, each of which reads what the one before left in scratch.
+//
+//   part_kernel       first token, smallest logit and sum of exp(l - largest) of each part of a row
+//   histogram_kernel  the weights of a row's tokens in bins; nothing where temperature is 0
+//   sample_kernel     one block a row searches for the tokens at which filters and draw end
+//
+// A greedy row is read once, with one float64 exp a logit. Others are read and weighted once more
+// for the histogram, and read once for each of top_k, top_p, min_p and the draw, where only the
+// logits of one bin are weighted. Float64 sums have a fixed order, and all others are of integers:
+// atomic additions by any number of blocks give the same bits.
 #include "engine/core/random.h"
-#include "engine/ops/cuda/kernel.h"
-#include "engine/ops/cuda/math.h"
 #include "engine/ops/cuda/sample.h"
+#include "engine/ops/cuda/sample_search.h"
 
 namespace trireme::cuda {
 namespace {
 
-constexpr int kThreads = 512, kWarps = kThreads / kWarp;
-constexpr int kDigitBits = 4, kDigits = 1 << kDigitBits;
+constexpr int kThreads = 256, kPacks = 2;  // of a part; packs of a thread
+static_assert(kThreads * kPacks * LogitRow::kPack == kSamplePart, "a thread reads its logits once");
+static_assert(kWeightBins == kSampleBins, "scratch has room for the bins");
 constexpr uint64_t kStream = stream_id("sample");
 
-// Both zeros are the same value.
-__device__ uint32_t key_of(float logit) {
-  const uint32_t bits = logit == 0.0f ? 0u : __float_as_uint(logit);
-  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-}
-__device__ float logit_of(uint32_t key) {
-  return __uint_as_float((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
+__device__ LogitRow row_of(const SampleArgs& a, int64_t r) {
+  return LogitRow::of(a.logits + r * a.stride, a.columns);
 }
 
-// The beginning of the order: all tokens with larger keys and the first `ties` with this one.
-struct Beginning {
-  uint32_t key = 0;
-  int64_t ties = 0;
-  __device__ bool shorter(const Beginning& other) const {
-    return key > other.key || (key == other.key && ties < other.ties);
-  }
-};
+using Packs = LogitRow::Pack[kPacks];
 
-struct Shared {
-  double of_warp[kWarps][kDigits];
-  double digit[kDigits];
-  double sum[kWarp];
-  uint32_t largest[kWarp];
-  int found[kWarps];
-  int64_t id;
-};
-
-struct Row {
-  const float* logits;
-  int64_t columns;
-  double largest, temperature;
-  Shared* shared;
-
-  // p of a token
-  __device__ double weight(uint32_t key) const {
-    return exponential((static_cast<double>(logit_of(key)) - largest) / temperature);
-  }
-
-  template <class Term>
-  __device__ double sum(const Term& term) const {
-    double total = 0;
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) total += term(key_of(logits[i]));
-    return block_sum(total, shared->sum);
-  }
-
-  __device__ int64_t count(uint32_t key) const {
-    return static_cast<int64_t>(sum([key](uint32_t k) { return k == key ? 1.0 : 0.0; }));
-  }
-
-  // shared->digit[d]: the weight of tokens whose key begins with `prefix`, followed by digit d.
-  template <class Weight>
-  __device__ void weigh_digits(const Weight& of, uint32_t prefix, int shift) const {
-    double sums[kDigits] = {};
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-      const uint32_t key = key_of(logits[i]), begin = key >> shift;
-      // A shift by 32 is none.
-      if (shift + kDigitBits < 32 && begin >> kDigitBits != prefix) continue;
-      const int digit = static_cast<int>(begin & (kDigits - 1));
-      const double w = of(key);
+// The first logit of pack `i` of this thread.
+__device__ int64_t pack_begin(int64_t part, int i) {
+  return part * kSamplePart + (i * kThreads + static_cast<int64_t>(threadIdx.x)) * LogitRow::kPack;
+}
+__device__ void load_part(Packs& packs, const LogitRow& row, int64_t part) {
 #pragma unroll
-      for (int d = 0; d < kDigits; ++d) sums[d] += d == digit ? w : 0.0;
-    }
-    const int lane = static_cast<int>(threadIdx.x) % kWarp,
-              warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int i = 0; i < kPacks; ++i) packs[i] = row.load(pack_begin(part, i));
+}
+// f(logit, id) of each of the thread's logits.
+template <class F>
+__device__ void for_each_logit(const Packs& packs, int64_t columns, int64_t part, const F& f) {
 #pragma unroll
-    for (int d = 0; d < kDigits; ++d) {
-      const double total = warp_sum(sums[d]);
-      if (lane == d) shared->of_warp[warp][d] = total;
-    }
-    __syncthreads();
-    if (threadIdx.x < kDigits) {
-      double total = 0;
-      for (int w = 0; w < kWarps; ++w) total += shared->of_warp[w][threadIdx.x];
-      shared->digit[threadIdx.x] = total;
-    }
-    __syncthreads();
+  for (int i = 0; i < kPacks * LogitRow::kPack; ++i) {
+    const int64_t id = pack_begin(part, i / LogitRow::kPack) + i % LogitRow::kPack;
+    if (id < columns) f(packs[i / LogitRow::kPack].v[i % LogitRow::kPack], id);
   }
+}
 
-  // The shortest beginning whose weight satisfies `reached`; that of `all` where none does.
-  template <class Weight, class Reached>
-  __device__ Beginning find(const Weight& of, const Reached& reached, const Beginning& all) const {
-    uint32_t prefix = 0;
-    double above = 0;
-    for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
-      weigh_digits(of, prefix, shift);
-      int chosen = -1;
-      double before = above;  // of the chosen digit
-      for (int d = kDigits - 1; d >= 0; --d) {
-        const double here = shared->digit[d];
-        if (here > 0) {  // the last one, if rounding lets none reach
-          chosen = d;
-          before = above;
-        }
-        if (here > 0 && reached(above + here)) break;
-        above += here;
-        if (d == 0 && shift == 32 - kDigitBits) return all;
-      }
-      above = before;
-      prefix = prefix << kDigitBits | static_cast<uint32_t>(chosen);
-    }
-    const int64_t most = count(prefix);
-    const double w = of(prefix);
-    int64_t ties = most;
-    if (w > 0) {
-      // A guess by division would be as good as its rounding: bisection is exact.
-      int64_t low = 1;
-      while (low < ties) {
-        const int64_t middle = low + (ties - low) / 2;
-        if (reached(above + static_cast<double>(middle) * w))
-          ties = middle;
-        else
-          low = middle + 1;
-      }
-    }
-    return {prefix, ties};
-  }
+// First token and smallest finite logit of a row, by their keys.
+struct RowEnds {
+  uint64_t first = 0;
+  uint32_t smallest = 0xffffffffu;
 
-  // The sum of p over a beginning.
-  __device__ double mass(const Beginning& b) const {
-    return sum([&](uint32_t key) { return key > b.key ? weight(key) : 0.0; }) +
-           static_cast<double>(b.ties) * weight(b.key);
-  }
-
-  // The id of the last token of a beginning.
-  __device__ int64_t last_id(const Beginning& b) const {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp,
-              warp = static_cast<int>(threadIdx.x) / kWarp;
-    int64_t before = 0;
-    for (int64_t at = 0; at < columns && before < b.ties; at += kThreads) {
-      const int64_t i = at + threadIdx.x;
-      const bool same = i < columns && key_of(logits[i]) == b.key;
-      const unsigned votes = __ballot_sync(0xffffffffu, same);
-      if (lane == 0) shared->found[warp] = __popc(votes);
-      __syncthreads();
-      int64_t place = before + __popc(votes & ((1u << lane) - 1)) + 1;
-      for (int w = 0; w < kWarps; ++w) {
-        if (w < warp) place += shared->found[w];
-        before += shared->found[w];
-      }
-      if (same && place == b.ties) shared->id = i;
-      __syncthreads();
-    }
-    return shared->id;
+  __device__ void add(uint64_t key, uint32_t finite) {
+    first = max(first, key);
+    smallest = min(smallest, finite);
   }
 };
+
+struct EndsShared {
+  uint64_t first[kWarp];
+  uint32_t complement[kWarp];
+};
+
+__device__ RowEnds ends_of_block(const RowEnds& ends, EndsShared& shared) {
+  return {block_max(ends.first, shared.first), ~block_max(~ends.smallest, shared.complement)};
+}
+
+// Those of all parts of a row.
+__device__ RowEnds ends_of_row(const SampleArgs& a, uint32_t parts, int64_t r, EndsShared& shared) {
+  RowEnds ends;
+  for (int64_t p = r * parts + threadIdx.x; p < (r + 1) * parts; p += blockDim.x)
+    ends.add(static_cast<uint64_t>(a.first[p]), static_cast<uint32_t>(a.smallest[p]));
+  return ends_of_block(ends, shared);
+}
+
+__global__ void __launch_bounds__(kThreads) part_kernel(SampleArgs a, uint32_t parts) {
+  begin_kernel();
+  __shared__ EndsShared shared;
+  __shared__ double sums[kWarp];
+  const int64_t r = blockIdx.x / parts;
+  const uint32_t part = blockIdx.x % parts;
+  const TokenKeys keys = TokenKeys::of(a.columns);
+  Packs packs;
+  load_part(packs, row_of(a, r), part);
+  RowEnds ends;
+  for_each_logit(packs, a.columns, part, [&](float logit, int64_t id) {
+    const uint64_t key = keys.key(logit, id);
+    ends.add(key, logit - logit == 0 ? keys.logit(key) : 0xffffffffu);
+  });
+  ends = ends_of_block(ends, shared);
+  const uint32_t first = keys.logit(ends.first);
+  double sum = 0;
+  if (is_finite_key(first)) {
+    const double largest = static_cast<double>(logit_of(first));
+    for_each_logit(packs, a.columns, part, [&](float logit, int64_t) {
+      sum += exponential(static_cast<double>(logit) - largest);
+    });
+  }
+  sum = block_sum(sum, sums);
+  if (threadIdx.x == 0) {
+    a.first[blockIdx.x] = static_cast<int64_t>(ends.first);
+    a.smallest[blockIdx.x] = static_cast<int32_t>(ends.smallest);
+    a.sum[blockIdx.x] = sum;
+  }
+  // This part's share of the row's bins, for the next kernel.
+  constexpr uint32_t kBins = kSampleBins;
+  for (uint32_t b = kBins * part / parts + threadIdx.x; b < kBins * (part + 1) / parts;
+       b += kThreads)
+    a.weights[r * kBins + b] = a.counts[r * kBins + b] = 0;
+}
+
+__device__ bool counts_tokens(const SampleArgs& a, int64_t r) {
+  return a.top_k[r] > 0 && a.top_k[r] < a.columns;
+}
+
+__device__ void add_to(int64_t* sum, uint64_t x) {
+  if (x > 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(x));
+}
+
+__global__ void __launch_bounds__(kThreads) histogram_kernel(SampleArgs a, uint32_t parts) {
+  begin_kernel();
+  __shared__ EndsShared shared;
+  __shared__ WideSums<kSampleBins> weights;
+  __shared__ uint32_t counts[kSampleBins];
+  const int64_t r = blockIdx.x / parts;
+  const uint32_t part = blockIdx.x % parts;
+  if (!(a.temperature[r] > 0)) return;
+  Packs packs;
+  load_part(packs, row_of(a, r), part);
+  for (int b = static_cast<int>(threadIdx.x); b < kSampleBins; b += kThreads)
+    weights.low[b] = weights.high[b] = counts[b] = 0;
+  const RowEnds ends = ends_of_row(a, parts, r, shared);
+  const TokenKeys keys = TokenKeys::of(a.columns);
+  const uint32_t first = keys.logit(ends.first);
+  if (!is_finite_key(first)) return;
+  const WeightBins bins =
+      WeightBins::of(logit_of(first), logit_of(ends.smallest), a.temperature[r], keys.id_bits);
+  const bool counted = counts_tokens(a, r);
+  for_each_logit(packs, a.columns, part, [&](float logit, int64_t) {
+    const int bin = bins.bin(logit);
+    if (const uint64_t weight = bins.weight(logit, bin); weight > 0) weights.add(bin, weight);
+    if (counted) atomicAdd(counts + bin, 1u);
+  });
+  __syncthreads();
+  for (int b = static_cast<int>(threadIdx.x); b < kSampleBins; b += kThreads) {
+    add_to(a.weights + r * kSampleBins + b, weights.value(b));
+    if (counted) add_to(a.counts + r * kSampleBins + b, counts[b]);
+  }
+}
+
+// ln of the sum of exp(l) of a row, from its parts in their order.
+__device__ double log_normaliser(const SampleArgs& a, uint32_t parts, int64_t r, float largest,
+                                 double* shared) {
+  const TokenKeys keys = TokenKeys::of(a.columns);
+  double sum = 0;
+  for (int64_t p = r * parts + threadIdx.x; p < (r + 1) * parts; p += kSearchThreads) {
+    const float of_part = logit_of(keys.logit(static_cast<uint64_t>(a.first[p])));
+    sum += a.sum[p] * exponential(static_cast<double>(of_part) - static_cast<double>(largest));
+  }
+  return static_cast<double>(largest) + log(block_sum(sum, shared));
+}
 
 __device__ double uniform(uint64_t seed, int64_t position) {
   const PhiloxBlock block = philox({seed, kStream}, static_cast<uint64_t>(position));
@@ -166,76 +166,72 @@ __device__ double uniform(uint64_t seed, int64_t position) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-// What top_k, top_p and min_p leave of a row.
-__device__ Beginning keep(const Row& row, const SampleArgs& a, int64_t r, const Beginning& all) {
-  Beginning kept = all;
-  const auto weight = [&row](uint32_t key) { return row.weight(key); };
-  if (a.top_k[r] > 0 && a.top_k[r] < row.columns) {
-    const double most = static_cast<double>(a.top_k[r]);
-    kept = row.find([](uint32_t) { return 1.0; }, [most](double n) { return n >= most; }, all);
-  }
+// The key of the sampled token.
+__device__ uint64_t draw(SearchShared& shared, const SampleArgs& a, int64_t r) {
+  const TokenSearch search{&shared};
+  // The last token that is kept, and the sum of p through it.
+  TokenSearch::Found kept{0, block_sum(shared.row_bins[threadIdx.x].mass, shared.sums)};
+  if (counts_tokens(a, r)) kept = search.find({.count = a.top_k[r]});
   if (a.top_p[r] < 1.0) {
-    const double reach = a.top_p[r] * row.mass(kept);
-    const Beginning b = row.find(
-        weight, [reach](double m) { return m >= reach; }, kept);
-    if (b.shorter(kept)) kept = b;
+    const TokenSearch::Found found = search.find({.mass = a.top_p[r] * kept.mass});
+    if (found.key > kept.key) kept = found;
   }
   if (const double least = a.min_p[r]; least > 0.0) {
-    uint32_t smallest = 0;  // its complement, of the keys that are heavy enough
-    for (int64_t i = threadIdx.x; i < row.columns; i += kThreads) {
-      const uint32_t key = key_of(row.logits[i]);
-      if (row.weight(key) >= least && ~key > smallest) smallest = ~key;
-    }
-    const uint32_t key = ~block_max(smallest, row.shared->largest);
-    const Beginning b{key, row.count(key)};
-    if (b.shorter(kept)) kept = b;
+    const uint64_t last = shared.keys.lowest(lowest_key(shared.largest, [&](uint32_t key) {
+      return shared.bins.probability(logit_of(key)) >= least;
+    }));
+    if (last > kept.key) kept = {last, search.mass_through(last)};
   }
-  return kept;
+  const double target = uniform(static_cast<uint64_t>(a.seed[r]), a.position[r]) * kept.mass;
+  return max(search.find({.mass = target, .exceeds = true}).key, kept.key);
 }
 
-__global__ void __launch_bounds__(kThreads) sample_kernel(SampleArgs a) {
+__global__ void __launch_bounds__(kSearchThreads, 1) sample_kernel(SampleArgs a, uint32_t parts) {
   begin_kernel();
-  __shared__ Shared shared;
+  __shared__ EndsShared ends_shared;
+  __shared__ SearchShared shared;
   const int64_t r = blockIdx.x;
-  Row row{a.logits + r * a.stride, a.columns, 0, a.temperature[r], &shared};
-  uint32_t first = 0, complement = 0;
-  for (int64_t i = threadIdx.x; i < a.columns; i += kThreads) {
-    const uint32_t key = key_of(row.logits[i]);
-    if (key > first) first = key;
-    if (~key > complement) complement = ~key;
-  }
-  first = block_max(first, shared.largest);
-  const uint32_t last = ~block_max(complement, shared.largest);
-  row.largest = static_cast<double>(logit_of(first));
-  const double scaled = row.sum([&row](uint32_t key) {
-    return exponential(static_cast<double>(logit_of(key)) - row.largest);
-  });
-  const double normaliser = row.largest + log(scaled);
-  if (!(normaliser - normaliser == 0)) {
+  const RowEnds ends = ends_of_row(a, parts, r, ends_shared);
+  const TokenKeys keys = TokenKeys::of(a.columns);
+  const uint32_t largest = keys.logit(ends.first);
+  if (!is_finite_key(largest)) {
     if (threadIdx.x == 0) {
       a.id[r] = -1;
       a.logprob[r] = __longlong_as_double(0x7ff8000000000000ll);
     }
     return;
   }
-  Beginning taken{first, 1};
-  if (row.temperature > 0) {
-    const Beginning kept = keep(row, a, r, {last, row.count(last)});
-    const double target = uniform(static_cast<uint64_t>(a.seed[r]), a.position[r]) * row.mass(kept);
-    taken = row.find([&row](uint32_t key) { return row.weight(key); },
-                     [target](double m) { return m > target; }, kept);
-    if (kept.shorter(taken)) taken = kept;
+  uint64_t token = ends.first;
+  if (a.temperature[r] > 0) {
+    if (threadIdx.x == 0) {
+      shared.row = row_of(a, r);
+      shared.keys = keys;
+      shared.bins = WeightBins::of(logit_of(largest), logit_of(ends.smallest), a.temperature[r],
+                                   keys.id_bits);
+      shared.largest = largest;
+    }
+    __syncthreads();
+    const int t = static_cast<int>(threadIdx.x);
+    const int64_t bin = r * kSampleBins + t;
+    shared.row_bins[t] = TokenSearch{&shared}.amount_of(static_cast<int32_t>(a.counts[bin]),
+                                                        static_cast<uint64_t>(a.weights[bin]), t);
+    token = draw(shared, a, r);
   }
-  const int64_t id = row.last_id(taken);
+  const double normaliser = log_normaliser(a, parts, r, logit_of(largest), shared.sums);
   if (threadIdx.x != 0) return;
-  a.id[r] = static_cast<int32_t>(id);
-  a.logprob[r] = static_cast<double>(logit_of(taken.key)) - normaliser;
+  a.id[r] = static_cast<int32_t>(keys.id(token));
+  a.logprob[r] = static_cast<double>(logit_of(keys.logit(token))) - normaliser;
 }
 
 }  // namespace
 
 void sample_rows(Context& gpu, const SampleArgs& args) {
-  launch(gpu, "sample_rows", sample_kernel, {.blocks = {args.rows}, .threads = kThreads}, args);
+  constexpr const char* kOp = "sample_rows";
+  const auto parts = static_cast<uint32_t>(sample_parts(args.columns));
+  const Grid grid{.blocks = {args.rows * parts}, .threads = kThreads};
+  launch(gpu, kOp, part_kernel, grid, args, parts);
+  launch(gpu, kOp, histogram_kernel, grid, args, parts);
+  launch(gpu, kOp, sample_kernel, {.blocks = {args.rows}, .threads = kSearchThreads}, args, parts);
 }
 
 }  // namespace trireme::cuda
