@@ -34,8 +34,8 @@ struct BenchRowsResult {
   int64_t rows = 0;
   double seconds = 0;
   // The time that reading the weight takes at the measured rate, over `seconds`; share_of_floor: or
-  // that the operations take at the peak, where this is longer. Codes are multiplied as integers, of
-  // which no peak is measured: reading counts.
+  // that the operations take at the peak, where this is longer. Codes are multiplied as integers,
+  // of which no peak is measured: reading counts.
   double share_of_reading = 0, share_of_floor = 0;
 };
 
