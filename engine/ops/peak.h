@@ -29,8 +29,8 @@ struct MachinePeak {
 };
 
 // Takes about a second. Each number is the best of several short runs: whatever else runs on the
-// machine can only make a run slower. with_memory: also the rates of memory, which take 256 MiB; else
-// they are 0.
+// machine can only make a run slower. with_memory: also the rates of memory, which take 256 MiB;
+// else they are 0.
 MachinePeak measure_peak(int threads, bool with_memory = true);
 
 // Raises each number of `peak` to that of `other`: tries that are spread over a long run find the
