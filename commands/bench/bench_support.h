@@ -80,8 +80,8 @@ struct BenchCeiling {
   MachinePeak cpu;
   std::vector<DevicePeak> gpu;  // of each dtype of the options; empty on the CPU
   double gflops(DType dtype) const;
-  // Of what reads, or also writes, `bytes` again and again, wherever they lie. A GPU's is that of
-  // copies.
+  // Rates of reading, and of reading and writing, `bytes` again and again (engine/ops/peak.h). On a
+  // GPU: of copies.
   double reading_gbytes(double bytes) const;
   double moving_gbytes(double bytes) const;
 };

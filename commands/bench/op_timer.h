@@ -14,7 +14,7 @@ struct BenchOpsResult {
   std::string op, shape;
   DType dtype;
   double seconds, bytes, operations;
-  // A CPU sums in float32 whatever the operands are; its bfloat16 peak is that of one instruction.
+  // Type whose peak the operations are related to: a CPU's ops other than products sum in float32.
   DType sums_dtype;
 
   // The time that the bytes or the operations need at the ceiling, over the time the op took.
@@ -42,7 +42,7 @@ class OpTimer {
 };
 
 // The ops of a server's step: paged attention of one query a sequence, by context and batch; of
-// prompts behind a cache; the choice of tokens. cached: keys in the pool of the CPU's cases; a
+// prompts behind a cache; the sampler. cached: keys in the pool of the CPU's cases; a
 // GPU's are of the lengths that servers have.
 void time_paged_attention(OpTimer& timer, int64_t cached);
 void time_sampler(OpTimer& timer);

@@ -143,16 +143,15 @@ void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
 }
 
-// 8 to 64 rows of bfloat16, where gemm_path() says so.
 void gemm_by_amx(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
-  const int64_t rows = round_up(g.m, 16);
-  const Activation tiles =
-      ctx.allocate("gemm.tiles", DType::kBF16, {rows, cpu::packed_columns(g.k)});
+  const Activation tiles = ctx.allocate("gemm.tiles", DType::kBF16, {cpu::packed_tiles(g.m, g.k)});
   if (ctx.planning()) return;
   cpu::Gemv<bf16> v = gemv_of<bf16>(g, p);
   v.x32 = static_cast<float*>(tiles->raw());
 #if TRIREME_BUILT_AVX512
   cpu::avx512::gemm_amx(v, ctx.threads);
+#else
+  TRIREME_CHECK(false, "gemm: AMX in a build without AVX-512");
 #endif
 }
 
@@ -183,9 +182,6 @@ GemmPath path_of(const Ctx& ctx, const GemmProblem& g) {
   if (ctx.gemm->batch_invariant) return GemmPath::kFewRows;
   return gemm_path(gemm_processor(*ctx.gemm), g);
 }
-
-void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
-                  const ConstTensor& b, const ConstTensor& bias);
 
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                   const ConstTensor& b, const ConstTensor& bias) {

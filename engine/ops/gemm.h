@@ -1,6 +1,6 @@
-// Matrix products. The library does them: on the CPU oneDNN for float32 and bfloat16, while float64
-// and float16 are computed here (float16 by way of float32); on a GPU cuBLASLt, with float32 sums
-// and without TF32.
+// Matrix products. On the CPU float64 and few rows are computed here, and the others by oneDNN in
+// float32, or in bfloat16 where the processor makes that faster (gemm_choice.h); on a GPU by
+// cuBLASLt, with float32 sums and without TF32.
 //
 //   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
 //   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.

@@ -18,15 +18,16 @@ bool is_streamed(Isa isa, const GemmProblem& g) {
 // memory gives it, up to about 8 rows; the library's kernels multiply faster (float32, Emerald
 // Rapids: the library takes 1.11 times as long with 16 rows, 0.98 with 20). A type that the library
 // does not multiply would have the whole weight converted for every product (bfloat16, Sapphire
-// Rapids without AMX: these tiles 170 GFLOP/s with 128 and 155 with 256 rows, that 147 and 206).
+// Rapids without AMX: these tiles 170 GFLOP/s with 128 and 155 with 256 rows, the library on
+// float32 copies 147 and 206).
 int64_t max_few_rows(const GemmProcessor& processor, DType dtype) {
   if (!library_multiplies(processor, dtype)) return processor.isa == Isa::kAvx512 ? 160 : 96;
   return dtype == DType::kF32 || uses_bf16_dots(processor) ? 16 : 8;
 }
 
-// Rows of bfloat16 by the processor's tiles: more than our tiles multiply while the weight comes
-// from memory, and as many as a weight is read for once. Not measured: by operations and bytes
-// alone.
+// 9 to 64 rows of bfloat16. With fewer, gemm_rows.h reads the weight as fast as memory gives it;
+// more are worth the library's packing of the weight. Both limits are by operations and bytes, not
+// measured.
 bool is_for_amx(const GemmProcessor& processor, const GemmProblem& g) {
   constexpr int64_t kMinAmxRows = 9, kMaxAmxRows = 64, kMinAmxOutputs = 16;
   return processor.isa == Isa::kAvx512 && processor.has_amx_bf16 && g.in == DType::kBF16 &&
@@ -36,9 +37,10 @@ bool is_for_amx(const GemmProcessor& processor, const GemmProblem& g) {
 }  // namespace
 
 GemmProcessor gemm_processor(const GemmEngine& engine) {
-  const bool fast_dots = has_fast_bf16_dots();
-  const bool amx = may_use_amx_bf16();
-  return {active_isa(), library_has_bf16(engine) && (fast_dots || amx), fast_dots, amx};
+  const Isa isa = active_isa();
+  if (isa != Isa::kAvx512) return {.isa = isa};
+  const bool fast_dots = has_fast_bf16_dots(), fast = fast_dots || library_has_amx(engine);
+  return {isa, library_has_bf16(engine) && fast, fast_dots, may_use_amx_bf16()};
 }
 
 bool library_multiplies(const GemmProcessor& processor, DType dtype) {

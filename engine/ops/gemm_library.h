@@ -10,6 +10,9 @@ namespace trireme {
 // the limit set when the first engine was made. Whether a product uses them: gemm_choice.h.
 bool library_has_bf16(const GemmEngine& engine);
 
+// Its products of bfloat16 use AMX.
+bool library_has_amx(const GemmEngine& engine);
+
 // float32 or bfloat16 operands. Takes its scratch from ctx; does nothing else in a planning run.
 void library_gemm(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p);
 

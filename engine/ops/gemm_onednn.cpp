@@ -62,7 +62,7 @@ struct GemmEngine::Impl {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::unordered_map<Key, Product, KeyHash> products;
-  bool has_bf16 = false;
+  bool has_bf16 = false, has_amx = false;
 };
 
 struct PackedWeight::Impl {
@@ -232,10 +232,14 @@ bool makes_bf16_product(const dnnl::engine& engine) {
 
 GemmEngine::GemmEngine() : impl(std::make_unique<Impl>()) {
   impl->has_bf16 = makes_bf16_product(impl->engine);
+  // Sets of the library's are masks of bits, and a set has those of the ones below it.
+  const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  impl->has_amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
 }
 GemmEngine::~GemmEngine() = default;
 
 bool library_has_bf16(const GemmEngine& engine) { return engine.impl->has_bf16; }
+bool library_has_amx(const GemmEngine& engine) { return engine.impl->has_amx; }
 
 void limit_instruction_set(Isa isa) {
   const bool lower = isa > best_isa();

@@ -57,7 +57,38 @@ void through_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const Cons
   narrow_into(ctx, c, c32);
 }
 
-void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
+namespace {
+
+// product() of float32 operands in the place of those of `piece`.
+void multiply_wide(const Float32Product& product, GemmProblem piece, const Tensor& c,
+                   const ConstTensor& a, const ConstTensor& b, const ConstTensor& bias) {
+  piece.in = piece.out = DType::kF32;
+  piece.lda = row_stride(a);
+  piece.ldb = row_stride(b);
+  piece.ldc = row_stride(c);
+  product(piece, c, a, b, bias);
+}
+
+// Along the sums' terms.
+void gemm_by_terms(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
+                   const ConstTensor& b, const ConstTensor& bias, const Float32Product& product) {
+  const int64_t each = piece_size(g.m + g.n);
+  through_float32(ctx, g, c, bias, [&](const Tensor& c32, const ConstTensor& bias32) {
+    for (int64_t begin = 0; begin < g.k; begin += each) {
+      const int64_t end = std::min(g.k, begin + each);
+      const Activation a32 = widened(ctx, "gemm.a32", a.slice(g.transpose_a ? 0 : 1, begin, end));
+      const Activation b32 = widened(ctx, "gemm.b32", b.slice(g.transpose_b ? 1 : 0, begin, end));
+      GemmProblem piece = g;
+      piece.k = end - begin;
+      piece.accumulate = g.accumulate || begin > 0;
+      piece.has_bias = g.has_bias && begin == 0;
+      multiply_wide(product, piece, c32, *a32, *b32, begin == 0 ? bias32 : ConstTensor());
+    }
+  });
+}
+
+// Along the rows of C, or its columns, whichever are more.
+void gemm_by_outputs(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                      const ConstTensor& b, const ConstTensor& bias, const Float32Product& product) {
   const bool cut_a = g.m > g.n;  // A is the larger operand
   const int64_t count = cut_a ? g.m : g.n, each = piece_size(g.k + (cut_a ? g.n : g.m));
@@ -74,14 +105,17 @@ void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const Cons
     const ConstTensor piece_bias = bias.present() && !cut_a ? bias.slice(0, begin, end) : bias;
     through_float32(ctx, piece, c.slice(cut_a ? 0 : 1, begin, end), piece_bias,
                     [&](const Tensor& c32, const ConstTensor& bias32) {
-                      GemmProblem wide = piece;
-                      wide.in = wide.out = DType::kF32;
-                      wide.lda = row_stride(a32);
-                      wide.ldb = row_stride(b32);
-                      wide.ldc = row_stride(c32);
-                      product(wide, c32, a32, b32, bias32);
+                      multiply_wide(product, piece, c32, a32, b32, bias32);
                     });
   }
+}
+
+}  // namespace
+
+void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
+                     const ConstTensor& b, const ConstTensor& bias, const Float32Product& product) {
+  const auto by_pieces = g.k > std::max(g.m, g.n) ? gemm_by_terms : gemm_by_outputs;
+  by_pieces(ctx, g, c, a, b, bias, product);
 }
 
 }  // namespace trireme

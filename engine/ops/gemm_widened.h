@@ -1,8 +1,9 @@
 // Products of 16-bit operands by float32 copies of them, for types that the library does not
 // multiply, or multiplies slower than float32.
 //
-// The copies are made in pieces of the larger operand (and of C), so that they stay near the
-// caches and need little memory: the smaller operand is copied whole.
+// The copies are made in pieces, of about 8 MiB and at least 64 rows or columns, so that they need
+// little memory: where the sums have the most terms, of both operands along these, with float32
+// sums in C; else of the larger operand and C, while the smaller operand is copied whole.
 #pragma once
 
 #include <functional>

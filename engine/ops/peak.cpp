@@ -15,7 +15,7 @@ namespace {
 constexpr int kRuns = 6;
 constexpr int kReadRuns = 3;
 constexpr double kRunSeconds = 0.012;
-constexpr int64_t kLeastReadBytes = int64_t{32} << 20;  // of a run: long against waking the team
+constexpr int64_t kMinRunBytes = int64_t{32} << 20;  // of a run: long against waking the team
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -40,7 +40,7 @@ double best_gflops(Loop&& loop, int threads) {
 // Bytes a second, in 1e9, of the best of several runs of pass(streams), which moves `bytes`.
 template <class Pass>
 double best_gbytes(int64_t bytes, std::initializer_list<int> streams, Pass&& pass) {
-  const int64_t times = ceil_div(kLeastReadBytes, bytes);
+  const int64_t times = ceil_div(kMinRunBytes, bytes);
   double best = 0;
   for (int i = 0; i < kReadRuns; ++i)
     for (const int count : streams) {
@@ -69,10 +69,6 @@ void measure_memory(MachinePeak& peak) {
   TRIREME_CHECK(sink == 0.0f, "fresh memory sums to ", static_cast<double>(sink));
 }
 
-}  // namespace
-
-namespace {
-
 size_t size_at(double bytes) {
   size_t at = 0;
   while (at + 1 < MachinePeak::kReadSizes &&
@@ -86,7 +82,8 @@ size_t size_at(double bytes) {
 double MachinePeak::reading_gbytes(double bytes) const { return read_gbytes[size_at(bytes)]; }
 
 double MachinePeak::moving_gbytes(double bytes) const {
-  return std::max(read_gbytes[size_at(bytes)], update_gbytes[size_at(bytes)]);
+  const size_t at = size_at(bytes / 2);
+  return std::max(read_gbytes[at], update_gbytes[at]);
 }
 
 MachinePeak measure_peak(int threads, bool with_memory) {

@@ -13,18 +13,18 @@ struct MachinePeak {
   // float32 multiply-adds of widened numbers.
   double bfloat16_gflops = 0;
   // GB/s (1e9 bytes) of reading kMinReadBytes << i bytes again and again, by the best number of
-  // streams: the caches' rates, and at the end memory's.
+  // streams: the caches' rates, and at the end memory's (where no cache has 256 MiB).
   static constexpr int64_t kMinReadBytes = int64_t{256} << 10;
   static constexpr int kReadSizes = 11;
   std::array<double, kReadSizes> read_gbytes = {};
 
-  // The same of numbers that are read and written, each counted twice.
+  // The same of reading and writing so many bytes, each of them counted twice.
   std::array<double, kReadSizes> update_gbytes = {};
 
   double memory_gbytes() const { return read_gbytes.back(); }
-  // The rate of the largest size that is not larger: of what reads `bytes` again and again, and of
-  // what reads and writes them, which is at least as much.
+  // Rate of reading `bytes` again and again: that of the largest size which is not larger.
   double reading_gbytes(double bytes) const;
+  // Rate of moving `bytes`, read and written, whose operands take at least half of that.
   double moving_gbytes(double bytes) const;
 };
 

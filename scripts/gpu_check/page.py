@@ -189,12 +189,13 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
     def few_rows(self):
         rows = []
         for weights in cases.FEW_ROWS_WEIGHTS:
-            shares = {p["rows"]: p["share_of_floor"] for p in self.row("speed", f"rows {weights}").get("products", [])}
+            # Rows of programs up to 34c0f8cb have the share of reading under the other name.
+            shares = {p["rows"]: p.get("share_of_reading", p["share_of_floor"]) for p in self.row("speed", f"rows {weights}").get("products", [])}
             counts = map(int, cases.FEW_ROWS.split(","))
             rows.append([weights, percent(self.predicted["rows"][weights]), *(percent(shares.get(n)) for n in counts)])
         return ["## Products of few rows", "",
-                "Share of the rate at which weights are read once, or of the product's ceiling where that is the longer time",
-                "(`trireme bench rows`); predicted: of 1 to 16 rows.", "",
+                "Share of the time in which the weights are read once at the measured copy rate (`trireme bench rows`);",
+                "predicted: of 1 to 16 rows.", "",
                 *table(["weights", "predicted", *(f"{n} rows" for n in cases.FEW_ROWS.split(","))], rows)]
 
     def times(self):

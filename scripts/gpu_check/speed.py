@@ -1,6 +1,7 @@
 """Phase speed: ceilings, matrix products, ops, training steps, decoding; every row against what this GPU was measured to
 do in the same row's program, with the attention path and the choice of products that ran."""
 import json
+import os
 
 import cases
 import libraries
@@ -82,7 +83,7 @@ def other_cudnn(phase):
         folders = [folder for folder in libraries.package_folders("lib") if folder.endswith("/cudnn/lib")]
         if not folders:
             raise Failure("Python's packages have no cuDNN")
-        path = ":".join([folders[0], *phase.call.library_path])
+        path = ":".join(filter(None, [folders[0], *phase.call.library_path, os.environ.get("LD_LIBRARY_PATH")]))
         return {"cudnn": folders[0], **train(phase, cases.OTHER_CUDNN, environment={"LD_LIBRARY_PATH": path})}
 
     phase.row(f"train {cases.OTHER_CUDNN}{cases.OTHER_CUDNN_WHAT}", make)

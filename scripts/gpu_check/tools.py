@@ -68,6 +68,8 @@ def counted(phase, operation):
         if row.get("Metric Name") in METRICS:
             kernel = kernels.setdefault(row["ID"], {"kernel": row["Kernel Name"][:120]})
             kernel[METRICS[row["Metric Name"]]] = row["Metric Value"]
+    if len(kernels) < cases.COUNTED_LAUNCHES:
+        raise Failure(f"ncu has {len(kernels)} kernels, not {cases.COUNTED_LAUNCHES}: {text.strip()[-300:]}")
     return {"op": operation, "kernels": list(kernels.values())}
 
 

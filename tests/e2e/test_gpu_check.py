@@ -323,12 +323,13 @@ class ClocksOfRows(harness.CommandTest):
         self.program("nvidia-smi", "#!/bin/sh\necho '1980, 3201, 600, 50'\nexec sleep 600\n")
         with unittest.mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):
             sampled = clocks.Clocks()
+        self.addCleanup(sampled.stop)
         begin = time.monotonic() - 1
         while not sampled.between(begin, time.monotonic()):
+            self.assertLess(time.monotonic(), begin + 120)
             time.sleep(0.01)
         self.assertEqual(sampled.between(0, begin), {})
         self.assertEqual(sampled.between(begin, time.monotonic())["clocks"]["sm_mhz"], 1980)
-        sampled.stop()
 
     def program(self, name, text):
         path = self.folder / name

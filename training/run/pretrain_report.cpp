@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// Of the GPU what its maker states, of the CPU what is measured now.
+// GPU: its maker's nominal peak. CPU: the peak measured at the start of the run.
 double PretrainRun::peak_of_rank() const {
   if (device_.gpu != nullptr) return cuda::nominal_tflops(device_.gpu->info, config_.dtype);
   const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan

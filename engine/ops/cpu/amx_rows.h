@@ -1,5 +1,5 @@
-// y = x w^T of bfloat16 by matrix tiles (AMX), for the rows of x between those that read the weight
-// as fast as memory gives it anyway (gemm_rows.h) and those that the library multiplies.
+// y = x w^T of bfloat16 by matrix tiles (AMX): for more rows of x than gemm_rows.h multiplies while
+// the weight comes from memory, and fewer than make the library's packing of the weight worth it.
 //
 //   Tiles   eight registers of 16 rows of 64 bytes:
 //             zero<t>(); load<t>(from, stride); store<t>(to, stride)   stride in bytes
@@ -8,7 +8,7 @@
 // The weight's rows are the first operand, as they are stored; x is packed once into the second,
 // two columns beside each other. A product of a tile is 16 rows of w by 16 rows of x over 32
 // columns, so its sums are y transposed. Two tiles of w by two of x use all eight registers; a
-// panel, 32 rows of w, is read from memory for the first block of x and lies in the second-level
+// panel, 32 rows of w, is read from memory for the first block of x and from the second-level
 // cache for the others.
 //
 // Each y[i][j] is one sum in one order of columns, whatever rows are beside it and whatever the
@@ -16,6 +16,7 @@
 #pragma once
 
 #include "engine/core/parallel_for.h"
+#include "engine/ops/cpu/gemm_amx.h"
 #include "engine/ops/cpu/gemv.h"
 
 namespace trireme::cpu {
@@ -23,25 +24,20 @@ namespace {  // each kernel compiles it for instructions of its own
 
 inline constexpr int64_t kTileRows = 16, kTileColumns = 32, kTileBytes = 64;
 inline constexpr int64_t kPanelRows = 2 * kTileRows;  // of w, and rows of a block of x
-inline constexpr int64_t kAheadColumns = 256;         // of each row of w that are fetched meanwhile
+inline constexpr int64_t kAheadColumns = 256;         // of each row of w that are prefetched
 
-constexpr int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// bfloat16 numbers of x as it is packed: whole tiles.
-constexpr int64_t packed_tiles(int64_t m, int64_t k) {
-  return (m + kTileRows - 1) / kTileRows * kTileRows * packed_columns(k);
-}
+constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Tile (block, step) of packed x has rows 16 block .. and columns 32 step .. of x; numbers beyond x
 // are zero.
 void pack_tile(const Gemv<bf16>& a, int64_t block, int64_t step, bf16* to) {
-  for (int64_t pair = 0; pair < kTileColumns / 2; ++pair)
-    for (int64_t j = 0; j < kTileRows; ++j)
-      for (int64_t half = 0; half < 2; ++half) {
-        const int64_t row = block * kTileRows + j, column = step * kTileColumns + 2 * pair + half;
-        const bool inside = row < a.m && column < a.k;
-        *to++ = inside ? a.x[row * a.x_stride + column] : bf16{};
-      }
+  const int64_t rows = min_of(kTileRows, a.m - block * kTileRows);
+  const int64_t columns = min_of(kTileColumns, a.k - step * kTileColumns);
+  __builtin_memset(static_cast<void*>(to), 0, kTileRows * kTileBytes);
+  for (int64_t j = 0; j < rows; ++j) {
+    const bf16* const x = a.x + (block * kTileRows + j) * a.x_stride + step * kTileColumns;
+    for (int64_t p = 0; p < columns; ++p) to[p / 2 * kTileColumns + 2 * j + p % 2] = x[p];
+  }
 }
 
 // Columns behind the last whole step of `count` rows of w, with zeros around them.
@@ -84,7 +80,7 @@ void multiply_block(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t bl
   for (int64_t s = 0; s < whole; ++s) {
     if (fetch && (s + 1) * kTileColumns + kAheadColumns <= a.k)
       for (int64_t r = 0; r < kGroups * kTileRows; ++r)
-        __builtin_prefetch(w + r * a.w_stride + s * kTileColumns + kAheadColumns);
+        __builtin_prefetch(w + r * a.w_stride + s * kTileColumns + kAheadColumns, 0, 2);
     add_step<Tiles, kGroups, kBlocks>(tiles, w + s * kTileColumns, a.w_stride,
                                       x + s * kTileRows * kTileColumns, x_stride);
   }
@@ -132,10 +128,10 @@ void multiply_panel(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t co
     return multiply_panel(tiles, a, first + kTileRows, count - kTileRows);
   }
   const bool two = count > kTileRows;
-  const int64_t from = less(first, a.n - (two ? kPanelRows : kTileRows));
+  const int64_t from = min_of(first, a.n - (two ? kPanelRows : kTileRows));
   float sums[kPanelRows][kPanelRows];
   for (int64_t row = 0; row < a.m; row += kPanelRows) {
-    const int64_t rows = less(kPanelRows, a.m - row), block = row / kTileRows;
+    const int64_t rows = min_of(kPanelRows, a.m - row), block = row / kTileRows;
     const bool both = rows > kTileRows, fetch = row == 0;
     if (two && both)
       multiply_block<Tiles, 2, 2>(tiles, a, from, block, fetch, sums);
@@ -163,10 +159,12 @@ void multiply_by_tiles(const Gemv<bf16>& a, int threads) {
       pack_tile(a, i / steps, i % steps, x + i * kTileRows * kTileColumns);
   });
   const int64_t panels = (a.n + kPanelRows - 1) / kPanelRows;
-  parallel_pieces(threads, panels, 1, [&a](int64_t begin, int64_t end) {
+  constexpr int64_t kPieceBytes = 1 << 17;  // of weight: much against configuring tiles
+  const int64_t piece = kPieceBytes / (kPanelRows * a.k * static_cast<int64_t>(sizeof(bf16))) + 1;
+  parallel_pieces(threads, panels, piece, [&a](int64_t begin, int64_t end) {
     Tiles tiles;
     for (int64_t p = begin; p < end; ++p)
-      multiply_panel(tiles, a, p * kPanelRows, less(kPanelRows, a.n - p * kPanelRows));
+      multiply_panel(tiles, a, p * kPanelRows, min_of(kPanelRows, a.n - p * kPanelRows));
   });
 }
 

@@ -1,4 +1,4 @@
-// Loops that do nothing but multiply and add in registers, or read memory.
+// Loops that do nothing but multiply and add in registers, or read or update memory.
 #pragma once
 
 #include "engine/core/dtype.h"

@@ -5,9 +5,10 @@
 //   sample_kernel     one block a row searches for the tokens at which filters and draw end
 //
 // A greedy row is read once, with one float64 exp a logit. Others are read and weighted once more
-// for the histogram, and read once for each of top_k, top_p, min_p and the draw, where only the
-// logits of one bin are weighted. Float64 sums have a fixed order, and all others are of integers:
-// atomic additions by any number of blocks give the same bits.
+// for the histogram, and read once for each of top_k, top_p, min_p and the draw (again for each
+// refinement of a bin with more than 512 tokens), where only the logits of one bin are weighted.
+// Float64 sums have a fixed order, and all others are of integers: atomic additions by any number
+// of blocks give the same bits.
 #include "engine/core/random.h"
 #include "engine/ops/cuda/sample.h"
 #include "engine/ops/cuda/sample_search.h"
@@ -183,7 +184,9 @@ __device__ uint64_t draw(SearchShared& shared, const SampleArgs& a, int64_t r) {
     if (last > kept.key) kept = {last, search.mass_through(last)};
   }
   const double target = uniform(static_cast<uint64_t>(a.seed[r]), a.position[r]) * kept.mass;
-  return max(search.find({.mass = target, .exceeds = true}).key, kept.key);
+  const uint64_t key = search.find({.mass = target, .exceeds = true}).key;
+  // Roundings may let the draw end after the cut, which after min_p is no token's key.
+  return key >= kept.key ? key : search.last_token(kept.key);
 }
 
 __global__ void __launch_bounds__(kSearchThreads, 1) sample_kernel(SampleArgs a, uint32_t parts) {

@@ -19,8 +19,8 @@ struct SampleArgs {
   const double *temperature, *top_p, *min_p;
   const int64_t *top_k, *seed, *position;
   int64_t rows, columns, stride;  // stride: from one row of logits to the next
-  // Scratch of each part of a row (rows, parts): first token's key, smallest finite logit's key, sum
-  // of exp(l - largest).
+  // Scratch of each part of a row (rows, parts): first token's key, smallest finite logit's key,
+  // sum of exp(l - largest).
   int64_t* first = nullptr;
   int32_t* smallest = nullptr;
   double* sum = nullptr;

@@ -239,6 +239,16 @@ struct TokenSearch {
     visit_range(range, [&](uint64_t, uint64_t weight) { sum += weight; });
     return mass + amount_of(0, block_sum(sum, shared->integers), bin).mass;
   }
+
+  // The smallest key of a token that is at least `key`; there is one.
+  __device__ uint64_t last_token(uint64_t key) const {
+    uint64_t complement = 0;
+    for (int64_t id = threadIdx.x; id < shared->row.columns; id += kSearchThreads) {
+      const uint64_t other = shared->keys.key(shared->row.data[id], id);
+      if (other >= key) complement = max(complement, ~other);
+    }
+    return ~block_max(complement, shared->integers);
+  }
 };
 
 }  // namespace trireme::cuda

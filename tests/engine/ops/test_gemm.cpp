@@ -163,15 +163,16 @@ TEST(Gemm, MatchesPlainSums) {
     for (const Case& c : cases()) expect_product(ctx, t, c);
 }
 
-// More than one piece (gemm_widened.cpp) of either operand: 64 rows or columns of so many terms.
+// More than one piece (gemm_widened.cpp): along the terms, the rows and the columns.
 TEST(Gemm, WidensLargeOperandsInPieces) {
   Ctx ctx(2, "test");
-  constexpr int64_t kTerms = 33000, kMany = 130, kFew = 2;
-  for (const Types& t : {kTypes[2], kTypes[5]}) {
-    expect_product(ctx, t, {kFew, kMany, kTerms, false, false, false, true});
-    expect_product(ctx, t, {kMany, kFew, kTerms, true, false, true, false, -0.5f});
+  constexpr int64_t kMany = 33000, kSome = 130, kFew = 2;
+  for (const Types& t : {kTypes[2], kTypes[4], kTypes[5]}) {
+    expect_product(ctx, t, {kFew, kSome, kMany, false, false, false, true});
+    expect_product(ctx, t, {kSome, kFew, kMany, true, false, true, false, -0.5f});
+    expect_product(ctx, t, {kFew, kMany, kSome, false, false, false, true});
+    expect_product(ctx, t, {kMany, kFew, kSome, true, false, true, false, -0.5f});
   }
-  expect_product(ctx, kTypes[2], {kMany, kFew, kTerms, false, false, false, true});
 }
 
 using GemmKernels = EveryIsa;

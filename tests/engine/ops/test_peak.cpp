@@ -58,8 +58,8 @@ TEST(Peak, ReadingIsThatOfTheLargestSizeThatIsNotLarger) {
   EXPECT_EQ(peak.reading_gbytes(1e12), peak.memory_gbytes());
   EXPECT_EQ(peak.memory_gbytes(), 90);
   peak.update_gbytes[2] = 120;
-  EXPECT_EQ(peak.moving_gbytes(1 << 20), 120);
-  EXPECT_EQ(peak.moving_gbytes(2 << 20), 97);
+  EXPECT_EQ(peak.moving_gbytes(2 << 20), 120);
+  EXPECT_EQ(peak.moving_gbytes(4 << 20), 97);
 }
 
 #if TRIREME_BUILT_AVX512
