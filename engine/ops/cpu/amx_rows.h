@@ -16,7 +16,6 @@
 #pragma once
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cpu/gemm_amx.h"
 #include "engine/ops/cpu/gemv.h"
 
 namespace trireme::cpu {

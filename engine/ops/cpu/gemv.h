@@ -40,6 +40,11 @@ struct Gemv {
 // are 0.
 constexpr int64_t packed_columns(int64_t k) { return (k + 31) / 32 * 32; }
 
+// bfloat16 numbers of x (m, k) as amx_rows.h packs it: tiles of 16 rows of 32 columns.
+constexpr int64_t packed_tiles(int64_t m, int64_t k) {
+  return (m + 15) / 16 * 16 * packed_columns(k);
+}
+
 // a.m is 1; T is float or bf16.
 TRIREME_CPU_KERNEL(gemv, (const Gemv<T>& a, int threads))
 
