@@ -27,11 +27,17 @@ class FairQueue {
   using Ticket = uint64_t;  // from 1 on
 
   Ticket push(const std::string& tenant, Job job, int64_t rank = 0) {
-    std::deque<Entry>& own = jobs_[tenant];
-    if (own.empty()) turns_.push_back(tenant);
-    auto at = own.end();
-    while (at != own.begin() && std::prev(at)->rank > rank) --at;
-    own.insert(at, Entry{++last_, rank, std::move(job)});
+    const auto own = jobs_.try_emplace(tenant).first;
+    std::deque<Entry>& entries = own->second;
+    try {
+      if (entries.empty()) turns_.push_back(tenant);
+      auto at = entries.end();
+      while (at != entries.begin() && std::prev(at)->rank > rank) --at;
+      entries.insert(at, Entry{++last_, rank, std::move(job)});
+    } catch (...) {  // want of memory: the queue is as it was
+      drop_if_empty(own);
+      throw;
+    }
     ++size_;
     return last_;
   }

@@ -10,6 +10,8 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostKept = 256;  // looked through one after the other
+// So short that a string of it takes no memory.
+constexpr const char* kNoMemory = "out of memory";
 
 int64_t bytes_of(const GrammarSource& source) {
   int64_t bytes = std::ssize(source.text) + std::ssize(source.tools);
@@ -53,6 +55,7 @@ void GrammarCompiler::compile(const std::string& tenant, GrammarSource source, c
     if (known == nullptr) {
       // Clients that ask and leave would have jobs wait without end.
       jobs_.erase_if([](const Job& job) { return !job.wanted(); });
+      running_.try_emplace(tenant, 0);  // here, where want of memory is the caller's to answer
       jobs_.push(tenant, {tenant, std::move(source), done, std::move(wanted)});
     }
   }
@@ -115,46 +118,53 @@ void GrammarCompiler::work() {
         if (stop_) return true;
         job = jobs_.pop_if([&](const std::string& tenant, const Job&) {
           const auto at = running_.find(tenant);
-          return tenant.empty() || at == running_.end() || at->second < most;
+          return tenant.empty() || at->second < most;
         });
         return job.has_value();
       });
       if (!job) return;
-      ++running_[job->tenant];
+      ++running_.find(job->tenant)->second;
     }
     if (job->wanted()) run(*job);
     {
       const std::lock_guard lock(mutex_);
-      const auto at = running_.find(job->tenant);
-      if (--at->second == 0) running_.erase(at);
+      --running_.find(job->tenant)->second;
     }
     wake_.notify_one();  // for a job of the tenant's that was passed over
   }
 }
 
-void GrammarCompiler::run(Job& job) {
+GrammarCompiler::Outcome GrammarCompiler::outcome_of(Job& job) {
   using Kind = GrammarRefusal::Kind;
-  std::shared_ptr<const CompiledGrammar> grammar;
   {
     const std::lock_guard lock(mutex_);
-    grammar = find(job.tenant, job.source);
+    if (auto known = find(job.tenant, job.source)) return {std::move(known), {}};
   }
-  if (grammar != nullptr) return job.done(std::move(grammar), {});
   try {
-    grammar =
+    auto grammar =
         CompiledGrammar::compile(job.source, trie_, config_.limits, {job.tenant, memory_, masks_});
     keep(job.tenant, std::move(job.source), grammar);
+    return {std::move(grammar), {}};
   } catch (const InputError& error) {
-    return job.done(nullptr, {Kind::kInvalid, error.what()});
+    return {nullptr, {Kind::kInvalid, error.what()}};
   } catch (const GrammarMemoryError& error) {
     const bool own = error.why() == GrammarMemory::Answer::kShareIsFull;
-    return job.done(nullptr, {own ? Kind::kShareIsFull : Kind::kMemoryIsFull, error.what()});
+    return {nullptr, {own ? Kind::kShareIsFull : Kind::kMemoryIsFull, error.what()}};
   } catch (const std::bad_alloc&) {
-    return job.done(nullptr, {Kind::kMemoryIsFull, "the server has not enough memory"});
+    throw;
   } catch (const std::exception& error) {
-    return job.done(nullptr, {Kind::kInvalid, concat("it cannot be compiled: ", error.what())});
+    return {nullptr, {Kind::kInvalid, concat("it cannot be compiled: ", error.what())}};
   }
-  job.done(std::move(grammar), {});
+}
+
+void GrammarCompiler::run(Job& job) {
+  Outcome outcome;
+  try {
+    outcome = outcome_of(job);
+  } catch (const std::bad_alloc&) {  // of the grammar, or of the words that refuse it
+    outcome.refusal = {GrammarRefusal::Kind::kMemoryIsFull, kNoMemory};
+  }
+  job.done(std::move(outcome.grammar), outcome.refusal);
 }
 
 }  // namespace trireme

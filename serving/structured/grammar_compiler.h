@@ -71,6 +71,11 @@ class GrammarCompiler {
   void keep(const std::string& tenant, GrammarSource source,
             const std::shared_ptr<const CompiledGrammar>& grammar);
   bool evict(const std::string* tenant);
+  struct Outcome {
+    std::shared_ptr<const CompiledGrammar> grammar;
+    GrammarRefusal refusal;  // where there is none
+  };
+  Outcome outcome_of(Job& job);  // throws std::bad_alloc alone
   void work();
   void run(Job& job);
 
@@ -82,7 +87,7 @@ class GrammarCompiler {
   std::condition_variable wake_;
   bool stop_ = false;
   FairQueue<Job> jobs_;
-  std::map<std::string, int> running_;  // jobs, by tenant
+  std::map<std::string, int> running_;  // jobs, by tenant that ever had one
   std::list<Kept> kept_;                // the last used first
   std::vector<std::thread> threads_;
 };

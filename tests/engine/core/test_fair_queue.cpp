@@ -1,6 +1,7 @@
 // A queue whose tenants are served in turn.
 #include <gtest/gtest.h>
 
+#include <new>
 #include <vector>
 
 #include "engine/core/fair_queue.h"
@@ -62,6 +63,44 @@ TEST(FairQueue, ForgetsJobs) {
   queue.erase_if([](int job) { return job == 3; });
   EXPECT_EQ(queue.tenants(), 1);
   EXPECT_EQ(drained(queue), (std::vector<int>{4}));
+}
+
+// A job that cannot be moved the `moves_left`th time, as where memory ends.
+struct Fragile {
+  static inline int moves_left = 0;
+  Fragile() = default;
+  Fragile(Fragile&&) { fall(); }
+  Fragile& operator=(Fragile&&) {
+    fall();
+    return *this;
+  }
+  static void fall() {
+    if (--moves_left == 0) throw std::bad_alloc();
+  }
+};
+
+TEST(FairQueue, IsAsItWasWhereAJobCannotBePushed) {
+  FairQueue<Fragile> queue;
+  int thrown = 0;
+  for (int moves = 1; moves <= 3; ++moves) {
+    Fragile::moves_left = moves;
+    try {
+      queue.push("a", Fragile());
+    } catch (const std::bad_alloc&) {
+      ++thrown;
+      EXPECT_EQ(queue.size(), 0);
+      EXPECT_EQ(queue.tenants(), 0);
+    }
+    Fragile::moves_left = 0;
+    while (queue.pop().has_value()) continue;
+    queue.push("a", Fragile());
+    queue.push("a", Fragile());
+    EXPECT_TRUE(queue.pop().has_value());
+    EXPECT_TRUE(queue.pop().has_value());
+    EXPECT_FALSE(queue.pop().has_value());
+    EXPECT_EQ(queue.tenants(), 0);
+  }
+  EXPECT_GE(thrown, 2);
 }
 
 TEST(FairQueue, SharesEvenlyAndLeavesHalfToWhoMayCome) {
