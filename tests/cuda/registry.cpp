@@ -39,12 +39,15 @@ std::map<std::string, std::string> ops_without_case() {
       {"device_seconds", "a measurement"},
       {"fill_from_host", "host work by its meaning, tried by training runs"},
       {"fill_noise", "host work by its meaning, of measurements"},
+      {"gemm_in_float32", "of the CPU, called by gemm only"},
       {"library_gemm", "called by gemm and the linear ops only, which have cases"},
       {"library_gemm_packed", "called by linear_forward_packed only"},
       {"library_pack", "called by pack_weight only"},
       {"measure_device_peak", "a measurement"},
       {"read_on_host", "host work by its meaning, tried by training runs"},
+      {"through_float32", "of the CPU, called by gemm and linear_forward_packed only"},
       {"to_host", "a copy to the host, tried by training runs"},
+      {"widened", "of the CPU, called by gemm and the linear ops only"},
   };
 }
 
