@@ -93,9 +93,9 @@ def run(call):
     if call.options.only and not call.chosen:
         print(f"--only {call.options.only.pattern}: no row of call {call.options.call} matches", flush=True)
         code = 2
-    # With chosen rows the others are missing.
     if call.clocks:
         call.clocks.stop()
+    # With chosen rows the others are missing.
     done = {"complete": code is None and not call.options.only, "rehearsal": call.options.rehearse}
     call.write({"phase": "calls", "id": str(call.options.call), **done})
     publish(call)

@@ -72,12 +72,12 @@ def stop_without_libraries(phase):
     """Finds cuBLASLt, cuDNN and NCCL, prints where, and lets our programs find them. Stop without a GPU or cuDNN: half
     the rates would be those of something else."""
     own = Path(phase.options.build) / "lib"
-    phase.call.library_path = [str(own)] if own.is_dir() else []
+    phase.call.loader_path = [str(own)] if own.is_dir() else []
     phase.call.commit = commit(phase)
     if phase.options.rehearse:
         return
     found = libraries.found_libraries()
-    phase.call.library_path += libraries.library_path()
+    phase.call.loader_path += libraries.library_path()
     for name, place in found.items():
         print(f"facts: {name}: {place.get('path', place.get('missing'))} ({place.get('from', 'MISSING')})", flush=True)
     try:

@@ -2,7 +2,6 @@
 whole runs of the program on both devices."""
 import ctypes.util
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -43,8 +42,8 @@ def launched(phase, ranks):
     if shutil.which("mpirun") is None or not ctypes.util.find_library("mpi"):
         raise Failure("MPI is not installed")
     beside = [str(folder) for folder in Path("/usr/lib").glob("*-linux-gnu") if (folder / "libmpi.so.40").exists()]
-    path = [*beside, *phase.call.library_path, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LD_LIBRARY_PATH": ":".join(path)}
+    environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   **phase.call.loader_environment(*beside)}
     return environment, ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", ranks, "-x", "LD_LIBRARY_PATH"]
 
 

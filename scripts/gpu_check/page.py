@@ -94,8 +94,8 @@ class Page:
             p = self.predicted["train"].get(model + what, {})
             whole = f" (whole: {number(r['whole_step_ms'])})" if "whole_step_ms" in r else ""
             memory = None if "device_bytes" not in r else r["device_bytes"] / 2**30
-            rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}{what}", bar(p, "bar"), bar(p, "aim"),
-                         bar(p, "tokens_per_second"), number(r.get("tokens_per_second")), percent(r.get("mfu")),
+            rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}{what}", predicted_cell(p, "bar"), predicted_cell(p, "aim"),
+                         predicted_cell(p, "tokens_per_second"), number(r.get("tokens_per_second")), percent(r.get("mfu")),
                          percent(r.get("share_of_gemm_ceiling")), number(r.get("micro_ms"), "{:.1f}"),
                          update_words(r), number(r.get("step_ms")) + whole,
                          number(memory, "{:.1f}"), clock_words(r),
@@ -251,7 +251,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
         return "\n".join(line.replace("\n", " ") for part in parts for line in part).rstrip() + "\n"
 
 
-def bar(prediction, name):
+def predicted_cell(prediction, name):
     """A cell of a prediction; empty where none was made."""
     return number(prediction[name]) if name in prediction else ""
 

@@ -41,7 +41,7 @@ class Call:
         self.rows = {}
         for path in options.seen:
             self.rows.update(read_rows(path))
-        self.library_path = []  # of our own programs
+        self.loader_path = []  # folders of libraries for our own programs
         self.commit = None  # theirs, by their own account: the sources may be a copy with another history, or none
         self.end = time.monotonic() + options.seconds
         self.failed = 0
@@ -70,10 +70,13 @@ class Call:
 
     def environment(self, program):
         """Our own programs find libraries where others do not look: Debian's would break Python and the tools."""
-        if not Path(program).is_relative_to(self.options.build) or not self.library_path:
-            return {}
-        inherited = os.environ.get("LD_LIBRARY_PATH", "")
-        return {"LD_LIBRARY_PATH": ":".join([*self.library_path, *([inherited] if inherited else [])])}
+        own = Path(program).is_relative_to(self.options.build) and self.loader_path
+        return self.loader_environment() if own else {}
+
+    def loader_environment(self, *first):
+        """That of our own programs, with other folders before."""
+        inherited = os.environ.get("LD_LIBRARY_PATH")
+        return {"LD_LIBRARY_PATH": ":".join([*first, *self.loader_path, *([inherited] if inherited else [])])}
 
 
 class Phase:

@@ -1,11 +1,10 @@
 """Phase speed: ceilings, matrix products, ops, training steps, decoding; every row against what this GPU was measured to
 do in the same row's program, with the attention path and the choice of products that ran."""
 import json
-import os
 
 import cases
 import libraries
-from phase import ROOT, Failure
+from phase import Failure
 
 # Of a report, what every row keeps.
 CHOICES = ("attention", "gemm_choice", "notes")
@@ -37,7 +36,7 @@ def train(phase, model, fp8="none", options=(), steps=None, micro_batches=None, 
     case = cases.REHEARSED if small else cases.TRAIN[model]
     usual = (1, cases.REHEARSED_MICRO_BATCHES) if small else \
         (case.get("steps", 3), case.get("micro_batches", cases.MICRO_BATCHES))
-    arguments = ["--model", ROOT / case["config"] if "config" in case else model, "--dtype", "bfloat16", "--batch", case["batch"],
+    arguments = ["--model", case.get("config", model), "--dtype", "bfloat16", "--batch", case["batch"],
                  "--sequence-length", case["sequence_length"], "--steps", steps or usual[0],
                  "--micro-batches", micro_batches or usual[1],
                  "--step-tokens", cases.REHEARSED_STEP_TOKENS if small else cases.STEP_TOKENS,
@@ -83,8 +82,8 @@ def other_cudnn(phase):
         folders = [folder for folder in libraries.package_folders("lib") if folder.endswith("/cudnn/lib")]
         if not folders:
             raise Failure("Python's packages have no cuDNN")
-        path = ":".join(filter(None, [folders[0], *phase.call.library_path, os.environ.get("LD_LIBRARY_PATH")]))
-        return {"cudnn": folders[0], **train(phase, cases.OTHER_CUDNN, environment={"LD_LIBRARY_PATH": path})}
+        return {"cudnn": "Python's packages",
+                **train(phase, cases.OTHER_CUDNN, environment=phase.call.loader_environment(folders[0]))}
 
     phase.row(f"train {cases.OTHER_CUDNN}{cases.OTHER_CUDNN_WHAT}", make)
 

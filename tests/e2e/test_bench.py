@@ -48,7 +48,7 @@ class Bench(harness.CommandTest):
             self.assertEqual(report["threads"], 1)
             self.assertEqual([(row["weights"], row["rows"]) for row in rows], [(n, r) for n in names for r in (1, 3)])
             for row in rows:
-                self.assertTrue(0.01 < row["share_of_floor"] < 20, row)  # one matrix may lie in a cache
+                self.assertGreaterEqual(row["share_of_floor"], row["share_of_reading"], row)
                 self.assertAlmostEqual(row["gflops"], 2 * row["rows"] * 8192 * 2048 / row["ms"] * 1e-6)
 
     def test_train_tells_micro_batch_and_update_apart(self):

@@ -181,12 +181,10 @@ __device__ uint64_t draw(SearchShared& shared, const SampleArgs& a, int64_t r) {
     const uint64_t last = shared.keys.lowest(lowest_key(shared.largest, [&](uint32_t key) {
       return shared.bins.probability(logit_of(key)) >= least;
     }));
-    if (last > kept.key) kept = {last, search.mass_through(last)};
+    if (last > kept.key) kept = {search.last_token(last), search.mass_through(last)};
   }
   const double target = uniform(static_cast<uint64_t>(a.seed[r]), a.position[r]) * kept.mass;
-  const uint64_t key = search.find({.mass = target, .exceeds = true}).key;
-  // Roundings may let the draw end after the cut, which after min_p is no token's key.
-  return key >= kept.key ? key : search.last_token(kept.key);
+  return max(search.find({.mass = target, .exceeds = true}).key, kept.key);
 }
 
 __global__ void __launch_bounds__(kSearchThreads, 1) sample_kernel(SampleArgs a, uint32_t parts) {

@@ -242,10 +242,16 @@ struct TokenSearch {
 
   // The smallest key of a token that is at least `key`; there is one.
   __device__ uint64_t last_token(uint64_t key) const {
+    constexpr int kPack = LogitRow::kPack;
+    const LogitRow row = shared->row;
     uint64_t complement = 0;
-    for (int64_t id = threadIdx.x; id < shared->row.columns; id += kSearchThreads) {
-      const uint64_t other = shared->keys.key(shared->row.data[id], id);
-      if (other >= key) complement = max(complement, ~other);
+    for (int64_t at = kPack * threadIdx.x; at < row.columns; at += kPack * kSearchThreads) {
+      const LogitRow::Pack pack = row.load(at);
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) {
+        const uint64_t other = shared->keys.key(pack.v[i], at + i);
+        if (at + i < row.columns && other >= key) complement = max(complement, ~other);
+      }
     }
     return ~block_max(complement, shared->integers);
   }
