@@ -9,6 +9,7 @@
 
 #include "commands/command_line.h"
 #include "commands/generate.h"
+#include "commands/model_option.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/whole_number.h"
@@ -131,9 +132,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<GenerateArguments>();
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a saved model");
   SamplingParams& s = args->options.sampling;
-  command->add_option("model", args->model, "Run, checkpoint, or HuggingFace directory")
-      ->required()
-      ->type_name("PATH");
+  add_model_option(*command, args->model);
   command->add_option("--prompt", args->prompt, "Text to continue (default: a line break)");
   command->add_flag("--chat", args->chat,
                     "The prompt is a user's message: the model's chat template writes it out, and "

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "commands/command_line.h"
+#include "commands/model_option.h"
 #include "commands/rank_options.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/strict_json.h"
@@ -125,9 +126,7 @@ CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<LogitsArguments>();
   CLI::App* command =
       app.add_subcommand("logits", "Write what a model computes for given ids, for comparisons");
-  command->add_option("model", args->model, "Run, checkpoint, HuggingFace directory or .gguf")
-      ->required()
-      ->type_name("PATH");
+  add_model_option(*command, args->model);
   command
       ->add_option("--tokens", args->tokens,
                    "Sequences, one a line: [1, 2, 3], or {\"ids\": [...]} of `trireme tokenize`")

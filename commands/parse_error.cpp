@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/config/schema.h"
+#include "engine/config/nearest_word.h"
 #include "engine/core/error.h"
 
 namespace trireme {
@@ -22,11 +22,23 @@ std::string full_name(const CLI::App& app) {
   return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
 }
 
+std::vector<CLI::App*> subcommands(CLI::App& app) {
+  return app.get_subcommands([](CLI::App*) { return true; });
+}
+
 std::vector<std::string> command_names(CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; }))
-    names.push_back(sub->get_name());
+  for (const CLI::App* sub : subcommands(app)) names.push_back(sub->get_name());
   return names;
+}
+
+// Names of all commands at and below a command, without that of the program: "checkpoint convert".
+void add_full_names(CLI::App& app, std::vector<std::string>& names) {
+  for (CLI::App* sub : subcommands(app)) {
+    const std::string name = full_name(*sub);
+    names.push_back(name.substr(name.find(' ') + 1));
+    add_full_names(*sub, names);
+  }
 }
 
 std::vector<std::string> option_names(CLI::App& app) {
@@ -36,16 +48,34 @@ std::vector<std::string> option_names(CLI::App& app) {
   return names;
 }
 
-// "; did you mean "x"?" when a known word is close enough to be a slip of the fingers.
-std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  int best_distance = std::max(1, static_cast<int>(word.size()) / 3) + 1;
-  for (const std::string& name : known)
-    if (const int distance = edit_distance(word, name); distance < best_distance) {
-      best_distance = distance;
-      best = name;
-    }
-  return best.empty() ? "" : concat("; did you mean \"", best, "\"?");
+std::string did_you_mean(const std::string& name) {
+  return name.empty() ? "" : concat("; did you mean \"", name, "\"?");
+}
+
+// What other programs call a command.
+constexpr std::pair<const char*, const char*> kForeignCommands[] = {
+    {"train", "pretrain"},      {"sft", "finetune"},         {"dpo", "finetune"},
+    {"run", "generate"},        {"infer", "generate"},       {"chat", "generate --chat"},
+    {"complete", "generate"},   {"perplexity", "eval"},      {"server", "serve"},
+    {"encode", "tokenize"},     {"decode", "detokenize"},    {"preprocess", "data prepare"},
+    {"benchmark", "bench"},     {"load-balance", "route"},   {"plot", "report"},
+    {"validate", "config check"}, {"info", "checkpoint inspect"}};
+
+// The nearest command beside the one that was meant, else anywhere.
+std::string suggest_command(const std::string& word, CLI::App& at) {
+  if (const std::string near = nearest_word(word, command_names(at)); !near.empty())
+    return did_you_mean(near);
+  for (const auto& [foreign, ours] : kForeignCommands)
+    if (word == foreign) return did_you_mean(concat("trireme ", ours));
+  CLI::App* top = &at;
+  while (top->get_parent() != nullptr) top = top->get_parent();
+  std::vector<std::string> names, last_words;
+  add_full_names(*top, names);
+  for (const std::string& name : names) last_words.push_back(name.substr(name.rfind(' ') + 1));
+  const std::string near = nearest_word(word, last_words);
+  if (near.empty()) return "";
+  const auto found = std::ranges::find(last_words, near) - last_words.begin();
+  return did_you_mean(concat("trireme ", names[static_cast<size_t>(found)]));
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -57,15 +87,12 @@ std::string joined(const std::vector<std::string>& words) {
 std::string problem(CLI::App& at, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = at.remaining();
   const std::vector<std::string> commands = command_names(at);
-  const auto option = std::find_if(unknown.begin(), unknown.end(),
-                                   [](const std::string& word) { return word.starts_with("-"); });
-  if (option != unknown.end()) {
-    const std::string name = option->substr(0, option->find('='));
+  if (!unknown.empty() && unknown.front().starts_with("-")) {
+    const std::string name = unknown.front().substr(0, unknown.front().find('='));
     return concat("unknown option \"", name, "\"", suggest_option(name, at));
   }
   if (!unknown.empty() && !commands.empty())
-    return concat("unknown command \"", unknown.front(), "\"",
-                  suggestion(unknown.front(), commands));
+    return concat("unknown command \"", unknown.front(), "\"", suggest_command(unknown.front(), at));
   if (!unknown.empty()) return concat("unexpected argument \"", unknown.front(), "\"");
   if (!commands.empty()) return concat("needs a command: ", joined(commands));
   return error.what();
@@ -74,7 +101,7 @@ std::string problem(CLI::App& at, const CLI::ParseError& error) {
 }  // namespace
 
 std::string suggest_option(const std::string& name, CLI::App& command) {
-  return suggestion(name, option_names(command));
+  return did_you_mean(nearest_word(name, option_names(command)));
 }
 
 std::string explain_parse_error(CLI::App& app, const CLI::ParseError& error) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "commands/model_option.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/conversation.h"
@@ -156,11 +157,7 @@ void detokenize(const TokenizeArguments& a) {
 CLI::App* add(CLI::App& parent, const char* name, const char* description,
               const std::shared_ptr<TokenizeArguments>& a) {
   CLI::App* command = parent.add_subcommand(name, description);
-  command
-      ->add_option("-t,--tokenizer", a->tokenizer,
-                   "\"byte\", a tokenizer.json, a SentencePiece .model, or a model's directory")
-      ->required()
-      ->type_name("PATH");
+  add_tokenizer_option(*command, a->tokenizer);
   command->add_flag("--jsonl", a->jsonl, "A value a line, in and out");
   return command;
 }

@@ -10,6 +10,7 @@
 #include "commands/rank_options.h"
 #include "engine/config/parse.h"
 #include "engine/core/cpu.h"
+#include "engine/io/hub_cache.h"
 #include "engine/observe/log.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/transfer.h"
@@ -66,7 +67,7 @@ ModelConfig bench_model(const std::string& name) {
   if (name.find_first_of("./") == std::string::npos)
     fail_input("--model ", name, " is no path and none of ", bench_model_names());
   std::vector<std::string> notes;
-  ModelConfig config = load_model_config(name, notes);
+  ModelConfig config = load_model_config(local_model(name), notes);
   for (const std::string& note : notes) log_info(note);
   return config;
 }

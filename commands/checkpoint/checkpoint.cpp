@@ -9,6 +9,7 @@
 
 #include "commands/checkpoint/checkpoint_copy.h"
 #include "commands/checkpoint/checkpoint_quantize.h"
+#include "commands/model_option.h"
 #include "commands/table.h"
 #include "engine/io/gguf.h"
 #include "engine/io/safetensors.h"
@@ -173,12 +174,9 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
                      const std::shared_ptr<CheckpointArguments>& arguments,
                      void (*action)(const CheckpointArguments&)) {
   CLI::App* command = parent.add_subcommand(name, description);
-  command
-      ->add_option("path", arguments->path,
+  add_model_option(*command, arguments->path,
                    "A run, a step directory, or the directory that holds `latest`; to inspect also "
-                   "a HuggingFace directory, a .gguf or a .safetensors file")
-      ->required()
-      ->type_name("PATH");
+                   "a HuggingFace directory, a .gguf or a .safetensors file");
   command->callback([arguments, action] { action(*arguments); });
   return command;
 }

@@ -9,6 +9,8 @@
 
 #include "commands/checkpoint/copy_status.h"
 #include "commands/checkpoint/shard_size.h"
+#include "commands/model_option.h"
+#include "engine/io/hub_cache.h"
 #include "engine/observe/console.h"
 #include "engine/observe/log.h"
 #include "engine/observe/progress.h"
@@ -144,7 +146,7 @@ void diff(const CopyArguments& args) {
   ModelDiff result;
   {
     CopyStatus status("diff");
-    result = diff_models(args.from, args.to,
+    result = diff_models(args.from, local_model(args.to),
                          {.tolerance = args.tolerance, .progress = status.progress()});
   }
   for (const TensorDifference& d : result.differences) print_difference(d);
@@ -159,10 +161,13 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
                      void (*action)(const CopyArguments&), const Shared& args, const char* from,
                      const char* to) {
   CLI::App* command = parent.add_subcommand(name, description);
-  command->add_option("from", args->from, from)->required()->type_name("PATH");
   // Not "to": CLI11 2.4 takes that for the option of `convert`.
-  command->add_option("target", args->to, to)->required()->type_name("PATH");
-  command->callback([args, action] { action(*args); });
+  const auto settle =
+      add_model_and_places(*command, {{"from", &args->from, from}, {"target", &args->to, to}});
+  command->callback([args, action, settle] {
+    settle();
+    action(*args);
+  });
   return command;
 }
 
@@ -183,20 +188,23 @@ void add_shard_size(CLI::App& command, CopyArguments& args) {
 
 void add_checkpoint_copy_commands(CLI::App& checkpoint) {
   const auto args = std::make_shared<CopyArguments>();
-  constexpr const char* kAny = "Run, checkpoint, HuggingFace directory or .gguf";
   CLI::App* exported =
       add_action(checkpoint, "export", "Write a model as a HuggingFace directory", export_to, args,
-                 kAny, "Directory to make; an interrupted export in it goes on");
+                 kAnyModel, "Directory to make; an interrupted export in it goes on");
   add_dtype(*exported, *args);
   add_shard_size(*exported, *args);
   CLI::App* merged = checkpoint.add_subcommand(
       "merge-lora", "Add adapters to a model's weights; write a HuggingFace directory");
-  merged->add_option("base", args->from, kAny)->required()->type_name("PATH");
-  merged->add_option("adapters", args->adapters, "PEFT's directory, or a run that trained adapters")
-      ->required()
-      ->type_name("PATH");
-  merged->add_option("target", args->to, "Directory to make")->required()->type_name("PATH");
-  merged->callback([args] { merge_lora(*args); });
+  const auto settle = add_model_and_places(
+      *merged,
+      {{"base", &args->from, kAnyModel},
+       {"adapters", &args->adapters, "PEFT's directory, or a run that trained adapters"},
+       {"target", &args->to, "Directory to make"}});
+  merged->callback([args, settle] {
+    settle();
+    args->adapters = local_model(args->adapters);
+    merge_lora(*args);
+  });
   add_dtype(*merged, *args);
   add_shard_size(*merged, *args);
   CLI::App* imported = add_action(
@@ -204,7 +212,7 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
       "HuggingFace directory or .gguf", "Directory of checkpoints to make");
   add_dtype(*imported, *args);
   CLI::App* converted = add_action(checkpoint, "convert", "Write a model in another format or type",
-                                   convert, args, kAny, "What to make");
+                                   convert, args, kAnyModel, "What to make");
   converted
       ->add_option("--to", args->kind,
                    "hf, trireme or gguf (default: gguf where the name ends so, else hf)")
@@ -217,7 +225,7 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
   CLI::App* compared = add_action(
       checkpoint, "diff",
       "Compare two models tensor by tensor; exit code 0: no difference, 1: some, 2: trouble", diff,
-      args, "Run, checkpoint, HuggingFace directory, .gguf or .safetensors", "The other");
+      args, "Any model, or a .safetensors file", "The other");
   compared
       ->add_option("--tolerance", args->tolerance,
                    "Accept values that differ by this share of the larger one, and other dtypes")

@@ -8,6 +8,7 @@
 
 #include "commands/checkpoint/copy_status.h"
 #include "commands/checkpoint/shard_size.h"
+#include "commands/model_option.h"
 #include "commands/table.h"
 #include "engine/observe/log.h"
 #include "engine/observe/progress.h"
@@ -126,14 +127,10 @@ void add_checkpoint_quantize_command(CLI::App& checkpoint) {
   const auto args = std::make_shared<QuantizeArguments>();
   CLI::App* command = checkpoint.add_subcommand(
       "quantize", "Write a model with the weights of its linear layers in fewer bits");
-  command->add_option("from", args->from, "Run, checkpoint, HuggingFace directory or .gguf")
-      ->required()
-      ->type_name("PATH");
-  command
-      ->add_option("target", args->to,
-                   "What to make: a directory, or a file whose name ends in .gguf")
-      ->required()
-      ->type_name("PATH");
+  const auto settle = add_model_and_places(
+      *command, {{"from", &args->from, kAnyModel},
+                 {"target", &args->to,
+                  "What to make: a directory, or a file whose name ends in .gguf"}});
   std::vector<std::string> names;
   for (const auto& [name, kind] : kinds()) names.push_back(name);
   command
@@ -148,7 +145,10 @@ void add_checkpoint_quantize_command(CLI::App& checkpoint) {
                    "Begin another file where this would be exceeded")
       ->capture_default_str()
       ->type_name("SIZE");
-  command->callback([args] { quantize(*args); });
+  command->callback([args, settle] {
+    settle();
+    quantize(*args);
+  });
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 
 #include "commands/command_line.h"
 #include "commands/config_file.h"
+#include "commands/model_option.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/serving/listener_options.h"
@@ -37,6 +38,7 @@ constexpr int kMostRanks = 4096;
 struct ServeArguments {
   ServedModelOptions model;
   ListenerOptions listener;
+  std::string model_as_named;
   std::vector<std::string> names;
   std::vector<std::string> modules;  // names of model.modules
   std::string chat_template, policy = "fcfs", tool_format;
@@ -249,7 +251,7 @@ void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
 }
 
 void run(ServeArguments args, const CommandLine& line) {
-  if (args.names.empty()) args.names = {args.model.model};
+  if (args.names.empty()) args.names = {args.model_as_named};
   split_modules(args);
   read_speculation(args);
   args.model.world = world_options(CommConfig{});
@@ -394,10 +396,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<ServeArguments>();
   CLI::App* command = app.add_subcommand("serve", "Serve a saved model over HTTP (OpenAI's API)");
   add_config_file_option(*command);
-  command
-      ->add_option("--model,model", args->model.model, "Run, checkpoint, or HuggingFace directory")
-      ->required()
-      ->type_name("PATH");
+  add_model_option(*command, args->model.model, kAnyModel, &args->model_as_named);
   add_server_options(*command, *args);
   add_size_options(*command, args->model);
   add_scheduling_option(*command, *args);

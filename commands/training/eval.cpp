@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/command_line.h"
+#include "commands/model_option.h"
 #include "commands/rank_options.h"
 #include "commands/whole_number.h"
 #include "engine/io/atomic_file.h"
@@ -120,9 +121,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<EvalArguments>();
   CLI::App* command = app.add_subcommand("eval", "Measure the loss of a saved model");
   EvaluateOptions& o = args->options;
-  command->add_option("model", o.model, "Run, checkpoint, or HuggingFace directory")
-      ->required()
-      ->type_name("PATH");
+  add_model_option(*command, o.model);
   CLI::Option* data =
       command
           ->add_option("--data", o.data, "Token file prefix (default: the run's validation data)")

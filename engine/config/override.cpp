@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/nearest_word.h"
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 
@@ -90,14 +91,8 @@ void apply_override(const Schema& schema, const Override& change, Json& document
 namespace {
 
 [[noreturn]] void fail_flag(const std::string& flag, const std::vector<std::string>& known) {
-  int best = std::max(1, static_cast<int>(flag.size()) / 3) + 1;
-  std::string hint;
-  for (const std::string& name : known)
-    if (const int distance = edit_distance(flag, name); distance < best) {
-      best = distance;
-      hint = concat("; did you mean --", name, "?");
-    }
-  fail_input("unknown option --", flag, hint);
+  const std::string near = nearest_word(flag, known);
+  fail_input("unknown option --", flag, near.empty() ? "" : concat("; did you mean --", near, "?"));
 }
 
 }  // namespace

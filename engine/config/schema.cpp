@@ -1,10 +1,9 @@
 #include "engine/config/schema.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
-#include <numeric>
 
+#include "engine/config/nearest_word.h"
 #include "engine/core/error.h"
 
 namespace trireme {
@@ -223,33 +222,6 @@ std::vector<std::string> Schema::nearest(const std::string& path) const {
   if (found.empty()) found = best_of(siblings, tolerated);
   if (found.empty() && leaf.size() > 3) found = best_of(elsewhere, 1);
   return found;
-}
-
-int edit_distance(const std::string& first, const std::string& second) {
-  const auto plain = [](std::string name) {
-    for (char& c : name)
-      c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return name;
-  };
-  // Names longer than this are not typing errors of a key; the table below stays small.
-  constexpr size_t kLongest = 128;
-  if (first.size() > kLongest || second.size() > kLongest) return static_cast<int>(kLongest);
-  const std::string a = plain(first), b = plain(second);
-  const size_t columns = b.size() + 1;
-  std::vector<int> before(columns), above(columns), row(columns);  // rows i-2, i-1 and i
-  std::iota(above.begin(), above.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j < columns; ++j) {
-      const int change = a[i - 1] == b[j - 1] ? 0 : 1;
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + change});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    std::swap(before, above);
-    std::swap(above, row);
-  }
-  return above.back();
 }
 
 std::string parent_path(const std::string& path) {

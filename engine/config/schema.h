@@ -111,10 +111,6 @@ class Schema {
   std::map<std::string, std::set<std::string>> names_in_;  // section: names of all kinds
 };
 
-// Insertions, deletions, substitutions and swaps of neighbours that turn a into b (optimal string
-// alignment), comparing without regard to case and to '-' against '_'.
-int edit_distance(const std::string& a, const std::string& b);
-
 std::string parent_path(const std::string& path);  // "" for a top-level name
 std::string leaf_name(const std::string& path);
 std::string join_path(const std::string& section, const std::string& name);

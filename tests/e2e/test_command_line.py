@@ -49,6 +49,14 @@ class CommandLine(harness.CommandTest):
         self.assert_refused("--verison", says=['unknown option "--verison"', 'did you mean "--version"'])
         self.assert_refused("bench", "gem", says=["trireme bench: ", 'did you mean "gemm"'])
         self.assert_refused("frobnicate", says='unknown command "frobnicate" (see trireme --help)')
+        for words, means in ((["train", "--config", "x"], "trireme pretrain"), (["chat"], "trireme generate --chat"),
+                             (["convert"], "trireme checkpoint convert"), (["chekpoint"], "checkpoint"),
+                             (["bench", "serv"], "serve"), (["checkpoint", "tokenise"], "trireme tokenize")):
+            self.assert_refused(*words, says=["unknown command", f'did you mean "{means}"?'])
+        for words, means in ((["serve", "m", "--tp", "2"], "--tensor-parallel"), (["eval", "m", "--batch-sz=3"], "--micro-batch-size"),
+                             (["generate", "--modle", "m"], "--model"), (["tokenize", "--tokeniser", "m"], "--tokenizer"),
+                             (["checkpoint", "export", "a", "b", "--shard-size=1"], "--max-shard-size")):
+            self.assert_refused(*words, says=["unknown option", f'did you mean "{means}"?'])
         self.assert_refused("completion", says="shell is required")
         self.assert_refused("completion", "csh", says="csh not in")
         self.assert_refused("completion", "bash", "zsh", says='unexpected argument "zsh"')

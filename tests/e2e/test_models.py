@@ -28,7 +28,7 @@ class Models(CommandTest):
 
     def test_refused(self):
         self.model("model")
-        self.assert_refused("generate", "some-org/model", says="hf download some-org/model --local-dir model")
+        self.assert_refused("generate", "some-org/model", says=["hf download some-org/model", "huggingface/hub"])
         self.assert_refused("eval", "model", says=["comes without data", "--data PREFIX"])
         self.assert_refused("generate", "model", says=["names no tokenizer", "--tokenizer"])
         self.assert_refused("generate", "model", "--tokenizer", "byte", says=["has 257 ids, the model only 61"])
@@ -56,6 +56,68 @@ class Models(CommandTest):
         ended, _ = self.trireme(*arguments)
         self.assertTrue(text.startswith(ended.strip()))
         self.assertLess(len(ended.strip()), 6)
+
+    def cached(self, *names, commit="0123abcd"):
+        """A model in the hub's cache as huggingface_hub keeps it: snapshots are links to blobs."""
+        for name in names:
+            folder = self.folder / "home/hub" / ("models--" + name.replace("/", "--"))
+            (folder / "refs").mkdir(parents=True)
+            (folder / "refs/main").write_text(commit)
+            (folder / "blobs").mkdir()
+            snapshot = folder / "snapshots" / commit
+            snapshot.mkdir(parents=True)
+            for number, file in enumerate(self.model("downloaded").iterdir()):
+                (folder / "blobs" / str(number)).write_bytes(file.read_bytes())
+                (snapshot / file.name).symlink_to(f"../../blobs/{number}")
+            shutil.rmtree(self.folder / "downloaded")
+        return {"HF_HOME": str(self.folder / "home"), "HF_HUB_CACHE": ""}
+
+    def test_every_command_reads_models_of_the_hubs_cache_both_ways(self):
+        """Model as argument or option, a name or its folder, each with the same result."""
+        environment = self.cached("org/small", "other")
+        folder = self.folder / "home/hub/models--org--small"
+        self.write("ids.jsonl", "[1, 2, 3]\n")
+        self.write("text.txt", "abc " * 400)
+        names = ("org/small", "org/small@main", "org/small@0123abcd", folder, folder / "snapshots/0123abcd", "other")
+        for number, name in enumerate(names):
+            for option in ([], ["--model"]):
+                run = [*option, name]
+                out, _ = self.trireme("checkpoint", "inspect", *run, environment=environment)
+                self.assertIn("model_type llama", out)
+                ids = ["--tokens", "ids.jsonl", "--output", f"{number}{len(option)}.safetensors"]
+                self.trireme("logits", *run, *ids, environment=environment)
+        written = [path.read_bytes() for path in sorted(self.folder.glob("*.safetensors"))]
+        self.assertEqual(len(written), 2 * len(names))
+        self.assertEqual(len(set(written)), 1)
+        for command in ("generate", "eval", "serve"):  # as far as what this model lacks
+            messages = {self.trireme(command, *run, expect=2, environment=environment)[1].split(":", 2)[-1]
+                        for run in (["org/small"], ["--model", "org/small"])}
+            self.assertEqual(len(messages), 1, messages)
+            self.assertNotIn("no such run", messages.pop())
+
+    def test_copies_take_the_model_as_option_in_any_place(self):
+        environment = self.cached("org/small")
+        for number, arguments in enumerate((["org/small", "{}"], ["--model", "org/small", "{}"], ["{}", "--model", "org/small"])):
+            target = f"copy{number}.gguf"
+            self.trireme("checkpoint", "convert", *[target if a == "{}" else a for a in arguments], environment=environment)
+        self.assertEqual(len({path.read_bytes() for path in self.folder.glob("copy*.gguf")}), 1)
+        self.trireme("checkpoint", "diff", "org/small", "copy0.gguf", "--tolerance", "1e-6", environment=environment)
+        self.assert_refused("checkpoint", "convert", "a", "b", "--model", "c", says=["given twice", '"a"', '"c"'])
+        self.assert_refused("checkpoint", "convert", "a", says="target is required")
+        self.assert_refused("checkpoint", "merge-lora", "--model", "a", "b", says="target is required")
+        self.assert_refused("checkpoint", "quantize", "--quantization", "q8_0", says="from is required")
+
+    def test_a_run_starts_from_a_model_of_the_hubs_cache(self):
+        environment = self.cached("org/small")
+        self.write("run.json", json.dumps({"model": "org/small", "checkpoint": {"load": "org/small"},
+                                           "output_dir": "run", "train_steps": 1, "train_batch_size": 1,
+                                           "sequence_length": 8, "data": {"data_path": "synthetic"}}))
+        out, _ = self.trireme("config", "resolve", "--config", "run.json", environment=environment)
+        resolved = json.loads(out)
+        self.assertTrue(resolved["checkpoint"]["load"].endswith("models--org--small/snapshots/0123abcd"), resolved)
+        self.assertEqual(resolved["model"]["model_type"], "llama")
+        self.assert_refused("config", "resolve", "--config", "run.json", "--set", "checkpoint.load=org/small@v9",
+                            says=["checkpoint.load", 'revision "v9"', "it has 0123abcd"], environment=environment)
 
     def test_inspect_lists_models_of_others(self):
         self.model("model")

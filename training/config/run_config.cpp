@@ -13,6 +13,7 @@
 #include "engine/config/reference.h"
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
+#include "engine/io/hub_cache.h"
 #include "engine/text/tokenizer.h"
 #include "training/config/batch_rule.h"
 #include "training/config/data_path.h"
@@ -40,6 +41,18 @@ void read_precision(const ConfigValues& values, RunConfig& config, ConfigReport&
   config.loss_scale.window = values.integer("fp16.loss_scale_window");
   config.loss_scale.hysteresis = values.integer("fp16.hysteresis");
   config.loss_scale.min_scale = values.number("fp16.min_loss_scale");
+}
+
+// The path that a model, or what has a tokenizer, is found at.
+std::string model_word(const ConfigValues& values, const char* key, ConfigReport& report) {
+  const std::string word = values.word(key);
+  if (word.empty() || word == "byte") return word;
+  try {
+    return local_model(word);
+  } catch (const InputError& e) {
+    report.error(values.spelled(key), e.what());
+    return word;
+  }
 }
 
 // The masks depend on the end of a document, so it becomes part of the configuration where they are
@@ -75,7 +88,7 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
     return read_data_path(values.raw(key), values.spelled(key), report);
   };
   const bool split = values.given("data.data_path"), whole = values.given("data.train_data_path");
-  data.tokenizer = values.word("data.tokenizer");
+  data.tokenizer = model_word(values, "data.tokenizer", report);
   read_finetune(values, config, report);
   if (config.finetune.enabled) {
     data.split.clear();
@@ -116,12 +129,12 @@ Recompute recompute_of(const std::string& word) {
                                : Recompute::kNone;
 }
 
-void read_places(const ConfigValues& values, RunConfig& config) {
+void read_places(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   config.output_dir = values.word("output_dir");
   config.checkpoint.save = values.word("checkpoint.save");
   if (config.checkpoint.save.empty())
     config.checkpoint.save = (std::filesystem::path(config.output_dir) / "checkpoints").string();
-  config.checkpoint.load = values.word("checkpoint.load");
+  config.checkpoint.load = model_word(values, "checkpoint.load", report);
   config.checkpoint.save_interval = values.integer("checkpoint.save_interval");
   config.checkpoint.keep_last = values.integer("checkpoint.keep_last");
   config.logging.log_interval = values.integer("logging.log_interval");
@@ -189,7 +202,7 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   read_length(values, config, report);
   read_precision(values, config, report);
   read_float8(values, config, report);
-  read_places(values, config);
+  read_places(values, config, report);
   read_data(values, config, report);
   read_train_steps(values, config, report, sequences);
   read_optimizer(values, config, report);
@@ -209,7 +222,10 @@ std::string inline_model(Json& document, const std::filesystem::path& folder,
   const bool wrapped = model.is_object() && model.size() == 1 && model.contains("config");
   const Json path = wrapped ? model["config"] : model;
   if (!path.is_string()) return "";
-  std::string given = (folder / path.get<std::string>()).string();
+  const auto word = path.get<std::string>();
+  std::string given = (folder / word).string();
+  if (!std::filesystem::exists(given))
+    if (const std::string cached = local_model(word); cached != word) given = cached;
   if (is_gguf(given)) {
     model = model_config_to_json(load_model_config(given, notes));
     return given;
@@ -252,7 +268,7 @@ void take_from_weights(Json& document) {
   const bool has_tokenizer = given_value(document, "data.tokenizer") != nullptr;
   if (has_model && has_tokenizer) return;
   const std::unique_ptr<ModelSource> source =
-      open_described_model(saves_of(document), load->get<std::string>());
+      open_described_model(saves_of(document), local_model(load->get<std::string>()));
   if (!has_model) document["model"] = model_config_to_json(source->config());
   if (!has_tokenizer && !source->tokenizer().empty())
     document["data"]["tokenizer"] = source->tokenizer();

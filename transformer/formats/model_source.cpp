@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/io/hub_cache.h"
 #include "engine/ops/transfer.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
@@ -363,8 +364,7 @@ std::string hub_advice(const std::string& path) {
                     path.find('/', slash + 1) == std::string::npos && path[0] != '.' &&
                     path[0] != '~' && path.find(' ') == std::string::npos;
   if (!name || std::filesystem::exists(path, ignored)) return "";
-  return concat("; a model of a hub is downloaded first: hf download ", path, " --local-dir ",
-                path.substr(slash + 1));
+  return concat("; the hub's cache ", hub_cache(), " has no such model either: hf download ", path);
 }
 
 }  // namespace trireme

@@ -43,11 +43,14 @@ std::vector<float> sequence_logits(const Model& model, ParameterStore& params, C
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);
   Pass pass{.ctx = ctx, .params = params, .tokens = tokens, .groups = &groups};
   const int64_t vocabulary = model.config().vocab_size;
-  const Buffer block("logits", count * vocabulary * dtype_size(DType::kF32), ctx.memory());
-  const Tensor logits = block.tensor(DType::kF32, Shape{count, vocabulary});
+  const DType dtype = params.gradient_dtype();  // float32, or float64 of float64 weights
+  const Buffer block("logits", count * vocabulary * dtype_size(dtype), ctx.memory());
+  const Tensor logits = block.tensor(dtype, Shape{count, vocabulary});
   model.logits(pass, model.forward(pass, 0, {}, nullptr, Recompute::kNone), logits);
   ctx.mode = before;
-  return to_host<float>(ctx, logits);
+  if (dtype == DType::kF32) return to_host<float>(ctx, logits);
+  const std::vector<double> values = to_host<double>(ctx, logits);
+  return {values.begin(), values.end()};
 }
 
 }  // namespace trireme

@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-// logits: (S, V) float32 on the host, S = ids.size(), on every rank. The layers are on one pipeline
-// stage; matrices may be divided over tensor-parallel ranks, who all call this. The model has
-// positions for S tokens.
+// logits: (S, V) on the host, float32 (rounded from float64 where the weights are), S = ids.size(),
+// on every rank. The layers are on one pipeline stage; matrices may be divided over tensor-parallel
+// ranks, who all call this. The model has positions for S tokens.
 std::vector<float> sequence_logits(const Model& model, ParameterStore& params, Ctx& ctx,
                                    const Groups& groups, std::span<const int32_t> ids);
 

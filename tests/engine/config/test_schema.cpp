@@ -6,21 +6,6 @@
 namespace trireme::test_schema {
 namespace {
 
-TEST(EditDistance, CountsEditsAndSwaps) {
-  EXPECT_EQ(edit_distance("", ""), 0);
-  EXPECT_EQ(edit_distance("abc", ""), 3);
-  EXPECT_EQ(edit_distance("", "abc"), 3);
-  EXPECT_EQ(edit_distance("lr", "lr"), 0);
-  EXPECT_EQ(edit_distance("train_steps", "trian_steps"), 1);   // swap
-  EXPECT_EQ(edit_distance("train_steps", "train_step"), 1);    // deletion
-  EXPECT_EQ(edit_distance("train_steps", "traain_steps"), 1);  // insertion
-  EXPECT_EQ(edit_distance("train_steps", "train_stebs"), 1);   // substitution
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
-  EXPECT_EQ(edit_distance("Train-Steps", "train_steps"), 0);  // case and hyphens do not count
-  EXPECT_EQ(edit_distance("ca", "abc"), 3);  // no edit inside a swap: optimal string alignment
-  EXPECT_GE(edit_distance(std::string(100000, 'a'), "a"), 100);  // long names cost nothing
-}
-
 TEST(Paths, SplitAndJoin) {
   EXPECT_EQ(parent_path("a.b.c"), "a.b");
   EXPECT_EQ(parent_path("a"), "");
