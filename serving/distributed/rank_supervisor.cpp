@@ -20,11 +20,11 @@ constexpr milliseconds kEnding{5000};
 constexpr milliseconds kLastWords{3000};  // ranks that cannot load say why, one after the other
 constexpr milliseconds kFirstPause{100}, kLongestPause{30'000};
 constexpr int64_t kMostOutcome = int64_t{256} << 20;
-// A rank that loads may have the machine's disks and processors to wait for.
-constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)};
-// On this machine a process that is stopped is seen at once; one that only waits for a processor is
-// not lost.
-constexpr SilenceLimits kServingHere{.silent = milliseconds(10'000)}, kServingElsewhere{};
+// A rank that loads may have the machine's disks and processors to wait for. On this machine a
+// process that is stopped or has ended is seen at once; one that only waits for a processor is not
+// lost.
+constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)}, kServingHere = kLoading,
+                                                                  kServingElsewhere{};
 
 [[noreturn]] void fail_lost(const std::string& why) { throw Error(why, ExitCode::kLostRank); }
 

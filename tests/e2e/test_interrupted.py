@@ -131,14 +131,17 @@ class Interrupted(CommandTest):
                     break
                 with self.subTest(command=command, share=share):
                     size = share * sum(map(len, whole.values()))
-                    if not self.kill_at(command, "copy", size):
+                    # On a busy machine the kill may come behind the last byte: then nothing is unfinished.
+                    if not self.kill_at(command, "copy", size) or self.contents("copy") == whole:
                         self.remove("copy")
                         continue
                     kills += 1
+                    begun = [*self.folder.glob("copy.*"), *self.folder.glob("copy/**/*.journal")]
                     self.assert_unfinished("copy")
                     stdout, _ = self.trireme(*self.arguments(command, "copy"))
                     print(f"\n{share:.0%}: {stdout.strip()}")
-                    self.assertGreaterEqual(self.kept_mib(stdout), size / MIB - 2)
+                    if begun:  # or between a shard that was finished and the manifest
+                        self.assertGreaterEqual(self.kept_mib(stdout), size / MIB - 2)
                     self.assertEqual(self.contents("copy"), whole)
                     self.remove("copy")
             self.assertGreater(kills, 0, f"{command} was always faster")

@@ -197,8 +197,9 @@ class Overload(hostile_server.HostileTest):
         print(f"between tokens: {of_99 * 1e3:.2f} ms (99 of 100 of {len(gaps)}; median {gaps[len(gaps) // 2] * 1e3:.2f}), "
               f"{SEQUENCES} clients alone {steady_of_99 * 1e3:.2f} ms (of {len(steady)}; "
               f"{steady[len(steady) // 2] * 1e3:.2f}): {of_99 / steady_of_99:.2f} times")
-        # Other tests of a suite come and go within its seconds, and hold the processors.
-        self.assertLess(of_99, 1.5 * steady_of_99 if OVERLOAD_SECONDS >= 60 else 4 * steady_of_99 + 0.1 + noise)
+        # Other tests of a suite come and go within its few seconds and hold the processors: there only a text that
+        # stops for a second is wrong.
+        self.assertLess(of_99, 1.5 * steady_of_99 if OVERLOAD_SECONDS >= 60 else max(4 * steady_of_99, 1) + noise)
 
 
 class End(hostile_server.HostileTest):
