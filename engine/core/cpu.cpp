@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <fstream>
 #include <vector>
 
 #include "engine/core/built_isas.h"
+#include "engine/core/cpu_quota.h"
 #include "engine/core/error.h"
 #include "engine/core/signal_stack.h"
 #include "engine/core/thread_name.h"
@@ -62,15 +62,6 @@ std::vector<int> allowed_cores() {
 
 // The mask the process started with: pinning the main thread must not shrink it.
 const std::vector<int> g_cores = allowed_cores();
-
-// Cores a cgroup v2 quota allows, or a large number where there is none.
-int cgroup_cores() {
-  std::ifstream in("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(in >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
-  return std::max(1, static_cast<int>(std::ceil(std::stod(quota) / period)));
-}
 
 }  // namespace
 
@@ -165,7 +156,10 @@ std::string cpu_features() {
   return out.empty() ? "none of interest" : out;
 }
 
-int available_cores() { return std::min(static_cast<int>(g_cores.size()), cgroup_cores()); }
+int available_cores() {
+  static const int cores = std::min(static_cast<int>(g_cores.size()), quota_cores());
+  return cores;
+}
 
 void pin_team(int first, int threads) {
   TRIREME_CHECK(first >= 0 && threads >= 1, "pin_team(", first, ", ", threads, ")");

@@ -6,6 +6,8 @@
 #include <optional>
 #include <sstream>
 
+#include "engine/core/control_group.h"
+
 namespace trireme {
 namespace {
 
@@ -13,22 +15,13 @@ namespace fs = std::filesystem;
 
 // Where the two versions of control groups keep what they know of memory.
 struct GroupFiles {
-  const char *folder, *limit, *used;
+  const char *limit, *used;
   const char *idle_pages,
       *busy_pages;  // of files, the groups inside included: lines of memory.stat
 };
-constexpr GroupFiles kFirst{"sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                            "memory.usage_in_bytes", "total_inactive_file", "total_active_file"};
-constexpr GroupFiles kSecond{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file",
-                             "active_file"};
-
-// What the file begins with; absent: it is not there, or that is no number ("max").
-std::optional<int64_t> number_in(const fs::path& file) {
-  std::ifstream in(file);
-  int64_t number = 0;
-  if (in >> number) return number;
-  return {};
-}
+constexpr GroupFiles kFirst{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+                            "total_active_file"};
+constexpr GroupFiles kSecond{"memory.max", "memory.current", "inactive_file", "active_file"};
 
 // The number behind a word at the beginning of a line; absent: there is none.
 std::optional<int64_t> number_behind(const fs::path& file, const std::string& word) {
@@ -52,17 +45,6 @@ int64_t left_in(const fs::path& group, const GroupFiles& files) {
   return *limit - std::max<int64_t>(0, *used - pages);
 }
 
-// Smallest limit of the group and its parents. In a container the path may be the host's, where
-// only the container's own group is visible, at the root.
-int64_t left_in_all(const fs::path& root, const std::string& path, const GroupFiles& files) {
-  const fs::path all = root / files.folder;
-  int64_t least = left_in(all, files);
-  for (fs::path group = fs::path(path).lexically_normal(); group.has_relative_path();
-       group = group.parent_path())
-    least = std::min(least, left_in(all / group.relative_path(), files));
-  return least;
-}
-
 }  // namespace
 
 int64_t free_host_memory(const std::string& root) {
@@ -70,17 +52,10 @@ int64_t free_host_memory(const std::string& root) {
   int64_t least = INT64_MAX;
   if (const auto kilobytes = number_behind(here / "proc/meminfo", "MemAvailable:"))
     least = *kilobytes * 1024;
-  std::ifstream groups(here / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // NUMBER:CONTROLLERS:PATH
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    if (controllers == ",,")
-      least = std::min(least, left_in_all(here, path, kSecond));
-    else if (controllers.find(",memory,") != std::string::npos)
-      least = std::min(least, left_in_all(here, path, kFirst));
-  }
+  for_each_control_group(root, "memory", [&](const fs::path& group, ControlGroupVersion version) {
+    least =
+        std::min(least, left_in(group, version == ControlGroupVersion::kFirst ? kFirst : kSecond));
+  });
   return std::max<int64_t>(0, least);
 }
 

@@ -319,6 +319,14 @@ LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
   constexpr double kOtherOrder = 4;
   LayoutError allowed = allowed_error(dtype);
   const LayoutError rounding = compare_layouts(one_rank, in_float64, dtype);
+  for (size_t s = 0; s < in_float64.losses.size(); ++s)
+    for (const auto& [tensor, w] : in_float64.gradients[s]) {
+      const auto& g = one_rank.gradients[s].at(tensor);
+      double d = 0;
+      for (size_t i = 0; i < w.size(); ++i) d += (g[i] - w[i]) * (g[i] - w[i]);
+      d = std::sqrt(d);
+      std::printf("T %d %zu %s %.3g %.3g\n", static_cast<int>(dtype), s, tensor.c_str(), d / norm_of(w), d / in_float64.norms[s]);
+    }
   raise(allowed.norm, kOtherOrder * rounding.norm);
   raise(allowed.gradient, kOtherOrder * rounding.gradient);
   raise(allowed.value, kOtherOrder * rounding.value);
