@@ -66,8 +66,9 @@ std::string ApiKeys::check(const std::string* authorization, Access access) cons
   };
   const char* admin_needed =
       access == Access::kMetrics
-          ? "metrics need an admin's API key, or a server with --metrics-access open"
-          : "this needs an admin's API key";
+          ? "metrics need an admin's API key (--admin-api-key), or a server with --metrics-access "
+            "open"
+          : "this needs an admin's API key, which the server is started with (--admin-api-key)";
   if (keys_.empty()) {
     if (access == Access::kAdmin) refuse(403, admin_needed, "admin_key_required");
     return {};
@@ -80,7 +81,9 @@ std::string ApiKeys::check(const std::string* authorization, Access access) cons
   for (size_t i = 0; bearer && i < kScheme.size(); ++i)
     bearer = (given[i] | 0x20) == (kScheme[i] | 0x20);
   if (!bearer) refuse(401, "Invalid API key", "invalid_api_key");
-  const Digest digest_of_given = digest(given.substr(kScheme.size()));
+  given.remove_prefix(kScheme.size());
+  given.remove_prefix(std::min(given.find_first_not_of(' '), given.size()));  // RFC 9110, 11.4
+  const Digest digest_of_given = digest(given);
   size_t found = keys_.size();
   bool admin = false;
   for (size_t i = 0; i < keys_.size(); ++i) {  // all of them, whichever it is

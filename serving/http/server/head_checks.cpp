@@ -9,21 +9,6 @@
 namespace trireme {
 namespace {
 
-// "localhost" and addresses of the machine itself, with any port; names such as 127.example are
-// others'.
-bool is_local_name(const std::string& host) {
-  const bool brackets = host.starts_with("[");
-  const size_t end = std::min(brackets ? host.find(']') : host.find(':'), host.size());
-  const std::string port = host.substr(std::min(end + (brackets ? 1 : 0), host.size()));
-  if ((brackets && end == host.size()) || (!port.empty() && port[0] != ':')) return false;
-  if (port.find_first_not_of("0123456789", 1) != std::string::npos) return false;
-  const std::string name = brackets ? host.substr(1, end - 1) : host.substr(0, end);
-  if (name == "localhost") return true;
-  boost::system::error_code error;
-  const boost::asio::ip::address address = boost::asio::ip::make_address(name, error);
-  return !error && address.is_loopback();
-}
-
 std::string trimmed_lower(std::string_view text) {
   constexpr std::string_view kBlanks = " \t";
   const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
@@ -32,6 +17,22 @@ std::string trimmed_lower(std::string_view text) {
   std::transform(out.begin(), out.end(), out.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
   return out;
+}
+
+// "localhost" and addresses of the machine itself, with any port; names such as 127.example are
+// others'.
+bool is_local_name(const std::string& host) {
+  const bool brackets = host.starts_with("[");
+  const size_t end = std::min(brackets ? host.find(']') : host.find(':'), host.size());
+  const std::string port = host.substr(std::min(end + (brackets ? 1 : 0), host.size()));
+  if ((brackets && end == host.size()) || (!port.empty() && port[0] != ':')) return false;
+  if (port.find_first_not_of("0123456789", 1) != std::string::npos) return false;
+  std::string name = brackets ? host.substr(1, end - 1) : trimmed_lower(host.substr(0, end));
+  if (!brackets && name.ends_with('.')) name.pop_back();  // a name from the root of all names
+  if (name == "localhost") return true;
+  boost::system::error_code error;
+  const boost::asio::ip::address address = boost::asio::ip::make_address(name, error);
+  return !error && address.is_loopback();
 }
 
 // The value of a media type's parameter, without the quotes around it; empty: there is none. Values

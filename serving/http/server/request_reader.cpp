@@ -15,12 +15,22 @@ constexpr size_t kMostChunkHead = 8 << 10;  // a chunk's size with its extension
 // takes it for granted that so many bytes are there, which is so behind another chunk.
 constexpr size_t kLeastChunkedBody = 5;
 
+// What decides about a request and is no list: two of one might be read in two ways.
+constexpr const char* kSingleHeaders[] = {"Content-Length", "Content-Type", "Authorization",
+                                          "X-Request-Timeout-Ms"};
+
 std::string plain(BeastText text) { return std::string(text.data(), text.size()); }
 
 std::string lower(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return text;
+}
+
+bool has_bare_line_feed(std::string_view bytes) {
+  for (size_t at = bytes.find('\n'); at != std::string_view::npos; at = bytes.find('\n', at + 1))
+    if (at == 0 || bytes[at - 1] != '\r') return true;
+  return false;
 }
 
 bool is_fault_of_size(const error_code& error) { return error == http::error::body_limit; }
@@ -156,7 +166,32 @@ bool RequestReader::end_line(size_t length, std::string_view bytes) {
   return false;
 }
 
+// "http://HOST/PATH" becomes "/PATH", and HOST the request's host whatever its header says (RFC
+// 9112, 3.2.2). False: refused.
+bool RequestReader::to_origin_form() {
+  const size_t hosts = head_.count("host");
+  if (hosts > 1 || (head_.version == 11 && hosts == 0)) {
+    refuse(400, "the header Host must be there once", "bad_request");
+    return false;
+  }
+  const std::string scheme = lower(head_.target.substr(0, head_.target.find("://")));
+  if (scheme != "http" && scheme != "https") return true;
+  const size_t begin = scheme.size() + 3;
+  const size_t end = std::min(head_.target.find_first_of("/?#", begin), head_.target.size());
+  const std::string host = head_.target.substr(begin, end - begin);
+  if (host.empty() || host.find('@') != std::string::npos) {
+    refuse(400, "the request's target has no host, or a user before it", "bad_request");
+    return false;
+  }
+  std::string rest = head_.target.substr(end);
+  head_.target = rest.starts_with("/") ? std::move(rest) : "/" + rest;
+  std::erase_if(head_.headers, [](const auto& header) { return header.first == "host"; });
+  head_.headers.emplace_back("host", host);
+  return true;
+}
+
 void RequestReader::finish_head() {
+  if (!to_origin_form()) return;
   const size_t query = head_.target.find('?');
   head_.path = head_.target.substr(0, query);
   if (query != std::string::npos) head_.query = head_.target.substr(query + 1);
@@ -166,15 +201,12 @@ void RequestReader::finish_head() {
   const std::string* coding = head_.find("transfer-encoding");
   if (head_.path.empty() || head_.path[0] != '/')
     return refuse(400, "the request's target does not begin with /", "bad_request");
-  if (head_.count("host") > 1 || (head_.version == 11 && head_.count("host") == 0))
-    return refuse(400, "the header Host must be there once", "bad_request");
   const std::string* length = head_.find("content-length");
   if (length != nullptr && length->find(',') != std::string::npos)
     return refuse(400, "the header Content-Length is a list", "bad_request");
-  if (head_.count("content-length") > 1)
-    return refuse(400, "the header Content-Length is there twice", "bad_request");
-  if (head_.count("authorization") > 1)
-    return refuse(400, "the header Authorization is there twice", "bad_request");
+  for (const char* name : kSingleHeaders)
+    if (head_.count(lower(name)) > 1)
+      return refuse(400, concat("the header ", name, " is there twice"), "bad_request");
   if (coding != nullptr && head_.version < 11)
     return refuse(400, "Transfer-Encoding in a request of HTTP/1.0", "bad_request");
   if (coding != nullptr && lower(*coding) != "chunked")
@@ -196,6 +228,8 @@ size_t RequestReader::feed_body(std::string_view bytes) {
     refuse(400, concat("not a body of HTTP: ", error.message()), "bad_request");
   } else if (parser_->is_done()) {
     state_ = State::kDone;
+  } else if (taken == 0 && head_.chunked && has_bare_line_feed(bytes)) {
+    refuse(400, "a chunk's head does not end with CR LF", "bad_request");
   } else if (taken == 0 && bytes.size() > kMostChunkHead) {
     refuse(400, "a chunk's head is too long", "bad_request");
   }

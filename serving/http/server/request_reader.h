@@ -1,6 +1,7 @@
 // Requests of HTTP/1.1 from the bytes of a connection (RFC 9112), within limits, stricter than the
 // RFC where leniency has been abused: lines end with CRLF, no header is folded, Content-Length is
-// there once and not beside Transfer-Encoding, which is "chunked" and nothing else.
+// there once and not beside Transfer-Encoding, which is "chunked" and nothing else. A target in
+// absolute form is read as the path and host that it names.
 #pragma once
 
 #include <memory>
@@ -47,6 +48,7 @@ class RequestReader {
   size_t feed_body(std::string_view bytes);
   bool scan(std::string_view bytes);
   bool end_line(size_t length, std::string_view bytes);
+  bool to_origin_form();
   void finish_head();
   void refuse(int status, const std::string& message, const char* code);
 

@@ -1,6 +1,7 @@
 #include "serving/http/server/response_text.h"
 
 #include <array>
+#include <boost/beast/http/status.hpp>
 #include <charconv>
 #include <ctime>
 
@@ -9,26 +10,10 @@
 namespace trireme {
 namespace {
 
-const char* reason_of(int status) {
-  switch (status) {
-    case 200: return "OK";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    default: return "Status";
-  }
+std::string reason_of(int status) {
+  const auto text = boost::beast::http::obsolete_reason(
+      boost::beast::http::int_to_status(static_cast<unsigned>(status)));
+  return {text.data(), text.size()};
 }
 
 std::string date_now() {

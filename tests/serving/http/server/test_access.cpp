@@ -25,13 +25,14 @@ TEST(ApiKeys, LetInWhoHasTheRightKey) {
   EXPECT_EQ(refusal(keys, nullptr, Access::kOpen), "");
   EXPECT_EQ(refusal(keys, "Bearer user-key", Access::kUser), "");
   EXPECT_EQ(refusal(keys, "bearer other", Access::kUser), "");
+  EXPECT_EQ(refusal(keys, "BEARER   user-key", Access::kUser), "");  // one or more spaces
   EXPECT_EQ(refusal(keys, "Bearer admin-key", Access::kUser), "");
   EXPECT_EQ(refusal(keys, "Bearer admin-key", Access::kAdmin), "");
   EXPECT_EQ(refusal(keys, "Bearer user-key", Access::kAdmin), "403 admin_key_required");
   EXPECT_EQ(refusal(keys, nullptr, Access::kUser), "401 missing_api_key");
   for (const char* wrong :
-       {"", "Bearer", "Bearer ", "Bearer user-ke", "Bearer user-key ", "Bearer  user-key",
-        "Bearer user-keyx", "Basic user-key", "user-key", "Bearer USER-KEY"})
+       {"", "Bearer", "Bearer ", "Bearer user-ke", "Bearer user-key ", "Bearer  ",
+        "Bearer\tuser-key", "Bearer user-keyx", "Basic user-key", "user-key", "Bearer USER-KEY"})
     EXPECT_EQ(refusal(keys, wrong, Access::kUser), "401 invalid_api_key") << wrong;
 }
 

@@ -35,10 +35,26 @@ TEST(HeadChecks, ReadOnlyPlainJson) {
   EXPECT_EQ(encoded("Content-Encoding: identity\r\nContent-Encoding: br\r\n"), 415);
 }
 
+TEST(HeadChecks, LocalNamesInAnySpelling) {
+  RecordedServer server;
+  const auto status = [&](const std::string& host, const std::string& target = "/v1/models") {
+    return server.ask(concat("GET ", target, " HTTP/1.1\r\nHost: ", host, "\r\n\r\n")).status;
+  };
+  for (const char* host : {"localhost", "LOCALHOST", "LocalHost:80", "localhost.", "localhost.:80",
+                           "127.0.0.1", "127.1.2.3:9", "[::1]", "[::1]:80"})
+    EXPECT_EQ(status(host), 200) << host;
+  for (const char* host : {"localhost..", "localhost.example", "127.example", "example", ".", "",
+                           "[::1", "localhost:80:80", "localhost:x"})
+    EXPECT_EQ(status(host), 403) << host;
+  EXPECT_EQ(status("example", "http://LOCALHOST./v1/models"), 200);
+  EXPECT_EQ(status("localhost", "http://example/v1/models"), 403);
+}
+
 TEST(HeadChecks, MeetNoOtherExpectation) {
   RecordedServer server;
   const Response r = server.ask(tokenize_as("application/json", "Expect: a-unicorn\r\n"));
   EXPECT_EQ(r.status, 417);
+  EXPECT_TRUE(r.head.starts_with("HTTP/1.1 417 Expectation Failed\r\n")) << r.head;
   EXPECT_EQ(error_code_of(r), "expectation_failed");
   RawClient client(server.port());
   client.send(tokenize_as("application/json", "Expect: 100-Continue\r\n"));
