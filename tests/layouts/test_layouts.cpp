@@ -1,6 +1,7 @@
 // The promise: every layout gives the loss, the gradients and the gradient norm of one rank.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "tests/layouts/routing_margin.h"
@@ -145,6 +146,44 @@ TEST(Layouts, AWrongGradientIsNoticed) {
   wrong = one;
   wrong.norms[1] *= 1 + 1e-8;
   EXPECT_NE(layout_difference(wrong, one, c.dtype), "");
+}
+
+double norm_of(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
+// What rounding excuses in bfloat16 excuses no fault of 30 %: in all gradients, or in one tensor
+// that has a tenth of the gradient.
+TEST(Layouts, AFaultOf30PercentIsNoticedInBFloat16) {
+  for (const char* variant : {"", "qwen3", "gemma3"}) {
+    LayoutCase c;
+    c.variant = variant;
+    LayoutCase rounded = c;
+    rounded.dtype = DType::kBF16;
+    const LayoutResult& one = reference(rounded);
+    const LayoutError allowed = allowed_error(DType::kBF16, one, reference(c));
+    const auto noticed = [&](const LayoutResult& got) {
+      return !layout_difference(got, one, DType::kBF16, allowed).empty();
+    };
+    rounded.sizes.tp = 2;
+    EXPECT_FALSE(noticed(run_layout(rounded))) << variant;
+    for (const double factor : {0.7, 1.3}) {
+      LayoutResult all = one;
+      int tensors = 0;
+      for (auto& [name, values] : all.gradients[0]) {
+        LayoutResult wrong = one;
+        for (double& value : wrong.gradients[0].at(name)) value *= factor;
+        for (double& value : values) value *= factor;
+        if (norm_of(values) < 0.1 * one.norms[0]) continue;
+        ++tensors;
+        EXPECT_TRUE(noticed(wrong)) << variant << ": " << name << " times " << factor;
+      }
+      EXPECT_GE(tensors, 3) << variant;
+      EXPECT_TRUE(noticed(all)) << variant << ": all times " << factor;
+    }
+  }
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct Row {
     worst->norm = std::max(worst->norm, report.error->norm);
     worst->gradient = std::max(worst->gradient, report.error->gradient);
     worst->value = std::max(worst->value, report.error->value);
+    worst->first_gradient = std::max(worst->first_gradient, report.error->first_gradient);
   }
 };
 
@@ -73,16 +74,22 @@ void write_summary(const SweepReport& report, std::ostream& page) {
        << " |\n| seed | " << report.seed << " |\n| commit | " << report.commit
        << " |\n| made by | `" << report.command << "` |\n\n"
        << "The largest differences from one rank over all runs and steps, and what is allowed:\n\n"
-          "| dtype | runs | loss | gradient norm | gradients | final values |\n"
-          "|---|---|---|---|---|---|\n";
+          "| dtype | runs | first gradients | loss | gradient norm | gradients | final values |\n"
+          "|---|---|---|---|---|---|---|\n";
   for (const auto& [dtype, row] : rows) {
-    page << "| " << dtype_name(dtype) << " | " << row.cases;
+    page << "| " << dtype_name(dtype) << " | " << row.cases << " | "
+         << (row.worst ? number(row.worst->first_gradient) : "-");
     write_errors(page, row.worst);
-    page << "| allowed | ";
+    page << "| allowed | | " << number(allowed_error(dtype).first_gradient);
     write_errors(page, allowed_error(dtype));
   }
-  page << "\nIn float32 and bfloat16 gradients, their norm and the final values may be off by four "
-          "times what one rank is off from float64, where that is more.\n";
+  page << "\nGradients of the first step come of the same parameters: nothing excuses more there, "
+          "and "
+          "a fault of 30 % is noticed in bfloat16 too (`AFaultOf30PercentIsNoticedInBFloat16` of "
+          "`tests/layouts/test_layouts.cpp`). In later steps of float32 and bfloat16 rounding has "
+          "become other parameters: there gradients, their norm and the final values may be off by "
+          "four times what one rank is off from float64 where that is more, but not by more than "
+          "the gradient itself.\n";
 }
 
 // The bugs that the comparison must notice, each with the figure that does.
