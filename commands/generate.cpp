@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "commands/command_line.h"
+#include "commands/connect.h"
 #include "commands/generate.h"
 #include "commands/model_option.h"
 #include "commands/model_text.h"
@@ -86,15 +87,14 @@ void generate_one(const GenerateArguments& args, const GenerateOptions& options,
   print(last);
 }
 
-void run_generate(const GenerateArguments& args, const CommandLine& line) {
+void run_generate(const GenerateArguments& args, const CLI::App& command, const CommandLine& line) {
   before_connecting([&] {
     check_sampling_params(args.options.sampling);
     if (!args.chat_template.empty() && !args.chat) fail_input("--chat-template goes with --chat");
     ensure_ranks(args.ranks, line.argc, line.argv);
   });
-  std::unique_ptr<World> world;
-  before_connecting([&] { world = make_world(world_options(CommConfig{})); });
-  set_log_rank(world->rank());
+  const std::unique_ptr<World> world =
+      connect_ranks(world_options(CommConfig{}), facts_of_command(command));
   RankDevice device;  // outlives what lies on it
   LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter, args.quantization);
   const ModelConfig& model = loaded.config();
@@ -172,7 +172,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       "Several ranks write the text of one rank up to rounding: they add in another order, and "
       "where two tokens are nearly equally probable the other may come, above all in bfloat16.");
   add_ranks_option(*command, args->ranks);
-  command->callback([args, line] { run_generate(*args, line); });
+  command->callback([args, command, line] { run_generate(*args, *command, line); });
   return command;
 }
 

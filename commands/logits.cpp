@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "commands/command_line.h"
+#include "commands/connect.h"
 #include "commands/model_option.h"
 #include "commands/rank_options.h"
 #include "engine/io/safetensors.h"
@@ -80,11 +81,10 @@ std::unique_ptr<SafetensorsWriter> open_output(const LogitsArguments& args,
   return out;
 }
 
-void run_logits(const LogitsArguments& args, const CommandLine& line) {
+void run_logits(const LogitsArguments& args, const CLI::App& command, const CommandLine& line) {
   before_connecting([&] { ensure_ranks(args.ranks, line.argc, line.argv); });
-  std::unique_ptr<World> world;
-  before_connecting([&] { world = make_world(world_options(CommConfig{})); });
-  set_log_rank(world->rank());
+  const std::unique_ptr<World> world =
+      connect_ranks(world_options(CommConfig{}), facts_of_command(command));
   RankDevice device;  // outlives what lies on it
   LoadedModel loaded(args.model, world->world(), args.dtype);
   const ModelConfig& model = loaded.config();
@@ -141,7 +141,7 @@ CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
   add_dtype_option(*command, args->dtype);
   add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
   add_ranks_option(*command, args->ranks);
-  command->callback([args, line] { run_logits(*args, line); });
+  command->callback([args, command, line] { run_logits(*args, *command, line); });
   return command;
 }
 

@@ -36,7 +36,8 @@ CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer) {
       ->type_name("PATH");
 }
 
-std::function<void()> add_model_and_places(CLI::App& command, const std::vector<ModelArgument>& places) {
+std::function<void()> add_model_and_places(CLI::App& command,
+                                           const std::vector<ModelArgument>& places) {
   const auto model = std::make_shared<std::string>();
   for (const ModelArgument& place : places)
     command.add_option(place.name, *place.value, place.help)->type_name("PATH");
@@ -48,7 +49,8 @@ std::function<void()> add_model_and_places(CLI::App& command, const std::vector<
     std::string& first = *places.front().value;
     if (!model->empty()) {
       if (!places.back().value->empty())
-        fail_input(name, ": the model is given twice: \"", first, "\" and --model \"", *model, "\"");
+        fail_input(name, ": the model is given twice: \"", first, "\" and --model \"", *model,
+                   "\"");
       for (size_t i = places.size() - 1; i > 0; --i) *places[i].value = *places[i - 1].value;
       first = *model;
     }

@@ -54,11 +54,11 @@ std::string did_you_mean(const std::string& name) {
 
 // What other programs call a command.
 constexpr std::pair<const char*, const char*> kForeignCommands[] = {
-    {"train", "pretrain"},      {"sft", "finetune"},         {"dpo", "finetune"},
-    {"run", "generate"},        {"infer", "generate"},       {"chat", "generate --chat"},
-    {"complete", "generate"},   {"perplexity", "eval"},      {"server", "serve"},
-    {"encode", "tokenize"},     {"decode", "detokenize"},    {"preprocess", "data prepare"},
-    {"benchmark", "bench"},     {"load-balance", "route"},   {"plot", "report"},
+    {"train", "pretrain"},        {"sft", "finetune"},           {"dpo", "finetune"},
+    {"run", "generate"},          {"infer", "generate"},         {"chat", "generate --chat"},
+    {"complete", "generate"},     {"perplexity", "eval"},        {"server", "serve"},
+    {"encode", "tokenize"},       {"decode", "detokenize"},      {"preprocess", "data prepare"},
+    {"benchmark", "bench"},       {"load-balance", "route"},     {"plot", "report"},
     {"validate", "config check"}, {"info", "checkpoint inspect"}};
 
 // The nearest command beside the one that was meant, else anywhere.
@@ -92,7 +92,8 @@ std::string problem(CLI::App& at, const CLI::ParseError& error) {
     return concat("unknown option \"", name, "\"", suggest_option(name, at));
   }
   if (!unknown.empty() && !commands.empty())
-    return concat("unknown command \"", unknown.front(), "\"", suggest_command(unknown.front(), at));
+    return concat("unknown command \"", unknown.front(), "\"",
+                  suggest_command(unknown.front(), at));
   if (!unknown.empty()) return concat("unexpected argument \"", unknown.front(), "\"");
   if (!commands.empty()) return concat("needs a command: ", joined(commands));
   return error.what();

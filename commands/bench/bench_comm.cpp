@@ -10,6 +10,7 @@
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_support.h"
 #include "commands/command_line.h"
+#include "commands/connect.h"
 #include "commands/rank_options.h"
 #include "parallel/agree.h"
 #include "parallel/comm/mpi/mpi_own.h"
@@ -210,7 +211,8 @@ nlohmann::ordered_json to_json(const Row& row, const BenchCommArguments& args, i
   return out;
 }
 
-void run_bench_comm(const BenchCommArguments& args, const CommandLine& line) {
+void run_bench_comm(const BenchCommArguments& args, const CLI::App& command,
+                    const CommandLine& line) {
   before_connecting([&] {
     if (args.least == 0) fail_input("--min 0 has no next size: give at least 1 byte");
     if (args.least > args.most) fail_input("--min ", args.least, " is above --max ", args.most);
@@ -220,8 +222,8 @@ void run_bench_comm(const BenchCommArguments& args, const CommandLine& line) {
     if (detect_launcher().ranks == 1)
       fail_input("bench comm measures what ranks send each other: give --ranks N, or use mpirun");
   });
-  std::unique_ptr<World> world;
-  before_connecting([&] { world = make_world(world_options(args.comm)); });
+  const std::unique_ptr<World> world =
+      connect_ranks(world_options(args.comm), facts_of_command(command));
   pin_rank(*world, 0);
   const bool speaks = world->rank() == 0;
   nlohmann::ordered_json out = {{"ranks", world->size()}, {"world", world->describe()}};
@@ -283,7 +285,7 @@ CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   command->add_flag("--json", args->json, "Print one JSON object");
   command->footer(
       "Example: trireme bench comm --ranks 4 --operation all_reduce,all_gather --max 256M");
-  command->callback([args, line] { run_bench_comm(*args, line); });
+  command->callback([args, command, line] { run_bench_comm(*args, *command, line); });
   return command;
 }
 

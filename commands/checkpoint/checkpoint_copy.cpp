@@ -196,10 +196,9 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
   CLI::App* merged = checkpoint.add_subcommand(
       "merge-lora", "Add adapters to a model's weights; write a HuggingFace directory");
   const auto settle = add_model_and_places(
-      *merged,
-      {{"base", &args->from, kAnyModel},
-       {"adapters", &args->adapters, "PEFT's directory, or a run that trained adapters"},
-       {"target", &args->to, "Directory to make"}});
+      *merged, {{"base", &args->from, kAnyModel},
+                {"adapters", &args->adapters, "PEFT's directory, or a run that trained adapters"},
+                {"target", &args->to, "Directory to make"}});
   merged->callback([args, settle] {
     settle();
     args->adapters = local_model(args->adapters);

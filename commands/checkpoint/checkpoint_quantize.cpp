@@ -128,9 +128,9 @@ void add_checkpoint_quantize_command(CLI::App& checkpoint) {
   CLI::App* command = checkpoint.add_subcommand(
       "quantize", "Write a model with the weights of its linear layers in fewer bits");
   const auto settle = add_model_and_places(
-      *command, {{"from", &args->from, kAnyModel},
-                 {"target", &args->to,
-                  "What to make: a directory, or a file whose name ends in .gguf"}});
+      *command,
+      {{"from", &args->from, kAnyModel},
+       {"target", &args->to, "What to make: a directory, or a file whose name ends in .gguf"}});
   std::vector<std::string> names;
   for (const auto& [name, kind] : kinds()) names.push_back(name);
   command

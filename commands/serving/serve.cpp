@@ -8,6 +8,7 @@
 
 #include "commands/command_line.h"
 #include "commands/config_file.h"
+#include "commands/connect.h"
 #include "commands/model_option.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
@@ -250,11 +251,12 @@ void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   model.ranks = static_cast<int>(needed);
 }
 
-void run(ServeArguments args, const CommandLine& line) {
+void run(ServeArguments args, const CLI::App& command, const CommandLine& line) {
   if (args.names.empty()) args.names = {args.model_as_named};
   split_modules(args);
   read_speculation(args);
   args.model.world = world_options(CommConfig{});
+  args.model.facts = facts_of_command(command);
   if (const std::string leader = leader_from_environment(); !leader.empty()) {
     StopSignals::leave_to_others();
     return serve_as_rank(args.model, leader);
@@ -432,7 +434,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   command->footer(
       "SIGTERM and SIGINT: what is under way is answered to its end, nothing new is taken.\n"
       "More: docs/guide/serving.md");
-  command->callback([args, line] { run(*args, line); });
+  command->callback([args, command, line] { run(*args, *command, line); });
   return command;
 }
 

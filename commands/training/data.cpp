@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "commands/connect.h"
 #include "commands/rank_options.h"
 #include "commands/whole_number.h"
 #include "engine/core/cpu.h"
@@ -76,9 +77,10 @@ void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
 }
 
 // Under mpirun or srun the ranks share the work; one of them speaks.
-void run_prepare(PrepareOptions options) {
+void run_prepare(PrepareOptions options, const CLI::App& command) {
   join_console();
-  std::unique_ptr<World> world = make_world(world_options(CommConfig{}));
+  std::unique_ptr<World> world =
+      connect_ranks(world_options(CommConfig{}), facts_of_command(command));
   const bool speaks = world->rank() == 0;
   if (options.threads == 0) options.threads = std::max(1, available_cores() / world->local_size());
   try {
@@ -132,7 +134,7 @@ void add_prepare(CLI::App& parent) {
       ->check(CLI::Range(1, 1024));
   app->add_flag("--overwrite", options->overwrite, "Replace the pair if it exists");
   app->footer("Example: trireme data prepare -i corpus/ -o data/corpus --append-eod");
-  app->callback([options] { run_prepare(*options); });
+  app->callback([options, app] { run_prepare(*options, *app); });
 }
 
 void add_train_tokenizer(CLI::App& parent) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/command_line.h"
+#include "commands/connect.h"
 #include "commands/model_option.h"
 #include "commands/rank_options.h"
 #include "commands/whole_number.h"
@@ -68,11 +69,10 @@ void print(const EvaluateReport& report) {
   std::printf("time        %.1f s\n", report.seconds);
 }
 
-void run_eval(const EvalArguments& args, const CommandLine& line) {
+void run_eval(const EvalArguments& args, const CLI::App& command, const CommandLine& line) {
   before_connecting([&] { ensure_ranks(args.ranks, line.argc, line.argv); });
-  std::unique_ptr<World> world;
-  before_connecting([&] { world = make_world(world_options(CommConfig{})); });
-  set_log_rank(world->rank());
+  const std::unique_ptr<World> world =
+      connect_ranks(world_options(CommConfig{}), facts_of_command(command));
   const EvaluateReport report = evaluate_checkpoint(args.options, *world);
   if (world->rank() == 0 && !args.options.samples.empty())
     write_file_atomically(args.options.samples, report.samples);
@@ -153,7 +153,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   add_layout_options(*command, o.layout, LayoutUse::kAll);
   command->add_flag("--json", args->json, "Print one JSON object");
   add_ranks_option(*command, args->ranks);
-  command->callback([args, line] { run_eval(*args, line); });
+  command->callback([args, command, line] { run_eval(*args, *command, line); });
   return command;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "commands/command_line.h"
+#include "commands/connect.h"
 #include "commands/rank_options.h"
 #include "commands/training/key_flags.h"
 #include "engine/core/cpu.h"
@@ -14,6 +15,7 @@
 #include "parallel/supervised_ranks.h"
 #include "training/data/examples/finetune_data.h"
 #include "training/run/pretrain.h"
+#include "training/run/run_facts.h"
 
 namespace trireme {
 namespace {
@@ -54,9 +56,9 @@ void run(TrainingArguments args, const CLI::App& command, const CommandLine& lin
     check_kind(config, finetune);
     limit_instruction_set(parse_isa(config.isa));
   });
-  std::unique_ptr<World> world;
-  before_connecting([&] { world = make_world(world_options(config.comm)); });
-  set_log_rank(world->rank());
+  RankFacts facts = facts_of_command(command);
+  facts.merge(run_facts(config, finetune ? args.options.finetune->train_set->fingerprint() : ""));
+  std::unique_ptr<World> world = connect_ranks(world_options(config.comm), facts);
   const ExitCode code = pretrain(config, *world, args.options, signals);
   world.reset();  // in peace: a stop by request is no failure
   if (code != ExitCode::kDone) throw CLI::RuntimeError(static_cast<int>(code));

@@ -51,6 +51,7 @@ std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ran
 RankModel::RankModel(const ServedModelOptions& options) {
   before_connecting([&] { world_ = make_world(options.world); });
   set_log_rank(world_->rank());
+  require_same_on_ranks(world_->world(), options.facts);
   open(options, *world_);
   agreed(world_->world(), [&] {
     if (!options.draft.empty() && leads())

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/comm/world.h"
+#include "parallel/same_on_ranks.h"
 #include "serving/distributed/rank_weights.h"
 #include "serving/engine/failure.h"
 #include "serving/engine/model_executor.h"
@@ -42,6 +43,7 @@ struct ServedModelOptions {
   int replicas = 1;               // of the model, which have as many of these each
   std::string launcher = "auto";  // of these (rank_launcher())
   WorldOptions world;             // how ranks connect
+  RankFacts facts;                // what those must have in common
   LayoutOptions layout;
   std::string draft;            // model that guesses tokens; empty: there is none
   int64_t draft_sequences = 0;  // that it guesses for at a time

@@ -4,18 +4,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/io/file_identity.h"
-
 namespace trireme {
 namespace {
 
-TokenFileIdentity identity_of(const std::string& key, const std::string& prefix) {
+TokenFileIdentity identity_of(const std::string& key, const std::string& prefix,
+                              FileReading of_index) {
   TokenFileIdentity out;
   out.key = key;
   out.prefix = prefix;
   out.name = std::filesystem::path(prefix).filename().string();
   ChecksumStream sum;
-  out.index_bytes = add_file_identity(sum, prefix + ".idx", FileReading::kWhole);
+  out.index_bytes = add_file_identity(sum, prefix + ".idx", of_index);
   out.data_bytes = add_file_identity(sum, prefix + ".bin", FileReading::kSamples);
   out.checksum = checksum_text(sum.value());
   return out;
@@ -37,10 +36,10 @@ std::string text(const TokenFileIdentity& identity) {
                 identity.checksum);
 }
 
-std::vector<TokenFileIdentity> data_identity(const DataConfig& config) {
+std::vector<TokenFileIdentity> data_identity(const DataConfig& config, FileReading of_index) {
   std::vector<TokenFileIdentity> files;
   const auto add = [&](const std::string& key, const std::vector<BlendPart>& parts) {
-    for (const BlendPart& part : parts) files.push_back(identity_of(key, part.prefix));
+    for (const BlendPart& part : parts) files.push_back(identity_of(key, part.prefix, of_index));
   };
   add(config.split.empty() ? "data.train_data_path" : "data.data_path", config.train);
   for (const ValidationSet& set : config.valid)

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/io/file_identity.h"
 #include "training/config/run_config.h"
 
 namespace trireme {
@@ -24,7 +25,9 @@ std::string text(const TokenFileIdentity& identity);  // 4096 + 1048576 bytes, 0
 
 // In the order of the configuration; empty for a fine-tuning run, whose examples have an identity
 // of their own (CheckpointLineage). InputError where a file cannot be read.
-std::vector<TokenFileIdentity> data_identity(const DataConfig& config);
+// of_index: kSamples for what many ranks compare and no checkpoint keeps.
+std::vector<TokenFileIdentity> data_identity(const DataConfig& config,
+                                             FileReading of_index = FileReading::kWhole);
 Json data_identity_to_json(const std::vector<TokenFileIdentity>& files);
 // Empty for what an earlier version wrote.
 std::vector<TokenFileIdentity> data_identity_from_json(const Json& json);

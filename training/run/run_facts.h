@@ -1,0 +1,18 @@
+// What the ranks of a training run must have been started with (parallel/same_on_ranks.h).
+#pragma once
+
+#include "parallel/same_on_ranks.h"
+#include "training/config/run_config.h"
+
+namespace trireme {
+
+// Each key of the resolved configuration and its value as JSON; paths of token files without their
+// folders. Left out is what a rank has for itself: its threads and the folder of its offloaded
+// states.
+RankFacts config_facts(const RunConfig& config);
+
+// These, and the sizes of the token files and samples of what they hold. examples:
+// ExampleSet::fingerprint() of a fine-tuning run. InputError where a file cannot be read.
+RankFacts run_facts(const RunConfig& config, const std::string& examples = "");
+
+}  // namespace trireme
