@@ -33,6 +33,7 @@ struct ModelArgument {
 // The arguments of a command that reads a model, places[0], and others: MODEL OTHER..., or OTHER...
 // and --model MODEL in any order. What is returned is called first in the command's callback; it
 // fills in the values, with InputError where one is missing or the model is given twice.
-std::function<void()> add_model_and_places(CLI::App& command, const std::vector<ModelArgument>& places);
+std::function<void()> add_model_and_places(CLI::App& command,
+                                           const std::vector<ModelArgument>& places);
 
 }  // namespace trireme

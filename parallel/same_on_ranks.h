@@ -1,5 +1,5 @@
-// What all ranks of a run must have been started with, compared once they are connected. Ranks read
-// command lines and files by themselves, and one that read others would compute something else
+// Settings that all ranks of a run must share, compared once they are connected. Ranks read command
+// lines and files by themselves, and a rank that read different ones would compute something else
 // without a word.
 #pragma once
 
@@ -18,7 +18,7 @@ using RankFacts = std::map<std::string, std::string>;
 // which. Two short exchanges where all are the same.
 void require_same_on_ranks(Communicator& world, const RankFacts& mine);
 
-// What require_same_on_ranks() says of the facts of each rank, "" where they are the same.
+// The differences that require_same_on_ranks() lists, "" where all ranks have the same facts.
 std::string differing_facts(const std::vector<RankFacts>& of_ranks);
 
 }  // namespace trireme

@@ -69,8 +69,9 @@ std::string snapshot_of(const fs::path& model, const std::string& revision) {
   fail_input(model.string(), ": the hub's cache has no snapshot of ",
              revision.empty() ? "its main revision" : concat("revision \"", revision, "\""),
              known.empty() ? "; download it again"
-                           : concat("; it has ", known, ": give one of them as ORG/NAME@COMMIT, or "
-                                                        "download the revision"));
+                           : concat("; it has ", known,
+                                    ": give one of them as ORG/NAME@COMMIT, or "
+                                    "download the revision"));
 }
 
 // "" of a word that is no name of a model.

@@ -60,7 +60,7 @@ MAY_INCLUDE = {
                        "serving/client"],
     "serving/page": ["serving/http/server"],
     "serving/bench": ["engine/core", "engine/io", "serving/client"],
-    "training/config": [*engine("core text config"), "parallel",
+    "training/config": [*engine("core io text config"), "parallel",
                         *transformer("config families pass layers model formats checkpoint"), "optim"],
     "training/data": [*engine("core ops io text"), "parallel", "transformer/layers", "training/config"],
     "training/data/examples": [*engine("core ops io text config"), "transformer/checkpoint", "training/config", "training/data"],

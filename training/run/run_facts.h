@@ -1,4 +1,4 @@
-// What the ranks of a training run must have been started with (parallel/same_on_ranks.h).
+// Settings that the ranks of a training run must share (parallel/same_on_ranks.h).
 #pragma once
 
 #include "parallel/same_on_ranks.h"

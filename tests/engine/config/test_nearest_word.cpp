@@ -1,6 +1,6 @@
-#include "engine/config/nearest_word.h"
-
 #include <gtest/gtest.h>
+
+#include "engine/config/nearest_word.h"
 
 namespace trireme::test_nearest_word {
 namespace {

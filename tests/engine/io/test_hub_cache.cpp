@@ -1,11 +1,10 @@
-#include "engine/io/hub_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "engine/core/error.h"
+#include "engine/io/hub_cache.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme::test_hub_cache {
@@ -19,7 +18,9 @@ class HubCache : public ::testing::Test {
     fs::create_directories(model_ / "refs");
     fs::create_directories(model_ / "snapshots");
   }
-  void snapshot(const std::string& commit) { fs::create_directories(model_ / "snapshots" / commit); }
+  void snapshot(const std::string& commit) {
+    fs::create_directories(model_ / "snapshots" / commit);
+  }
   void refer(const std::string& revision, const std::string& text) {
     fs::create_directories((model_ / "refs" / revision).parent_path());
     std::ofstream(model_ / "refs" / revision) << text;
@@ -75,8 +76,8 @@ TEST_F(HubCache, AReferenceLeadsNowhereElse) {
 }
 
 TEST_F(HubCache, OtherWordsStayAsTheyAre) {
-  for (const char* word : {"", "byte", "no/such", "no/such/path", "/no/such", "./a", "../a/b", "~/a",
-                           "a b", "@main", "org/name@"})
+  for (const char* word : {"", "byte", "no/such", "no/such/path", "/no/such", "./a", "../a/b",
+                           "~/a", "a b", "@main", "org/name@"})
     EXPECT_EQ(local_model(word), word);
   EXPECT_EQ(local_model(folder_.path()), folder_.path());
 }
