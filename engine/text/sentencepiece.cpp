@@ -3,20 +3,18 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <charconv>
 #include <exception>
 #include <filesystem>
-#include <set>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/core/tensor.h"
 #include "engine/core/utf8.h"
 #include "engine/io/atomic_file.h"
-#include "engine/io/strict_json.h"
-#include "engine/text/json_fields.h"
 #include "engine/text/sentencepiece_proto.h"
 #include "engine/text/sentencepiece_words.h"
+#include "engine/text/tokenizer_config.h"
 #include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
 
@@ -48,27 +46,91 @@ std::string reason(const sentencepiece::util::Status& status) {
   return bracket == std::string::npos ? message : message.substr(bracket + 2);
 }
 
-class SentencePieceTokenizer : public Tokenizer {
+// The library's encoder of one model, with the faster ways to the same ids.
+class PieceEncoder {
  public:
-  SentencePieceTokenizer(std::string_view model, std::string name,
-                         const SentencePieceSettings& settings)
-      : name_(std::move(name)), adds_bos_(settings.adds_bos), adds_eos_(settings.adds_eos) {
-    const SentencePieceFacts facts = check_sentencepiece_model(model, name_);
+  PieceEncoder(std::string_view model, const std::string& name) {
+    const SentencePieceFacts facts = check_sentencepiece_model(model, name);
     const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
-      fail_input("cannot load tokenizer ", name_, ": it is no SentencePiece model, or damaged (",
+      fail_input("cannot load tokenizer ", name, ": it is no SentencePiece model, or damaged (",
                  reason(status), ")");
     }
-    if (processor_.GetPieceSize() < 1) fail_input("tokenizer ", name_, " has an empty vocabulary");
+    if (processor_.GetPieceSize() < 1) fail_input("tokenizer ", name, " has an empty vocabulary");
+    words_ = SentencePieceWords::make(take_apart(model, name), name);
+    newline_ = encode_piece("\n");
+    splits_at_newline_ = facts.keeps_text && !newline_.empty() && newline_stands_alone();
+  }
+
+  const sentencepiece::SentencePieceProcessor& processor() const { return processor_; }
+
+  void encode(std::string_view part, std::vector<int32_t>& ids) const {
+    if (words_ != nullptr && find_invalid_utf8(part) == part.size())
+      return words_->encode(part, ids);
+    const auto found = splits_at_newline_ && part.size() > kPieceBytes ? encode_in_pieces(part)
+                                                                       : encode_piece(part);
+    ids.insert(ids.end(), found.begin(), found.end());
+  }
+
+ private:
+  std::vector<int32_t> encode_piece(std::string_view text) const {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    TRIREME_CHECK(status.ok(), "SentencePiece: ", status.message());
+    return ids;
+  }
+
+  // No piece joins a line end to anything, so tokens never reach across one.
+  bool newline_stands_alone() const {
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const std::string& piece = processor_.IdToPiece(id);
+      if (piece.size() > 1 && piece.find('\n') != std::string::npos) return false;
+    }
+    return true;
+  }
+
+  // The ids of encode_piece(text), in memory and time that grow with the text only linearly: each
+  // piece after the first begins with the line end before it, whose ids (and those of the space the
+  // library puts in front) are then dropped.
+  std::vector<int32_t> encode_in_pieces(std::string_view text) const {
+    std::vector<int32_t> ids;
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t newline = text.find('\n', begin + kPieceBytes);
+      const size_t end = newline == std::string_view::npos ? text.size() : newline + 1;
+      const size_t before = begin > 0 ? 1 : 0;
+      const auto piece = encode_piece(text.substr(begin - before, end - begin + before));
+      ids.insert(ids.end(), piece.begin() + static_cast<int64_t>(before * newline_.size()),
+                 piece.end());
+      begin = end;
+    }
+    return ids;
+  }
+
+  sentencepiece::SentencePieceProcessor processor_;
+  std::unique_ptr<SentencePieceWords> words_;  // where it gives the ids of the library
+  std::vector<int32_t> newline_;               // ids of a text that is one line end
+  bool splits_at_newline_ = false;
+};
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  // `model`: with the leading space of the settings.
+  SentencePieceTokenizer(std::string_view model, std::string name,
+                         const SentencePieceSettings& settings)
+      : name_(std::move(name)),
+        encoder_(model, name_),
+        processor_(encoder_.processor()),
+        adds_bos_(settings.adds_bos),
+        adds_eos_(settings.adds_eos) {
+    const SentencePieceFacts facts = check_sentencepiece_model(model, name_);
+    if (settings.leading_space_once && take_apart(model, name_).adds_leading_space)
+      inner_ = std::make_unique<PieceEncoder>(with_leading_space(model, false), name_);
     drops_leading_space_ = facts.drops_leading_space;
     drops_leading_spaces_ = facts.drops_leading_spaces;
-    make_tokens(settings.added);
+    make_tokens(settings);
     if (facts.keeps_text) find_most_bytes();
     bos_ = settings.bos.has_value() ? named(*settings.bos) : processor_.bos_id();
     eod_ = settings.eos.has_value() ? named(*settings.eos) : processor_.eos_id();
-    words_ = SentencePieceWords::make(take_apart(model, name_), name_);
-    newline_ = encode_piece("\n");
-    splits_at_newline_ = facts.keeps_text && !newline_.empty() && newline_stands_alone();
   }
 
   std::string name() const override { return name_; }
@@ -114,12 +176,8 @@ class SentencePieceTokenizer : public Tokenizer {
     added_.split(
         text, false, options.parse_special, options.breaks, [&](int32_t id) { ids.push_back(id); },
         [&](std::string_view part) {
-          if (words_ != nullptr && find_invalid_utf8(part) == part.size())
-            return words_->encode(part, ids);
-          const auto found = splits_at_newline_ && part.size() > kPieceBytes
-                                 ? encode_in_pieces(part)
-                                 : encode_piece(part);
-          ids.insert(ids.end(), found.begin(), found.end());
+          const bool first = part.data() == text.data();
+          (first || inner_ == nullptr ? encoder_ : *inner_).encode(part, ids);
         });
     if (options.add_special && adds_eos_ && eod_ >= 0) ids.push_back(eod_);
     return ids;
@@ -172,18 +230,28 @@ class SentencePieceTokenizer : public Tokenizer {
     std::string pending_;  // bytes of an unfinished character
   };
 
-  void make_tokens(const std::vector<AddedToken>& added) {
+  void make_tokens(const SentencePieceSettings& settings) {
     const int pieces = processor_.GetPieceSize();
     tokens_.reserve(static_cast<size_t>(pieces));
     for (int id = 0; id < pieces; ++id) tokens_.push_back(token_of(id));
     std::vector<AddedToken> sought;
-    for (AddedToken t : added) {
+    const auto add = [&](AddedToken t) {
       t.normalized = false;  // what the model makes of a text is no text
       if (t.id >= std::ssize(tokens_)) tokens_.resize(static_cast<size_t>(t.id) + 1);
       tokens_[static_cast<size_t>(t.id)] = {
           .text = t.content, .bytes = t.special ? "" : t.content, .control = t.special};
       ids_.insert_or_assign(t.content, t.id);
       sought.push_back(std::move(t));
+    };
+    for (const AddedToken& t : settings.added) add(t);
+    for (AddedToken t : settings.named) {
+      t.id = find(t.content);
+      const bool there = t.id >= pieces ||
+                         (t.id >= 0 && (processor_.IsControl(t.id) || processor_.IsUnknown(t.id)));
+      if (there || ids_.contains(t.content)) continue;
+      if (t.id < 0 && (settings.bos == t.content || settings.eos == t.content)) continue;
+      if (t.id < 0) t.id = static_cast<int32_t>(tokens_.size());
+      add(std::move(t));
     }
     for (size_t id = static_cast<size_t>(pieces); id < tokens_.size(); ++id)
       if (tokens_[id].text.empty())
@@ -216,39 +284,6 @@ class SentencePieceTokenizer : public Tokenizer {
     return id;
   }
 
-  std::vector<int32_t> encode_piece(std::string_view text) const {
-    std::vector<int> ids;
-    const auto status = processor_.Encode(text, &ids);
-    TRIREME_CHECK(status.ok(), "SentencePiece: ", status.message());
-    return ids;
-  }
-
-  // No piece joins a line end to anything, so tokens never reach across one.
-  bool newline_stands_alone() const {
-    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
-      const std::string& piece = processor_.IdToPiece(id);
-      if (piece.size() > 1 && piece.find('\n') != std::string::npos) return false;
-    }
-    return true;
-  }
-
-  // The ids of encode_piece(text), in memory and time that grow with the text only linearly: each
-  // piece after the first begins with the line end before it, whose ids (and those of the space the
-  // library puts in front) are then dropped.
-  std::vector<int32_t> encode_in_pieces(std::string_view text) const {
-    std::vector<int32_t> ids;
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t newline = text.find('\n', begin + kPieceBytes);
-      const size_t end = newline == std::string_view::npos ? text.size() : newline + 1;
-      const size_t before = begin > 0 ? 1 : 0;
-      const auto piece = encode_piece(text.substr(begin - before, end - begin + before));
-      ids.insert(ids.end(), piece.begin() + static_cast<int64_t>(before * newline_.size()),
-                 piece.end());
-      begin = end;
-    }
-    return ids;
-  }
-
   Token token_of(int id) const {
     const std::string& piece = processor_.IdToPiece(id);
     Token token{.text = piece, .control = processor_.IsControl(id), .byte = processor_.IsByte(id)};
@@ -264,8 +299,9 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::string name_;
-  sentencepiece::SentencePieceProcessor processor_;
-  std::unique_ptr<SentencePieceWords> words_;  // where it gives the ids of the library
+  PieceEncoder encoder_;
+  std::unique_ptr<PieceEncoder> inner_;  // of what follows an added token, where it differs
+  const sentencepiece::SentencePieceProcessor& processor_;
   bool adds_bos_, adds_eos_;
   bool drops_leading_space_ = true, drops_leading_spaces_ = false;
   std::vector<Token> tokens_;
@@ -273,74 +309,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;  // of added tokens
   int32_t bos_ = -1, eod_ = -1;
   int64_t most_bytes_ = 0;
-  std::vector<int32_t> newline_;  // ids of a text that is one line end
-  bool splits_at_newline_ = false;
 };
-
-using Json = nlohmann::json;
-
-Json object_in(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) return Json::object();
-  constexpr JsonLimits kLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
-  Json json = parse_strict_json<Json>(read_small_file(file.string(), kMaxModelBytes), file.string(),
-                                      kLimits);
-  if (!json.is_object()) fail_input(file.string(), " is no JSON object");
-  return json;
-}
-
-// A token's name, which may stand in an object with its flags; "" for null.
-std::string token_in(const Json& json, const std::string& what) {
-  if (json.is_null()) return "";
-  return json.is_object() ? field<std::string>(json, "content", what)
-                          : field<std::string>({{"token", json}}, "token", what);
-}
-
-// The tokens that a special_tokens_map.json or tokenizer_config.json speaks of.
-void add_specials(const Json& map, const std::string& what, std::set<std::string>& specials) {
-  for (const char* key :
-       {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"})
-    if (map.contains(key)) specials.insert(token_in(map[key], what));
-  const Json more = map.value("additional_special_tokens", Json());
-  for (const Json& one : more.is_array() ? more : Json::array())
-    specials.insert(token_in(one, what));
-}
-
-SentencePieceSettings settings_beside(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const std::string config_path = (folder / "tokenizer_config.json").string(),
-                    added_path = (folder / "added_tokens.json").string(),
-                    map_path = (folder / "special_tokens_map.json").string();
-  const Json config = object_in(config_path);
-  SentencePieceSettings out;
-  if (config.contains("bos_token")) out.bos = token_in(config["bos_token"], config_path);
-  if (config.contains("eos_token")) out.eos = token_in(config["eos_token"], config_path);
-  out.adds_bos = field_or(config, "add_bos_token", config_path, true);
-  out.adds_eos = field_or(config, "add_eos_token", config_path, false);
-  std::set<int32_t> known;
-  const Json decoder = config.value("added_tokens_decoder", Json::object());
-  if (!decoder.is_object()) fail_input(config_path, ": \"added_tokens_decoder\" is no object");
-  for (const auto& [id, token] : decoder.items()) {
-    Json one = token;
-    int64_t number = -1;
-    if (std::from_chars(id.data(), id.data() + id.size(), number).ptr != id.data() + id.size() ||
-        !one.is_object())
-      fail_input(config_path, ": \"added_tokens_decoder\" has \"", id,
-                 "\", which is no id of a token");
-    one["id"] = number;
-    out.added.push_back(read_added_token(one, config_path));
-    known.insert(out.added.back().id);
-  }
-  std::set<std::string> specials;
-  add_specials(config, config_path, specials);
-  add_specials(object_in(map_path), map_path, specials);
-  const Json added = object_in(added_path);
-  for (const auto& [content, id] : added.items()) {
-    const AddedToken token = read_added_token(
-        {{"id", id}, {"content", content}, {"special", specials.contains(content)}}, added_path);
-    if (known.insert(token.id).second) out.added.push_back(token);
-  }
-  return out;
-}
 
 // The library pulls sentences; what goes wrong meanwhile is kept until it has returned.
 class Sentences : public sentencepiece::SentenceIterator {
@@ -372,11 +341,37 @@ class Sentences : public sentencepiece::SentenceIterator {
 
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,
                                                const SentencePieceSettings& settings) {
-  return std::make_unique<SentencePieceTokenizer>(model, name, settings);
+  if (!settings.adds_leading_space.has_value() ||
+      *settings.adds_leading_space == take_apart(model, name).adds_leading_space)
+    return std::make_unique<SentencePieceTokenizer>(model, name, settings);
+  return std::make_unique<SentencePieceTokenizer>(
+      with_leading_space(model, *settings.adds_leading_space), name, settings);
+}
+
+SentencePieceSettings sentencepiece_settings(const TokenizerConfig& config) {
+  SentencePieceSettings out{.added = config.added,
+                            .adds_bos = config.adds_bos.value_or(true),
+                            .adds_eos = config.adds_eos.value_or(false),
+                            .named = config.named,
+                            .adds_leading_space = config.adds_prefix_space,
+                            .leading_space_once = !config.legacy.value_or(true)};
+  if (const auto bos = config.roles.find("bos_token"); bos != config.roles.end())
+    out.bos = bos->second.value_or("");
+  if (const auto eos = config.roles.find("eos_token"); eos != config.roles.end())
+    out.eos = eos->second.value_or("");
+  return out;
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path) {
-  return parse_sentencepiece(read_small_file(path, kMaxModelBytes), path, settings_beside(path));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const std::string model = read_small_file(path, kMaxModelBytes);
+  const TokenizerConfig config =
+      parse_tokenizer_config(tokenizer_config_beside(folder),
+                             (std::filesystem::path(folder) / "tokenizer_config.json").string());
+  if (config.cleans_up_spaces && !take_apart(model, path).pairs)
+    fail_input(path, ": clean_up_tokenization_spaces of tokenizer_config.json, which drops spaces ",
+               "from decoded text, is not available for a Unigram model; set it to false");
+  return parse_sentencepiece(model, path, sentencepiece_settings(config));
 }
 
 std::string train_sentencepiece(const SentencePieceTraining& options,

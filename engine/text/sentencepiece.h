@@ -21,16 +21,24 @@ struct SentencePieceSettings {
   std::vector<AddedToken> added = {};
   std::optional<std::string> bos = {}, eos = {};  // absent: the model's own; empty: there is none
   bool adds_bos = true, adds_eos = false;         // around a text (EncodeOptions::add_special)
+  // Special tokens known by content alone, behind all others where neither the model nor `added`
+  // has them.
+  std::vector<AddedToken> named = {};
+  std::optional<bool> adds_leading_space = {};  // absent: as the model says
+  bool leading_space_once = false;              // not before what follows an added token
 };
 
-// eod is the model's eos, bos its bos, unless tokenizer_config.json beside it names others, whose
-// add_bos_token and add_eos_token count too. Added tokens are those of its "added_tokens_decoder"
-// and of added_tokens.json, where the ones of special_tokens_map.json are special. A file that is
-// no SentencePiece model, is damaged, or was made to crash the library is an InputError.
+// eod is the model's eos, bos its bos, unless the files beside it name others (tokenizer_config.h),
+// whose add_bos_token, add_eos_token, add_prefix_space and legacy count too. A file that is no
+// SentencePiece model, is damaged, or was made to crash the library is an InputError.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path);
 // The same from the bytes of a model; `name` stands for the path.
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,
                                                const SentencePieceSettings& settings = {});
+
+// The settings of a tokenizer_config.json.
+struct TokenizerConfig;
+SentencePieceSettings sentencepiece_settings(const TokenizerConfig& config);
 
 struct SentencePieceTraining {
   int64_t vocab_size = 0;

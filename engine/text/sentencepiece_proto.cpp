@@ -235,4 +235,11 @@ std::string put_together(const SentencePieces& parts) {
   return model;
 }
 
+std::string with_leading_space(std::string_view model, bool adds) {
+  std::string normalizer, out(model);
+  put_number(normalizer, kAddDummyPrefix, adds ? 1 : 0);
+  put_bytes(out, kNormalizerSpec, normalizer);
+  return out;
+}
+
 }  // namespace trireme

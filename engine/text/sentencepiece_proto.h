@@ -40,4 +40,7 @@ struct SentencePieces {
 SentencePieces take_apart(std::string_view model, const std::string& name);
 std::string put_together(const SentencePieces& parts);
 
+// The model with or without a space put before a text: appends the field, whose last value counts.
+std::string with_leading_space(std::string_view model, bool adds);
+
 }  // namespace trireme

@@ -10,8 +10,10 @@
 #include "engine/text/control_split.h"
 #include "engine/text/json_fields.h"
 #include "engine/text/pre_tokenizer.h"
+#include "engine/text/prefix_space.h"
 #include "engine/text/token_decoder.h"
 #include "engine/text/token_model.h"
+#include "engine/text/tokenizer_config.h"
 #include "engine/text/unicode.h"
 
 namespace trireme {
@@ -68,13 +70,16 @@ struct Template {
 
 class JsonTokenizer : public Tokenizer {
  public:
-  JsonTokenizer(const nlohmann::json& json, const nlohmann::json& config, std::string name)
+  JsonTokenizer(const nlohmann::json& json, const TokenizerConfig& config, std::string name)
       : name_(std::move(name)),
         normalizer_(part(json, "normalizer"), name_),
         pre_tokenizer_(part(json, "pre_tokenizer"), name_),
-        added_(part(json, "added_tokens"), normalizer_, name_),
         decoder_(part(json, "decoder"), name_) {
     make_model(part(json, "model"));
+    if (config.cleans_up_spaces && !pairs_)
+      fail_input(name_, ": clean_up_tokenization_spaces of tokenizer_config.json, which drops ",
+                 "spaces from decoded text, is not available for a Unigram model; set it to false");
+    make_added(part(json, "added_tokens"), config);
     around_.add(part(json, "post_processor"), name_ + ": post_processor");
     make_tokens();
     for (const std::vector<int32_t>* ids : {&around_.before, &around_.behind})
@@ -177,12 +182,73 @@ class JsonTokenizer : public Tokenizer {
     // Files of old have no type; what they hold tells.
     const auto type =
         field_or<std::string>(json, "type", what, json.contains("merges") ? "BPE" : "");
-    if (type == "BPE")
+    pairs_ = type == "BPE";
+    if (pairs_)
       model_ = make_bpe(json, pre_tokenizer_.byte_level(), what);
     else if (type == "Unigram")
       model_ = make_unigram(json, what);
     else
       fail_input(what, " \"", type, "\" is not available; BPE and Unigram are");
+  }
+
+  // Tokens of the file, those that tokenizer_config.json adds or gives other flags, and special
+  // tokens that it names, which are appended to a vocabulary without them.
+  void make_added(const nlohmann::json& json, const TokenizerConfig& config) {
+    std::vector<AddedToken> tokens = AddedTokens(json, normalizer_, name_).all();
+    std::unordered_map<std::string, size_t> places;
+    std::unordered_map<int32_t, std::string> contents;
+    int64_t next = model_->vocabulary().size();
+    const auto add = [&](const AddedToken& t) {
+      places[t.content] = tokens.size();
+      contents[t.id] = t.content;
+      tokens.push_back(t);
+      next = std::max<int64_t>(next, t.id + 1);
+    };
+    std::vector<AddedToken> listed;
+    std::swap(listed, tokens);
+    for (const AddedToken& t : listed) add(t);
+    for (const AddedToken& t : config.added) {
+      if (const auto found = places.find(t.content); found != places.end()) {
+        check_same_id(t, tokens[found->second].id);
+        tokens[found->second] = t;
+      } else {
+        if (const int32_t id = model_->vocabulary().find(t.content); id >= 0) check_same_id(t, id);
+        check_free(t, contents);
+        add(t);
+      }
+    }
+    for (AddedToken t : config.named) {
+      if (places.contains(t.content)) continue;
+      t.id = model_->vocabulary().find(t.content);
+      if (t.id < 0 && is_bos_or_eos(config, t.content)) continue;  // named() refuses it
+      if (t.id < 0) t.id = static_cast<int32_t>(next);
+      add(t);
+    }
+    added_ = AddedTokens(std::move(tokens), normalizer_);
+  }
+  void check_same_id(const AddedToken& token, int32_t id) const {
+    if (token.id == id) return;
+    fail_input(name_, ": tokenizer_config.json gives \"", token.content, "\" the id ", token.id,
+               ", tokenizer.json ", id, "; the files are not of one tokenizer");
+  }
+  void check_free(const AddedToken& token,
+                  const std::unordered_map<int32_t, std::string>& contents) const {
+    const Vocabulary& words = model_->vocabulary();
+    const auto added = contents.find(token.id);
+    const std::string other = added != contents.end()   ? added->second
+                              : token.id < words.size() ? words.token(token.id)
+                                                        : "";
+    if (!other.empty() && other != token.content)
+      fail_input(name_, ": tokenizer_config.json gives \"", token.content, "\" the id ", token.id,
+                 ", which is \"", other,
+                 "\" in tokenizer.json; the files are not of one tokenizer");
+  }
+  static bool is_bos_or_eos(const TokenizerConfig& config, const std::string& content) {
+    for (const char* role : {"bos_token", "eos_token"})
+      if (const auto found = config.roles.find(role);
+          found != config.roles.end() && found->second == content)
+        return true;
+    return false;
   }
 
   void make_tokens() {
@@ -244,17 +310,15 @@ class JsonTokenizer : public Tokenizer {
 
   // The token that the configuration names; else a template's only one, else the first of the
   // usual.
-  int32_t named(const nlohmann::json& config, const char* key,
+  int32_t named(const TokenizerConfig& config, const char* role,
                 const std::vector<int32_t>& from_template,
                 std::initializer_list<std::string_view> usual) const {
-    const nlohmann::json& value = part(config, key);
-    if (value.is_string() || value.is_object()) {
-      const auto text = value.is_string() ? value.get<std::string>()
-                                          : field<std::string>(value, "content", name_);
-      if (const int32_t id = find(text); id >= 0) return id;
-      fail_input(name_, ": the ", key, " \"", text, "\" of tokenizer_config.json is no token");
+    if (const auto found = config.roles.find(role); found != config.roles.end()) {
+      if (!found->second.has_value()) return -1;
+      if (const int32_t id = find(*found->second); id >= 0) return id;
+      fail_input(name_, ": the ", role, " \"", *found->second,
+                 "\" of tokenizer_config.json is no token");
     }
-    if (config.is_object() && config.contains(key)) return -1;  // null: there is none
     if (from_template.size() == 1) return from_template[0];
     for (const std::string_view text : usual)
       if (const int32_t id = find(text); id >= 0) return id;
@@ -267,6 +331,7 @@ class JsonTokenizer : public Tokenizer {
   AddedTokens added_;
   TokenDecoder decoder_;
   std::unique_ptr<TokenModel> model_;
+  bool pairs_ = true;  // byte-pair encoding
   Template around_;
   std::vector<Token> tokens_;
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;
@@ -277,19 +342,17 @@ class JsonTokenizer : public Tokenizer {
 
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view config,
                                                 const std::string& name) {
-  const auto parsed = parse_strict_json<nlohmann::json>(json, name, kLimits);
+  auto parsed = parse_strict_json<nlohmann::json>(json, name, kLimits);
   if (!parsed.is_object()) fail_input(name, " is no JSON object");
-  const auto settings = config.empty() ? nlohmann::json()
-                                       : parse_strict_json<nlohmann::json>(
-                                             config, name + ": tokenizer_config.json", kLimits);
+  const TokenizerConfig settings = parse_tokenizer_config(config, name + ": tokenizer_config.json");
+  apply_prefix_space(settings, parsed, name);
   return std::make_unique<JsonTokenizer>(parsed, settings, name);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer_json(const std::string& path) {
-  const auto config = std::filesystem::path(path).parent_path() / "tokenizer_config.json";
   return parse_tokenizer_json(
       read_small_file(path, kMaxFileBytes),
-      std::filesystem::exists(config) ? read_small_file(config.string(), kMaxFileBytes) : "", path);
+      tokenizer_config_beside(std::filesystem::path(path).parent_path().string()), path);
 }
 
 }  // namespace trireme

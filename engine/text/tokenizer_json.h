@@ -1,5 +1,5 @@
-// Tokenizers of HuggingFace: a tokenizer.json, with the tokenizer_config.json beside it where there
-// is one.
+// Tokenizers of HuggingFace: a tokenizer.json, with the files beside it where there are some
+// (tokenizer_config.h).
 //
 //   text -> added tokens | normalizer -> added tokens | pre-tokenizer -> model -> ids -> post-processor
 //

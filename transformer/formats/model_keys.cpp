@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/core/error.h"
+#include "engine/text/tokenizer_keys.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/gguf/gguf_keys.h"
 #include "transformer/formats/gguf/gguf_words.h"
@@ -49,10 +50,18 @@ std::string joined_table(const std::vector<std::pair<std::string, const Schema*>
   return key_table(rows, where);
 }
 
+std::string plain_table(const Schema& schema) {
+  std::vector<KeyRow> rows;
+  for (const Key& key : schema.keys()) rows.push_back(key_row(key));
+  std::ranges::sort(rows, {}, &KeyRow::keys);
+  return key_table(rows, "");
+}
+
 constexpr const char* kHead =
     "# Keys of third-party models\n\n"
-    "Made by `trireme config model-keys`. A key of `config.json`, of its `quantization_config` or "
-    "of a GGUF\nfile's metadata is read, has no effect with the value that it has, or is refused "
+    "Made by `trireme config model-keys`. A key of `config.json`, of its `quantization_config`, of "
+    "`tokenizer_config.json` or of a GGUF\nfile's metadata is read, has no effect with the value "
+    "that it has, or is refused "
     "by name. `null` asks for\nnothing: it is what a key that is left out means, but where the "
     "table says otherwise. A key that is in\nnone of these tables is refused, because it may "
     "change what the model computes: take it out of\n`config.json` if it does not. (A null one is "
@@ -92,9 +101,17 @@ std::string model_keys_page() {
       "files show themselves.\n\n",
       joined_table(methods, "quant_method"));
   page += concat(
-      "## GGUF metadata\n\nKeys after `<architecture>.`; `general.`, `tokenizer.` and "
-      "`split.` say nothing about the mathematics.\n\n",
+      "## tokenizer_config.json\n\nWith `special_tokens_map.json` and `added_tokens.json`, "
+      "as transformers 5 reads them; beside `tokenizer.json`\nor `tokenizer.model`.\n\n",
+      plain_table(tokenizer_config_schema()));
+  page += concat(
+      "## GGUF metadata\n\nKeys after `<architecture>.`; `general.` and `split.` say nothing "
+      "about the mathematics.\n\n",
       joined_table(architectures, "architecture"));
+  page += concat(
+      "## GGUF tokenizer\n\nKeys after `tokenizer.`. Conversions to a HuggingFace directory and "
+      "back keep all that have an effect, or\nname what they cannot keep.\n\n",
+      plain_table(gguf_tokenizer_schema()));
   page.pop_back();
   return page;
 }

@@ -9,6 +9,7 @@
 #include "engine/text/chat_template.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "engine/text/sentencepiece.h"
+#include "engine/text/tokenizer_keys.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
@@ -181,6 +182,121 @@ TEST(GgufTokenizer, CarriesTheChatTemplate) {
   EXPECT_EQ(find_chat_template(dir / "y.gguf"), "{{ messages[0].content }}");
   std::filesystem::remove(dir / "chat_template.jinja");
   EXPECT_EQ(find_chat_template(dir / "y.gguf"), "");
+}
+
+// A tokenizer.json that llama.cpp has no word for is kept as a whole, with its special tokens.
+nlohmann::json without_words() {
+  nlohmann::json tokenizer = golden("gpt2")["tokenizer"];
+  if (tokenizer.is_string())
+    tokenizer = parse_json_text<nlohmann::json>(tokenizer.get<std::string>());
+  tokenizer["pre_tokenizer"]["use_regex"] = false;
+  return tokenizer;
+}
+
+void write_files(const std::string& gguf, const std::string& folder) {
+  std::filesystem::create_directory(folder);
+  for (const auto& [name, content] : gguf_tokenizer_files(gguf))
+    write_file(folder + "/" + name, content);
+}
+
+TEST(GgufTokenizer, SpecialTokensWithoutLlamaCppsWords) {
+  const ScratchDirectory dir;
+  const std::string json = write_file(dir / "tokenizer.json", without_words().dump());
+  for (const char* config : {R"({"bos_token": "!", "eos_token": "a", "pad_token": "b"})",
+                             R"({"bos_token": null, "eos_token": {"content": "a"}})"}) {
+    write_file(dir / "tokenizer_config.json", config);
+    const auto expected = load_tokenizer(json);
+    const GgufMetadata words = gguf_tokenizer_metadata(json, expected->vocab_size());
+    EXPECT_FALSE(words.contains("tokenizer.ggml.model"));
+    expect_same(*expected, *through_gguf(dir / "x.gguf", words), kTexts);
+    write_files(dir / "x.gguf", dir / "out");
+    expect_same(*expected, *load_tokenizer(dir / "out"), kTexts);
+    std::filesystem::remove_all(dir / "out");
+  }
+}
+
+// Every id of a role comes back through a directory under its own key.
+TEST(GgufTokenizer, EveryRoleIsKeptByConversions) {
+  const ScratchDirectory dir;
+  const std::string json = write_file(dir / "tokenizer.json", text_of(golden("gpt2")["tokenizer"]));
+  const int64_t size = load_tokenizer(json)->vocab_size();
+  const GgufMetadata made = gguf_tokenizer_metadata(json, size);
+  for (const bool whole : {true, false})
+    for (const bool words : {true, false}) {
+      if (!whole && !words) continue;
+      GgufMetadata all = made;
+      if (!whole) all.erase("tokenizer.huggingface.json");
+      if (!words)
+        std::erase_if(all,
+                      [](const auto& one) { return one.first.find("ggml") != std::string::npos; });
+      int64_t id = 0;
+      for (const TokenRole& role : kTokenRoles) all[role.gguf] = id++;
+      all["tokenizer.ggml.bos_token_id"] = size - 1;
+      all["tokenizer.ggml.add_sep_token"] = true;
+      all["tokenizer.ggml.token_type_count"] = int64_t{2};
+      all["tokenizer.chat_template.tool_use"] = std::string("tools");
+      all["tokenizer.chat_template"] = std::string("plain");
+      all["tokenizer.chat_templates"] = std::vector<std::string>{"tool_use"};
+      GgufWriter(dir / "x.gguf", all, {}).commit();
+      write_files(dir / "x.gguf", dir / "out");
+      GgufMetadata again = gguf_tokenizer_metadata(dir / "out/tokenizer.json", size);
+      for (const auto& [key, value] : all) {
+        if (key == "tokenizer.huggingface.json" || key == "tokenizer.ggml.token_type") continue;
+        EXPECT_TRUE(again[key] == value) << key;
+      }
+      EXPECT_EQ(find_chat_template(dir / "out"), "plain");
+      expect_same(*load_tokenizer(dir / "x.gguf"), *load_tokenizer(dir / "out"), kTexts);
+      std::filesystem::remove_all(dir / "out");
+    }
+}
+
+// llama.cpp's flags precede what the whole tokenizer.json says.
+TEST(GgufTokenizer, FlagsAroundATextOfAWholeTokenizer) {
+  const ScratchDirectory dir;
+  const std::string json = write_file(dir / "tokenizer.json", without_words().dump());
+  write_file(dir / "tokenizer_config.json", R"({"bos_token": "!", "eos_token": "a"})");
+  for (const bool bos : {false, true})
+    for (const bool eos : {false, true}) {
+      GgufMetadata words = gguf_tokenizer_metadata(json, 0);
+      words["tokenizer.ggml.add_bos_token"] = bos;
+      words["tokenizer.ggml.add_eos_token"] = eos;
+      const auto read = through_gguf(dir / "x.gguf", words);
+      std::vector<int32_t> expected;
+      if (bos) expected.push_back(read->find("!"));
+      if (eos) expected.push_back(read->find("a"));
+      EXPECT_EQ(read->encode("", {.add_special = true}), expected);
+      write_files(dir / "x.gguf", dir / "out");
+      expect_same(*read, *load_tokenizer(dir / "out"), kTexts);
+      std::filesystem::remove_all(dir / "out");
+    }
+}
+
+TEST(GgufTokenizer, KeysThatMayChangeTheEncodingAreRefusedByName) {
+  const ScratchDirectory dir;
+  const std::string json = write_file(dir / "tokenizer.json", text_of(golden("gpt2")["tokenizer"]));
+  const GgufMetadata words = gguf_tokenizer_metadata(json, 0);
+  const std::pair<const char*, GgufValue> bad[] = {
+      {"tokenizer.ggml.a_key_of_tomorrow", true},
+      {"tokenizer.ggml.remove_extra_whitespaces", true},
+      {"tokenizer.ggml.precompiled_charsmap", std::vector<int64_t>{1, 2}},
+      {"tokenizer.rwkv.world", std::string("x")},
+      {"tokenizer.chat_template.tool_use", int64_t{3}},
+      {"tokenizer.ggml.padding_token_id", int64_t{1} << 30},
+      {"tokenizer.ggml.mask_token_id", std::string("[MASK]")}};
+  for (const auto& [key, value] : bad) {
+    GgufMetadata with = words;
+    with[key] = value;
+    try {
+      through_gguf(dir / "x.gguf", with);
+      FAIL() << key;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+    }
+  }
+  GgufMetadata without = words;
+  without["tokenizer.ggml.remove_extra_whitespaces"] = false;
+  without["tokenizer.ggml.precompiled_charsmap"] = std::vector<int64_t>{};
+  EXPECT_NO_THROW(through_gguf(dir / "x.gguf", without));
 }
 
 TEST(GgufTokenizer, FilledUpToTheTableAndUnknownKinds) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 
+#include <filesystem>
 #include <fstream>
 #include <random>
 
@@ -239,12 +240,16 @@ TEST(SentencePiece, FilesBesideTheModelAddTokens) {
   EXPECT_EQ(decoder->token(size), "<|other|>") << "the newer file counts";
   EXPECT_EQ(decoder->encode("<byte>", {.add_special = true}),
             (std::vector<int32_t>{3, plain->eod_id()}));
-  for (const char* bad :
-       {R"({"eos_token": "<|none|>"})", R"({"eos_token": 3})", R"([])",
-        R"({"added_tokens_decoder": {"x": {"content": "y"}}})",
-        R"({"added_tokens_decoder": {"320": {"content": ""}}})",
-        R"({"added_tokens_decoder": {"325": {"content": "behind a hole"}}})",
-        R"({"added_tokens_decoder": {"99999999999": {"content": "far away"}}})"}) {
+  // Without added_tokens_decoder the map precedes, as in transformers.
+  write("tokenizer_config.json", R"({"eos_token": "<|none|>"})");
+  EXPECT_EQ(load_tokenizer(dir.path())->eod_id(), size);
+  std::filesystem::remove(dir / "special_tokens_map.json");
+  for (const char* bad : {R"({"eos_token": "<|none|>"})", R"({"eos_token": 3})", R"([])",
+                          R"({"added_tokens_decoder": {"x": {"content": "y"}}})",
+                          R"({"added_tokens_decoder": {"320": {"content": ""}}})",
+                          R"({"added_tokens_decoder": {"325": {"content": "behind a hole"}}})",
+                          R"({"added_tokens_decoder": {"99999999999": {"content": "far away"}}})",
+                          R"({"split_special_tokens": true})", R"({"a_key_of_tomorrow": 1})"}) {
     write("tokenizer_config.json", bad);
     EXPECT_THROW(load_tokenizer(dir.path()), InputError) << bad;
   }

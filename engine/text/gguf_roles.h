@@ -1,0 +1,55 @@
+// Special tokens by role in GGUF metadata, and their names in tokenizer_config.json. For .cpp files
+// only (it includes the JSON library).
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/io/gguf.h"
+#include "engine/io/strict_json.h"
+#include "engine/text/tokenizer.h"
+
+namespace trireme {
+
+inline constexpr const char* kGgufWhole = "tokenizer.huggingface.json";
+inline constexpr JsonLimits kGgufJsonLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
+
+// The vocabulary of a file, and ids of kTokenRoles by key.
+struct GgufTokens {
+  std::vector<std::string> tokens;
+  std::vector<int64_t> types;  // SentencePieces::Type
+  std::map<std::string, int64_t> ids;
+
+  int64_t id(const std::string& key) const {  // -1: none
+    const auto found = ids.find(key);
+    return found == ids.end() ? -1 : found->second;
+  }
+  int64_t bos() const { return id("tokenizer.ggml.bos_token_id"); }
+  int64_t eos() const { return id("tokenizer.ggml.eos_token_id"); }
+  const std::string& name(int64_t of) const { return tokens.at(static_cast<size_t>(of)); }
+};
+
+// From tokenizer.ggml.tokens, or without it from the file's whole tokenizer.json. InputError where
+// there are no tokens, types do not fit or an id is none of them.
+GgufTokens gguf_tokens(const GgufFile& file);
+
+// The tokenizer_config.json that says the same as the file's keys, without chat templates: names of
+// bos, eos, padding and others, kConfigGgufMetadata for keys without a name there, and what
+// kGgufTokenizerConfig holds besides. A role of a token that is plain text ("!") other than bos and
+// eos is not named, because that would make it special.
+nlohmann::json gguf_tokenizer_config(const GgufFile& file, const GgufTokens& tokens);
+
+// The reverse, into metadata: ids of the roles, and the rest of the configuration. `config`: "" for
+// none. InputError for kConfigGgufMetadata that is not of a GGUF file.
+void add_gguf_roles(const Tokenizer& tokenizer, const std::string& config, const std::string& name,
+                    GgufMetadata& metadata);
+
+// Whether bos and eos are around a text.
+struct TokensAround {
+  bool bos, eos;
+};
+TokensAround tokens_around(const Tokenizer& tokenizer);
+
+}  // namespace trireme

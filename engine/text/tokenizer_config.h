@@ -1,0 +1,39 @@
+// Settings in the files beside a tokenizer: tokenizer_config.json, special_tokens_map.json and
+// added_tokens.json, read as transformers 5 does.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/text/added_tokens.h"
+
+namespace trireme {
+
+struct TokenizerConfig {
+  std::string tokenizer_class;  // without "Fast"; "": none is given
+  // Tokens by role ("bos_token"); nullopt: the file says null, there is none.
+  std::map<std::string, std::optional<std::string>> roles;
+  std::vector<AddedToken> added;  // with their ids
+  std::vector<AddedToken> named;  // special tokens known by content alone; id -1
+  // Absent: not given, or null.
+  std::optional<bool> adds_bos, adds_eos, adds_prefix_space, legacy;
+  bool cleans_up_spaces = false;
+  std::string gguf_metadata;  // JSON of kConfigGgufMetadata; "": none
+};
+
+// `text`: contents of a tokenizer_config.json; "" for none. `name` begins messages. InputError for
+// damage and for keys that are unknown or refused (tokenizer_keys.h).
+TokenizerConfig parse_tokenizer_config(std::string_view text, const std::string& name);
+
+// A tokenizer_config.json that says what the three files in a directory say together; "" where none
+// of them is there.
+std::string tokenizer_config_beside(const std::string& directory);
+
+// Chat templates of a directory by name, other than "default": those of tokenizer_config.json and
+// of additional_chat_templates/NAME.jinja, which precede.
+std::map<std::string, std::string> named_chat_templates(const std::string& directory);
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+// Keys of the files that describe a tokenizer: which are read, have no effect, or are refused.
+#pragma once
+
+#include <string>
+
+#include "engine/config/schema.h"
+#include "engine/io/gguf.h"
+
+namespace trireme {
+
+// A token's role: its key in GGUF metadata and in tokenizer_config.json.
+struct TokenRole {
+  const char* gguf;  // "tokenizer.ggml.bos_token_id"
+  const char* name;  // "bos_token"; nullptr: HuggingFace's files have no name for it
+};
+inline constexpr TokenRole kTokenRoles[] = {
+    {"tokenizer.ggml.bos_token_id", "bos_token"},
+    {"tokenizer.ggml.eos_token_id", "eos_token"},
+    {"tokenizer.ggml.unknown_token_id", "unk_token"},
+    {"tokenizer.ggml.seperator_token_id", "sep_token"},  // spelled so in llama.cpp
+    {"tokenizer.ggml.padding_token_id", "pad_token"},
+    {"tokenizer.ggml.cls_token_id", "cls_token"},
+    {"tokenizer.ggml.mask_token_id", "mask_token"},
+    {"tokenizer.ggml.eot_token_id", nullptr},
+    {"tokenizer.ggml.eom_token_id", nullptr},
+    {"tokenizer.ggml.fim_pre_token_id", nullptr},
+    {"tokenizer.ggml.fim_suf_token_id", nullptr},
+    {"tokenizer.ggml.fim_mid_token_id", nullptr},
+    {"tokenizer.ggml.fim_pad_token_id", nullptr},
+    {"tokenizer.ggml.fim_rep_token_id", nullptr},
+    {"tokenizer.ggml.fim_sep_token_id", nullptr},
+    {"tokenizer.ggml.prefix_token_id", nullptr},
+    {"tokenizer.ggml.suffix_token_id", nullptr},
+    {"tokenizer.ggml.middle_token_id", nullptr}};
+
+// Keys of Trireme in a GGUF file, for what llama.cpp has no key: stop token ids beyond eos, eot and
+// eom, bos_token_id of config.json where it is not the tokenizer's, and tokenizer_config.json.
+inline constexpr const char* kGgufStopTokens = "tokenizer.trireme.stop_token_ids";
+inline constexpr const char* kGgufModelBos = "tokenizer.trireme.model_bos_token_id";
+inline constexpr const char* kGgufTokenizerConfig = "tokenizer.trireme.config";
+// The reverse, in tokenizer_config.json: an object of GGUF keys that HuggingFace has no key for.
+inline constexpr const char* kConfigGgufMetadata = "gguf_metadata";
+
+// tokenizer_config.json, from which its check and docs/reference/model-keys.md are made. The row
+// "*_token" is any other key with this ending: transformers takes it for a special token.
+const Schema& tokenizer_config_schema();
+// GGUF metadata after "tokenizer.", without chat_template.NAME.
+const Schema& gguf_tokenizer_schema();
+
+// InputError for keys "tokenizer.*" that are not known, are refused, or have values of another
+// kind.
+void check_gguf_tokenizer_keys(const GgufFile& file);
+
+}  // namespace trireme
