@@ -6,6 +6,7 @@
 
 #include "engine/config/parse.h"
 #include "engine/io/gguf.h"
+#include "engine/text/tokenizer_keys.h"
 
 namespace trireme {
 namespace {
@@ -36,6 +37,9 @@ std::vector<int32_t> gguf_ends(const std::string& path, int64_t vocab_size) {
   const GgufFile file(path);
   std::vector<int32_t> ends;
   for (const char* key : kGgufEnds) add_end(file.get<int64_t>(key).value_or(-1), vocab_size, ends);
+  for (const int64_t id :
+       file.get<std::vector<int64_t>>(kGgufStopTokens).value_or(std::vector<int64_t>()))
+    add_end(id, vocab_size, ends);
   return ends;
 }
 

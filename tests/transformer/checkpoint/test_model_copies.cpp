@@ -249,6 +249,59 @@ TEST(ModelCopies, EndsOfTextsStayAListThroughACheckpoint) {
   EXPECT_EQ(Json::parse(in)["eos_token_id"], (Json{3, 5}));
 }
 
+// llama.cpp has keys for three stop tokens, and none for a bos that only config.json has.
+TEST(ModelCopies, AllIdsOfAConfigurationStayThroughGguf) {
+  const ScratchDirectory dir;
+  write_with_tokenizer(dir / "hf");
+  std::ofstream(dir / "hf/tokenizer_config.json") << R"({"bos_token": null, "eos_token": "!"})";
+  std::ofstream(dir / "hf/generation_config.json") << R"({"eos_token_id": [5, 9, 7, 8, 690]})";
+  {
+    Json config = read_json_file<Json>(dir / "hf/config.json");
+    config["bos_token_id"] = 11;
+    std::ofstream(dir / "hf/config.json") << config;
+  }
+  const HfModel source(dir / "hf");
+  const GgufMetadata words = gguf_tokenizer_metadata(source.tokenizer(), 700);
+  testing::internal::CaptureStderr();
+  write_gguf(source, dir / "x.gguf", {.type = "F32", .tokenizer = words});
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("the ids 9, 7, 8, 690 are kept"), std::string::npos) << log;
+  const GgufModel model(dir / "x.gguf");
+  EXPECT_EQ(model.config().bos_token_id, 11);
+  const int32_t eos = load_tokenizer(dir / "x.gguf")->eod_id();
+  EXPECT_EQ(eos, load_tokenizer(dir / "hf")->eod_id());
+  std::vector<int32_t> ends = tokenizer_ends(dir / "x.gguf", 700);
+  EXPECT_EQ(ends, (std::vector<int32_t>{eos, 3, 5, 9, 7, 8, 690}));
+  write_hf_directory(model, dir / "out", {});
+  EXPECT_EQ(text_ends(dir / "out", 700), ends);
+  EXPECT_EQ(HfModel(dir / "out").config().bos_token_id, 11);
+  import_model(model, dir / "ours", {.dtype = DType::kF32});
+  EXPECT_EQ(tokenizer_ends(open_any_model(dir / "ours")->tokenizer(), 700), ends);
+  // And into another such file.
+  write_gguf(model, dir / "y.gguf",
+             {.type = "F32", .tokenizer = gguf_tokenizer_metadata(dir / "x.gguf", 700)});
+  EXPECT_EQ(tokenizer_ends(dir / "y.gguf", 700), ends);
+  EXPECT_EQ(GgufModel(dir / "y.gguf").config().bos_token_id, 11);
+}
+
+// Templates of other names are files of a directory and keys of a GGUF file.
+TEST(ModelCopies, NamedChatTemplatesAreKept) {
+  const ScratchDirectory dir;
+  write_with_tokenizer(dir / "hf");
+  std::ofstream(dir / "hf/chat_template.jinja") << "plain";
+  fs::create_directory(dir / "hf/additional_chat_templates");
+  std::ofstream(dir / "hf/additional_chat_templates/tool_use.jinja") << "tools";
+  const HfModel source(dir / "hf");
+  write_hf_directory(source, dir / "copy", {});
+  EXPECT_EQ(read_small_file(dir / "copy/additional_chat_templates/tool_use.jinja"), "tools");
+  const GgufMetadata words = gguf_tokenizer_metadata(source.tokenizer(), 700);
+  write_gguf(source, dir / "x.gguf", {.type = "F32", .tokenizer = words});
+  write_hf_directory(GgufModel(dir / "x.gguf"), dir / "out", {});
+  const GgufMetadata again = gguf_tokenizer_metadata(dir / "out/tokenizer.json", 700);
+  EXPECT_TRUE(again.at("tokenizer.chat_template") == GgufValue(std::string("plain")));
+  EXPECT_TRUE(again.at("tokenizer.chat_template.tool_use") == GgufValue(std::string("tools")));
+}
+
 // What a GGUF file says of its tokenizer comes along as HuggingFace's files, into checkpoints of
 // ours too.
 TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/text/tokenizer_keys.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/gguf/gguf_keys.h"
 #include "transformer/formats/gguf/gguf_model.h"
@@ -50,6 +51,7 @@ class Reader {
       const auto id = file_.get<int64_t>(concat("tokenizer.ggml.", token, "_token_id"));
       json_[concat(token, "_token_id")] = id.has_value() ? Json(*id) : Json();
     }
+    if (const auto bos = file_.get<int64_t>(kGgufModelBos)) json_["bos_token_id"] = *bos;
     return json_;
   }
 

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "engine/observe/log.h"
+#include "engine/text/tokenizer_keys.h"
 #include "transformer/formats/gguf/gguf_model.h"
 #include "transformer/formats/text_ends.h"
 
@@ -123,8 +124,9 @@ class GgufExport {
   bool quantised_ = false;
 };
 
-// The ends of a text that have no word yet, as far as there are words.
-void add_ends(const ModelSource& source, GgufMetadata& metadata) {
+// Stop tokens that have no key yet: llama.cpp has keys for three, further ones go under a key of
+// ours, with a warning.
+void add_ends(const ModelSource& source, const std::string& path, GgufMetadata& metadata) {
   std::vector<int32_t> ends = tokenizer_ends(source.tokenizer(), source.config().vocab_size);
   for (const char* key : kGgufEnds)
     if (const auto found = metadata.find(key); found != metadata.end())
@@ -132,6 +134,28 @@ void add_ends(const ModelSource& source, GgufMetadata& metadata) {
   auto next = ends.begin();
   for (const char* key : kGgufEnds)
     if (next != ends.end() && !metadata.contains(key)) metadata[key] = int64_t{*next++};
+  const std::vector<int64_t> rest(next, ends.end());
+  if (rest.empty()) return;
+  std::string listed;
+  for (const int64_t id : rest) listed += concat(listed.empty() ? "" : ", ", id);
+  metadata[kGgufStopTokens] = rest;
+  log_warning(path, ": llama.cpp has keys for three stop tokens (eos, eot, eom); the ids ", listed,
+              " are kept in ", kGgufStopTokens,
+              ", which Trireme reads: other programs may not stop at them");
+}
+
+// Those of the configuration: without a tokenizer both, else a bos that is not the tokenizer's.
+void add_ids(const ModelConfig& config, bool has_tokenizer, GgufMetadata& metadata) {
+  const char* const bos = "tokenizer.ggml.bos_token_id";
+  if (!has_tokenizer) {
+    if (config.bos_token_id >= 0) metadata[bos] = config.bos_token_id;
+    if (config.eos_token_id >= 0) metadata["tokenizer.ggml.eos_token_id"] = config.eos_token_id;
+    return;
+  }
+  const auto found = metadata.find(bos);
+  if (config.bos_token_id >= 0 &&
+      (found == metadata.end() || !(found->second == GgufValue(config.bos_token_id))))
+    metadata[kGgufModelBos] = config.bos_token_id;
 }
 
 }  // namespace
@@ -145,7 +169,8 @@ GgufWritten write_gguf(const ModelSource& source, const std::string& path,
   metadata["general.file_type"] = file_type(options.linear.empty() ? options.type : options.linear);
   metadata["general.alignment"] = int64_t{32};
   for (const auto& [key, value] : options.tokenizer) metadata[key] = value;
-  if (!options.tokenizer.empty()) add_ends(source, metadata);
+  add_ids(config, !options.tokenizer.empty(), metadata);
+  if (!options.tokenizer.empty()) add_ends(source, path, metadata);
   return GgufExport(source, options)
       .write(path, metadata, file_tensors(config, [&](const std::string& parameter) {
                return gguf_place(config, parameter);

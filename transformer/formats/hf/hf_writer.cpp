@@ -111,11 +111,12 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
   json["torch_dtype"] = dtype_name(options.dtype.value_or(source.dtype()));
   // All ends, the end of a document first: a configuration of ours keeps that one alone.
   const int64_t end_of_document = source.config().eos_token_id;
-  Json ends = Json::array({end_of_document});
+  Json ends = Json::array();
+  if (end_of_document >= 0) ends.push_back(end_of_document);
   const std::string beside = source.tokenizer().empty() ? source.path() : source.tokenizer();
   for (const int32_t end : tokenizer_ends(beside, source.config().vocab_size))
     if (end != end_of_document) ends.push_back(end);
-  if (end_of_document >= 0 && ends.size() > 1) json["eos_token_id"] = ends;
+  if (ends.size() > 1 || (end_of_document < 0 && !ends.empty())) json["eos_token_id"] = ends;
   if (!options.quantization.has_value()) return json;
   // Of the matrices that programs would take for linear layers.
   std::vector<std::string> kept;
@@ -282,6 +283,18 @@ std::vector<std::string> write_gguf_tokenizer(const std::string& path,
   return written;
 }
 
+constexpr const char* kNamedTemplates = "additional_chat_templates";
+
+// Names of the files with this ending, sorted; none where there is no such folder.
+std::vector<std::string> files_in(const fs::path& folder, const std::string& ending) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (entry.path().extension() == ending) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> copy_tokenizer(const std::string& tokenizer,
@@ -303,6 +316,10 @@ std::vector<std::string> copy_tokenizer(const std::string& tokenizer,
        {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
         "merges.txt", "chat_template.jinja", "generation_config.json"})
     copy(folder / name, name);
+  for (const std::string& name : files_in(folder / kNamedTemplates, ".jinja")) {
+    make_directories(concat(directory, "/", kNamedTemplates));
+    copy(folder / kNamedTemplates / name, concat(kNamedTemplates, "/", name));
+  }
   return copied;
 }
 
