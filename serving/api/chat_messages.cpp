@@ -158,6 +158,9 @@ ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
     const ApiJson* function = member(tool, "function");
     if (function == nullptr || !function->is_object())
       fail_field(concat(where, ".function"), where, ".function must be an object");
+    check_members(where, tool, {"type", "function"});
+    check_members(concat(where, ".function"), *function,
+                  {"name", "description", "parameters", "strict"});
     const std::string name = text_member(*function, "name", concat(where, ".function"));
     if (!is_tool_name(name))
       fail_field(concat(where, ".function.name"), where, ".function.name must be 1 to ", kMostName,

@@ -1,5 +1,6 @@
 #include "serving/api/field_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -87,6 +88,34 @@ const char* type_words(const ApiJson& value) {
   if (value.is_number()) return "a number";
   if (value.is_string()) return "a string";
   return value.is_array() ? "an array" : "an object";
+}
+
+void fail_type(const std::string& param, const char* wanted, const ApiJson& value) {
+  throw ApiError(400, concat(param, " must be ", wanted, ", not ", type_words(value)), param,
+                 "invalid_type");
+}
+
+std::string read_text(const std::string& param, const ApiJson& value, size_t min_bytes,
+                      size_t max_bytes) {
+  if (!value.is_string()) fail_type(param, "a string", value);
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.size() < min_bytes) fail_field(param, param, " must not be empty");
+  if (text.size() > max_bytes)
+    fail_field(param, param, " has ", text.size(), " bytes, at most ", max_bytes, " are allowed");
+  return text;
+}
+
+void check_members(const std::string& param, const ApiJson& object,
+                   std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_null() || std::ranges::find(known, std::string_view(name)) != known.end())
+      continue;
+    std::string all;
+    for (const std::string_view one : known) all += concat(all.empty() ? "" : ", ", one);
+    const std::string at = concat(param, ".", name.substr(0, 64));
+    throw ApiError(400, concat(at, " is not known here: ", param, " may have ", all), at,
+                   "unknown_field");
+  }
 }
 
 bool is_long_integer(const ApiJson& value) { return value.is_binary(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -33,6 +34,14 @@ void check_value(const Field& field, const ApiJson& value);  // kind, words, siz
 void check_unavailable(const Field& field, const ApiJson& value);
 // The name of a JSON value's type, with its article.
 const char* type_words(const ApiJson& value);
+
+// Checks of what is inside a field; param: its path, such as "response_format.type".
+[[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value);
+std::string read_text(const std::string& param, const ApiJson& value, size_t min_bytes,
+                      size_t max_bytes);
+// 400 for a member that is none of these and not null.
+void check_members(const std::string& param, const ApiJson& object,
+                   std::initializer_list<std::string_view> known);
 
 template <class Request>
 class FieldTable {

@@ -7,20 +7,6 @@
 namespace trireme {
 namespace {
 
-[[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value) {
-  throw ApiError(400, concat(param, " must be ", wanted, ", not ", type_words(value)), param,
-                 "invalid_type");
-}
-
-std::string read_text(const std::string& param, const ApiJson& value, size_t fewest, size_t most) {
-  if (!value.is_string()) fail_type(param, "a string", value);
-  const auto& text = value.get_ref<const std::string&>();
-  if (text.size() < fewest) fail_field(param, param, " must not be empty");
-  if (text.size() > most)
-    fail_field(param, param, " has ", text.size(), " bytes, at most ", most, " are allowed");
-  return text;
-}
-
 int32_t read_id(const std::string& param, const ApiJson& value) {
   if (!value.is_number_integer() && !is_long_integer(value))
     fail_type(param, "an array of token ids", value);
@@ -37,40 +23,6 @@ std::vector<int32_t> ids_of(const std::string& param, const ApiJson& value) {
   ids.reserve(value.size());
   for (const ApiJson& id : value) ids.push_back(read_id(param, id));
   return ids;
-}
-
-// A schema as text; from a string too, as vLLM takes it.
-std::string schema_text(const std::string& param, const ApiJson& value) {
-  if (!value.is_object() && !value.is_boolean() && !value.is_string())
-    fail_type(param, "a JSON schema", value);
-  std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
-  if (text.size() > kMostSchemaBytes)
-    fail_field(param, param, " has ", text.size(), " bytes, at most ", kMostSchemaBytes,
-               " are allowed");
-  return text;
-}
-
-void set_constraint(GenerationRequest& request, Constraint constraint, const std::string& param) {
-  if (request.constraint.kind != Constraint::Kind::kNone)
-    fail_field(param, "response_format and structured_outputs exclude each other");
-  request.constraint = std::move(constraint);
-  request.constraint.param = param;
-}
-
-void read_json_schema(GenerationRequest& request, const ApiJson& value, const std::string& param) {
-  if (!value.contains("json_schema") || !value["json_schema"].is_object())
-    fail_field(concat(param, ".json_schema"), param,
-               " of type json_schema needs an object json_schema");
-  const ApiJson& description = value["json_schema"];
-  if (!description.contains("name"))
-    fail_field(concat(param, ".json_schema.name"), param, ".json_schema needs a name");
-  read_text(concat(param, ".json_schema.name"), description["name"], 1, 64);
-  if (!description.contains("schema") || description["schema"].is_null())
-    fail_field(concat(param, ".json_schema.schema"), param, ".json_schema needs a schema");
-  set_constraint(request,
-                 {.kind = Constraint::Kind::kJsonSchema,
-                  .text = schema_text(concat(param, ".json_schema.schema"), description["schema"])},
-                 param);
 }
 
 }  // namespace
@@ -148,47 +100,6 @@ void read_stream_options(GenerationRequest& request, const ApiJson& value, const
     if (name == "continuous_usage_stats") request.usage_in_each = flag.get<bool>();
   }
   if (!request.include_usage) request.usage_in_each = false;
-}
-
-void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field) {
-  if (!value.contains("type")) fail_field(field.name, field.name, " needs a type");
-  const std::string type = read_text(concat(field.name, ".type"), value["type"], 1, 64);
-  if (type == "text") return;
-  if (type == "json_object")
-    return set_constraint(request, {.kind = Constraint::Kind::kJsonObject}, field.name);
-  if (type == "json_schema") return read_json_schema(request, value, field.name);
-  fail_field(concat(field.name, ".type"), field.name,
-             ".type must be one of \"text\", \"json_object\", \"json_schema\"");
-}
-
-void read_structured_outputs(GenerationRequest& request, const ApiJson& value, const Field& field) {
-  Constraint constraint;
-  for (const auto& [name, what] : value.items()) {
-    // The schema `false` has no value at all; elsewhere false means that there is no such
-    // constraint.
-    if (what.is_null() || (what == false && name != "json")) continue;
-    const std::string param = concat(field.name, ".", name);
-    if (constraint.kind != Constraint::Kind::kNone)
-      fail_field(param, field.name, " may hold one constraint only");
-    if (name == "json") {
-      constraint = {.kind = Constraint::Kind::kJsonSchema, .text = schema_text(param, what)};
-    } else if (name == "json_object") {
-      constraint.kind = Constraint::Kind::kJsonObject;
-    } else if (name == "regex" || name == "grammar") {
-      constraint.kind = name == "regex" ? Constraint::Kind::kRegex : Constraint::Kind::kGrammar;
-      constraint.text = read_text(param, what, 1, kMostSchemaBytes);
-    } else if (name == "choice") {
-      constraint.kind = Constraint::Kind::kChoice;
-      if (!what.is_array() || what.empty() || what.size() > 1024)
-        fail_field(param, param, " must be an array of 1 to 1024 strings");
-      for (const ApiJson& one : what)
-        constraint.choices.push_back(read_text(param, one, 1, kMostSchemaBytes));
-    } else {
-      fail_unavailable(param, param, " is not available on this server");
-    }
-  }
-  if (constraint.kind != Constraint::Kind::kNone)
-    set_constraint(request, std::move(constraint), field.name);
 }
 
 void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t vocab_size) {

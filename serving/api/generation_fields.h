@@ -2,6 +2,7 @@
 // library).
 #pragma once
 
+#include "serving/api/constraint_fields.h"
 #include "serving/api/field_table.h"
 #include "serving/api/requests.h"
 
@@ -11,8 +12,7 @@ inline constexpr size_t kMostStops = 16, kMostStopBytes = 256;
 inline constexpr size_t kMostBiases = 1024, kMostBadWords = 1024;
 // Of all bad words together: each is compared with the text's end before each token.
 inline constexpr size_t kMostBadWordBytes = 16 << 10;
-inline constexpr size_t kMostListed = 1 << 20;        // entries of any array
-inline constexpr size_t kMostSchemaBytes = 64 << 10;  // of a schema, an expression or a grammar
+inline constexpr size_t kMostListed = 1 << 20;  // entries of any array
 inline constexpr int64_t kMostTopLogprobs = 20;
 inline constexpr int64_t kMostBeams = 64;
 
@@ -30,8 +30,6 @@ std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_
 void read_bad_words(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field);
-void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field);
-void read_structured_outputs(GenerationRequest& request, const ApiJson& value, const Field& field);
 
 // What several fields together must be.
 void check_generation(const GenerationRequest& request, const ApiJson& object,
@@ -129,11 +127,7 @@ void add_serving_fields(FieldTable<Request>& t) {
   t.string("cache_salt", &G::cache_salt,
            "Cached beginnings of prompts are shared with requests of the same salt only.")
       .entries(1, 1024);
-  t.other("response_format", FieldKind::kObject, "", R"({"required":["type"]})",
-          "{\"type\": \"text\", \"json_object\" or \"json_schema\"}.", read_response_format);
-  t.other("structured_outputs", FieldKind::kObject, "", "",
-          "One of json, json_object, regex, choice, grammar: what the text must be.",
-          read_structured_outputs);
+  add_constraint_fields(t);
   t.integer(
        "prompt_logprobs", &G::prompt_logprobs, "",
        "Log-probabilities and ranks of the prompt's tokens and of so many of the most probable; "
@@ -144,8 +138,6 @@ void add_serving_fields(FieldTable<Request>& t) {
   t.boolean(
       "return_token_ids", &G::token_ids, "false",
       "Answers have token_ids, those of each text, and prompt_token_ids; streams what is new.");
-  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"})
-    t.unavailable(name, {}, "use structured_outputs");
   t.unavailable("truncate_prompt_tokens", {}, "prompts are not cut");
   t.unavailable("truncation_side", {}, "prompts are not cut");
   t.unavailable("return_prompt_text", {"false"}, "the prompt in responses");

@@ -113,10 +113,12 @@ void read_tool_choice(ChatFields& r) {
     if (!r.choice.is_object() || !r.choice.contains("type")) fail_choice();
     if (r.choice["type"] == "allowed_tools")
       fail_unavailable("tool_choice", "tool_choice of type allowed_tools is not available");
+    check_members("tool_choice", r.choice, {"type", "function"});
     if (r.choice["type"] != "function" || !r.choice.contains("function") ||
         !r.choice["function"].is_object() || !r.choice["function"].contains("name") ||
         !r.choice["function"]["name"].is_string())
       fail_choice();
+    check_members("tool_choice.function", r.choice["function"], {"name"});
     r.tool_name = r.choice["function"]["name"].get<std::string>();
     if (!r.tools.all.contains(r.tool_name))
       fail_field("tool_choice", "tool_choice names \"", r.tool_name.substr(0, 64),
@@ -140,6 +142,7 @@ ChatRequest parse_chat(std::string_view body, const RequestLimits& limits) {
   const ApiJson object = parse_body(body, limits.json_depth);
   ChatFields r;
   chat_table().read(object, r, r.unknown);
+  refuse_unknown_constraints(object, chat_table().fields());
   check_generation(r, object, limits);
   if (r.n > limits.sequences) fail_field("n", "n must be <= ", limits.sequences);
   if (r.top_logprobs > 0 && !r.logprobs)

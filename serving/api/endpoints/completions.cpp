@@ -42,6 +42,8 @@ FieldTable<CompletionRequest> make_completion_table() {
   add_sampling_fields(t);
   add_serving_fields(t);
   t.unavailable("suffix", {"\"\""}, "text behind the insertion");
+  for (const char* name : {"tools", "tool_choice", "functions", "function_call"})
+    t.refused(name, {"[]", "\"none\""}, "use /v1/chat/completions");
   return t;
 }
 
@@ -66,6 +68,7 @@ CompletionRequest parse_completion(std::string_view body, const RequestLimits& l
   CompletionRequest request;
   request.max_tokens = 16;
   completion_table().read(object, request, request.unknown);
+  refuse_unknown_constraints(object, completion_table().fields());
   check_generation(request, object, limits);
   if (request.best_of != 0 && request.best_of < request.n)
     fail_field("best_of", "best_of must be >= n, which is ", request.n);
