@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <string>
 
 #include "engine/core/error.h"
 
@@ -14,8 +15,9 @@ namespace trireme {
 struct GrammarLimits {
   std::chrono::milliseconds time{2000};  // of the compiling thread's CPU
   int64_t bytes = int64_t{256} << 20;
-  int64_t states = 30'000;  // of the automaton
-  int depth = 64;           // of what is nested in a schema, an expression or a grammar
+  int64_t states = 30'000;   // of the automaton
+  int depth = 64;            // of what is nested in a schema, an expression or a grammar
+  int64_t min_counted = 64;  // optional turns from which a repetition is counted (StateCounter)
 };
 
 // On one thread. Time is that thread's CPU time: a busy machine refuses nothing that an idle one
@@ -34,7 +36,15 @@ class CompileBudget {
   }
   void take_state() {
     if (++states_ > limits_.states)
-      fail_input("its automaton has more than ", limits_.states, " states: make it simpler");
+      fail_input("its automaton has more than ", limits_.states, " states: make it simpler",
+                 largest_count_.empty() ? "" : ", beginning with ", largest_count_);
+  }
+  // For the message of take_state(): a part with so many states, and what it is. The largest is
+  // named.
+  void note_count(int64_t count, const std::string& part) {
+    if (count <= largest_) return;
+    largest_ = count;
+    largest_count_ = part;
   }
   void check_depth(int depth) const {
     if (depth > limits_.depth) fail_input("it is nested deeper than ", limits_.depth);
@@ -55,7 +65,8 @@ class CompileBudget {
   }
   GrammarLimits limits_;
   std::chrono::nanoseconds end_;
-  int64_t bytes_ = 0, states_ = 0;
+  int64_t bytes_ = 0, states_ = 0, largest_ = 0;
+  std::string largest_count_;
   uint64_t asked_ = 0;
 };
 

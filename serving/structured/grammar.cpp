@@ -55,11 +55,19 @@ Grammar::Node Grammar::repeat(Node part, int64_t least, int64_t most) {
   return add({.kind = Kind::kRepeat, .parts = {part}, .least = least, .most = most});
 }
 
+Grammar::Node Grammar::exactly(Node part, int64_t count) {
+  constexpr int64_t kBlock = 64;
+  if (count < 2 * kBlock) return repeat(part, count, count);
+  const Node block = named(repeat(part, kBlock, kBlock));
+  return sequence({exactly(block, count / kBlock), repeat(part, count % kBlock, count % kBlock)});
+}
+
 Grammar::Node Grammar::separated(Node part, Node separator, int64_t least, int64_t most) {
   if (most == 0) return sequence({});
-  const Node more =
-      repeat(sequence({separator, part}), least > 0 ? least - 1 : 0, most < 0 ? most : most - 1);
-  const Node some = sequence({part, more});
+  const int64_t more_least = least > 0 ? least - 1 : 0;
+  const Node next = sequence({separator, part});
+  const Node some = sequence(
+      {part, exactly(next, more_least), repeat(next, 0, most < 0 ? most : most - 1 - more_least)});
   return least > 0 ? some : optional(some);
 }
 
@@ -68,6 +76,12 @@ Grammar::Node Grammar::call(int32_t rule) { return add({.kind = Kind::kCall, .ru
 Grammar::Node Grammar::named(Node body) {
   const int32_t rule = add_rule();
   define(rule, body);
+  return call(rule);
+}
+
+Grammar::Node Grammar::named_all(std::vector<Node> bodies, int64_t max_bytes) {
+  const int32_t rule = add_rule();
+  rules_[static_cast<size_t>(rule)] = {std::move(bodies), max_bytes};
   return call(rule);
 }
 

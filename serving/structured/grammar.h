@@ -43,27 +43,36 @@ class Grammar {
   Node choice(std::vector<Node> parts);
   Node repeat(Node part, int64_t least, int64_t most);
   Node optional(Node part) { return repeat(part, 0, 1); }
+  // As repeat(part, count, count), in O(log count) expressions: blocks of blocks that are rules.
+  Node exactly(Node part, int64_t count);
   // `part`, then more of them, each behind a separator; least to most in all.
   Node separated(Node part, Node separator, int64_t least, int64_t most);
 
   // Rules may call each other before they are defined.
   int32_t add_rule() {
-    rules_.push_back(-1);
+    rules_.emplace_back();
     return static_cast<int32_t>(rules_.size()) - 1;
   }
-  void define(int32_t rule, Node body) { rules_[static_cast<size_t>(rule)] = body; }
+  void define(int32_t rule, Node body) { rules_[static_cast<size_t>(rule)] = {{body}, -1}; }
   Node call(int32_t rule);
   Node named(Node body);  // a call of a rule of its own
+  // A call of a rule whose texts are those of all these expressions, none of which calls a rule,
+  // that have at most so many bytes (max_bytes < 0: without bound).
+  Node named_all(std::vector<Node> bodies, int64_t max_bytes);
 
   const Expression& at(Node node) const { return expressions_[static_cast<size_t>(node)]; }
-  const std::vector<Node>& rules() const { return rules_; }  // their bodies
+  struct Rule {
+    std::vector<Node> bodies = {};  // its texts are those of all of them; empty: not defined
+    int64_t max_bytes = -1;
+  };
+  const std::vector<Rule>& rules() const { return rules_; }
   CompileBudget& budget() { return budget_; }
 
  private:
   Node add(Expression expression);
   CompileBudget& budget_;
   std::vector<Expression> expressions_;
-  std::vector<Node> rules_;
+  std::vector<Rule> rules_;
 };
 
 }  // namespace trireme

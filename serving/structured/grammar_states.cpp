@@ -8,14 +8,20 @@
 namespace trireme {
 namespace {
 
-uint64_t key_of(int32_t a, int32_t b) {
-  return uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b);
+uint64_t hash_of(const GrammarStates::Configuration& c) {
+  uint64_t hash = uint64_t{static_cast<uint32_t>(c.state)} << 32 | static_cast<uint32_t>(c.stack);
+  hash = (hash ^ static_cast<uint64_t>(c.count) << 17) * 0x9E3779B97F4A7C15u;
+  return hash ^ hash >> 29;
 }
 
 }  // namespace
 
-GrammarStates::GrammarStates(const PushdownAutomaton& automaton)
-    : automaton_(automaton), class_of_(256, 0) {
+size_t GrammarStates::Hash::operator()(const Configuration& c) const {
+  return static_cast<size_t>(hash_of(c));
+}
+
+GrammarStates::GrammarStates(const PushdownAutomaton& automaton, int32_t reach)
+    : automaton_(automaton), reach_(reach), class_of_(256, 0) {
   std::vector<char> begins(257, 0);
   for (const auto& state : automaton.states())
     for (const auto& edge : state.edges) begins[edge.first] = begins[edge.last + 1] = 1;
@@ -29,7 +35,7 @@ GrammarStates::GrammarStates(const PushdownAutomaton& automaton)
 
 void GrammarStates::clear() {
   // Memory is freed before any is taken.
-  for (auto* numbers : {&behind_, &steps_}) *numbers = {};
+  for (auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_}) *numbers = {};
   for (auto* numbers : {&behind_end_, &to_end_}) *numbers = {};
   for (auto* pairs : {&stacks_, &members_}) *pairs = {};
   first_member_ = {};
@@ -40,6 +46,7 @@ void GrammarStates::clear() {
   bytes_ = 0;
   stacks_.emplace_back();
   behind_.push_back(kUnknown);
+  stack_alike_.push_back(0);
   behind_end_.push_back(0);
   first_member_.push_back(0);
 }
@@ -57,7 +64,9 @@ int32_t GrammarStates::at(int32_t state) {
   return id;
 }
 
-int32_t GrammarStates::on_edges_of(int32_t state) { return number_of({{state, 0}}, false); }
+int32_t GrammarStates::on_edges_of(int32_t state, int32_t count) {
+  return number_of({{state, 0, count}}, false);
+}
 
 int32_t GrammarStates::behind(int32_t stack) {
   const auto i = static_cast<size_t>(stack);
@@ -73,53 +82,112 @@ int32_t GrammarStates::make_step(int32_t state, uint8_t byte) {
   for (const Configuration& c : configurations(state)) {
     const auto& edges = automaton_.states()[static_cast<size_t>(c.state)].edges;
     const auto edge = std::ranges::lower_bound(edges, byte, {}, &PushdownAutomaton::Edge::last);
-    if (edge != edges.end() && edge->first <= byte) reached.push_back({edge->target, c.stack});
+    Configuration to;
+    if (edge != edges.end() && edge->first <= byte && follow(c, *edge, to)) reached.push_back(to);
   }
   const int32_t next = reached.empty() ? kDead : id_of(std::move(reached));
   steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]] = next;
   return next;
 }
 
-int32_t GrammarStates::push(int32_t state, int32_t stack) {
-  // Where nothing is left to be done there, one returns to where that one would.
-  if (automaton_.ends(state)) return stack;
-  const auto [at, is_new] =
-      stack_ids_.try_emplace(key_of(state, stack), static_cast<int32_t>(stacks_.size()));
-  if (is_new) {
-    stacks_.push_back({state, stack});
-    behind_.push_back(kUnknown);
-    behind_end_.push_back(sum_of_bytes(automaton_.bytes_to_end(state), bytes_behind(stack)));
-    bytes_ += 72;
+bool GrammarStates::follow(const Configuration& from, const PushdownAutomaton::Edge& edge,
+                           Configuration& to) {
+  const auto& state = automaton_.states()[static_cast<size_t>(from.state)];
+  to = {edge.target, from.stack, 0};
+  switch (state.counter) {
+    case StateCounter::kNone: return true;
+    case StateCounter::kInLoop: to.count = from.count; return true;
+    case StateCounter::kLoop:
+      if (edge.begins_turn) to.count = from.count + 1;
+      return to.count <= state.max_count;
+    case StateCounter::kBytes:
+      to.count = from.count + 1;
+      return to.count + automaton_.bytes_to_end(edge.target) <= state.max_count;
   }
-  return at->second;
+  return false;
+}
+
+// Some edge may be followed.
+bool GrammarStates::leads_on(const Configuration& c) const {
+  const auto& state = automaton_.states()[static_cast<size_t>(c.state)];
+  if (state.counter != StateCounter::kLoop || c.count < state.max_count)
+    return !state.edges.empty();
+  return std::ranges::any_of(state.edges, [](const auto& edge) { return !edge.begins_turn; });
+}
+
+// The least count from which no other edge is forbidden within reach.
+int32_t GrammarStates::count_alike(int32_t state, int32_t count) const {
+  const auto& s = automaton_.states()[static_cast<size_t>(state)];
+  return int64_t{count} + reach_ <= s.free_count ? 0 : count;
+}
+
+int32_t GrammarStates::push(const Configuration& frame) {
+  // Where nothing is left to be done there, one returns to where that one would.
+  if (automaton_.ends(frame.state)) return frame.stack;
+  const auto next = static_cast<int32_t>(stacks_.size());
+  const auto [at, is_new] = stack_ids_.try_emplace(frame, next);
+  if (!is_new) return at->second;
+  stacks_.push_back(frame);
+  behind_.push_back(kUnknown);
+  stack_alike_.push_back(next);
+  behind_end_.push_back(
+      sum_of_bytes(automaton_.bytes_to_end(frame.state), bytes_behind(frame.stack)));
+  bytes_ += 84;
+  const Configuration alike = {frame.state, stack_alike_[static_cast<size_t>(frame.stack)],
+                               count_alike(frame.state, frame.count)};
+  if (alike != frame) {
+    const int32_t id = push(alike);  // which is like itself
+    stack_alike_[static_cast<size_t>(next)] = id;
+  }
+  return next;
+}
+
+int32_t GrammarStates::alike(int32_t state) {
+  if (!automaton_.counts()) return state;
+  const auto i = static_cast<size_t>(state);
+  if (alike_[i] != kUnknown) return alike_[i];
+  std::vector<Configuration> members(configurations(state).begin(), configurations(state).end());
+  for (Configuration& c : members) {
+    c.stack = stack_alike_[static_cast<size_t>(c.stack)];
+    c.count = count_alike(c.state, c.count);
+  }
+  std::ranges::sort(members);
+  const auto [first, last] = std::ranges::unique(members);
+  members.erase(first, last);
+  looked_at_ += std::ssize(members);
+  const int32_t id = number_of(std::move(members), is_whole(state));
+  alike_[i] = alike_[static_cast<size_t>(id)] = id;
+  return id;
 }
 
 // All that is reached from these without a byte, calls and returns.
 int32_t GrammarStates::id_of(std::vector<Configuration> work) {
-  std::unordered_set<uint64_t> seen;
+  std::unordered_set<Configuration, Hash> seen;
   std::vector<Configuration> kept;
   bool whole = false;
   while (!work.empty()) {
     const Configuration c = work.back();
     work.pop_back();
-    if (!seen.insert(key_of(c.state, c.stack)).second) continue;
+    if (!seen.insert(c).second) continue;
     if (seen.size() > kMostConfigurations) break;
     const auto& state = automaton_.states()[static_cast<size_t>(c.state)];
-    if (!state.edges.empty()) kept.push_back(c);
+    if (leads_on(c)) kept.push_back(c);
     if (state.final && c.stack == 0) whole = true;
     if (state.final && c.stack != 0) work.push_back(stacks_[static_cast<size_t>(c.stack)]);
+    const int32_t count = state.counter == StateCounter::kInLoop ? c.count : 0;
     for (const auto& call : state.calls)
-      work.push_back({automaton_.start(call.rule), push(call.target, c.stack)});
+      work.push_back({automaton_.start(call.rule), push({call.target, c.stack, count})});
   }
   looked_at_ += std::ssize(seen);
-  std::ranges::sort(kept, {}, [](const Configuration& c) { return key_of(c.state, c.stack); });
-  return number_of(kept, whole);
+  std::ranges::sort(kept);
+  return number_of(std::move(kept), whole);
 }
 
-int32_t GrammarStates::number_of(const std::vector<Configuration>& kept, bool whole) {
+// kept: sorted.
+int32_t GrammarStates::number_of(std::vector<Configuration> kept, bool whole) {
   uint64_t hash = whole ? 1 : 0;
   for (const Configuration& c : kept)
-    hash = (hash ^ key_of(c.state, c.stack)) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
+    hash = (hash ^ hash_of(c)) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
   const auto [first, last] = ids_.equal_range(hash);
   for (auto at = first; at != last; ++at)
     if (is_whole(at->second) == whole && std::ranges::equal(configurations(at->second), kept))
@@ -134,8 +202,9 @@ int32_t GrammarStates::number_of(const std::vector<Configuration>& kept, bool wh
     to_end =
         std::min(to_end, sum_of_bytes(automaton_.bytes_to_end(c.state), bytes_behind(c.stack)));
   to_end_.push_back(to_end);
+  alike_.push_back(kUnknown);
   steps_.resize(steps_.size() + classes_, kUnknown);
-  bytes_ += static_cast<int64_t>(104 + kept.size() * sizeof(Configuration) + classes_ * 4);
+  bytes_ += static_cast<int64_t>(108 + kept.size() * sizeof(Configuration) + classes_ * 4);
   return id;
 }
 

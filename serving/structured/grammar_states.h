@@ -21,16 +21,20 @@ class GrammarStates {
   static constexpr int32_t kDead = -1;
   struct Configuration {
     int32_t state = 0, stack = 0;  // stack 0: the bottom
-    bool operator==(const Configuration&) const = default;
+    int32_t count = 0;             // as the state's StateCounter says
+    auto operator<=>(const Configuration&) const = default;
   };
 
-  // The automaton must outlive this object.
-  explicit GrammarStates(const PushdownAutomaton& automaton);
+  // The automaton must outlive this object. reach: bytes that alike() looks ahead.
+  explicit GrammarStates(const PushdownAutomaton& automaton, int32_t reach = 0);
 
   // The state of one who is at the automaton's `state` with nothing to return to.
   int32_t at(int32_t state);
   // The same of one who calls no rule there: what its own edges lead to.
-  int32_t on_edges_of(int32_t state);
+  int32_t on_edges_of(int32_t state, int32_t count = 0);
+  // A state with the same texts of up to `reach` bytes ahead, and as many bytes to its end: one for
+  // all counts that are further from their bounds.
+  int32_t alike(int32_t state);
   // Of one whose rule has ended with this stack, which is not the bottom.
   int32_t behind(int32_t stack);
   int32_t step(int32_t state, uint8_t byte) {
@@ -61,22 +65,32 @@ class GrammarStates {
   // not found.
   static constexpr size_t kMostConfigurations = 16384;
   int32_t make_step(int32_t state, uint8_t byte);
-  int32_t push(int32_t state, int32_t stack);
+  // The configuration behind an edge of one; false: its count forbids the edge.
+  bool follow(const Configuration& from, const PushdownAutomaton::Edge& edge, Configuration& to);
+  bool leads_on(const Configuration& c) const;
+  int32_t count_alike(int32_t state, int32_t count) const;
+  int32_t push(const Configuration& frame);
   int32_t id_of(std::vector<Configuration> reached);
-  int32_t number_of(const std::vector<Configuration>& members, bool whole);
+  int32_t number_of(std::vector<Configuration> members, bool whole);
+
+  struct Hash {
+    size_t operator()(const Configuration& c) const;
+  };
 
   const PushdownAutomaton& automaton_;
+  const int32_t reach_;
   size_t classes_ = 0;  // of bytes that no edge tells apart
   std::vector<uint8_t> class_of_;
   std::vector<Configuration> stacks_;  // returns to `state`, above `stack`
-  std::unordered_map<uint64_t, int32_t> stack_ids_;
-  std::vector<int32_t> behind_;      // by stack
+  std::unordered_map<Configuration, int32_t, Hash> stack_ids_;
+  std::vector<int32_t> behind_, stack_alike_;  // by stack
   std::vector<int64_t> behind_end_;  // by stack: bytes to the end of all that is returned to
   std::unordered_map<int32_t, int32_t> at_;
   std::vector<Configuration> members_;  // of all states
   std::vector<size_t> first_member_;    // (states + 1)
   std::vector<char> whole_;
   std::vector<int64_t> to_end_;
+  std::vector<int32_t> alike_;
   std::vector<int32_t> steps_;  // (states, classes)
   std::unordered_multimap<uint64_t, int32_t> ids_;
   int64_t bytes_ = 0, looked_at_ = 0;

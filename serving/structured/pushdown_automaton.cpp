@@ -12,8 +12,8 @@
 namespace trireme {
 
 PushdownAutomaton::PushdownAutomaton(const Grammar& grammar, int32_t root, CompileBudget& budget) {
-  for (const Grammar::Node body : grammar.rules()) {
-    std::vector<State> states = rule_automaton(grammar, body, budget);
+  for (const Grammar::Rule& rule : grammar.rules()) {
+    std::vector<State> states = rule_automaton(grammar, rule, budget);
     const auto base = static_cast<int32_t>(states_.size());
     starts_.push_back(base);
     for (State& state : states) {
@@ -31,6 +31,8 @@ PushdownAutomaton::PushdownAutomaton(const Grammar& grammar, int32_t root, Compi
   root_ = start(root);
   check_left_recursion(budget);
   bytes_to_end_ = trireme::bytes_to_end(states_, starts_);
+  counts_ =
+      std::ranges::any_of(states_, [](const State& s) { return s.counter != StateCounter::kNone; });
 }
 
 void PushdownAutomaton::remove_useless() {
@@ -55,9 +57,12 @@ void PushdownAutomaton::merge_equal(CompileBudget& budget) {
     const auto one = [&](int32_t s) { return same[static_cast<size_t>(s)]; };
     for (size_t s = states_.size(); s-- > 0;) {
       budget.check_time();
-      Key key{states_[s].final, {}};
-      for (const Edge& e : states_[s].edges)
-        std::get<1>(key).insert(std::get<1>(key).end(), {e.first, e.last, one(e.target)});
+      const State& state = states_[s];
+      Key key{state.final,
+              {static_cast<int32_t>(state.counter), state.max_count, state.free_count}};
+      for (const Edge& e : state.edges)
+        std::get<1>(key).insert(std::get<1>(key).end(),
+                                {e.first, e.last, e.begins_turn ? 1 : 0, one(e.target)});
       for (const Call& c : states_[s].calls)
         std::get<1>(key).insert(std::get<1>(key).end(), {-1, c.rule, one(c.target)});
       same[s] = first_of.try_emplace(std::move(key), static_cast<int32_t>(s)).first->second;

@@ -27,7 +27,8 @@ class PushdownAutomaton {
 
   const std::vector<State>& states() const { return states_; }
   int32_t start(int32_t rule) const { return starts_[static_cast<size_t>(rule)]; }
-  int32_t root() const { return root_; }  // state
+  int32_t root() const { return root_; }   // state
+  bool counts() const { return counts_; }  // some state has a StateCounter
   // Behind it nothing comes within its rule.
   bool ends(int32_t state) const {
     const State& s = states_[static_cast<size_t>(state)];
@@ -47,6 +48,7 @@ class PushdownAutomaton {
   std::vector<int64_t> bytes_to_end_;
   std::vector<int32_t> starts_;  // of the rules
   int32_t root_ = 0;
+  bool counts_ = false;
 };
 
 }  // namespace trireme

@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
+
+#include "serving/structured/automaton_product.h"
+#include "serving/structured/shortest_texts.h"
 
 namespace trireme {
 namespace {
 
 using State = AutomatonState;
+
+constexpr int64_t kMaxCount = int64_t{1} << 30;
 
 class Nfa {
  public:
@@ -23,8 +29,16 @@ class Nfa {
   };
   static constexpr int32_t kCalls = 256;
   static constexpr int64_t kNodeBytes = 128, kEdgeBytes = 24, kFreeBytes = 8;  // as vectors grow
+  // A counted repetition: its nodes are from `head`, where a turn begins, to `last`.
+  struct Loop {
+    int32_t head = 0, last = 0;
+    int32_t exit = 0;  // reached from the head without a symbol
+    int32_t max_turns = 0;
+  };
 
-  Nfa(const Grammar& grammar, CompileBudget& budget) : grammar_(grammar), budget_(budget) {}
+  // counts: repetitions with many optional turns are counted.
+  Nfa(const Grammar& grammar, CompileBudget& budget, bool counts)
+      : grammar_(grammar), budget_(budget), counts_(counts) {}
 
   int32_t add() {
     budget_.take_bytes(kNodeBytes);
@@ -53,6 +67,13 @@ class Nfa {
     }
   }
   const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Loop>& loops() const { return loops_; }  // ascending
+  // The counted repetition that a node belongs to; absent: none.
+  const Loop* loop_of(int32_t node) const {
+    const auto after = std::ranges::upper_bound(loops_, node, {}, &Loop::head);
+    if (after == loops_.begin() || node > std::prev(after)->last) return nullptr;
+    return &*std::prev(after);
+  }
 
  private:
   void connect(int32_t from, int32_t first, int32_t last, int32_t to) {
@@ -95,6 +116,18 @@ class Nfa {
       const int32_t next = add();
       build(e.parts[0], std::exchange(from, next), next);
     }
+    if (counts_ && e.most - e.least >= budget_.limits().min_counted) {
+      counts_ = false;  // not inside
+      const int32_t head = add(), end = add();
+      free(from, head);
+      build(e.parts[0], head, end);
+      free(end, head);
+      free(head, to);
+      loops_.push_back({head, static_cast<int32_t>(nodes_.size()) - 1, to,
+                        static_cast<int32_t>(std::min(e.most - e.least, kMaxCount))});
+      counts_ = true;
+      return;
+    }
     if (e.most < 0) {
       const int32_t loop = add();
       free(from, loop);
@@ -113,7 +146,9 @@ class Nfa {
 
   const Grammar& grammar_;
   CompileBudget& budget_;
+  bool counts_;
   std::vector<Node> nodes_;
+  std::vector<Loop> loops_;
 };
 
 using Set = std::vector<int32_t>;  // sorted
@@ -131,14 +166,18 @@ class Determiniser {
   Determiniser(const Nfa& nfa, int32_t end, CompileBudget& budget)
       : nfa_(nfa), end_(end), budget_(budget), seen_(nfa.nodes().size(), 0) {}
 
-  std::vector<State> run(int32_t start) {
+  // Absent: a count would not say how a text has been read.
+  std::optional<std::vector<State>> run(int32_t start) {
+    for (const Nfa::Loop& loop : nfa_.loops()) check_turns(loop);
     id_of({start});
-    for (size_t i = 0; i < sets_.size(); ++i) expand(i);
+    for (size_t i = 0; i < sets_.size() && !is_ambiguous_; ++i) expand(i);
+    if (is_ambiguous_) return {};
     return std::move(states_);
   }
 
  private:
-  // With what is reached from it without a symbol; only states with edges matter, and the end.
+  // With what is reached from it without a symbol; only states with edges matter, heads of loops,
+  // and the end.
   Set closed(Set set) {
     ++stamp_;
     Set out, work = std::move(set);
@@ -148,7 +187,9 @@ class Determiniser {
       if (std::exchange(seen_[static_cast<size_t>(s)], stamp_) == stamp_) continue;
       budget_.check_time();
       const Nfa::Node& node = nfa_.nodes()[static_cast<size_t>(s)];
-      if (!node.edges.empty() || s == end_) out.push_back(s);
+      const Nfa::Loop* loop = nfa_.loop_of(s);
+      if (!node.edges.empty() || s == end_ || (loop != nullptr && loop->head == s))
+        out.push_back(s);
       work.insert(work.end(), node.free.begin(), node.free.end());
     }
     std::ranges::sort(out);
@@ -162,36 +203,87 @@ class Determiniser {
     budget_.take_state();
     budget_.take_bytes(static_cast<int64_t>(2 * set.size() * sizeof(int32_t) + 256));
     const auto id = static_cast<int32_t>(sets_.size());
-    State& state = states_.emplace_back();
+    State state;
     state.final = std::ranges::binary_search(set, end_);
+    if (!nfa_.loops().empty()) count(set, state);
+    states_.push_back(std::move(state));
     sets_.push_back(set);
     ids_.emplace(std::move(set), id);
     return id;
   }
 
+  // A turn must not have ended where it may go on.
+  void check_turns(const Nfa::Loop& loop) {
+    for (int32_t first = loop.head + 1; first <= loop.last && !is_ambiguous_; ++first) {
+      ++stamp_;
+      bool ends = false, goes_on = false;
+      for (Set work = {first}; !work.empty();) {
+        const int32_t s = work.back();
+        work.pop_back();
+        if (std::exchange(seen_[static_cast<size_t>(s)], stamp_) == stamp_) continue;
+        budget_.check_time();
+        ends = ends || s == loop.head;
+        if (s == loop.head) continue;
+        const Nfa::Node& node = nfa_.nodes()[static_cast<size_t>(s)];
+        goes_on = goes_on || !node.edges.empty();
+        work.insert(work.end(), node.free.begin(), node.free.end());
+      }
+      is_ambiguous_ = ends && goes_on;
+    }
+  }
+
+  // A set is the head of one loop with what that reaches, or inside of one loop, or in none.
+  void count(const Set& set, State& state) {
+    const Nfa::Loop *inside = nullptr, *head = nullptr;
+    size_t nodes_inside = 0;
+    for (const int32_t s : set) {
+      const Nfa::Loop* loop = nfa_.loop_of(s);
+      if (loop == nullptr) continue;
+      is_ambiguous_ = is_ambiguous_ || (inside != nullptr && inside != loop);
+      inside = loop;
+      ++nodes_inside;
+      if (loop->head == s) head = loop;
+    }
+    if (inside == nullptr) return;
+    const bool is_one = head != nullptr ? set == closed({head->head}) : nodes_inside == set.size();
+    // A loop that may follow itself: its turns are not bounded.
+    const bool follows_itself =
+        head != nullptr && std::ranges::binary_search(closed({head->exit}), head->head);
+    is_ambiguous_ = is_ambiguous_ || !is_one || follows_itself;
+    state.counter = head != nullptr ? StateCounter::kLoop : StateCounter::kInLoop;
+    state.max_count = state.free_count = inside->max_turns;
+  }
+
   void expand(size_t number) {
+    const bool is_loop = states_[number].counter == StateCounter::kLoop;
     // Bytes lead to the same states from one end of a range to the next.
     std::array<bool, 257> begins{};
     std::map<int32_t, Set> calls;
     for (const int32_t s : sets_[number])
       for (const Nfa::Edge& edge : nfa_.nodes()[static_cast<size_t>(s)].edges) {
         budget_.check_time();
-        if (edge.first >= Nfa::kCalls)
+        if (edge.first >= Nfa::kCalls) {
           calls[edge.first - Nfa::kCalls].push_back(edge.target);
-        else
+          // A rule may have an empty text: turns without end.
+          is_ambiguous_ = is_ambiguous_ || (is_loop && nfa_.loop_of(s) != nullptr);
+        } else {
           begins[static_cast<size_t>(edge.first)] = begins[static_cast<size_t>(edge.last) + 1] =
               true;
+        }
       }
     std::vector<AutomatonState::Edge> edges;
     for (int32_t first = 0, last = 0; first < 256; first = last + 1) {
       for (last = first; last < 255 && !begins[static_cast<size_t>(last) + 1];) ++last;
-      Set targets = behind(number, first);
+      bool begins_turn = false;
+      Set targets = behind(number, first, begins_turn);
       if (targets.empty()) continue;
       const int32_t target = id_of(std::move(targets));
-      if (!edges.empty() && edges.back().last + 1 == first && edges.back().target == target)
+      if (!edges.empty() && edges.back().last + 1 == first && edges.back().target == target &&
+          edges.back().begins_turn == begins_turn)
         edges.back().last = static_cast<uint8_t>(last);
       else
-        edges.push_back({static_cast<uint8_t>(first), static_cast<uint8_t>(last), target});
+        edges.push_back(
+            {static_cast<uint8_t>(first), static_cast<uint8_t>(last), begins_turn, target});
     }
     for (auto& [rule, targets] : calls) {
       const int32_t target = id_of(std::move(targets));
@@ -202,13 +294,18 @@ class Determiniser {
     states_[number].edges = std::move(edges);
   }
 
-  // The states that a byte leads to.
-  Set behind(size_t number, int32_t byte) {
+  // The states that a byte leads to; of a loop's head: whether it begins a turn.
+  Set behind(size_t number, int32_t byte, bool& begins_turn) {
     Set targets;
+    const bool is_loop = states_[number].counter == StateCounter::kLoop;
     for (const int32_t s : sets_[number])
       for (const Nfa::Edge& edge : nfa_.nodes()[static_cast<size_t>(s)].edges) {
         budget_.check_time();
-        if (edge.first <= byte && byte <= edge.last) targets.push_back(edge.target);
+        if (byte < edge.first || edge.last < byte) continue;
+        const bool begins = is_loop && nfa_.loop_of(s) != nullptr;
+        is_ambiguous_ = is_ambiguous_ || (!targets.empty() && begins != begins_turn);
+        begins_turn = begins;
+        targets.push_back(edge.target);
       }
     return targets;
   }
@@ -221,16 +318,47 @@ class Determiniser {
   std::unordered_map<Set, int32_t, SetHash> ids_;
   std::vector<Set> sets_;
   std::vector<State> states_;
+  bool is_ambiguous_ = false;
 };
+
+std::optional<std::vector<State>> automaton_of(const Grammar& grammar, Grammar::Node body,
+                                               CompileBudget& budget, bool counts) {
+  Nfa nfa(grammar, budget, counts);
+  const int32_t start = nfa.add(), end = nfa.add();
+  nfa.build(body, start, end);
+  return Determiniser(nfa, end, budget).run(start);
+}
+
+// Counts the bytes of a rule without calls. A byte is allowed where the rule can still end in time.
+void count_bytes(std::vector<State>& states, int64_t max_bytes) {
+  const std::vector<int64_t> to_end = bytes_to_end(states, std::vector<int32_t>{0});
+  if (to_end[0] > max_bytes) {
+    states.assign(1, {});
+    return;
+  }
+  int64_t furthest = 0;
+  for (const int64_t bytes : to_end)
+    if (bytes < kNeverEnds) furthest = std::max(furthest, bytes);
+  for (State& state : states) {
+    state.counter = StateCounter::kBytes;
+    state.max_count = static_cast<int32_t>(std::min(max_bytes, kMaxCount));
+    state.free_count = static_cast<int32_t>(std::max<int64_t>(state.max_count - furthest, 0));
+  }
+}
 
 }  // namespace
 
-std::vector<State> rule_automaton(const Grammar& grammar, Grammar::Node body,
+std::vector<State> rule_automaton(const Grammar& grammar, const Grammar::Rule& rule,
                                   CompileBudget& budget) {
-  Nfa nfa(grammar, budget);
-  const int32_t start = nfa.add(), end = nfa.add();
-  if (body >= 0) nfa.build(body, start, end);
-  return Determiniser(nfa, end, budget).run(start);
+  if (rule.bodies.empty()) return std::vector<State>(1);
+  const bool is_plain = rule.bodies.size() == 1 && rule.max_bytes < 0;
+  if (is_plain)
+    if (auto counted = automaton_of(grammar, rule.bodies[0], budget, true)) return *counted;
+  std::vector<State> states = *automaton_of(grammar, rule.bodies[0], budget, false);
+  for (size_t i = 1; i < rule.bodies.size(); ++i)
+    states = intersection(states, *automaton_of(grammar, rule.bodies[i], budget, false), budget);
+  if (rule.max_bytes >= 0) count_bytes(states, rule.max_bytes);
+  return states;
 }
 
 }  // namespace trireme

@@ -28,7 +28,7 @@ TokenMasks::TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie
       most_work_(most_work),
       work_left_(most_work),
       charge_(std::move(charge)),
-      states_(automaton),
+      states_(automaton, trie.depth()),
       way_(static_cast<size_t>(trie.depth()) + 1) {}
 
 void TokenMasks::begin(int64_t most_work) {
@@ -104,8 +104,9 @@ void TokenMasks::unite(const Tokens& tokens, std::span<uint32_t> mask) {
   for (size_t i = 0; i < tokens.bits.size(); ++i) mask[i] |= tokens.bits[i];
 }
 
-const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state) {
-  const auto found = of_automaton_.find(state);
+const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state, int32_t count) {
+  const int64_t key = int64_t{count} << 32 | state;
+  const auto found = of_automaton_.find(key);
   if (found != of_automaton_.end()) return found->second;
   if (work_left_ <= 0) work_left_ = -1;
   if (gave_up()) return given_up_;
@@ -115,7 +116,7 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state) {
   }
   StateTokens tokens;
   std::vector<int32_t> ids;
-  walk(states_.on_edges_of(state), 0, [&](int32_t node, int32_t next) {
+  walk(states_.on_edges_of(state, count), 0, [&](int32_t node, int32_t next) {
     const std::span<const int32_t> here = trie_.tokens(node);
     ids.insert(ids.end(), here.begin(), here.end());
     if (!here.empty()) tokens.furthest = std::max(tokens.furthest, states_.bytes_to_end(next));
@@ -130,7 +131,7 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state) {
     return given_up_;
   }
   automaton_bytes_ += bytes;
-  return of_automaton_.emplace(state, std::move(tokens)).first->second;
+  return of_automaton_.emplace(key, std::move(tokens)).first->second;
 }
 
 TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
@@ -139,8 +140,8 @@ TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
   ReaderTokens out;
   std::vector<uint32_t> bits(static_cast<size_t>(trie_.words()), 0);
   std::vector<int32_t> ids;
-  for (const auto& [at, stack] : ways) {
-    const StateTokens& tokens = of_automaton(at);
+  for (const auto& [at, stack, count] : ways) {
+    const StateTokens& tokens = of_automaton(at, count);
     unite(tokens.inside, bits);
     work_left_ -=
         1 + (std::ssize(tokens.inside.few) + std::ssize(tokens.inside.bits)) / kWordsOfWork;
@@ -167,6 +168,9 @@ TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
 }
 
 bool TokenMasks::add(int32_t state, int64_t most, std::span<uint32_t> mask) {
+  const int64_t before = states_.looked_at();
+  state = states_.alike(state);
+  charge_states(before);
   const auto known = of_reader_.find(state);
   if (known != of_reader_.end()) return add_of(known->second, state, most, mask);
   if (work_left_ <= 0) work_left_ = -1;
@@ -214,7 +218,7 @@ bool TokenMasks::prepare(int64_t most_work) {
   for (const auto& [width, state] : order) {
     if (most_work < 0 || automaton_bytes_ > kMostAutomatonBytes / 2) return true;
     begin(kMostWork);
-    of_automaton(state);
+    of_automaton(state, 0);
     most_work -= work();
     if (lacks_memory()) return true;
     if (gave_up()) return false;

@@ -71,7 +71,7 @@ class TokenMasks {
     Tokens tokens;
     int64_t furthest = 0;  // bytes from behind one to the end of the text, at most
   };
-  const StateTokens& of_automaton(int32_t state);
+  const StateTokens& of_automaton(int32_t state, int32_t count);
   ReaderTokens of_reader(int32_t state);
   bool add_of(const ReaderTokens& of, int32_t state, int64_t most, std::span<uint32_t> mask);
   bool add_near(int32_t state, int64_t most, std::span<uint32_t> mask);
@@ -87,7 +87,7 @@ class TokenMasks {
   int64_t charged_ = 0;
   bool lacks_memory_ = false;
   GrammarStates states_;
-  std::unordered_map<int32_t, StateTokens> of_automaton_;
+  std::unordered_map<int64_t, StateTokens> of_automaton_;  // by state and count
   std::unordered_map<int32_t, ReaderTokens> of_reader_;
   StateTokens given_up_;
   std::vector<int32_t> way_;  // states by depth in the trie

@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 
+#include "serving/structured/regex_grammar.h"
 #include "tests/serving/structured/vocabulary.h"
 
 namespace trireme::test_token_masks {
@@ -82,17 +83,116 @@ std::vector<std::string> some_tokens(const std::string& letters) {
 TEST(TokenMasks, AreThoseOfRegularExpressions) {
   const std::vector<std::string> tokens = some_tokens("abc");
   const std::vector<std::string> all = strings("abc", 8);
-  for (const char* expression :
-       {"a", "a*", "(a+)+$", "(a|b)*c", "ab?(c|ba){1,3}", "(ab|a)(bc|c)?", "[^a]{2,4}", "(a*b*)*c",
-        "(aa|aab|c)+b?", "a{0}b{2}", "(a|ab)(c|bcc)(c*)", "((a|b)(b|c)){2}|c*"}) {
+  for (const char* expression : {"a",
+                                 "a*",
+                                 "(a+)+$",
+                                 "(a|b)*c",
+                                 "ab?(c|ba){1,3}",
+                                 "(ab|a)(bc|c)?",
+                                 "[^a]{2,4}",
+                                 "(a*b*)*c",
+                                 "(aa|aab|c)+b?",
+                                 "a{0}b{2}",
+                                 "(a|ab)(c|bcc)(c*)",
+                                 "((a|b)(b|c)){2}|c*",
+                                 "(ab){0,3}c",
+                                 "a{1,3}(bc){0,2}",
+                                 "(a{0,2}b){0,2}c",
+                                 "(a{0,2})*",
+                                 "(a{0,2}b)*",
+                                 "(a?b?){0,2}c",
+                                 "(a?(b*c)?){0,2}a",
+                                 "(ab|ac){0,2}",
+                                 "(a|ab){0,2}c",
+                                 "[ab]{0,3}"}) {
     SCOPED_TRACE(expression);
-    const auto grammar =
-        CompiledGrammar::compile({GrammarSource::Kind::kRegex, expression}, trie_of(tokens));
     const std::regex reference(expression);
     std::vector<std::string> language;
     for (const std::string& text : all)
       if (std::regex_match(text, reference)) language.push_back(text);
-    compare(*grammar, tokens, language);
+    // With states for each turn of a repetition, and with a count of them where that suffices.
+    for (const int64_t min_counted : {64, 1})
+      compare(*CompiledGrammar::compile({GrammarSource::Kind::kRegex, expression}, trie_of(tokens),
+                                        {.min_counted = min_counted}),
+              tokens, language);
+  }
+}
+
+// A rule that is what several expressions have in common, with at most so many bytes.
+TEST(TokenMasks, AreThoseOfIntersections) {
+  const std::vector<std::string> tokens = some_tokens("abc");
+  const std::vector<std::string> all = strings("abc", 8);
+  for (const auto& [one, other, max_bytes] : {std::tuple{"[ab]*", ".*b.*", -1},
+                                              {"(ab|c)*", ".{2,}", 5},
+                                              {"a*b?c*", "(..)*", 4},
+                                              {"(abc)*", ".*", 7},
+                                              {"a+", ".*", 3},
+                                              {"(aab|b)+", "(a|b)*", 6}}) {
+    SCOPED_TRACE(concat(one, " and ", other, ", ", max_bytes));
+    CompileBudget budget({});
+    Grammar g(budget);
+    const auto expression = [&](const char* text) {
+      return regex_grammar(g, text, RegexUse::kWholeText);
+    };
+    const int32_t root = g.add_rule();
+    g.define(root, g.named_all({expression(one), expression(other)}, max_bytes));
+    const PushdownAutomaton automaton(g, root, budget);
+    const TokenTrie trie(tokens);
+    TokenMasks masks(automaton, trie);
+    const std::regex first(one), second(other);
+    std::set<std::string> beginnings;
+    for (const std::string& text : all)
+      if ((max_bytes < 0 || std::ssize(text) <= max_bytes) && std::regex_match(text, first) &&
+          std::regex_match(text, second))
+        for (size_t n = 0; n <= text.size(); ++n) beginnings.insert(text.substr(0, n));
+    for (const std::string& text : beginnings) {
+      if (text.size() > 3) continue;
+      int32_t state = masks.states().at(automaton.root());
+      for (const char c : text) state = masks.states().step(state, static_cast<uint8_t>(c));
+      std::vector<uint32_t> mask(static_cast<size_t>(trie.words()));
+      masks.begin(TokenMasks::kMostWork);
+      masks.add(state, kManyTokens, mask);
+      for (size_t id = 1; id < tokens.size(); ++id)
+        EXPECT_EQ(allows(mask, static_cast<int32_t>(id)), beginnings.contains(text + tokens[id]))
+            << '"' << text << "\" + \"" << tokens[id] << '"';
+    }
+  }
+}
+
+// A repetition takes as many states for a million turns as for a hundred, and as many masks.
+TEST(TokenMasks, AreOneForTheCountsOfARepetition) {
+  const auto trie = trie_of(byte_tokens({"ab", "abab", "ba"}));
+  const auto grammar = [&](int64_t turns) {
+    CompileBudget budget({});
+    Grammar g(budget);
+    const int32_t root = g.add_rule();
+    g.define(root, g.sequence({g.repeat(g.literal("ab"), 0, turns), g.literal(".")}));
+    return PushdownAutomaton(g, root, budget);
+  };
+  const PushdownAutomaton many = grammar(1'000'000), few = grammar(100);
+  EXPECT_EQ(many.states().size(), few.states().size());
+  EXPECT_LT(many.states().size(), 5u);
+  for (const auto& [automaton, turns] : {std::pair{&few, 100}, {&many, 300}}) {
+    TokenMasks masks(*automaton, *trie);
+    int32_t state = masks.states().at(automaton->root());
+    int64_t work_of_last = 0;
+    for (int turn = 0; turn < turns; ++turn) {
+      std::vector<uint32_t> mask(static_cast<size_t>(trie->words()));
+      masks.begin(TokenMasks::kMostWork);
+      ASSERT_TRUE(masks.add(state, kManyTokens, mask));
+      EXPECT_TRUE(allows(mask, 1 + 'a')) << turn;
+      EXPECT_EQ(allows(mask, 258), turns == 300 || turn + 2 <= 100) << turn;
+      work_of_last = masks.work();
+      for (const char c : std::string_view("ab"))
+        state = masks.states().step(state, static_cast<uint8_t>(c));
+    }
+    // A new count, and nothing else.
+    EXPECT_LT(work_of_last, automaton == &many ? 20 : TokenMasks::kMostWork);
+    std::vector<uint32_t> mask(static_cast<size_t>(trie->words()));
+    masks.begin(TokenMasks::kMostWork);
+    ASSERT_TRUE(masks.add(state, kManyTokens, mask));
+    EXPECT_EQ(allows(mask, 1 + 'a'), automaton == &many);
+    EXPECT_TRUE(allows(mask, 1 + '.'));
   }
 }
 
