@@ -57,13 +57,15 @@ Node JsonGrammar::make_long_char() {
                                  RegexUse::kWholeText)});
 }
 
-Node JsonGrammar::make_string() {
-  // The characters stand here, not in a rule: this is what most of a text is, and it is one state
-  // so.
-  Grammar& g = grammar_;
+Node JsonGrammar::any_char() {
   const CharSet ascii = without({{0x20, 0x7F}}, {{'"', '"'}, {'\\', '\\'}});
-  const Node one = g.choice({g.chars(ascii), make_long_char()});
-  return g.sequence({g.literal("\""), g.repeat(one, 0, -1), g.literal("\"")});
+  return grammar_.choice({grammar_.chars(ascii), make_long_char()});
+}
+
+Node JsonGrammar::make_string() {
+  // The characters are here, not in a rule: they are most of a text, and one state this way.
+  Grammar& g = grammar_;
+  return g.sequence({g.literal("\""), g.repeat(any_char(), 0, -1), g.literal("\"")});
 }
 
 Node JsonGrammar::make_integer() {

@@ -21,6 +21,7 @@ class JsonGrammar {
   Grammar::Node space();
   Grammar::Node string();     // any
   Grammar::Node long_char();  // a character of its content that takes more than a byte
+  Grammar::Node any_char();   // a character of its content, with no call of a rule
   Grammar::Node plain_key(
       const std::vector<std::string>& except);  // without escapes, none of these
   Grammar::Node number(const NumberBounds& bounds);

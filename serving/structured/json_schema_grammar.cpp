@@ -1,15 +1,14 @@
 #include "serving/structured/json_schema_grammar.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <map>
 
 #include "engine/io/strict_json.h"
-#include "serving/structured/regex_grammar.h"
 #include "serving/structured/schema_keywords.h"
 #include "serving/structured/schema_overlap.h"
-#include "serving/structured/string_formats.h"
+#include "serving/structured/schema_values.h"
+#include "serving/structured/string_schema.h"
 
 namespace trireme {
 namespace {
@@ -17,8 +16,6 @@ namespace {
 using Node = Grammar::Node;
 
 constexpr size_t kMostNameBytes = 128;  // of properties beside which others may be
-constexpr int64_t kMostCount =
-    100'000;  // of characters or elements; far more than states are allowed
 
 class SchemaCompiler {
  public:
@@ -157,12 +154,12 @@ class SchemaCompiler {
 
   Node of_types(const Schema& s, const std::string& path, int depth) {
     const std::vector<std::string> types = types_of(s, path);
-    if (s.contains("enum") || s.contains("const")) return values(s, types, path);
+    if (s.contains("enum") || s.contains("const")) return values(s, path);
     std::vector<Node> ways;
     for (const std::string& type : types) {
       if (type == "null") ways.push_back(g_.literal("null"));
       if (type == "boolean") ways.push_back(g_.choice({g_.literal("true"), g_.literal("false")}));
-      if (type == "string") ways.push_back(string(s, path));
+      if (type == "string") ways.push_back(string_schema_grammar(json_, s, path));
       if (type == "number" || type == "integer") ways.push_back(number(s, type, path));
       if (type == "array") ways.push_back(array(s, path, depth));
       if (type == "object") ways.push_back(object(s, path, depth));
@@ -173,73 +170,24 @@ class SchemaCompiler {
   // --- enum and const
   // -----------------------------------------------------------------------------------
 
-  Node values(const Schema& s, const std::vector<std::string>& types, const std::string& path) {
-    for (const auto& [name, value] : s.items())
-      if (name != "type" && name != "enum" && name != "const")
-        fail_keyword(path, name.c_str(), "is not supported beside enum or const");
-    Schema all = s.contains("enum") ? s["enum"] : Schema::array({s["const"]});
+  // Those that satisfy the other keywords, too.
+  Node values(const Schema& s, const std::string& path) {
+    const Schema all = s.contains("enum") ? s["enum"] : Schema::array({s["const"]});
     if (!all.is_array()) fail_keyword(path, "enum", "must be an array");
-    const bool has_type = s.contains("type");
+    const SchemaFinder find = [&](const std::string& to) -> const Schema& {
+      return found(to, path);
+    };
+    Schema others = s;
+    others.erase("enum");
     std::vector<Node> ways;
-    for (const Schema& value : all) {
-      if (s.contains("const") && value != s["const"]) continue;
-      if (has_type && std::ranges::none_of(types, [&](const auto& t) { return is_of(value, t); }))
-        continue;
-      ways.push_back(g_.literal(value.dump()));
-    }
+    for (const Schema& value : all)
+      if (satisfies(value, others, find, path, g_.budget()))
+        ways.push_back(g_.literal(value.dump()));
     return g_.choice(std::move(ways));
   }
 
-  // --- strings and numbers
-  // ------------------------------------------------------------------------------
-
-  int64_t count(const Schema& s, const char* name, int64_t otherwise, const std::string& path) {
-    if (!s.contains(name)) return otherwise;
-    const Schema& value = s[name];
-    const double number = value.is_number() ? value.get<double>() : -1;
-    if (number < 0 || number != std::floor(number))
-      fail_keyword(path, name, "must be an integer from 0 on");
-    if (number > static_cast<double>(kMostCount)) {
-      if (std::string_view(name).starts_with("max"))
-        return otherwise == -1 ? kMostCount : otherwise;
-      fail_keyword(path, name, concat("is larger than ", kMostCount));
-    }
-    return static_cast<int64_t>(number);
-  }
-
-  Node string(const Schema& s, const std::string& path) {
-    const bool has_pattern = s.contains("pattern"), has_format = s.contains("format");
-    const bool has_length = s.contains("minLength") || s.contains("maxLength");
-    if (has_pattern + has_format + has_length > 1)
-      fail_keyword(path, has_pattern ? "pattern" : "format",
-                   "is not supported beside another constraint of the same string");
-    const Node quote = g_.literal("\"");
-    if (has_pattern || has_format) {
-      const char* name = has_pattern ? "pattern" : "format";
-      if (!s[name].is_string()) fail_keyword(path, name, "must be a string");
-      const auto text = s[name].get<std::string>();
-      if (has_format && format_expression(text).empty())
-        fail_keyword(
-            path, name,
-            concat("\"", text.substr(0, 40), "\" is not supported, only ", known_formats()));
-      try {
-        return g_.named(g_.sequence(
-            {quote,
-             has_format ? regex_grammar(g_, format_expression(text), RegexUse::kWholeText)
-                        : regex_grammar(g_, text, RegexUse::kJsonString),
-             quote}));
-      } catch (const InputError& error) {
-        fail_keyword(path, name, concat("is refused: ", error.what()));
-      }
-    }
-    if (!has_length) return json_.string();
-    const int64_t least = count(s, "minLength", 0, path), most = count(s, "maxLength", -1, path);
-    if (most >= 0 && least > most) return g_.choice({});
-    // A state for each character: what takes more than a byte is in a rule of its own.
-    const CharSet ascii = without({{0x20, 0x7F}}, {{'"', '"'}, {'\\', '\\'}});
-    const Node one = g_.choice({g_.chars(ascii), json_.long_char()});
-    return g_.sequence({quote, g_.repeat(one, least, most), quote});
-  }
+  // --- numbers
+  // ------------------------------------------------------------------------------------------
 
   std::string bound(const Schema& s, const char* name, const std::string& path) {
     if (!s.contains(name)) return "";
@@ -265,7 +213,9 @@ class SchemaCompiler {
 
   Node array(const Schema& s, const std::string& path, int depth) {
     const bool has_items = s.contains("items"), has_prefix = s.contains("prefixItems");
-    const int64_t least = count(s, "minItems", 0, path), most = count(s, "maxItems", -1, path);
+    const int64_t least = count_of(s, "minItems", 0, path);
+    const int64_t most = count_of(s, "maxItems", -1, path);
+    g_.budget().note_count(least, concat("schema ", path, ": \"minItems\""));
     if (!has_items && !has_prefix && least == 0 && most < 0) return json_.array();
     if (most >= 0 && least > most) return g_.choice({});
     std::vector<Node> first;
@@ -283,7 +233,9 @@ class SchemaCompiler {
     const Node comma = g_.sequence({g_.literal(","), json_.space()});
     const int64_t more_least = std::max<int64_t>(least - places, 0);
     const int64_t more_most = most < 0 ? -1 : std::max<int64_t>(most - places, 0);
-    Node tail = g_.repeat(g_.sequence({comma, item}), more_least, more_most);
+    const Node more = g_.sequence({comma, item});
+    Node tail = g_.sequence({g_.exactly(more, more_least),
+                             g_.repeat(more, 0, more_most < 0 ? -1 : more_most - more_least)});
     if (places == 0) {
       tail = g_.separated(item, comma, least, most);
     } else {
@@ -343,13 +295,18 @@ class SchemaCompiler {
     const std::vector<Member> all = members(s, path, depth);
     const bool open = names_others ? s["additionalProperties"] != false
                                    : all.empty() && !s.contains("properties");
-    check_property_counts(s, all, open, path);
+    const PropertyCounts counts = property_counts(s, all, open, path);
     const Node comma = g_.sequence({g_.literal(","), json_.space()});
-    Node tail = g_.sequence({}), head = g_.sequence({});
-    if (open) {
+    Node tail = g_.sequence({}), head = counts.wants_one ? g_.choice({}) : g_.sequence({});
+    if (open && counts.max_others != 0) {
       const Node other = additional(s, path, depth);
-      tail = g_.named(g_.repeat(g_.sequence({comma, other}), 0, -1));
-      head = g_.named(g_.optional(g_.sequence({other, tail})));
+      const auto others = [&](int64_t most) {
+        return g_.named(g_.repeat(g_.sequence({comma, other}), 0, most));
+      };
+      tail = others(counts.max_others);
+      const Node rest = counts.max_others < 0 ? tail : others(counts.max_others - 1);
+      const Node some = g_.sequence({other, rest});
+      head = g_.named(counts.wants_one ? some : g_.optional(some));
     }
     // tail: of the members from here on, behind others; head: the same where none is before.
     for (size_t i = all.size(); i-- > 0;) {
@@ -382,15 +339,25 @@ class SchemaCompiler {
         g_.sequence({key, json_.space(), g_.literal(":"), json_.space(), value, json_.space()}));
   }
 
-  // How many there are is not counted: the bounds must follow from what is required.
-  void check_property_counts(const Schema& s, const std::vector<Member>& all, bool open,
-                             const std::string& path) {
-    const int64_t least = count(s, "minProperties", 0, path);
-    const int64_t most = count(s, "maxProperties", kMostCount, path);
-    if (least > std::ranges::count_if(all, &Member::required))
-      fail_keyword(path, "minProperties", "is not supported where it is more than are required");
-    if (most < (open ? kMostCount : std::ssize(all)))
-      fail_keyword(path, "maxProperties", "is not supported where there may be more");
+  struct PropertyCounts {
+    int64_t max_others = -1;  // additional ones; -1: without bound
+    bool wants_one = false;   // one at least, and none is required
+  };
+
+  // Those with names of their own are not counted: the bounds must follow from what is required,
+  // or leave room for all.
+  PropertyCounts property_counts(const Schema& s, const std::vector<Member>& all, bool open,
+                                 const std::string& path) {
+    const int64_t least = count_of(s, "minProperties", 0, path);
+    const int64_t most = count_of(s, "maxProperties", -1, path);
+    const int64_t required = std::ranges::count_if(all, &Member::required);
+    if (least > std::max<int64_t>(required, 1))
+      fail_keyword(path, "minProperties",
+                   "is not supported where it is more than 1 and more than are required");
+    if (most >= 0 && most < std::ssize(all))
+      fail_keyword(path, "maxProperties", "is not supported where more have a name");
+    return {.max_others = !open || most < 0 ? -1 : most - std::ssize(all),
+            .wants_one = least > required};
   }
 
   Grammar& g_;

@@ -3,11 +3,13 @@
 // `additionalProperties` that a schema with properties says nothing of are not made, names of
 // additional ones have no escapes, and numbers have the digits of JsonGrammar.
 //
-// type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems,
-// maxItems, minLength, maxLength, pattern, format (serving/structured/string_formats.h), minimum,
+// type, enum, const (those of their values that satisfy the rest), properties, required,
+// additionalProperties, minProperties and maxProperties where they follow from what is required,
+// items, prefixItems, minItems, maxItems, strings (serving/structured/string_schema.h), minimum,
 // maximum and the exclusive ones, anyOf, oneOf whose schemas exclude each other
-// (serving/structured/schema_overlap.h), allOf, $ref within the schema, nullable. InputError names
-// any other keyword, and its path.
+// (serving/structured/schema_overlap.h), allOf, $ref within the schema, nullable. Annotations and
+// keywords that allow everything are left out (serving/structured/schema_keywords.h). InputError
+// names any other keyword, and its path.
 #pragma once
 
 #include <string_view>

@@ -3,13 +3,45 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
+
+#include "serving/structured/string_formats.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::array kDescribing = {
-    "title", "description", "default",    "examples", "example",   "$schema", "$id",
-    "id",    "$comment",    "deprecated", "readOnly", "writeOnly", "$defs",   "definitions"};
+constexpr int64_t kMaxMinimum = 100'000;           // of characters or elements
+constexpr int64_t kMaxMaximum = int64_t{1} << 30;  // beyond any text
+
+constexpr std::array kDescribing = {"title",
+                                    "description",
+                                    "default",
+                                    "examples",
+                                    "example",
+                                    "$schema",
+                                    "$id",
+                                    "id",
+                                    "$comment",
+                                    "$anchor",
+                                    "$dynamicAnchor",
+                                    "$recursiveAnchor",
+                                    "$vocabulary",
+                                    "deprecated",
+                                    "readOnly",
+                                    "writeOnly",
+                                    "$defs",
+                                    "definitions",
+                                    "contentMediaType",
+                                    "contentEncoding",
+                                    "contentSchema",
+                                    "discriminator",
+                                    "externalDocs",
+                                    "xml",
+                                    "enumNames",
+                                    "enumDescriptions",
+                                    "markdownDescription",
+                                    "errorMessage",
+                                    "propertyOrdering"};
 // Keywords and the type they speak of; "": all.
 constexpr std::array<std::pair<const char*, const char*>, 26> kKeywords = {{
     {"type", ""},
@@ -113,6 +145,10 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
     old = Schema::array();
     for (const Schema& one : before)
       if (std::find(value.begin(), value.end(), one) != value.end()) old.push_back(one);
+  } else if (name == "pattern" || name == "format") {
+    if (!old.is_array()) old = Schema::array({old});
+    for (const Schema& one : value.is_array() ? value : Schema::array({value}))
+      if (std::find(old.begin(), old.end(), one) == old.end()) old.push_back(one);
   } else if (name == "const") {
     out.erase(name);
     out["enum"] = Schema::array();
@@ -124,6 +160,89 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
   }
 }
 
+// A schema that every value satisfies.
+bool is_anything(const Schema& schema) {
+  if (schema == true) return true;
+  if (!schema.is_object()) return false;
+  for (const auto& [name, value] : schema.items())
+    if (!is_describing(name)) return false;
+  return true;
+}
+
+bool is_anything_at(const Schema& s, const char* name) {
+  return !s.contains(name) || is_anything(s[name]);
+}
+
+// What is to be there beside some properties is required anyway.
+bool are_required(const Schema& s, const Schema& dependents) {
+  const Schema required = s.value("required", Schema::array());
+  return std::ranges::all_of(dependents, [&](const Schema& names) {
+    return names.is_array() && std::ranges::all_of(names, [&](const Schema& name) {
+             return std::ranges::find(required, name) != required.end();
+           });
+  });
+}
+
+// Whether a keyword of a schema is no constraint, with this value.
+bool allows_everything(const Schema& s, const std::string& name, const Schema& value) {
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::ranges::any_of(names, [&](const char* one) { return name == one; });
+  };
+  if (is({"nullable", "exclusiveMinimum", "exclusiveMaximum", "not"})) return value == false;
+  if (name == "uniqueItems")
+    return value == false || (value == true && s.contains("maxItems") &&
+                              s["maxItems"].is_number() && s["maxItems"] <= 1);
+  if (name == "propertyNames") {
+    Schema names = value;
+    if (names.is_object() && names.contains("type") && names["type"] == "string")
+      names.erase("type");
+    return is_anything(names);
+  }
+  if (is({"unevaluatedProperties", "unevaluatedItems"})) return is_anything(value);
+  if (is({"dependentRequired", "dependencies"})) return value.is_object() && are_required(s, value);
+  if (is({"dependentSchemas", "patternProperties"})) return value.is_object() && value.empty();
+  if (name == "if") return is_anything_at(s, "then") && is_anything_at(s, "else");
+  if (is({"then", "else"})) return !s.contains("if") || is_anything(value);
+  if (is({"minContains", "maxContains"})) return !s.contains("contains");
+  if (name == "contains")
+    return s.contains("minContains") && s["minContains"] == 0 && !s.contains("maxContains");
+  if (name == "additionalItems") return !s.contains("items") || !s["items"].is_array();
+  return false;
+}
+
+void check_strings(const Schema& value, const std::string& path, const std::string& keyword) {
+  if (!value.is_string()) fail_keyword(path, keyword.c_str(), "must be a string");
+}
+
+// Spellings of earlier drafts, and unevaluated ones where they mean the same as additional ones.
+Schema modern(const Schema& schema) {
+  Schema s = schema;
+  for (const auto& [bound, excluded] :
+       {std::pair{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}}) {
+    if (!s.contains(excluded) || s[excluded] != true) continue;
+    if (s.contains(bound)) s[excluded] = s[bound];
+    s.erase(s.contains(bound) ? bound : excluded);
+  }
+  if (s.contains("items") && s["items"].is_array() && !s.contains("prefixItems")) {
+    const Schema prefix = s["items"], more = s.value("additionalItems", Schema(true));
+    s.erase("items");
+    s.erase("additionalItems");
+    if (!prefix.empty()) s["prefixItems"] = prefix;
+    s["items"] = more;
+  }
+  constexpr std::array kInPlace = {"$ref", "$dynamicRef",      "allOf",   "anyOf", "oneOf", "if",
+                                   "not",  "dependentSchemas", "contains"};
+  const bool is_alone =
+      std::ranges::none_of(kInPlace, [&](const char* name) { return s.contains(name); });
+  for (const auto& [name, others] : {std::pair{"unevaluatedProperties", "additionalProperties"},
+                                     {"unevaluatedItems", "items"}}) {
+    if (!is_alone || !s.contains(name)) continue;
+    if (!s.contains(others)) s[others] = s[name];
+    s.erase(name);
+  }
+  return s;
+}
+
 }  // namespace
 
 void fail_keyword(const std::string& path, const char* keyword, const std::string& why) {
@@ -132,19 +251,32 @@ void fail_keyword(const std::string& path, const char* keyword, const std::strin
 
 Schema constraints_of(const Schema& schema, const std::string& path) {
   Schema out = Schema::object();
-  for (const auto& item : schema.items()) {
+  const Schema all = modern(schema);
+  for (const auto& item : all.items()) {
     const std::string& name = item.key();
     const Schema& value = item.value();
-    if (is_describing(name)) continue;
-    // What asks for nothing.
-    if (name == "uniqueItems" && value == false) continue;
-    if (name == "nullable" && value == false) continue;
+    if (is_describing(name) || allows_everything(all, name, value)) continue;
+    if (name == "pattern" || name == "format") check_strings(value, path, name);
+    if (name == "format" && format_expression(value.get<std::string>()).empty()) continue;
     const bool known =
         std::ranges::any_of(kKeywords, [&](const auto& k) { return name == k.first; });
     if (!known) fail_keyword(path, name.c_str(), "is not supported");
     out[name] = value;
   }
   return out;
+}
+
+int64_t count_of(const Schema& s, const char* keyword, int64_t otherwise, const std::string& path) {
+  if (!s.contains(keyword)) return otherwise;
+  const Schema& value = s[keyword];
+  const double number = value.is_number() ? value.get<double>() : -1;
+  if (number < 0 || number != std::floor(number))
+    fail_keyword(path, keyword, "must be an integer from 0 on");
+  if (std::string_view(keyword).starts_with("max"))
+    return static_cast<int64_t>(std::min(number, static_cast<double>(kMaxMaximum)));
+  if (number > static_cast<double>(kMaxMinimum))
+    fail_keyword(path, keyword, concat("is larger than ", kMaxMinimum));
+  return static_cast<int64_t>(number);
 }
 
 Schema merged(const Schema& a, const Schema& b, const std::string& path, CompileBudget& budget) {

@@ -2,7 +2,6 @@
 // files only (it includes the JSON library).
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,9 +9,6 @@
 #include "serving/structured/schema_keywords.h"
 
 namespace trireme {
-
-// What a reference such as "#/$defs/name" leads to.
-using SchemaFinder = std::function<const Schema&(const std::string& reference)>;
 
 // Two of the schemas of which it is not known that no text made of the first
 // (json_schema_grammar.h) satisfies the second; absent: there are none. What tells two apart: their

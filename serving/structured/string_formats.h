@@ -8,7 +8,5 @@ namespace trireme {
 
 // "" for a format that is not known.
 std::string format_expression(std::string_view format);
-// The formats, for messages: "date, date-time, ...".
-std::string known_formats();
 
 }  // namespace trireme

@@ -1,7 +1,10 @@
 // Schemas, expressions and grammars: what they take, and what is refused in words.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
 
 #include "tests/serving/structured/vocabulary.h"
 
@@ -189,7 +192,6 @@ TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
             "schema #/properties/a/items: \"not\" is not supported");
   EXPECT_EQ(why(R"({"uniqueItems":true})"), "schema #: \"uniqueItems\" is not supported");
   EXPECT_NE(why(R"({"type":"integer","multipleOf":3})").find("multipleOf"), std::string::npos);
-  EXPECT_NE(why(R"({"type":"string","format":"stardate"})").find("stardate"), std::string::npos);
   EXPECT_NE(why(R"_({"type":"string","pattern":"(?=a)"})_").find("lookaround"), std::string::npos);
   EXPECT_NE(why(R"({"$ref":"http://a/b"})").find("not within the schema"), std::string::npos);
   EXPECT_NE(why(R"({"$ref":"#/$defs/x"})").find("leads to nothing"), std::string::npos);
@@ -198,6 +200,188 @@ TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
   EXPECT_NE(why(R"({"type":"integer","minimum":2,"maximum":1})").find("no integer"),
             std::string::npos);
   EXPECT_NE(why("{").find("schema"), std::string::npos);
+}
+
+std::string with(const std::string& schema, const std::string& more) {
+  return concat(schema.substr(0, schema.size() - 1), schema == "{}" ? "" : ",", more, "}");
+}
+
+TEST(JsonSchema, AnnotationsAreNoConstraints) {
+  const std::string object = R"({"type":"object","properties":{"a":{"type":"boolean"}},)"
+                             R"("required":["a"]})";
+  for (const char* more :
+       {R"("contentMediaType":"text/plain","contentEncoding":"base64","contentSchema":{"not":{}})",
+        R"("externalDocs":{"url":"u"},"xml":{"name":"n"},"x-any":[1],"$comment":"c")",
+        R"("$anchor":"z","$dynamicAnchor":"y","$vocabulary":{},"deprecated":true)",
+        R"("readOnly":true,"writeOnly":true,"examples":[1],"discriminator":{"propertyName":"a"})",
+        R"("format":"of-another-kind","title":"t","errorMessage":"e","propertyOrdering":["a"])",
+        R"("unevaluatedProperties":true,"propertyNames":{},"dependentRequired":{})",
+        R"("unevaluatedProperties":{"description":"d"},"propertyNames":{"type":"string"})",
+        R"("dependentRequired":{"b":["a"]},"dependentSchemas":{},"patternProperties":{})",
+        R"("not":false,"if":{"required":["b"]},"minContains":2,"uniqueItems":false)",
+        R"("then":{"required":["b"]},"else":false,"exclusiveMinimum":false,"minProperties":0)"})
+    expect_schema(with(object, more), {R"({"a":true})"}, {"{}", R"({"a":1})", "1"});
+  expect_schema(R"({"type":"string","format":"stardate","minLength":1})", {R"("x")"}, {R"("")"});
+  expect_schema(R"({"type":"integer","format":"int32"})", {"7"}, {R"("7")"});
+  expect_schema(R"({"format":"int32"})", {"7", R"("x")", "[]"}, {});
+  // The same keywords with other values are constraints, which are not left out.
+  for (const char* more :
+       {R"("propertyNames":{"maxLength":2})", R"("dependentRequired":{"a":["b"]})",
+        R"("if":true,"then":{"required":["b"]})", R"("not":{})", R"("patternProperties":{"a":{}})",
+        R"("contains":{},"minContains":1)", R"("uniqueItems":true)", R"("unknown":1)",
+        R"("anyOf":[true],"unevaluatedProperties":false)", R"("$dynamicRef":"#z")"})
+    EXPECT_NE(refused(Kind::kJsonSchema, with(object, more)).find("is not supported"),
+              std::string::npos)
+        << more;
+}
+
+TEST(JsonSchema, EarlierSpellings) {
+  expect_schema(R"({"type":"array","items":[{"const":1},{"const":2}],"additionalItems":false})",
+                {"[]", "[1,2]"}, {"[2]", "[1,2,3]"});
+  expect_schema(R"({"items":[{"const":1}],"additionalItems":{"const":3}})", {"[1,3,3]"}, {"[1,2]"});
+  expect_schema(R"({"prefixItems":[{"const":1}],"unevaluatedItems":false})", {"[1]"}, {"[1,2]"});
+  expect_schema(R"({"type":"integer","minimum":3,"exclusiveMinimum":true})", {"4"}, {"3"});
+  expect_schema(R"({"type":"object","unevaluatedProperties":false})", {"{}"}, {R"({"a":1})"});
+  expect_schema(R"({"unevaluatedProperties":false,"additionalProperties":{"const":1}})",
+                {R"({"a":1})"}, {R"({"a":2})"});
+}
+
+TEST(JsonSchema, StringsOfSeveralConstraints) {
+  expect_schema(R"({"type":"string","pattern":"^a+$","minLength":0})", {R"("a")"}, {R"("")"});
+  expect_schema(R"({"type":"string","pattern":"^a+$","minLength":2,"maxLength":3})",
+                {R"("aa")", R"("aaa")"}, {R"("a")", R"("aaaa")"});
+  // Lengths count characters, however many bytes they take.
+  expect_schema(R"({"type":"string","pattern":"^(日|\n)*$","minLength":2})",
+                {R"("日日")", R"("\n日")", R"("\n\n")"}, {R"("日")", R"("\n")"});
+  expect_schema(R"({"type":"string","pattern":"b","maxLength":4})", {R"("abcd")", R"("b")"},
+                {R"("aaaa")", R"("abcde")"});
+  expect_schema(R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"}],"type":"string"})",
+                {R"("ab")", R"("axxb")"}, {R"("a")", R"("ba")"});
+  expect_schema(R"({"type":"string","format":"date","pattern":"^2024","minLength":10})",
+                {R"("2024-02-29")"}, {R"("2023-01-01")"});
+  expect_schema(R"({"type":"string","format":"uri","minLength":1,"maxLength":12})",
+                {R"("http://a")", R"("http://ab.cd")"}, {R"("http://ab.cde")", R"("a")"});
+  expect_schema(R"({"format":"uri","minLength":1,"maxLength":2083})", {R"("https://a.b/c?d=e")"},
+                {R"("https://")"});
+  EXPECT_EQ(refused(Kind::kJsonSchema, R"({"type":"string","format":"date","maxLength":9})"),
+            "no text at all satisfies it");
+  EXPECT_NE(refused(Kind::kJsonSchema,
+                    R"({"properties":{"a":{"type":"string","pattern":"a","minLength":9999}}})")
+                .find("schema #/properties/a: \"minLength\" is larger than 1024"),
+            std::string::npos);
+}
+
+TEST(JsonSchema, EnumsAreWhatTheRestLeavesOfThem) {
+  expect_schema(R"({"type":"string","enum":["a","b"],"maxLength":5})", {R"("a")", R"("b")"}, {});
+  expect_schema(R"({"enum":["a","bb","日本"],"maxLength":1})", {R"("a")"}, {R"("bb")"});
+  expect_schema(R"({"enum":["a","bb","日本","\n\n"],"minLength":2})",
+                {R"("bb")", R"("日本")", R"("\n\n")"}, {R"("a")"});
+  expect_schema(R"({"enum":[1,5,9.5,"x"],"minimum":2,"exclusiveMaximum":9.5})", {"5", R"("x")"},
+                {"1", "9.5"});
+  expect_schema(R"({"enum":[1,4,6],"multipleOf":2})", {"4", "6"}, {"1"});
+  expect_schema(R"({"enum":["2024-01-01","no"],"format":"date"})", {R"("2024-01-01")"},
+                {R"("no")"});
+  expect_schema(R"({"enum":["a\"b","b"],"pattern":"^a"})", {R"("a\"b")"}, {R"("b")"});
+  expect_schema(R"({"enum":[[1],[1,2],["a"]],"items":{"type":"integer"},"minItems":2})", {"[1,2]"},
+                {"[1]", R"(["a"])"});
+  expect_schema(R"({"enum":[{"a":1},{"b":1},{"a":"x"}],"required":["a"],"properties":{"a":)"
+                R"({"$ref":"#/$defs/n"}},"$defs":{"n":{"oneOf":[{"type":"integer"}]}}})",
+                {R"({"a":1})"}, {R"({"b":1})", R"({"a":"x"})"});
+  expect_schema(R"({"const":7,"anyOf":[{"minimum":9},{"maximum":8}]})", {"7"}, {});
+  EXPECT_EQ(refused(Kind::kJsonSchema, R"({"const":"abc","maxLength":2})"),
+            "no text at all satisfies it");
+  EXPECT_NE(refused(Kind::kJsonSchema, R"({"enum":[0.5],"multipleOf":0.25})").find("multipleOf"),
+            std::string::npos);
+}
+
+TEST(JsonSchema, NumbersOfProperties) {
+  const std::string dict = R"({"type":"object","additionalProperties":{"const":1}})";
+  expect_schema(with(dict, R"("minProperties":1,"maxProperties":2)"),
+                {R"({"a":1})", R"({"a":1,"b":1})"}, {"{}", R"({"a":1,"b":1,"c":1})"});
+  expect_schema(with(dict, R"("maxProperties":0)"), {"{}"}, {R"({"a":1})"});
+  expect_schema(R"({"properties":{"a":{"const":1},"b":{"const":1}},"minProperties":1})",
+                {R"({"a":1})", R"({"b":1})", R"({"a":1,"b":1})"}, {"{}"});
+  expect_schema(R"({"properties":{"a":{"const":1}},"maxProperties":2,)"
+                R"("additionalProperties":{"const":2}})",
+                {"{}", R"({"b":2})", R"({"a":1,"b":2})"}, {R"({"a":1,"b":2,"c":2})"});
+  EXPECT_NE(refused(Kind::kJsonSchema, with(dict, R"("minProperties":2)")).find("minProperties"),
+            std::string::npos);
+}
+
+TEST(JsonSchema, LargeCountsTakeFewStates) {
+  const auto string = [](int64_t least, int64_t most) {
+    return concat(R"({"type":"string","minLength":)", least, R"(,"maxLength":)", most, "}");
+  };
+  std::string ten = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 10; ++i) ten += concat(i == 0 ? "" : ",", "\"p", i, "\":", string(0, 5000));
+  for (const std::string& schema :
+       {string(1, 65536), string(20'000, 1LL << 40), ten + "}}",
+        std::string(R"({"type":"array","items":{"type":"integer"},"maxItems":100000})"),
+        std::string(R"({"type":"array","items":{"type":"string"},"minItems":5000})")})
+    EXPECT_LT(compile(Kind::kJsonSchema, schema)->automaton().states().size(), 2500u) << schema;
+  const auto text = [](size_t length) { return concat("\"", std::string(length, 'x'), "\""); };
+  for (const auto& [least, most] :
+       {std::pair{0, 64}, {0, 300}, {3, 200}, {200, 1000}, {130, 130}}) {
+    const auto grammar = compile(Kind::kJsonSchema, string(least, most));
+    for (const int length : {0, 1, 2, 3, 63, 64, 65, 129, 130, 131, 199, 200, 201, 300, 301, 1000})
+      EXPECT_EQ(takes(*grammar, text(static_cast<size_t>(length))),
+                least <= length && length <= most)
+          << least << " " << most << " " << length;
+    std::string escaped = "\"";  // characters of several bytes are counted once
+    for (int i = 0; i < most; ++i) escaped += i % 3 == 0 ? "\\n" : i % 3 == 1 ? "日" : "\\u00e9";
+    EXPECT_TRUE(takes(*grammar, escaped + "\"")) << most;
+    EXPECT_FALSE(takes(*grammar, escaped + "x\"")) << most;
+  }
+  const auto array = compile(
+      Kind::kJsonSchema, R"({"items":{"const":1},"minItems":70,"maxItems":300,"type":"array"})");
+  const auto ones = [](int count) {
+    std::string all = "[";
+    for (int i = 0; i < count; ++i) all += i == 0 ? "1" : ", 1";
+    return all + "]";
+  };
+  for (const int count : {0, 69, 70, 71, 299, 300, 301})
+    EXPECT_EQ(takes(*array, ones(count)), 70 <= count && count <= 300) << count;
+}
+
+TEST(JsonSchema, CountsThatAreTooLargeAreNamed) {
+  const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
+  EXPECT_EQ(why(R"({"properties":{"x":{"type":"string","minLength":100001}}})"),
+            "schema #/properties/x: \"minLength\" is larger than 100000");
+  EXPECT_EQ(why(R"({"items":{"type":"string","pattern":"^(a|b)*a(a|b){9}$","minLength":99}})"),
+            "its automaton has more than 30000 states: make it simpler, beginning with schema "
+            "#/items: \"minLength\"");
+}
+
+// However tokens are chosen, what is counted stays within its bounds and comes to an end.
+TEST(JsonSchema, CountedTextsEndWithinTheirTokens) {
+  const auto trie = trie_of(byte_tokens({"xxxxxxxx", "\",", "\"]", "]", "日日", "\\u00", "xx\""}));
+  const auto grammar = CompiledGrammar::compile(
+      {Kind::kJsonSchema,
+       R"({"type":"array","items":{"type":"string","maxLength":70},"maxItems":80})"},
+      trie);
+  std::mt19937 random(3);
+  for (int n = 0; n < 60; ++n) {
+    const int64_t most = 2 + static_cast<int64_t>(random() % 1500);
+    const auto reader = grammar->begin({kEnd}, most);
+    std::string text;
+    bool goes_on = true;
+    for (int64_t i = 0; i < most && goes_on; ++i) {
+      const std::vector<int32_t> ids = allowed(reader->mask(), trie->ids());
+      ASSERT_FALSE(ids.empty()) << text;
+      int32_t id = ids[random() % ids.size()];
+      if (allows(reader->mask(), 257) && random() % 2 == 0) id = 257;
+      if (id == kEnd) break;
+      text += trie->bytes(id);
+      goes_on = reader->accept(id);
+    }
+    ASSERT_TRUE(reader->is_whole()) << text;
+    const nlohmann::json value = nlohmann::json::parse(text);
+    EXPECT_LE(value.size(), 80u);
+    for (const std::string one : value) {
+      const auto is_first = [](char c) { return (c & 0xC0) != 0x80; };
+      EXPECT_LE(std::ranges::count_if(one, is_first), 70) << one;
+    }
+  }
 }
 
 TEST(Regex, IsASubsetThatSaysWhatItLacks) {

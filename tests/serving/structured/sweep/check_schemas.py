@@ -11,6 +11,7 @@ except ImportError:
     print("skipped: Python's jsonschema is not installed")
     sys.exit(77)
 
+sys.setrecursionlimit(100000)  # texts of recursive schemas nest as deeply as they like
 with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as lines:
     subprocess.run([sys.argv[1], "--schemas", sys.argv[2] if len(sys.argv) > 2 else "1000", "--write", lines.name],
                    check=True)

@@ -60,6 +60,9 @@ bool has_format(const std::string& text, const std::string& format) {
     static const std::regex uuid("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
     return std::regex_match(text, uuid);
   }
+  static const std::regex uri("https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[^ ?]*)?(\\?[^ ]*)?");
+  if (format == "uri") return std::regex_match(text, uri);
+  if (format == "binary") return true;  // an annotation
   static const std::regex email("[^@ ]+@[A-Za-z0-9-]+(\\.[A-Za-z0-9-]+)+");
   return format == "email" && std::regex_match(text, email);
 }

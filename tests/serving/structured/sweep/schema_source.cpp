@@ -10,7 +10,12 @@ constexpr std::array kNames = {"name", "n",       "na",       "age",  "tags",  "
 constexpr std::array kPatterns = {
     "^[a-z]{2,5}$", "a+b",       "^\\d{3}-\\d{4}$", "(foo|ba[rz])+",
     "^\"?x\"?$",    "\\\\|\\/$", "^[^a-z]{1,3}$",   "^(a|ab)(c|bcd)$"};
-constexpr std::array kFormats = {"date", "date-time", "uuid", "email"};
+constexpr std::array kFormats = {"date", "date-time", "uuid", "email", "uri"};
+// Annotations, and keywords that allow everything with these values.
+constexpr std::array kNothing = {R"({"contentMediaType":"text/plain","$anchor":"here"})",
+                                 R"({"unevaluatedProperties":true,"propertyNames":{}})",
+                                 R"({"dependentRequired":{},"uniqueItems":false,"not":false})",
+                                 R"({"format":"binary","if":{"const":1},"minContains":3})"};
 constexpr std::array kTypes = {"string", "number", "integer", "boolean", "null"};
 
 }  // namespace
@@ -34,9 +39,20 @@ Json SchemaSource::next() {
 }
 
 Json SchemaSource::schema(int depth) {
+  Json made = constraints(depth);
+  if (chance(10))
+    made.update(Json::parse(kNothing[static_cast<size_t>(number(0, kNothing.size() - 1))]));
+  return made;
+}
+
+Json SchemaSource::constraints(int depth) {
   if (recursive_ && chance(15)) return {{"$ref", "#/$defs/node"}};
   switch (number(0, depth > 0 ? 11 : 6)) {
-    case 0: return Json{{"enum", {value(1), value(1), value(2)}}};
+    case 0: {
+      Json s = {{"enum", {value(1), value(1), value(2), 3, "abc"}}};
+      if (chance(30)) s.update({{"minimum", -5}, {"maxLength", 12}, {"maxItems", 2}});
+      return s;
+    }
     case 1: return Json{{"const", value(1)}, {"title", "a constant"}};
     case 2:
     case 3: return string_schema();
@@ -78,7 +94,21 @@ Json SchemaSource::exclusive_schema(int depth) {
 
 Json SchemaSource::string_schema() {
   Json s = {{"type", "string"}};
-  switch (number(0, 4)) {
+  switch (number(0, 7)) {
+    case 5:  // longer than any text
+      s["maxLength"] = 60 + number(0, 300);
+      break;
+    case 6:
+      s["format"] = kFormats[static_cast<size_t>(number(0, kFormats.size() - 1))];
+      s["minLength"] = number(0, 5);
+      s["maxLength"] = 45 + number(0, 50);
+      break;
+    case 7:
+      s["pattern"] = kPatterns[static_cast<size_t>(number(0, 3))];
+      s["minLength"] = number(0, 4);
+      if (chance(50)) s["maxLength"] = 8 + number(0, 90);
+      if (chance(30)) return {{"allOf", {s, {{"pattern", "[a-z0-9]"}}}}};
+      break;
     case 0: s["pattern"] = kPatterns[static_cast<size_t>(number(0, kPatterns.size() - 1))]; break;
     case 1: s["format"] = kFormats[static_cast<size_t>(number(0, kFormats.size() - 1))]; break;
     case 2:
@@ -111,7 +141,8 @@ Json SchemaSource::array_schema(int depth) {
   if (chance(80)) s["items"] = schema(depth - 1);
   if (chance(30)) s["prefixItems"] = {schema(depth - 1), schema(0)};
   if (chance(50)) s["minItems"] = number(0, 3);
-  if (chance(60)) s["maxItems"] = s.value("minItems", int64_t{0}) + number(0, 4);
+  if (chance(60))
+    s["maxItems"] = s.value("minItems", int64_t{0}) + (chance(80) ? number(0, 4) : number(64, 999));
   return s;
 }
 

@@ -18,6 +18,7 @@ class SchemaSource {
   }
   bool chance(int percent) { return number(1, 100) <= percent; }
   Json schema(int depth);
+  Json constraints(int depth);
   Json exclusive_schema(int depth);
   Json string_schema();
   Json number_schema();

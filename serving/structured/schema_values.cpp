@@ -1,0 +1,132 @@
+#include "serving/structured/schema_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "serving/structured/string_schema.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
+
+class ValueCheck {
+ public:
+  ValueCheck(const SchemaFinder& find, const std::string& path, CompileBudget& budget)
+      : find_(find), path_(path), budget_(budget) {}
+
+  bool holds(const Schema& value, const Schema& schema, int depth) {
+    budget_.check_depth(depth);
+    budget_.check_time();
+    if (schema.is_boolean()) return schema.get<bool>();
+    if (!schema.is_object()) fail_input("schema ", path_, " must be an object, true or false");
+    const Schema s = constraints_of(schema, path_);
+    // With a list of values it says itself whether null is one.
+    if (s.contains("nullable") && value.is_null() && !s.contains("enum") && !s.contains("const"))
+      return true;
+    if (s.contains("$ref")) {
+      if (!s["$ref"].is_string()) fail_keyword(path_, "$ref", "must be a string");
+      if (!holds(value, find_(s["$ref"].get<std::string>()), depth + 1)) return false;
+    }
+    for (const char* name : {"allOf", "anyOf", "oneOf"})
+      if (s.contains(name) && !hold_of(value, s, name, depth)) return false;
+    return holds_itself(value, s, depth);
+  }
+
+ private:
+  bool hold_of(const Schema& value, const Schema& s, const char* name, int depth) {
+    if (!s[name].is_array() || s[name].empty())
+      fail_keyword(path_, name, "must be an array that is not empty");
+    const auto count = std::ranges::count_if(
+        s[name], [&](const Schema& one) { return holds(value, one, depth + 1); });
+    return name[1] == 'l' ? count == std::ssize(s[name]) : name[0] == 'o' ? count == 1 : count > 0;
+  }
+
+  bool holds_itself(const Schema& value, const Schema& s, int depth) {
+    if (s.contains("type")) {
+      const std::vector<std::string> types = types_of(s, path_);
+      if (std::ranges::none_of(types, [&](const auto& t) { return is_of(value, t); })) return false;
+    }
+    if (s.contains("const") && value != s["const"]) return false;
+    if (s.contains("enum")) {
+      if (!s["enum"].is_array()) fail_keyword(path_, "enum", "must be an array");
+      if (std::ranges::find(s["enum"], value) == s["enum"].end()) return false;
+    }
+    if (value.is_string()) return satisfies_string_schema(value, s, path_, budget_);
+    if (value.is_number()) return holds_of_number(value, s);
+    if (value.is_array()) return holds_of_array(value, s, depth);
+    return !value.is_object() || holds_of_object(value, s, depth);
+  }
+
+  // a <= b; b is of `keyword`.
+  bool at_most(const Schema& a, const Schema& b, const char* keyword) {
+    const auto is_exact = [](const Schema& number) {
+      return number.is_number_float() || std::abs(number.get<double>()) <= kExactIntegers;
+    };
+    if (a.is_number_float() != b.is_number_float() && (!is_exact(a) || !is_exact(b)))
+      fail_keyword(path_, keyword, "is not supported beside values of so many digits");
+    return a <= b;
+  }
+
+  bool holds_of_number(const Schema& value, const Schema& s) {
+    for (const char* name : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
+      if (!s.contains(name)) continue;
+      if (!s[name].is_number()) fail_keyword(path_, name, "must be a number");
+      const std::string_view keyword = name;
+      const bool is_low = keyword.ends_with("inimum");
+      const bool fits = is_low ? at_most(s[name], value, name) : at_most(value, s[name], name);
+      if (!fits || (keyword.starts_with("ex") && value == s[name])) return false;
+    }
+    if (!s.contains("multipleOf")) return true;
+    const Schema& factor = s["multipleOf"];
+    if (!value.is_number_integer() || !factor.is_number_integer() || factor.get<int64_t>() < 1 ||
+        (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+      fail_keyword(path_, "multipleOf", "is not supported, but for whole numbers beside enum");
+    return value.get<int64_t>() % factor.get<int64_t>() == 0;
+  }
+
+  bool holds_of_array(const Schema& value, const Schema& s, int depth) {
+    const auto size = std::ssize(value);
+    if (size < count_of(s, "minItems", 0, path_)) return false;
+    if (s.contains("maxItems") && size > count_of(s, "maxItems", -1, path_)) return false;
+    const Schema prefix = s.value("prefixItems", Schema::array());
+    if (!prefix.is_array()) fail_keyword(path_, "prefixItems", "must be an array");
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (i >= prefix.size() && !s.contains("items")) break;
+      if (!holds(value[i], i < prefix.size() ? prefix[i] : s["items"], depth + 1)) return false;
+    }
+    return true;
+  }
+
+  bool holds_of_object(const Schema& value, const Schema& s, int depth) {
+    const auto size = std::ssize(value);
+    if (size < count_of(s, "minProperties", 0, path_)) return false;
+    if (s.contains("maxProperties") && size > count_of(s, "maxProperties", -1, path_)) return false;
+    const Schema required = s.value("required", Schema::array());
+    if (!required.is_array()) fail_keyword(path_, "required", "must be an array of strings");
+    for (const Schema& name : required)
+      if (!name.is_string() || !value.contains(name.get<std::string>())) return false;
+    const Schema properties = s.value("properties", Schema::object());
+    if (!properties.is_object()) fail_keyword(path_, "properties", "must be an object");
+    for (const auto& [name, member] : value.items()) {
+      if (!properties.contains(name) && !s.contains("additionalProperties")) continue;
+      const Schema& of = properties.contains(name) ? properties[name] : s["additionalProperties"];
+      if (!holds(member, of, depth + 1)) return false;
+    }
+    return true;
+  }
+
+  const SchemaFinder& find_;
+  const std::string& path_;
+  CompileBudget& budget_;
+};
+
+}  // namespace
+
+bool satisfies(const Schema& value, const Schema& schema, const SchemaFinder& find,
+               const std::string& path, CompileBudget& budget) {
+  return ValueCheck(find, path, budget).holds(value, schema, 0);
+}
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+#include "serving/structured/string_schema.h"
+
+#include <algorithm>
+
+#include "serving/structured/regex_grammar.h"
+#include "serving/structured/rule_automaton.h"
+#include "serving/structured/string_formats.h"
+
+namespace trireme {
+namespace {
+
+using Node = Grammar::Node;
+
+// A state for each character beside each state of the expression.
+constexpr int64_t kMaxMinLengthOfExpressions = 1024;
+
+// The strings of a format or pattern, with their quotes.
+Node expression_grammar(Grammar& g, const char* keyword, const std::string& text,
+                        const std::string& path) {
+  const Node quote = g.literal("\"");
+  try {
+    const bool is_format = keyword == std::string_view("format");
+    const Node body = is_format ? regex_grammar(g, format_expression(text), RegexUse::kWholeText)
+                                : regex_grammar(g, text, RegexUse::kJsonString);
+    return g.sequence({quote, body, quote});
+  } catch (const InputError& error) {
+    fail_keyword(path, keyword, concat("is refused: ", error.what()));
+  }
+}
+
+std::vector<Node> expressions_of(Grammar& g, const Schema& s, const std::string& path) {
+  std::vector<Node> all;
+  for (const char* keyword : {"pattern", "format"}) {
+    if (!s.contains(keyword)) continue;
+    const Schema& given = s[keyword];
+    for (const Schema& one : given.is_array() ? given : Schema::array({given}))
+      all.push_back(expression_grammar(g, keyword, one.get<std::string>(), path));
+  }
+  return all;
+}
+
+int64_t characters_of(const std::string& text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path) {
+  Grammar& g = json.grammar();
+  const int64_t least = count_of(s, "minLength", 0, path),
+                most = count_of(s, "maxLength", -1, path);
+  if (most >= 0 && least > most) return g.choice({});
+  const Node quote = g.literal("\"");
+  g.budget().note_count(least, concat("schema ", path, ": \"minLength\""));
+  std::vector<Node> all = expressions_of(g, s, path);
+  if (all.empty()) {
+    if (least == 0 && most < 0) return json.string();
+    // Where a state is needed for each, what takes more than a byte is in a rule of its own; turns
+    // that are counted begin with no call.
+    const CharSet ascii = without({{0x20, 0x7F}}, {{'"', '"'}, {'\\', '\\'}});
+    const Node one = g.choice({g.chars(ascii), json.long_char()});
+    const bool counted = most < 0 || most - least >= g.budget().limits().min_counted;
+    const Node more = g.repeat(counted ? json.any_char() : one, 0, most < 0 ? -1 : most - least);
+    return g.named(g.sequence({quote, g.exactly(one, least), more, quote}));
+  }
+  if (least > kMaxMinLengthOfExpressions)
+    fail_keyword(path, "minLength",
+                 concat("is larger than ", kMaxMinLengthOfExpressions,
+                        ", which is not supported beside pattern or format"));
+  if (least > 0) {
+    const Node one = g.json_chars({{0, kLastChar}});
+    all.push_back(g.sequence({quote, g.repeat(one, least, -1), quote}));
+  }
+  if (all.size() == 1 && most < 0) return g.named(all[0]);
+  g.budget().note_count(
+      1, concat("schema ", path, ": \"", s.contains("pattern") ? "pattern" : "format", "\""));
+  return g.named_all(std::move(all), most < 0 ? -1 : most + 2);
+}
+
+bool satisfies_string_schema(const Schema& value, const Schema& s, const std::string& path,
+                             CompileBudget& budget) {
+  const int64_t length = characters_of(value.get<std::string>());
+  if (length < count_of(s, "minLength", 0, path)) return false;
+  if (s.contains("maxLength") && length > count_of(s, "maxLength", -1, path)) return false;
+  Grammar g(budget);
+  const std::string text = value.dump();
+  for (const Node expression : expressions_of(g, s, path)) {
+    // Bounded, so that no loop is counted.
+    const auto states =
+        rule_automaton(g, {{expression}, std::ssize(text) + (int64_t{1} << 20)}, budget);
+    int32_t at = 0;
+    for (const char c : text) {
+      const auto byte = static_cast<uint8_t>(c);
+      const auto& edges = states[static_cast<size_t>(at)].edges;
+      const auto edge = std::ranges::find_if(
+          edges, [&](const auto& e) { return e.first <= byte && byte <= e.last; });
+      if (edge == edges.end()) return false;
+      at = edge->target;
+    }
+    if (!states[static_cast<size_t>(at)].final) return false;
+  }
+  return true;
+}
+
+}  // namespace trireme
