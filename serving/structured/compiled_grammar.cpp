@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kWorkOfPreparing = int64_t{1} << 25;
 // Of the masks of one text together (TokenMasks::work): a second or so. What takes more ends there.
 constexpr int64_t kMostWorkOfAText = 8 * TokenMasks::kMostWork;
+// More is not read again.
+constexpr size_t kMaxTextSinceSaved = 4096;
 
 int64_t bytes_of(const PushdownAutomaton& automaton) {
   int64_t bytes = 0;
@@ -262,10 +264,20 @@ void CompiledGrammar::forget() const {
   ++epoch_;
 }
 
+// A text of which much has been read since the last saved state.
+void CompiledGrammar::save(Place& place) const {
+  if (place.epoch != epoch_ || place.text.size() < kMaxTextSinceSaved ||
+      place.state == GrammarStates::kDead)
+    return;
+  place.saved = std::make_shared<GrammarStates::Snapshot>(masks_.states().save(place.state));
+  place.text.clear();
+}
+
 CompiledGrammar::Found CompiledGrammar::read(Place& place, std::string_view bytes,
                                              int64_t tokens_left, std::span<uint32_t> mask) const {
   const std::lock_guard lock(mutex_);
   try {
+    save(place);
     if (masks_.is_full()) forget();
     const size_t before = place.text.size();
     const Found found = read_locked(place, bytes, tokens_left, mask, TokenMasks::kMostWork);
@@ -289,8 +301,10 @@ std::optional<CompiledGrammar::Found> CompiledGrammar::try_read(Place& place,
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || masks_.is_full()) return {};
   const auto [state, epoch, spent] = std::tuple(place.state, place.epoch, place.work);
-  const size_t before = place.text.size();
+  size_t before = place.text.size();
   try {
+    save(place);
+    before = place.text.size();
     const Found found = read_locked(place, bytes, tokens_left, mask, std::max(work, int64_t{0}));
     work -= masks_.work();
     if (!found.gave_up) return found;
@@ -309,7 +323,8 @@ CompiledGrammar::Found CompiledGrammar::read_locked(Place& place, std::string_vi
   masks_.begin(work);
   if (place.epoch != epoch_) {
     place.epoch = epoch_;
-    place.state = masks_.states().at(automaton_.root());
+    place.state = place.saved != nullptr ? masks_.restore(*place.saved)
+                                         : masks_.states().at(automaton_.root());
     step(place, place.text);
   }
   const int64_t before = masks_.work();  // to read anew what was forgotten is no cost of the text

@@ -65,13 +65,14 @@ class CompiledGrammar final : public TextRule,
  private:
   friend class GrammarReader;
   friend struct MaskJob;
-  // How far a text has been read; found again by reading it anew once the states have been
-  // forgotten.
+  // How far a text has been read; found again once the states have been forgotten: from the last
+  // saved one, by what was read since.
   struct Place {
     int32_t state = 0;
-    uint64_t epoch = ~uint64_t{0};  // nothing has been read
-    std::string text = {};
-    int64_t work = 0;  // that its masks have cost
+    uint64_t epoch = ~uint64_t{0};                              // nothing has been read
+    std::shared_ptr<const GrammarStates::Snapshot> saved = {};  // absent: the beginning
+    std::string text = {};                                      // since then
+    int64_t work = 0;                                           // that its masks have cost
   };
   // What is known of a place.
   struct Found {
@@ -95,6 +96,7 @@ class CompiledGrammar final : public TextRule,
   Found read_locked(Place& place, std::string_view bytes, int64_t tokens_left,
                     std::span<uint32_t> mask, int64_t work) const;
   void forget() const;
+  void save(Place& place) const;
   bool step(Place& place, std::string_view bytes) const;
 
   PushdownAutomaton automaton_;

@@ -160,6 +160,38 @@ int32_t GrammarStates::alike(int32_t state) {
   return id;
 }
 
+GrammarStates::Snapshot GrammarStates::save(int32_t state) const {
+  Snapshot saved{.whole = is_whole(state)};
+  std::unordered_map<int32_t, int32_t> numbers = {{0, 0}};
+  for (Configuration c : configurations(state)) {
+    std::vector<int32_t> chain;
+    for (int32_t at = c.stack; !numbers.contains(at); at = stacks_[static_cast<size_t>(at)].stack)
+      chain.push_back(at);
+    for (; !chain.empty(); chain.pop_back()) {
+      Configuration frame = stacks_[static_cast<size_t>(chain.back())];
+      frame.stack = numbers.at(frame.stack);
+      saved.frames.push_back(frame);
+      numbers.emplace(chain.back(), static_cast<int32_t>(saved.frames.size()));
+    }
+    c.stack = numbers.at(c.stack);
+    saved.configurations.push_back(c);
+  }
+  return saved;
+}
+
+int32_t GrammarStates::restore(const Snapshot& saved) {
+  std::vector<int32_t> stacks = {0};
+  for (Configuration frame : saved.frames) {
+    frame.stack = stacks[static_cast<size_t>(frame.stack)];
+    stacks.push_back(push(frame));
+  }
+  std::vector<Configuration> members = saved.configurations;
+  for (Configuration& c : members) c.stack = stacks[static_cast<size_t>(c.stack)];
+  std::ranges::sort(members);
+  looked_at_ += std::ssize(members) + std::ssize(saved.frames);
+  return number_of(std::move(members), saved.whole);
+}
+
 // All that is reached from these without a byte, calls and returns.
 int32_t GrammarStates::id_of(std::vector<Configuration> work) {
   std::unordered_set<Configuration, Hash> seen;

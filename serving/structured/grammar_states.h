@@ -53,6 +53,15 @@ class GrammarStates {
   int64_t bytes_to_end(int32_t state) const { return to_end_[static_cast<size_t>(state)]; }
   int64_t bytes_behind(int32_t stack) const { return behind_end_[static_cast<size_t>(stack)]; }
 
+  // A state by itself, for when all are forgotten. Frames follow those they return to; `stack` 0 is
+  // the bottom, n the n-th frame.
+  struct Snapshot {
+    std::vector<Configuration> frames = {}, configurations = {};
+    bool whole = false;
+  };
+  Snapshot save(int32_t state) const;
+  int32_t restore(const Snapshot& saved);
+
   int64_t bytes() const { return bytes_; }          // that all this takes, about
   int64_t looked_at() const { return looked_at_; }  // readings, since the beginning
   // Forgets all states and frees their memory; numbers told before mean nothing any more.

@@ -66,6 +66,13 @@ int32_t TokenMasks::step(int32_t state, uint8_t byte) {
   return gave_up() ? GrammarStates::kDead : next;
 }
 
+int32_t TokenMasks::restore(const GrammarStates::Snapshot& saved) {
+  const int64_t before = states_.looked_at();
+  const int32_t state = states_.restore(saved);
+  charge_states(before);
+  return gave_up() ? GrammarStates::kDead : state;
+}
+
 // visit(n, s): of each node n below `node` that can be read from `state`, which is what reading up
 // to `node` has led to; it leads to s.
 template <class Visit>

@@ -44,6 +44,7 @@ class TokenMasks {
   bool lacks_memory() const { return lacks_memory_; }
   // The state behind a byte. kDead: there is none, or it is given up.
   int32_t step(int32_t state, uint8_t byte);
+  int32_t restore(const GrammarStates::Snapshot& saved);
   // Computes what depends on automaton states alone, of those that most bytes lead on from first,
   // until it has cost so much or memory is short. False where it was given up.
   bool prepare(int64_t most_work);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "serving/structured/regex_grammar.h"
+#include "serving/structured/written_grammar.h"
 #include "tests/serving/structured/vocabulary.h"
 
 namespace trireme::test_token_masks {
@@ -254,6 +255,62 @@ TEST(TokenMasks, AreTheSameWhenStatesHaveBeenForgotten) {
   EXPECT_NE(before, std::vector<uint32_t>(before.size(), 0));
   masks.clear();
   EXPECT_EQ(mask_behind("abb"), before);
+}
+
+// A saved state means the same once all others are forgotten, its stack and its counts included.
+TEST(TokenMasks, AreThoseOfASavedState) {
+  const std::vector<std::string> tokens = {"", "(", ")", "x", "xx", "))", "x)", "xxx)", ",", "),"};
+  const std::string written =
+      "root ::= \"(\" item (\",\" item){0,2} \")\"\nitem ::= root | \"x\"{0,4}";
+  CompileBudget budget({.min_counted = 1});
+  Grammar g(budget);
+  const int32_t root = g.add_rule();
+  g.define(root, written_grammar(g, written));
+  const PushdownAutomaton automaton(g, root, budget);
+  ASSERT_TRUE(automaton.counts());
+  const TokenTrie trie(tokens);
+  TokenMasks masks(automaton, trie);
+  const auto mask_at = [&](int32_t state) {
+    std::vector<uint32_t> mask(static_cast<size_t>(trie.words()));
+    masks.begin(TokenMasks::kMostWork);
+    masks.add(state, kManyTokens, mask);
+    return mask;
+  };
+  const std::string text = "((x,(xxx,x)),xxxx,)";
+  for (size_t length = 0; length < text.size(); ++length) {
+    int32_t state = masks.states().at(automaton.root());
+    for (const char c : text.substr(0, length))
+      state = masks.states().step(state, static_cast<uint8_t>(c));
+    const std::vector<uint32_t> before = mask_at(state);
+    EXPECT_NE(before, std::vector<uint32_t>(before.size(), 0)) << length;
+    const GrammarStates::Snapshot saved = masks.states().save(state);
+    masks.clear();
+    masks.states().at(automaton.root());  // other numbers than before
+    state = masks.restore(saved);
+    EXPECT_EQ(mask_at(state), before) << length;
+    for (const char c : text.substr(length))
+      state = masks.states().step(state, static_cast<uint8_t>(c));
+    EXPECT_TRUE(masks.states().is_whole(state)) << length;
+  }
+}
+
+// States that a count tells apart are forgotten from time to time, and a text is not read again
+// from its beginning each time.
+TEST(TokenMasks, CountedTextsMayBeLong) {
+  constexpr int64_t kLength = 240'000;
+  const std::string piece(48, 'x');
+  const auto grammar = CompiledGrammar::compile(
+      {GrammarSource::Kind::kJsonSchema, concat(R"({"type":"string","maxLength":)", kLength, "}")},
+      trie_of(byte_tokens({piece})));
+  const auto reader = grammar->begin({kEnd}, kManyTokens);
+  ASSERT_TRUE(reader->accept(1 + '"'));
+  for (int64_t i = 0; i < kLength / std::ssize(piece); ++i) {
+    ASSERT_TRUE(allows(reader->mask(), 257)) << i;
+    ASSERT_TRUE(reader->accept(257)) << i;
+  }
+  EXPECT_EQ(allowed(reader->mask(), 258), (std::vector<int32_t>{1 + '"'}));
+  EXPECT_FALSE(reader->accept(1 + '"'));
+  EXPECT_TRUE(reader->is_whole());
 }
 
 // Texts that may be read in more ways with each letter.

@@ -83,6 +83,8 @@ int main(int argc, char** argv) {
                  R"("zip":{"type":"string","pattern":"^[0-9]{5}$"}},"required":["city","zip"]}},)"
                  R"("required":["name","age","tags","address"]})"},
                 trie);
+  test::measure("maxLength 5000", {Kind::kJsonSchema, R"({"type":"string","maxLength":5000})"},
+                trie);
   test::measure("regex", {Kind::kRegex, R"([A-Z][a-z]+( [A-Z][a-z]+)*: \d{1,3}\.\d\d)"}, trie);
   test::measure("choice", {Kind::kChoice, "", {"yes", "no", "perhaps"}}, trie);
   return 0;
