@@ -85,6 +85,7 @@ const Schema& stricter(const Schema& a, const Schema& b, bool larger) {
 
 bool allows(const Schema& types, const Schema& type) {
   if (types.is_string()) return types == type || (types == "number" && type == "integer");
+  if (!types.is_array()) return false;
   return std::any_of(types.begin(), types.end(), [&](const Schema& t) { return allows(t, type); });
 }
 

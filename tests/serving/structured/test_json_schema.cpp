@@ -200,6 +200,7 @@ TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
   EXPECT_NE(why(R"({"type":"integer","minimum":2,"maximum":1})").find("no integer"),
             std::string::npos);
   EXPECT_NE(why("{").find("schema"), std::string::npos);
+  EXPECT_EQ(why(R"({"type":"string","anyOf":[{"type":["x",1]}]})"), "no text at all satisfies it");
 }
 
 std::string with(const std::string& schema, const std::string& more) {
