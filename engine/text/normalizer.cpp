@@ -19,18 +19,15 @@ Step replace(const Regex& pattern, const std::string& content) {
   return [pattern, content](std::string text) {
     std::string out;
     size_t at = 0;
+    bool found = false;
     Regex::Match match;
-    for (size_t from = 0; from <= text.size() && pattern.find(text, from, match);) {
-      if (match.end == match.begin) {  // nothing to replace; go on behind the next character
-        if (match.begin == text.size()) break;
-        from = match.begin + character_bytes(text[match.begin]);
-        continue;
-      }
+    if (text.empty()) return text;  // the tokenizers library looks for nothing there
+    for (RegexMatches matches(pattern, text); matches.next(match); at = match.end) {
       out.append(text, at, match.begin - at);
       out += content;
-      at = from = match.end;
+      found = true;
     }
-    if (at == 0) return text;
+    if (!found) return text;
     return out.append(text, at);
   };
 }

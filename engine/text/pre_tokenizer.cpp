@@ -35,15 +35,9 @@ void find_parts(const Regex& pattern, bool invert, std::string_view text, const 
   const std::string_view inside = text.substr(word.begin, word.end - word.begin);
   size_t at = 0;
   Regex::Match match;
-  for (size_t from = 0; from < inside.size() && pattern.find(inside, from, match);) {
-    if (match.end == match.begin) {
-      if (match.begin >= inside.size()) break;
-      from = match.begin + character_bytes(inside[match.begin]);
-      continue;
-    }
+  for (RegexMatches matches(pattern, inside); matches.next(match); at = match.end) {
     if (match.begin > at) parts.push_back({{word.begin + at, word.begin + match.begin}, invert});
     parts.push_back({{word.begin + match.begin, word.begin + match.end}, !invert});
-    at = from = match.end;
   }
   if (at < inside.size()) parts.push_back({{word.begin + at, word.end}, invert});
 }
@@ -91,6 +85,7 @@ void split(Words& words, const Regex& pattern, bool invert, Behavior behavior) {
     find_parts(pattern, invert, words.text, word, parts);
     join_parts(behavior, parts, out);
   }
+  std::erase_if(out, [](const Range& range) { return range.begin == range.end; });
   words.ranges = std::move(out);
 }
 
@@ -114,6 +109,9 @@ void rewrite(Words& words, Change&& change) {
 // GPT-2's (Radford et al. 2019): contractions, words, numbers and signs with the space before them.
 constexpr const char* kByteLevelWords =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// Words of Whitespace: those of Rust's regular expressions, to which joiners belong.
+constexpr const char* kWhitespaceWords = R"([\w\p{Join_Control}]+|[^\w\p{Join_Control}\s]+)";
 
 }  // namespace
 
@@ -176,7 +174,7 @@ void PreTokenizer::add(const nlohmann::json& json, const std::string& what, int 
                               individual ? Behavior::kIsolated : Behavior::kContiguous));
   } else if (type == "Whitespace") {
     keeps_text_ = false;
-    steps_.push_back(splitter(Regex(R"(\w+|[^\w\s]+)", what), Behavior::kRemoved, true));
+    steps_.push_back(splitter(Regex(kWhitespaceWords, what), Behavior::kRemoved, true));
   } else if (type == "WhitespaceSplit") {
     keeps_text_ = false;
     steps_.push_back(splitter(Regex(R"(\s)", what), Behavior::kRemoved));

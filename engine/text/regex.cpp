@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "engine/text/regex_syntax.h"
+#include "engine/text/unicode.h"
 
 namespace trireme {
 namespace {
@@ -14,44 +16,6 @@ namespace {
 constexpr size_t kMatchLimit = 10'000'000, kMatchLimitPerByte = 4;
 constexpr uint32_t kDepthLimit = 100'000;
 constexpr uint32_t kJitStackBytes = 1 << 20;
-
-// The pattern with the classes' letters spelled out; PCRE2's own are wider or narrower.
-std::string translated(const std::string& pattern, const std::string& what) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char letter = pattern[++i];
-      const bool negated = letter == 'S' || letter == 'W' || letter == 'D';
-      std::string members;
-      if (letter == 's' || letter == 'S') members = "\\p{White_Space}";
-      if (letter == 'w' || letter == 'W')
-        members = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}";
-      if (letter == 'd' || letter == 'D') members = "\\p{Nd}";
-      if (members.empty())
-        out.append({c, letter});
-      else if (!in_class)
-        out += concat(negated ? "[^" : "[", members, "]");
-      else if (!negated)
-        out += members;
-      else if (letter == 'W')
-        fail_input(what, ": \\W inside a class is not available in \"", pattern, "\"");
-      else
-        out += letter == 'S' ? "\\P{White_Space}" : "\\P{Nd}";
-      continue;
-    }
-    if (in_class && pattern.compare(i, 2, "&&") == 0)
-      fail_input(what, ": intersections of classes (&&) are not available in \"", pattern, "\"");
-    if (c == '[') in_class = true;
-    if (c == ']') in_class = false;
-    out += c;
-  }
-  // A script's name means the script, not all texts that use one of its characters.
-  for (size_t at = 0; (at = out.find("\\p{Han}", at)) != std::string::npos; at += 10)
-    out.replace(at, 7, "\\p{sc:Han}");
-  return out;
-}
 
 const pcre2_code* code_of(const std::shared_ptr<void>& code) {
   return static_cast<const pcre2_code*>(code.get());
@@ -79,7 +43,7 @@ struct Workspace {
 }  // namespace
 
 Regex::Regex(const std::string& pattern, const std::string& what) : pattern_(pattern) {
-  const std::string source = translated(pattern, what);
+  const std::string source = "(*LF)" + translated_regex(pattern, what);
   int error = 0;
   size_t at = 0;
   pcre2_code* const code =
@@ -88,7 +52,7 @@ Regex::Regex(const std::string& pattern, const std::string& what) : pattern_(pat
   if (code == nullptr) {
     char message[256] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
-    fail_input(what, ": the regular expression \"", pattern, "\" is not understood: ", message);
+    fail_input(what, ": the regular expression \"", pattern, "\" is not available: ", message);
   }
   code_ = {code, [](void* raw) { pcre2_code_free(static_cast<pcre2_code*>(raw)); }};
   // Without it (no memory that is executable) the same is computed more slowly.
@@ -115,6 +79,18 @@ bool Regex::find(std::string_view text, size_t from, Match& match) const {
   const size_t* const ends = pcre2_get_ovector_pointer(workspace.data);
   match = {ends[0], ends[1]};
   return true;
+}
+
+bool RegexMatches::next(Regex::Match& match) {
+  while (from_ <= text_.size() && regex_.find(text_, from_, match)) {
+    if (match.begin != match.end || match.end != last_end_) {
+      from_ = last_end_ = match.end;
+      return true;
+    }
+    // An empty match right behind a match is passed over.
+    from_ += from_ < text_.size() ? character_bytes(text_[from_]) : 1;
+  }
+  return false;
 }
 
 std::string quoted_pattern(std::string_view text) {

@@ -1,9 +1,8 @@
-// Regular expressions over UTF-8, as HuggingFace's tokenizers write them: the syntax of Oniguruma,
-// computed by PCRE2.
+// Regular expressions over UTF-8 with the syntax and results of Oniguruma (its own syntax, its
+// default options), which HuggingFace's tokenizers use; matched by PCRE2.
 //
-// \s, \w, \d and their opposites mean Unicode's White_Space, words (Alphabetic, marks, decimal
-// digits, connectors) and decimal digits, as they do there. What the two syntaxes do not share
-// (intersections of classes) is refused.
+// engine/text/regex_syntax.h translates them. What has no translation (absent operators, callouts,
+// text segments, references to recursion levels, options for ASCII) is refused.
 #pragma once
 
 #include <memory>
@@ -29,6 +28,19 @@ class Regex {
  private:
   std::string pattern_;
   std::shared_ptr<void> code_;
+};
+
+// The matches in a text one after the other, as the tokenizers library finds them: an empty match
+// counts, but not right behind another match. Regex and text must outlive it.
+class RegexMatches {
+ public:
+  RegexMatches(const Regex& regex, std::string_view text) : regex_(regex), text_(text) {}
+  bool next(Regex::Match& match);
+
+ private:
+  const Regex& regex_;
+  std::string_view text_;
+  size_t from_ = 0, last_end_ = std::string_view::npos;
 };
 
 // `text` as an expression that matches it and nothing else.

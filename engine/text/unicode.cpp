@@ -142,6 +142,8 @@ size_t character_bytes(char lead) {
   return byte < 0x80 || byte >= 0xF8 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
+void append_character(char32_t c, std::string& out) { append(c, out); }
+
 char32_t next_character(std::string_view text, size_t& at) {
   const size_t bytes = character_bytes(text[at]);
   constexpr unsigned kLead[] = {0x7F, 0x1F, 0x0F, 0x07};

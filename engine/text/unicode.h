@@ -22,9 +22,11 @@ std::string strip_marks(std::string_view text);
 char32_t next_character(std::string_view text, size_t& at);
 // Bytes of the character with this first byte; 1 for 0xF8 and above, which begin none.
 size_t character_bytes(char lead);
+void append_character(char32_t c, std::string& out);
 
 bool is_white_space(char32_t c);  // the property White_Space
-bool is_word(char32_t c);         // \w of engine/text/regex.h
+// \w of Rust's regular expressions, to which joiners belong; engine/text/regex.h has another.
+bool is_word(char32_t c);
 
 // Each byte that is no part of a character as U+FFFD.
 std::string valid_utf8(std::string_view bytes);
