@@ -102,15 +102,6 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
-std::string upper_case(std::string_view text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();)
-    append(static_cast<char32_t>(
-               utf8proc_toupper(static_cast<utf8proc_int32_t>(next_character(text, at)))),
-           out);
-  return out;
-}
-
 bool is_letter(char32_t c) {
   switch (category(c)) {
     case UTF8PROC_CATEGORY_LU:
@@ -122,8 +113,12 @@ bool is_letter(char32_t c) {
   }
 }
 
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
+bool is_numeric(char32_t c) {
+  return is_decimal_digit(c) || category(c) == UTF8PROC_CATEGORY_NL ||
+         category(c) == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_decimal_digit(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
 
 std::string strip_marks(std::string_view text) {
   std::string out;

@@ -10,11 +10,9 @@ namespace trireme {
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 std::string normalize(std::string_view text, NormalForm form);
 std::string lower_case(std::string_view text);
-// Character by character: those whose large form is two keep their own.
-std::string upper_case(std::string_view text);
-bool is_letter(char32_t c);  // the general category L
-bool is_upper(char32_t c);
-bool is_lower(char32_t c);
+bool is_letter(char32_t c);         // the general category L
+bool is_numeric(char32_t c);        // the general category N
+bool is_decimal_digit(char32_t c);  // the general category Nd
 // Without marks (general category M).
 std::string strip_marks(std::string_view text);
 

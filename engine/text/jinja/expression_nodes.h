@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/text/jinja/arguments.h"
 #include "engine/text/jinja/nodes.h"
 
 namespace trireme::jinja {
@@ -150,7 +151,9 @@ struct Filtered : Expression {
     if (filter_ == nullptr)
       fail(concat("line ", line, ": the filter \"", name_, "\" is not available"));
     const Value v = of_->value(r, scope);
-    return filter_(r, v, arguments_.values(r, scope));
+    const Arguments given = arguments_.values(r, scope);
+    check_filter_arguments(name_, given);
+    return filter_(r, v, given);
   }
   const ExpressionPtr of_;
   const std::string name_;

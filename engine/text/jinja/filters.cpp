@@ -7,9 +7,11 @@
 
 #include "engine/core/error.h"
 #include "engine/text/jinja/arguments.h"
+#include "engine/text/jinja/case_mapping.h"
 #include "engine/text/jinja/characters.h"
 #include "engine/text/jinja/format.h"
 #include "engine/text/jinja/nodes.h"
+#include "engine/text/jinja/numbers.h"
 #include "engine/text/jinja/text_tools.h"
 
 namespace trireme::jinja {
@@ -59,9 +61,11 @@ Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
   const Filter filter = find_filter(text_in(a.positional[0], "map"));
   if (filter == nullptr)
     fail(concat("the filter \"", *a.positional[0].string(), "\" is not available"));
+  const Arguments given = behind(a, 1);
+  check_filter_arguments(*a.positional[0].string(), given);
   for (const Value& item : elements_of(v)) {
     r.step();
-    out.push_back(filter(r, item, behind(a, 1)));
+    out.push_back(filter(r, item, given));
   }
   return out;
 }
@@ -110,8 +114,10 @@ Value sort_filter(Renderer& r, const Value& v, const Arguments& a) {
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& item : out) keyed.emplace_back(keys_of(r, item, path, sensitive), item);
   const bool reverse = flag_at(a, 0, "reverse", false);
+  // Equal keys are not compared further, so what has no order may be equal.
+  const auto before = [](const Value& x, const Value& y) { return !equal(x, y) && less(x, y); };
   std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
-    return reverse ? less(y.first, x.first) : less(x.first, y.first);
+    return reverse ? before(y.first, x.first) : before(x.first, y.first);
   });
   for (size_t i = 0; i < out.size(); ++i) out[i] = keyed[i].second;
   return out;
@@ -199,6 +205,8 @@ Value slice_filter(Renderer&, const Value& v, const Arguments& a) {
 
 Value attr_filter(Renderer& r, const Value& v, const Arguments& a) {
   const std::string& name = text_at(a, 0, "name", "attr");
+  if (v.is_undefined())
+    fail(concat("\"", v.undefined_name(), "\" is undefined, so it has no \"", name, "\""));
   const Value found = attribute_of(r, v, name);
   return v.dict() && !found.function() ? Value(Undefined{name}) : found;  // a key is no attribute
 }
@@ -213,13 +221,17 @@ Value format_filter(Renderer& r, const Value& v, const Arguments& a) {
 }
 
 Value truncate_filter(Renderer&, const Value& v, const Arguments& a) {
-  const std::string s = text_of(v);
+  const std::string s = v.list() || v.dict() || v.is_undefined() ? "" : text_in(v, "truncate");
   const Value* end = a.find(2, "end");
   const std::string mark = end != nullptr ? text_of(*end) : "...";
   const int64_t length = integer_at(a, 0, "length", 255), leeway = integer_at(a, 3, "leeway", 5),
                 kept = length - length_of(mark);
   if (kept < 0 || leeway < 0) fail("truncate wants room for its mark of the end");
-  if (length_of(s) - leeway <= length) return s;
+  const int64_t size = v.list()   ? std::ssize(*v.list())
+                       : v.dict() ? static_cast<int64_t>(v.dict()->size())
+                                  : length_of(s);
+  if (size - leeway <= length) return v;
+  (void)text_in(v, "truncate");
   std::string text = slice_of(s, 0, kept, 1);
   if (!flag_at(a, 1, "killwords", false)) text = text.substr(0, text.rfind(' '));
   return text + mark;
@@ -251,7 +263,7 @@ Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
                 ' ');
   const bool first = flag_at(a, 1, "first", false), blank = flag_at(a, 2, "blank", false);
   std::string out;
-  const List lines = lines_of(text_of(v) + '\n');  // with the last, where it is empty too
+  const List lines = lines_of(text_in(v, "indent") + '\n');  // with the last, where it is empty too
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string& line = *lines[i].string();
     if (i > 0) out += '\n';
@@ -260,36 +272,6 @@ Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
     r.check_size(std::ssize(out));
   }
   return out;
-}
-
-Value int_filter(Renderer&, const Value& v, const Arguments& a) {
-  const int64_t fallback = integer_at(a, 0, "default", 0);
-  int64_t i = 0;
-  if (v.long_integer()) return v;
-  if (v.to_integer(i)) return i;
-  double d = 0;
-  if (const std::string* s = v.string()) {
-    const std::string text = stripped(*s, nullptr, true, true);
-    const char *begin = text.data(), *end = begin + text.size();
-    if (const auto [at, error] = std::from_chars(begin, end, i); error == std::errc() && at == end)
-      return i;
-    if (const auto [at, error] = std::from_chars(begin, end, d); error != std::errc() || at != end)
-      return fallback;
-  } else if (!v.to_real(d)) {
-    return fallback;
-  }
-  return std::fabs(d) < 9e18 ? Value(static_cast<int64_t>(d)) : Value(fallback);
-}
-
-Value float_filter(Renderer&, const Value& v, const Arguments& a) {
-  double d = 0;
-  const Value* given = a.find(0, "default");
-  Value fallback = given != nullptr ? *given : Value(0.0);
-  if (v.to_real(d)) return d;
-  if (v.string() == nullptr) return fallback;
-  const std::string text = stripped(*v.string(), nullptr, true, true);
-  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), d);
-  return error == std::errc() && at == text.data() + text.size() ? Value(d) : fallback;
 }
 
 Value round_filter(Renderer&, const Value& v, const Arguments& a) {
@@ -416,9 +398,7 @@ Value default_filter(Renderer&, const Value& v, const Arguments& a) {
 }
 
 Value trim_filter(Renderer&, const Value& v, const Arguments& a) {
-  const Value* chars = a.find(0, "chars");
-  const bool given = chars != nullptr && chars->string() != nullptr;
-  return stripped(text_of(v), given ? chars->string() : nullptr, true, true);
+  return stripped(text_of(v), text_or_none(a, 0, "chars"), true, true);
 }
 
 Value join_filter(Renderer& r, const Value& v, const Arguments& a) {
@@ -499,7 +479,7 @@ const std::map<std::string, Filter, std::less<>>& filters() {
       {"replace", replace_filter},
       {"reverse", reverse_filter},
       {"round", round_filter},
-      {"safe", TRIREME_FILTER(v)},
+      {"safe", TRIREME_FILTER(text_of(v))},
       {"select", TRIREME_FILTER(selected(r, v, a, false, true))},
       {"selectattr", TRIREME_FILTER(selected(r, v, a, true, true))},
       {"slice", slice_filter},

@@ -108,8 +108,8 @@ class PercentFormat {
   PercentFormat(Renderer& r, const std::string& format, const Value& values)
       : r_(r), s_(format), values_(values) {
     if (values.tuple()) list_ = *values.list();
-    // Python asks lists and dicts for members, and does not mind what is left of them.
-    may_be_left_ = !values.tuple() && (values.list() || values.dict());
+    // Python asks what has members for them, and does not mind what is left of it.
+    may_be_left_ = !values.tuple() && (values.list() || values.dict() || values.is_undefined());
     if (!values.tuple()) list_ = {values};
   }
 

@@ -58,32 +58,51 @@ Function namespaces_of(Renderer& r) {
   };
 }
 
-// Gives the first of its values, then the next, in a ring.
+void want_no_arguments(const Arguments& a, const char* what) {
+  if (!a.positional.empty() || !a.named.empty()) fail(concat(what, " takes no arguments"));
+}
+
+// Gives the first of its values, then the next, in a ring. Its methods may outlive it.
 Value make_cycler(Arguments& a) {
+  if (!a.named.empty()) fail("cycler takes no named arguments");
   if (a.positional.empty()) fail("cycler has nothing to choose from");
   auto out = held(Object{.kind = "cycler"});
-  out->members["current"] = a.positional[0];
+  out->members["items"] = tuple_of(a.positional);
   const auto go = [items = a.positional, at = std::make_shared<size_t>(0),
                    self = std::weak_ptr<Object>(out)](bool reset) {
-    const auto cycler = self.lock();
-    if (cycler == nullptr) fail("a cycler is called after its end");
-    Value now = items[*at];
+    const Value now = items[*at];
     *at = reset ? 0 : (*at + 1) % items.size();
-    cycler->members["current"] = items[*at];
+    if (const auto cycler = self.lock()) {
+      cycler->members["pos"] = static_cast<int64_t>(*at);
+      cycler->members["current"] = items[*at];
+    }
     return now;
   };
-  out->members["next"] = Function([go](Arguments&) { return go(false); });
-  out->members["reset"] = Function([go](Arguments&) -> Value { return go(true), Value(); });
+  go(true);
+  out->members["next"] =
+      Function([go](Arguments& given) { return want_no_arguments(given, "next"), go(false); });
+  out->members["reset"] = Function([go](Arguments& given) -> Value {
+    return want_no_arguments(given, "reset"), go(true), Value();
+  });
   return out;
 }
 
-// Nothing the first time, then what stands between.
+// Nothing the first time, then what is put between.
 Value make_joiner(Arguments& a) {
+  const bool named = a.named.size() == 1 && a.named[0].first == "sep";
+  if (a.positional.size() + a.named.size() > 1 || (!a.named.empty() && !named))
+    fail("joiner takes one argument, sep");
   const Value* between = a.find(0, "sep");
-  return Function([used = std::make_shared<bool>(false),
-                   by = between != nullptr ? *between : Value(", ")](Arguments&) {
+  auto out = held(Object{.kind = "joiner"});
+  out->members["sep"] = between != nullptr ? *between : Value(", ");
+  out->members["used"] = false;
+  out->call = [used = std::make_shared<bool>(false), by = out->members["sep"],
+               self = std::weak_ptr<Object>(out)](Arguments& given) {
+    want_no_arguments(given, "a joiner");
+    if (const auto joiner = self.lock()) joiner->members["used"] = true;
     return std::exchange(*used, true) ? by : Value("");
-  });
+  };
+  return out;
 }
 
 Value raise_exception(Arguments& a) {

@@ -6,6 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/text/jinja/arguments.h"
+#include "engine/text/jinja/case_mapping.h"
 #include "engine/text/jinja/characters.h"
 #include "engine/text/jinja/format.h"
 #include "engine/text/jinja/nodes.h"
@@ -45,9 +46,7 @@ std::pair<std::string, int64_t> bounded(const std::string& s, const Arguments& a
 }
 
 Value stripped_by(const Value& owner, const Arguments& a, bool left, bool right) {
-  const Value* chars = a.find(0, "chars");
-  const bool given = chars != nullptr && chars->string() != nullptr;
-  return stripped(*owner.string(), given ? chars->string() : nullptr, left, right);
+  return stripped(*owner.string(), text_or_none(a, 0, "chars"), left, right);
 }
 
 Value ends(const Value& owner, const Arguments& a, bool at_start) {
@@ -55,10 +54,8 @@ Value ends(const Value& owner, const Arguments& a, bool at_start) {
 }
 
 Value split(const Value& owner, const Arguments& a, bool from_right) {
-  const Value* separator = a.find(0, "sep");
-  const bool given = separator != nullptr && separator->string() != nullptr;
-  return split_text(*owner.string(), given ? separator->string() : nullptr,
-                    integer_at(a, 1, "maxsplit", -1), from_right);
+  return split_text(*owner.string(), text_or_none(a, 0, "sep"), integer_at(a, 1, "maxsplit", -1),
+                    from_right);
 }
 
 // find, rfind, index and rindex: the place in characters.
@@ -131,6 +128,7 @@ Value join(Renderer& r, const Value& owner, const Arguments& a) {
 const std::map<std::string, Method, std::less<>>& string_methods() {
   static const std::map<std::string, Method, std::less<>> kMethods = {
       {"capitalize", TRIREME_METHOD(capitalized(*owner.string()))},
+      {"casefold", TRIREME_METHOD(case_folded(*owner.string()))},
       {"center", TRIREME_METHOD(justified(r, owner, a, '^'))},
       {"count", TRIREME_METHOD(
                     count_of(bounded(*owner.string(), a, 1).first, text_at(a, 0, "sub", "count")))},
@@ -143,10 +141,11 @@ const std::map<std::string, Method, std::less<>>& string_methods() {
       {"isascii", TRIREME_METHOD(is_all(*owner.string(), "isascii"))},
       {"isdecimal", TRIREME_METHOD(is_all(*owner.string(), "isdecimal"))},
       {"isdigit", TRIREME_METHOD(is_all(*owner.string(), "isdigit"))},
-      {"islower", TRIREME_METHOD(is_all(*owner.string(), "islower"))},
+      {"islower", TRIREME_METHOD(is_cased(*owner.string(), "islower"))},
       {"isnumeric", TRIREME_METHOD(is_all(*owner.string(), "isnumeric"))},
       {"isspace", TRIREME_METHOD(is_all(*owner.string(), "isspace"))},
-      {"isupper", TRIREME_METHOD(is_all(*owner.string(), "isupper"))},
+      {"istitle", TRIREME_METHOD(is_cased(*owner.string(), "istitle"))},
+      {"isupper", TRIREME_METHOD(is_cased(*owner.string(), "isupper"))},
       {"join", join},
       {"ljust", TRIREME_METHOD(justified(r, owner, a, '<'))},
       {"lower", TRIREME_METHOD(lower_text(*owner.string()))},
@@ -165,6 +164,7 @@ const std::map<std::string, Method, std::less<>>& string_methods() {
       {"splitlines", TRIREME_METHOD(splitlines(owner, a))},
       {"startswith", TRIREME_METHOD(ends(owner, a, true))},
       {"strip", TRIREME_METHOD(stripped_by(owner, a, true, true))},
+      {"swapcase", TRIREME_METHOD(swapped_case(*owner.string()))},
       {"title", TRIREME_METHOD(title_case(*owner.string()))},
       {"upper", TRIREME_METHOD(upper_case(*owner.string()))},
       {"zfill", zfill},

@@ -1,9 +1,10 @@
 // The tests of Jinja2 (`is`, select) that chat templates use.
+#include <cmath>
 #include <map>
 
 #include "engine/core/error.h"
+#include "engine/text/jinja/case_mapping.h"
 #include "engine/text/jinja/nodes.h"
-#include "engine/text/jinja/text_tools.h"
 
 namespace trireme::jinja {
 namespace {
@@ -19,11 +20,28 @@ int64_t whole(const Value& v) {
   return i;
 }
 
-// One and the same: an equal value of another type is not.
+// One and the same: an equal value of another type is not, nor is anything undefined.
 bool same(const Value& a, const Value& b) {
+  if (a.is_undefined() || b.is_undefined()) return false;
   if (a.list() || b.list()) return a.list() == b.list();
   if (a.dict() || b.dict()) return a.dict() == b.dict();
   return std::string_view(type_name(a)) == type_name(b) && equal(a, b);
+}
+
+// v % by == 0, of reals too.
+bool divides(const Value& by, const Value& v) {
+  double x = 0, y = 0;
+  if (v.real() == nullptr && by.real() == nullptr) {
+    if (whole(by) == 0) fail("a division by zero");
+    return whole(by) == -1 || whole(v) % whole(by) == 0;
+  }
+  if (!v.to_real(x) || !by.to_real(y)) fail("a test wants numbers");
+  if (y == 0) fail("a division by zero");
+  return std::fmod(x, y) == 0;
+}
+bool is_odd(const Value& v) {
+  const double rest = v.real() ? std::fmod(*v.real(), 2) : 0;
+  return v.real() ? rest == 1 || rest == -1 : whole(v) % 2 != 0;
 }
 
 bool is_number(const Value& v) {
@@ -47,12 +65,13 @@ const std::map<std::string, Test, std::less<>>& tests() {
       {"==", TRIREME_TEST(equal(v, other(a)))},
       {">", TRIREME_TEST(less(other(a), v))},
       {"boolean", TRIREME_TEST(v.boolean() != nullptr)},
-      {"callable", TRIREME_TEST(v.function() != nullptr)},
+      {"callable", TRIREME_TEST(v.function() != nullptr || v.is_undefined())},
       {"defined", TRIREME_TEST(!v.is_undefined())},
-      {"divisibleby", TRIREME_TEST(whole(other(a)) != 0 && whole(v) % whole(other(a)) == 0)},
+      {"divisibleby", TRIREME_TEST(divides(other(a), v))},
       {"eq", TRIREME_TEST(equal(v, other(a)))},
       {"equalto", TRIREME_TEST(equal(v, other(a)))},
-      {"even", TRIREME_TEST(whole(v) % 2 == 0)},
+      {"escaped", TRIREME_TEST((void(v), false))},  // nothing is Markup here
+      {"even", TRIREME_TEST(divides(int64_t{2}, v))},
       {"false", TRIREME_TEST(v.boolean() && !*v.boolean())},
       {"filter", TRIREME_TEST(v.string() && find_filter(*v.string()) != nullptr)},
       {"float", TRIREME_TEST(v.real() != nullptr)},
@@ -62,20 +81,20 @@ const std::map<std::string, Test, std::less<>>& tests() {
       {"integer", TRIREME_TEST(v.integer() || v.long_integer())},
       {"iterable", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
       {"le", TRIREME_TEST(!less(other(a), v))},
-      {"lower", TRIREME_TEST(is_all(text_of(v), "islower"))},
+      {"lower", TRIREME_TEST(is_cased(text_of(v), "islower"))},
       {"lt", TRIREME_TEST(less(v, other(a)))},
       {"mapping", TRIREME_TEST(v.dict() != nullptr)},
       {"ne", TRIREME_TEST(!equal(v, other(a)))},
       {"none", TRIREME_TEST(v.is_none())},
       {"number", TRIREME_TEST(is_number(v))},
-      {"odd", TRIREME_TEST(whole(v) % 2 != 0)},
+      {"odd", TRIREME_TEST(is_odd(v))},
       {"sameas", TRIREME_TEST(same(v, other(a)))},
       {"sequence", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
       {"string", TRIREME_TEST(v.string() != nullptr)},
       {"test", TRIREME_TEST(v.string() && find_test(*v.string()) != nullptr)},
       {"true", TRIREME_TEST(v.boolean() && *v.boolean())},
       {"undefined", TRIREME_TEST(v.is_undefined())},
-      {"upper", TRIREME_TEST(is_all(text_of(v), "isupper"))},
+      {"upper", TRIREME_TEST(is_cased(text_of(v), "isupper"))},
   };
   return kTests;
 }

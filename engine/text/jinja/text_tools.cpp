@@ -25,6 +25,17 @@ bool is_blank(std::string_view character) {
   return is_white_space(c) || (c >= 0x1C && c <= 0x1F);  // as Python has it
 }
 
+// Digits that are no decimals, in circles and above the line (Numeric_Type=Digit).
+bool is_single_digit(char32_t c) {
+  constexpr char32_t kRanges[][2] = {
+      {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
+      {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+      {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
+      {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
+      {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+  return std::ranges::any_of(kRanges, [c](const auto& r) { return r[0] <= c && c <= r[1]; });
+}
+
 // The beginning of the character that ends at `end`, with its marks.
 size_t place_before(const std::string& s, size_t end) {
   do --end;
@@ -70,22 +81,6 @@ List split_at_blanks(const std::string& s, int64_t most, bool from_right) {
   return out;
 }
 
-// Applies a change of letters to what lies between the marks.
-template <class Change>
-std::string between_marks(std::string_view s, Change&& change) {
-  spend_bytes(s.size());
-  std::string out;
-  for (;;) {
-    const size_t mark = std::min(s.find(kMark), s.size());
-    out += change(s.substr(0, mark));
-    if (mark == s.size()) return out;
-    out += kMark;
-    s.remove_prefix(mark + 1);
-  }
-}
-std::string lower(std::string_view s) { return between_marks(s, lower_case); }
-std::string upper(std::string_view s) { return between_marks(s, trireme::upper_case); }
-
 }  // namespace
 
 std::string stripped(const std::string& s, const std::string* chars, bool left, bool right) {
@@ -104,36 +99,10 @@ std::string stripped(const std::string& s, const std::string* chars, bool left, 
   return s.substr(begin, end - begin);
 }
 
-std::string upper_case(const std::string& s) { return upper(s); }
-std::string lower_text(const std::string& s) { return lower(s); }
-
-std::string title_case(const std::string& s) {
-  std::string out;
-  bool inside = false;
-  for (const std::string_view c : Characters(s)) {
-    const bool letter = is_letter(code_of(c));
-    out += !letter ? std::string(c) : inside ? lower(c) : upper(c);
-    inside = letter;
-  }
-  return out;
-}
-
-std::string words_capitalized(const std::string& s) {
-  std::string out;
-  bool inside = false;
-  for (const std::string_view c : Characters(s)) {
-    const bool cuts = is_blank(c) || (c.size() == 1 && std::string_view("-({[<").find(c[0]) !=
-                                                           std::string_view::npos);
-    out += cuts ? std::string(c) : inside ? lower(c) : upper(c);
-    inside = !cuts;
-  }
-  return out;
-}
-
-std::string capitalized(const std::string& s) {
-  if (s.empty()) return s;
-  const size_t first = next_place(s, 0);
-  return upper(std::string_view(s).substr(0, first)) + lower(std::string_view(s).substr(first));
+bool separates_words(std::string_view character) {
+  return is_blank(character) ||
+         (character.size() == 1 &&
+          std::string_view("-({[<").find(character[0]) != std::string_view::npos);
 }
 
 List lines_of(const std::string& s) {
@@ -247,7 +216,8 @@ int64_t words_in(const std::string& s) {
   int64_t words = 0;
   bool inside = false;
   for (const std::string_view c : Characters(s)) {
-    const bool word = is_word(code_of(c));
+    const char32_t code = code_of(c);
+    const bool word = is_letter(code) || is_numeric(code) || code == '_';  // Python's \w
     words += word && !inside ? 1 : 0;
     inside = word;
   }
@@ -255,21 +225,17 @@ int64_t words_in(const std::string& s) {
 }
 
 bool is_all(const std::string& s, const std::string& kind) {
-  bool cased = false;
   for (const std::string_view part : Characters(s)) {
     const char32_t c = code_of(part);
-    const bool digit = c >= '0' && c <= '9';
-    if ((kind == "isdigit" || kind == "isdecimal" || kind == "isnumeric") && !digit) return false;
+    if (kind == "isdecimal" && !is_decimal_digit(c)) return false;
+    if (kind == "isdigit" && !is_decimal_digit(c) && !is_single_digit(c)) return false;
+    if (kind == "isnumeric" && !is_numeric(c)) return false;
     if (kind == "isascii" && c >= 0x80) return false;
     if (kind == "isspace" && !is_blank(part)) return false;
     if (kind == "isalpha" && !is_letter(c)) return false;
-    if (kind == "isalnum" && !is_letter(c) && !digit) return false;
-    if (kind == "isupper" && is_lower(c)) return false;
-    if (kind == "islower" && is_upper(c)) return false;
-    cased |= is_upper(c) || is_lower(c);
+    if (kind == "isalnum" && !is_letter(c) && !is_numeric(c)) return false;
   }
-  if (kind == "isascii") return true;
-  return kind == "isupper" || kind == "islower" ? cased : length_of(s) > 0;
+  return kind == "isascii" || length_of(s) > 0;
 }
 
 }  // namespace trireme::jinja

@@ -7,12 +7,8 @@ namespace trireme::jinja {
 
 // Without the characters of `chars` at its ends; nullptr: white space.
 std::string stripped(const std::string& s, const std::string* chars, bool left, bool right);
-std::string upper_case(const std::string& s);
-std::string lower_text(const std::string& s);
-std::string title_case(const std::string& s);  // every word's first letter large, the others small
-std::string words_capitalized(
-    const std::string& s);  // the same behind white space, -, (, {, [ and < only
-std::string capitalized(const std::string& s);  // the first letter large, the others small
+// White space, -, (, {, [ and <, behind which the filter title begins a word.
+bool separates_words(std::string_view character);
 List lines_of(const std::string& s);
 // separator nullptr: white space. most: cuts, -1 for all.
 List split_text(const std::string& s, const std::string* separator, int64_t most, bool from_right);
@@ -25,8 +21,8 @@ std::string joined_text(Renderer& r, const List& items, const std::string& betwe
 std::string padded(Renderer& r, const std::string& s, int64_t width, const std::string& fill,
                    char align, bool as_center = false);
 int64_t words_in(const std::string& s);
-// "isdigit" (also of "isdecimal" and "isnumeric"), "isspace", "isalpha", "isalnum", "isupper",
-// "islower"
+// "isdigit", "isdecimal", "isnumeric" (without ideographs that are numbers), "isspace", "isalpha",
+// "isalnum", "isascii"
 bool is_all(const std::string& s, const std::string& kind);
 
 }  // namespace trireme::jinja

@@ -339,6 +339,8 @@ std::string text_of(const Value& v) {
     return *s;
   }
   if (v.list() || v.dict()) return shown(v, 0);
+  if (v.object() && v.object()->can_be_set)
+    return concat("<Namespace ", shown(v.object()->members, 0), '>');
   return concat('<', type_name(v), '>');
 }
 
