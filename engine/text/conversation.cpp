@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/jinja/characters.h"
+#include "engine/text/named_tokens.h"
 #include "engine/text/unicode.h"
 
 namespace trireme {
@@ -135,7 +136,8 @@ ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer
                                        bool as_markup)
     : chat_(chat),
       tokenizer_(tokenizer),
-      specials_(as_markup ? Trie() : special_tokens(tokenizer)) {}
+      specials_(as_markup ? Trie() : special_tokens(tokenizer)),
+      named_(named_tokens(tokenizer.name())) {}
 
 WrittenConversation ConversationWriter::write(OrderedJson variables) const {
   read_messages(variables);
@@ -151,6 +153,8 @@ WrittenConversation ConversationWriter::write(OrderedJson variables) const {
   };
   set_own("bos_token", tokenizer_.bos_id());
   set_own("eos_token", tokenizer_.eod_id());
+  for (const auto& [name, token] : named_)
+    if (!variables.contains(name)) given[name] = token;
   WrittenConversation written{chat_.render(given), {}};
   take_out_marks(written);
   return written;

@@ -3,6 +3,7 @@
 // for another by writing its mark.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -36,9 +37,10 @@ class ConversationWriter {
   // HuggingFace's apply_chat_template().
   ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer, bool as_markup = false);
 
-  // variables: as of ChatTemplate::render(); bos_token and eos_token are the tokenizer's unless
-  // they are given. "tools" may be the text of the list, as data sets have it. Members of messages
-  // that are null are left out. InputError where "messages" is no list of objects.
+  // variables: as of ChatTemplate::render(); bos_token and eos_token are the tokenizer's, and those
+  // of named_tokens() are beside it, unless they are given. "tools" may be the text of the list, as
+  // data sets have it. Members of messages that are null are left out. InputError where "messages"
+  // is no list of objects.
   WrittenConversation write(nlohmann::ordered_json variables) const;
   // The special token that the template writes behind what the assistant says; -1: none. Where it
   // is not the tokenizer's end of text ("<|im_end|>", "<|eot_id|>"), few files beside a tokenizer
@@ -49,6 +51,7 @@ class ConversationWriter {
   const ChatTemplate& chat_;
   const Tokenizer& tokenizer_;
   Trie specials_;
+  std::map<std::string, std::string> named_;
 };
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "engine/text/conversation.h"
 #include "engine/text/tokenizer_json.h"
 #include "tests/support/json_file.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 
 namespace trireme::test_conversation {
@@ -144,6 +145,51 @@ TEST(Conversation, NullMembersOfMessagesAreAbsent) {
                                                   {"role": "assistant", "content": null}]})");
   EXPECT_EQ(ConversationWriter(chat, *tokenizer).write(given).text,
             "user:xFalseTrue;assistant:FalseFalse;");
+}
+
+std::string with_names(const std::string& config, const std::string& map, const std::string& source,
+                       Json given = Json::object()) {
+  const test::ScratchDirectory dir;
+  std::ofstream(dir / "tokenizer.json") << test::read_json_file<nlohmann::json>(
+      test::source_folder() + "/tests/golden/tokenizers/gpt2.json")["tokenizer"];
+  std::ofstream(dir / "tokenizer_config.json") << config;
+  if (!map.empty()) std::ofstream(dir / "special_tokens_map.json") << map;
+  const auto tokenizer = load_tokenizer(dir.path());
+  return ConversationWriter(ChatTemplate(source), *tokenizer).write(std::move(given)).text;
+}
+
+// As transformers' apply_chat_template() gives them to a template.
+TEST(Conversation, NamedTokensAreVariables) {
+  const std::string names =
+      "{{ [eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, image_token, "
+      "boa_token, x] | join(',') }} {{ cls_token is defined }} {{ add_bos_token is defined }}";
+  const std::string config = R"({"eos_token": "<|endoftext|>", "unk_token": "[UNK]",
+      "pad_token": {"__type": "AddedToken", "content": "[PAD]"}, "cls_token": null,
+      "add_bos_token": true, "image_token": "<image>", "additional_special_tokens": ["<a>"],
+      "extra_special_tokens": {"boa_token": "<audio>", "x": {"content": "<x>"}})";
+  EXPECT_EQ(with_names(config + "}", "", names),
+            "<|endoftext|>,[UNK],,[PAD],,,<image>,<audio>,<x> False False");
+  // The map counts where the configuration has no decoder of added tokens.
+  const std::string map = R"({"pad_token": "[pad]", "mask_token": {"content": "[M]"}})";
+  EXPECT_EQ(with_names(config + "}", map, names),
+            "<|endoftext|>,[UNK],,[pad],,[M],<image>,<audio>,<x> False False");
+  EXPECT_EQ(with_names(config + R"(, "added_tokens_decoder": {}})", map, names),
+            "<|endoftext|>,[UNK],,[PAD],,,<image>,<audio>,<x> False False");
+  // What the request gives comes first.
+  EXPECT_EQ(with_names(config + "}", "", "{{ pad_token }}{{ unk_token }}", {{"pad_token", "mine"}}),
+            "mine[UNK]");
+}
+
+TEST(Conversation, ANamedTokenThatIsNoneIsRefused) {
+  for (const char* config : {R"({"pad_token": 5})", R"({"extra_special_tokens": {"a": [1]}})"}) {
+    try {
+      with_names(config, "", "x");
+      ADD_FAILURE() << config;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("which is no token"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("tokenizer_config.json"), std::string::npos) << e.what();
+    }
+  }
 }
 
 // Ranges and marks are walked over once: with the square of them this takes minutes.
