@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/config/nearest_word.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
@@ -135,6 +136,23 @@ bool is_strict(const ApiJson& function, const std::string& where) {
   return strict != nullptr && strict->get<bool>();
 }
 
+// 400 for a member that asks for a constraint under another name, or misspells one; others are
+// passed over, because clients put marks of their own ("cache_control") beside what is read.
+void check_tool_members(const std::string& param, const ApiJson& object,
+                        std::initializer_list<std::string_view> known) {
+  ApiJson asking = ApiJson::object();
+  for (const auto& [name, value] : object.items()) {
+    const auto contains = [&](const char* part) { return name.find(part) != std::string::npos; };
+    const auto misspells = [&](std::string_view one) {
+      return edit_distance(name, std::string(one)) <= static_cast<int>(one.size()) / 3;
+    };
+    if (contains("schema") || contains("strict") || contains("param") || contains("arg") ||
+        std::ranges::any_of(known, misspells))
+      asking[name] = value;
+  }
+  check_members(param, asking, known);
+}
+
 }  // namespace
 
 ApiJson read_messages(const ApiJson& messages) {
@@ -158,9 +176,9 @@ ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
     const ApiJson* function = member(tool, "function");
     if (function == nullptr || !function->is_object())
       fail_field(concat(where, ".function"), where, ".function must be an object");
-    check_members(where, tool, {"type", "function"});
-    check_members(concat(where, ".function"), *function,
-                  {"name", "description", "parameters", "strict"});
+    check_tool_members(where, tool, {"type", "function"});
+    check_tool_members(concat(where, ".function"), *function,
+                       {"name", "description", "parameters", "strict"});
     const std::string name = text_member(*function, "name", concat(where, ".function"));
     if (!is_tool_name(name))
       fail_field(concat(where, ".function.name"), where, ".function.name must be 1 to ", kMostName,

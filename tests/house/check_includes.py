@@ -51,7 +51,7 @@ MAY_INCLUDE = {
                       "serving/scheduler", "serving/engine", "serving/distributed"],
     "serving/text": ["engine/core", "engine/text"],
     "serving/structured": [*engine("core io text"), "serving/scheduler"],
-    "serving/api": [*engine("core io text"), "serving/scheduler", "serving/text", "serving/structured"],
+    "serving/api": [*engine("core io text config"), "serving/scheduler", "serving/text", "serving/structured"],
     "serving/http/server": [*engine("core observe"), "serving/api"],
     "serving/http/service": [*engine("core text observe"), "transformer/model", "serving/scheduler", "serving/engine",
                              "serving/structured", "serving/api", "serving/http/server"],

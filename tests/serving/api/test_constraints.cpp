@@ -151,6 +151,11 @@ TEST(Constraints, OfToolsAreReadOrNamed) {
   EXPECT_EQ(why(plain, choose("")), "");
   EXPECT_EQ(why(R"("function":{"name":"f","strict":true,"description":"d"})", ""), "");
   EXPECT_EQ(why(plain + R"(,"strict":true)", ""), "400 tools[0].strict");
+  EXPECT_EQ(why(R"("function":{"name":"f","paramters":{"type":"object"}})", ""),
+            "400 tools[0].function.paramters");
+  // Clients' own marks ask for nothing.
+  EXPECT_EQ(why(plain + R"(,"cache_control":{"type":"ephemeral"})", ""), "");
+  EXPECT_EQ(why(R"("function":{"name":"f","x-note":1,"deferred":true})", ""), "");
   EXPECT_EQ(why(R"("function":{"name":"f","input_schema":{"type":"object"}})", ""),
             "400 tools[0].function.input_schema");
   EXPECT_EQ(why(plain, choose(R"(,"disable_parallel_tool_use":true)")),
