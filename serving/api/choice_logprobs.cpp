@@ -3,37 +3,41 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/core/utf8.h"
 #include "serving/api/prompt_logprobs.h"
+#include "serving/api/token_name.h"
 
 namespace trireme {
 namespace {
 
-// A token by itself. as_key: one that is no UTF-8 has its bytes spelled, so that names differ.
-std::string name_of(const ReplyContext& reply, int32_t id, bool as_key) {
-  if (reply.form.tokens_as_ids) return concat("token_id:", id);
-  if (!as_key) return token_text(reply.tokenizer, id);
-  std::string bytes = token_bytes(reply.tokenizer, id);
-  if (find_invalid_utf8(bytes) == bytes.size()) return bytes;
-  std::string out = "bytes:";
-  for (const char byte : bytes) {
-    constexpr char kHex[] = "0123456789abcdef";
-    const auto b = static_cast<unsigned char>(byte);
-    out.append("\\x").append(1, kHex[b >> 4]).append(1, kHex[b & 15]);
-  }
-  return out;
+// The name of a token at the place of `told`, which is the chosen token's own there.
+TokenName name_at(const ReplyContext& reply, const GenerationChoice::Told& told, int32_t id) {
+  TokenName name = id == told.token.id ? token_name(told.text) : token_name(reply.tokenizer, id);
+  if (reply.form.tokens_as_ids) name.name = concat("token_id:", id);
+  return name;
 }
 
-// told: its share of the text; absent for tokens that were only possible.
-void write_token(JsonWriter& json, const ReplyContext& reply, int32_t id, double logprob,
-                 const TokenText* told) {
-  const std::string bytes = told != nullptr ? told->bytes : token_bytes(reply.tokenizer, id);
-  json.key("token").string(
-      told != nullptr && !reply.form.tokens_as_ids ? told->text : name_of(reply, id, false));
+void write_token(JsonWriter& json, const TokenName& token, double logprob) {
+  json.key("token").string(token.name);
   json.key("logprob").number(told_logprob(logprob));
   json.key("bytes").begin_array();
-  for (const char byte : bytes) json.integer(static_cast<unsigned char>(byte));
+  for (const char byte : token.bytes) json.integer(static_cast<unsigned char>(byte));
   json.end_array();
+}
+
+// The chosen token, first, and the most probable others by their names, of which none is there
+// twice: where the spelling is another token's too, the name is that of
+// `return_tokens_as_token_ids`.
+void write_top(JsonWriter& json, const ReplyContext& reply, const GenerationChoice::Told& told) {
+  const std::string chosen = name_at(reply, told, told.token.id).name;
+  std::set<std::string> names{chosen};
+  json.begin_object().key(chosen).number(told_logprob(told.token.logprob));
+  for (const TokenLogprob& top : told.token.top) {
+    if (top.id == told.token.id) continue;
+    std::string name = name_at(reply, told, top.id).name;
+    if (!names.insert(name).second) name = concat("token_id:", top.id);
+    json.key(name).number(told_logprob(top.logprob));
+  }
+  json.end_object();
 }
 
 void write_chat_logprobs(JsonWriter& json, const ReplyContext& reply,
@@ -41,11 +45,11 @@ void write_chat_logprobs(JsonWriter& json, const ReplyContext& reply,
   json.begin_object().key("content").begin_array();
   for (const GenerationChoice::Told& told : choice.told) {
     json.begin_object();
-    write_token(json, reply, told.token.id, told.token.logprob, &told.text);
+    write_token(json, name_at(reply, told, told.token.id), told.token.logprob);
     json.key("top_logprobs").begin_array();
     for (const TokenLogprob& top : told.token.top) {
       json.begin_object();
-      write_token(json, reply, top.id, top.logprob, nullptr);
+      write_token(json, name_at(reply, told, top.id), top.logprob);
       json.end_object();
     }
     json.end_array().end_object();
@@ -56,8 +60,7 @@ void write_chat_logprobs(JsonWriter& json, const ReplyContext& reply,
 void write_completion_logprobs(JsonWriter& json, const ReplyContext& reply,
                                const GenerationChoice& choice) {
   json.begin_object().key("tokens").begin_array();
-  for (const auto& told : choice.told)
-    json.string(reply.form.tokens_as_ids ? name_of(reply, told.token.id, false) : told.text.text);
+  for (const auto& told : choice.told) json.string(name_at(reply, told, told.token.id).name);
   json.end_array().key("token_logprobs").begin_array();
   for (const auto& told : choice.told) {
     if (told.first)
@@ -67,19 +70,10 @@ void write_completion_logprobs(JsonWriter& json, const ReplyContext& reply,
   }
   json.end_array().key("top_logprobs").begin_array();
   for (const auto& told : choice.told) {
-    if (told.first) {
+    if (told.first)
       json.null();
-      continue;
-    }
-    json.begin_object();
-    std::set<std::string> names;
-    const auto write = [&](int32_t id, double logprob) {
-      const std::string name = name_of(reply, id, true);
-      if (names.insert(name).second) json.key(name).number(told_logprob(logprob));
-    };
-    for (const TokenLogprob& top : told.token.top) write(top.id, top.logprob);
-    write(told.token.id, told.token.logprob);
-    json.end_object();
+    else
+      write_top(json, reply, told);
   }
   json.end_array().key("text_offset").begin_array();
   for (const auto& told : choice.told) json.integer(told.text.offset);

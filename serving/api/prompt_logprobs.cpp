@@ -1,7 +1,7 @@
 #include "serving/api/prompt_logprobs.h"
 
 #include "engine/core/error.h"
-#include "serving/text/text_stream.h"
+#include "serving/api/token_name.h"
 
 namespace trireme {
 
@@ -15,7 +15,7 @@ void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens
   const auto write = [&](int32_t id, double logprob, int64_t rank) {
     json.key(concat(id)).begin_object();
     json.key("logprob").number(told_logprob(logprob)).key("rank").integer(rank);
-    json.key("decoded_token").string(token_text(tokenizer, id)).end_object();
+    json.key("decoded_token").string(token_name(tokenizer, id).name).end_object();
   };
   json.begin_array().null();
   for (const ChosenToken& token : tokens) {

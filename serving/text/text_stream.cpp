@@ -19,10 +19,6 @@ std::string token_bytes(const Tokenizer& tokenizer, int32_t id) {
   return bytes;
 }
 
-std::string token_text(const Tokenizer& tokenizer, int32_t id) {
-  return repaired_utf8(token_bytes(tokenizer, id), Utf8Repair::kMaximalPart);
-}
-
 TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
     : tokenizer_(tokenizer),
       options_(std::move(options)),

@@ -100,8 +100,7 @@ class TextStream {
   std::deque<Waiting> waiting_;
 };
 
-// What a token stands for by itself, in valid UTF-8: its spelling if it is a control token.
-std::string token_text(const Tokenizer& tokenizer, int32_t id);
+// Bytes that a token stands for by itself: its spelling if it is a control token.
 std::string token_bytes(const Tokenizer& tokenizer, int32_t id);
 
 // Characters in valid UTF-8.

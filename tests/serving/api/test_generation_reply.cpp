@@ -8,6 +8,7 @@
 
 #include "serving/api/api_error.h"
 #include "serving/api/generation_reply.h"
+#include "serving/api/token_name.h"
 
 namespace trireme::test_generation_reply {
 namespace {
@@ -330,10 +331,89 @@ TEST(GenerationReply, TellsLogProbabilitiesOfAChat) {
   EXPECT_EQ(
       logprobs["content"].dump(),
       R"([{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"x","logprob":-0.25,"bytes":[120]}]},)"
-      R"({"token":"","logprob":-0.5,"bytes":[195],"top_logprobs":[{"token":"x","logprob":-0.25,"bytes":[120]}]},)"
-      "{\"token\":\"\xC3\xA9\",\"logprob\":-0.5,\"bytes\":[169],\"top_logprobs\":"
+      R"({"token":"bytes:\\xc3","logprob":-0.5,"bytes":[195],"top_logprobs":)"
+      R"([{"token":"x","logprob":-0.25,"bytes":[120]}]},)"
+      R"({"token":"bytes:\\xa9","logprob":-0.5,"bytes":[169],"top_logprobs":)"
       R"([{"token":"x","logprob":-0.25,"bytes":[120]}]}])");
   EXPECT_TRUE(logprobs["refusal"].is_null());
+}
+
+// One name a token: the chosen one's is a key of its own most probable ones, which scorers look up.
+TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
+  const std::string text =
+      "a\xF0\x9F\x98\x8A\xFF"
+      "bSTOP";
+  for (const bool stream : {false, true}) {
+    ReplyForm form{.stream = stream, .echo = true, .top_logprobs = 1};
+    form.text.tell_tokens = true;
+    form.text.stops = {"STOP"};
+    Told told(form, {{0xC3, 0xA9}});
+    const std::vector<ChosenToken> prompt = {{.id = 0xA9, .logprob = -1, .top = {{0xA9, -1}}}};
+    for (size_t i = 0; i < text.size(); ++i) {
+      const auto id = static_cast<unsigned char>(text[i]);
+      const ChosenToken chosen{.id = id, .logprob = -1, .top = {{id, -1}}};
+      told.reply.accept(0, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+                        std::span(&chosen, 1), 0, {}, told.frames);
+    }
+    std::vector<std::string> names;
+    const auto read = [&](const Json& choice) {
+      if (choice["logprobs"].is_null()) return;
+      const Json& logprobs = choice["logprobs"];
+      for (size_t i = 0; i < logprobs["tokens"].size(); ++i) {
+        names.push_back(logprobs["tokens"][i].get<std::string>());
+        if (names.size() == 1) continue;  // nothing is known of the first
+        EXPECT_EQ(logprobs["top_logprobs"][i].dump(), Json({{names.back(), -1}}).dump());
+      }
+    };
+    if (stream) {
+      for (const std::string& event : told.events())
+        if (event != "[DONE]" && !Json::parse(event)["choices"].empty())
+          read(Json::parse(event)["choices"][0]);
+    } else {
+      read(Json::parse(told.reply.body())["choices"][0]);
+    }
+    EXPECT_EQ(names, (std::vector<std::string>{"bytes:\\xc3", "bytes:\\xa9", "a", "bytes:\\xf0",
+                                               "bytes:\\x9f", "bytes:\\x98", "bytes:\\x8a",
+                                               "bytes:\\xff", "b"}));
+  }
+}
+
+TEST(GenerationReply, BytesOfAChatsTokensAreTheText) {
+  ReplyForm form{.chat = true, .top_logprobs = 2};
+  form.text.tell_tokens = true;
+  Told told(form);
+  const std::string text = "a\xE2\x9C\x93";
+  const int32_t end = told.tokenizer->eod_id();
+  for (size_t i = 0; i <= text.size(); ++i) {
+    const int32_t id = i < text.size() ? static_cast<unsigned char>(text[i]) : end;
+    told.token({.id = id, .logprob = -1, .top = {{id, -1}, {end, -2}}},
+               i < text.size() ? std::optional<FinishReason>() : FinishReason::kStop);
+  }
+  const Json choice = Json::parse(told.reply.body())["choices"][0];
+  std::string bytes;
+  for (const Json& token : choice["logprobs"]["content"]) {
+    for (const Json& byte : token["bytes"]) bytes += static_cast<char>(byte.get<int>());
+    const Json& top = token["top_logprobs"][0];
+    EXPECT_EQ(top["token"], token["token"]);
+    EXPECT_EQ(top["bytes"], token["bytes"]);
+  }
+  EXPECT_EQ(bytes, text);
+  EXPECT_EQ(bytes, choice["message"]["content"].get<std::string>());
+  EXPECT_EQ(choice["logprobs"]["content"][0]["top_logprobs"][1]["token"], "<|endoftext|>");
+}
+
+TEST(TokenName, IsTheShareOfTheTextOrTheBytes) {
+  const auto name = [](const char* text, const char* bytes) {
+    const TokenName named = token_name(TokenText{.id = 1, .text = text, .bytes = bytes});
+    return std::pair(named.name, named.bytes);
+  };
+  using Pair = std::pair<std::string, std::string>;
+  EXPECT_EQ(name("Hi", " Hi"), Pair("Hi", "Hi"));         // at the start of a text
+  EXPECT_EQ(name("he", "hello"), Pair("he", "he"));       // cut off before a stop string
+  EXPECT_EQ(name("", ""), Pair("", ""));                  // not shown
+  EXPECT_EQ(name("\xEF\xBF\xBDx", "x"), Pair("x", "x"));  // behind a character without its end
+  EXPECT_EQ(name("\xC3\xA9", "\xA9"), Pair("bytes:\\xa9", "\xA9"));
+  EXPECT_EQ(name("", " \xC3"), Pair("bytes:\\x20\\xc3", " \xC3"));
 }
 
 TEST(GenerationReply, TellsLogProbabilitiesInEventsOnce) {
@@ -369,7 +449,7 @@ TEST(GenerationReply, EchoesThePromptWithItsLogProbabilities) {
   EXPECT_EQ(body["usage"]["completion_tokens"], 0);
   EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
             R"({"tokens":["a","b","c"],"token_logprobs":[null,-1,-2],)"
-            R"("top_logprobs":[null,{"b":-1},{"x":-0.5,"c":-2}],"text_offset":[0,1,2]})");
+            R"("top_logprobs":[null,{"b":-1},{"c":-2,"x":-0.5}],"text_offset":[0,1,2]})");
 }
 
 TEST(GenerationReply, EchoesThePromptOfAStream) {
@@ -387,12 +467,12 @@ TEST(GenerationReply, WritesNumbersThatJsonHas) {
              FinishReason::kLength);
   EXPECT_EQ(Json::parse(told.reply.body())["choices"][0]["logprobs"].dump(),
             R"({"tokens":["token_id:97"],"token_logprobs":[-9999],)"
-            R"("top_logprobs":[{"token_id:195":-1,"token_id:97":-9999}],"text_offset":[0]})");
+            R"("top_logprobs":[{"token_id:97":-9999,"token_id:195":-1}],"text_offset":[0]})");
   form.tokens_as_ids = false;
   Told bytes(form);
   bytes.token({.id = 'a', .logprob = -1, .top = {{0xC3, -1}}}, FinishReason::kLength);
   EXPECT_EQ(Json::parse(bytes.reply.body())["choices"][0]["logprobs"]["top_logprobs"].dump(),
-            R"([{"bytes:\\xc3":-1,"a":-1}])");
+            R"([{"a":-1,"bytes:\\xc3":-1}])");
 }
 
 TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {
