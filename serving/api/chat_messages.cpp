@@ -70,23 +70,30 @@ bool is_tool_name(const std::string& name) {
          });
 }
 
+// Arguments are what a model wrote: what is no object of JSON (cut off, badly quoted) stays that
+// text, or no later turn of the conversation could be answered.
+ApiJson read_arguments(const std::string& arguments) {
+  if (arguments.find_first_not_of(" \t\r\n") == std::string::npos) return ApiJson::object();
+  try {
+    ApiJson parsed = parse_strict_json<ApiJson>(arguments, "arguments",
+                                                {.depth = kArgumentsDepth, .long_integers = true});
+    if (parsed.is_object()) return parsed;
+  } catch (const InputError&) {
+  }
+  return arguments;
+}
+
 ApiJson read_tool_call(const ApiJson& call, const std::string& where) {
   if (!call.is_object()) fail_message_type(where, "an object", call);
   const ApiJson* function = member(call, "function");
   const std::string param = concat(where, ".function");
   if (function == nullptr || !function->is_object()) fail_field(param, param, " must be an object");
   const std::string& arguments = text_member(*function, "arguments", param);
-  ApiJson parsed;
-  try {
-    parsed = parse_strict_json<ApiJson>(arguments.empty() ? "{}" : arguments,
-                                        concat(param, ".arguments"),
-                                        {.depth = kArgumentsDepth, .long_integers = true});
-  } catch (const InputError& error) {
-    fail_field(concat(param, ".arguments"), error.what());
-  }
   return {{"id", text_member(call, "id", where)},
           {"type", "function"},
-          {"function", {{"name", text_member(*function, "name", param)}, {"arguments", parsed}}}};
+          {"function",
+           {{"name", text_member(*function, "name", param)},
+            {"arguments", read_arguments(arguments)}}}};
 }
 
 ApiJson read_tool_calls(const ApiJson& calls, const std::string& where) {

@@ -138,10 +138,6 @@ TEST(Limits, OfChats) {
     return concat(R"({"model":"m","messages":[{"role":"assistant","tool_calls":[)", before, behind);
   };
   const std::string_view tool = R"({"name":"f","description":""})";
-  const auto nested = [&](size_t depth) {  // arguments of a call, which are an object
-    return call(R"({"id":"c","function":{"name":"f","arguments":"{\"a\":)",
-                concat(std::string(depth - 1, '['), std::string(depth - 1, ']'), R"(}"}}]}]})"));
-  };
   expect_bounds(
       {{16384, "messages",
         of_entries(R"({"model":"m","messages":[)", R"({"role":"user","content":""})", "]}")},
@@ -149,7 +145,6 @@ TEST(Limits, OfChats) {
         [&](size_t n) {
           return call(listed(n, R"({"id":"c","function":{"name":"f","arguments":"{}"}})"), "]}]}");
         }},
-       {32, "messages[0].tool_calls[0].function.arguments", nested},
        {128, "tools",
         c(of_entries(R"("tools":[)", R"({"type":"function","function":{"name":"f#"}})", "]"))},
        {64, "tools[0].function.name",

@@ -311,6 +311,25 @@ TEST(Requests, KeepOfMessagesWhatTemplatesKnow) {
             R"({"role":"tool","content":"t","tool_call_id":"c"}])");
 }
 
+// A model's own call that is no JSON comes back in the conversation: as the text that it is.
+TEST(Requests, KeepArgumentsAsTheModelWroteThem) {
+  const auto arguments = [](const std::string& text) {
+    const ChatRequest r = parse_chat(
+        R"({"model":"m","messages":[{"role":"assistant","tool_calls":[{"id":"c","function":)"
+        R"({"name":"f","arguments":)" +
+        nlohmann::json(text).dump() + "}}]}]}");
+    return (*r.variables)["messages"][0]["tool_calls"][0]["function"]["arguments"].dump();
+  };
+  EXPECT_EQ(arguments(R"({"a": [1, {"b": 2}]})"), R"({"a":[1,{"b":2}]})");
+  EXPECT_EQ(arguments(""), "{}");
+  EXPECT_EQ(arguments(" \n"), "{}");
+  const std::string deep(40, '[');
+  for (const std::string text : {"{\"c\": \"echo ", "{\"c\": 'x'}", "[1]", "null", "3", "plain",
+                                 "{\"a\": 1, \"a\": 2}", "{} {}"})
+    EXPECT_EQ(arguments(text), nlohmann::json(text).dump());
+  EXPECT_EQ(arguments("{\"a\":" + deep), nlohmann::json("{\"a\":" + deep).dump());
+}
+
 TEST(Requests, NameTheMessageAtFault) {
   const auto refuse = [](const std::string& messages) {
     return refuse_chat(R"({"model":"m","messages":[{"role":"user","content":"x"},)" + messages +
@@ -328,8 +347,6 @@ TEST(Requests, NameTheMessageAtFault) {
       501);
   const std::string call = R"({"role":"assistant","tool_calls":[{"id":"c","function":)";
   EXPECT_EQ(refuse(call + R"({"name":"f","arguments":{}}}]})").param,
-            "messages[1].tool_calls[0].function.arguments");
-  EXPECT_EQ(refuse(call + R"({"name":"f","arguments":"{"}}]})").param,
             "messages[1].tool_calls[0].function.arguments");
   EXPECT_EQ(refuse(call + "7}]}").param, "messages[1].tool_calls[0].function");
 }
