@@ -49,7 +49,7 @@ struct GenerateArguments {
 std::vector<int32_t> encoded_message(const GenerateArguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   const ChatTemplate chat(
-      loaded.chat_template(args.chat_template, loaded.tokenizer_spec(args.tokenizer)));
+      loaded.chat_templates(args.chat_template, loaded.tokenizer_spec(args.tokenizer)));
   const Json message = {{"role", "user"}, {"content", args.prompt}};
   const WrittenConversation written =
       ConversationWriter(chat, tokenizer)
@@ -112,7 +112,8 @@ void run_generate(const GenerateArguments& args, const CLI::App& command, const 
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
   Ctx ctx(pin_rank(*world, args.threads), "activations", device.get());
   agreed(world->world(), [&] { loaded.load(ctx, groups.layout, positions); });
-  const std::string chat = args.chat ? loaded.chat_template(args.chat_template, spec) : "";
+  const ChatTemplateSources chat =
+      args.chat ? loaded.chat_templates(args.chat_template, spec) : ChatTemplateSources();
   GenerateOptions options = args.options;
   options.stop_tokens = stop_tokens(spec, *tokenizer, chat);
   options.vocab_size = tokenizer->vocab_size();
@@ -138,8 +139,10 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
                     "The prompt is a user's message: the model's chat template writes it out, and "
                     "the answer is shown");
   command
-      ->add_option("--chat-template", args->chat_template,
-                   "With --chat: another template, or a tokenizer's directory that has one")
+      ->add_option(
+          "--chat-template", args->chat_template,
+          "With --chat: another template, a tokenizer's directory that has one, or the name of "
+          "one of the model's")
       ->type_name("PATH");
   command->add_option("--max-new-tokens", args->options.max_new_tokens, "Tokens to generate")
       ->capture_default_str()

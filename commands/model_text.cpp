@@ -6,12 +6,12 @@
 namespace trireme {
 
 std::vector<int32_t> stop_tokens(const std::string& spec, const Tokenizer& tokenizer,
-                                 const std::string& chat) {
+                                 const ChatTemplateSources& chat) {
   std::vector<int32_t> ends = tokenizer_ends(spec, tokenizer.vocab_size());
   if (tokenizer.eod_id() >= 0) ends.push_back(tokenizer.eod_id());
   if (chat.empty()) return ends;
   const ChatTemplate source(chat);
-  if (const int32_t end = ConversationWriter(source, tokenizer).end_of_turn(); end >= 0)
+  for (const int32_t end : ConversationWriter(source, tokenizer).ends_of_turn())
     ends.push_back(end);
   return ends;
 }

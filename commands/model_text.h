@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/text/chat_template_sources.h"
 #include "engine/text/tokenizer.h"
 
 namespace trireme {
 
-// The tokenizer's end, those that the files beside it list, and what the chat template `chat` (a
-// source; empty: none) ends an answer with.
+// The tokenizer's end, those that the files beside it list, and what the chat templates (empty:
+// none) end an answer with.
 std::vector<int32_t> stop_tokens(const std::string& spec, const Tokenizer& tokenizer,
-                                 const std::string& chat);
+                                 const ChatTemplateSources& chat);
 
 }  // namespace trireme

@@ -6,11 +6,12 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "commands/model_option.h"
-#include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
+#include "engine/observe/log.h"
 #include "engine/text/conversation.h"
 #include "engine/text/tokenizer.h"
 
@@ -77,17 +78,25 @@ nlohmann::ordered_json conversation_of(const std::string& input, const std::stri
 
 void tokenize_chat(const TokenizeArguments& a) {
   const auto tokenizer = load_tokenizer(a.tokenizer);
-  const ChatTemplate chat(a.chat_template.empty() ? chat_template_of(a.tokenizer)
-                                                  : read_small_file(a.chat_template));
+  const ChatTemplate chat(
+      a.chat_template.empty()
+          ? chat_templates_of(a.tokenizer)
+          : read_chat_templates(a.chat_template, find_chat_templates(a.tokenizer)));
   const ConversationWriter writer(chat, *tokenizer, a.parse_special);
+  std::set<std::string> unread;  // members of messages
   const auto show = [&](const std::string& input, const std::string& what) {
     const nlohmann::ordered_json conversation = conversation_of(input, what);
     WrittenConversation written;
     try {
       written = writer.write(conversation);
+      check_all_read(written);
     } catch (const InputError& e) {
       fail_input(what, ": ", e.what());
     }
+    for (const std::string& name : written.unread_members)
+      if (unread.insert(name).second)
+        log_warning(what, ": a message has text in \"", name.substr(0, 64),
+                    "\", which the chat template does not read");
     if (a.render)
       return print_tokenize(a.jsonl ? nlohmann::json{{"text", written.text}}.dump() + "\n"
                                     : written.text);
@@ -177,9 +186,13 @@ void add_tokenize_commands(CLI::App& parent) {
   command->add_flag(
       "--chat", forth->chat,
       "The input is JSON: a list of messages, or an object with \"messages\", \"tools\", "
-      "\"add_generation_prompt\" ...; written out by the model's chat template");
-  command->add_option("--chat-template", forth->chat_template, "Another template")
-      ->type_name("FILE");
+      "\"add_generation_prompt\", \"continue_final_message\" ...; written out by the model's chat "
+      "template");
+  command
+      ->add_option("--chat-template", forth->chat_template,
+                   "Another template, a tokenizer's directory that has one, or the name of one "
+                   "of the model's")
+      ->type_name("PATH");
   command->add_flag("--render", forth->render, "With --chat: show the text, not its tokens");
   command->footer(
       "With --jsonl an input line is a JSON string or an object with a \"text\", with --chat a "

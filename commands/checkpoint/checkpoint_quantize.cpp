@@ -100,7 +100,7 @@ QuantisationReport write_directory(const QuantizeArguments& args, const Quantiza
                           .progress = status.progress(),
                           .quantization = quantization,
                           .before_config = [&](const std::string& directory) {
-                            write_chat_template(kept_chat_template(args.from), directory);
+                            write_chat_templates(kept_chat_templates(args.from), directory);
                           }});
   bytes = written.bytes;
   say_kept(written.kept_bytes);

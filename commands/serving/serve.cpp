@@ -50,7 +50,7 @@ struct ServeArguments {
 };
 
 ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
-                             const std::string& chat) {
+                             const ChatTemplateSources& chat) {
   ServiceConfig config;
   for (const std::string& name : args.names)
     config.models.push_back({.id = name,
@@ -80,7 +80,7 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
   config.requests.sequences = std::min(config.requests.sequences, config.admission.of_a_tenant());
   config.requests.vocab_size = model.tokenizer().vocab_size();
   config.tools =
-      args.tool_format.empty() ? tool_format_of_template(chat) : tool_format(args.tool_format);
+      args.tool_format.empty() ? tool_format_of_templates(chat) : tool_format(args.tool_format);
   config.weights = &model;
   config.adapters = args.model.room.slots;
   config.model_ids = model.loaded().config().vocab_size;
@@ -173,9 +173,9 @@ void log_model(const ServeArguments& args, ServedModel& model, bool chats) {
 
 void serve(const ServeArguments& args, ServedModel& model) {
   std::unique_ptr<ChatTemplate> chat;
-  const std::string source =
-      model.loaded().find_chat_template(args.chat_template, model.tokenizer_spec());
-  if (!source.empty()) chat = std::make_unique<ChatTemplate>(source);
+  const ChatTemplateSources sources =
+      model.loaded().find_chat_templates(args.chat_template, model.tokenizer_spec());
+  if (!sources.empty()) chat = std::make_unique<ChatTemplate>(sources);
   ServingMetrics metrics(args.names.front(), model.limits().length, cache_info(args, model),
                          model.replicas());
   // Only the engines' threads keep to cores of their own.
@@ -183,7 +183,7 @@ void serve(const ServeArguments& args, ServedModel& model) {
   Replicas engines = start_engines(args, model, metrics);
   const TellsEngines told(model, engines);
   Service service(engines, model.tokenizer(), chat.get(), metrics,
-                  service_config(args, model, source));
+                  service_config(args, model, sources));
   const StopSignals signals;
   Routes routes = service.routes();
   add_page(routes);
@@ -416,8 +416,10 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   add_dtype_option(*command, args->model.dtype);
   add_quantization_option(*command, args->model.quantization);
   command
-      ->add_option("--chat-template", args->chat_template,
-                   "Another chat template, or a tokenizer's directory that has one")
+      ->add_option(
+          "--chat-template", args->chat_template,
+          "Another chat template, a tokenizer's directory that has one, or the name of one of "
+          "the model's")
       ->type_name("PATH");
   command
       ->add_option("--tool-call-parser", args->tool_format,

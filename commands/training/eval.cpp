@@ -102,8 +102,10 @@ CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
                     "it out")
           ->needs(task);
   command
-      .add_option("--chat-template", o.chat_template,
-                  "Another template for it, or a tokenizer's directory that has one")
+      .add_option(
+          "--chat-template", o.chat_template,
+          "Another template for it, a tokenizer's directory that has one, or the name of one of "
+          "the model's")
       ->type_name("PATH")
       ->needs(chat);
   command.add_option("--samples", o.samples, "File for the log-likelihoods of each record")

@@ -1,14 +1,13 @@
 #include "engine/text/chat_template.h"
 
-#include <filesystem>
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
-#include "engine/io/atomic_file.h"
-#include "engine/io/strict_json.h"
-#include "engine/text/gguf_tokenizer.h"
 #include "engine/text/jinja/globals.h"
 
 namespace trireme {
@@ -16,7 +15,8 @@ namespace {
 
 using jinja::fail;
 
-constexpr size_t kMostSourceBytes = 1 << 20;
+// Variables that a template is given to write out, and nothing else.
+constexpr std::array kWritten = {"tools", "documents"};
 
 // Namespaces may hold one another in a ring, which nobody else would ever free.
 struct EndOfObjects {
@@ -26,73 +26,90 @@ struct EndOfObjects {
   }
   const jinja::Renderer& renderer;
 };
+
+bool is_given(const nlohmann::ordered_json& variables, const char* name) {
+  return variables.contains(name) && !variables[name].is_null();
+}
+
 }  // namespace
 
-std::string find_chat_template(const std::string& tokenizer) {
-  namespace fs = std::filesystem;
-  if (tokenizer.empty() || tokenizer == "byte") return "";
-  if (tokenizer.ends_with(".gguf") && fs::is_regular_file(tokenizer))
-    if (std::string own = gguf_chat_template(tokenizer); !own.empty()) return own;
-  const fs::path folder =
-      fs::is_directory(tokenizer) ? fs::path(tokenizer) : fs::path(tokenizer).parent_path();
-  const fs::path own = folder / "chat_template.jinja", config = folder / "tokenizer_config.json";
-  if (fs::is_regular_file(own)) return read_small_file(own.string(), kMostSourceBytes);
-  if (fs::is_regular_file(config)) {
-    const auto json =
-        parse_strict_json<nlohmann::json>(read_small_file(config.string()), config.string());
-    const nlohmann::json found =
-        json.is_object() ? json.value("chat_template", nlohmann::json()) : nlohmann::json();
-    if (found.is_string()) return found.get<std::string>();
-    if (found.is_array())
-      for (const auto& named : found)
-        if (named.is_object() && named.value("name", "") == "default" &&
-            named.contains("template") && named["template"].is_string())
-          return named["template"].get<std::string>();
-  }
-  return "";
-}
-
-std::string chat_template_of(const std::string& tokenizer) {
-  std::string found = find_chat_template(tokenizer);
-  if (!found.empty()) return found;
-  fail_input(tokenizer,
-             " has no chat template: neither chat_template.jinja nor \"chat_template\" in "
-             "tokenizer_config.json",
-             tokenizer.ends_with(".gguf") ? ", nor tokenizer.chat_template in the file" : "");
-}
-
-std::string read_chat_template(const std::string& path) {
-  return std::filesystem::is_directory(path) ? chat_template_of(path) : read_small_file(path);
-}
-
 struct ChatTemplate::Program {
+  explicit Program(std::string_view source) {
+    if (source.size() > kMaxChatTemplateBytes)
+      fail(concat("its source has ", source.size(), " bytes, at most ", kMaxChatTemplateBytes,
+                  " are read"));
+    if (find_invalid_utf8(source) != source.size()) fail("its source is not valid UTF-8");
+    block = jinja::parse_template(source);
+    members = members_read(std::string(source));
+  }
   jinja::Block block;
+  std::vector<std::string> members;  // ascending
 };
 
-ChatTemplate::ChatTemplate(std::string_view source) {
-  if (source.size() > kMostSourceBytes)
-    fail(concat("its source has ", source.size(), " bytes, at most ", kMostSourceBytes,
-                " are read"));
-  if (find_invalid_utf8(source) != source.size()) fail("its source is not valid UTF-8");
-  program_ = std::make_unique<const Program>(Program{jinja::parse_template(source)});
+ChatTemplate::ChatTemplate(std::string_view source)
+    : ChatTemplate(ChatTemplateSources{{kDefaultChatTemplate, std::string(source)}}) {}
+
+ChatTemplate::ChatTemplate(const ChatTemplateSources& sources) : sources_(sources) {
+  for (const auto& [name, source] : sources_) {
+    try {
+      programs_[name] = std::make_unique<const Program>(source);
+    } catch (const InputError&) {
+      if (name == kDefaultChatTemplate || sources_.size() == 1) throw;
+    }
+  }
 }
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
+const ChatTemplate::Program& ChatTemplate::program_for(
+    const nlohmann::ordered_json& variables) const {
+  std::string asked;
+  if (is_given(variables, "chat_template")) {
+    if (!variables["chat_template"].is_string())
+      fail_input("\"chat_template\" is no name of a chat template");
+    asked = variables["chat_template"].get<std::string>();
+  }
+  const std::string name = chosen_chat_template(sources_, is_given(variables, "tools"), asked);
+  if (const auto found = programs_.find(name); found != programs_.end()) return *found->second;
+  try {
+    Program again(sources_.at(name));  // for its error
+  } catch (const InputError& error) {
+    fail_input("chat template \"", name, "\": ", error.what());
+  }
+  TRIREME_CHECK(false, "a chat template without a program that is understood");
+}
+
+bool ChatTemplate::reads_member(std::string_view name,
+                                const nlohmann::ordered_json& variables) const {
+  return std::ranges::binary_search(program_for(variables).members, name);
+}
+
 RenderedChat ChatTemplate::render(const nlohmann::ordered_json& variables,
                                   const TemplateLimits& limits, std::time_t now) const {
+  const Program& program = program_for(variables);
   jinja::Budget budget(limits.steps);
   jinja::Renderer renderer{.limits = {.depth = limits.depth, .output = limits.output}};
   const EndOfObjects end{renderer};
   const auto globals = std::make_shared<jinja::Scope>();
   set_globals(*globals, renderer, now);
-  for (const char* absent : {"tools", "documents"}) globals->set(absent, jinja::from_json(nullptr));
-  for (const auto& [name, value] : variables.items()) globals->set(name, jinja::from_json(value));
-  renderer.top = std::make_shared<jinja::Scope>(globals);
-  (void)jinja::run_block(program_->block, renderer, renderer.top);
+  std::set<std::string> read;
+  const auto written = std::make_shared<jinja::Scope>(globals);
+  written->record_reads(&read);
+  for (const char* name : kWritten) written->set(name, jinja::from_json(nullptr));
+  for (const auto& [name, value] : variables.items()) {
+    const bool is_written = std::ranges::find(kWritten, name) != kWritten.end();
+    if (name != "chat_template")
+      (is_written ? written : globals)->set(name, jinja::from_json(value));
+  }
+  renderer.top = std::make_shared<jinja::Scope>(written);
+  (void)jinja::run_block(program.block, renderer, renderer.top);
   if (renderer.lost_generated) renderer.generated.clear();
-  return {std::move(renderer.out), std::move(renderer.generated)};
+  RenderedChat rendered{std::move(renderer.out), std::move(renderer.generated)};
+  for (const char* name : kWritten)
+    if (is_given(variables, name) && !variables[name].empty() && !read.contains(name))
+      rendered.unread.emplace_back(name);
+  return rendered;
 }
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // Chat templates: the Jinja2 programs by which models tell how a conversation is written out
-// (tokenizer_config.json, "chat_template"). An own interpreter, whose templates reach nothing but
+// (engine/text/chat_template_sources.h). An own interpreter, whose templates reach nothing but
 // what they are given, within limits of steps, depth and size.
 //
 // The language is what HuggingFace's transformers set up: trim_blocks, lstrip_blocks, break and
@@ -10,11 +10,15 @@
 #pragma once
 
 #include <ctime>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "engine/text/chat_template_sources.h"
 
 namespace trireme {
 
@@ -29,36 +33,37 @@ struct RenderedChat {
   // Bytes of the text that stood between {% generation %} tags: what an assistant wrote. None where
   // some of it went through a macro, a filter or a variable: then the template tells nothing.
   std::vector<std::pair<size_t, size_t>> generated;
+  // Of "tools" and "documents" what was given, and what the template did not look at.
+  std::vector<std::string> unread = {};
 };
 
-// The source of a model's template, by its tokenizer as load_tokenizer() takes it: that in a .gguf,
-// else chat_template.jinja in the directory (or beside the tokenizer file), else "chat_template" of
-// its tokenizer_config.json, of several the one named "default".
-std::string find_chat_template(
-    const std::string& tokenizer);                           // "" without one, of "byte" and of ""
-std::string chat_template_of(const std::string& tokenizer);  // InputError without one
-// What a user names as a template: a file that is one, or a tokenizer's directory that has one
-// (InputError if not).
-std::string read_chat_template(const std::string& path);
-
+// A model's chat templates: one as a rule, else that which chosen_chat_template() names.
 class ChatTemplate {
  public:
-  // InputError with the line where the template is not understood.
+  // InputError with the line where the template is not understood; of several only where that is
+  // the default, and for others when they are to render.
   explicit ChatTemplate(std::string_view source);
+  explicit ChatTemplate(const ChatTemplateSources& sources);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
   // variables: an object: "messages", "tools", "add_generation_prompt", "bos_token" ...; "tools"
-  // and "documents" are null unless they are given, as in transformers. now: what strftime_now
-  // tells. InputError for what the template refuses (raise_exception) and for its faults. May be
-  // called by several threads.
+  // and "documents" are null unless they are given, as in transformers. "chat_template" is the name
+  // of one of several templates and no variable. now: what strftime_now tells. InputError for what
+  // the template refuses (raise_exception) and for its faults. May be called by several threads.
   RenderedChat render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
                       std::time_t now = std::time(nullptr)) const;
+  // Whether the template that renders these variables reads a member of messages of this name
+  // (members_read()).
+  bool reads_member(std::string_view name, const nlohmann::ordered_json& variables) const;
+  const ChatTemplateSources& sources() const { return sources_; }
 
  private:
   struct Program;
-  std::unique_ptr<const Program> program_;
+  const Program& program_for(const nlohmann::ordered_json& variables) const;
+  ChatTemplateSources sources_;
+  std::map<std::string, std::unique_ptr<const Program>> programs_;
 };
 
 }  // namespace trireme

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "engine/io/strict_json.h"
 #include "engine/text/jinja/characters.h"
 #include "engine/text/named_tokens.h"
 #include "engine/text/unicode.h"
@@ -73,43 +72,19 @@ void take_out_marks(WrittenConversation& written) {
   written.text = std::move(out);
 }
 
-// Data sets hold tools as text, because their columns have one type.
-void read_tools(OrderedJson& variables) {
-  const auto found = variables.find("tools");
-  if (found == variables.end() || !found->is_string()) return;
-  OrderedJson& tools = *found;
-  const auto text = tools.get<std::string>();
-  tools = text.empty() ? OrderedJson()
-                       : parse_strict_json<OrderedJson>(
-                             text, "\"tools\"", {.keys_per_object = 4096, .long_integers = true});
-  if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
-}
-
-// The list of messages without members that are null, as transformers drop them: clients write
-// "content": null beside tool calls, and a template would write it out as "None".
-void read_messages(OrderedJson& variables) {
-  const auto found = variables.find("messages");
-  if (found == variables.end()) return;
-  if (!found->is_array()) fail_input("\"messages\" is no list of messages");
-  for (OrderedJson& message : *found) {
-    if (!message.is_object()) fail_input("\"messages\" holds what is no object");
-    OrderedJson::object_t kept;
-    for (auto& [name, value] : message.items())
-      if (!value.is_null()) kept.push_back({name, std::move(value)});
-    message = std::move(kept);
+// What a template makes of the variables. Arguments of calls that are text are what templates that
+// walk over them fail at.
+RenderedChat rendered(const ChatTemplate& chat, const OrderedJson& given) {
+  try {
+    return chat.render(given);
+  } catch (const InputError& error) {
+    const std::string where = text_arguments(given);
+    if (where.empty()) throw;
+    fail_input(error.what(), "; ", where, " is text, not an object, as the template is given it");
   }
 }
 
 }  // namespace
-
-std::string unused_noncharacter(const OrderedJson& value) {
-  const std::string text = value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-  for (char last = '\x90'; last <= '\xAF'; ++last) {
-    std::string mark = {'\xEF', '\xB7', last};
-    if (text.find(mark) == std::string::npos) return mark;
-  }
-  fail_input("a conversation uses every one of the noncharacters U+FDD0 to U+FDEF");
-}
 
 Trie special_tokens(const Tokenizer& tokenizer) {
   std::vector<std::pair<std::string, int32_t>> entries;
@@ -140,8 +115,8 @@ ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer
       named_(named_tokens(tokenizer.name())) {}
 
 WrittenConversation ConversationWriter::write(OrderedJson variables) const {
-  read_messages(variables);
-  read_tools(variables);
+  const FinalMessage final_message(variables);
+  const std::vector<MessageMember> unread = read_chat_variables(variables, chat_);
   // A mark is put into what spells a special token, and found again in what the template made of
   // it.
   OrderedJson given = marked(variables, specials_);
@@ -155,19 +130,39 @@ WrittenConversation ConversationWriter::write(OrderedJson variables) const {
   set_own("eos_token", tokenizer_.eod_id());
   for (const auto& [name, token] : named_)
     if (!variables.contains(name)) given[name] = token;
-  WrittenConversation written{chat_.render(given), {}};
+  WrittenConversation written{rendered(chat_, given), {}, {}};
   take_out_marks(written);
+  final_message.cut(written, written.breaks);
+  written.unread_members = lost_members(unread, written.text);
   return written;
 }
 
-int32_t ConversationWriter::end_of_turn() const {
+void check_all_read(const WrittenConversation& written) {
+  if (!written.unread.empty()) fail_input(unread_text(written.unread.front()));
+}
+
+std::string unread_text(const std::string& variable) {
+  return concat("the chat template writes a conversation with \"", variable,
+                "\" without looking at them: leave them out, or use a template that writes them");
+}
+
+std::vector<int32_t> ConversationWriter::ends_of_turn() const {
+  std::vector<int32_t> ends;
+  for (const auto& [name, source] : chat_.sources())
+    if (const int32_t end = end_of_turn(name); end >= 0 && !std::ranges::count(ends, end))
+      ends.push_back(end);
+  return ends;
+}
+
+int32_t ConversationWriter::end_of_turn(const std::string& name) const {
   const std::string said = unused_noncharacter(OrderedJson());
   std::string text;
   try {
     text =
         write({{"messages",
                 {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", said}}}},
-               {"add_generation_prompt", false}})
+               {"add_generation_prompt", false},
+               {"chat_template", name}})
             .text;
   } catch (const InputError&) {
     return -1;  // a template of other messages

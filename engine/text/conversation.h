@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/text/chat_template.h"
+#include "engine/text/chat_variables.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/trie.h"
 
@@ -18,11 +19,15 @@ struct WrittenConversation : RenderedChat {
   // For EncodeOptions::breaks, ascending: each lies behind the first character of a special token's
   // spelling in a message. Empty where none spells one.
   std::vector<size_t> breaks;
+  // Members of messages with text that the template does not read, each once: that text is lost.
+  std::vector<std::string> unread_members = {};
 };
 
-// A character that stands for nothing in any text (Unicode 23.7, noncharacters U+FDD0 to U+FDEF)
-// and that no string of the value has: to mark places with. InputError where all of them are used.
-std::string unused_noncharacter(const nlohmann::ordered_json& value);
+// InputError where the template did not look at tools or documents that it was given
+// (RenderedChat::unread). A part of a conversation may be written without them.
+void check_all_read(const WrittenConversation& written);
+// That error's text, for one of them.
+std::string unread_text(const std::string& variable);
 
 // What spells the tokenizer's special tokens, with their ids.
 Trie special_tokens(const Tokenizer& tokenizer);
@@ -38,16 +43,16 @@ class ConversationWriter {
   ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer, bool as_markup = false);
 
   // variables: as of ChatTemplate::render(); bos_token and eos_token are the tokenizer's, and those
-  // of named_tokens() are beside it, unless they are given. "tools" may be the text of the list, as
-  // data sets have it. Members of messages that are null are left out. InputError where "messages"
-  // is no list of objects.
+  // of named_tokens() are beside it, unless they are given; messages and tools as
+  // read_chat_variables() has them, and "continue_final_message" as FinalMessage has it. InputError
+  // where "messages" is no list of objects, and for what the template refuses.
   WrittenConversation write(nlohmann::ordered_json variables) const;
-  // The special token that the template writes behind what the assistant says; -1: none. Where it
-  // is not the tokenizer's end of text ("<|im_end|>", "<|eot_id|>"), few files beside a tokenizer
-  // say so.
-  int32_t end_of_turn() const;
+  // The special tokens that the templates write behind what the assistant says. Where one is not
+  // the tokenizer's end of text ("<|im_end|>", "<|eot_id|>"), few files beside a tokenizer say so.
+  std::vector<int32_t> ends_of_turn() const;
 
  private:
+  int32_t end_of_turn(const std::string& name) const;  // -1: none
   const ChatTemplate& chat_;
   const Tokenizer& tokenizer_;
   Trie specials_;

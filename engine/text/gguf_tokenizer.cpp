@@ -201,23 +201,6 @@ void add_pieces_config(const GgufFile& file, const GgufTokens& tokens,
   }
 }
 
-// Chat templates: one is a file of its own, several are a list of tokenizer_config.json.
-void add_templates(const GgufFile& file, PlainJson& config, GgufTokenizerFiles& files) {
-  const auto chat = file.get<std::string>(kGgufChatTemplate);
-  const std::string prefix = concat(kGgufChatTemplate, ".");
-  PlainJson named = PlainJson::array();
-  for (const auto& [key, value] : file.metadata())
-    if (const auto* text = std::get_if<std::string>(&value); text && key.starts_with(prefix))
-      named.push_back({{"name", key.substr(prefix.size())}, {"template", *text}});
-  if (!named.empty()) {
-    if (chat.has_value())
-      named.insert(named.begin(), PlainJson{{"name", "default"}, {"template", *chat}});
-    config["chat_template"] = std::move(named);
-  } else if (chat.has_value()) {
-    files.emplace_back("chat_template.jinja", *chat);
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path) {
@@ -236,10 +219,6 @@ std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path) {
   const SentencePieceFile pieces =
       sentencepiece(file, tokens, parse_tokenizer_config(config, path));
   return parse_sentencepiece(pieces.model, path, pieces.settings);
-}
-
-std::string gguf_chat_template(const std::string& path) {
-  return GgufFile(path).get<std::string>(kGgufChatTemplate).value_or("");
 }
 
 GgufTokenizerFiles gguf_tokenizer_files(const std::string& path) {
@@ -261,10 +240,9 @@ GgufTokenizerFiles gguf_tokenizer_files(const std::string& path) {
     add_pieces_config(file, tokens, pieces.settings, config);
     out.emplace_back("tokenizer.model", std::move(pieces.model));
   }
-  GgufTokenizerFiles templates;
-  add_templates(file, config, templates);
   out.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
-  out.insert(out.end(), templates.begin(), templates.end());
+  for (const auto& [name, source] : gguf_chat_templates(path))
+    out.emplace_back(chat_template_file(name), source);
   return out;
 }
 

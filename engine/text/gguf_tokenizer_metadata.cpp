@@ -4,7 +4,7 @@
 #include <set>
 
 #include "engine/io/atomic_file.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/chat_template_sources.h"
 #include "engine/text/gguf_cuts.h"
 #include "engine/text/gguf_roles.h"
 #include "engine/text/gguf_tokenizer.h"
@@ -127,17 +127,6 @@ GgufMetadata from_json(const std::string& path, int64_t vocab_size) {
   return out;
 }
 
-void add_chat_templates(const std::string& spec, GgufMetadata& out) {
-  if (const std::string chat = find_chat_template(spec); !chat.empty())
-    out[kGgufChatTemplate] = chat;
-  std::vector<std::string> names;
-  for (const auto& [name, text] : named_chat_templates(fs::path(spec).parent_path().string())) {
-    out[concat(kGgufChatTemplate, ".", name)] = text;
-    names.push_back(name);
-  }
-  if (!names.empty()) out["tokenizer.chat_templates"] = names;
-}
-
 }  // namespace
 
 GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size) {
@@ -157,8 +146,28 @@ GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size
   } catch (const PlainJson::exception& e) {
     fail_input(spec, " is not written as a tokenizer.json is: ", e.what());
   }
-  if (!out.empty()) add_chat_templates(spec, out);
+  if (!out.empty()) set_gguf_chat_templates(find_chat_templates(spec), out);
   return out;
+}
+
+void set_gguf_chat_templates(const ChatTemplateSources& sources, GgufMetadata& metadata) {
+  if (sources.empty()) return;
+  const std::string named = concat(kGgufChatTemplate, "."), list = concat(kGgufChatTemplate, "s");
+  std::erase_if(metadata, [&](const auto& word) {
+    return word.first == kGgufChatTemplate || word.first == list || word.first.starts_with(named);
+  });
+  std::vector<std::string> names;
+  for (const auto& [name, source] : sources) {
+    if (name == kDefaultChatTemplate) {
+      metadata[kGgufChatTemplate] = source;
+      continue;
+    }
+    names.push_back(name);
+    for (char& c : names.back())  // as llama.cpp's converter names them
+      if ((c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')) c = '_';
+    metadata[named + names.back()] = source;
+  }
+  if (!names.empty()) metadata[list] = std::move(names);
 }
 
 }  // namespace trireme

@@ -206,22 +206,4 @@ std::string tokenizer_config_beside(const std::string& directory) {
   return config.empty() ? "" : config.dump();
 }
 
-std::map<std::string, std::string> named_chat_templates(const std::string& directory) {
-  std::map<std::string, std::string> out;
-  const fs::path folder = directory;
-  const PlainJson config = settings_in(folder / "tokenizer_config.json");
-  const PlainJson list = config.value("chat_template", PlainJson());
-  if (list.is_array())
-    for (const PlainJson& one : list)
-      if (one.is_object() && one.contains("name") && one["name"].is_string() &&
-          one.contains("template") && one["template"].is_string())
-        out[one["name"].get<std::string>()] = one["template"].get<std::string>();
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder / "additional_chat_templates", ignored))
-    if (entry.path().extension() == ".jinja" && entry.is_regular_file(ignored))
-      out[entry.path().stem().string()] = read_small_file(entry.path().string());
-  out.erase("default");
-  return out;
-}
-
 }  // namespace trireme

@@ -32,8 +32,4 @@ TokenizerConfig parse_tokenizer_config(std::string_view text, const std::string&
 // of them is there.
 std::string tokenizer_config_beside(const std::string& directory);
 
-// Chat templates of a directory by name, other than "default": those of tokenizer_config.json and
-// of additional_chat_templates/NAME.jinja, which precede.
-std::map<std::string, std::string> named_chat_templates(const std::string& directory);
-
 }  // namespace trireme

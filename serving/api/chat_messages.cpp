@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "engine/config/nearest_word.h"
 #include "engine/io/strict_json.h"
@@ -10,7 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostTools = 128, kMostToolBytes = 64 << 10, kMostName = 64;
-constexpr size_t kMostToolCalls = 128;
+constexpr size_t kMostToolCalls = 128, kMostOtherMembers = 16, kMostUnknownMembers = 32;
 constexpr int kArgumentsDepth = 32;
 
 [[noreturn]] void fail_message_type(const std::string& param, const char* wanted,
@@ -107,7 +108,34 @@ ApiJson read_tool_calls(const ApiJson& calls, const std::string& where) {
   return out;
 }
 
-ApiJson read_message(const ApiJson& message, const std::string& where) {
+bool says_nothing(const ApiJson& value) {
+  return value.is_null() || value == false ||
+         ((value.is_structured() || value.is_string()) && value.empty());
+}
+
+// Members beside those that every message has.
+void read_other_members(const ApiJson& message, const std::string& where, ApiJson& out,
+                        std::vector<std::string>& unknown) {
+  for (const char* name : {"name", "reasoning_content"})
+    if (member(message, name) != nullptr) out[name] = text_member(message, name, where);
+  size_t others = 0;
+  for (const auto& [name, value] : message.items()) {
+    if (out.contains(name) || says_nothing(value)) continue;
+    if (++others > kMostOtherMembers)
+      fail_field(where, where, " has more than ", kMostOtherMembers, " members that are not known");
+    if (value.is_string() && name != "tool_calls") {
+      out[name] = value;
+      continue;
+    }
+    std::string field = concat("messages[].", name.substr(0, 64));
+    if (unknown.size() < kMostUnknownMembers &&
+        std::find(unknown.begin(), unknown.end(), field) == unknown.end())
+      unknown.push_back(std::move(field));
+  }
+}
+
+ApiJson read_message(const ApiJson& message, const std::string& where,
+                     std::vector<std::string>& unknown) {
   if (!message.is_object()) fail_message_type(where, "an object", message);
   constexpr std::array kRoles = {"developer", "system", "user", "assistant", "tool", "function"};
   std::string role = text_member(message, "role", where);
@@ -121,8 +149,7 @@ ApiJson read_message(const ApiJson& message, const std::string& where) {
   out["content"] = content_of(message, where, calls_tools);
   if (calls_tools) out["tool_calls"] = read_tool_calls(*calls, concat(where, ".tool_calls"));
   if (role == "tool") out["tool_call_id"] = text_member(message, "tool_call_id", where);
-  for (const char* name : {"name", "reasoning_content"})
-    if (member(message, name) != nullptr) out[name] = text_member(message, name, where);
+  read_other_members(message, where, out, unknown);
   return out;
 }
 
@@ -162,11 +189,32 @@ void check_tool_members(const std::string& param, const ApiJson& object,
 
 }  // namespace
 
-ApiJson read_messages(const ApiJson& messages) {
+ApiJson read_messages(const ApiJson& messages, std::vector<std::string>& unknown) {
   ApiJson out = ApiJson::array();
   for (const ApiJson& message : messages)
-    out.push_back(read_message(message, concat("messages[", out.size(), "]")));
+    out.push_back(read_message(message, concat("messages[", out.size(), "]"), unknown));
   return out;
+}
+
+ApiJson read_documents(const ApiJson& documents) {
+  size_t number = 0;
+  for (const ApiJson& document : documents) {
+    const std::string where = concat("documents[", number++, "]");
+    if (!document.is_object()) fail_message_type(where, "an object", document);
+    if (json_text(document).size() > kMostToolBytes)
+      fail_field(where, where, " has more than ", kMostToolBytes, " bytes");
+  }
+  return documents;
+}
+
+void add_prompt_ending(std::optional<bool> add_generation_prompt, bool continue_final_message,
+                       ApiJson& variables) {
+  if (continue_final_message && add_generation_prompt == true)
+    fail_field("continue_final_message",
+               "continue_final_message and add_generation_prompt must not both be true: one goes "
+               "on with the last message, the other begins a new one");
+  variables["add_generation_prompt"] = add_generation_prompt.value_or(!continue_final_message);
+  if (continue_final_message) variables["continue_final_message"] = true;
 }
 
 ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
@@ -209,8 +257,9 @@ ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
 }
 
 void add_template_variables(const ApiJson& kwargs, ApiJson& variables) {
-  constexpr std::array kReserved = {"messages",  "tools",     "documents", "add_generation_prompt",
-                                    "bos_token", "eos_token", "tokenize",  "chat_template"};
+  constexpr std::array kReserved = {
+      "messages",  "tools",    "documents",     "add_generation_prompt", "bos_token",
+      "eos_token", "tokenize", "chat_template", "continue_final_message"};
   for (const auto& [name, value] : kwargs.items()) {
     const std::string param = concat("chat_template_kwargs.", name.substr(0, 64));
     if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end() ||

@@ -97,11 +97,15 @@ Node text_then_calls(Grammar& g, std::string_view marker, Node calls, bool no_ob
 
 }  // namespace
 
-ToolFormat tool_format_of_template(std::string_view chat_template) {
+ToolFormat tool_format_of_templates(const ChatTemplateSources& sources) {
+  auto used = sources.find(kToolUseChatTemplate);
+  if (used == sources.end()) used = sources.find(kDefaultChatTemplate);
+  if (used == sources.end()) return ToolFormat::kNone;
+  const std::string& chat_template = used->second;
   for (const Form& form : kForms)
-    if (chat_template.find(form.marker) != std::string_view::npos) return form.format;
+    if (chat_template.find(form.marker) != std::string::npos) return form.format;
   // Llama 3's template calls the role of what tools say so, and names no marker.
-  const bool llama = chat_template.find("ipython") != std::string_view::npos;
+  const bool llama = chat_template.find("ipython") != std::string::npos;
   return llama ? ToolFormat::kLlama3 : ToolFormat::kNone;
 }
 

@@ -10,14 +10,15 @@
 #include <string>
 #include <string_view>
 
+#include "engine/text/chat_template_sources.h"
 #include "serving/structured/grammar.h"
 
 namespace trireme {
 
 enum class ToolFormat { kNone, kHermes, kLlama3, kMistral };
 
-// By what a chat template writes; kNone: no form that is known.
-ToolFormat tool_format_of_template(std::string_view chat_template);
+// By what the chat template for conversations with tools writes; kNone: no form that is known.
+ToolFormat tool_format_of_templates(const ChatTemplateSources& sources);
 // InputError for a name that is not known.
 ToolFormat tool_format(std::string_view name);
 const char* text(ToolFormat format);

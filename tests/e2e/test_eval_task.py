@@ -86,6 +86,13 @@ class Tasks(tiny_run.RunTest):
         for says, wrong in (("--apply-chat-template", ["--chat-template", "chat.jinja"]),
                             ("chat_template", ["--apply-chat-template"]), ("--apply-chat-template", [])):
             self.assert_refused("eval", "run", "--task", "task.jsonl", *wrong, says=says)
+        # Text of a message that the template does not read is named once, by one rank.
+        shot[1]["tone"] = "dry"
+        self.write("task.jsonl", (json.dumps({"context": shot, **items[0]}) + "\n") * 2)
+        _, said = self.trireme("eval", "run", "--task", "task.jsonl", "--apply-chat-template",
+                               "--chat-template", "chat.jinja", ranks=2)
+        self.assertEqual(said.count('task.jsonl:1: a message has text in "tone"'), 1, said)
+        self.assertEqual(said.count("does not read"), 1, said)
 
     def test_texts(self):
         report, samples = self.evaluate([{"text": text} for text in TEXTS])

@@ -451,6 +451,67 @@ class ChatTokens(tiny_run.RunTest):
         report = json.loads(self.trireme("eval", "more", "--task", "task.jsonl", "--json")[0])
         self.assertEqual(report.get("truncated", 0), 0)
 
+    def rendered(self, tokenizer, conversation, *more, expect=0):
+        """What `trireme tokenize --chat --render` writes of a conversation, and says beside it."""
+        self.write("chat.json", json.dumps(conversation))
+        return self.trireme("tokenize", "--tokenizer", tokenizer, "--chat", "--render", *more, expect=expect,
+                            prefix=("bash", "-c", '"$@" < chat.json', "bash"))
+
+    def test_templates_by_name(self):
+        """A template for tools beside the default one: in rows, and in everything that is written of the run."""
+        with_tools = "{{ tools | tojson }}" + self.TEMPLATE
+        folder = self.folder / "model"
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        self.write("model/tokenizer_config.json", json.dumps(config | {"chat_template": [
+            {"name": "default", "template": self.TEMPLATE}, {"name": "tool_use", "template": with_tools}]}))
+        talk = [{"role": "user", "content": "sea"}, {"role": "assistant", "content": "SEA", "reasoning": "why"}]
+        tools = [{"type": "function", "function": {"name": "f"}}]
+        rows = [{"messages": talk}, {"messages": talk, "tools": tools}, {"messages": talk, "tools": "[]"}]
+        self.write("train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        tune = ["finetune", "--config", "tune.json", "--set", "train_steps=2", "--set", "finetune.lora.rank=2"]
+        _, said = self.trireme(*tune)
+        # Text that nothing reads is named once, with its first row.
+        self.assertEqual(said.count("which the chat template does not read"), 1, said)
+        self.assertRegex(said, r'train.jsonl:1: a message has text in "reasoning", .* \(3 records\)')
+        self.trireme("checkpoint", "export", "tuned", "exported")
+        self.trireme("checkpoint", "merge-lora", "model", "tuned/adapter", "merged")
+        self.trireme("checkpoint", "quantize", "tuned", "tuned.gguf", "--quantization", "q8_0")
+        for written in ("exported", "merged", "tuned/adapter"):
+            path = self.folder / written
+            self.assertEqual((path / "chat_template.jinja").read_text(), self.TEMPLATE)
+            self.assertEqual((path / "additional_chat_templates/tool_use.jinja").read_text(), with_tools)
+        conversation = {"messages": [{"role": "user", "content": "sea"}], "tools": tools}
+        for tokenizer in ("exported", "merged", "tuned.gguf"):
+            self.assertTrue(self.rendered(tokenizer, conversation)[0].startswith('[{"type": "function"'), tokenizer)
+            self.assertTrue(self.rendered(tokenizer, conversation["messages"])[0].startswith("<|begin|>"), tokenizer)
+        # A row whose template does not look at its tools or documents is refused.
+        documents = [{"messages": talk}, {"messages": talk, "documents": [{"text": "x"}]}]
+        for row, more, says in ((documents[1], (), "documents"), (rows[1], ("finetune.chat_template=default",), "tools")):
+            self.write("wrong.jsonl", json.dumps(rows[0]) + "\n" + json.dumps(row) + "\n")
+            sets = [word for setting in ("finetune.train_file=wrong.jsonl", "output_dir=other", *more)
+                    for word in ("--set", setting)]
+            self.assert_refused(*tune, *sets, says=["wrong.jsonl:2", f'"{says}"'])
+        # One that has both names of them keeps the one that is chosen.
+        self.trireme(*tune, "--set", "output_dir=one", "--set", "finetune.chat_template=tool_use")
+        self.trireme("checkpoint", "export", "one", "alone")
+        self.assertEqual((self.folder / "alone/chat_template.jinja").read_text(), with_tools)
+        self.assertFalse((self.folder / "alone/additional_chat_templates/tool_use.jinja").exists())
+
+    def test_the_last_message_goes_on(self):
+        talk = [{"role": "user", "content": "sea"}, {"role": "assistant", "content": "The s"}]
+        asked = {"messages": talk, "continue_final_message": True}
+        begun = "<|begin|><|im_start|>user\nsea<|im_end|>\n<|im_start|>assistant\nThe s"
+        self.assertEqual(self.rendered("tokenizer", asked)[0], begun)
+        self.assertEqual(self.rendered("tokenizer", talk)[0], begun + "<|im_end|>\n")
+        self.assertEqual(self.rendered("tokenizer", {"messages": talk, "add_generation_prompt": True})[0],
+                         begun + "<|im_end|>\n<|im_start|>assistant\n")
+        _, said = self.rendered("tokenizer", asked | {"add_generation_prompt": True}, expect=2)
+        self.assertIn("exclude each other", said)
+        _, said = self.rendered("tokenizer", {"messages": talk, "tools": [{"name": "f"}]}, expect=2)
+        self.assertIn('"tools"', said)
+        _, said = self.rendered("tokenizer", [{"role": "user", "content": "a", "thinking": "why"}])
+        self.assertIn('"thinking"', said)
+
     def test_ranks_say_once_what_all_see(self):
         _, said = self.trireme("finetune", "--config", "tune.json", "--set", "train_steps=2", ranks=2)
         for what in ("spell special tokens", "dual_chunk_attention_config"):

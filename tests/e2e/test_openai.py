@@ -33,7 +33,7 @@ class Client(served_run.ServerTest):
         return client
 
     def serve(self, *arguments, **options):
-        self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        self.write("chat.jinja", "{{ '' if tools }}{% for m in messages %}{{ m.content }}{% endfor %}")
         return super().serve("--chat-template", "chat.jinja", *arguments, **options)
 
     def test_texts(self):

@@ -292,6 +292,38 @@ class Server(served_run.ServerTest):
         self.assertEqual(self.ask("GET", "/v1/nothing")[0], 404)
         self.stop(server)
 
+    def test_chat_templates_by_name(self):
+        self.write("chat/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        self.write("chat/additional_chat_templates/tool_use.jinja",
+                   "{{ tools | length }}<tool_call>{% for m in messages %}{{ m.content }}{{ m.reasoning_content }}"
+                   "{% for c in m.tool_calls %}{{ c.function.arguments }}{% endfor %}{% endfor %}")
+        server = self.serve("--chat-template", "chat")
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+        talk = [{"role": "user", "content": "a"}]
+
+        def tokens(messages, **fields):
+            status, answer = self.ask("POST", "/v1/chat/completions", {
+                "model": "tiny", "messages": messages, "max_tokens": 1, "temperature": 0, **fields})
+            return answer["usage"]["prompt_tokens"] if status == 200 else answer["error"]["param"]
+        self.assertEqual(tokens(talk), 1)
+        self.assertEqual(tokens(talk, tools=tools), len("1<tool_call>a"))  # also the form of calls is this template's
+        self.assertEqual(tokens(talk, tools=tools, chat_template="default"), "tools")
+        self.assertEqual(tokens(talk, tools=tools, tool_choice="none"), 1)
+        self.assertEqual(tokens(talk, chat_template="rag"), "chat_template")
+        self.assertEqual(tokens(talk, documents=[{"text": "x"}]), "documents")
+        self.assertEqual(tokens([*talk, {"role": "assistant", "content": "b", "reasoning": "why"}], tools=tools),
+                         len("1<tool_call>abwhy"))
+        # Arguments that a model has spoiled are answered to.
+        for arguments in ('{"c": "echo ', "plain", "[1]"):
+            said = [*talk, {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}]},
+                {"role": "tool", "tool_call_id": "c", "content": "t"}]
+            self.assertEqual(tokens(said, tools=tools), len("1<tool_call>at" + arguments))
+        tokens([*talk, {"role": "user", "content": "b", "tone": "dry"}])
+        tokens([*talk, {"role": "user", "content": "b", "tone": "dry"}])
+        log = self.stop(server)
+        self.assertEqual(log.count('a message has text in "tone"'), 1, log)
+
     def test_keys(self):
         server = self.serve("--api-key", "one", "--api-key", "two", "--admin-api-key", "admin")
         for key, status in ((None, 401), ("tree", 401), ("one", 200), ("two", 200)):

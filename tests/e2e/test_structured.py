@@ -82,7 +82,7 @@ class Structured(served_run.ServerTest):
         self.pretrain()
         (self.folder / "run").rename(self.folder / "other")
         (self.folder / "caller").rename(self.folder / "run")
-        self.write("chat.jinja", "{% for m in messages %}{{ eos_token }}{% endfor %}")
+        self.write("chat.jinja", "{{ '' if tools }}{% for m in messages %}{{ eos_token }}{% endfor %}")
         server = self.serve("--tool-call-parser", "hermes", "--chat-template", "chat.jinja")
         asked = {"temperature": 0, "max_tokens": 80, "tools": [WEATHER, NOW]}
         text, call = (self.chat(tool_choice=choice, **asked)[1]["choices"][0] for choice in ("none", "auto"))

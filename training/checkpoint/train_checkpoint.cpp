@@ -175,7 +175,7 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader) {
     } catch (const InputError& e) {
       fail_input("checkpoint ", reader.directory(), ": ", e.what());
     }
-    config.finetune.kept_chat_template = lineage_from_json(json).chat_template;
+    config.finetune.kept_chat_templates = lineage_from_json(json).chat_templates;
   });
   return config;
 }

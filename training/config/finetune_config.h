@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/text/chat_template_sources.h"
 #include "parallel/parameter_store.h"
 #include "transformer/layers/lora.h"
 #include "transformer/layers/preference.h"
@@ -20,10 +21,11 @@ struct FinetuneConfig {
   bool drop_long = false;  // examples longer than a sequence; else they lose their ends
   bool assistant_only_loss = true;
   bool parse_special = false;  // special tokens that messages spell are those tokens, else text
-  std::string chat_template;   // file, or directory of a tokenizer; empty: the tokenizer's own
-  // Of a checkpoint's configuration: the source that its run took, wherever that lies now. No key;
+  // File, directory of a tokenizer, or name of one of its templates; empty: the tokenizer's own.
+  std::string chat_template;
+  // Of a checkpoint's configuration: the sources that its run took, wherever they are now. No key;
   // empty: not known.
-  std::string kept_chat_template;
+  ChatTemplateSources kept_chat_templates;
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;
   std::string initial_adapter;  // directory of PEFT's that `lora` begins as; empty: as nothing

@@ -35,8 +35,8 @@ void add_finetune_keys(Schema& s) {
             "all of the text")
       .alias({"assistant_only_loss", "completion_only_loss", "finetune.completion_only_loss"});
   s.string("finetune.chat_template", "null",
-           "file of a Jinja template, or a tokenizer's directory that has one; null: that of "
-           "data.tokenizer")
+           "file of a Jinja template, a tokenizer's directory that has one, or the name of one of "
+           "data.tokenizer's templates (tool_use); null: those of data.tokenizer")
       .or_null()
       .alias({"chat_template", "chat_template_path"});
   s.boolean(

@@ -15,6 +15,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr size_t kMaxUnreadNames = 16;  // that are kept
+
 int64_t characters(const std::string& text) {
   return std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
@@ -106,7 +108,7 @@ EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
     const std::string place = concat(lines.files()[record.file].path, ":", record.line);
     const std::string line = std::move(record.bytes);
     try {
-      add(line, options);
+      add(line, place, options);
     } catch (const InputError& e) {
       fail_input(place, ": ", e.what());
     }
@@ -115,7 +117,16 @@ EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
   if (documents_.empty()) fail_input(file, " holds no question and no text");
 }
 
-void EvalTask::add(const std::string& line, const EvalTaskOptions& options) {
+std::vector<std::string> EvalTask::warnings() const {
+  std::vector<std::string> out;
+  for (const auto& [name, place] : unread_members_)
+    out.push_back(concat(place, ": a message has text in \"", name.substr(0, 64),
+                         "\", which the chat template does not read"));
+  return out;
+}
+
+void EvalTask::add(const std::string& line, const std::string& place,
+                   const EvalTaskOptions& options) {
   const auto record = parse_strict_json<OrderedJson>(line, "record");
   if (!record.is_object()) fail_input("is no object");
   if (record.contains("text") && record["text"].is_string())
@@ -131,6 +142,8 @@ void EvalTask::add(const std::string& line, const EvalTaskOptions& options) {
   }
   if (choices.size() < 2) fail_input("\"choices\" are fewer than two");
   const WrittenConversation context = context_of(record["context"], options.chat);
+  for (const std::string& name : context.unread_members)
+    if (unread_members_.size() < kMaxUnreadNames) unread_members_.emplace(name, place);
   Question& question = questions_.emplace_back();
   question.first = documents_.size();
   question.label = label_of(record["label"], choices);

@@ -28,6 +28,7 @@
 // window before; the last window reaches back so far that it is full.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,6 +61,8 @@ class EvalTask {
   int64_t texts() const { return static_cast<int64_t>(texts_.size()); }
   int64_t truncated() const { return truncated_; }  // choices whose contexts lost their beginnings
   int64_t longest() const;                          // predictions of the longest document
+  // A line for each member of messages that the chat template does not read, with its first record.
+  std::vector<std::string> warnings() const;
   // From the log-likelihoods of the documents.
   std::vector<TaskMetric> metrics(const std::vector<double>& log_likelihoods) const;
   // One JSON object a line for each record: {"log_likelihoods": [...], "label": 1}, of a text
@@ -76,13 +79,14 @@ class EvalTask {
     size_t first = 0, last = 0;  // documents
     double words = 0, bytes = 0;
   };
-  void add(const std::string& line, const EvalTaskOptions& options);
+  void add(const std::string& line, const std::string& place, const EvalTaskOptions& options);
   void add_continuation(WrittenConversation context, const std::string& choice,
                         const EvalTaskOptions& options);
   void add_text(const std::string& text, int64_t window);
   int32_t beginning() const;
   const Tokenizer& tokenizer_;
-  Trie specials_;  // of the chat template's markup
+  Trie specials_;                                      // of the chat template's markup
+  std::map<std::string, std::string> unread_members_;  // places of the first
   std::vector<Example> documents_;
   std::vector<Question> questions_;
   std::vector<Text> texts_;

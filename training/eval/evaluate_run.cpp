@@ -142,7 +142,7 @@ EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
   std::optional<ConversationWriter> writer;
   if (options.apply_chat_template) {
     chat.emplace(
-        loaded.chat_template(options.chat_template, loaded.tokenizer_spec(options.tokenizer)));
+        loaded.chat_templates(options.chat_template, loaded.tokenizer_spec(options.tokenizer)));
     writer.emplace(*chat, tokenizer);
   }
   return EvalTask(options.task, tokenizer,
@@ -195,6 +195,8 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
       const int64_t limit = limit_of_task(options, loaded, length);
       task.emplace(open_task(options, loaded, *tokenizer, limit));
       length = std::max(length, task->longest());
+      if (world.rank() == 0)
+        for (const std::string& warning : task->warnings()) log_warning(warning);
       if (task->truncated() > 0 && world.rank() == 0)
         log_warning(task->truncated(), " choices have contexts that were cut: a sequence has ",
                     limit, " tokens");

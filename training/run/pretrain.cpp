@@ -323,8 +323,7 @@ void PretrainRun::write_adapter(const std::string& checkpoint) const {
   try {
     write_peft_adapter(config_.finetune.lora, config_.model, CheckpointModel(checkpoint),
                        lineage_.base, folder);
-    if (!lineage_.chat_template.empty())
-      write_file_atomically(concat(folder, "/chat_template.jinja"), lineage_.chat_template);
+    write_chat_template_files(lineage_.chat_templates, folder);
     log_info("wrote ", folder, " for PEFT");
   } catch (const InputError& e) {  // the checkpoint is whole
     log_warning("no adapter for PEFT: ", e.what());
@@ -389,8 +388,8 @@ ExitCode PretrainRun::run() {
   log_info("device ", describe_device(device_, ctx_.threads), "; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
   if (!examples_summary_.empty()) log_info(examples_summary_);
-  if (group_.rank() == 0 && examples_ != nullptr && !examples_->warning.empty())
-    log_warning(examples_->warning);
+  if (group_.rank() == 0 && examples_ != nullptr)
+    for (const std::string& warning : examples_->warnings) log_warning(warning);
   for (const auto& [name, source] : validation_data_)
     if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
   if (!step_.graphs().why_not().empty())

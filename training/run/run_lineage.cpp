@@ -23,7 +23,7 @@ CheckpointLineage run_lineage(const RunConfig& config, const ResumePlan& plan,
       config.finetune.enabled || !plan.weights.empty() ||
       (!plan.checkpoint.empty() && read_lineage(CheckpointReader(plan.checkpoint)).special_tokens);
   if (data == nullptr) return lineage;
-  lineage.chat_template = data->chat_template;
+  lineage.chat_templates = data->chat_templates;
   lineage.examples = data->train_set->fingerprint();
   lineage.data = data->summary;
   if (!depends_on_base(config.finetune)) return lineage;

@@ -69,7 +69,7 @@ std::string model_identity(const std::string& place) {
 
 Json lineage_to_json(const CheckpointLineage& lineage) {
   return {{"special_tokens", lineage.special_tokens},
-          {"chat_template", lineage.chat_template},
+          {"chat_template", chat_templates_to_json(lineage.chat_templates)},
           {"examples", lineage.examples},
           {"data", lineage.data},
           {"base", lineage.base},
@@ -87,7 +87,8 @@ CheckpointLineage lineage_from_json(const Json& state) {
     if (json.contains(name) && json[name].is_string()) value = json[name].get<std::string>();
   };
   if (json.contains("special_tokens")) lineage.special_tokens = json["special_tokens"] == true;
-  read("chat_template", lineage.chat_template);
+  if (json.contains("chat_template"))
+    lineage.chat_templates = chat_templates_from_json(json["chat_template"]);
   read("examples", lineage.examples);
   read("data", lineage.data);
   read("base", lineage.base);

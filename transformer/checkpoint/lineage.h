@@ -1,10 +1,11 @@
 // Lineage of a checkpoint: the weights its run started from, the base that its adapters or
-// preferences are relative to, its examples, and the chat template that formatted them.
+// preferences are relative to, its examples, and the chat templates that formatted them.
 #pragma once
 
 #include <string>
 
 #include "engine/config/reader.h"
+#include "engine/text/chat_template_sources.h"
 
 namespace trireme {
 
@@ -15,9 +16,9 @@ struct CheckpointLineage {
   // third-party weights, or fine-tuned.
   bool special_tokens = false;
   // Fine-tuning only.
-  std::string chat_template;  // source; empty: there is none
-  std::string examples;       // ExampleSet::fingerprint(); empty: not known
-  std::string data;           // description of the examples, for people
+  ChatTemplateSources chat_templates;  // empty: there is none
+  std::string examples;                // ExampleSet::fingerprint(); empty: not known
+  std::string data;                    // description of the examples, for people
   // Runs that depend on their base only.
   std::string base;           // find_model(), from the root
   std::string base_beside;    // the same, relative to the folder of checkpoints

@@ -176,8 +176,8 @@ void LoadedModel::add_adapter(const std::string& adapter) {
     adapters_ = std::move(peft);
   }
   bundle_.lineage.special_tokens = true;
-  if (std::string kept = kept_chat_template(adapter); !kept.empty())
-    bundle_.lineage.chat_template = std::move(kept);
+  if (ChatTemplateSources kept = kept_chat_templates(adapter); !kept.empty())
+    bundle_.lineage.chat_templates = std::move(kept);
 }
 
 void LoadedModel::add_modules(const std::vector<std::string>& modules, const AdapterRoom& room) {
@@ -266,17 +266,17 @@ void LoadedModel::check_quantization() const {
         "them into the model first (trireme checkpoint merge)");
 }
 
-std::string LoadedModel::find_chat_template(const std::string& given,
-                                            const std::string& tokenizer) const {
-  if (!given.empty()) return read_chat_template(given);
-  if (!bundle_.lineage.chat_template.empty()) return bundle_.lineage.chat_template;
-  return trireme::find_chat_template(tokenizer);
+ChatTemplateSources LoadedModel::find_chat_templates(const std::string& given,
+                                                     const std::string& tokenizer) const {
+  ChatTemplateSources own = bundle_.lineage.chat_templates;
+  if (own.empty()) own = trireme::find_chat_templates(tokenizer);
+  return given.empty() ? own : read_chat_templates(given, own);
 }
 
-std::string LoadedModel::chat_template(const std::string& given,
-                                       const std::string& tokenizer) const {
-  std::string found = find_chat_template(given, tokenizer);
-  return found.empty() ? chat_template_of(tokenizer) : found;
+ChatTemplateSources LoadedModel::chat_templates(const std::string& given,
+                                                const std::string& tokenizer) const {
+  ChatTemplateSources found = find_chat_templates(given, tokenizer);
+  return found.empty() ? chat_templates_of(tokenizer) : found;
 }
 
 // A line for each member of the configurations that is another one and counts in inference.

@@ -76,12 +76,13 @@ class LoadedModel {
   std::string tokenizer_spec(const std::string& asked) const;
   // InputError where it has ids that the model does not.
   std::unique_ptr<Tokenizer> open_tokenizer(const std::string& spec) const;
-  // The source of the chat template: of `given` (a file, or a tokenizer's directory) unless that is
-  // empty, else the one that the model was fine-tuned with, else that of `tokenizer` (a path).
-  // InputError where there is none.
-  std::string chat_template(const std::string& given, const std::string& tokenizer) const;
+  // The chat templates: what `given` names unless it is empty (read_chat_templates()), else those
+  // that the model was fine-tuned with, else those of `tokenizer` (a path). InputError where there
+  // is none.
+  ChatTemplateSources chat_templates(const std::string& given, const std::string& tokenizer) const;
   // The same; empty where there is none.
-  std::string find_chat_template(const std::string& given, const std::string& tokenizer) const;
+  ChatTemplateSources find_chat_templates(const std::string& given,
+                                          const std::string& tokenizer) const;
 
  private:
   void open(std::optional<DType> dtype, bool quantizes);

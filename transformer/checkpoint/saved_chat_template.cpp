@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Other programs stop where this file says.
-void add_end_of_turn(const fs::path& directory, const std::string& chat) {
+void add_ends_of_turn(const fs::path& directory, const ChatTemplateSources& chat) {
   const std::string file = (directory / "generation_config.json").string();
   std::error_code ignored;
   if (!fs::exists(file, ignored) || (!fs::exists(directory / "tokenizer.json", ignored) &&
@@ -30,43 +30,44 @@ void add_end_of_turn(const fs::path& directory, const std::string& chat) {
     return;
   const auto tokenizer = load_tokenizer(directory.string());
   const ChatTemplate source(chat);
-  const int32_t end = ConversationWriter(source, *tokenizer).end_of_turn();
   Json json = parse_json_file(file);
-  if (end < 0 || !json.is_object()) return;
+  if (!json.is_object()) return;
   const Json known = json.value("eos_token_id", Json());
   Json ends = known.is_array() ? known : Json::array();
   if (known.is_number_integer()) ends.push_back(known);
-  if (std::ranges::find(ends, Json(end)) != ends.end()) return;
-  ends.push_back(end);
+  const size_t before = ends.size();
+  for (const int32_t end : ConversationWriter(source, *tokenizer).ends_of_turn())
+    if (std::ranges::find(ends, Json(end)) == ends.end()) ends.push_back(end);
+  if (ends.size() == before) return;
   json["eos_token_id"] = ends.size() == 1 ? ends[0] : ends;
   write_file_atomically(file, json.dump(2) + "\n");
 }
 
 }  // namespace
 
-std::string kept_chat_template(const std::string& path) {
-  if (is_peft_adapter(path)) return find_chat_template(path);
+ChatTemplateSources kept_chat_templates(const std::string& path) {
+  if (is_peft_adapter(path)) return find_chat_templates(path);
   const std::string checkpoint = newest_checkpoint_at(path);
-  return checkpoint.empty() ? "" : read_lineage(CheckpointReader(checkpoint)).chat_template;
+  if (checkpoint.empty()) return {};
+  return read_lineage(CheckpointReader(checkpoint)).chat_templates;
 }
 
-std::string chat_template_of_model(const std::string& path, const std::string& tokenizer) {
-  if (std::string of_run = kept_chat_template(path); !of_run.empty()) return of_run;
-  return find_chat_template(tokenizer);
+ChatTemplateSources chat_templates_of_model(const std::string& path, const std::string& tokenizer) {
+  ChatTemplateSources of_run = kept_chat_templates(path);
+  return of_run.empty() ? find_chat_templates(tokenizer) : of_run;
 }
 
 GgufMetadata gguf_words(const ModelSource& source, const std::string& path) {
   GgufMetadata words = gguf_tokenizer_metadata(source.tokenizer(), source.config().vocab_size);
-  if (words.empty()) return words;
-  if (std::string chat = chat_template_of_model(path, source.tokenizer()); !chat.empty())
-    words[kGgufChatTemplate] = std::move(chat);
+  if (!words.empty())
+    set_gguf_chat_templates(chat_templates_of_model(path, source.tokenizer()), words);
   return words;
 }
 
-void write_chat_template(const std::string& chat, const std::string& directory) {
+void write_chat_templates(const ChatTemplateSources& chat, const std::string& directory) {
   if (chat.empty()) return;
-  write_file_atomically(concat(directory, "/chat_template.jinja"), chat);
-  add_end_of_turn(directory, chat);
+  write_chat_template_files(chat, directory);
+  add_ends_of_turn(directory, chat);
 }
 
 }  // namespace trireme

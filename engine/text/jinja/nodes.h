@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,13 @@ class Scope {
   explicit Scope(std::shared_ptr<Scope> around = nullptr) : around_(std::move(around)) {}
   const Value* find(const std::string& name) const;
   void set(const std::string& name, Value value) { names_[name] = std::move(value); }
+  // Adds the names of this scope that are found from now on to a set, which must outlive it.
+  void record_reads(std::set<std::string>* names) { reads_ = names; }
 
  private:
   std::shared_ptr<Scope> around_;
   std::map<std::string, Value> names_;
+  std::set<std::string>* reads_ = nullptr;
 };
 
 // One rendering.

@@ -143,8 +143,10 @@ Flow Generation::run(Renderer& r, const ScopePtr& scope) const {
 
 const Value* Scope::find(const std::string& name) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->around_.get())
-    if (const auto found = scope->names_.find(name); found != scope->names_.end())
+    if (const auto found = scope->names_.find(name); found != scope->names_.end()) {
+      if (scope->reads_ != nullptr) scope->reads_->insert(name);
       return &found->second;
+    }
   return nullptr;
 }
 

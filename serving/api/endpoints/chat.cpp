@@ -15,14 +15,34 @@ struct ChatFields : ChatRequest {
   ApiJson choice;  // tool_choice
   ToolNames tools;
   bool logprobs = false;
-  bool add_generation_prompt = true;
+  std::optional<bool> add_generation_prompt;
+  bool continue_final_message = false;
 };
+
+void add_template_fields(FieldTable<ChatFields>& t) {
+  using R = ChatFields;
+  t.other(
+      "chat_template", FieldKind::kString, "", "",
+      "The name of one of the model's templates (default: tool_use with tools where there is "
+      "one, else default). Templates are programs, and only the server's own are run.",
+      [](R& r, const ApiJson& v, const Field& f) { r.given["chat_template"] = read_string(f, v); });
+  t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
+          "Variables of the model's template, such as enable_thinking.",
+          [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
+      .entries(0, 32);
+  t.other("documents", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
+          "Texts for the model's template, beside the messages; 400 where it does not write them.",
+          [](R& r, const ApiJson& v, const Field&) { r.given["documents"] = read_documents(v); })
+      .entries(0, 128);
+}
 
 void add_conversation_fields(FieldTable<ChatFields>& t) {
   using R = ChatFields;
   t.other("messages", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
           "The conversation: role (system, developer, user, assistant, tool) and content.",
-          [](R& r, const ApiJson& v, const Field&) { r.given["messages"] = read_messages(v); })
+          [](R& r, const ApiJson& v, const Field&) {
+            r.given["messages"] = read_messages(v, r.unknown);
+          })
       .entries(1, 1 << 14)
       .required();
   t.other("tools", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
@@ -34,23 +54,22 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
           [](R& r, const ApiJson& v, const Field&) { r.choice = v; });
   t.boolean("parallel_tool_calls", &R::parallel_tool_calls, "true",
             "Several functions may be called at once.");
-  t.boolean("add_generation_prompt", &R::add_generation_prompt, "true",
-            "The prompt ends with the beginning of an assistant's message.");
+  t.other(
+      "add_generation_prompt", FieldKind::kBoolean, "true", "",
+      "The prompt ends with the beginning of an assistant's message; false by default where the "
+      "last message goes on.",
+      [](R& r, const ApiJson& v, const Field& f) { r.add_generation_prompt = read_boolean(f, v); });
+  t.boolean("continue_final_message", &R::continue_final_message, "false",
+            "The prompt ends with the last message's text, which the answer goes on with.");
+  add_template_fields(t);
   t.boolean("add_special_tokens", &R::add_special, "false",
             "What the model expects before a text, such as <s>, is put before what the template "
             "has written.");
-  t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
-          "Variables of the model's template, such as enable_thinking.",
-          [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
-      .entries(0, 32);
   t.other("reasoning_effort", FieldKind::kString, "", "", "A variable of the model's template.",
           [](R& r, const ApiJson& v, const Field& f) {
             r.given["reasoning_effort"] = read_string(f, v);
           })
       .one_of({"none", "minimal", "low", "medium", "high", "xhigh", "max"});
-  t.refused("chat_template", {}, "templates are programs, and only the server's own are run");
-  t.unavailable("continue_final_message", {"false"}, "going on with the last message");
-  t.unavailable("documents", {"[]"}, "documents beside the messages");
   t.unavailable("echo", {"false"}, "use /v1/completions");
 }
 
@@ -154,7 +173,7 @@ ChatRequest parse_chat(std::string_view body, const RequestLimits& limits) {
     fail_field("tool_choice", "tool_choice must be \"none\" or \"auto\" with use_beam_search");
   if (r.tool_choice == ToolChoice::kNone) r.given.erase("tools");
   r.strict_tools = std::move(r.tools.strict);
-  r.given["add_generation_prompt"] = r.add_generation_prompt;
+  add_prompt_ending(r.add_generation_prompt, r.continue_final_message, r.given);
   add_template_variables(r.kwargs, r.given);
   r.variables = std::make_shared<const ApiJson>(std::move(r.given));
   return std::move(static_cast<ChatRequest&>(r));

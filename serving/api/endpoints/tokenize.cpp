@@ -11,7 +11,8 @@ namespace {
 
 struct TokenizeFields : TokenizeRequest {
   std::optional<bool> special;
-  bool add_generation_prompt = true, is_text = false;
+  std::optional<bool> add_generation_prompt;
+  bool continue_final_message = false, is_text = false;
   ApiJson given = ApiJson::object(), kwargs = ApiJson::object();
 };
 
@@ -27,7 +28,9 @@ const FieldTable<TokenizeFields>& tokenize_table() {
             });
     t.other("messages", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
             "A conversation, as of /v1/chat/completions.",
-            [](R& r, const ApiJson& v, const Field&) { r.given["messages"] = read_messages(v); })
+            [](R& r, const ApiJson& v, const Field&) {
+              r.given["messages"] = read_messages(v, r.unknown);
+            })
         .entries(1, 1 << 14);
     t.other("tools", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
             "As of /v1/chat/completions.", [](R& r, const ApiJson& v, const Field&) {
@@ -37,14 +40,25 @@ const FieldTable<TokenizeFields>& tokenize_table() {
     t.other("add_special_tokens", FieldKind::kBoolean, "", "",
             "Special tokens of the beginning; by default with a text, not with a conversation.",
             [](R& r, const ApiJson& v, const Field& f) { r.special = read_boolean(f, v); });
-    t.boolean("add_generation_prompt", &R::add_generation_prompt, "true",
+    t.other("add_generation_prompt", FieldKind::kBoolean, "true", "", "As of /v1/chat/completions.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.add_generation_prompt = read_boolean(f, v);
+            });
+    t.boolean("continue_final_message", &R::continue_final_message, "false",
               "As of /v1/chat/completions.");
+    t.other("chat_template", FieldKind::kString, "", "", "As of /v1/chat/completions.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.given["chat_template"] = read_string(f, v);
+            });
+    t.other("documents", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
+            "As of /v1/chat/completions.",
+            [](R& r, const ApiJson& v, const Field&) { r.given["documents"] = read_documents(v); })
+        .entries(0, 128);
     t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
             "As of /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
         .entries(0, 32);
     t.boolean("return_token_strs", &R::token_strings, "false", "The tokens' spellings too.");
-    t.refused("chat_template", {}, "templates are programs, and only the server's own are run");
     return t;
   }();
   return made;
@@ -67,7 +81,7 @@ TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limit
     fail_field("prompt", "one of prompt and messages is required, and not both");
   r.add_special = r.special.value_or(!chat);
   if (chat) {
-    r.given["add_generation_prompt"] = r.add_generation_prompt;
+    add_prompt_ending(r.add_generation_prompt, r.continue_final_message, r.given);
     add_template_variables(r.kwargs, r.given);
     r.variables = std::make_shared<const ApiJson>(std::move(r.given));
   }

@@ -1,6 +1,7 @@
 #include "serving/http/service/prompt_encoder.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "serving/api/api_error.h"
 
@@ -8,7 +9,7 @@ namespace trireme {
 
 PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* chat,
                              bool adds_special)
-    : tokenizer_(tokenizer), adds_special_(adds_special) {
+    : tokenizer_(tokenizer), chat_(chat), adds_special_(adds_special) {
   if (chat != nullptr) writer_ = std::make_unique<ConversationWriter>(*chat, tokenizer);
 }
 
@@ -30,21 +31,34 @@ std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt, bool add_specia
   return tokenizer_.encode(prompt.text, {.add_special = add_special && adds_special_});
 }
 
-std::vector<int32_t> PromptEncoder::encode_chat(const nlohmann::ordered_json& variables,
-                                                bool add_special,
-                                                std::optional<int64_t> max_tokens) const {
+void PromptEncoder::check_template(const nlohmann::ordered_json& variables) const {
+  const std::string asked = variables.value("chat_template", "");
+  try {
+    (void)chosen_chat_template(chat_->sources(), variables.contains("tools"), asked);
+  } catch (const InputError& error) {
+    fail_field("chat_template", error.what(), asked.empty() ? "" : "; no others are run");
+  }
+}
+
+PromptEncoder::Chat PromptEncoder::encode_chat(const nlohmann::ordered_json& variables,
+                                               bool add_special,
+                                               std::optional<int64_t> max_tokens) const {
   if (writer_ == nullptr)
     throw ApiError(400, "this model has no chat template: use /v1/completions", "messages",
                    "no_chat_template");
+  check_template(variables);
   WrittenConversation written;
   try {
     written = writer_->write(variables);
   } catch (const InputError& error) {
     fail_field("messages", error.what());
   }
+  if (!written.unread.empty())
+    fail_field(written.unread.front(), unread_text(written.unread.front()));
   check_bytes(written.text, max_tokens, "messages");
-  return tokenizer_.encode(
-      written.text, {.add_special = add_special, .parse_special = true, .breaks = written.breaks});
+  const EncodeOptions options{
+      .add_special = add_special, .parse_special = true, .breaks = written.breaks};
+  return {tokenizer_.encode(written.text, options), std::move(written.unread_members)};
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,13 +24,22 @@ class PromptEncoder {
   std::vector<int32_t> encode(const Prompt& prompt, bool add_special,
                               std::optional<int64_t> max_tokens = {},
                               const char* param = "prompt") const;
-  std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special,
-                                   std::optional<int64_t> max_tokens = {}) const;
+  struct Chat {
+    std::vector<int32_t> tokens;
+    std::vector<std::string> unread_members;  // of messages, whose text the template did not read
+  };
+  // ApiError 400 where the template refuses the conversation, or does not look at tools or
+  // documents in it.
+  Chat encode_chat(const nlohmann::ordered_json& variables, bool add_special,
+                   std::optional<int64_t> max_tokens = {}) const;
 
  private:
   void check_bytes(std::string_view text, std::optional<int64_t> max_tokens,
                    const char* param) const;
+  // ApiError 400 for a template that the model has not.
+  void check_template(const nlohmann::ordered_json& variables) const;
   const Tokenizer& tokenizer_;
+  const ChatTemplate* chat_;
   std::unique_ptr<ConversationWriter> writer_;
   bool adds_special_;
 };

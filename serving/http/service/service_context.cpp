@@ -11,6 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMaxUnknownFields = 1000;  // that are logged
+constexpr size_t kMaxNameBytes = 64;
 
 }  // namespace
 
@@ -90,6 +91,24 @@ void ServiceContext::warn_unknown_fields(const std::vector<std::string>& fields)
     JsonWriter(quoted).string(valid_utf8(field));
     log_warning("requests have a field ", quoted, " that nothing is known of: it is ignored");
   }
+}
+
+std::vector<int32_t> ServiceContext::encode_chat(const nlohmann::ordered_json& variables,
+                                                 bool add_special, std::string_view request,
+                                                 std::optional<int64_t> max_tokens) {
+  PromptEncoder::Chat chat = prompts.encode_chat(variables, add_special, max_tokens);
+  if (chat.unread_members.empty()) return std::move(chat.tokens);
+  const std::lock_guard lock(mutex_);
+  for (const std::string& member : chat.unread_members) {
+    const std::string name = member.substr(0, kMaxNameBytes);
+    if (unread_members_.size() >= kMaxUnknownFields || !unread_members_.insert(name).second)
+      continue;
+    std::string quoted;
+    JsonWriter(quoted).string(valid_utf8(name));
+    log_warning("request ", request, ": a message has text in ", quoted,
+                ", which the chat template does not read: the model does not see it");
+  }
+  return std::move(chat.tokens);
 }
 
 std::shared_ptr<HeldBytes> ServiceContext::held_for(const HttpRequest& request) {

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -54,6 +56,11 @@ struct ServiceContext {
     warn_unknown_fields(request.unknown);
     return request;
   }
+  // PromptEncoder::encode_chat(); logs each member of messages that the template did not read once,
+  // with the id of the request.
+  std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special,
+                                   std::string_view request,
+                                   std::optional<int64_t> max_tokens = {});
   ServedId find_model(const std::string& id) const;  // ApiError 404 where it is not served
   std::vector<ModelCard> models() const;
   std::string fingerprint() const;  // of the weights that new requests get
@@ -77,6 +84,7 @@ struct ServiceContext {
   void warn_unknown_fields(const std::vector<std::string>& fields);
   std::mutex mutex_;
   std::set<std::string> unknown_fields_;  // that were logged
+  std::set<std::string> unread_members_;  // likewise
 };
 
 // ApiError 404, code model_not_found.

@@ -337,28 +337,14 @@ TEST(ChatTemplate, KeepsItsLimitsExactly) {
   expect_bound(bytes, 1000, {.output = 1000}, "more than 1000 bytes");
 }
 
-TEST(ChatTemplate, IsFoundWhereModelsKeepIt) {
-  const test::ScratchDirectory dir;
-  EXPECT_THROW(chat_template_of(dir.path()), InputError);
-  std::ofstream(dir / "tokenizer_config.json")
-      << R"({"chat_template": [{"name": "tool_use", "template": "b"},
-                                                                        {"name": "default", "template": "a"}]})";
-  EXPECT_EQ(chat_template_of(dir.path()), "a");
-  EXPECT_EQ(chat_template_of(dir / "tokenizer.json"), "a");
-  std::ofstream(dir / "chat_template.jinja") << "c";
-  EXPECT_EQ(chat_template_of(dir.path()), "c");
-  EXPECT_EQ(read_chat_template(dir.path()), "c");
-  EXPECT_EQ(read_chat_template(dir / "chat_template.jinja"), "c");
-}
-
 TEST(ChatTemplate, OfNoFileIsNotThatOfTheCurrentFolder) {
   const test::ScratchDirectory dir;
   std::ofstream(dir / "chat_template.jinja") << "c";
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(dir.path());
-  EXPECT_EQ(find_chat_template("tokenizer.json"), "c");
-  EXPECT_EQ(find_chat_template("byte"), "");
-  EXPECT_EQ(find_chat_template(""), "");
+  EXPECT_EQ(find_chat_templates("tokenizer.json"), (ChatTemplateSources{{"default", "c"}}));
+  EXPECT_TRUE(find_chat_templates("byte").empty());
+  EXPECT_TRUE(find_chat_templates("").empty());
   std::filesystem::current_path(before);
 }
 

@@ -60,8 +60,8 @@ TEST(Conversation, EndOfTurnIsWhatTheTemplateWrites) {
   const auto tokenizer = golden_tokenizer("qwen2");
   const auto end = [&](const char* source) {
     const ChatTemplate chat(source);
-    const int32_t id = ConversationWriter(chat, *tokenizer).end_of_turn();
-    return id < 0 ? "" : tokenizer->token(id);
+    const std::vector<int32_t> ids = ConversationWriter(chat, *tokenizer).ends_of_turn();
+    return ids.empty() ? "" : tokenizer->token(ids.front());
   };
   EXPECT_EQ(end("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
                 "{% endfor %}"),

@@ -31,6 +31,8 @@ std::string text_of(const nlohmann::json& tokenizer) {
   return tokenizer.is_string() ? tokenizer.get<std::string>() : tokenizer.dump();
 }
 
+ChatTemplateSources default_only(const char* source) { return {{kDefaultChatTemplate, source}}; }
+
 std::unique_ptr<Tokenizer> through_gguf(const std::string& path, const GgufMetadata& words) {
   GgufWriter(path, words, {}).commit();
   return load_tokenizer(path);
@@ -108,7 +110,7 @@ TEST(GgufTokenizer, SentencePieceWithAddedTokensAndItsSettings) {
       const auto read = through_gguf(dir / "x.gguf", words);
       EXPECT_EQ(read->vocab_size(), 322);
       expect_same(*expected, *read, kTexts);
-      EXPECT_EQ(gguf_chat_template(dir / "x.gguf"), "{{ messages }}");
+      EXPECT_EQ(gguf_chat_templates(dir / "x.gguf"), default_only("{{ messages }}"));
     }
 }
 
@@ -144,6 +146,7 @@ TEST(GgufTokenizer, AsTheFilesOfADirectory) {
     words.erase("tokenizer.huggingface.json");
     words["tokenizer.ggml.add_bos_token"] = words["tokenizer.ggml.add_eos_token"] = true;
     words["tokenizer.chat_template"] = std::string("x{{ eos_token }}");
+    words["tokenizer.chat_template.tool_use"] = std::string("y{{ tools }}");
     cases.emplace_back(name, words);
   }
   const std::string model = write_file(dir / "x.model", small_model());
@@ -158,12 +161,13 @@ TEST(GgufTokenizer, AsTheFilesOfADirectory) {
     const std::string out = dir / name;
     std::filesystem::create_directory(out);
     const GgufTokenizerFiles files = gguf_tokenizer_files(dir / (name + ".gguf"));
+    std::filesystem::create_directory(out + "/additional_chat_templates");
     for (const auto& [file_name, content] : files) write_file(out + "/" + file_name, content);
     EXPECT_EQ(files[0].first, name == "pieces" ? "tokenizer.model" : "tokenizer.json");
     const auto read = load_tokenizer(out);
     EXPECT_EQ(read->vocab_size(), file->vocab_size());
     expect_same(*file, *read, texts);
-    EXPECT_EQ(find_chat_template(out), gguf_chat_template(dir / (name + ".gguf")));
+    EXPECT_EQ(find_chat_templates(out), gguf_chat_templates(dir / (name + ".gguf")));
   }
 }
 
@@ -174,14 +178,22 @@ TEST(GgufTokenizer, CarriesTheChatTemplate) {
   EXPECT_FALSE(words().contains(kGgufChatTemplate));
   write_file(dir / "chat_template.jinja", "{{ messages[0].content }}");
   GgufWriter(dir / "x.gguf", words(), {}).commit();
-  EXPECT_EQ(chat_template_of(dir / "x.gguf"), "{{ messages[0].content }}");
+  EXPECT_EQ(chat_templates_of(dir / "x.gguf"), default_only("{{ messages[0].content }}"));
   // From one such file to another.
   EXPECT_TRUE(gguf_tokenizer_metadata(dir / "x.gguf", 0).contains(kGgufChatTemplate));
+  std::filesystem::create_directory(dir / "additional_chat_templates");
+  write_file(dir / "additional_chat_templates/tool_use.jinja", "{{ tools }}");
+  GgufWriter(dir / "z.gguf", words(), {}).commit();
+  std::filesystem::remove_all(dir / "additional_chat_templates");
+  EXPECT_EQ(find_chat_templates(dir / "z.gguf").at("tool_use"), "{{ tools }}");
+  EXPECT_EQ(std::get<std::vector<std::string>>(
+                gguf_tokenizer_metadata(dir / "z.gguf", 0).at("tokenizer.chat_templates")),
+            std::vector<std::string>{"tool_use"});
   // One that has none has that of its folder.
   GgufWriter(dir / "y.gguf", {}, {}).commit();
-  EXPECT_EQ(find_chat_template(dir / "y.gguf"), "{{ messages[0].content }}");
+  EXPECT_EQ(find_chat_templates(dir / "y.gguf"), default_only("{{ messages[0].content }}"));
   std::filesystem::remove(dir / "chat_template.jinja");
-  EXPECT_EQ(find_chat_template(dir / "y.gguf"), "");
+  EXPECT_TRUE(find_chat_templates(dir / "y.gguf").empty());
 }
 
 // A tokenizer.json that llama.cpp has no word for is kept as a whole, with its special tokens.

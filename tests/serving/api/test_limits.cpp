@@ -145,6 +145,14 @@ TEST(Limits, OfChats) {
         [&](size_t n) {
           return call(listed(n, R"({"id":"c","function":{"name":"f","arguments":"{}"}})"), "]}]}");
         }},
+       {128, "documents", c(of_entries(R"("documents":[)", R"({"text":"#"})", "]"))},
+       {64 << 10, "documents[0]", c([&](size_t n) {
+          return concat(R"("documents":[{"text":")", filled(n - sizeof(R"({"text":""})") + 1),
+                        "\"}]");
+        })},
+       {16, "messages[0]",
+        of_entries(R"({"model":"m","messages":[{"role":"user","content":"",)", R"("m#":"x")",
+                   "}]}")},
        {128, "tools",
         c(of_entries(R"("tools":[)", R"({"type":"function","function":{"name":"f#"}})", "]"))},
        {64, "tools[0].function.name",

@@ -299,16 +299,24 @@ TEST(Requests, RefuseNumbersThatAreNone) {
 
 TEST(Requests, KeepOfMessagesWhatTemplatesKnow) {
   const ChatRequest r = parse_chat(
-      R"({"model":"m","messages":[{"role":"developer","content":"d","weird":1},)"
+      R"({"model":"m","messages":[{"role":"developer","content":"d","weird":1,"none":null,"no":[]},)"
       R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"n"},)"
       R"({"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",)"
-      R"("function":{"name":"f","arguments":"{\"x\":1}"}}]},)"
-      R"({"role":"tool","tool_call_id":"c","content":"t"}]})");
+      R"("function":{"name":"f","arguments":"{\"x\":1}"}}],"reasoning":"r","weird":{"a":1}},)"
+      R"({"role":"tool","tool_call_id":"c","content":"t","tone":"dry"},)"
+      R"({"role":"user","content":"u","tool_calls":"x"}]})");
   EXPECT_EQ((*r.variables)["messages"].dump(),
             R"([{"role":"system","content":"d"},{"role":"user","content":"a\nb","name":"n"},)"
             R"({"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",)"
-            R"("function":{"name":"f","arguments":{"x":1}}}]},)"
-            R"({"role":"tool","content":"t","tool_call_id":"c"}])");
+            R"("function":{"name":"f","arguments":{"x":1}}}],"reasoning":"r"},)"
+            R"({"role":"tool","content":"t","tool_call_id":"c","tone":"dry"},)"
+            R"({"role":"user","content":"u"}])");
+  // What says something that no template can be given is named, once.
+  EXPECT_EQ(r.unknown, (std::vector<std::string>{"messages[].weird", "messages[].tool_calls"}));
+  EXPECT_EQ(refuse_chat(R"({"model":"m","messages":[{"role":"assistant","content":"a",)"
+                        R"("reasoning_content":7}]})")
+                .param,
+            "messages[0].reasoning_content");
 }
 
 // A model's own call that is no JSON comes back in the conversation: as the text that it is.
@@ -328,6 +336,24 @@ TEST(Requests, KeepArgumentsAsTheModelWroteThem) {
                                  "{\"a\": 1, \"a\": 2}", "{} {}"})
     EXPECT_EQ(arguments(text), nlohmann::json(text).dump());
   EXPECT_EQ(arguments("{\"a\":" + deep), nlohmann::json("{\"a\":" + deep).dump());
+}
+
+TEST(Requests, EndAPromptInOneOfTwoWays) {
+  const auto ending = [](const char* fields) {
+    const auto variables = parse_chat(chat(fields)).variables;
+    return std::pair((*variables)["add_generation_prompt"] == true,
+                     variables->contains("continue_final_message"));
+  };
+  EXPECT_EQ(ending(R"("n":1)"), std::pair(true, false));
+  EXPECT_EQ(ending(R"("add_generation_prompt":false)"), std::pair(false, false));
+  EXPECT_EQ(ending(R"("continue_final_message":true)"), std::pair(false, true));
+  EXPECT_EQ(ending(R"("continue_final_message":true,"add_generation_prompt":false)"),
+            std::pair(false, true));
+  EXPECT_EQ(ending(R"("continue_final_message":false,"add_generation_prompt":true)"),
+            std::pair(true, false));
+  EXPECT_EQ(
+      refuse_chat(chat(R"("continue_final_message":true,"add_generation_prompt":true)")).param,
+      "continue_final_message");
 }
 
 TEST(Requests, NameTheMessageAtFault) {
@@ -441,8 +467,14 @@ TEST(Requests, CheckWhatBelongsTogether) {
   EXPECT_EQ(parse_chat(chat(R"("max_tokens":5,"max_completion_tokens":3)")).max_tokens, 3);
 }
 
-TEST(Requests, RefuseTemplatesOfRequests) {
-  EXPECT_EQ(refuse_chat(chat(R"("chat_template":"{{ x }}")")).code, "not_accepted");
+TEST(Requests, NameATemplateAndItsVariables) {
+  EXPECT_EQ(
+      (*parse_chat(chat(R"("chat_template":"rag","documents":[{"text":"t"}])")).variables).dump(),
+      R"({"messages":[{"role":"user","content":"hi"}],"chat_template":"rag",)"
+      R"("documents":[{"text":"t"}],"add_generation_prompt":true})");
+  EXPECT_EQ(refuse_chat(chat(R"("documents":["t"])")).param, "documents[0]");
+  EXPECT_EQ(refuse_chat(chat(R"("chat_template_kwargs":{"continue_final_message":true})")).param,
+            "chat_template_kwargs.continue_final_message");
   EXPECT_EQ(refuse_chat(chat(R"("chat_template_kwargs":{"tokenize":true})")).param,
             "chat_template_kwargs.tokenize");
   EXPECT_EQ(refuse_chat(chat(R"("chat_template_kwargs":{"messages":"x"})")).param,

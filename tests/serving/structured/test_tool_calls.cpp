@@ -135,10 +135,19 @@ TEST(ToolCalls, MayStandInPlaceOfATextThatMustBeSomething) {
 }
 
 TEST(ToolCalls, FormatsAreKnownByTheirTemplates) {
-  EXPECT_EQ(tool_format_of_template("...'<tool_call>\\n'..."), ToolFormat::kHermes);
-  EXPECT_EQ(tool_format_of_template("[AVAILABLE_TOOLS]..[TOOL_CALLS]"), ToolFormat::kMistral);
-  EXPECT_EQ(tool_format_of_template("{{ 'ipython' }}"), ToolFormat::kLlama3);
-  EXPECT_EQ(tool_format_of_template("<|im_start|>"), ToolFormat::kNone);
+  const auto format_of = [](const char* source) {
+    return tool_format_of_templates({{kDefaultChatTemplate, source}});
+  };
+  EXPECT_EQ(format_of("...'<tool_call>\\n'..."), ToolFormat::kHermes);
+  EXPECT_EQ(format_of("[AVAILABLE_TOOLS]..[TOOL_CALLS]"), ToolFormat::kMistral);
+  EXPECT_EQ(format_of("{{ 'ipython' }}"), ToolFormat::kLlama3);
+  EXPECT_EQ(format_of("<|im_start|>"), ToolFormat::kNone);
+  // The template that is used with tools decides.
+  EXPECT_EQ(tool_format_of_templates({{"default", "..."}, {"tool_use", "[TOOL_CALLS]"}}),
+            ToolFormat::kMistral);
+  EXPECT_EQ(tool_format_of_templates({{"default", "<tool_call>"}, {"tool_use", "..."}}),
+            ToolFormat::kNone);
+  EXPECT_EQ(tool_format_of_templates({{"rag", "<tool_call>"}}), ToolFormat::kNone);
   EXPECT_EQ(tool_format("llama3_json"), ToolFormat::kLlama3);
   EXPECT_THROW(tool_format("other"), InputError);
 }

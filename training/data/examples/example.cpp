@@ -30,15 +30,14 @@ bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& to
   return at == text.size();
 }
 
-ExampleReader::ExampleReader(const Tokenizer& tokenizer, const std::string& chat_template,
+ExampleReader::ExampleReader(const Tokenizer& tokenizer, const ChatTemplateSources& chat_templates,
                              bool assistant_only, bool parse_special)
     : tokenizer_(tokenizer),
       specials_(special_tokens(tokenizer)),
       assistant_only_(assistant_only),
       parse_special_(parse_special) {
-  template_source_ = chat_template;
-  if (chat_template.empty()) return;
-  template_ = std::make_unique<const ChatTemplate>(chat_template);
+  if (chat_templates.empty()) return;
+  template_ = std::make_unique<const ChatTemplate>(chat_templates);
   writer_ = std::make_unique<const ConversationWriter>(*template_, tokenizer, parse_special);
 }
 
@@ -48,8 +47,15 @@ WrittenConversation ExampleReader::render(const Json& messages, const Json& reco
     fail_input("messages need a chat template, and tokenizer ", tokenizer_.name(),
                " has none: give finetune.chat_template");
   Json variables = {{"messages", messages}, {"add_generation_prompt", generation_prompt}};
-  if (const Json* tools = record_member(record, "tools")) variables["tools"] = *tools;
+  add_record_variables(record, variables);
   return writer_->write(std::move(variables));
+}
+
+// The whole conversation, which tools and documents of the record are part of.
+WrittenConversation ExampleReader::render_whole(const Json& messages, const Json& record) const {
+  WrittenConversation chat = render(messages, record, false);
+  check_all_read(chat);
+  return chat;
 }
 
 // The first messages and the beginning of an answer to them.
@@ -176,8 +182,11 @@ void ExampleReader::check_roles(const Json& messages) const {
                                  "tool",   "function",  "ipython"};
   for (size_t i = 0; i < messages.size(); ++i) {
     const auto role = messages[i]["role"].get<std::string>();
-    const bool named = template_source_.find(concat("'", role, "'")) != std::string::npos ||
-                       template_source_.find(concat("\"", role, "\"")) != std::string::npos;
+    const auto names = [&](const auto& named) {
+      return named.second.find(concat("'", role, "'")) != std::string::npos ||
+             named.second.find(concat("\"", role, "\"")) != std::string::npos;
+    };
+    const bool named = template_ != nullptr && std::ranges::any_of(template_->sources(), names);
     if (!named && std::ranges::find(kRoles, role) == kRoles.end())
       fail_input("message ", i + 1, " is of the role \"", role.substr(0, 40),
                  "\", which is none of system, developer, user, assistant, tool, function and ",
@@ -188,13 +197,15 @@ void ExampleReader::check_roles(const Json& messages) const {
 Example ExampleReader::conversation(const Json& messages, const Json& record) const {
   check_messages(messages, "messages");
   check_roles(messages);
-  const WrittenConversation chat = render(messages, record, false);
+  const WrittenConversation chat = render_whole(messages, record);
   Ranges learned{{0, chat.text.size()}};
   if (assistant_only_)
     learned = assistant_ranges(messages, record, chat, 0);
   else
     leave_out_unlearned(messages, record, chat.text, learned);
-  return tokenize(chat.text, learned, {.parse_special = true, .breaks = chat.breaks});
+  Example example = tokenize(chat.text, learned, {.parse_special = true, .breaks = chat.breaks});
+  example.unread_members = chat.unread_members;
+  return example;
 }
 
 Example ExampleReader::answer(const Json& prompt, const Json& completion,
@@ -212,7 +223,7 @@ Example ExampleReader::answer(const Json& prompt, const Json& completion,
   const size_t asked = messages.size();
   messages.insert(messages.end(), completion.begin(), completion.end());
   const std::string before = written(messages, asked, record);
-  const WrittenConversation chat = render(messages, record, false);
+  const WrittenConversation chat = render_whole(messages, record);
   Ranges learned{{assistant_only_ ? before.size() : 0, chat.text.size()}};
   if (assistant_only_ && !chat.text.starts_with(before)) {
     WrittenConversation whole = chat;
@@ -221,7 +232,9 @@ Example ExampleReader::answer(const Json& prompt, const Json& completion,
   } else {
     leave_out_unlearned(messages, record, chat.text, learned);
   }
-  return tokenize(chat.text, learned, {.parse_special = true, .breaks = chat.breaks});
+  Example example = tokenize(chat.text, learned, {.parse_special = true, .breaks = chat.breaks});
+  example.unread_members = chat.unread_members;
+  return example;
 }
 
 Example ExampleReader::alpaca(const Json& record) const {

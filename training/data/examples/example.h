@@ -9,7 +9,9 @@
 //   {"text": ...}                        a document
 //   {"prompt": ..., "chosen": ..., "rejected": ...}   a pair of answers, each as a completion (preferences;
 //                                        training/data/examples/record.h has the forms)
-// Members beside these are not looked at, but for "tools" (a list, or its text) and "system".
+// Members beside these are not looked at, but for "system", and what the template is given beside
+// messages: "tools" (a list, or its text), "documents" and "chat_template_kwargs" (variables of its
+// own). Tools or documents that the template does not look at are an error.
 //
 // What is learned: of messages what the assistant wrote, its mark of the end included: what stands
 // between {% generation %} tags, or where the template has none, what the conversation gains when
@@ -45,15 +47,16 @@ struct Example {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> learned;  // (tokens)
   bool spells_markup = false;    // text that no template wrote spells special tokens, and is text
+  // Members of messages whose text the template did not read (WrittenConversation).
+  std::vector<std::string> unread_members = {};
 };
 
 class ExampleReader {
  public:
-  // chat_template: source; empty: there is none. assistant_only: else everything is learned.
-  // parse_special:
-  // special tokens that messages and texts spell are those tokens.
-  ExampleReader(const Tokenizer& tokenizer, const std::string& chat_template, bool assistant_only,
-                bool parse_special = false);
+  // chat_templates: empty: there is none. assistant_only: else everything is learned.
+  // parse_special: special tokens that messages and texts spell are those tokens.
+  ExampleReader(const Tokenizer& tokenizer, const ChatTemplateSources& chat_templates,
+                bool assistant_only, bool parse_special = false);
 
   // InputError for a record of no known form, and for what the template refuses.
   Example read(const Json& record) const;
@@ -65,6 +68,7 @@ class ExampleReader {
   using Ranges = std::vector<Range>;
   WrittenConversation render(const Json& messages, const Json& record,
                              bool generation_prompt) const;
+  WrittenConversation render_whole(const Json& messages, const Json& record) const;
   std::string written(const Json& messages, size_t count, const Json& record) const;
   void check_roles(const Json& messages) const;
   Example conversation(const Json& messages, const Json& record) const;
@@ -92,7 +96,6 @@ class ExampleReader {
   std::unique_ptr<const ChatTemplate> template_;
   std::unique_ptr<const ConversationWriter> writer_;
   Trie specials_;
-  std::string template_source_;
   bool assistant_only_, parse_special_;
 };
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -22,6 +23,9 @@ namespace {
 
 // Text gathered before the threads are let loose on it.
 constexpr size_t kBatchBytes = size_t{8} << 20;
+
+// Members of messages that are counted.
+constexpr size_t kMaxUnreadNames = 16;
 
 // Of any object of a record.
 constexpr size_t kMostKeys = 4096;
@@ -95,6 +99,15 @@ void ExampleSet::add_item(std::vector<Example>& documents, const ExampleSetOptio
     return std::ranges::any_of(documents, [](const Example& d) { return targets_of(d) == 0; });
   };
   const bool nothing_to_learn = unlearned();
+  std::set<std::string> unread;
+  for (const Example& document : documents)
+    unread.insert(document.unread_members.begin(), document.unread_members.end());
+  for (const std::string& name : unread) {
+    if (stats_.unread_members.size() >= kMaxUnreadNames && !stats_.unread_members.contains(name))
+      continue;
+    Stats::Unread& member = stats_.unread_members[name];
+    if (member.records++ == 0) member.first = place;
+  }
   for (Example& document : documents) {
     if (document.spells_markup && &document == documents.data()) ++stats_.spelling_markup;
     longest = std::max(longest, std::ssize(document.tokens));

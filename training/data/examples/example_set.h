@@ -1,6 +1,7 @@
 // The examples of fine-tuning files in memory, and batches of them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,8 +32,14 @@ class ExampleSet {
     int64_t longest_cut = 0;        // tokens of the longest of those
     int64_t dropped_unlearned = 0;  // nothing of them is to be learned
     int64_t spelling_markup = 0;    // records whose text spells special tokens and is text
-    int64_t tokens = 0;             // of the items kept
-    int64_t targets = 0;            // of them, with loss
+    // Members of messages whose text the template did not read: records, and the first of them.
+    struct Unread {
+      int64_t records = 0;
+      std::string first;
+    };
+    std::map<std::string, Unread> unread_members = {};
+    int64_t tokens = 0;   // of the items kept
+    int64_t targets = 0;  // of them, with loss
   };
   // InputError with file and line of a record that cannot be read, or has a token the model has no
   // row for.

@@ -12,14 +12,17 @@
 namespace trireme {
 namespace {
 
-// The template's source: the one that a checkpoint has kept, that of the configuration, of the run
+// The templates: those that a checkpoint has kept, what the configuration names, those of the run
 // so far, of the run whose weights it starts with, of the tokenizer; empty where none has one.
-std::string template_source(const RunConfig& config) {
-  if (!config.finetune.kept_chat_template.empty()) return config.finetune.kept_chat_template;
+ChatTemplateSources template_sources(const RunConfig& config) {
+  if (!config.finetune.kept_chat_templates.empty()) return config.finetune.kept_chat_templates;
+  const auto of_model = [&] {
+    return chat_templates_of_model(config.checkpoint.load, config.data.tokenizer);
+  };
   const std::string& given = config.finetune.chat_template;
-  if (!given.empty()) return read_chat_template(given);
-  if (std::string kept = kept_chat_template(config.checkpoint.save); !kept.empty()) return kept;
-  return chat_template_of_model(config.checkpoint.load, config.data.tokenizer);
+  if (!given.empty()) return read_chat_templates(given, of_model());
+  ChatTemplateSources kept = kept_chat_templates(config.checkpoint.save);
+  return kept.empty() ? of_model() : kept;
 }
 
 struct Split {
@@ -42,14 +45,27 @@ Split split_items(int64_t items, double val_size, uint64_t seed) {
   return split;
 }
 
+void add_warnings(const ExampleSet::Stats& stats, const FinetuneConfig& finetune,
+                  std::vector<std::string>& warnings) {
+  if (stats.spelling_markup > 0 && !finetune.parse_special)
+    warnings.push_back(concat(
+        stats.spelling_markup,
+        " records of text that no template wrote spell special tokens, and are learned as that "
+        "text; finetune.parse_special true makes tokens of them"));
+  for (const auto& [name, unread] : stats.unread_members)
+    warnings.push_back(concat(unread.first, ": a message has text in \"", name.substr(0, 64),
+                              "\", which the chat template does not read: it is not learned (",
+                              unread.records, " records)"));
+}
+
 }  // namespace
 
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads) {
   const FinetuneConfig& finetune = config.finetune;
   const auto tokenizer = load_tokenizer(config.data.tokenizer);
   check_ids_fit(*tokenizer, config.model.vocab_size);
-  const std::string chat_template = template_source(config);
-  const ExampleReader reader(*tokenizer, chat_template, finetune.assistant_only_loss,
+  const ChatTemplateSources chat_templates = template_sources(config);
+  const ExampleReader reader(*tokenizer, chat_templates, finetune.assistant_only_loss,
                              finetune.parse_special);
   const ExampleSetOptions options{.sequence_length = config.sequence_length,
                                   .vocab_size = config.model.vocab_size,
@@ -65,12 +81,8 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
                                 .epochs = finetune.num_train_epochs};
   auto data = std::make_shared<FinetuneData>();
   data->train_set = set;
-  data->chat_template = chat_template;
-  if (const int64_t n = set->stats().spelling_markup; n > 0 && !finetune.parse_special)
-    data->warning = concat(
-        n,
-        " records of text that no template wrote spell special tokens, and are learned as that "
-        "text; finetune.parse_special true makes tokens of them");
+  data->chat_templates = chat_templates;
+  add_warnings(set->stats(), finetune, data->warnings);
   data->train = std::make_unique<ExampleSource>(set, split.train, source);
   data->summary = concat(finetune.train_files.front(),
                          finetune.train_files.size() > 1 ? " and others: " : ": ", set->describe());
@@ -79,6 +91,7 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
     const auto valid = std::make_shared<const ExampleSet>(finetune.valid_files, reader, options);
     std::vector<int64_t> all(static_cast<size_t>(valid->items()));
     std::iota(all.begin(), all.end(), int64_t{0});
+    add_warnings(valid->stats(), finetune, data->warnings);
     data->validation_set = valid;
     data->validation = std::make_unique<ExampleSource>(valid, all, source);
   } else if (!split.held_out.empty()) {

@@ -15,8 +15,8 @@ struct FinetuneData {
   std::unique_ptr<ExampleSource> train;
   std::unique_ptr<ExampleSource> validation;  // nullptr: there is none
   std::string summary;                        // of what was read, for the log
-  std::string warning;                        // likewise; empty: there is none
-  std::string chat_template;                  // source; empty: there is none
+  std::vector<std::string> warnings;          // likewise
+  ChatTemplateSources chat_templates;         // empty: there is none
 };
 
 // Reads the files of config.finetune on `threads` threads. Without files for validation, val_size

@@ -147,6 +147,21 @@ bool may_be_learned(const Json& message) {
   return (weight == nullptr || *weight != 0) && (train == nullptr || *train != false);
 }
 
+void add_record_variables(const Json& record, Json& variables) {
+  for (const char* name : {"tools", "documents"})
+    if (const Json* value = record_member(record, name)) variables[name] = *value;
+  const Json* more = record_member(record, "chat_template_kwargs");
+  if (more == nullptr) return;
+  if (!more->is_object()) fail_input("\"chat_template_kwargs\" is no object");
+  for (const auto& [name, value] : more->items()) {
+    if (variables.contains(name) || name == "tools" || name == "documents" ||
+        name == "chat_template" || name == "continue_final_message")
+      fail_input("\"chat_template_kwargs\" has \"", name,
+                 "\", which is no variable of the template's own");
+    variables[name] = value;
+  }
+}
+
 Json text_message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
@@ -163,8 +178,9 @@ Json messages_of_conversations(const Json& record) {
       fail_input("turn ", messages.size() + 1, " of \"conversations\" has no \"value\"; give it ",
                  "one, or leave the record out");
     messages.push_back(text_message(role.c_str(), record_text(turn, "value")));
-    for (const char* name : {"weight", "train"})
-      if (const Json* value = record_member(turn, name)) messages.back()[name] = *value;
+    for (const auto& [name, value] : turn.items())
+      if (name != "from" && name != "value" && !value.is_null() && !messages.back().contains(name))
+        messages.back()[name] = value;
   }
   const std::string system = record_text(record, "system");
   const bool has_own = !messages.empty() && messages[0]["role"] == "system";

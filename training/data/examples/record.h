@@ -22,6 +22,9 @@ bool is_assistant(const Json& message);
 // Whether a message may have loss: "weight": 0 (OpenAI's word) and "train": false (Axolotl's) say
 // no.
 bool may_be_learned(const Json& message);
+// Adds "tools", "documents" and what "chat_template_kwargs" has to a template's variables.
+// InputError for kwargs that are no object, or that name what the record has its own member for.
+void add_record_variables(const Json& record, Json& variables);
 Json text_message(const char* role, std::string content);
 
 // {"conversations": [{"from": ..., "value": ...}], "system": ...}, ShareGPT's words.

@@ -277,22 +277,13 @@ std::vector<std::string> write_gguf_tokenizer(const std::string& path,
     log_warning("the tokenizer in the file is not written: ", e.what());
   }
   for (const auto& [name, content] : files) {
-    write_file_atomically(concat(directory, "/", name), content);
+    const fs::path file = fs::path(directory) / name;
+    std::error_code ignored;
+    fs::create_directories(file.parent_path(), ignored);
+    write_file_atomically(file.string(), content);
     written.push_back(name);
   }
   return written;
-}
-
-constexpr const char* kNamedTemplates = "additional_chat_templates";
-
-// Names of the files with this ending, sorted; none where there is no such folder.
-std::vector<std::string> files_in(const fs::path& folder, const std::string& ending) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ending) names.push_back(entry.path().filename().string());
-  std::ranges::sort(names);
-  return names;
 }
 
 }  // namespace
@@ -312,13 +303,13 @@ std::vector<std::string> copy_tokenizer(const std::string& tokenizer,
   const bool json = tokenizer.ends_with(".json");
   copy(tokenizer, json ? "tokenizer.json" : "tokenizer.model");
   if (json) copy(folder / "tokenizer.model", "tokenizer.model");
-  for (const char* name :
-       {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt", "chat_template.jinja", "generation_config.json"})
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "vocab.json", "merges.txt", "generation_config.json"})
     copy(folder / name, name);
-  for (const std::string& name : files_in(folder / kNamedTemplates, ".jinja")) {
-    make_directories(concat(directory, "/", kNamedTemplates));
-    copy(folder / kNamedTemplates / name, concat(kNamedTemplates, "/", name));
+  for (const std::string& name : chat_template_files(folder.string())) {
+    std::error_code ignored;
+    fs::create_directories((fs::path(directory) / name).parent_path(), ignored);
+    copy(folder / name, name);
   }
   return copied;
 }

@@ -63,8 +63,8 @@ HttpAnswer chat(ServiceContext& service, HttpRequest& http) {
   if (request.tool_choice != ToolChoice::kNone) use_tools(service, request, form);
   auto place = service.admission.enter(http.tenant, request.n,
                                        static_cast<int64_t>(http.body.size()) / kBytesPerToken);
-  std::vector<std::vector<int32_t>> prompts = {service.prompts.encode_chat(
-      *request.variables, request.add_special, service.config.max_model_len - 1)};
+  std::vector<std::vector<int32_t>> prompts = {service.encode_chat(
+      *request.variables, request.add_special, http.id, service.config.max_model_len - 1)};
   return generate(service, http, request, std::move(form), std::move(prompts), std::move(place));
 }
 

@@ -12,7 +12,7 @@ HttpAnswer tokenize(ServiceContext& service, HttpRequest& http) {
   if (!request.model.empty()) (void)service.find_model(request.model);
   const std::vector<int32_t> tokens =
       request.variables != nullptr
-          ? service.prompts.encode_chat(*request.variables, request.add_special)
+          ? service.encode_chat(*request.variables, request.add_special, http.id)
           : service.prompts.encode({.text = request.prompt}, request.add_special);
   const std::function<std::string(int32_t)> spelling = [&service](int32_t token) {
     return valid_utf8(service.tokenizer.token(token));

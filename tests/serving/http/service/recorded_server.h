@@ -29,6 +29,10 @@ struct RecordedServerOptions {
   size_t replicas = 1;
   std::vector<int32_t> script = {};  // RecordedTexts::script
   std::shared_ptr<const Tokenizer> tokenizer = make_byte_tokenizer();
+  ChatTemplateSources chat = {
+      {"default",
+       "{% for m in messages %}{{ m.role }}:{{ m.content }}<|endoftext|>{% endfor %}"
+       "{{ '' if tools }}"}};
 };
 
 class RecordedServer {
@@ -36,6 +40,7 @@ class RecordedServer {
   explicit RecordedServer(RecordedServerOptions options = {})
       : gates(options.replicas),
         tokenizer(options.tokenizer),
+        chat(options.chat),
         metrics("m", options.scheduler.max_model_len,
                 {.block_size = options.block_tokens,
                  .blocks = options.blocks,
@@ -98,7 +103,7 @@ class RecordedServer {
   std::deque<Gate> gates;  // of each replica
   Gate& gate = gates.front();
   std::shared_ptr<const Tokenizer> tokenizer;
-  ChatTemplate chat{"{% for m in messages %}{{ m.role }}:{{ m.content }}<|endoftext|>{% endfor %}"};
+  ChatTemplate chat;
   ServingMetrics metrics;
   Replicas engines;
   Engine& engine = engines[0];

@@ -78,6 +78,66 @@ TEST(Tokenize, BoundsAReply) {
   EXPECT_EQ(ask("/detokenize", ids((1 << 17) + 1)), "400 invalid_value");
 }
 
+std::string tokenized(const RecordedServer& server, const std::string& fields) {
+  const Response r =
+      server.ask(post("/tokenize", R"({"messages":[{"role":"user","content":"a"},)"
+                                   R"({"role":"assistant","content":"b","plan":"p"}])" +
+                                       fields + "}"));
+  const nlohmann::json body = nlohmann::json::parse(r.body);
+  if (r.status != 200)
+    return concat(r.status, " ", body["error"]["param"].get<std::string>(), ": ",
+                  body["error"]["message"].get<std::string>());
+  const std::vector<int32_t> ids = body["tokens"].get<std::vector<int32_t>>();
+  return server.tokenizer->decode(ids);
+}
+
+constexpr const char* kTool =
+    R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
+
+TEST(Tokenize, ChatsHaveTheTemplateThatTransformersChoose) {
+  RecordedServerOptions options;
+  options.chat = {{"default", "D{% for m in messages %}{{ m.content }}{% endfor %}"},
+                  {"tool_use", "T{{ tools | length }}"},
+                  {"rag", "R{{ documents[0].text }}"}};
+  const RecordedServer server(options);
+  EXPECT_EQ(tokenized(server, ""), "Dab");
+  EXPECT_EQ(tokenized(server, kTool), "T1");
+  EXPECT_EQ(tokenized(server, R"(,"chat_template":"rag","documents":[{"text":"x"}])"), "Rx");
+  EXPECT_TRUE(tokenized(server, R"(,"chat_template":"{{ 1 }}")")
+                  .starts_with("400 chat_template: chat_template \"{{ 1 }}\" is no chat template"));
+  // What the template that renders does not look at is refused by its name.
+  EXPECT_TRUE(tokenized(server, R"(,"documents":[{"text":"x"}])").starts_with("400 documents: "));
+  EXPECT_TRUE(
+      tokenized(server, concat(R"(,"chat_template":"default")", kTool)).starts_with("400 tools: "));
+  EXPECT_EQ(tokenized(server, R"(,"continue_final_message":true)"), "Dab");
+  EXPECT_TRUE(tokenized(server, R"(,"continue_final_message":true,"add_generation_prompt":true)")
+                  .starts_with("400 continue_final_message: "));
+}
+
+TEST(Tokenize, ChatsWithoutADefaultNameATemplate) {
+  RecordedServerOptions options;
+  options.chat = {{"rag", "R{{ documents[0].text }}"}, {"short", "S"}};
+  const RecordedServer server(options);
+  EXPECT_TRUE(tokenized(server, "").starts_with("400 chat_template: "));
+  EXPECT_EQ(tokenized(server, R"(,"chat_template":"short")"), "S");
+}
+
+// Text that the model does not see is named in the log, with the request.
+TEST(Tokenize, NamesTextOfMessagesThatNoTemplateReadsOnce) {
+  RecordedServerOptions options;
+  options.chat = {{"default", "{{ messages[1].thinking }}{{ messages[1].content }}"}};
+  const RecordedServer server(options);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(tokenized(server, ""), "b");
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string says =
+      ": a message has text in \"plan\", which the chat template does not read";
+  const size_t first = log.find(says);
+  EXPECT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find(says, first + 1), std::string::npos) << log;
+  EXPECT_NE(log.find("request "), std::string::npos) << log;
+}
+
 TEST(TenantBudgets, KeepAPartForOthers) {
   TenantBudgets budgets(100, 60);
   ByteShare one(budgets.of("key-0")), two(budgets.of("key-1")), nobody(budgets.of(""));

@@ -40,10 +40,15 @@ std::string shown(const Example& example) {
   return inside ? out + "]" : out;
 }
 
+ChatTemplateSources sources(const std::string& chat_template) {
+  if (chat_template.empty()) return {};
+  return {{kDefaultChatTemplate, chat_template}};
+}
+
 std::string read(const char* chat_template, const char* record, bool assistant_only = true) {
   const auto tokenizer = make_byte_tokenizer();
-  return shown(
-      ExampleReader(*tokenizer, chat_template, assistant_only).read(parse_json_text<Json>(record)));
+  return shown(ExampleReader(*tokenizer, sources(chat_template), assistant_only)
+                   .read(parse_json_text<Json>(record)));
 }
 
 constexpr const char* kTalk = R"({"messages": [{"role": "system", "content": "s"},
@@ -168,7 +173,7 @@ TEST(Examples, TemplatesThatEndTheLastAnswerInAnotherWayAreAskedWithMarks) {
 
 TEST(Examples, TextWithMarkupIsTextUnlessItIsAskedToBeParsed) {
   const auto tokenizer = make_byte_tokenizer();
-  const ExampleReader text(*tokenizer, "", true), parsed(*tokenizer, "", true, true);
+  const ExampleReader text(*tokenizer, {}, true), parsed(*tokenizer, {}, true, true);
   for (const char* record :
        {R"({"text": "a<|endoftext|>b"})", R"({"prompt": "a<|endoftext|>", "completion": "b"})"}) {
     const Json json = parse_json_text<Json>(record);
@@ -183,7 +188,7 @@ TEST(Examples, TextWithMarkupIsTextUnlessItIsAskedToBeParsed) {
 std::string read_pair(const char* record) {
   const auto tokenizer = make_byte_tokenizer();
   const auto [chosen, rejected] =
-      ExampleReader(*tokenizer, kTemplate, true).read_pair(parse_json_text<Json>(record));
+      ExampleReader(*tokenizer, sources(kTemplate), true).read_pair(parse_json_text<Json>(record));
   return concat(shown(chosen), " ", shown(rejected));
 }
 
@@ -215,7 +220,7 @@ TEST(Examples, PairsOfOtherForms) {
 TEST(Examples, PairsShareThePrompt) {
   const auto tokenizer = make_byte_tokenizer();
   const auto [chosen, rejected] =
-      ExampleReader(*tokenizer, "", true)
+      ExampleReader(*tokenizer, {}, true)
           .read_pair(parse_json_text<Json>(R"({"prompt": "p", "chosen": "yes",
                                                                  "rejected": "no"})"));
   EXPECT_EQ(shown(chosen), "p[yes$]");
@@ -294,6 +299,66 @@ TEST(Examples, PairsThatTeachNothingAreRefused) {
     EXPECT_THROW(read_pair(wrong), InputError) << wrong;
 }
 
+// Tools and documents of a record choose the template and are part of the text, or an error.
+TEST(Examples, WhatTheTemplateIsGivenBesideMessages) {
+  const auto tokenizer = make_byte_tokenizer();
+  const std::string turns = kTemplate;
+  const ExampleReader reader(*tokenizer,
+                             {{"default", "{{ mood }}" + turns},
+                              {"tool_use",
+                               "{% if messages | length > 1 %}T{{ tools | length }}"
+                               "{% endif %}" +
+                                   turns}},
+                             true);
+  const auto read = [&](const char* fields) {
+    return shown(
+        reader.read(parse_json_text<Json>(concat(R"({"messages": [{"role": "user", "content": "a"},
+                                {"role": "assistant", "content": "b"}])",
+                                                 fields, "}"))));
+  };
+  EXPECT_EQ(read(""), "<user>a$<assistant>[b$]");
+  EXPECT_EQ(read(R"(, "tools": null)"), "<user>a$<assistant>[b$]");
+  // A beginning of the conversation may do without them.
+  EXPECT_EQ(read(R"(, "tools": [{"name": "f"}])"), "T1<user>a$<assistant>[b$]");
+  EXPECT_EQ(read(R"(, "tools": "[{\"name\": \"f\"}]")"), "T1<user>a$<assistant>[b$]");
+  EXPECT_EQ(read(R"(, "chat_template_kwargs": {"mood": "M"})"), "M<user>a$<assistant>[b$]");
+  EXPECT_EQ(read(R"(, "documents": [])"), "<user>a$<assistant>[b$]");
+  for (const char* wrong : {R"(, "documents": [{"text": "x"}])", R"(, "chat_template_kwargs": [1])",
+                            R"(, "chat_template_kwargs": {"messages": []})",
+                            R"(, "chat_template_kwargs": {"tools": []})"})
+    EXPECT_THROW(read(wrong), InputError) << wrong;
+  const char* pair = R"({"prompt": "p", "chosen": [{"role": "assistant", "content": "y"}],
+      "rejected": [{"role": "assistant", "content": "n"}], "documents": [{"text": "x"}]})";
+  EXPECT_THROW(reader.read_pair(parse_json_text<Json>(pair)), InputError);
+}
+
+TEST(Examples, TextThatTheTemplateDoesNotReadIsNamed) {
+  const ScratchDirectory dir;
+  const Json user = {{"role", "user"}, {"content", "a"}};
+  Json answer = {{"role", "assistant"}, {"content", "b"}};
+  std::ofstream file(dir / "a.jsonl");
+  file << Json{{"messages", {user, answer}}}.dump() << "\n";
+  answer["reasoning"] = "why";
+  answer["plan"] = "first";
+  file << Json{{"messages", {user, answer}}}.dump() << "\n";
+  const Json turn = {{"from", "gpt"}, {"value", "b"}, {"plan", "then"}};
+  file << Json{{"conversations", {{{"from", "human"}, {"value", "a"}}, turn}}}.dump() << "\n";
+  file.close();
+  const auto tokenizer = make_byte_tokenizer();
+  const auto unread = [&](const std::string& more) {
+    const ExampleReader reader(*tokenizer, sources(kTemplate + more), true);
+    const ExampleSet set({dir / "a.jsonl"}, reader, {.sequence_length = 64, .vocab_size = 257});
+    std::string out;
+    for (const auto& [name, member] : set.stats().unread_members)
+      out +=
+          concat(name, " ", member.records, " ", member.first.substr(dir.path().size() + 1), ";");
+    return out;
+  };
+  EXPECT_EQ(unread(""), "plan 2 a.jsonl:2;reasoning 1 a.jsonl:2;");
+  EXPECT_EQ(unread("{{ messages[0].thinking }}"), "plan 2 a.jsonl:2;");
+  EXPECT_EQ(unread("{{ messages[0].reasoning }}{{ messages[0]['plan'] }}"), "");
+}
+
 TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {
   const ScratchDirectory dir;
   for (const char* name : {"gpt2", "llama3", "llama2", "qwen2"}) {
@@ -301,7 +366,7 @@ TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {
         concat(test::source_folder(), "/tests/golden/tokenizers/", name, ".json"));
     std::ofstream(dir / "tokenizer.json") << golden.at("tokenizer").dump();
     const auto tokenizer = load_tokenizer(dir / "tokenizer.json");
-    const ExampleReader reader(*tokenizer, "", true);
+    const ExampleReader reader(*tokenizer, {}, true);
     const Json record = {{"prompt", "How many oars?\n"}, {"completion", " One hundred, and 70."}};
     const Example example = reader.read(record);
     std::vector<int32_t> learned, asked;
@@ -334,7 +399,7 @@ struct Files {
 
 std::shared_ptr<const ExampleSet> load(const std::string& file, ExampleSetOptions options) {
   const auto tokenizer = make_byte_tokenizer();
-  const ExampleReader reader(*tokenizer, "", true);
+  const ExampleReader reader(*tokenizer, {}, true);
   return std::make_shared<const ExampleSet>(std::vector<std::string>{file}, reader, options);
 }
 
@@ -380,7 +445,7 @@ TEST(ExampleSet, RecordsWithoutAnAssistantAreToldApart) {
                                  << R"({"text": "abc"})"
                                  << "\n";
   const auto tokenizer = make_byte_tokenizer();
-  const ExampleReader reader(*tokenizer, kTemplate, true);
+  const ExampleReader reader(*tokenizer, sources(kTemplate), true);
   const ExampleSet set({dir / "a.jsonl"}, reader, {.sequence_length = 8, .vocab_size = 257});
   EXPECT_EQ(set.stats().dropped_unlearned, 1);
   EXPECT_NE(set.describe().find("no message of role assistant"), std::string::npos);
