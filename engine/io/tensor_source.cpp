@@ -1,5 +1,6 @@
 #include "engine/io/tensor_source.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/core/convert_float.h"
@@ -59,6 +60,23 @@ void convert_elements(const Tensor& destination, DType dtype, std::span<const st
 
 void convert_elements(const Tensor& destination, std::span<const float> from) {
   convert_elements(destination, DType::kF32, std::as_bytes(from));
+}
+
+bool same_values(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
+  constexpr int64_t kPiece = 1 << 16;
+  const auto is_float_tensor = [](const SourceTensor& t) {
+    return t.dtype.has_value() && is_float(*t.dtype);
+  };
+  if (!is_float_tensor(a) || !is_float_tensor(b) || a.shape != b.shape) return false;
+  std::vector<float> left(kPiece), right(kPiece);
+  for (int64_t begin = 0; begin < a.numel(); begin += kPiece) {
+    const int64_t n = std::min(kPiece, a.numel() - begin);
+    source.read(a, begin, Tensor(left.data(), DType::kF32, Shape{n}));
+    source.read(b, begin, Tensor(right.data(), DType::kF32, Shape{n}));
+    if (std::memcmp(left.data(), right.data(), static_cast<size_t>(n) * sizeof(float)) != 0)
+      return false;
+  }
+  return true;
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

@@ -53,6 +53,10 @@ void convert_elements(const Tensor& destination, DType dtype, std::span<const st
 // The same from values in float32, where `count` of them were computed.
 void convert_elements(const Tensor& destination, std::span<const float> from);
 
+// Whether two tensors of a source have the same values in float32, bit by bit. False for tensors
+// of other shapes or without float values.
+bool same_values(const TensorSource& source, const SourceTensor& a, const SourceTensor& b);
+
 // "(4, 16)"
 std::string shape_text(const std::vector<int64_t>& shape);
 

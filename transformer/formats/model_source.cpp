@@ -121,12 +121,17 @@ std::string types_of(const std::map<std::string, std::vector<std::string>>& unre
 
 std::string tensor_advice(const std::vector<std::string>& missing,
                           const std::vector<std::string>& left_over) {
-  const auto only_head = [](const std::vector<std::string>& names) {
-    return names.size() == 1 && names[0].ends_with("lm_head.weight");
+  const auto only = [](const std::vector<std::string>& names, std::string_view end) {
+    return names.size() == 1 && names[0].ends_with(end);
   };
+  const auto only_head = [&](const auto& names) { return only(names, "lm_head.weight"); };
   if (only_head(missing))
     return "\n  a model without its head: set tie_word_embeddings to true in config.json if the "
            "head is the embedding's";
+  if (left_over.empty() && (only(missing, "embed_tokens.weight") || only(missing, "wte.weight")))
+    return "\n  a model without its embedding: set tie_word_embeddings to true in config.json if "
+           "the "
+           "embedding is the head's";
   if (missing.empty() && only_head(left_over))
     return "\n  a model with a head of its own: set tie_word_embeddings to false to keep it";
   return "\n  the configuration and the weights may be of different downloads: take both from one";

@@ -31,10 +31,11 @@ std::vector<std::byte> bytes_of(const FileTensor& t) {
 
 }  // namespace
 
-void write_safetensors(const std::string& path, const std::map<std::string, FileTensor>& tensors) {
+void write_safetensors(const std::string& path, const std::map<std::string, FileTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsSpec> specs;
   for (const auto& [name, t] : tensors) specs.push_back({name, t.dtype, t.shape});
-  SafetensorsWriter writer(path, specs, {{"format", "pt"}});
+  SafetensorsWriter writer(path, specs, metadata);
   for (const auto& [name, t] : tensors) writer.write(bytes_of(t));
   writer.commit();
 }
@@ -64,7 +65,7 @@ HfFiles HfFiles::random(const Json& config, DType dtype) {
 void HfFiles::write(const std::string& directory, int shards) const {
   std::filesystem::create_directories(directory);
   std::ofstream(directory + "/config.json") << config_->dump(2);
-  if (shards == 1) return write_safetensors(directory + "/model.safetensors", tensors);
+  if (shards == 1) return write_safetensors(directory + "/model.safetensors", tensors, metadata);
   std::vector<std::map<std::string, FileTensor>> parts(static_cast<size_t>(shards));
   Json map = Json::object();
   size_t next = 0;
@@ -74,7 +75,7 @@ void HfFiles::write(const std::string& directory, int shards) const {
     map[name] = concat("model-", shard, ".safetensors");
   }
   for (size_t i = 0; i < parts.size(); ++i)
-    write_safetensors(concat(directory, "/model-", i, ".safetensors"), parts[i]);
+    write_safetensors(concat(directory, "/model-", i, ".safetensors"), parts[i], metadata);
   std::ofstream(directory + "/model.safetensors.index.json")
       << Json{{"metadata", Json::object()}, {"weight_map", map}}.dump(2);
 }

@@ -30,6 +30,7 @@ struct HfFiles {
   void drop_prefix(const std::string& prefix);
 
   std::map<std::string, FileTensor> tensors;
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};  // of each file
   Json& config() { return *config_; }
 
  private:
@@ -38,6 +39,7 @@ struct HfFiles {
 };
 
 // Writes one file of such tensors.
-void write_safetensors(const std::string& path, const std::map<std::string, FileTensor>& tensors);
+void write_safetensors(const std::string& path, const std::map<std::string, FileTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace trireme::test

@@ -1,12 +1,12 @@
 #include "transformer/formats/hf/hf_model.h"
 
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
 #include "engine/io/quantized_source.h"
 #include "transformer/families/family.h"
+#include "transformer/formats/hf/fused_experts.h"
 #include "transformer/formats/hf/quantization_keys.h"
 #include "transformer/formats/load_config.h"
 #include "transformer/formats/note_once.h"
@@ -32,19 +32,6 @@ std::string head_name(const ModelConfig& config, const TensorSource& tensors) {
   return "";
 }
 
-bool same_values(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
-  constexpr int64_t kPiece = 1 << 16;
-  std::vector<float> left(kPiece), right(kPiece);
-  for (int64_t begin = 0; begin < a.numel(); begin += kPiece) {
-    const int64_t n = std::min(kPiece, a.numel() - begin);
-    source.read(a, begin, Tensor(left.data(), DType::kF32, Shape{n}));
-    source.read(b, begin, Tensor(right.data(), DType::kF32, Shape{n}));
-    if (std::memcmp(left.data(), right.data(), static_cast<size_t>(n) * sizeof(float)) != 0)
-      return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::unique_ptr<TensorSource> open_hf_tensors(const std::string& directory, const Json& json) {
@@ -63,12 +50,7 @@ bool has_head_of_its_own(const ModelConfig& config, const TensorSource& tensors)
   const SourceTensor* const a = tensors.find(head);
   const SourceTensor* const b =
       tensors.find(spelling_of(prefix, tensors) + table.substr(prefix.size()));
-  if (a == nullptr || b == nullptr) return false;
-  const auto is_float_tensor = [](const SourceTensor& t) {
-    return t.dtype.has_value() && is_float(*t.dtype);
-  };
-  return !is_float_tensor(*a) || !is_float_tensor(*b) || a->shape != b->shape ||
-         !same_values(tensors, *a, *b);
+  return a != nullptr && b != nullptr && !same_values(tensors, *a, *b);
 }
 
 HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
@@ -83,6 +65,7 @@ HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   const std::string table = parameter_names(config_).token_embedding;
   prefix_ = table.substr(0, table.find('.') + 1);
   theirs_ = spelling_of(prefix_, *tensors_);
+  fused_experts_ = has_fused_experts(*tensors_);
 }
 
 std::string HfModel::tokenizer() const {
@@ -96,9 +79,14 @@ std::string HfModel::tokenizer() const {
 ParameterPlace HfModel::place(const ModelConfig& config, const std::string& parameter) const {
   if (!head_.empty() && parameter == concat(parameter_names(config).head, ".weight"))
     return {HfSource{head_}};
-  ParameterPlace place{hf_source(config, parameter)};
-  if (place.tensor.starts_with(prefix_)) place.tensor.replace(0, prefix_.size(), theirs_);
-  return place;
+  HfSource source = hf_source(config, parameter);
+  if (fused_experts_) source = fused_expert_source(config, parameter, std::move(source));
+  if (source.tensor.starts_with(prefix_)) source.tensor.replace(0, prefix_.size(), theirs_);
+  const bool table = parameter == concat(parameter_names(config).token_embedding, ".weight");
+  if (table && config.tie_word_embeddings && !head_.empty() &&
+      tensors_->find(source.tensor) == nullptr)
+    return {HfSource{head_}};
+  return {std::move(source)};
 }
 
 bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {

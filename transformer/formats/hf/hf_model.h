@@ -3,8 +3,9 @@
 // Names of a model without its head ("layers.0..." for "model.layers.0...", "h.0..." for
 // "transformer.h.0...") are understood, so are those of the text part of a model with others
 // ("language_model.model.layers.0..."), and tensors that nobody needs are passed over
-// (hf_tensor_is_ignored()), as is the head of a tied model. A head with other values than the
-// table's is not tied (load_model_config()).
+// (hf_tensor_is_ignored()). Of a tied model either of the token embedding and the head may be there,
+// or both; a head with other values than the embedding's is not tied (load_model_config()). The
+// experts of a layer may be in two tensors (fused_experts.h).
 #pragma once
 
 #include "engine/config/reader.h"
@@ -29,6 +30,7 @@ class HfModel : public ModelSource {
   std::string prefix_;    // of our names
   std::string theirs_;    // what stands in its place in the files
   std::string head_;      // the head's tensor; "": none
+  bool fused_experts_ = false;
 };
 
 // The tensors of a directory, quantised ones as the numbers they stand for; `json`: its

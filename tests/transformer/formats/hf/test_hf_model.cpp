@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/convert_float.h"
+#include "engine/io/atomic_file.h"
 #include "engine/io/safetensors.h"
 #include "engine/text/tokenizer.h"
 #include "parallel/comm/world.h"
@@ -19,6 +20,7 @@
 #include "transformer/checkpoint/import_model.h"
 #include "transformer/checkpoint/loaded_model.h"
 #include "transformer/checkpoint/open_model.h"
+#include "transformer/formats/gguf/gguf_model.h"
 #include "transformer/formats/hf/hf_model.h"
 #include "transformer/formats/hf/hf_writer.h"
 #include "transformer/formats/load_config.h"
@@ -176,6 +178,92 @@ TEST(HfModel, ATiedHeadMayBeThere) {
   files.write(dir.path());
   EXPECT_EQ(open_refusal(dir.path()), "");
   EXPECT_TRUE(HfModel(dir.path()).config().tie_word_embeddings);
+}
+
+// Either of a tied pair, as programs leave one of two equal tensors: the same model, on every rank
+// and in whatever is written from it.
+TEST(HfModel, ATiedModelMayHaveItsHeadOnly) {
+  for (const auto& [name, table] : {std::pair{"gpt2", "transformer.wte.weight"},
+                                    {"llama_variant", "model.embed_tokens.weight"}}) {
+    SCOPED_TRACE(name);
+    const ScratchDirectory dir;
+    HfFiles files(name, DType::kF32);
+    files.write(dir / "table");
+    files.tensors["lm_head.weight"] = files.tensors[table];
+    files.tensors.erase(table);
+    files.metadata = {{"format", "pt"}, {table, "lm_head.weight"}};  // of save_model()
+    files.write(dir / "head", 2);
+    const HfModel source(dir / "head");
+    EXPECT_TRUE(source.config().tie_word_embeddings);
+    for (const auto& [tp, pp] : {std::pair{1, 1}, {2, 1}, {1, 2}})
+      for (int rank = 0; rank < tp * pp; ++rank)
+        expect_values(GoldenCase(name, DType::kF32),
+                      Loaded(source, DType::kF32, layout_of({.tp = tp, .pp = pp}, rank)),
+                      DType::kF32);
+    for (const char* from : {"table", "head"}) {
+      write_hf_directory(HfModel(dir / from), dir / concat("hf ", from), {});
+      if (name == std::string("gpt2"))
+        write_gguf(HfModel(dir / from), dir / concat(from, ".gguf"), {.type = "F32"});
+    }
+    for (const char* type : {"hf table/model.safetensors", "table.gguf"}) {
+      std::string other = type;
+      if (!std::filesystem::exists(dir / type)) continue;
+      other.replace(other.find("table"), 5, "head");
+      EXPECT_EQ(read_small_file(dir / other), read_small_file(dir / type)) << type;
+    }
+    files.config()["tie_word_embeddings"] = false;
+    files.write(dir / "untied");
+    expect_says(open_refusal(dir / "untied"),
+                {"missing (1)", table, "tie_word_embeddings to true"});
+  }
+}
+
+// transformers' save_pretrained(DIR, save_original_format=False).
+TEST(HfModel, ExpertsInTwoTensors) {
+  const ScratchDirectory dir;
+  HfFiles files("mixtral", DType::kF64);
+  const std::string kOurs = ".block_sparse_moe.", kTheirs = ".mlp.";
+  std::map<std::string, FileTensor> fused;
+  const auto add = [&](const std::string& name, const FileTensor& expert) {
+    const auto [found, fresh] = fused.try_emplace(name, expert);
+    FileTensor& all = found->second;
+    if (fresh) all.shape.insert(all.shape.begin(), 0);
+    if (!fresh) all.values.insert(all.values.end(), expert.values.begin(), expert.values.end());
+    ++all.shape[0];
+  };
+  for (const auto& [name, tensor] : files.tensors) {
+    const size_t at = name.find(kOurs), expert = name.find("experts.");
+    const std::string before = concat(name.substr(0, at), kTheirs);
+    if (at == std::string::npos) {
+      fused[name] = tensor;
+    } else if (expert == std::string::npos) {
+      fused[before + name.substr(at + kOurs.size())] = tensor;
+    } else if (name.ends_with(".w2.weight")) {
+      add(before + "experts.down_proj", tensor);
+    } else if (name.ends_with(".w1.weight")) {
+      std::string up_name = name;
+      FileTensor both = tensor;
+      const FileTensor& up = files.tensors.at(up_name.replace(name.size() - 9, 2, "w3"));
+      both.shape[0] *= 2;
+      both.values.insert(both.values.end(), up.values.begin(), up.values.end());
+      add(before + "experts.gate_up_proj", both);
+    }
+  }
+  ASSERT_TRUE(fused.contains("model.layers.0.mlp.experts.gate_up_proj"));
+  files.tensors = fused;
+  files.write(dir.path(), 2);
+  const HfModel source(dir.path());
+  for (const auto& [tp, pp, ep] : {std::tuple{1, 1, 1}, {2, 1, 1}, {2, 2, 2}})
+    for (int rank = 0; rank < tp * pp; ++rank) {
+      SCOPED_TRACE(concat("tp ", tp, " pp ", pp, " ep ", ep, " rank ", rank));
+      expect_values(GoldenCase("mixtral", DType::kF64),
+                    Loaded(source, DType::kF64, layout_of({.tp = tp, .pp = pp, .ep = ep}, rank)),
+                    DType::kF64);
+    }
+  FileTensor& down = files.tensors.at("model.layers.1.mlp.experts.down_proj");
+  std::swap(down.shape[1], down.shape[2]);
+  files.write(dir.path(), 2);
+  expect_says(open_refusal(dir.path()), {"wrong (1)", "model.layers.1.mlp.experts.down_proj is ("});
 }
 
 // transformers 5 keeps it. So do logits, what is written from it, and a run that takes its sizes.
