@@ -170,6 +170,7 @@ void LoadedModel::add_adapter(const std::string& adapter) {
     if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
     const LoraConfig lora = peft->lora();
     source_ = std::make_unique<MergedModel>(std::move(source_), std::move(peft), lora);
+    bundle_.model = source_->config();
     merged_adapter_ = adapter;
   } else {
     bundle_.lora = peft->lora();

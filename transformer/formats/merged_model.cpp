@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/core/add_scaled.h"
+#include "transformer/families/family.h"
 #include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
@@ -57,7 +58,7 @@ MergedModel::MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<Mode
       adapters_(std::move(adapters)),
       peft_(dynamic_cast<const PeftAdapter*>(adapters_.get())),
       lora_(lora) {
-  config_ = base_->config();
+  config_ = peft_ != nullptr ? peft_->merged_config(base_->config()) : base_->config();
   tensors_ = std::make_unique<NeededTensors>(*base_, *adapters_);
 }
 
@@ -96,12 +97,13 @@ void MergedModel::read_scaled(const ModelConfig& config, const ModelParameter& p
   const int64_t width = box.extent[1], n = std::ssize(out);
   const int64_t end = ceil_div(begin + n, width);  // row of the box
   std::vector<float> tile;
-  const ModelSource& base = base_of(config, parameter.name);
+  const Weights base = weights_of(config, parameter);
   for (int64_t first = begin / width; first < end; first += kRows) {
     const int64_t rows = std::min(end - first, kRows);
     tile.resize(static_cast<size_t>(rows * f.in));
-    base.read(config, parameter, {.start = {box.start[0] + first, 0}, .extent = {rows, f.in}}, 0,
-              Tensor(tile.data(), DType::kF32, Shape{rows * f.in}));
+    base.source.read(base.config, base.parameter,
+                     {.start = {box.start[0] + first, 0}, .extent = {rows, f.in}}, 0,
+                     Tensor(tile.data(), DType::kF32, Shape{rows * f.in}));
     for (int64_t r = first; r < first + rows; ++r) {
       float* const v = tile.data() + (r - first) * f.in;
       f.add(v, box.start[0] + r, 0, f.in);
@@ -118,9 +120,34 @@ void MergedModel::read_scaled(const ModelConfig& config, const ModelParameter& p
   }
 }
 
-const ModelSource& MergedModel::base_of(const ModelConfig& config,
-                                        const std::string& parameter) const {
-  return peft_ != nullptr && peft_->replaces(config, parameter) ? *adapters_ : *base_;
+MergedModel::Weights MergedModel::weights_of(const ModelConfig& config,
+                                             const ModelParameter& parameter) const {
+  const auto replaces = [&](const std::string& name) {
+    return peft_ != nullptr && peft_->replaces(config, name);
+  };
+  if (replaces(parameter.name)) return {*adapters_, config, parameter};
+  if (config.tie_word_embeddings || !base_->config().tie_word_embeddings)
+    return {*base_, config, parameter};
+  const std::string table = concat(parameter_names(config).token_embedding, kWeight);
+  const std::string head = concat(parameter_names(config).head, kWeight);
+  if (parameter.name != table && parameter.name != head) return {*base_, config, parameter};
+  ModelParameter other = parameter;
+  other.name = parameter.name == table ? head : table;
+  if (peft_ != nullptr && peft_->replaces_both(config, other.name))
+    return {*adapters_, config, other};
+  other.name = table;
+  ModelConfig tied = config;
+  tied.tie_word_embeddings = true;
+  return {*base_, std::move(tied), std::move(other)};
+}
+
+ParameterPlace MergedModel::place(const ModelConfig& config, const std::string& parameter) const {
+  ModelConfig theirs = config;
+  theirs.tie_word_embeddings = base_->config().tie_word_embeddings;
+  const ParameterNames& names = parameter_names(config);
+  if (theirs.tie_word_embeddings && parameter == concat(names.head, kWeight))
+    return base_->place(theirs, concat(names.token_embedding, kWeight));
+  return base_->place(theirs, parameter);
 }
 
 std::string MergedModel::settings() const {
@@ -130,12 +157,12 @@ std::string MergedModel::settings() const {
 void MergedModel::read(const ModelConfig& config, const ModelParameter& parameter,
                        const TensorBox& box, int64_t begin, const Tensor& destination) const {
   const std::string& name = parameter.name;
-  const ModelSource& base = base_of(config, name);
+  const Weights base = weights_of(config, parameter);
   const std::string layer =
       name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
   const std::string a_name = adapters_->place(config, layer + ".lora_A.weight").tensor;
   if (parameter.shape.size() != 2 || adapters_->tensors().find(a_name) == nullptr)
-    return base.read(config, parameter, box, begin, destination);
+    return base.source.read(base.config, base.parameter, box, begin, destination);
   const Factors f = factors(config, parameter, layer);
   const int64_t n = destination.numel(), width = box.extent[1];
   std::vector<float> sum(static_cast<size_t>(n));
@@ -143,7 +170,8 @@ void MergedModel::read(const ModelConfig& config, const ModelParameter& paramete
     read_scaled(config, parameter, f, box, begin, sum);
     return convert_elements(destination, std::span<const float>(sum));
   }
-  base.read(config, parameter, box, begin, Tensor(sum.data(), DType::kF32, Shape{n}));
+  base.source.read(base.config, base.parameter, box, begin,
+                   Tensor(sum.data(), DType::kF32, Shape{n}));
   for (int64_t at = 0; at < n;) {  // the part of a row at a time
     const int64_t row = (begin + at) / width, column = (begin + at) % width;
     const int64_t count = std::min(n - at, width - column);

@@ -1,8 +1,9 @@
 // A model with adapters added to its weights as a source, V = W + s B A, with magnitudes m V /
 // ||V|| of every row:
 // what is read from it may be evaluated, converted and exported like the model alone. Parameters
-// that the adapters' files hold whole stand in the place of the base's. Nothing is kept but the
-// adapters of one layer and, for magnitudes, some rows of its weight.
+// that the adapters' files hold whole stand in the place of the base's. A tied base whose embedding
+// or head they change has a head of its own here (PeftAdapter::merged_config()). Nothing is kept but
+// the adapters of one layer and, for magnitudes, some rows of its weight.
 #pragma once
 
 #include <memory>
@@ -22,9 +23,7 @@ class MergedModel : public ModelSource {
   const char* kind() const override { return base_->kind(); }
   std::string tokenizer() const override { return base_->tokenizer(); }
   std::string settings() const override;
-  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override {
-    return base_->place(config, parameter);
-  }
+  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
 
@@ -33,8 +32,13 @@ class MergedModel : public ModelSource {
 
  private:
   struct Factors;
-  // Where the weights are that adapters are added to.
-  const ModelSource& base_of(const ModelConfig& config, const std::string& parameter) const;
+  // Where the weights are that adapters are added to, of the model that is read.
+  struct Weights {
+    const ModelSource& source;
+    ModelConfig config;  // as the source has it
+    ModelParameter parameter;
+  };
+  Weights weights_of(const ModelConfig& config, const ModelParameter& parameter) const;
   Factors factors(const ModelConfig& config, const ModelParameter& weight,
                   const std::string& layer) const;
   // Elements [begin, begin + out.size()) of the flattened box, from the base's whole rows.

@@ -41,6 +41,13 @@ class PeftAdapter : public ModelSource {
   // own.
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
   bool replaces(const ModelConfig& config, const std::string& parameter) const;
+  // The model that the adapter makes of one of `base`. Of a tied table PEFT has two modules, the
+  // embedding and the head, and changes one of them, or each in its own way: such a model is not
+  // tied any more. It stays tied where the file changes both alike (ensure_weight_tying).
+  ModelConfig merged_config(const ModelConfig& base) const;
+  // Whether the tensor that replaces this one of a tied pair is in the place of both: loaded into
+  // the table itself and not into a copy that is saved (modules_to_save).
+  bool replaces_both(const ModelConfig& config, const std::string& parameter) const;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
   // More than adapters of linear layers inside of transformer blocks: parameters of the base in the
@@ -66,10 +73,12 @@ class PeftAdapter : public ModelSource {
                    const PeftLayer& layer, const TensorBox& box, int64_t begin,
                    const Tensor& destination) const;
   // peft_beyond.cpp
-  void add_beyond(const ModelConfig& config, std::vector<ModelParameter>& wanted) const;
+  void add_beyond(const ModelConfig& base, std::vector<ModelParameter>& wanted) const;
   const SourceTensor* replacement(const std::string& tensor) const;
-  std::string replacement_problems(const ModelConfig& config, std::set<std::string>& known) const;
-  std::string tied_problems(const ModelConfig& config, std::set<std::string>& known) const;
+  std::string replacement_problems(const ModelConfig& base, std::set<std::string>& known) const;
+  bool changes(const std::string& module) const;
+  bool changes_alike(const std::string& table, const std::string& head) const;
+  [[noreturn]] void refuse_dora_of_table(const ModelConfig& base) const;
   // B of every c_attn is the diagonal of three.
   bool has_diagonals() const;
   bool is_diagonal(const SourceTensor& b) const;

@@ -21,11 +21,29 @@ std::pair<int64_t, int64_t> rows_and_columns(const std::vector<int64_t>& shape) 
   return {shape.size() < 2 ? (shape.empty() ? 1 : shape[0]) : rows, columns};
 }
 
+// Whether b (n, m) is the transpose of a (m, n). Both are factors of an adapter.
+bool are_transposes(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
+  if (a.shape.size() != 2 || b.shape.size() != 2 || a.shape[0] != b.shape[1] ||
+      a.shape[1] != b.shape[0])
+    return false;
+  const int64_t rows = a.shape[0], columns = a.shape[1];
+  std::vector<float> left(static_cast<size_t>(a.numel())), right(left.size());
+  source.read(a, 0, Tensor(left.data(), DType::kF32, Shape{a.numel()}));
+  source.read(b, 0, Tensor(right.data(), DType::kF32, Shape{a.numel()}));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      if (left[static_cast<size_t>(r * columns + c)] != right[static_cast<size_t>(c * rows + r)])
+        return false;
+  return true;
+}
+
 }  // namespace
 
 // Adapters of matrices that are no linear layer of a block, where the file has some: the head, the
 // embedding, gates of shared experts, and experts by name.
-void PeftAdapter::add_beyond(const ModelConfig& config, std::vector<ModelParameter>& wanted) const {
+void PeftAdapter::add_beyond(const ModelConfig& base, std::vector<ModelParameter>& wanted) const {
+  const ModelConfig config = merged_config(base);
+  const ParameterNames& parts = parameter_names(config);
   std::set<std::string> names;
   for (const ModelParameter& p : wanted) names.insert(p.name);
   for (const ModelParameter& p : model_parameters(config)) {
@@ -36,12 +54,10 @@ void PeftAdapter::add_beyond(const ModelConfig& config, std::vector<ModelParamet
     const std::string ours = p.name.substr(0, p.name.size() - kWeightSuffix.size());
     const PeftLayer layer = peft_layer(config, ours + ".lora_A.weight");
     if (names.contains(ours + layer.suffix) || tensors_->find(layer.tensor()) == nullptr ||
-        !peft_.targets(layer.name))
+        !(peft_.targets(layer.name) ||
+          (peft_.ties() && (ours == parts.token_embedding || ours == parts.head))))
       continue;
-    if (layer.embedding && lora_.dora)
-      fail_input(path(), ": magnitudes (use_dora) of the embedding ", layer.name,
-                 " are not available; merge it with PEFT (merge_and_unload(), save_pretrained()) ",
-                 "and use the merged model");
+    if (layer.embedding && lora_.dora) refuse_dora_of_table(base);
     const int64_t rank = mixed_ ? peft_.rank(layer.name) : lora_.rank;
     wanted.push_back({ours + ".lora_A.weight", {rank, p.shape[1]}, false});
     wanted.push_back({ours + ".lora_B.weight", {p.shape[0], rank}, false});
@@ -67,7 +83,8 @@ bool PeftAdapter::replaces(const ModelConfig& config, const std::string& paramet
   return peft_.may_replace(tensor) && replacement(tensor) != nullptr;
 }
 
-bool PeftAdapter::needs_merging(const ModelConfig& config) const {
+bool PeftAdapter::needs_merging(const ModelConfig& base) const {
+  const ModelConfig config = merged_config(base);
   for (const ModelParameter& p : model_parameters(config))
     if (replaces(config, p.name)) return true;
   LoraConfig all = lora_;
@@ -75,19 +92,24 @@ bool PeftAdapter::needs_merging(const ModelConfig& config) const {
   all.pattern.clear();
   std::vector<ModelParameter> inside = adapter_parameters(config, all);
   const size_t count = inside.size();
-  add_beyond(config, inside);
+  add_beyond(base, inside);
   return inside.size() > count;
 }
 
 // "" or a line for each that is missing or of another shape; `known` gains those that there are.
-std::string PeftAdapter::replacement_problems(const ModelConfig& config,
+std::string PeftAdapter::replacement_problems(const ModelConfig& base,
                                               std::set<std::string>& known) const {
   struct Wanted {
     int64_t rows = 0, columns = 1;
     bool transposed = false;
   };
+  const ModelConfig config = merged_config(base);
   std::map<const SourceTensor*, Wanted> wanted;
-  std::string problems = tied_problems(config, known);
+  std::string problems;
+  if (config.tie_word_embeddings)  // the head's are the embedding's once more
+    for (const SourceTensor& tensor : tensors_->tensors())
+      if (tensor.name.starts_with(concat(kPeftPrefix, parameter_names(config).head, ".")))
+        known.insert(tensor.name);
   for (const ModelParameter& p : model_parameters(config)) {
     const HfSource source = hf_source(config, p.name);
     if (!peft_.may_replace(source.tensor)) continue;
@@ -115,21 +137,59 @@ std::string PeftAdapter::replacement_problems(const ModelConfig& config,
   return problems;
 }
 
-// A tied table is two modules to PEFT, of which it changes one.
-std::string PeftAdapter::tied_problems(const ModelConfig& config,
-                                       std::set<std::string>& known) const {
-  if (!config.tie_word_embeddings) return "";
-  const ParameterNames& names = parameter_names(config);
-  std::string problems;
-  for (const char* module : {names.token_embedding, names.head})
-    for (const SourceTensor& tensor : tensors_->tensors()) {
-      if (!tensor.name.starts_with(concat(kPeftPrefix, module, "."))) continue;
-      known.insert(tensor.name);
-      problems += concat("\n  ", tensor.name,
-                         ": the model's head is its embedding, of which PEFT changes one; merge ",
-                         "it there (merge_and_unload(), save_pretrained())");
-    }
-  return problems;
+bool PeftAdapter::changes(const std::string& module) const {
+  return std::ranges::any_of(tensors_->tensors(), [&](const SourceTensor& tensor) {
+    return tensor.name.starts_with(concat(kPeftPrefix, module, "."));
+  });
+}
+
+// Whether the file has the same change of both: equal weights, and factors that are each other's
+// transposes, since PEFT's embedding multiplies with the transposed table.
+bool PeftAdapter::changes_alike(const std::string& table, const std::string& head) const {
+  const auto find = [&](const std::string& module, const char* end) {
+    return tensors_->find(concat(kPeftPrefix, module, end));
+  };
+  for (const char* end : {".weight", ".base_layer.weight"}) {
+    const SourceTensor *const a = find(table, end), *const b = find(head, end);
+    if ((a == nullptr) != (b == nullptr)) return false;
+    if (a != nullptr && !same_values(*tensors_, *a, *b)) return false;
+  }
+  for (const auto& [ours, theirs] : {std::pair{".lora_embedding_A", ".lora_B.weight"},
+                                     {".lora_embedding_B", ".lora_A.weight"}}) {
+    const SourceTensor *const a = find(table, ours), *const b = find(head, theirs);
+    if ((a == nullptr) != (b == nullptr)) return false;
+    if (a != nullptr && !are_transposes(*tensors_, *a, *b)) return false;
+  }
+  return true;
+}
+
+ModelConfig PeftAdapter::merged_config(const ModelConfig& base) const {
+  ModelConfig merged = base;
+  const ParameterNames& names = parameter_names(base);
+  if (base.tie_word_embeddings && (changes(names.token_embedding) || changes(names.head)))
+    merged.tie_word_embeddings = peft_.ties() && changes_alike(names.token_embedding, names.head);
+  return merged;
+}
+
+bool PeftAdapter::replaces_both(const ModelConfig& config, const std::string& parameter) const {
+  return replaces(config, parameter) && !peft_.must_replace(hf_source(config, parameter).tensor);
+}
+
+// PEFT merges such an adapter rightly, but of a tied table into the head too.
+void PeftAdapter::refuse_dora_of_table(const ModelConfig& base) const {
+  const std::string what = concat(path(), ": magnitudes (use_dora) of the embedding ",
+                                  parameter_names(base).token_embedding, " are not available; ");
+  if (!base.tie_word_embeddings)
+    fail_input(what, "merge it with PEFT (merge_and_unload(), save_pretrained()) and use the ",
+               "merged model");
+  if (peft_.ties())
+    fail_input(what, "nor does PEFT merge them where the head is the embedding and ",
+               "ensure_weight_tying is set: train the adapter without use_dora");
+  fail_input(what, "the head is the embedding here, and merging with PEFT would change both: give ",
+             "the base a head of its own first (model.lm_head.weight = ",
+             "torch.nn.Parameter(model.lm_head.weight.detach().clone()); ",
+             "model.config.tie_word_embeddings = False), then load the adapter into it, ",
+             "merge_and_unload() and save_pretrained(), and use the merged model");
 }
 
 }  // namespace trireme

@@ -93,6 +93,7 @@ PeftConfig::PeftConfig(const std::string& file) {
   lora_.alpha = alpha_of(get("lora_alpha"), concat(file, ": lora_alpha"));
   lora_.rank_stabilised = get("use_rslora") == true;
   lora_.dora = get("use_dora") == true;
+  ties_ = get("ensure_weight_tying") == true;
   const Json targets = get("target_modules");
   all_linear_ = targets == "all-linear";
   if (!all_linear_) targets_ = LayerNames(targets, concat(file, ": target_modules"));

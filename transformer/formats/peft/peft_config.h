@@ -45,6 +45,8 @@ class PeftConfig {
   // (modules_to_save, bias), or must.
   bool may_replace(const std::string& tensor) const;
   bool must_replace(const std::string& tensor) const;
+  // ensure_weight_tying: of a model whose head is its embedding both are changed alike.
+  bool ties() const { return ties_; }
   int64_t rank(const std::string& layer) const;
   double scale(const std::string& layer) const;
   // More than lora().targets says which layers have adapters.
@@ -68,7 +70,7 @@ class PeftConfig {
   bool transforms(const std::string& layer) const;
   LoraConfig lora_;
   LayerNames targets_, excluded_;
-  bool all_linear_ = false, selects_ = false;
+  bool all_linear_ = false, selects_ = false, ties_ = false;
   std::vector<int64_t> layers_;  // layers_to_transform
   std::vector<Regex> lists_;     // layers_pattern: a name up to the number of its layer
   std::vector<Pattern> ranks_, alphas_;

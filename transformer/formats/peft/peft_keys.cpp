@@ -48,6 +48,11 @@ std::vector<PeftKey> all_keys() {
        {},
        "`none`, or `all` or `lora_only`: biases of the base that the file holds likewise"},
 
+      {"ensure_weight_tying",
+       kRead,
+       {},
+       "of a model whose head is its embedding: both are changed alike, as below"},
+
       {"base_model_name_or_path", kNoEffect, {"*"}, "the model is the one given"},
       {"revision", kNoEffect, {}, "the model is the one given"},
       {"auto_mapping", kNoEffect, {"*"}, "class of the model in Python"},
@@ -67,10 +72,6 @@ std::vector<PeftKey> all_keys() {
       {"lora_ga_config", kNoEffect, {}, "of `init_lora_weights` `lora_ga`"},
       {"loftq_config", kNoEffect, {}, "of `init_lora_weights` `loftq`"},
       {"velora_config", kNoEffect, {}, "another backward pass; forward is LoRA's"},
-      {"ensure_weight_tying",
-       kNoEffect,
-       {},
-       "of heads that are the embedding, whose adapters are refused"},
 
       {"task_type", kNeutralOnly, {"\"CAUSAL_LM\""}, "computes another output than next tokens"},
       {"init_lora_weights",
@@ -90,6 +91,20 @@ std::vector<PeftKey> all_keys() {
       {"use_bdlora", kNeutralOnly, {}, "has block-diagonal factors"},
       {"kasa_config", kNeutralOnly, {}, "truncates the base's weights and has a diagonal in B A"},
       {"monteclora_config", kNeutralOnly, {}, "samples around the factors"}};
+}
+
+// PEFT merges adapters of one module of a tied table into both.
+constexpr const char* kOwnHeadFirst =
+    " (where the head is the embedding, first give the base a head of its own: "
+    "model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone()); "
+    "model.config.tie_word_embeddings = False)";
+
+// Whether the adapters are of the embedding or the head, as far as names say.
+bool targets_table(const Json& config) {
+  if (!config.contains("target_modules")) return false;
+  const std::string targets = config["target_modules"].dump();
+  return std::ranges::any_of(std::vector<const char*>{"embed_tokens", "lm_head", "wte"},
+                             [&](const char* name) { return targets.find(name) != targets.npos; });
 }
 
 bool is_neutral(const Json& value, const std::vector<const char*>& others) {
@@ -133,8 +148,10 @@ std::string check_peft_keys(const std::string& file, const Json& config) {
     const std::string given = concat(file, ": ", name, " ", value.dump().substr(0, 200));
     if (is_known)
       fail_input(given, " is not available: with it PEFT ", known->meaning,
-                 known->name == std::string("init_lora_weights") ? " " : "; ", kMergeThere);
+                 known->name == std::string("init_lora_weights") ? " " : "; ", kMergeThere,
+                 targets_table(config) ? kOwnHeadFirst : "");
     fail_input(given, " is not known here and may change what the adapter computes; ", kMergeThere,
+               targets_table(config) ? kOwnHeadFirst : "",
                ", or remove the key where it says nothing of the mathematics");
   }
   return without_effect.empty()
@@ -155,7 +172,9 @@ std::string adapter_reference() {
       "`checkpoint merge-lora`, and by\n`--adapter` as they are read. It is refused beside others "
       "(`--lora-modules`, `/v1/load_lora_adapter`),\nwhere every token has its own adapter and all "
       "have one base, and as the beginning of training. Of a\nmodel whose head is its embedding "
-      "PEFT would change one of the two: such adapters are refused.\n"
+      "PEFT changes one of the two, or each in its own way: the merged model has a\nhead of its "
+      "own (`tie_word_embeddings` false). With `ensure_weight_tying` PEFT changes both alike and "
+      "the\nmodel stays tied. PEFT's own `merge_and_unload()` adds adapters of either to both.\n"
       "\n## Without effect on what a trained adapter computes\n\n| key | |\n|---|---|\n",
       rows(kNoEffect),
       "\n## Refused unless neutral\n\nNull, false, what is empty and the values listed are "
