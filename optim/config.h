@@ -40,7 +40,9 @@ struct OffloadConfig {
 struct SchedulerConfig {
   DecayStyle style = DecayStyle::kCosine;
   int64_t warmup_steps = 0;
-  bool log_warmup = false;  // DeepSpeed's: along a logarithm, from 0
+  bool log_warmup = false;  // along a logarithm, from 0
+  // The rates of DeepSpeed's class of the style: WarmupLR, WarmupDecayLR or WarmupCosineLR.
+  bool deepspeed = false;
   int64_t decay_steps = 0;  // step at which the decay ends; WSD: length of the decay
   double min_lr = 0.0;
   WsdDecay wsd_decay = WsdDecay::kLinear;

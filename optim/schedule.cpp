@@ -30,9 +30,28 @@ double warmed_up(const SchedulerConfig& c, double peak, int64_t step) {
   return peak * updates / whole;
 }
 
+double deepspeed_rate(const SchedulerConfig& c, double peak, int64_t step, int64_t total_steps) {
+  const int64_t w = std::max<int64_t>(2, c.warmup_steps);
+  const int64_t length =
+      std::max<int64_t>(1, (c.decay_steps > 0 ? c.decay_steps : total_steps) - w);
+  if (step < w && c.log_warmup)
+    return peak * std::log(static_cast<double>(step + 1)) / std::log(static_cast<double>(w));
+  if (step < w) return peak * static_cast<double>(step) / static_cast<double>(w);
+  const auto part = [&](int64_t done) {
+    return std::min(1.0, static_cast<double>(done) / static_cast<double>(length));
+  };
+  switch (c.style) {
+    case DecayStyle::kConstant: return peak;
+    case DecayStyle::kLinear: return peak + (c.min_lr - peak) * part(step - w);
+    case DecayStyle::kCosine: return cosine(peak, c.min_lr, part(step - w + 1));
+    default: TRIREME_UNREACHABLE("DeepSpeed's decay style ", static_cast<int>(c.style));
+  }
+}
+
 }  // namespace
 
 double learning_rate(const SchedulerConfig& c, double peak, int64_t step, int64_t total_steps) {
+  if (c.deepspeed) return deepspeed_rate(c, peak, step, total_steps);
   if (step < c.warmup_steps) return warmed_up(c, peak, step);
   const auto fraction = [&](int64_t begin, int64_t end) {
     if (step >= end) return 1.0;

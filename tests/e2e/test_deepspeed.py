@@ -9,15 +9,15 @@ FILES = harness.SOURCE / "tests/training/config/deepspeed"
 MEANING = {
     "zero2": {"zero_optimization": {"stage": 2}},
     "zero3": {"zero_optimization": {"stage": 3},
-              "scheduler": {"type": "constant", "params": {"warmup_steps": 3, "warmup_type": "log"}}},
+              "scheduler": {"type": "WarmupLR", "params": {"warmup_steps": 3, "warmup_type": "log"}}},
     "zero3_offload": {
         "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True},
         "optimizer": {"type": "AdamW",
                       "params": {"lr": 2e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0}},
-        "scheduler": {"type": "linear", "params": {"warmup_steps": 2}},
+        "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_steps": 2, "warmup_type": "linear"}},
         "gradient_clipping": 0.5, "gradient_accumulation_steps": 2},
     "auto_monitors": {"zero_optimization": {"stage": 1},
-                      "scheduler": {"type": "linear", "params": {"warmup_steps": 3, "warmup_type": "log"}}},
+                      "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_steps": 3, "warmup_type": "log"}}},
     "megatron_deepspeed": {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}, "train_batch_size": 16,
                            "train_micro_batch_size_per_gpu": 2},
 }

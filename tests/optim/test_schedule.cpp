@@ -28,7 +28,6 @@ TEST(Schedule, WarmUpIsLinearAndStartsAboveZero) {
   }
 }
 
-// DeepSpeed's WarmupLR: log(n + 1) / log(warmup) of the rate after n steps.
 TEST(Schedule, WarmUpAlongALogarithmStartsAtZero) {
   SchedulerConfig c = make(DecayStyle::kConstant, 8);
   c.log_warmup = true;
@@ -40,6 +39,47 @@ TEST(Schedule, WarmUpAlongALogarithmStartsAtZero) {
   c.warmup_steps = 1;  // DeepSpeed counts two
   EXPECT_EQ(learning_rate(c, kPeak, 0, 100), 0);
   EXPECT_EQ(learning_rate(c, kPeak, 1, 100), kPeak);
+}
+
+// The factors that DeepSpeed 0.18.2's own classes give after 1, 2, ... 10 calls of step(), with
+// total_num_steps 10 and cos_min_ratio 0.1.
+struct DeepSpeedRates {
+  DecayStyle style;
+  bool log_warmup;
+  int64_t warmup_num_steps;
+  std::vector<double> rates;
+};
+
+TEST(Schedule, DeepSpeedsClassesAtEveryStep) {
+  using enum DecayStyle;
+  const double a = 0.792481250361, b = 0.939711431703, c = 0.160288568297;
+  const std::vector<DeepSpeedRates> rows = {
+      {kConstant, true, 4, {0, 0.5, a, 1, 1, 1, 1, 1, 1, 1}},
+      {kConstant, false, 4, {0, 0.25, 0.5, 0.75, 1, 1, 1, 1, 1, 1}},
+      {kLinear, true, 4, {0, 0.5, a, 1, 1, 5 / 6., 4 / 6., 0.5, 2 / 6., 1 / 6.}},
+      {kLinear, false, 4, {0, 0.25, 0.5, 0.75, 1, 5 / 6., 4 / 6., 0.5, 2 / 6., 1 / 6.}},
+      {kCosine, true, 4, {0, 0.5, a, 1, b, 0.775, 0.55, 0.325, c, 0.1}},
+      {kCosine, false, 4, {0, 0.25, 0.5, 0.75, b, 0.775, 0.55, 0.325, c, 0.1}},
+      {kConstant, true, 0, {0, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+      {kLinear, false, 0, {0, 0.5, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125}},
+      {kCosine,
+       true,
+       0,
+       {0, 1, 0.96574578963, 0.868198051534, 0.722207544564, 0.55, 0.377792455436, 0.231801948466,
+        0.13425421037, 0.1}}};
+  for (const DeepSpeedRates& row : rows)
+    for (int64_t step = 0; step < 10; ++step) {
+      SchedulerConfig config =
+          make(row.style, row.warmup_num_steps, 0, row.style == kCosine ? 0.1 * kPeak : 0);
+      config.log_warmup = row.log_warmup;
+      config.deepspeed = true;
+      EXPECT_NEAR(learning_rate(config, kPeak, step, 10),
+                  kPeak * row.rates[static_cast<size_t>(step)], 1e-12 * kPeak)
+          << static_cast<int>(row.style) << " " << row.log_warmup << " step " << step;
+    }
+  SchedulerConfig after = make(kCosine, 4, 10);
+  after.deepspeed = true;
+  EXPECT_DOUBLE_EQ(learning_rate(after, kPeak, 15, 20), 1e-4);  // it does not rise again
 }
 
 TEST(Schedule, ConstantStays) {

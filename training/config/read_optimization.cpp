@@ -171,8 +171,9 @@ void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport&
   scheduler.min_lr = values.number("scheduler.params.min_lr");
   scheduler.log_warmup = values.word("scheduler.params.warmup_type") == "log";
   scheduler.wsd_decay = wsd_decay_of(values.word("scheduler.params.decay_style"));
-  const bool deepspeed = type.starts_with("Warmup");
-  scheduler.style = deepspeed ? read_deepspeed_type(values, type, config, report) : style_of(type);
+  scheduler.deepspeed = type.starts_with("Warmup");
+  scheduler.style =
+      scheduler.deepspeed ? read_deepspeed_type(values, type, config, report) : style_of(type);
   if (values.given("scheduler.params.decay_style") && scheduler.style != DecayStyle::kWsd)
     report.error(values.spelled("scheduler.params.decay_style"),
                  concat("is for scheduler.type WSD, not for ", type));

@@ -76,13 +76,20 @@ Json float8_json(const Float8Config& float8) {
           {"margin", float8.margin}};
 }
 
+// DeepSpeed's class of the style.
+const char* deepspeed_word(DecayStyle style) {
+  if (style == DecayStyle::kConstant) return "WarmupLR";
+  return style == DecayStyle::kLinear ? "WarmupDecayLR" : "WarmupCosineLR";
+}
+
 Json scheduler_json(const SchedulerConfig& scheduler) {
   Json params = {{"warmup_steps", scheduler.warmup_steps},
                  {"warmup_type", scheduler.log_warmup ? "log" : "linear"},
                  {"decay_steps", scheduler.decay_steps},
                  {"min_lr", scheduler.min_lr}};
   if (scheduler.style == DecayStyle::kWsd) params["decay_style"] = word(scheduler.wsd_decay);
-  return {{"type", word(scheduler.style)}, {"params", params}};
+  return {{"type", scheduler.deepspeed ? deepspeed_word(scheduler.style) : word(scheduler.style)},
+          {"params", params}};
 }
 
 Json data_json(const RunConfig& config) {

@@ -155,8 +155,11 @@ void add_scheduler(Schema& s) {
       "first update changes nothing) and after it, as theirs, has done the part "
       "(k - 1 - warmup_steps) / (decay_steps - warmup_steps) of the decay: min_lr is the rate of "
       "update decay_steps + 1, and the last update of a run whose decay ends with it is one step "
-      "above min_lr. DeepSpeed's WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR "
-      "cosine; they rise along a logarithm unless `\"warmup_type\": \"linear\"` says otherwise.");
+      "above min_lr. DeepSpeed's WarmupLR (constant), WarmupDecayLR (linear) and WarmupCosineLR "
+      "(cosine) give update k what DeepSpeed's classes have after k calls of their step(), which "
+      "is "
+      "0 for the first; they rise along a logarithm, over at least 2 steps, unless "
+      "`\"warmup_type\": \"linear\"` says otherwise.");
   s.choice("scheduler.type", "cosine",
            {"constant", "linear", "cosine", "inverse_sqrt", "WSD", "WarmupLR", "WarmupDecayLR",
             "WarmupCosineLR"},

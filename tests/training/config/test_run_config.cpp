@@ -189,6 +189,15 @@ TEST(RunConfig, DeepSpeedSchedules) {
       read({"scheduler.type=WarmupCosineLR", "lr=0.01", "warmup_steps=5",
             "scheduler.params.warmup_type=linear", "scheduler.params.cos_min_ratio=0.1"});
   EXPECT_DOUBLE_EQ(cosine.scheduler.min_lr, 0.001);
+  EXPECT_FALSE(read({}).scheduler.deepspeed);
+  for (const RunConfig* c : {&config, &by_logarithm, &cosine}) {
+    const Json resolved = run_config_to_json(*c);
+    EXPECT_TRUE(resolved["scheduler"]["type"].get<std::string>().starts_with("Warmup"));
+    const SchedulerConfig again = resolved_run_config(resolved).scheduler;
+    EXPECT_TRUE(again.deepspeed);
+    EXPECT_EQ(again.style, c->scheduler.style);
+    EXPECT_EQ(run_config_to_json(resolved_run_config(resolved)), resolved);
+  }
   // DeepSpeed warms up for 1000 steps unless told otherwise.
   EXPECT_EQ(
       read({"scheduler.type=WarmupLR", "scheduler.params.warmup_type=linear", "train_steps=5000"})

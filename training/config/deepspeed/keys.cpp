@@ -290,8 +290,10 @@ constexpr const char* kPageHead =
     "- Words mean what they mean in DeepSpeed: `Adam` is AdamW unless `adam_w_mode` is false, "
     "`WarmupLR` and its like\n  warm up along a logarithm unless `warmup_type` is `\"linear\"`, "
     "over 1000 steps unless `warmup_num_steps` says\n  otherwise, and `warmup_max_lr` is the "
-    "learning rate (of a WarmupDecayLR without it 0.001, as there).\n  Update k of a logarithmic "
-    "warm-up has peak log(k) / log(n), where DeepSpeed's has log(k - 1).\n"
+    "learning rate (of a WarmupDecayLR without it 0.001, as there).\n  Update k has the rate of "
+    "DeepSpeed's class after k calls of its step(); DeepSpeed's own first update comes\n  before "
+    "the "
+    "first call, so that its update k + 1 has the rate of update k here.\n"
     "- An unknown key, a wrong type and a refused value are errors, all reported at once. A key "
     "without effect is\n  noted once, unless it is false, null or `\"auto\"`. `null` asks for "
     "nothing, and so does a section that is not\n  enabled.\n\n";
