@@ -22,6 +22,7 @@ uint32_t word_at(std::span<const std::byte> bytes, int64_t index) {
 struct Matrix {
   std::string name;  // of the module, without ".weight"
   int64_t out = 0, in = 0;
+  int64_t block_rows = 1, block_columns = 1, scale_columns = 1;  // not of GPTQ and AWQ
   const SourceTensor *codes = nullptr, *scales = nullptr, *zeros = nullptr, *groups = nullptr;
 };
 
@@ -69,34 +70,87 @@ class QuantizedSource : public TensorSource {
   }
 
  private:
-  bool fp8() const { return q_.method == Quantization::Method::kFp8; }
+  using Method = Quantization::Method;
+  bool is(Method method) const { return q_.method == method; }
+  bool compressed() const {
+    return is(Method::kScaledFloat) || is(Method::kScaledInt) || is(Method::kPackedInt);
+  }
+  // Codes of a byte each, (out, in).
+  bool in_bytes() const {
+    return is(Method::kFp8) || is(Method::kScaledFloat) || is(Method::kScaledInt);
+  }
+  const char* codes_end() const {
+    if (in_bytes()) return ".weight";
+    return is(Method::kPackedInt) ? ".weight_packed" : ".qweight";
+  }
+  const char* scales_end() const {
+    if (is(Method::kFp8)) return ".weight_scale_inv";
+    return compressed() ? ".weight_scale" : ".scales";
+  }
 
   // What belongs to a matrix beside its codes.
   bool is_part(const std::string& name) const {
-    if (fp8()) return name.ends_with(".weight_scale_inv");
-    for (const char* end : {".qzeros", ".scales", ".g_idx"})
+    if (is(Method::kFp8)) return name.ends_with(".weight_scale_inv");
+    static const std::vector<const char*> kOfGroups = {".qzeros", ".scales", ".g_idx"};
+    static const std::vector<const char*> kCompressed = {".weight_scale", ".weight_zero_point",
+                                                         ".weight_shape"};
+    for (const char* end : compressed() ? kCompressed : kOfGroups)
       if (const size_t n = std::strlen(end); name.ends_with(end))
-        return files_->find(name.substr(0, name.size() - n) + ".qweight") != nullptr;
+        return files_->find(name.substr(0, name.size() - n) + codes_end()) != nullptr;
     return false;
   }
 
   // Without codes where the tensor is not quantised.
   Matrix matrix_of(const SourceTensor& t) const {
-    const std::string end = fp8() ? ".weight" : ".qweight";
-    if (!t.name.ends_with(end) || (fp8() && t.dtype_name != "F8_E4M3")) return {};
+    const std::string end = codes_end();
+    const char* const dtype = is(Method::kScaledInt) ? "I8" : "F8_E4M3";
+    if (!t.name.ends_with(end) || (in_bytes() && t.dtype_name != dtype)) return {};
     Matrix m{.name = t.name.substr(0, t.name.size() - end.size())};
     m.codes = &t;
     if (t.shape.size() != 2) fail(m, "its codes are no matrix");
-    m.scales = &part(m, fp8() ? ".weight_scale_inv" : ".scales");
+    m.scales = &part(m, scales_end());
     if (!m.scales->dtype.has_value() || !is_float(*m.scales->dtype))
       fail(m, "scales without floats");
-    return fp8() ? with_blocks(m) : with_groups(m);
+    if (is(Method::kPackedInt)) return with_shape(m);
+    return in_bytes() ? with_blocks(m) : with_groups(m);
   }
 
   Matrix with_blocks(Matrix m) const {
     m.out = m.codes->shape[0];
     m.in = m.codes->shape[1];
-    expect(m, *m.scales, {ceil_div(m.out, q_.block_rows), ceil_div(m.in, q_.block_columns)});
+    m.block_rows = q_.block_rows < 0 ? m.out : q_.block_rows;
+    m.block_columns = q_.block_columns < 0 ? m.in : q_.block_columns;
+    m.scale_columns = m.in == 0 ? 0 : ceil_div(m.in, m.block_columns);
+    const int64_t rows = m.out == 0 ? 0 : ceil_div(m.out, m.block_rows);
+    // A vector of the rows' scales, or a single number.
+    if (compressed() && m.scales->shape.size() < 2 && m.scale_columns == 1 &&
+        m.scales->numel() == rows)
+      return m;
+    expect(m, *m.scales, {rows, m.scale_columns});
+    return m;
+  }
+
+  // compressed-tensors' packed integers.
+  Matrix with_shape(Matrix m) const {
+    const SourceTensor& shape = part(m, ".weight_shape");
+    if (shape.dtype != DType::kI64 || shape.numel() != 2) fail(m, shape.name + " is not two I64");
+    std::memcpy(&m.out, files_->bytes(shape).data(), sizeof(m.out));
+    std::memcpy(&m.in, files_->bytes(shape).data() + sizeof(m.out), sizeof(m.in));
+    const int64_t packed = 32 / q_.bits;
+    if (m.out < 1 || m.in < 1 || m.out > INT32_MAX || m.in > INT32_MAX)
+      fail(m, concat(shape.name, " says ", shape_text({m.out, m.in})));
+    expect(m, *m.codes, {m.out, ceil_div(m.in, packed)});
+    m.block_rows = 1;
+    m.block_columns = q_.block_columns < 0 ? m.in : q_.block_columns;
+    m.scale_columns = ceil_div(m.in, m.block_columns);
+    expect(m, *m.scales, {m.out, m.scale_columns});
+    m.zeros = files_->find(m.name + ".weight_zero_point");
+    if (q_.symmetric != (m.zeros == nullptr))
+      fail(m, concat(m.name, ".weight_zero_point is ", q_.symmetric ? "there" : "not there",
+                     ", and weights.symmetric is ", text(q_.symmetric)));
+    if (m.zeros != nullptr) expect(m, *m.zeros, {ceil_div(m.out, packed), m.scale_columns});
+    for (const SourceTensor* t : {m.codes, m.zeros})
+      if (t != nullptr && t->dtype != DType::kI32) fail(m, t->name + " is not I32");
     return m;
   }
 
@@ -151,14 +205,39 @@ class QuantizedSource : public TensorSource {
   }
 
   float number_at(const Matrix& m, int64_t o, int64_t i) const {
+    if (in_bytes()) return scale_at(m, o, i) * byte_at(m, o * m.in + i);
+    if (is(Method::kPackedInt)) return packed_at(m, o, i);
+    return grouped_at(m, o, i);
+  }
+
+  float scale_at(const Matrix& m, int64_t o, int64_t i) const {
+    return scales_[static_cast<size_t>(o / m.block_rows * m.scale_columns + i / m.block_columns)];
+  }
+  float byte_at(const Matrix& m, int64_t index) const {
+    const auto bits = std::to_integer<uint8_t>(files_->bytes(*m.codes)[static_cast<size_t>(index)]);
+    if (is(Method::kScaledInt)) return static_cast<float>(static_cast<int8_t>(bits));
+    fp8_e4m3 code;
+    code.bits = bits;
+    return static_cast<float>(code);
+  }
+
+  float packed_at(const Matrix& m, int64_t o, int64_t i) const {
+    const int64_t packed = 32 / q_.bits, half = int64_t{1} << (q_.bits - 1);
+    const auto at = [&](const SourceTensor& t, int64_t word, int64_t place) {
+      return static_cast<int64_t>(word_at(files_->bytes(t), word) >> (place * q_.bits) &
+                                  ((1u << q_.bits) - 1)) -
+             half;
+    };
+    const int64_t code = at(*m.codes, o * m.codes->shape[1] + i / packed, i % packed);
+    const int64_t zero =
+        m.zeros == nullptr
+            ? 0
+            : at(*m.zeros, o / packed * m.scale_columns + i / m.block_columns, o % packed);
+    return scale_at(m, o, i) * static_cast<float>(code - zero);
+  }
+
+  float grouped_at(const Matrix& m, int64_t o, int64_t i) const {
     const auto codes = files_->bytes(*m.codes);
-    if (fp8()) {
-      fp8_e4m3 code;
-      code.bits = std::to_integer<uint8_t>(codes[static_cast<size_t>(o * m.in + i)]);
-      const int64_t columns = m.scales->shape[1];
-      return static_cast<float>(code) *
-             scales_[static_cast<size_t>(o / q_.block_rows * columns + i / q_.block_columns)];
-    }
     const int64_t packed = 32 / q_.bits;
     const uint32_t mask = (1u << q_.bits) - 1;
     const auto zeros = files_->bytes(*m.zeros);
@@ -193,8 +272,16 @@ class QuantizedSource : public TensorSource {
 }  // namespace
 
 std::string quantization_name(const Quantization& q) {
-  if (q.method == Quantization::Method::kFp8) return "F8_E4M3 in blocks";
-  return concat(q.method == Quantization::Method::kGptq ? "GPTQ " : "AWQ ", q.bits, " bits");
+  using enum Quantization::Method;
+  switch (q.method) {
+    case kFp8: return "F8_E4M3 in blocks";
+    case kGptq: return concat("GPTQ ", q.bits, " bits");
+    case kAwq: return concat("AWQ ", q.bits, " bits");
+    case kScaledFloat: return "compressed-tensors F8_E4M3";
+    case kScaledInt: return "compressed-tensors I8";
+    case kPackedInt: return concat("compressed-tensors ", q.bits, " bits");
+  }
+  TRIREME_UNREACHABLE("quantization method ", static_cast<int>(q.method));
 }
 
 std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,

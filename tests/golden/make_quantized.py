@@ -15,7 +15,8 @@ FOLDER = Path(__file__).parent / "quantized"
 C, F, V, KV = 16, 24, 10, 8
 MATRICES = {"self_attn.q_proj": (C, C), "self_attn.k_proj": (KV, C), "self_attn.v_proj": (KV, C),
             "self_attn.o_proj": (C, C), "mlp.gate_proj": (F, C), "mlp.up_proj": (F, C), "mlp.down_proj": (C, F)}
-NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32", np.dtype(np.uint8): "F8_E4M3"}
+NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32", np.dtype(np.uint8): "F8_E4M3",
+         np.dtype(np.int8): "I8", np.dtype(np.int64): "I64"}
 CONFIG = {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": F, "num_hidden_layers": 1,
           "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
           "rope_theta": 10000.0, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2}
@@ -92,7 +93,50 @@ def awq(rng, shape):
             numbers(codes, zeros, scales, np.arange(inputs) // size))
 
 
+def ct_fp8(rng, shape):
+    """One scale for each output."""
+    codes = rng.integers(0, 256, shape).astype(np.uint8)
+    codes[(codes & 127) == 127] = 0  # NaN
+    scales = rng.uniform(1e-4, 1e-3, (shape[0], 1)).astype(np.float16)
+    return {"weight": codes, "weight_scale": scales}, e4m3(codes) * scales.astype(np.float32)
+
+
+def ct_int8(rng, shape):
+    """One scale for the whole matrix."""
+    codes = rng.integers(-128, 128, shape).astype(np.int8)
+    scale = rng.uniform(1e-4, 1e-3, 1).astype(np.float32)
+    return {"weight": codes, "weight_scale": scale}, codes.astype(np.float32) * scale
+
+
+def ct_int4(rng, shape, size, symmetric):
+    """Groups of `size` inputs. Codes and zeros are -8 to 7 and stored with 8 added; the zeros of 8 outputs are an int32."""
+    (out, inputs), groups = shape, shape[1] // size
+    codes, zeros = rng.integers(-8, 8, shape), rng.integers(-8, 8, (out, groups))
+    scales = rng.uniform(1e-3, 1e-2, (out, groups)).astype(np.float16)
+    zeros = zeros * (not symmetric)
+    tensors = {"weight_packed": pack(codes + 8, 4), "weight_scale": scales, "weight_shape": np.array(shape, np.int64)}
+    if not symmetric:
+        padded = np.pad(zeros + 8, ((0, -out % 8), (0, 0)))
+        tensors["weight_zero_point"] = np.ascontiguousarray(pack(np.ascontiguousarray(padded.T), 4).T)
+    spread = np.repeat(scales.astype(np.float32), size, 1)
+    return tensors, (codes - np.repeat(zeros, size, 1)).astype(np.float32) * spread
+
+
+def compressed(layout, **weights):
+    weights = {"dynamic": False, "symmetric": True, "observer": "minmax", "group_size": None, **weights}
+    return {"quant_method": "compressed-tensors", "format": layout, "quantization_status": "compressed", "ignore": ["lm_head"],
+            "kv_cache_scheme": None, "global_compression_ratio": None,
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None,
+                                          "output_activations": None}}}
+
+
 CASES = {
+    "ct_fp8": (ct_fp8, compressed("float-quantized", num_bits=8, type="float", strategy="channel")),
+    "ct_int8": (ct_int8, compressed("int-quantized", num_bits=8, type="int", strategy="tensor")),
+    "ct_int4": (lambda rng, shape: ct_int4(rng, shape, 8, True),
+                compressed("pack-quantized", num_bits=4, type="int", strategy="group", group_size=8)),
+    "ct_int4_zeros": (lambda rng, shape: ct_int4(rng, shape, 4, False),
+                      compressed("pack-quantized", num_bits=4, type="int", strategy="group", group_size=4, symmetric=False)),
     "fp8": (fp8, {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [12, 10]}),
     "gptq": (lambda rng, shape: gptq(rng, shape, 4, True, False),
              {"quant_method": "gptq", "bits": 4, "group_size": 8, "sym": True, "desc_act": False}),

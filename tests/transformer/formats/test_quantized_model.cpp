@@ -22,7 +22,8 @@ namespace trireme::test::test_quantized_model {
 namespace {
 
 namespace fs = std::filesystem;
-const char* const kKinds[] = {"fp8", "gptq", "gptq_desc_act", "awq"};
+const char* const kKinds[] = {"fp8",    "gptq",    "gptq_desc_act", "awq",
+                              "ct_fp8", "ct_int8", "ct_int4",       "ct_int4_zeros"};
 
 std::string folder(const std::string& kind) {
   return concat(test::source_folder(), "/tests/golden/quantized/", kind);
@@ -139,6 +140,77 @@ TEST(QuantizedModel, WhatDoesNotFitIsRefused) {
   expect_says(changed("fp8", dir, {{"weight_block_size", nullptr}}), "weight_block_size");
   expect_says(changed("fp8", dir, {{"weight_block_size", {16, 16}}}), "weight_scale_inv is (");
   expect_says(changed("fp8", dir, {{"quant_method", "bitsandbytes"}}), "is not read");
+}
+
+// The directory with changes of the only group of its quantization_config: its own, or with
+// "weights" those of its weights.
+std::string changed_group(const std::string& kind, const nlohmann::json& changes) {
+  const ScratchDirectory dir;
+  const auto config = read_json_file<nlohmann::json>(folder(kind) + "/config.json");
+  nlohmann::json groups = config["quantization_config"]["config_groups"];
+  groups["group_0"].merge_patch(changes);
+  return changed(kind, dir, {{"config_groups", groups}});
+}
+
+TEST(CompressedTensors, ScalesOfAnyShape) {
+  // ct_int8 has a scale for each matrix; ct_fp8 one for each output, which may be a vector too.
+  EXPECT_EQ(changed_group("ct_fp8", nlohmann::json::object()), "");
+  EXPECT_EQ(changed_group("ct_fp8",
+                          {{"weights", {{"strategy", "block"}, {"block_structure", {1, 1000}}}}}),
+            "");
+  EXPECT_EQ(changed_group("ct_int4", {{"weights", {{"actorder", "weight"}}}}), "");
+  EXPECT_EQ(changed_group("ct_fp8", {{"input_activations", {{"dynamic", true}, {"num_bits", 8}}}}),
+            "");
+}
+
+TEST(CompressedTensors, WhatIsNotReadIsNamed) {
+  const auto expect_says = [](const std::string& message, const std::string& part) {
+    EXPECT_NE(message.find("quantization_config."), std::string::npos) << message;
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  const auto weights = [](const char* kind, const char* key, const nlohmann::json& value) {
+    return changed_group(kind, {{"weights", {{key, value}}}});
+  };
+  const std::string group = "config_groups.group_0.";
+  expect_says(weights("ct_int4", "num_bits", 3), group + "weights.num_bits: 3 bits are not read");
+  expect_says(weights("ct_int4", "type", "float"), group + "weights.type: \"float\" does not go");
+  expect_says(weights("ct_fp8", "type", "int"), group + "weights.type: \"int\" does not go");
+  expect_says(weights("ct_int4", "strategy", "tensor_group"), group + "weights.strategy");
+  expect_says(weights("ct_int4", "group_size", 0), group + "weights.group_size: must be");
+  expect_says(weights("ct_int4", "actorder", "group"), group + "weights.actorder: \"group\"");
+  expect_says(weights("ct_int4", "dynamic", true), group + "weights.dynamic");
+  expect_says(weights("ct_int8", "symmetric", false), group + "weights.symmetric");
+  expect_says(weights("ct_int4", "new_key", 1), group + "weights.new_key: 1 of a key");
+  expect_says(changed_group("ct_fp8", {{"input_activations", {{"dynamic", false}}}}),
+              group + "input_activations.dynamic: false");
+  expect_says(changed_group("ct_fp8", {{"output_activations", {{"num_bits", 8}}}}),
+              group + "output_activations");
+  const ScratchDirectory dir;
+  expect_says(changed("ct_int4", dir, {{"format", "marlin-24"}}), "format: \"marlin-24\"");
+  expect_says(changed("ct_int4", dir, {{"kv_cache_scheme", {{"num_bits", 8}}}}), "kv_cache_scheme");
+  expect_says(changed("ct_int4", dir, {{"sparsity_config", {{"format", "sparse-24-bitmask"}}}}),
+              "sparsity_config");
+  nlohmann::json two = read_json_file<nlohmann::json>(
+      folder("ct_int4") + "/config.json")["quantization_config"]["config_groups"];
+  two["group_1"] = two["group_0"];
+  EXPECT_EQ(changed("ct_int4", dir, {{"config_groups", two}}), "");
+  two["group_1"]["weights"]["group_size"] = 4;
+  expect_says(changed("ct_int4", dir, {{"config_groups", two}}),
+              "group_1.weights: are quantised in another way");
+}
+
+TEST(CompressedTensors, TensorsThatDoNotFitAreNamed) {
+  const auto said = [](const char* kind, const char* key, const nlohmann::json& value) {
+    return changed_group(kind, {{"weights", {{key, value}}}});
+  };
+  const auto expect_says = [](const std::string& message, const std::string& part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect_says(said("ct_int4", "group_size", 4), "weight_scale is (");
+  expect_says(said("ct_int4", "num_bits", 8), "weight_packed is (");
+  expect_says(said("ct_int4", "symmetric", false), "weight_zero_point is not there");
+  expect_says(said("ct_int4_zeros", "symmetric", true), "weight_zero_point is there");
+  expect_says(said("ct_fp8", "strategy", "tensor"), "weight_scale is (");
 }
 
 }  // namespace

@@ -6,11 +6,12 @@
 #include <sstream>
 
 #include "engine/core/error.h"
+#include "transformer/formats/hf/compressed_keys.h"
 
 namespace trireme {
 namespace {
 
-constexpr const char* kMethods[] = {"fp8", "gptq", "awq"};
+constexpr const char* kMethods[] = {"fp8", "gptq", "awq", "compressed-tensors"};
 constexpr double kMaxGroup = 1 << 20;
 
 void add_ignored(Schema& schema, const char* names) {
@@ -88,6 +89,7 @@ Schema method_schema(const std::string& method) {
   if (method == "fp8") add_fp8(schema);
   if (method == "gptq") add_gptq(schema);
   if (method == "awq") add_awq(schema);
+  if (method == "compressed-tensors") add_compressed_keys(schema);
   schema.finish();
   return schema;
 }
@@ -146,7 +148,8 @@ Quantization read_quantization(const Json& given, const std::string& file) {
   const std::string method = method_of(given);
   if (std::ranges::find(kMethods, method) == std::end(kMethods))
     fail_input(file, ": quantization_config ", shown(given),
-               " is not read; fp8 in blocks, gptq of 4 and 8 bits and awq (gemm) of 4 bits are");
+               " is not read; fp8 in blocks, gptq of 4 and 8 bits, awq (gemm) of 4 bits and ",
+               "compressed-tensors of 8-bit floats and of 4- and 8-bit integers are");
   const Schema& schema = quantization_schema(method);
   Json json = Json::object();
   for (const auto& [key, value] : given.items())  // null says nothing, whatever the key is
@@ -156,6 +159,8 @@ Quantization read_quantization(const Json& given, const std::string& file) {
   Quantization q;
   if (method == "fp8")
     read_blocks(values, q, report);
+  else if (method == "compressed-tensors")
+    q = read_compressed_keys(values, report);
   else
     read_packed(values, method == "awq", q, report);
   report.throw_if_errors(file);

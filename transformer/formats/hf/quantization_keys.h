@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// The methods that are read: "fp8", "gptq", "awq".
+// The methods that are read: "fp8", "gptq", "awq", "compressed-tensors".
 std::span<const char* const> quantization_methods();
 // The keys of a method, from which the check and docs/reference/model-keys.md are made.
 const Schema& quantization_schema(const std::string& method);
