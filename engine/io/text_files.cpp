@@ -28,7 +28,8 @@ TextFile classify(const fs::path& path) {
   std::string name = path.filename().string();
   if (drop_suffix(name, ".gz")) file.compression = TextFile::Compression::kGzip;
   if (drop_suffix(name, ".zst")) file.compression = TextFile::Compression::kZstd;
-  file.json_lines = name.ends_with(".jsonl") || name.ends_with(".json");
+  file.may_be_array = name.ends_with(".json");
+  file.json_lines = name.ends_with(".jsonl") || file.may_be_array;
   return file;
 }
 

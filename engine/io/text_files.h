@@ -1,6 +1,7 @@
 // Text files with documents, plain or compressed.
 //
 //   .jsonl, .json     one JSON object a line; the document is the string under `json_key`
+//   .json             or one array of such objects, where "[" is the file's first character
 //   anything else     the whole file is one document
 //   + .gz, .zst       the same, compressed
 //
@@ -19,6 +20,7 @@ struct TextFile {
   enum class Compression { kNone, kGzip, kZstd };
   std::string path;
   bool json_lines = false;
+  bool may_be_array = false;  // with json_lines
   Compression compression = Compression::kNone;
   int64_t bytes = 0;  // on disk
 };

@@ -21,13 +21,21 @@ bool blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\n\f\v") == std::string_view::npos;
 }
 
-std::string place(const TextFile& file, int64_t line) {
-  return line > 0 ? concat(file.path, ":", line) : file.path;
+std::string place_of(const TextFile& file, int64_t line, int64_t element) {
+  if (line == 0) return file.path;
+  return concat(file.path, ":", line, element > 0 ? concat(": record ", element) : std::string());
+}
+
+// What a record must be, for messages.
+std::string wanted(const TextFile& file, int64_t element) {
+  if (element > 0) return "each record must be a JSON object";
+  return concat("each line must be one JSON object",
+                file.may_be_array ? ", or the file one array of them" : "");
 }
 
 }  // namespace
 
-// Lines or the whole of one file, through a buffer.
+// Lines, elements of an array, or the whole of one file, through a buffer.
 class TextReader::Stream {
  public:
   explicit Stream(const TextFile& file)
@@ -55,9 +63,86 @@ class TextReader::Stream {
     }
   }
 
+  // Whether the file is an array; its bracket is passed over. At the beginning.
+  bool enter_array() {
+    if (!file_.may_be_array || !refill()) return false;
+    const std::string_view begin(buffer_.data(), filled_);
+    const size_t mark = begin.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+    const size_t first = begin.find_first_not_of(kBlank, mark);
+    if (first == begin.npos || begin[first] != '[') return false;
+    array_line_ += std::count(begin.begin(), begin.begin() + static_cast<int64_t>(first), '\n');
+    used_ = first + 1;
+    return in_array_ = true;
+  }
+  bool in_array() const { return in_array_; }
+  int64_t element() const { return element_; }  // the number of the last one
+
+  // The next element of the array, appended to *text unless that is null, and the line where it
+  // begins. False at the end of the array.
+  bool element(std::string* text, int64_t& line) {
+    int next = skip_blank();
+    if (element_ > 0 && next == ',') {
+      ++used_;
+      next = skip_blank();
+      if (next == ']') fail_array("a comma follows the last record");
+    } else if (element_ > 0 && next >= 0 && next != ']') {
+      fail_array("no comma follows the record");
+    }
+    if (next == ']') return end_array();
+    if (next == ',') fail_array("there is no record between two commas, or before the first");
+    ++element_;
+    line = array_line_;
+    while (!value_part(text)) {
+    }
+    depth_ = 0;
+    return true;
+  }
+
   int64_t position() const { return bytes_->position(); }
 
  private:
+  static constexpr std::string_view kBlank = " \t\r\n";
+
+  [[noreturn]] void fail_array(const char* why) const {
+    fail_input(place_of(file_, array_line_, element_), ": ", why,
+               "; the file must be one JSON array of objects, or an object a line");
+  }
+  // The next character that is not white space, not consumed; -1 at the end.
+  int skip_blank() {
+    for (;; ++used_) {
+      if (used_ == filled_ && !refill()) return -1;
+      if (kBlank.find(buffer_[used_]) == kBlank.npos)
+        return static_cast<unsigned char>(buffer_[used_]);
+      array_line_ += buffer_[used_] == '\n' ? 1 : 0;
+    }
+  }
+  bool end_array() {
+    ++used_;
+    if (skip_blank() >= 0) fail_array("text follows the end of the array");
+    return false;
+  }
+  // What the buffer has of an element, as far as the comma or bracket that ends it. True there.
+  bool value_part(std::string* text) {
+    if (used_ == filled_ && !refill())
+      fail_array("the file ends in the middle of the array; it is cut off");
+    const size_t from = used_;
+    while (used_ < filled_ && !ends_value(buffer_[used_])) ++used_;
+    if (text != nullptr) append(*text, {buffer_.data() + from, used_ - from});
+    return used_ < filled_;
+  }
+  bool ends_value(char c) {
+    array_line_ += c == '\n' ? 1 : 0;
+    if (quoted_) {
+      if (!escaped_ && c == '"') quoted_ = false;
+      escaped_ = !escaped_ && c == '\\';
+      return false;
+    }
+    if (c == '"') quoted_ = true;
+    if (c == '{' || c == '[') ++depth_;
+    if (depth_ == 0) return c == ',' || c == ']';
+    if (c == '}' || c == ']') --depth_;
+    return false;
+  }
   bool refill() {
     used_ = 0;
     filled_ = bytes_->read(buffer_.data(), buffer_.size());
@@ -74,6 +159,8 @@ class TextReader::Stream {
   std::unique_ptr<ByteStream> bytes_;
   std::vector<char> buffer_;
   size_t used_ = 0, filled_ = 0;
+  bool in_array_ = false, quoted_ = false, escaped_ = false;
+  int64_t element_ = 0, depth_ = 0, array_line_ = 1;
 };
 
 TextReader::TextReader(std::vector<TextFile> files, std::string json_key)
@@ -98,10 +185,20 @@ bool TextReader::next_line(TextRecord* record) {
   }
 }
 
+bool TextReader::next_element(TextRecord* record) {
+  if (record != nullptr) record->bytes.clear();
+  if (!stream_->element(record != nullptr ? &record->bytes : nullptr, line_)) return false;
+  if (record != nullptr) record->element = stream_->element();
+  return true;
+}
+
 bool TextReader::next(TextRecord* record) {
   for (; current_ < files_.size(); ++current_, stream_.reset(), line_ = 0) {
     const TextFile& file = files_[current_];
-    if (record != nullptr) record->file = current_;
+    if (record != nullptr) {
+      record->file = current_;
+      record->element = 0;
+    }
     if (!file.json_lines) {
       if (record != nullptr) {
         record->bytes.clear();
@@ -112,8 +209,11 @@ bool TextReader::next(TextRecord* record) {
       ++current_;
       return true;
     }
-    if (!stream_) stream_ = std::make_unique<Stream>(file);
-    if (next_line(record)) {
+    if (!stream_) {
+      stream_ = std::make_unique<Stream>(file);
+      stream_->enter_array();
+    }
+    if (stream_->in_array() ? next_element(record) : next_line(record)) {
       if (record != nullptr) record->line = line_;
       return true;
     }
@@ -122,18 +222,26 @@ bool TextReader::next(TextRecord* record) {
   return false;
 }
 
+std::string TextReader::place(const TextRecord& record) const {
+  return place_of(files_[record.file], record.line, record.element);
+}
+
 std::string TextReader::document(TextRecord&& record) const {
   const TextFile& file = files_[record.file];
+  const auto where = [&] { return place(record); };
+  const auto must_be = [&] { return wanted(file, record.element); };
   std::string text = std::move(record.bytes);
   if (text.find('\0') != std::string::npos) {
-    fail_input(place(file, record.line),
-               " is binary (it contains NUL bytes): give text files only");
+    fail_input(where(), " is binary (it contains NUL bytes): give text files only");
   }
   const size_t bad = find_invalid_utf8(text);
   if (bad != text.size()) {
     const auto newlines = std::count(text.begin(), text.begin() + static_cast<int64_t>(bad), '\n');
-    fail_input(place(file, record.line > 0 ? record.line : newlines + 1),
-               " is not UTF-8 text (byte ", bad, " of the ", record.line > 0 ? "line" : "file",
+    fail_input(record.line > 0 ? where() : place_of(file, newlines + 1, 0),
+               " is not UTF-8 text (byte ", bad, " of the ",
+               record.element > 0 ? "record"
+               : record.line > 0  ? "line"
+                                  : "file",
                "): convert it, for example with iconv");
   }
   if (!file.json_lines) {
@@ -143,24 +251,21 @@ std::string TextReader::document(TextRecord&& record) const {
   const auto json = parse_json_text<nlohmann::json>(text);
   if (json.is_discarded()) {
     if (has_lone_surrogate(text))
-      fail_input(
-          place(file, record.line),
-          " has a \\u escape of half a surrogate pair, which is no character; each line must "
-          "be one JSON object of Unicode text");
-    fail_input(place(file, record.line), " is not valid JSON; each line must be one JSON object");
+      fail_input(where(), " has a \\u escape of half a surrogate pair, which is no character; ",
+                 must_be(), " of Unicode text");
+    fail_input(where(), " is not valid JSON; ", must_be());
   }
   if (!json.is_object()) {
-    fail_input(place(file, record.line), " is a JSON ", json.type_name(),
-               "; each line must be one JSON object");
+    fail_input(where(), " is a JSON ", json.type_name(), "; ", must_be());
   }
   const auto found = json.find(json_key_);
   if (found == json.end()) {
-    fail_input(place(file, record.line), " has no key \"", json_key_,
+    fail_input(where(), " has no key \"", json_key_,
                "\"; choose the key of the text with --json-key");
   }
   if (!found->is_string()) {
-    fail_input(place(file, record.line), ": the value of \"", json_key_, "\" is a ",
-               found->type_name(), ", not a string");
+    fail_input(where(), ": the value of \"", json_key_, "\" is a ", found->type_name(),
+               ", not a string");
   }
   return found->get<std::string>();
 }

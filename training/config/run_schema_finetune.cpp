@@ -13,7 +13,8 @@ void add_finetune_keys(Schema& s) {
       .not_yet({"kto", "orpo", "ppo", "grpo"})
       .alias({"finetune.stage"});
   s.any("finetune.train_file", "null", "path or list",
-        "JSON lines: conversations, prompts with completions, instructions, or text")
+        "JSON lines, or a .json with one array of records: conversations, prompts with "
+        "completions, instructions, or text")
       .or_null()
       .alias({"train_file", "finetune.dataset"});
   s.any("finetune.valid_file", "null", "path or list", "the same, for validation")

@@ -105,7 +105,7 @@ EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
   if (!lines.files().front().json_lines)
     fail_input(file, " is no task: its name must end in .jsonl or .json");
   for (TextRecord record; lines.next(&record);) {
-    const std::string place = concat(lines.files()[record.file].path, ":", record.line);
+    const std::string place = lines.place(record);
     const std::string line = std::move(record.bytes);
     try {
       add(line, place, options);

@@ -133,6 +133,63 @@ TEST(TextReader, SkipsWithoutChangingTheOrder) {
   }
 }
 
+// A .json whose first character is a bracket is one array of records, wherever its lines end.
+TEST(TextReader, ReadsAnArrayOfRecords) {
+  const ScratchDirectory dir;
+  put(dir / "a.json",
+      "\xEF\xBB\xBF\n [ {\"text\": \"1, ]}\"},\n{\"text\":\n\"\\\"2[\",\"b\":[{}]}\n,"
+      "{\"text\":\"3\\\\\"}]\n");
+  EXPECT_EQ(read_all({dir / "a.json"}), (Strings{"1, ]}", "\"2[", "3\\"}));
+  put(dir / "empty.json", " [ ] \n");
+  EXPECT_EQ(read_all({dir / "empty.json"}), Strings{});
+  put(dir / "lines.json", "{\"text\":\"1\"}\n{\"text\":\"2\"}\n");
+  EXPECT_EQ(read_all({dir / "lines.json"}), (Strings{"1", "2"}));
+  // Longer than the reader's buffer, compressed, and with records that are skipped.
+  std::string text = "[";
+  Strings want;
+  for (int i = 0; i < 3000; ++i) {
+    want.push_back(std::string(static_cast<size_t>(i % 700), 'x') + std::to_string(i));
+    text += concat(i == 0 ? "" : ",\n", "{\"text\": \"", want.back(), "\"}");
+  }
+  put(dir / "long.json.gz", gzip(text + "]"));
+  EXPECT_EQ(read_all({dir / "long.json.gz"}), want);
+  TextReader reader(list_text_files({dir / "long.json.gz"}));
+  TextRecord record;
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(reader.next(i == 2718 ? &record : nullptr));
+  EXPECT_FALSE(reader.next(nullptr));
+  EXPECT_EQ(record.element, 2719);
+  EXPECT_EQ(record.line, 2719);
+  EXPECT_EQ(reader.document(std::move(record)), want[2718]);
+}
+
+TEST(TextReader, NamesTheRecordOfAnArray) {
+  const ScratchDirectory dir;
+  const auto complaint = [&](const std::string& bytes, const std::string& where,
+                             const std::string& why) {
+    put(dir / "a.json", bytes);
+    const std::string error = error_of({dir / "a.json"});
+    EXPECT_NE(error.find(concat(dir / "a.json", ":", where)), std::string::npos) << error;
+    EXPECT_NE(error.find(why), std::string::npos) << error;
+  };
+  const std::string one = R"({"text": "x"})";
+  complaint("[" + one + ",\n{\"text\": oops}]", "2: record 2", "not valid JSON");
+  complaint("[" + one + ", {\"text\": 5}]", "1: record 2", "not a string");
+  complaint("[" + one + ", {\"txt\": \"\"}]", "1: record 2", "no key \"text\"");
+  complaint("[" + one + ",\n\n[1, 2]]", "3: record 2", "is a JSON array");
+  complaint("[1]", "1: record 1", "each record must be a JSON object");
+  complaint("[" + one + ",\n{\"text\": \"\xFF\"}]", "2: record 2", "UTF-8");
+  complaint("[" + one + ",\n{\"text\": \"y", "2: record 2", "cut off");
+  complaint("[" + one + ",", "1: record 2", "cut off");
+  complaint("[" + one, "1: record 1", "cut off");
+  complaint("[", "1: record 1", "cut off");
+  complaint("[" + one + ",]", "1: record 1", "a comma follows the last record");
+  complaint("[" + one + ",," + one + "]", "1: record 1", "no record between two commas");
+  complaint("[," + one + "]", "1", "no record between two commas");
+  complaint("[" + one + " " + one + "]", "1: record 1", "not valid JSON");
+  complaint("[" + one + "]\n" + one, "2: record 1", "text follows the end of the array");
+  complaint("{\n\"text\": \"x\"}", "1", "or the file one array of them");
+}
+
 TEST(TextReader, NamesTheFileAndTheLine) {
   const ScratchDirectory dir;
   const auto complaint = [&](const std::string& name, const std::string& bytes,

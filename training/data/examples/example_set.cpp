@@ -62,9 +62,7 @@ ExampleSet::ExampleSet(const std::vector<std::string>& files, const ExampleReade
   const auto flush = [&] {
     std::vector<std::vector<Example>> read(batch.size());
     std::vector<std::exception_ptr> failures(batch.size());
-    const auto place = [&](size_t i) {
-      return concat(lines.files()[batch[i].file].path, ":", batch[i].line);
-    };
+    const auto place = [&](size_t i) { return lines.place(batch[i]); };
     parallel_for(options.threads, std::ssize(batch), 1, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) try {
           read[i] = read_item(reader, batch[i].bytes, place(i), options.pairs);

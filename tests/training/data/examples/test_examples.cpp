@@ -458,6 +458,25 @@ TEST(ExampleSet, RecordsWithoutAnAssistantAreToldApart) {
                InputError);
 }
 
+TEST(ExampleSet, ReadsAnArrayOfRecords) {
+  const ScratchDirectory dir;
+  const std::string one = R"({"prompt": "a", "completion": "b"})", two = R"({"text": "abc"})";
+  std::ofstream(dir / "a.jsonl") << one << "\n" << two << "\n";
+  std::ofstream(dir / "a.json") << "[\n  " << one << ",\n  " << two << "\n]\n";
+  std::ofstream(dir / "bad.json") << "[" << one << ",\n" << two << ",\n{\"messages\": 3}]";
+  const auto tokenizer = make_byte_tokenizer();
+  const ExampleReader reader(*tokenizer, kTemplate, true);
+  const ExampleSetOptions options{.sequence_length = 8, .vocab_size = 257};
+  EXPECT_EQ(ExampleSet({dir / "a.json"}, reader, options).fingerprint(),
+            ExampleSet({dir / "a.jsonl"}, reader, options).fingerprint());
+  try {
+    ExampleSet({dir / "bad.json"}, reader, options);
+    FAIL() << "is read";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("bad.json:3: record 3: "), std::string::npos) << e.what();
+  }
+}
+
 // Every token that is learned, behind all that it may see.
 std::multiset<std::string> learned_in(const MicroBatch& batch) {
   std::multiset<std::string> out;
