@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -70,7 +71,33 @@ Json parse_json(const std::string& json_text, const std::string& name) {
   return builder.take();
 }
 
-Json parse_json_file(const std::string& path) {
+std::string without_python_numbers(const std::string& json_text) {
+  if (json_text.find("NaN") == json_text.npos && json_text.find("Infinity") == json_text.npos)
+    return json_text;
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const std::string_view text = json_text;
+  std::string out;
+  bool quoted = false;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    const bool begins = !quoted && (at == 0 || !is_word(text[at - 1]));
+    size_t length = 0;
+    for (const std::string_view name : {"NaN", "Infinity", "-Infinity"})
+      if (begins && text.substr(at).starts_with(name) &&
+          (at + name.size() == text.size() || !is_word(text[at + name.size()])))
+        length = name.size();
+    if (length > 0) out += concat("\"", text.substr(at, length), "\"");
+    if (length == 0) out += c;
+    if (quoted && c == '\\' && at + 1 < text.size()) out += text[++at];
+    if (c == '"') quoted = !quoted;
+    at += std::max<size_t>(length, 1);
+  }
+  return out;
+}
+
+namespace {
+
+std::string read_config_text(const std::string& path) {
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure))
     fail_input(path, ": is a folder, not a JSON file");
@@ -86,7 +113,15 @@ Json parse_json_file(const std::string& path) {
   if (file.bad()) fail_input(path, ": cannot be read: ", std::strerror(errno));
   if (content.empty()) fail_input(path, ": is empty");
   refuse_lfs_pointer(content, path);
-  return parse_json(content, path);
+  return content;
+}
+
+}  // namespace
+
+Json parse_json_file(const std::string& path) { return parse_json(read_config_text(path), path); }
+
+Json parse_published_json_file(const std::string& path) {
+  return parse_json(without_python_numbers(read_config_text(path)), path);
 }
 
 }  // namespace trireme

@@ -17,5 +17,10 @@ inline constexpr int kMaxConfigDepth = 64;
 // `name` stands in messages: "name:line:column: ...". Throws InputError.
 Json parse_json(const std::string& json_text, const std::string& name);
 Json parse_json_file(const std::string& path);
+// The same of a file that Python's json.dump may have written, such as a published config.json: its
+// NaN, Infinity and -Infinity are the strings of these names, which no key for numbers takes.
+Json parse_published_json_file(const std::string& path);
+// JSON text with those three, outside of strings, as strings.
+std::string without_python_numbers(const std::string& json_text);
 
 }  // namespace trireme

@@ -115,7 +115,7 @@ std::string model_config_file(const std::string& path) {
 ModelConfig load_model_config(const std::string& path, std::vector<std::string>& notes) {
   if (is_gguf(path)) return GgufModel(path).config();
   const std::string file = model_config_file(path);
-  const Json whole = parse_json_file(file);
+  const Json whole = parse_published_json_file(file);
   Json json = whole;
   std::vector<std::string> unknown;
   ConfigReport report;

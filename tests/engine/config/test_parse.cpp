@@ -29,6 +29,18 @@ TEST(ParseJson, KeepsValuesAndOrder) {
   EXPECT_EQ(parse_json("\xEF\xBB\xBF{}", "t").dump(), "{}");
 }
 
+// json.dump of Python writes them bare.
+TEST(ParseJson, PythonsNumbersAreStringsInPublishedFiles) {
+  EXPECT_EQ(without_python_numbers(R"({"a": NaN, "b": [-Infinity,Infinity], "NaN": "\"NaN, Infinity"})"),
+            R"({"a": "NaN", "b": ["-Infinity","Infinity"], "NaN": "\"NaN, Infinity"})");
+  for (const std::string text : {"{\"a\": \"Infinity\"}", "NaNs", "xNaN", "-1", "\"a\\", ""})
+    EXPECT_EQ(without_python_numbers(text), text);
+  const test::ScratchDirectory dir;
+  std::ofstream(dir / "config.json") << R"({"a": -Infinity, "b": 1})";
+  EXPECT_EQ(parse_published_json_file(dir / "config.json").dump(), R"({"a":"-Infinity","b":1})");
+  EXPECT_THROW(parse_json_file(dir / "config.json"), InputError);
+}
+
 TEST(ParseJson, SyntaxErrorsNameFileLineAndColumn) {
   EXPECT_EQ(problem("{\"a\": 1,\n \"b\": [1, 2,}"),
             "run.json:2:13: not valid JSON: syntax error while parsing value - unexpected '}'; "

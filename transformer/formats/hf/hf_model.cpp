@@ -55,7 +55,7 @@ bool has_head_of_its_own(const ModelConfig& config, const TensorSource& tensors)
 
 HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   const std::string file = model_config_file(directory);
-  const Json json = parse_json_file(file);
+  const Json json = parse_published_json_file(file);
   settings_ = json.dump();
   std::vector<std::string> notes;
   config_ = load_model_config(directory, notes);

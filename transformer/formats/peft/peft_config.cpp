@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
@@ -82,7 +83,7 @@ double fused_alpha(const LoraConfig& lora) {
 }
 
 PeftConfig::PeftConfig(const std::string& file) {
-  const Json json = parse_strict_json<Json>(read_small_file(file), file);
+  const Json json = parse_strict_json<Json>(without_python_numbers(read_small_file(file)), file);
   if (!json.is_object()) fail_input(file, ": is no object");
   const auto get = [&](const char* key) { return json.contains(key) ? json[key] : Json(); };
   if (get("peft_type") != "LORA")

@@ -325,6 +325,23 @@ TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
                "weights are floating-point", "quantization_config", "take both from one"});
 }
 
+// Python's json.dump writes bounds of infinity and what is no number bare.
+TEST(HfModel, PythonsNumbersInItsConfiguration) {
+  const ScratchDirectory dir;
+  const HfFiles files("llama", DType::kF32);
+  const auto said = [&](const std::string& member) {
+    files.write(dir.path());
+    std::string json = read_small_file(dir / "config.json");
+    std::ofstream(dir / "config.json") << json.replace(json.find('{'), 1, concat("{", member, ","));
+    return open_refusal(dir.path());
+  };
+  EXPECT_EQ(said(R"("temperature": Infinity, "length_penalty": -Infinity, "top_p": NaN)"), "");
+  expect_says(said(R"("logit_scale": Infinity)"), {"logit_scale", "Infinity"});
+  expect_says(said(R"("router_jitter_noise": NaN)"), {"router_jitter_noise", "NaN"});
+  expect_says(said(R"("initializer_range": Infinity)"), {"initializer_range", "Infinity"});
+  expect_says(said(R"("my_key": NaN)"), {"my_key", "NaN", "not known here"});
+}
+
 TEST(HfModel, PaddedVocabularyAndMissingHead) {
   const ScratchDirectory dir;
   HfFiles files("llama", DType::kF32);
