@@ -13,7 +13,7 @@ void add_mistral_keys(Schema& schema) {
 
 void read_mistral(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
-  read_window_key(values, config);
+  read_window_key(values, config, report);
 }
 
 void write_mistral(const ModelConfig& config, Json& json) {

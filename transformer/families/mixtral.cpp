@@ -24,7 +24,7 @@ void add_mixtral_keys(Schema& schema) {
 
 void read_mixtral(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
-  read_window_key(values, config);
+  read_window_key(values, config, report);
   config.moe = read_expert_keys(values, kMixtralExperts);
   read_routing_keys(values, kMixtralExperts, config.moe, report);
 }

@@ -54,6 +54,15 @@ std::vector<bool> read_layer_types(const ConfigValues& values, int64_t layers,
   return out;
 }
 
+// Of a configuration with layers that have a window.
+void check_window(const ConfigValues& values, ConfigReport& report) {
+  if (values.valid("sliding_window") && values.raw("sliding_window") == 0)
+    report.error(
+        values.spelled("sliding_window"),
+        "0 is a window in which a token sees none, not even itself; write null where there "
+        "is no window");
+}
+
 bool has_window(WindowLayers layers, int64_t layer, int64_t most) {
   switch (layers) {
     case WindowLayers::kFromMost: return layer >= most;
@@ -69,7 +78,8 @@ void add_window_key(Schema& schema, const char* preset) {
   add_size(schema, preset, "tokens that a token sees, itself included; null: all before it");
 }
 
-void read_window_key(const ConfigValues& values, ModelConfig& config) {
+void read_window_key(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  check_window(values, report);
   config.windows = everywhere(config, values.integer("sliding_window"));
 }
 
@@ -111,6 +121,8 @@ void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, Mode
     const int64_t most = layers == WindowLayers::kAll ? 0 : values.integer("max_window_layers");
     for (int64_t l = 0; l < config.num_layers; ++l) sliding.push_back(has_window(layers, l, most));
   }
+  if (values.flag("use_sliding_window") && std::ranges::find(sliding, true) != sliding.end())
+    check_window(values, report);
   if (window == 0 || std::ranges::find(sliding, true) == sliding.end()) return;
   for (const bool has : sliding) config.windows.push_back(has ? window : 0);
 }
@@ -145,6 +157,7 @@ void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
     for (int64_t l = 0; l < config.num_layers; ++l)
       sliding.push_back(pattern > 0 && (l + 1) % pattern != 0);
   }
+  if (std::ranges::find(sliding, true) != sliding.end()) check_window(values, report);
   if (window == 0 || std::ranges::find(sliding, true) == sliding.end()) return;
   for (const bool has : sliding) config.windows.push_back(has ? window : 0);
 }

@@ -1,4 +1,5 @@
-// Keys of config.json about sliding windows.
+// Keys of config.json about sliding windows. A window of 0 in a layer that has one is an error: no
+// token sees any there, and transformers fails with it.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -9,7 +10,7 @@ namespace trireme {
 
 // Mistral's: "sliding_window" for all layers, null for none.
 void add_window_key(Schema& schema, const char* preset);
-void read_window_key(const ConfigValues& values, ModelConfig& config);
+void read_window_key(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_window_key(const ModelConfig& config, Json& json);
 
 // Qwen's: "use_sliding_window", "sliding_window" and which layers have it: "layer_types", a word

@@ -214,6 +214,29 @@ TEST(ModelConfig, WindowsAreOfTheLayersThatTransformersGivesThem) {
             "model.layer_types: \"sliding_attention\" needs use_sliding_window and sliding_window");
 }
 
+// transformers fails with such a window, or lets no token see any; where no layer has it, it has no
+// effect there either.
+TEST(ModelConfig, AWindowOfNoTokenIsRefusedWhereALayerHasIt) {
+  const auto said = [](const char* type, const std::string& more) {
+    return problem(
+        of_type(type, concat(R"(, "num_key_value_heads": 2, "sliding_window": 0)", more)));
+  };
+  const std::string refused = "model.sliding_window: 0 is a window in which a token sees none";
+  for (const char* type : {"mistral", "mixtral"}) EXPECT_TRUE(said(type, "").starts_with(refused));
+  const std::string on = R"(, "use_sliding_window": true)";
+  for (const char* type : {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe"}) {
+    EXPECT_EQ(said(type, ""), "") << type;
+    EXPECT_TRUE(said(type, on + R"(, "max_window_layers": 1)").starts_with(refused)) << type;
+  }
+  EXPECT_EQ(said("qwen2", on + R"(, "max_window_layers": 2)"), "");
+  EXPECT_TRUE(said("qwen3", on + R"(, "layer_types": ["full_attention", "sliding_attention"])")
+                  .find(refused) != std::string::npos);
+  const std::string gemma = R"(, "head_dim": 4)";
+  EXPECT_TRUE(said("gemma3_text", gemma).starts_with(refused)) << said("gemma3_text", gemma);
+  EXPECT_EQ(said("gemma3_text", gemma + R"(, "layer_types": ["full_attention", "full_attention"])"),
+            "");
+}
+
 TEST(ModelConfig, QwensDifferInBiasesAndNorms) {
   ConfigReport report;
   const auto read = [&](const char* type) {
