@@ -17,8 +17,8 @@ namespace trireme {
 // With log_warmup the warm-up is peak log(step + 1) / log(max(warmup_steps, 2)). decay_steps = 0
 // means total_steps (for WSD: a tenth of it).
 //
-// With deepspeed it is what DeepSpeed's class (deepspeed/runtime/lr_schedules.py) has after step + 1
-// calls of its step(), for w = max(warmup_steps, 2) and T = decay_steps:
+// With deepspeed it is what DeepSpeed's class (deepspeed/runtime/lr_schedules.py) has after
+// step + 1 calls of its step(), for w = max(warmup_steps, 2) and T = decay_steps:
 //   warm-up       peak step / w, or with log_warmup peak log(step + 1) / log(w), for step < w
 //   constant      peak
 //   linear        x = (step - w) / max(T - w, 1)

@@ -1,6 +1,7 @@
 #include "engine/io/quantized_source.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "engine/core/float8.h"
@@ -91,9 +92,8 @@ class QuantizedSource : public TensorSource {
   // What belongs to a matrix beside its codes.
   bool is_part(const std::string& name) const {
     if (is(Method::kFp8)) return name.ends_with(".weight_scale_inv");
-    static const std::vector<const char*> kOfGroups = {".qzeros", ".scales", ".g_idx"};
-    static const std::vector<const char*> kCompressed = {".weight_scale", ".weight_zero_point",
-                                                         ".weight_shape"};
+    constexpr std::array kOfGroups = {".qzeros", ".scales", ".g_idx"};
+    constexpr std::array kCompressed = {".weight_scale", ".weight_zero_point", ".weight_shape"};
     for (const char* end : compressed() ? kCompressed : kOfGroups)
       if (const size_t n = std::strlen(end); name.ends_with(end))
         return files_->find(name.substr(0, name.size() - n) + codes_end()) != nullptr;

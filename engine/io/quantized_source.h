@@ -8,12 +8,13 @@
 //   awq    X.qweight (in, out / 8), X.qzeros (groups, out / 8), X.scales (groups, out), 4 bits:
 //          w[o, i] = s[g, o] (q - z), g = i / group size; the 8 numbers of an int32 are columns 0, 2, 4, 6, 1, 3,
 //          5, 7, the lowest bits first (Lin et al. 2024, version "gemm")
-//   compressed-tensors (github.com/vllm-project/compressed-tensors, 0.9 and later): X.weight_scale has one scale for
-//          block_rows x block_columns weights
+//   compressed-tensors (github.com/vllm-project/compressed-tensors, 0.9 and later): X.weight_scale
+//          has one scale for block_rows x block_columns weights
 //     float, int  X.weight (out, in) F8_E4M3 or I8: w = s q
-//     packed      X.weight_packed (out, in bits / 32), X.weight_shape = [out, in] and, where it is not symmetric,
-//                 X.weight_zero_point (out bits / 32, groups), whose int32s hold several outputs: w = s (q - z);
-//                 the int32s, the lowest bits first, hold q + 2^(bits-1) and z + 2^(bits-1)
+//     packed      X.weight_packed (out, in bits / 32), X.weight_shape = [out, in] and, where it is not
+//                 symmetric, X.weight_zero_point (out bits / 32, groups), whose int32s hold
+//                 several outputs: w = s (q - z); the int32s, the lowest bits first, hold
+//                 q + 2^(bits-1) and z + 2^(bits-1)
 //
 // Products are taken in float32 and rounded once. Tensors that are not quantised pass as they are.
 #pragma once

@@ -1,7 +1,7 @@
 // Documents out of text files (text_files.h), in a fixed order. Text must be UTF-8 without NUL
 // bytes; a byte order mark is dropped. U+0000 that a JSON line spells as \u0000 is a character like
-// others. Every complaint is an InputError naming the file and, where there is one, the line, and of
-// an array the number of the record. An array is read in pieces: one record of it is in memory.
+// others. Every complaint is an InputError naming the file and, where there is one, the line, and
+// of an array the number of the record. An array is read in pieces: one record of it is in memory.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // ||V|| of every row:
 // what is read from it may be evaluated, converted and exported like the model alone. Parameters
 // that the adapters' files hold whole stand in the place of the base's. A tied base whose embedding
-// or head they change has a head of its own here (PeftAdapter::merged_config()). Nothing is kept but
-// the adapters of one layer and, for magnitudes, some rows of its weight.
+// or head they change has a head of its own here (PeftAdapter::merged_config()). Nothing is kept
+// but the adapters of one layer and, for magnitudes, some rows of its weight.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 Json object_in(const fs::path& file) {
   std::error_code ignored;
-  const Json json = fs::is_regular_file(file, ignored) ? parse_published_json_file(file.string()) : Json();
+  const Json json =
+      fs::is_regular_file(file, ignored) ? parse_published_json_file(file.string()) : Json();
   return json.is_object() ? json : Json::object();
 }
 

@@ -31,8 +31,9 @@ TEST(ParseJson, KeepsValuesAndOrder) {
 
 // json.dump of Python writes them bare.
 TEST(ParseJson, PythonsNumbersAreStringsInPublishedFiles) {
-  EXPECT_EQ(without_python_numbers(R"({"a": NaN, "b": [-Infinity,Infinity], "NaN": "\"NaN, Infinity"})"),
-            R"({"a": "NaN", "b": ["-Infinity","Infinity"], "NaN": "\"NaN, Infinity"})");
+  EXPECT_EQ(
+      without_python_numbers(R"({"a": NaN, "b": [-Infinity,Infinity], "NaN": "\"NaN, Infinity"})"),
+      R"({"a": "NaN", "b": ["-Infinity","Infinity"], "NaN": "\"NaN, Infinity"})");
   for (const std::string text : {"{\"a\": \"Infinity\"}", "NaNs", "xNaN", "-1", "\"a\\", ""})
     EXPECT_EQ(without_python_numbers(text), text);
   const test::ScratchDirectory dir;

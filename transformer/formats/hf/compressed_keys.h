@@ -1,8 +1,8 @@
 // Keys of "quantization_config" as compressed-tensors writes them (llm-compressor, vLLM).
 //
 // Groups of modules, config_groups, each have a quantization of their weights: one for all is read.
-// Tensors themselves show which modules have it. Activations that are quantised as they are computed
-// (input_activations, dynamic) are computed in full precision here.
+// Tensors themselves show which modules have it. Activations that are quantised as they are
+// computed (input_activations, dynamic) are computed in full precision here.
 #pragma once
 
 #include "engine/config/reader.h"

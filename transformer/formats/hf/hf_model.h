@@ -3,9 +3,9 @@
 // Names of a model without its head ("layers.0..." for "model.layers.0...", "h.0..." for
 // "transformer.h.0...") are understood, so are those of the text part of a model with others
 // ("language_model.model.layers.0..."), and tensors that nobody needs are passed over
-// (hf_tensor_is_ignored()). Of a tied model either of the token embedding and the head may be there,
-// or both; a head with other values than the embedding's is not tied (load_model_config()). The
-// experts of a layer may be in two tensors (fused_experts.h).
+// (hf_tensor_is_ignored()). A tied model may have the token embedding, the head or both; a head
+// with other values than the embedding's is not tied (load_model_config()). The experts of a layer
+// may be in two tensors (fused_experts.h).
 #pragma once
 
 #include "engine/config/reader.h"
