@@ -13,8 +13,8 @@ namespace trireme {
 // added_tokens_decoder. Without bos_token and eos_token, which the tokenizer itself has. Null is no
 // token.
 //
-// tokenizer: its path (Tokenizer::name()); nothing for "byte" and for a GGUF file. InputError, with
-// the file and the name, for a value that is no token.
+// tokenizer: its path (Tokenizer::name()), a GGUF file too; nothing for "byte". InputError, with the
+// file and the name, for a value that is no token.
 std::map<std::string, std::string> named_tokens(const std::string& tokenizer);
 
 }  // namespace trireme

@@ -150,9 +150,12 @@ class ConfigReader {
     const auto found = json_.find(key);
     if (found == json_.end() || found->is_null()) return;
     if (!found->is_structured()) fail_input(name_, ": \"", key, "\" is no list of tokens");
-    for (const PlainJson& value : *found)
-      if (const auto token = token_named(value, concat(name_, ": ", key)))
-        out_.named.push_back(*token);
+    if (found->is_object())
+      for (const auto& [role, value] : found->items()) add_role(role, value);
+    else
+      for (const PlainJson& value : *found)
+        if (const auto token = token_named(value, concat(name_, ": ", key)))
+          out_.named.push_back(*token);
   }
 
   const PlainJson& json_;

@@ -14,7 +14,8 @@ namespace trireme {
 
 struct TokenizerConfig {
   std::string tokenizer_class;  // without "Fast"; "": none is given
-  // Tokens by role ("bos_token"); nullopt: the file says null, there is none.
+  // Tokens by role ("bos_token", or a name within extra_special_tokens); nullopt: the file says null,
+  // there is none.
   std::map<std::string, std::optional<std::string>> roles;
   std::vector<AddedToken> added;  // with their ids
   std::vector<AddedToken> named;  // special tokens known by content alone; id -1

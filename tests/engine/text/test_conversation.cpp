@@ -181,13 +181,14 @@ TEST(Conversation, NamedTokensAreVariables) {
 }
 
 TEST(Conversation, ANamedTokenThatIsNoneIsRefused) {
-  for (const char* config : {R"({"pad_token": 5})", R"({"extra_special_tokens": {"a": [1]}})"}) {
+  for (const auto& [config, place] :
+       {std::pair(R"({"pad_token": 5})", "tokenizer_config.json: pad_token"),
+        std::pair(R"({"extra_special_tokens": {"a": [1]}})", "tokenizer_config.json: a")}) {
     try {
       with_names(config, "", "x");
       ADD_FAILURE() << config;
     } catch (const InputError& e) {
-      EXPECT_NE(std::string(e.what()).find("which is no token"), std::string::npos) << e.what();
-      EXPECT_NE(std::string(e.what()).find("tokenizer_config.json"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(place), std::string::npos) << e.what();
     }
   }
 }
