@@ -38,6 +38,7 @@ void check_kind(const RunConfig& config, bool finetune) {
 void run(TrainingArguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
   SignalRequests signals;
   RunConfig config;
+  RankFacts facts = facts_of_command(command);
   std::optional<int> ended;
   before_connecting([&] { ended = run_supervised_ranks(args.ranks, line.argc, line.argv); });
   if (ended.has_value()) {
@@ -55,9 +56,8 @@ void run(TrainingArguments args, const CLI::App& command, const CommandLine& lin
                              });
     check_kind(config, finetune);
     limit_instruction_set(parse_isa(config.isa));
+    if (detect_launcher().ranks > 1) facts.merge(run_facts(config));
   });
-  RankFacts facts = facts_of_command(command);
-  facts.merge(run_facts(config, finetune ? args.options.finetune->train_set->fingerprint() : ""));
   std::unique_ptr<World> world = connect_ranks(world_options(config.comm), facts);
   const ExitCode code = pretrain(config, *world, args.options, signals);
   world.reset();  // in peace: a stop by request is no failure

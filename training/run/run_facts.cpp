@@ -13,8 +13,9 @@ namespace {
 constexpr std::array kOfARank = {"cpu.threads_per_rank",
                                  "zero_optimization.offload_optimizer.nvme_path"};
 // Machines may have copies of them in other folders.
-constexpr std::array kTokenFiles = {"data.data_path", "data.train_data_path",
-                                    "data.valid_data_path", "data.test_data_path"};
+constexpr std::array kDataFiles = {"data.data_path",       "data.train_data_path",
+                                   "data.valid_data_path", "data.test_data_path",
+                                   "finetune.train_file",  "finetune.valid_file"};
 
 Json without_folders(Json value) {
   if (value.is_string()) return std::filesystem::path(value.get<std::string>()).filename().string();
@@ -25,13 +26,26 @@ Json without_folders(Json value) {
 
 void add_keys(const Json& json, const std::string& path, RankFacts& facts) {
   if (std::ranges::find(kOfARank, path) != kOfARank.end()) return;
-  const bool files = std::ranges::find(kTokenFiles, path) != kTokenFiles.end();
+  const bool files = std::ranges::find(kDataFiles, path) != kDataFiles.end();
   if (files || !json.is_object() || json.empty()) {
     facts[path] = (files ? without_folders(json) : json).dump();
     return;
   }
   for (const auto& [name, value] : json.items())
     add_keys(value, path.empty() ? name : concat(path, ".", name), facts);
+}
+
+void add_files(const RunConfig& config, RankFacts& facts) {
+  size_t number = 0;
+  for (const auto* files : {&config.finetune.train_files, &config.finetune.valid_files})
+    for (const std::string& file : *files) {
+      ChecksumStream sum;
+      const int64_t bytes = add_file_identity(sum, file, FileReading::kSamples);
+      facts[concat("finetune (file ", ++number, ")")] =
+          concat(bytes, " bytes, checksum ", checksum_text(sum.value()));
+    }
+  for (const TokenFileIdentity& file : data_identity(config.data, FileReading::kSamples))
+    facts[concat(file.key, " (file ", ++number, ", ", file.name, ")")] = text(file);
 }
 
 }  // namespace
@@ -42,15 +56,13 @@ RankFacts config_facts(const RunConfig& config) {
   return facts;
 }
 
-RankFacts run_facts(const RunConfig& config, const std::string& examples) {
+RankFacts run_facts(const RunConfig& config) {
   RankFacts facts = config_facts(config);
-  if (config.finetune.enabled) {
-    facts["finetune (examples)"] = examples;
-    return facts;
+  try {
+    add_files(config, facts);
+  } catch (const InputError& e) {
+    facts["files"] = e.what();  // on all ranks: who opens them says so, with what else is wrong
   }
-  size_t number = 0;
-  for (const TokenFileIdentity& file : data_identity(config.data, FileReading::kSamples))
-    facts[concat(file.key, " (file ", ++number, ", ", file.name, ")")] = text(file);
   return facts;
 }
 

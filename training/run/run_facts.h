@@ -11,8 +11,8 @@ namespace trireme {
 // states.
 RankFacts config_facts(const RunConfig& config);
 
-// These, and the sizes of the token files and samples of what they hold. examples:
-// ExampleSet::fingerprint() of a fine-tuning run. InputError where a file cannot be read.
-RankFacts run_facts(const RunConfig& config, const std::string& examples = "");
+// These, and the sizes and samples of the token files or the files of examples, or why one cannot be
+// read.
+RankFacts run_facts(const RunConfig& config);
 
 }  // namespace trireme
