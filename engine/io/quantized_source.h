@@ -11,8 +11,8 @@
 //   compressed-tensors (github.com/vllm-project/compressed-tensors, 0.9 and later): X.weight_scale
 //          has one scale for block_rows x block_columns weights
 //     float, int  X.weight (out, in) F8_E4M3 or I8: w = s q
-//     packed      X.weight_packed (out, in bits / 32), X.weight_shape = [out, in] and, where it is not
-//                 symmetric, X.weight_zero_point (out bits / 32, groups), whose int32s hold
+//     packed      X.weight_packed (out, in bits / 32), X.weight_shape = [out, in] and, where it is
+//                 not symmetric, X.weight_zero_point (out bits / 32, groups), whose int32s hold
 //                 several outputs: w = s (q - z); the int32s, the lowest bits first, hold
 //                 q + 2^(bits-1) and z + 2^(bits-1)
 //
@@ -28,7 +28,7 @@ namespace trireme {
 struct Quantization {
   enum class Method { kFp8, kGptq, kAwq, kScaledFloat, kScaledInt, kPackedInt };
   Method method = Method::kFp8;
-  // Of fp8 and compressed-tensors; -1: all. kPackedInt: rows of 1.
+  // Size for fp8 and compressed-tensors; -1: all. kPackedInt: rows of 1.
   int64_t block_rows = 128, block_columns = 128;
   int64_t bits = 4;                // gptq and kPackedInt: 4 or 8
   bool symmetric = true;           // kPackedInt: without zeros

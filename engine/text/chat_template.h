@@ -33,7 +33,7 @@ struct RenderedChat {
   // Bytes of the text that stood between {% generation %} tags: what an assistant wrote. None where
   // some of it went through a macro, a filter or a variable: then the template tells nothing.
   std::vector<std::pair<size_t, size_t>> generated;
-  // Of "tools" and "documents" what was given, and what the template did not look at.
+  // Those of "tools" and "documents" that were given and that the template did not look at.
   std::vector<std::string> unread = {};
 };
 

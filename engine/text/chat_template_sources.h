@@ -23,13 +23,13 @@ inline constexpr const char* kToolUseChatTemplate = "tool_use";
 inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
 inline constexpr size_t kMaxChatTemplateBytes = 1 << 20;
 
-// Of a tokenizer as load_tokenizer() takes it; empty where it has none, for "byte" and for "".
+// Templates of a tokenizer as load_tokenizer() takes it; none for "byte" and for "".
 ChatTemplateSources find_chat_templates(const std::string& tokenizer);
 ChatTemplateSources chat_templates_of(const std::string& tokenizer);  // InputError without one
 
 ChatTemplateSources gguf_chat_templates(const std::string& path);  // in a file, alone
 
-// What a user gives as a template: the name of one of `own`, which is then the only one, a file
+// Template that a user gives: the name of one of `own`, which is then the only one, a file
 // that is one, or a tokenizer's directory that has some. InputError if it is none of these.
 ChatTemplateSources read_chat_templates(const std::string& given, const ChatTemplateSources& own);
 

@@ -4,8 +4,8 @@
 //   tokenizer.ggml.model         "gpt2": byte-level BPE, cut into words as tokenizer.ggml.pre says
 //                                "llama": SentencePiece, joined by scores
 //   tokenizer.ggml.*             vocabulary, special tokens by role, what is around a text
-//   tokenizer.chat_template      Jinja (chat_template.h); others beside it,
-//                                tokenizer.chat_template.NAME, are listed in tokenizer.chat_templates
+//   tokenizer.chat_template      Jinja (chat_template.h); others beside it have names,
+//                                tokenizer.chat_template.NAME, listed in tokenizer.chat_templates
 //
 // tokenizer_keys.h lists all keys and what becomes of each.
 #pragma once

@@ -20,7 +20,7 @@ struct PatternCursor {
   // The byte `ahead` of the next one; '\0' behind the end.
   char peek(size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
   bool take(std::string_view expected);
-  // What lies before `end`, which is taken too; fails if it is missing.
+  // Text before `end`, which is taken too; fails if it is missing.
   std::string take_until(char end);
   char32_t take_character();
   int take_number();  // -1 where there is none; fails above 100000, Oniguruma's largest

@@ -206,9 +206,11 @@ nlohmann::json without_words() {
 }
 
 void write_files(const std::string& gguf, const std::string& folder) {
-  std::filesystem::create_directory(folder);
-  for (const auto& [name, content] : gguf_tokenizer_files(gguf))
-    write_file(folder + "/" + name, content);
+  for (const auto& [name, content] : gguf_tokenizer_files(gguf)) {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    std::filesystem::create_directories(path.parent_path());
+    write_file(path.string(), content);
+  }
 }
 
 TEST(GgufTokenizer, SpecialTokensWithoutLlamaCppsWords) {
@@ -256,7 +258,8 @@ TEST(GgufTokenizer, EveryRoleIsKeptByConversions) {
         if (key == "tokenizer.huggingface.json" || key == "tokenizer.ggml.token_type") continue;
         EXPECT_TRUE(again[key] == value) << key;
       }
-      EXPECT_EQ(find_chat_template(dir / "out"), "plain");
+      EXPECT_EQ(find_chat_templates(dir / "out"),
+                (ChatTemplateSources{{"default", "plain"}, {"tool_use", "tools"}}));
       expect_same(*load_tokenizer(dir / "x.gguf"), *load_tokenizer(dir / "out"), kTexts);
       std::filesystem::remove_all(dir / "out");
     }

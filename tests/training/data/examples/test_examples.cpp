@@ -465,7 +465,7 @@ TEST(ExampleSet, ReadsAnArrayOfRecords) {
   std::ofstream(dir / "a.json") << "[\n  " << one << ",\n  " << two << "\n]\n";
   std::ofstream(dir / "bad.json") << "[" << one << ",\n" << two << ",\n{\"messages\": 3}]";
   const auto tokenizer = make_byte_tokenizer();
-  const ExampleReader reader(*tokenizer, kTemplate, true);
+  const ExampleReader reader(*tokenizer, {{"default", kTemplate}}, true);
   const ExampleSetOptions options{.sequence_length = 8, .vocab_size = 257};
   EXPECT_EQ(ExampleSet({dir / "a.json"}, reader, options).fingerprint(),
             ExampleSet({dir / "a.jsonl"}, reader, options).fingerprint());

@@ -424,7 +424,7 @@ TEST(LoadedModelOfOthers, OtherWeightsNeedTheirRoom) {
 TEST(LoadedModelOfOthers, ANameOfAHubGetsTheCommand) {
   const auto world = make_world({});
   expect_says(refusal([&] { LoadedModel("some-org/some-model", world->world()); }),
-              {"hf download some-org/some-model --local-dir some-model"});
+              {"has no such model either: hf download some-org/some-model"});
 }
 
 TEST(LoadedModelOfOthers, WhatIsNearlyAModelSaysWhatIsMissing) {
