@@ -11,8 +11,8 @@ namespace trireme {
 // states.
 RankFacts config_facts(const RunConfig& config);
 
-// These, and the sizes and samples of the token files or the files of examples, or why one cannot be
-// read.
+// These, and the sizes and samples of the token files or the files of examples, or why one cannot
+// be read.
 RankFacts run_facts(const RunConfig& config);
 
 }  // namespace trireme
