@@ -14,6 +14,7 @@
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/whole_number.h"
+#include "engine/config/json.h"
 #include "engine/observe/log.h"
 #include "engine/text/conversation.h"
 #include "parallel/agree.h"
@@ -24,8 +25,6 @@
 
 namespace trireme {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct GenerateArguments {
   std::string model;

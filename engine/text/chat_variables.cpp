@@ -4,13 +4,12 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/json.h"
 #include "engine/core/error.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Names of what an assistant thought; the first of them that is there counts.
 constexpr std::array kReasoning = {"reasoning_content", "thinking", "reasoning"};

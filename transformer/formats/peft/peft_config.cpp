@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/json.h"
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
@@ -14,8 +15,6 @@
 
 namespace trireme {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxRank = 65536;  // as of finetune.lora.rank
 constexpr const char* kFusedLayer = "c_attn";

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/json.h"
 #include "engine/core/error.h"
 
 namespace trireme {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using enum PeftKeyUse;
 
 constexpr const char* kMergeThere =

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "engine/config/json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors.h"
 #include "transformer/families/family.h"
@@ -17,7 +18,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFusedSource = "c_attn";
 
