@@ -175,14 +175,15 @@ bool is_strict(const ApiJson& function, const std::string& where) {
 void check_tool_members(const std::string& param, const ApiJson& object,
                         std::initializer_list<std::string_view> known) {
   ApiJson asking = ApiJson::object();
-  for (const auto& [name, value] : object.items()) {
-    const auto contains = [&](const char* part) { return name.find(part) != std::string::npos; };
+  for (const auto& member : object.items()) {
+    const std::string& name = member.key();
     const auto misspells = [&](std::string_view one) {
       return edit_distance(name, std::string(one)) <= static_cast<int>(one.size()) / 3;
     };
-    if (contains("schema") || contains("strict") || contains("param") || contains("arg") ||
+    if (name.find("schema") != std::string::npos || name.starts_with("strict") ||
+        name.starts_with("param") || name.starts_with("arg") ||
         std::ranges::any_of(known, misspells))
-      asking[name] = value;
+      asking[name] = member.value();
   }
   check_members(param, asking, known);
 }

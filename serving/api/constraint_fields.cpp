@@ -154,18 +154,21 @@ void read_structured_outputs(GenerationRequest& request, const ApiJson& value, c
 
 void read_constraint(GenerationRequest& request, const char* member, const ApiJson& value,
                      const Field& field) {
+  if (value == "") return;  // clients of llama.cpp send its default
   set_constraint(request, constraint_of(member, value, field.name), field.name);
 }
 
 void refuse_unknown_constraints(const ApiJson& object, std::span<const Field> fields) {
-  constexpr std::array kParts = {"guided", "grammar",    "schema",     "regex",       "ebnf",
-                                 "lark",   "structur",   "constrain",  "ponse_f",     "ponsef",
-                                 "mime",   "output_fo",  "output_con", "tool_choice", "toolchoice",
-                                 "guidan", "logits_pro", "json"};
+  constexpr std::array kParts = {
+      "guided",     "grammar",     "schema",     "regex",      "ebnf", "lark",
+      "structur",   "constrain",   "ponse_fo",   "ponsefo",    "mime", "output_fo",
+      "output_con", "tool_choice", "toolchoice", "logits_pro", "json"};
   constexpr std::array kNames = {"format", "text", "text_format", "choice", "choices", "tool"};
-  for (const auto& [name, value] : object.items()) {
-    const bool asks =
-        !value.is_null() && value != false && !(value.is_structured() && value.empty());
+  for (const auto& member : object.items()) {
+    const std::string& name = member.key();
+    const ApiJson& value = member.value();
+    const bool asks = !value.is_null() && value != false && value != "" &&
+                      !(value.is_structured() && value.empty());
     const bool known = std::ranges::any_of(fields, [&](const Field& f) { return f.name == name; });
     if (!asks || known) continue;
     std::string lower = name;

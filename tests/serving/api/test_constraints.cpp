@@ -87,6 +87,14 @@ TEST(Constraints, AreReadByTheNamesOfPeers) {
                     Kind::kRegex, "a");
 }
 
+// Defaults and options of other servers, as their clients send them.
+TEST(Constraints, WhatAsksForNoneIsNone) {
+  for (const char* field :
+       {R"("grammar":"")", R"("regex":"")", R"("grammar_string":"")", R"("json_schema":"")",
+        R"("guidance_scale":1)", R"("response_fields":["content"])", R"("guided_x":null)"})
+    EXPECT_EQ(parse_completion(completion(field), {}).constraint.kind, Kind::kNone) << field;
+}
+
 TEST(Constraints, MembersThatAreNotKnownAreNamed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("response_format":{"type":"text","schema":{}})", "response_format.schema"},
@@ -155,7 +163,7 @@ TEST(Constraints, OfToolsAreReadOrNamed) {
             "400 tools[0].function.paramters");
   // Clients' own marks ask for nothing.
   EXPECT_EQ(why(plain + R"(,"cache_control":{"type":"ephemeral"})", ""), "");
-  EXPECT_EQ(why(R"("function":{"name":"f","x-note":1,"deferred":true})", ""), "");
+  EXPECT_EQ(why(R"("function":{"name":"f","x-note":1,"target":"browser"})", ""), "");
   EXPECT_EQ(why(R"("function":{"name":"f","input_schema":{"type":"object"}})", ""),
             "400 tools[0].function.input_schema");
   EXPECT_EQ(why(plain, choose(R"(,"disable_parallel_tool_use":true)")),
