@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/json.h"
@@ -97,8 +98,9 @@ std::vector<MessageMember> unread_members(const Json& variables, const ChatTempl
   for (const Json& message : variables["messages"]) {
     for (const auto& [name, value] : message.items()) {
       if (!value.is_string() || is_one_of(kProtocol, name)) continue;
+      if (chat.reads_member(name, variables)) continue;
       std::string text = trimmed(value.get_ref<const std::string&>());
-      if (text.empty() || chat.reads_member(name, variables)) continue;
+      if (text.empty()) continue;
       if (is_one_of(kReasoning, name) && reads_reasoning(chat, variables)) continue;
       out.push_back({name, std::move(text)});
       if (out.size() == kMaxUnread) return out;
@@ -128,13 +130,16 @@ std::vector<MessageMember> read_chat_variables(Json& variables, const ChatTempla
 
 std::vector<std::string> lost_members(const std::vector<MessageMember>& unread,
                                       const std::string& text) {
+  // Linear in the text whatever both are: a text that repeats itself is a client's to send.
+  const auto holds = [&](const std::string& part) {
+    return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+  };
   std::vector<std::string> names;
   for (const MessageMember& member : unread) {
-    if (is_one_of(names, member.name) || text.find(member.text) != std::string::npos) continue;
+    if (is_one_of(names, member.name) || holds(member.text)) continue;
     const std::string quoted =
         Json(member.text).dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.find(quoted.substr(1, quoted.size() - 2)) == std::string::npos)
-      names.push_back(member.name);
+    if (!holds(quoted.substr(1, quoted.size() - 2))) names.push_back(member.name);
   }
   return names;
 }

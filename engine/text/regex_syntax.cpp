@@ -361,9 +361,11 @@ Atom PatternReader::read_condition(const Modes& modes) {
   if (named && !c_.take(")")) c_.fail("a condition has no end");
   const int number = group_of(name, "a condition");
   seen_.has_references = true;
+  if (++c_.depth > kMaxPatternDepth) c_.refuse("nesting this deep");
   std::string yes = read_branch(modes), no;
   const bool empty = yes.empty() && c_.peek() == ')';  // a check of the group alone
   if (c_.take("|")) no = read_alternatives(modes);
+  --c_.depth;
   if (!c_.take(")")) c_.fail("a parenthesis is not closed");
   if (known_ == nullptr) return {"(?:)"};
   return {concat("(?:(?(", number, ")(?:", yes, ")|(?:", empty ? "(?!)" : no, ")))")};

@@ -57,6 +57,12 @@ TEST(ChatVariables, TextThatNoLineReadsIsNamedOnce) {
   EXPECT_EQ(
       write("{% for m in messages %}x{% endfor %}", answer(R"({"content": "a"})")).unread_members,
       Names{"content"});
+  // Linear in both: with a step for each of their products this takes an hour.
+  given = answer("{}");
+  given["messages"][0] = {{"role", "user"}, {"content", std::string(4 << 20, 'a')}};
+  given["messages"][0]["plan"] = std::string(2 << 20, 'a') + "b";
+  EXPECT_EQ(write("{% for m in messages %}{{ m.content }}{% endfor %}", given).unread_members,
+            Names{"plan"});
 }
 
 TEST(ChatVariables, ToolsThatNobodyLooksAtAreAnError) {

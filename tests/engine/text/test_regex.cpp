@@ -109,7 +109,7 @@ TEST(Regex, IsNotWhatWhitespaceUses) {
 }
 
 TEST(Regex, DeepNestingIsRefused) {
-  for (const char* open : {"(", "[", "(?i)", "(?="}) {
+  for (const char* open : {"(", "[", "(?i)", "(?=", "(?(1)"}) {
     std::string pattern;
     for (int i = 0; i < 100000; ++i) pattern += open;
     EXPECT_THROW(Regex(pattern, "test"), InputError) << open;
