@@ -204,7 +204,8 @@ bool allows_everything(const Schema& s, const std::string& name, const Schema& v
   if (is({"dependentSchemas", "patternProperties"})) return value.is_object() && value.empty();
   if (name == "if") return is_anything_at(s, "then") && is_anything_at(s, "else");
   if (is({"then", "else"})) return !s.contains("if") || is_anything(value);
-  if (is({"minContains", "maxContains"})) return !s.contains("contains");
+  if (is({"minContains", "maxContains"}) && !s.contains("contains")) return true;
+  if (name == "minContains") return value == 0 && !s.contains("maxContains");
   if (name == "contains")
     return s.contains("minContains") && s["minContains"] == 0 && !s.contains("maxContains");
   if (name == "additionalItems") return !s.contains("items") || !s["items"].is_array();

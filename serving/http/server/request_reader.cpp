@@ -174,9 +174,11 @@ bool RequestReader::to_origin_form() {
     refuse(400, "the header Host must be there once", "bad_request");
     return false;
   }
-  const std::string scheme = lower(head_.target.substr(0, head_.target.find("://")));
+  const size_t colon = head_.target.find("://");
+  if (colon == std::string::npos) return true;
+  const std::string scheme = lower(head_.target.substr(0, colon));
   if (scheme != "http" && scheme != "https") return true;
-  const size_t begin = scheme.size() + 3;
+  const size_t begin = colon + 3;
   const size_t end = std::min(head_.target.find_first_of("/?#", begin), head_.target.size());
   const std::string host = head_.target.substr(begin, end - begin);
   if (host.empty() || host.find('@') != std::string::npos) {

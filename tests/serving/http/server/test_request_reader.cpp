@@ -102,7 +102,7 @@ TEST(RequestReader, ReadsTargetsInAbsoluteForm) {
     EXPECT_EQ(r.head.target[0], '/') << text;
   }
   for (const char* text : {"http:///a", "http://", "http://user@h/a", "http://user:word@h/",
-                           "ftp://h/a", "h:80", "*", "http:/h/a", "://h/"})
+                           "ftp://h/a", "h:80", "*", "http:/h/a", "://h/", "http", "HTTPS"})
     EXPECT_EQ(target(text).status, 400) << text;
   EXPECT_EQ(target("http://h/a", "").status, 400);
   EXPECT_EQ(target("http://h/a", "Host: a\r\nHost: b\r\n").status, 400);
