@@ -159,6 +159,8 @@ bool PeftAdapter::changes_alike(const std::string& table, const std::string& hea
     const SourceTensor *const a = find(table, ours), *const b = find(head, theirs);
     if ((a == nullptr) != (b == nullptr)) return false;
     if (a != nullptr && !are_transposes(*tensors_, *a, *b)) return false;
+    // Patterns may give the one and the other scales of their own.
+    if (a != nullptr && peft_.scale(table) != peft_.scale(head)) return false;
   }
   return true;
 }
