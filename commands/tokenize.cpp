@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -79,8 +80,9 @@ nlohmann::ordered_json conversation_of(const std::string& input, const std::stri
 void tokenize_chat(const TokenizeArguments& a) {
   const auto tokenizer = load_tokenizer(a.tokenizer);
   const ChatTemplate chat(
-      a.chat_template.empty()
-          ? chat_templates_of(a.tokenizer)
+      a.chat_template.empty() ? chat_templates_of(a.tokenizer)
+      : std::filesystem::exists(a.chat_template)
+          ? read_chat_templates(a.chat_template, {})
           : read_chat_templates(a.chat_template, find_chat_templates(a.tokenizer)));
   const ConversationWriter writer(chat, *tokenizer, a.parse_special);
   std::set<std::string> unread;  // members of messages

@@ -106,8 +106,9 @@ void add_prepare(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "prepare",
       "Tokenise text into a token file, the pair PREFIX.bin and PREFIX.idx of Megatron-LM.\n"
-      "Text files are one document each; .jsonl and .json files (one JSON object a line) hold one "
-      "document a line; all may be compressed (.gz, .zst). Folders are read recursively in sorted "
+      "Text files are one document each; .jsonl and .json files hold one document a JSON object, "
+      "a line each, or in a .json one array of them; all may be compressed (.gz, .zst). Folders "
+      "are read recursively in sorted "
       "order. Under mpirun or srun the ranks share the work. The result does not depend on the "
       "number of threads and ranks.");
   app->add_option("--input,-i", options->inputs, "Text files and folders, in this order")

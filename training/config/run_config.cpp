@@ -224,7 +224,8 @@ std::string inline_model(Json& document, const std::filesystem::path& folder,
   if (!path.is_string()) return "";
   const auto word = path.get<std::string>();
   std::string given = (folder / word).string();
-  if (!std::filesystem::exists(given))
+  std::error_code ignored;
+  if (!std::filesystem::exists(given, ignored))
     if (const std::string cached = local_model(word); cached != word) given = cached;
   if (is_gguf(given)) {
     model = model_config_to_json(load_model_config(given, notes));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/io/text_files.h"
 #include "training/data/data_identity.h"
 
 namespace trireme {
@@ -38,9 +39,10 @@ void add_keys(const Json& json, const std::string& path, RankFacts& facts) {
 void add_files(const RunConfig& config, RankFacts& facts) {
   size_t number = 0;
   for (const auto* files : {&config.finetune.train_files, &config.finetune.valid_files})
-    for (const std::string& file : *files) {
+    for (const TextFile& file :
+         files->empty() ? std::vector<TextFile>() : list_text_files(*files)) {
       ChecksumStream sum;
-      const int64_t bytes = add_file_identity(sum, file, FileReading::kSamples);
+      const int64_t bytes = add_file_identity(sum, file.path, FileReading::kSamples);
       facts[concat("finetune (file ", ++number, ")")] =
           concat(bytes, " bytes, checksum ", checksum_text(sum.value()));
     }

@@ -22,7 +22,7 @@ void keep_ends(const std::string& tokenizer, const std::string& folder, int64_t 
   const std::vector<int32_t> ends = tokenizer_ends(tokenizer, vocab_size);
   if (ends.empty() || text_ends(folder, vocab_size) == ends) return;
   const std::string path = (fs::path(folder) / "generation_config.json").string();
-  Json json = fs::is_regular_file(path) ? parse_json_file(path) : Json::object();
+  Json json = fs::is_regular_file(path) ? parse_published_json_file(path) : Json::object();
   if (!json.is_object()) return;
   json["eos_token_id"] = ends;
   write_file_atomically(path, json.dump(2) + "\n");

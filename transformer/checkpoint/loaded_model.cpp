@@ -1,6 +1,7 @@
 #include "transformer/checkpoint/loaded_model.h"
 
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/parallel_for.h"
@@ -269,8 +270,10 @@ void LoadedModel::check_quantization() const {
 
 ChatTemplateSources LoadedModel::find_chat_templates(const std::string& given,
                                                      const std::string& tokenizer) const {
+  if (!given.empty() && std::filesystem::exists(given)) return read_chat_templates(given, {});
   ChatTemplateSources own = bundle_.lineage.chat_templates;
-  if (own.empty()) own = trireme::find_chat_templates(tokenizer);
+  if (own.empty() || !given.empty())  // names that a run's copy may lack
+    own.merge(trireme::find_chat_templates(tokenizer));
   return given.empty() ? own : read_chat_templates(given, own);
 }
 

@@ -30,7 +30,7 @@ void add_ends_of_turn(const fs::path& directory, const ChatTemplateSources& chat
     return;
   const auto tokenizer = load_tokenizer(directory.string());
   const ChatTemplate source(chat);
-  Json json = parse_json_file(file);
+  Json json = parse_published_json_file(file);
   if (!json.is_object()) return;
   const Json known = json.value("eos_token_id", Json());
   Json ends = known.is_array() ? known : Json::array();

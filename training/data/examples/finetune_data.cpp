@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "engine/core/cpu.h"
@@ -20,7 +21,12 @@ ChatTemplateSources template_sources(const RunConfig& config) {
     return chat_templates_of_model(config.checkpoint.load, config.data.tokenizer);
   };
   const std::string& given = config.finetune.chat_template;
-  if (!given.empty()) return read_chat_templates(given, of_model());
+  if (!given.empty()) {
+    if (std::filesystem::exists(given)) return read_chat_templates(given, {});
+    ChatTemplateSources own = of_model();
+    own.merge(find_chat_templates(config.data.tokenizer));  // whose names a run's copy may lack
+    return read_chat_templates(given, own);
+  }
   ChatTemplateSources kept = kept_chat_templates(config.checkpoint.save);
   return kept.empty() ? of_model() : kept;
 }
