@@ -110,7 +110,8 @@ PlainJson gguf_tokenizer_config(const GgufFile& file, const GgufTokens& tokens) 
       file.metadata(), [](const auto& one) { return one.first.starts_with("tokenizer.ggml."); });
   for (const TokenRole& role : kTokenRoles) {
     const int64_t id = tokens.id(role.gguf);
-    const bool framing = role.gguf == kTokenRoles[0].gguf || role.gguf == kTokenRoles[1].gguf;
+    const std::string_view key = role.gguf;  // addresses of literals may differ
+    const bool framing = key == kTokenRoles[0].gguf || key == kTokenRoles[1].gguf;
     if (id < 0) {
       if (framing && described) config[role.name] = nullptr;
       continue;
