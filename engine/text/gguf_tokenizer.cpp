@@ -123,7 +123,7 @@ PlainJson byte_level(const GgufFile& file, const GgufTokens& tokens) {
 // with theirs.
 std::string whole_json(const GgufFile& file, const GgufTokens& tokens, const std::string& config,
                        std::unique_ptr<Tokenizer>& read) {
-  std::string whole = *file.get<std::string>(kGgufWhole);
+  std::string whole = file.get<std::string>(kGgufWhole).value_or("");
   read = parse_tokenizer_json(whole, config, file.path());
   const TokensAround has = tokens_around(*read);
   const bool bos = adds_bos(file, has.bos) && tokens.bos() >= 0;

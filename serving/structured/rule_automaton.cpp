@@ -354,9 +354,12 @@ std::vector<State> rule_automaton(const Grammar& grammar, const Grammar::Rule& r
   const bool is_plain = rule.bodies.size() == 1 && rule.max_bytes < 0;
   if (is_plain)
     if (auto counted = automaton_of(grammar, rule.bodies[0], budget, true)) return *counted;
-  std::vector<State> states = *automaton_of(grammar, rule.bodies[0], budget, false);
-  for (size_t i = 1; i < rule.bodies.size(); ++i)
-    states = intersection(states, *automaton_of(grammar, rule.bodies[i], budget, false), budget);
+  // Without counting there always is one.
+  const auto plain = [&](size_t body) {
+    return automaton_of(grammar, rule.bodies[body], budget, false).value();
+  };
+  std::vector<State> states = plain(0);
+  for (size_t i = 1; i < rule.bodies.size(); ++i) states = intersection(states, plain(i), budget);
   if (rule.max_bytes >= 0) count_bytes(states, rule.max_bytes);
   return states;
 }

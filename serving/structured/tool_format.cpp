@@ -67,7 +67,7 @@ Node text_then_calls(Grammar& g, std::string_view marker, Node calls, bool no_ob
   for (size_t i = 0; i < marker.size(); ++i) rules.push_back(g.add_rule());
   CharSet in_marker;
   for (const char c : marker) {
-    const auto code = static_cast<uint32_t>(c);
+    const auto code = static_cast<uint32_t>(static_cast<unsigned char>(c));
     in_marker.push_back({code, code});
   }
   const auto other = [&](CharSet but) {

@@ -45,7 +45,7 @@ void read_precision(const ConfigValues& values, RunConfig& config, ConfigReport&
 
 // The path that a model, or what has a tokenizer, is found at.
 std::string model_word(const ConfigValues& values, const char* key, ConfigReport& report) {
-  const std::string word = values.word(key);
+  std::string word = values.word(key);
   if (word.empty() || word == "byte") return word;
   try {
     return local_model(word);

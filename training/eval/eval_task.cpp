@@ -119,6 +119,7 @@ EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
 
 std::vector<std::string> EvalTask::warnings() const {
   std::vector<std::string> out;
+  out.reserve(unread_members_.size());
   for (const auto& [name, place] : unread_members_)
     out.push_back(concat(place, ": a message has text in \"", name.substr(0, 64),
                          "\", which the chat template does not read"));

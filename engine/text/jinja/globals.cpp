@@ -70,7 +70,7 @@ Value make_cycler(Arguments& a) {
   out->members["items"] = tuple_of(a.positional);
   const auto go = [items = a.positional, at = std::make_shared<size_t>(0),
                    self = std::weak_ptr<Object>(out)](bool reset) {
-    const Value now = items[*at];
+    Value now = items[*at];
     *at = reset ? 0 : (*at + 1) % items.size();
     if (const auto cycler = self.lock()) {
       cycler->members["pos"] = static_cast<int64_t>(*at);

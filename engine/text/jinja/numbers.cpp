@@ -119,7 +119,7 @@ std::optional<Value> integer_in(const std::string& text, int64_t base) {
 Value int_filter(Renderer&, const Value& v, const Arguments& a) {
   const Value* given = a.find(0, "default");
   const Value* base = a.find(1, "base");
-  const Value fallback = given != nullptr ? *given : Value(int64_t{0});
+  Value fallback = given != nullptr ? *given : Value(int64_t{0});
   if (v.is_undefined()) fail_undefined(v);
   int64_t i = 0, of = 10;
   if (v.long_integer()) return v;
