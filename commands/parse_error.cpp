@@ -52,7 +52,7 @@ std::string did_you_mean(const std::string& name) {
   return name.empty() ? "" : concat("; did you mean \"", name, "\"?");
 }
 
-// What other programs call a command.
+// Names of commands in other programs.
 constexpr std::pair<const char*, const char*> kForeignCommands[] = {
     {"train", "pretrain"},        {"sft", "finetune"},           {"dpo", "finetune"},
     {"run", "generate"},          {"infer", "generate"},         {"chat", "generate --chat"},

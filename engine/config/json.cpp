@@ -11,4 +11,13 @@ std::string shown(const Json& value) {
   return dump;
 }
 
+Json& value_at(Json& document, const std::string& path) {
+  Json* at = &document;
+  for (size_t begin = 0, dot = 0; dot != std::string::npos; begin = dot + 1) {
+    dot = path.find('.', begin);
+    at = &(*at)[path.substr(begin, dot - begin)];
+  }
+  return *at;
+}
+
 }  // namespace trireme

@@ -26,7 +26,7 @@ std::string place_of(const TextFile& file, int64_t line, int64_t element) {
   return concat(file.path, ":", line, element > 0 ? concat(": record ", element) : std::string());
 }
 
-// What a record must be, for messages.
+// The form of a record, for messages.
 std::string wanted(const TextFile& file, int64_t element) {
   if (element > 0) return "each record must be a JSON object";
   return concat("each line must be one JSON object",
@@ -121,7 +121,7 @@ class TextReader::Stream {
     if (skip_blank() >= 0) fail_array("text follows the end of the array");
     return false;
   }
-  // What the buffer has of an element, as far as the comma or bracket that ends it. True there.
+  // Appends the part of an element in the buffer, to the comma or bracket that ends it. True there.
   bool value_part(std::string* text) {
     if (used_ == filled_ && !refill())
       fail_array("the file ends in the middle of the array; it is cut off");

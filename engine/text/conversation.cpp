@@ -72,8 +72,8 @@ void take_out_marks(WrittenConversation& written) {
   written.text = std::move(out);
 }
 
-// What a template makes of the variables. Arguments of calls that are text are what templates that
-// walk over them fail at.
+// The rendered template. Where it fails and arguments of a call are text, the message names them:
+// templates that iterate over arguments need an object.
 RenderedChat rendered(const ChatTemplate& chat, const OrderedJson& given) {
   try {
     return chat.render(given);

@@ -179,7 +179,7 @@ std::string model_of(const GgufFile& file) {
              "\" is not known; gpt2 and llama are, or give the model's tokenizer.json");
 }
 
-// What a conversion to SentencePiece's files says in tokenizer_config.json.
+// Adds to tokenizer_config.json the settings of a tokenizer.model.
 void add_pieces_config(const GgufFile& file, const GgufTokens& tokens,
                        const SentencePieceSettings& settings, PlainJson& config) {
   if (!config.contains("legacy") || config["legacy"].is_null()) config["legacy"] = true;

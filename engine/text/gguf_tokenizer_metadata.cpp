@@ -39,7 +39,7 @@ struct TokenizerSource {
   void add_roles(GgufMetadata& out) const { add_gguf_roles(*tokenizer, config, path, out); }
 };
 
-// What both kinds write, tokens filled up to the rows of the model's table.
+// Keys of both kinds of tokenizer, with tokens added up to the rows of the model's table.
 GgufMetadata metadata_of(WrittenTokens words, int64_t vocab_size) {
   for (int64_t id = std::ssize(words.tokens); id < vocab_size; ++id) {
     words.tokens.push_back(concat("[PAD", id, "]"));

@@ -28,7 +28,7 @@ struct Groups {
   bool has_names = false, has_calls = false, has_references = false;
 };
 
-// What a quantifier may follow.
+// Fragment that a quantifier may follow.
 struct Atom {
   std::string text;
   bool repeatable = true;

@@ -40,7 +40,7 @@ bool names_token(const std::string& key, const PlainJson& value) {
          (value.is_string() || value.is_object());
 }
 
-// What stands for a value in the check of its key: lists and objects are read elsewhere.
+// Value for the check of its key, with lists and objects, which are read elsewhere, by their size.
 Json brief_value(const PlainJson& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) return value.get<int64_t>();

@@ -216,12 +216,7 @@ void check_gguf_tokenizer_keys(const GgufFile& file) {
       if (report.errors().size() >= 20) break;
       continue;
     }
-    Json* at = &known;
-    for (size_t begin = 0, dot = 0; dot != std::string::npos; begin = dot + 1) {
-      dot = key.find('.', begin);
-      at = &(*at)[key.substr(begin, dot - begin)];
-    }
-    *at = shown_value(value);
+    value_at(known, key) = shown_value(value);
   }
   read_config(schema, known, "tokenizer", report);
   report.throw_if_errors(file.path());

@@ -77,7 +77,7 @@ def stop_without_libraries(phase):
     if phase.options.rehearse:
         return
     found = libraries.found_libraries()
-    phase.call.loader_path += libraries.library_path()
+    phase.call.loader_path += libraries.loader_folders()
     for name, place in found.items():
         print(f"facts: {name}: {place.get('path', place.get('missing'))} ({place.get('from', 'MISSING')})", flush=True)
     try:

@@ -71,7 +71,7 @@ def found_libraries():
     return out
 
 
-def library_path():
+def loader_folders():
     """Folders for our programs' LD_LIBRARY_PATH: those of the libraries found, and what these load from beside them."""
     own = [os.path.dirname(found["path"]) for found in found_libraries().values() if "path" in found]
     return list(dict.fromkeys([*own, *package_folders("lib")]))

@@ -11,11 +11,12 @@
 
 namespace trireme {
 
-// What templates may read: role, content (a string; of several parts their texts, a line each),
-// tool_calls (arguments as objects; what is no object as the text that it is, as a model wrote it),
-// tool_call_id, and every other member that is text. "developer" is "system", "function" is "tool".
-// Other members that say something are left out; `unknown` gets their names ("messages[].audio").
-// 400 for what is no conversation, 501 for images, audio and files.
+// Messages with the members that templates may read: role, content (a string; of several parts
+// their texts, a line each), tool_calls (arguments as objects; what is no object as the text that
+// it is, as a model wrote it), tool_call_id, and every other member that is text. "developer" is
+// "system", "function" is "tool". Other members that say something are left out; `unknown` gets
+// their names ("messages[].audio"). 400 for what is no conversation, 501 for images, audio and
+// files.
 ApiJson read_messages(const ApiJson& messages, std::vector<std::string>& unknown);
 // Texts beside the messages: objects of at most 64 KiB each.
 ApiJson read_documents(const ApiJson& documents);

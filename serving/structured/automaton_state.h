@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-// What the count of a configuration (grammar_states.h) in this state means. Counted repetitions
+// Meaning of the count of a configuration (grammar_states.h) in this state. Counted repetitions
 // need one state for all their turns, where a chain of states would need one for each.
 enum class StateCounter : uint8_t {
   kNone,    // nothing: it is 0

@@ -174,7 +174,7 @@ bool is_anything_at(const Schema& s, const char* name) {
   return !s.contains(name) || is_anything(s[name]);
 }
 
-// What is to be there beside some properties is required anyway.
+// Whether the properties required beside some others are required anyway.
 bool are_required(const Schema& s, const Schema& dependents) {
   const Schema required = s.value("required", Schema::array());
   return std::ranges::all_of(dependents, [&](const Schema& names) {

@@ -55,8 +55,8 @@ Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string
   std::vector<Node> all = expressions_of(g, s, path);
   if (all.empty()) {
     if (least == 0 && most < 0) return json.string();
-    // Where a state is needed for each, what takes more than a byte is in a rule of its own; turns
-    // that are counted begin with no call.
+    // Characters of several bytes share a rule of their own where each turn needs a state; counted
+    // turns cannot begin with a call.
     const CharSet ascii = without({{0x20, 0x7F}}, {{'"', '"'}, {'\\', '\\'}});
     const Node one = g.choice({g.chars(ascii), json.long_char()});
     const bool counted = most < 0 || most - least >= g.budget().limits().min_counted;

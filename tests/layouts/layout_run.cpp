@@ -278,8 +278,8 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
 
 namespace {
 
-// What counts as zero beside the global norm: what rounding may leave of terms as large that
-// cancel, in bfloat16 four roundings of one.
+// Share of the global norm that counts as zero: rounding of terms as large that cancel, in bfloat16
+// four roundings of one.
 double cancelled_share(DType dtype) {
   switch (dtype) {
     case DType::kF64: return 1e-6;

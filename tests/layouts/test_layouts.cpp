@@ -154,7 +154,7 @@ double norm_of(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
-// What rounding excuses in bfloat16 excuses no fault of 30 %: in all gradients, or in one tensor
+// Tolerances of bfloat16 hide no fault of 30 %: in all gradients, or in one tensor
 // that has a tenth of the gradient.
 TEST(Layouts, AFaultOf30PercentIsNoticedInBFloat16) {
   for (const char* variant : {"", "qwen3", "gemma3"}) {

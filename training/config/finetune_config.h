@@ -23,8 +23,7 @@ struct FinetuneConfig {
   bool parse_special = false;  // special tokens that messages spell are those tokens, else text
   // File, directory of a tokenizer, or name of one of its templates; empty: the tokenizer's own.
   std::string chat_template;
-  // Of a checkpoint's configuration: the sources that its run took, wherever they are now. No key;
-  // empty: not known.
+  // Sources that the run of a checkpoint took, wherever they are now. No key; empty: not known.
   ChatTemplateSources kept_chat_templates;
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;

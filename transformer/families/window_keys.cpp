@@ -54,7 +54,7 @@ std::vector<bool> read_layer_types(const ConfigValues& values, int64_t layers,
   return out;
 }
 
-// Of a configuration with layers that have a window.
+// Checks of a configuration with layers that have a window.
 void check_window(const ConfigValues& values, ConfigReport& report) {
   if (values.valid("sliding_window") && values.raw("sliding_window") == 0)
     report.error(

@@ -32,7 +32,7 @@ class MergedModel : public ModelSource {
 
  private:
   struct Factors;
-  // Where the weights are that adapters are added to, of the model that is read.
+  // Weights that adapters are added to, in the model that is read.
   struct Weights {
     const ModelSource& source;
     ModelConfig config;  // as the source has it

@@ -19,7 +19,7 @@ inline constexpr const char* kGgufEnds[] = {
 // below vocab_size are left out, and so are files without a "model_type" and files that do not
 // exist. InputError for one that cannot be read.
 std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size);
-// Of the directory of a tokenizer, as load_tokenizer() takes it, or of a .gguf those of kGgufEnds,
+// Ends of the directory of a tokenizer, as load_tokenizer() takes it, or of a .gguf by kGgufEnds,
 // then those of kGgufStopTokens; none for "byte".
 std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_size);
 

@@ -15,7 +15,7 @@ constexpr size_t kMostChunkHead = 8 << 10;  // a chunk's size with its extension
 // takes it for granted that so many bytes are there, which is so behind another chunk.
 constexpr size_t kLeastChunkedBody = 5;
 
-// What decides about a request and is no list: two of one might be read in two ways.
+// Headers that are no lists: a second one makes the request ambiguous.
 constexpr const char* kSingleHeaders[] = {"Content-Length", "Content-Type", "Authorization",
                                           "X-Request-Timeout-Ms"};
 

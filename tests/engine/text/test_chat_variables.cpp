@@ -1,4 +1,4 @@
-// What transformers change of a conversation before it is rendered, and what no template reads.
+// Changes of transformers to a conversation before it is rendered, and members that none reads.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -136,12 +136,7 @@ void check_gguf_keys(const GgufFile& file, const std::string& architecture) {
       if (report.errors().size() >= 20) break;
       continue;
     }
-    Json* at = &known;
-    for (size_t begin = 0, dot = 0; dot != std::string::npos; begin = dot + 1) {
-      dot = key.find('.', begin);
-      at = &(*at)[key.substr(begin, dot - begin)];
-    }
-    *at = json_of(value);
+    value_at(known, key) = json_of(value);
   }
   read_config(schema, known, architecture, report);
   report.throw_if_errors(file.path());

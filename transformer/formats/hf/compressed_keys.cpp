@@ -98,7 +98,7 @@ Quantization read_weights(const Json& json, const std::string& place, const std:
   if (!order.is_null() && order != false && order != "weight" && order != "static")
     weights.refuse("actorder", order, "groups of inputs in another order (weight_g_idx)");
   read_scales(weights, weights.get("strategy"), q);
-  // How the scales were searched for, and the types that the tensors have anyway.
+  // Search of the scales, and types that the tensors have anyway.
   weights.ignore({"observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
   weights.check_all_known();
   return q;
