@@ -83,9 +83,9 @@ void write_summary(const SweepReport& report, std::ostream& page) {
     page << "| allowed | | " << number(allowed_error(dtype).first_gradient);
     write_errors(page, allowed_error(dtype));
   }
-  page << "\nGradients of the first step come of the same parameters: nothing excuses more there, "
-          "and "
-          "a fault of 30 % is noticed in bfloat16 too (`AFaultOf30PercentIsNoticedInBFloat16` of "
+  page << "\nGradients of the first step are of the same parameters, so that no more is allowed "
+          "there, and a fault of 30 % is noticed in bfloat16 too "
+          "(`AFaultOf30PercentIsNoticedInBFloat16` of "
           "`tests/layouts/test_layouts.cpp`). In later steps of float32 and bfloat16 rounding has "
           "become other parameters: there gradients, their norm and the final values may be off by "
           "four times what one rank is off from float64 where that is more, but not by more than "
