@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/gguf.h"
@@ -36,6 +37,10 @@ ChatTemplateSources from_files(const fs::path& folder) {
     out[key] = read_small_file((folder / name).string(), kMaxChatTemplateBytes);
   }
   return out;
+}
+
+OrderedJson config_at(const std::string& path) {
+  return parse_strict_json<OrderedJson>(without_python_numbers(read_small_file(path)), path);
 }
 
 // "chat_template" of tokenizer_config.json.
@@ -77,7 +82,7 @@ ChatTemplateSources find_chat_templates(const std::string& tokenizer) {
   if (found.empty()) found = from_files(folder);
   const std::string config = (folder / "tokenizer_config.json").string();
   if (found.empty() && fs::is_regular_file(config))
-    found = from_config(parse_strict_json<OrderedJson>(read_small_file(config), config));
+    found = from_config(config_at(config));
   std::erase_if(found, [](const auto& named) { return named.second.empty(); });
   check_count(found, tokenizer);
   return found;
@@ -118,7 +123,9 @@ std::string chosen_chat_template(const ChatTemplateSources& sources, bool has_to
   }
   if (has_tools && sources.contains(kToolUseChatTemplate)) return kToolUseChatTemplate;
   if (sources.contains(kDefaultChatTemplate)) return kDefaultChatTemplate;
-  fail_input("the model has several chat templates and none is the default: name one of ",
+  fail_input(sources.size() == 1 ? "the model's only chat template is not the default: name "
+                                 : "the model has several chat templates and none is the default: "
+                                   "name one of ",
              chat_template_names(sources), " as chat_template");
 }
 
@@ -153,31 +160,43 @@ ChatTemplateSources chat_templates_from_json(const OrderedJson& json) {
   return out;
 }
 
+OrderedJson chat_templates_to_list(const ChatTemplateSources& sources) {
+  OrderedJson out = OrderedJson::array();
+  for (const auto& [name, source] : sources) out.push_back({{"name", name}, {"template", source}});
+  return out;
+}
+
 void write_chat_template_files(const ChatTemplateSources& sources, const std::string& directory) {
   if (sources.empty()) return;
-  std::map<std::string, std::string> files;
-  for (const auto& [name, source] : sources) files[chat_template_file(name)] = source;
-  for (const std::string& name : chat_template_files(directory)) {
-    std::error_code ignored;
+  std::error_code ignored;
+  for (const std::string& name : chat_template_files(directory))
     fs::remove(fs::path(directory) / name, ignored);
+  if (!are_names_of_files(sources)) {
+    const std::string path = concat(directory, "/tokenizer_config.json");
+    OrderedJson config = fs::exists(path, ignored) ? config_at(path) : OrderedJson::object();
+    config["chat_template"] = chat_templates_to_list(sources);
+    write_file_atomically(path, config.dump(2) + "\n");
+    return;
   }
-  for (const auto& [file, source] : files) {
-    std::error_code ignored;
+  for (const auto& [name, source] : sources) {
+    const std::string file = chat_template_file(name);
     if (file != kFile) fs::create_directory(fs::path(directory) / kFolder, ignored);
     write_file_atomically(concat(directory, "/", file), source);
   }
 }
 
+bool are_names_of_files(const ChatTemplateSources& sources) {
+  return std::ranges::all_of(sources, [](const auto& named) {
+    const std::string& name = named.first;
+    return !name.empty() && name.front() != '.' && name.size() <= 128 &&
+           std::ranges::none_of(name, [](char c) {
+             return c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ';
+           });
+  });
+}
+
 std::string chat_template_file(const std::string& name) {
-  if (name == kDefaultChatTemplate) return kFile;
-  const bool is_plain = !name.empty() && name.front() != '.' && name.size() <= 128 &&
-                        std::ranges::none_of(name, [](char c) {
-                          return c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ';
-                        });
-  if (!is_plain)
-    fail_input("the chat template \"", name.substr(0, 128),
-               "\" cannot be written: its name is no name of a file");
-  return concat(kFolder, "/", name, kEnding);
+  return name == kDefaultChatTemplate ? kFile : concat(kFolder, "/", name, kEnding);
 }
 
 std::vector<std::string> chat_template_files(const std::string& directory) {

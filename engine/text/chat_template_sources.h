@@ -49,9 +49,12 @@ std::vector<std::string> members_read(const std::string& source);
 nlohmann::ordered_json chat_templates_to_json(const ChatTemplateSources& sources);
 ChatTemplateSources chat_templates_from_json(const nlohmann::ordered_json& json);
 
-// Writes the files above into a directory, in place of those that are there. Nothing changes where
-// there are no sources. InputError for a name that is no name of a file.
+// Writes the files above into a directory, in place of those that are there. Where a template's name
+// is no name of a file ("a/b"), all go to "chat_template" of its tokenizer_config.json instead, as a
+// list. Nothing changes where there are no sources.
 void write_chat_template_files(const ChatTemplateSources& sources, const std::string& directory);
+bool are_names_of_files(const ChatTemplateSources& sources);
+nlohmann::ordered_json chat_templates_to_list(const ChatTemplateSources& sources);
 // The file of the template of this name, and the files that are there, relative to the directory.
 std::string chat_template_file(const std::string& name);
 std::vector<std::string> chat_template_files(const std::string& directory);

@@ -240,9 +240,12 @@ GgufTokenizerFiles gguf_tokenizer_files(const std::string& path) {
     add_pieces_config(file, tokens, pieces.settings, config);
     out.emplace_back("tokenizer.model", std::move(pieces.model));
   }
+  const ChatTemplateSources templates = gguf_chat_templates(path);
+  const bool as_files = are_names_of_files(templates);
+  if (!as_files) config["chat_template"] = chat_templates_to_list(templates);
   out.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
-  for (const auto& [name, source] : gguf_chat_templates(path))
-    out.emplace_back(chat_template_file(name), source);
+  if (as_files)
+    for (const auto& [name, source] : templates) out.emplace_back(chat_template_file(name), source);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/config/parse.h"
 #include "engine/config/reader.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
@@ -23,7 +24,8 @@ constexpr JsonLimits kSettingsLimits = {.depth = 32, .keys_per_object = size_t{1
 constexpr std::string_view kTokenEnding = "_token";
 
 PlainJson settings_of(std::string_view text, const std::string& name) {
-  PlainJson json = parse_strict_json<PlainJson>(text, name, kSettingsLimits);
+  PlainJson json = parse_strict_json<PlainJson>(without_python_numbers(std::string(text)), name,
+                                                kSettingsLimits);
   if (!json.is_object()) fail_input(name, " is no JSON object");
   return json;
 }

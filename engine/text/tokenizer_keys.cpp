@@ -165,7 +165,8 @@ Schema made_config_schema() {
       "patch_size image_seq_len fill_token_id mergeable_ranks unsloth_version tokenizer_name "
       "add_special_tokens padding_strategy max_seq_length base_model library_name tags "
       "default_chat_template added_tokens tool_parser_type reasoning_parser_type tool_parser "
-      "reasoning_parser");
+      "reasoning_parser use_auth_token force_download resume_download proxies _from_auto "
+      "_from_pipeline _raise_exceptions_for_missing_entries");
   schema.finish();
   return schema;
 }

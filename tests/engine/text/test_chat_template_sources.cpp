@@ -9,6 +9,7 @@
 #include "engine/io/gguf.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/gguf_tokenizer.h"
+#include "engine/text/tokenizer_config.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme::test_chat_template_sources {
@@ -64,6 +65,8 @@ TEST(ChatTemplateSources, ChooseAsTransformersDo) {
   EXPECT_EQ(chosen_chat_template(both, true), "tool_use");
   EXPECT_EQ(chosen_chat_template(one, true), "default");
   EXPECT_EQ(chosen_chat_template(both, true, "default"), "default");
+  EXPECT_EQ(error_of([] { chosen_chat_template({{"rag", "r"}}, false); }),
+            "the model's only chat template is not the default: name \"rag\" as chat_template");
   EXPECT_EQ(chosen_chat_template(both, false, "tool_use"), "tool_use");
   EXPECT_NE(
       error_of([&] {
@@ -141,9 +144,15 @@ TEST(ChatTemplateSources, AreWrittenAsFilesInPlaceOfOthers) {
   EXPECT_EQ(find_chat_templates(dir.path()), sources);
   write_chat_template_files({{"default", "x"}}, dir.path());
   EXPECT_EQ(find_chat_templates(dir.path()), (Sources{{"default", "x"}}));
-  for (const char* name : {"", "..", "../x", "a/b", "a\\b", "a\nb"})
-    EXPECT_THROW(write_chat_template_files({{name, "x"}}, dir.path()), InputError) << name;
-  EXPECT_EQ(find_chat_templates(dir.path()), (Sources{{"default", "x"}}));
+  // Names that no file has.
+  std::ofstream(dir / "tokenizer_config.json") << R"({"model_max_length": Infinity})";
+  for (const char* name : {"", "..", "../x", "a/b", "a\\b", "a\nb"}) {
+    const Sources odd{{"default", "d"}, {name, "x"}};
+    write_chat_template_files(odd, dir.path());
+    EXPECT_EQ(find_chat_templates(dir.path()), odd) << name;
+    EXPECT_TRUE(chat_template_files(dir.path()).empty()) << name;
+  }
+  EXPECT_NO_THROW(parse_tokenizer_config(tokenizer_config_beside(dir.path()), "config"));
 }
 
 TEST(ChatTemplateSources, AreKeptAsJsonAndAsMetadata) {

@@ -189,6 +189,15 @@ TEST(GgufTokenizer, CarriesTheChatTemplate) {
   EXPECT_EQ(std::get<std::vector<std::string>>(
                 gguf_tokenizer_metadata(dir / "z.gguf", 0).at("tokenizer.chat_templates")),
             std::vector<std::string>{"tool_use"});
+  // A name that no file has takes no tokenizer along with it.
+  GgufMetadata named = words();
+  named[concat(kGgufChatTemplate, ".a/b")] = "{{ documents }}";
+  GgufWriter(dir / "n.gguf", named, {}).commit();
+  std::filesystem::create_directory(dir / "n");
+  for (const auto& [name, content] : gguf_tokenizer_files(dir / "n.gguf"))
+    write_file(dir / ("n/" + name), content);
+  EXPECT_EQ(find_chat_templates(dir / "n"), find_chat_templates(dir / "n.gguf"));
+  EXPECT_NO_THROW(load_tokenizer(dir / "n"));
   // One that has none has that of its folder.
   GgufWriter(dir / "y.gguf", {}, {}).commit();
   EXPECT_EQ(find_chat_templates(dir / "y.gguf"), default_only("{{ messages[0].content }}"));
