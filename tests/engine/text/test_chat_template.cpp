@@ -11,6 +11,7 @@
 #include "engine/io/strict_json.h"
 #include "engine/text/chat_template.h"
 #include "tests/support/json_file.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 
@@ -140,6 +141,8 @@ TEST(ChatTemplate, KeepsItsLimits) {
   for (int i = 0; i < 5000; ++i) blocks += "{% if true %}", ends += "{% endif %}";
   EXPECT_THROW(render(blocks + ends), InputError);
   // Little template, much work: in one node, in what it is done with, or in the memory it takes.
+  TemplateLimits limits;
+  if (test::kSanitized) limits.steps /= 10;
   for (const char* const source :
        {"{{ [1] | batch(100000000, 0) | list | length }}",
         "{{ [1] | slice(100000000) | list | length }}",
@@ -168,7 +171,7 @@ TEST(ChatTemplate, KeepsItsLimits) {
         "%}{{ n.a == [n.a[0], n.a[1]] }}",
         "{% set n = namespace(a=[]) %}{% for i in range(100000) %}{% set n.a = [n.a, 'a' * "
         "60000000] %}{% endfor %}"})
-    EXPECT_THROW(render(source), InputError) << source;
+    EXPECT_THROW(render(source, Json::object(), limits), InputError) << source;
   EXPECT_EQ(render("{{ (0-1)**9000000000000000000 }} {{ 2**62 }} {{ 3**0 }}"),
             "1 4611686018427387904 1");
   EXPECT_THROW(render("{{ 2**63 }}"), InputError);
@@ -218,11 +221,8 @@ TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
   };
   pthread_attr_t small;
   ASSERT_EQ(pthread_attr_init(&small), 0);
-#ifdef __SANITIZE_ADDRESS__  // frames are several times as large
-  const size_t stack = size_t{8} << 20;
-#else
-  const size_t stack = size_t{2} << 20;
-#endif
+  // Frames are several times as large under the sanitizers.
+  const size_t stack = size_t{test::kSanitized ? 8 : 2} << 20;
   ASSERT_EQ(pthread_attr_setstacksize(&small, stack), 0);
   for (const std::string& source : sources) {
     struct Run {
