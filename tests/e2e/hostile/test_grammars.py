@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 import hostile_server
-from hostile_server import Reader, SANITIZED, request
+from hostile_server import Reader, SANITIZED, harness, request
 
 IDS = 16_000 if SANITIZED else 128_000
 LENGTH = 4096
@@ -259,4 +259,4 @@ class WantOfMemory(KeyedTest):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    harness.main()
