@@ -20,7 +20,7 @@ constexpr size_t kMostNameBytes = 128;  // of properties beside which others may
 class SchemaCompiler {
  public:
   SchemaCompiler(JsonGrammar& json, Schema root)
-      : g_(json.grammar()), json_(json), root_(std::move(root)) {}
+      : g_(json.grammar()), json_(json), strings_(g_.budget()), root_(std::move(root)) {}
 
   Node compile() {
     const Node whole = reference("#", "#");
@@ -181,8 +181,7 @@ class SchemaCompiler {
     others.erase("enum");
     std::vector<Node> ways;
     for (const Schema& value : all)
-      if (satisfies(value, others, find, path, g_.budget()))
-        ways.push_back(g_.literal(value.dump()));
+      if (satisfies(value, others, find, path, strings_)) ways.push_back(g_.literal(value.dump()));
     return g_.choice(std::move(ways));
   }
 
@@ -362,6 +361,7 @@ class SchemaCompiler {
 
   Grammar& g_;
   JsonGrammar& json_;
+  StringCheck strings_;
   Schema root_;
   std::map<std::string, int32_t, std::less<>> references_;
   std::deque<std::pair<int32_t, std::string>> waiting_;

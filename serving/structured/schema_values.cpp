@@ -4,8 +4,6 @@
 #include <cmath>
 #include <functional>
 
-#include "serving/structured/string_schema.h"
-
 namespace trireme {
 namespace {
 
@@ -13,8 +11,8 @@ constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
 
 class ValueCheck {
  public:
-  ValueCheck(const SchemaFinder& find, const std::string& path, CompileBudget& budget)
-      : find_(find), path_(path), budget_(budget) {}
+  ValueCheck(const SchemaFinder& find, const std::string& path, StringCheck& strings)
+      : find_(find), path_(path), strings_(strings), budget_(strings.budget()) {}
 
   bool holds(const Schema& value, const Schema& schema, int depth) {
     budget_.check_depth(depth);
@@ -53,7 +51,7 @@ class ValueCheck {
       if (!s["enum"].is_array()) fail_keyword(path_, "enum", "must be an array");
       if (std::ranges::find(s["enum"], value) == s["enum"].end()) return false;
     }
-    if (value.is_string()) return satisfies_string_schema(value, s, path_, budget_);
+    if (value.is_string()) return strings_.holds(value, s, path_);
     if (value.is_number()) return holds_of_number(value, s);
     if (value.is_array()) return holds_of_array(value, s, depth);
     return !value.is_object() || holds_of_object(value, s, depth);
@@ -119,14 +117,15 @@ class ValueCheck {
 
   const SchemaFinder& find_;
   const std::string& path_;
+  StringCheck& strings_;
   CompileBudget& budget_;
 };
 
 }  // namespace
 
 bool satisfies(const Schema& value, const Schema& schema, const SchemaFinder& find,
-               const std::string& path, CompileBudget& budget) {
-  return ValueCheck(find, path, budget).holds(value, schema, 0);
+               const std::string& path, StringCheck& strings) {
+  return ValueCheck(find, path, strings).holds(value, schema, 0);
 }
 
 }  // namespace trireme

@@ -5,12 +5,13 @@
 #include <string>
 
 #include "serving/structured/schema_keywords.h"
+#include "serving/structured/string_schema.h"
 
 namespace trireme {
 
-// Whether a value satisfies a schema, exactly. find: resolves references. InputError names path and
-// keyword where that is not known.
+// Whether a value satisfies a schema, exactly. find: resolves references; strings: shared by
+// the values of all schemas. InputError names path and keyword where that is not known.
 bool satisfies(const Schema& value, const Schema& schema, const SchemaFinder& find,
-               const std::string& path, CompileBudget& budget);
+               const std::string& path, StringCheck& strings);
 
 }  // namespace trireme

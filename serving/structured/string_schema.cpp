@@ -14,33 +14,50 @@ using Node = Grammar::Node;
 // A state for each character beside each state of the expression.
 constexpr int64_t kMaxMinLengthOfExpressions = 1024;
 
-// The strings of a format or pattern, with their quotes.
-Node expression_grammar(Grammar& g, const char* keyword, const std::string& text,
-                        const std::string& path) {
-  const Node quote = g.literal("\"");
-  try {
-    const bool is_format = keyword == std::string_view("format");
-    const Node body = is_format ? regex_grammar(g, format_expression(text), RegexUse::kWholeText)
-                                : regex_grammar(g, text, RegexUse::kJsonString);
-    return g.sequence({quote, body, quote});
-  } catch (const InputError& error) {
-    fail_keyword(path, keyword, concat("is refused: ", error.what()));
-  }
-}
+// Bytes of JSON, more than any value of a schema has.
+constexpr int64_t kMaxValueBytes = int64_t{1} << 30;
 
-std::vector<Node> expressions_of(Grammar& g, const Schema& s, const std::string& path) {
-  std::vector<Node> all;
+std::vector<StringExpression> expressions_of(const Schema& s) {
+  std::vector<StringExpression> all;
   for (const char* keyword : {"pattern", "format"}) {
     if (!s.contains(keyword)) continue;
     const Schema& given = s[keyword];
     for (const Schema& one : given.is_array() ? given : Schema::array({given}))
-      all.push_back(expression_grammar(g, keyword, one.get<std::string>(), path));
+      all.emplace_back(keyword, one.get<std::string>());
   }
   return all;
 }
 
+// The strings of a format or pattern, with their quotes.
+Node expression_grammar(Grammar& g, const StringExpression& expression, const std::string& path) {
+  const auto& [keyword, text] = expression;
+  const Node quote = g.literal("\"");
+  try {
+    const Node body = keyword == "format"
+                          ? regex_grammar(g, format_expression(text), RegexUse::kWholeText)
+                          : regex_grammar(g, text, RegexUse::kJsonString);
+    return g.sequence({quote, body, quote});
+  } catch (const InputError& error) {
+    fail_keyword(path, keyword.c_str(), concat("is refused: ", error.what()));
+  }
+}
+
 int64_t characters_of(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+// Whether an automaton without calls and counted loops takes a text.
+bool takes(const std::vector<AutomatonState>& states, const std::string& text) {
+  size_t at = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    const auto& edges = states[at].edges;
+    const auto edge = std::ranges::find_if(
+        edges, [&](const auto& e) { return e.first <= byte && byte <= e.last; });
+    if (edge == edges.end()) return false;
+    at = static_cast<size_t>(edge->target);
+  }
+  return states[at].final;
 }
 
 }  // namespace
@@ -52,7 +69,9 @@ Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string
   if (most >= 0 && least > most) return g.choice({});
   const Node quote = g.literal("\"");
   g.budget().note_count(least, concat("schema ", path, ": \"minLength\""));
-  std::vector<Node> all = expressions_of(g, s, path);
+  std::vector<Node> all;
+  for (const StringExpression& one : expressions_of(s))
+    all.push_back(expression_grammar(g, one, path));
   if (all.empty()) {
     if (least == 0 && most < 0) return json.string();
     // Characters of several bytes share a rule of their own where each turn needs a state; counted
@@ -77,29 +96,25 @@ Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string
   return g.named_all(std::move(all), most < 0 ? -1 : most + 2);
 }
 
-bool satisfies_string_schema(const Schema& value, const Schema& s, const std::string& path,
-                             CompileBudget& budget) {
+bool StringCheck::holds(const Schema& value, const Schema& s, const std::string& path) {
   const int64_t length = characters_of(value.get<std::string>());
   if (length < count_of(s, "minLength", 0, path)) return false;
   if (s.contains("maxLength") && length > count_of(s, "maxLength", -1, path)) return false;
-  Grammar g(budget);
   const std::string text = value.dump();
-  for (const Node expression : expressions_of(g, s, path)) {
-    // Bounded, so that no loop is counted.
-    const auto states =
-        rule_automaton(g, {{expression}, std::ssize(text) + (int64_t{1} << 20)}, budget);
-    int32_t at = 0;
-    for (const char c : text) {
-      const auto byte = static_cast<uint8_t>(c);
-      const auto& edges = states[static_cast<size_t>(at)].edges;
-      const auto edge = std::ranges::find_if(
-          edges, [&](const auto& e) { return e.first <= byte && byte <= e.last; });
-      if (edge == edges.end()) return false;
-      at = edge->target;
-    }
-    if (!states[static_cast<size_t>(at)].final) return false;
-  }
-  return true;
+  return std::ranges::all_of(expressions_of(s), [&](const StringExpression& expression) {
+    return takes(automaton_of(expression, path), text);
+  });
+}
+
+const std::vector<AutomatonState>& StringCheck::automaton_of(const StringExpression& expression,
+                                                             const std::string& path) {
+  const auto known = automata_.find(expression);
+  if (known != automata_.end()) return known->second;
+  Grammar g(budget_);
+  const Node body = expression_grammar(g, expression, path);
+  // Bounded, so that no loop is counted.
+  return automata_.emplace(expression, rule_automaton(g, {{body}, kMaxValueBytes}, budget_))
+      .first->second;
 }
 
 }  // namespace trireme

@@ -2,19 +2,40 @@
 // only (it includes the JSON library).
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "serving/structured/automaton_state.h"
 #include "serving/structured/json_grammar.h"
 #include "serving/structured/schema_keywords.h"
 
 namespace trireme {
 
+// A pattern or format: keyword and value.
+using StringExpression = std::pair<std::string, std::string>;
+
 // s: as constraints_of() or merged() returns it. A string that has a maxLength beside a pattern or
 // format has at most so many bytes as JSON, so that some with escapes or characters above ASCII are
 // left out. InputError names path and keyword.
 Grammar::Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path);
-// Whether a string satisfies those keywords.
-bool satisfies_string_schema(const Schema& value, const Schema& s, const std::string& path,
-                             CompileBudget& budget);
+
+// Check of strings against such constraints. The automaton of each pattern and format is built
+// once, charged to the budget, which must outlive this object.
+class StringCheck {
+ public:
+  explicit StringCheck(CompileBudget& budget) : budget_(budget) {}
+
+  // Whether a string satisfies them. Errors as string_schema_grammar().
+  bool holds(const Schema& value, const Schema& s, const std::string& path);
+  CompileBudget& budget() { return budget_; }
+
+ private:
+  const std::vector<AutomatonState>& automaton_of(const StringExpression& expression,
+                                                  const std::string& path);
+  CompileBudget& budget_;
+  std::map<StringExpression, std::vector<AutomatonState>> automata_;
+};
 
 }  // namespace trireme

@@ -6,39 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "tests/serving/structured/vocabulary.h"
+#include "tests/serving/structured/compiled_sources.h"
 
 namespace trireme::test_json_schema {
 namespace {
 
 using namespace test;
-using Kind = GrammarSource::Kind;
-
-std::shared_ptr<const CompiledGrammar> compile(Kind kind, const std::string& text) {
-  static const std::shared_ptr<const TokenTrie> trie = trie_of(byte_tokens());
-  return CompiledGrammar::compile({kind, text}, trie);
-}
-
-std::string refused(Kind kind, const std::string& text) {
-  try {
-    compile(kind, text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing";
-}
-
-void expect(Kind kind, const std::string& source, const std::vector<std::string>& good,
-            const std::vector<std::string>& bad) {
-  const auto grammar = compile(kind, source);
-  for (const std::string& text : good) EXPECT_TRUE(takes(*grammar, text)) << source << ": " << text;
-  for (const std::string& text : bad) EXPECT_FALSE(takes(*grammar, text)) << source << ": " << text;
-}
-
-void expect_schema(const std::string& schema, const std::vector<std::string>& good,
-                   const std::vector<std::string>& bad) {
-  expect(Kind::kJsonSchema, schema, good, bad);
-}
 
 TEST(JsonSchema, Objects) {
   expect_schema(
