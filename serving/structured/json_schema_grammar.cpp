@@ -124,11 +124,8 @@ class SchemaCompiler {
 
   // A text of one schema of oneOf may satisfy no other.
   void check_exclusive(const Schema& beside, const Schema& alternatives, const std::string& path) {
-    std::vector<Schema> all;
-    for (const Schema& one : alternatives)
-      all.push_back(beside.empty() ? one : Schema{{"allOf", Schema::array({beside, one})}});
     const auto find = [&](const std::string& to) -> const Schema& { return found(to, path); };
-    if (const auto two = find_overlap(all, find, path + "/oneOf", g_.budget()))
+    if (const auto two = find_overlap(beside, alternatives, find, path + "/oneOf", g_.budget()))
       fail_keyword(path, "oneOf",
                    concat("is not supported where a value may satisfy two of its schemas, as here ",
                           two->first, " and ", two->second,

@@ -74,9 +74,10 @@ class OverlapSearch {
   OverlapSearch(const SchemaFinder& find, std::string path, CompileBudget& budget)
       : find_(find), path_(std::move(path)), budget_(budget) {}
 
-  Ways ways_of(const Schema& schema) {
+  // beside: constraints that hold, too.
+  Ways ways_of(const Schema& schema, const Schema& beside = Schema::object()) {
     Ways out;
-    add_ways(Schema::object(), schema, out);
+    add_ways(beside, schema, out);
     return out;
   }
 
@@ -231,14 +232,14 @@ class OverlapSearch {
 
 }  // namespace
 
-std::optional<std::pair<size_t, size_t>> find_overlap(const std::vector<Schema>& schemas,
+std::optional<std::pair<size_t, size_t>> find_overlap(const Schema& beside, const Schema& schemas,
                                                       const SchemaFinder& find,
                                                       const std::string& path,
                                                       CompileBudget& budget) {
   OverlapSearch search(find, path, budget);
   std::vector<OverlapSearch::Ways> ways;
   ways.reserve(schemas.size());
-  for (const Schema& schema : schemas) ways.push_back(search.ways_of(schema));
+  for (const Schema& schema : schemas) ways.push_back(search.ways_of(schema, beside));
   for (size_t i = 0; i < ways.size(); ++i)
     for (size_t j = 0; j < ways.size(); ++j)
       if (i != j && search.overlap(ways[i], ways[j])) return std::pair{i, j};

@@ -14,8 +14,9 @@ namespace trireme {
 // (json_schema_grammar.h) satisfies the second; absent: there are none. What tells two apart: their
 // types, values, bounds of numbers, lengths and numbers of elements, a property that one requires
 // and the other has not, or one that both have, that one requires, and whose schemas are told apart
-// in the same way. `path`: of the schemas, for messages. InputError as json_schema_grammar().
-std::optional<std::pair<size_t, size_t>> find_overlap(const std::vector<Schema>& schemas,
+// in the same way. schemas: an array; beside: constraints of all of them; path: of the schemas,
+// for messages. InputError as json_schema_grammar().
+std::optional<std::pair<size_t, size_t>> find_overlap(const Schema& beside, const Schema& schemas,
                                                       const SchemaFinder& find,
                                                       const std::string& path,
                                                       CompileBudget& budget);

@@ -14,12 +14,10 @@ class ValueCheck {
   ValueCheck(const SchemaFinder& find, const std::string& path, StringCheck& strings)
       : find_(find), path_(path), strings_(strings), budget_(strings.budget()) {}
 
-  bool holds(const Schema& value, const Schema& schema, int depth) {
+  // s: constraints.
+  bool holds_all(const Schema& value, const Schema& s, int depth) {
     budget_.check_depth(depth);
     budget_.check_time();
-    if (schema.is_boolean()) return schema.get<bool>();
-    if (!schema.is_object()) fail_input("schema ", path_, " must be an object, true or false");
-    const Schema s = constraints_of(schema, path_);
     // With a list of values it says itself whether null is one.
     if (s.contains("nullable") && value.is_null() && !s.contains("enum") && !s.contains("const"))
       return true;
@@ -33,6 +31,12 @@ class ValueCheck {
   }
 
  private:
+  bool holds(const Schema& value, const Schema& schema, int depth) {
+    if (schema.is_boolean()) return schema.get<bool>();
+    if (!schema.is_object()) fail_input("schema ", path_, " must be an object, true or false");
+    return holds_all(value, constraints_of(schema, path_), depth);
+  }
+
   bool hold_of(const Schema& value, const Schema& s, const char* name, int depth) {
     if (!s[name].is_array() || s[name].empty())
       fail_keyword(path_, name, "must be an array that is not empty");
@@ -123,9 +127,9 @@ class ValueCheck {
 
 }  // namespace
 
-bool satisfies(const Schema& value, const Schema& schema, const SchemaFinder& find,
+bool satisfies(const Schema& value, const Schema& constraints, const SchemaFinder& find,
                const std::string& path, StringCheck& strings) {
-  return ValueCheck(find, path, strings).holds(value, schema, 0);
+  return ValueCheck(find, path, strings).holds_all(value, constraints, 0);
 }
 
 }  // namespace trireme

@@ -9,9 +9,10 @@
 
 namespace trireme {
 
-// Whether a value satisfies a schema, exactly. find: resolves references; strings: shared by
-// the values of all schemas. InputError names path and keyword where that is not known.
-bool satisfies(const Schema& value, const Schema& schema, const SchemaFinder& find,
+// Whether a value satisfies constraints, exactly, as constraints_of() or merged() returns them.
+// find: resolves references; strings: shared by the values of all schemas. InputError names path
+// and keyword where that is not known.
+bool satisfies(const Schema& value, const Schema& constraints, const SchemaFinder& find,
                const std::string& path, StringCheck& strings);
 
 }  // namespace trireme

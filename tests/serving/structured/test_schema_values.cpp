@@ -1,4 +1,5 @@
-// Values of enum and const beside other keywords.
+// Values of enum and const beside other keywords, and keywords of several schemas that hold
+// together.
 #include <gtest/gtest.h>
 
 #include "tests/serving/structured/compiled_sources.h"
@@ -35,6 +36,52 @@ TEST(SchemaValues, EnumsOfManySchemasShareAutomata) {
                          R"(.b","-"],"format":"hostname","pattern":"b"})");
   expect_schema(concat(R"({"properties":{)", properties, R"(},"additionalProperties":false})"),
                 {R"({"p0":"a0.b","p99":"a99.b"})"}, {R"({"p0":"-"})", R"({"p0":"a1.b"})"});
+}
+
+TEST(SchemaValues, SeveralExpressionsThatHoldTogether) {
+  for (const char* values : {R"("enum":["ab","axb","a","b",7])", R"("enum":["ab",7,"axb"])"}) {
+    const std::vector<std::string> good = {R"("ab")", R"("axb")", "7"}, bad = {R"("a")", R"("b")"};
+    expect_schema(concat("{", values, R"(,"allOf":[{"pattern":"^a"},{"pattern":"b$"}]})"), good,
+                  bad);
+    expect_schema(concat(R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"},{)", values, "}]}"), good,
+                  bad);
+    expect_schema(concat(R"({"$ref":"#/$defs/a","pattern":"b$",)", values,
+                         R"(,"$defs":{"a":{"pattern":"^a"}}})"),
+                  good, bad);
+    expect_schema(concat(R"({"$ref":"#/$defs/a","pattern":"b$",)",
+                         R"("$defs":{"a":{"pattern":"^a",)", values, "}}}"),
+                  good, bad);
+  }
+  expect_schema(R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"},{"const":"ab"}]})", {R"("ab")"}, {});
+  EXPECT_EQ(
+      refused(Kind::kJsonSchema, R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"},{"const":"a"}]})"),
+      "no text at all satisfies it");
+  expect_schema(R"({"allOf":[{"format":"uri"},{"format":"uri-reference"},)"
+                R"({"enum":["http://a.b","/a","-"]}]})",
+                {R"("http://a.b")"}, {R"("/a")", R"("-")"});
+}
+
+TEST(SchemaValues, SeveralExpressionsBesideOneOf) {
+  expect_schema(R"({"$ref":"#/$defs/a","pattern":"b$","type":"string",)"
+                R"("oneOf":[{"maxLength":2},{"minLength":3}],"$defs":{"a":{"pattern":"^a"}}})",
+                {R"("ab")", R"("axb")"}, {R"("a")", R"("b")", R"("axx")"});
+  expect_schema(R"({"allOf":[{"format":"uri"},{"format":"uri-reference"}],"type":"string",)"
+                R"("oneOf":[{"maxLength":9},{"minLength":10}]})",
+                {R"("http://a")", R"("http://a.bc")"}, {R"("/a")"});
+  expect_schema(R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"}],)"
+                R"("oneOf":[{"enum":["ab","a"]},{"const":"axb"},{"type":"null"}]})",
+                {R"("ab")", R"("axb")", "null"}, {R"("a")"});
+}
+
+TEST(SchemaValues, ArraysOfExpressionsInSchemasAreRefused) {
+  for (const char* schema :
+       {R"({"pattern":["a","b"]})", R"({"enum":["ab"],"pattern":["a","b"]})",
+        R"({"enum":["ab"],"allOf":[{"pattern":["a","b"]}]})",
+        R"({"allOf":[{"pattern":["a","b"]},{"const":"ab"}]})",
+        R"({"oneOf":[{"pattern":["a","b"]},{"type":"null"}],"pattern":"a"})"}) {
+    const std::string why = refused(Kind::kJsonSchema, schema);
+    EXPECT_NE(why.find("\"pattern\" must be a string"), std::string::npos) << schema << ": " << why;
+  }
 }
 
 }  // namespace
