@@ -155,6 +155,7 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
     out["enum"] = Schema::array();
   } else if (name == "anyOf" || name == "oneOf" || name == "allOf" || name == "$ref") {
     if (!out.contains("allOf")) out["allOf"] = Schema::array();
+    if (!out["allOf"].is_array()) fail_keyword(path, "allOf", "must be an array that is not empty");
     out["allOf"].push_back(Schema{{name, value}});
   } else {
     fail_keyword(path, name.c_str(), "is there twice, with different values, where both must hold");

@@ -173,6 +173,8 @@ TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
   EXPECT_NE(why(R"({"type":"integer","minimum":2,"maximum":1})").find("no integer"),
             std::string::npos);
   EXPECT_NE(why("{").find("schema"), std::string::npos);
+  EXPECT_EQ(why(R"({"$ref":"#/$defs/a","allOf":5,"$defs":{"a":{"allOf":[true]}}})"),
+            "schema #: \"allOf\" must be an array that is not empty");
   EXPECT_EQ(why(R"({"type":"string","anyOf":[{"type":["x",1]}]})"), "no text at all satisfies it");
 }
 
