@@ -90,6 +90,7 @@ class SchemaCompiler {
         return constrained(std::move(s), path, depth + 1);
       return g_.choice({constrained(std::move(s), path, depth + 1), g_.literal("null")});
     }
+    if (s.contains("enum") || s.contains("const")) return values(s, path);
     if (s.contains("$ref")) {
       if (!s["$ref"].is_string()) fail_keyword(path, "$ref", "must be a string");
       const auto to = s["$ref"].get<std::string>();
@@ -151,7 +152,6 @@ class SchemaCompiler {
 
   Node of_types(const Schema& s, const std::string& path, int depth) {
     const std::vector<std::string> types = types_of(s, path);
-    if (s.contains("enum") || s.contains("const")) return values(s, path);
     std::vector<Node> ways;
     for (const std::string& type : types) {
       if (type == "null") ways.push_back(g_.literal("null"));
@@ -167,7 +167,8 @@ class SchemaCompiler {
   // --- enum and const
   // -----------------------------------------------------------------------------------
 
-  // Those that satisfy the other keywords, too.
+  // Those that satisfy the other keywords, too: references and what combines schemas among them,
+  // which need not merge.
   Node values(const Schema& s, const std::string& path) {
     const Schema all = s.contains("enum") ? s["enum"] : Schema::array({s["const"]});
     if (!all.is_array()) fail_keyword(path, "enum", "must be an array");
@@ -177,8 +178,8 @@ class SchemaCompiler {
     Schema others = s;
     others.erase("enum");
     std::vector<Node> ways;
-    for (const Schema& value : all)
-      if (satisfies(value, others, find, path, strings_)) ways.push_back(g_.literal(value.dump()));
+    for (const Schema& value : satisfying(all, others, find, path, strings_))
+      ways.push_back(g_.literal(value.dump()));
     return g_.choice(std::move(ways));
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 namespace trireme {
 namespace {
@@ -34,7 +35,10 @@ class ValueCheck {
   bool holds(const Schema& value, const Schema& schema, int depth) {
     if (schema.is_boolean()) return schema.get<bool>();
     if (!schema.is_object()) fail_input("schema ", path_, " must be an object, true or false");
-    return holds_all(value, constraints_of(schema, path_), depth);
+    auto known = constraints_.find(&schema);
+    if (known == constraints_.end())
+      known = constraints_.emplace(&schema, constraints_of(schema, path_)).first;
+    return holds_all(value, known->second, depth);
   }
 
   bool hold_of(const Schema& value, const Schema& s, const char* name, int depth) {
@@ -92,7 +96,7 @@ class ValueCheck {
     const auto size = std::ssize(value);
     if (size < count_of(s, "minItems", 0, path_)) return false;
     if (s.contains("maxItems") && size > count_of(s, "maxItems", -1, path_)) return false;
-    const Schema prefix = s.value("prefixItems", Schema::array());
+    const Schema& prefix = s.contains("prefixItems") ? s["prefixItems"] : none_;
     if (!prefix.is_array()) fail_keyword(path_, "prefixItems", "must be an array");
     for (size_t i = 0; i < value.size(); ++i) {
       if (i >= prefix.size() && !s.contains("items")) break;
@@ -105,11 +109,11 @@ class ValueCheck {
     const auto size = std::ssize(value);
     if (size < count_of(s, "minProperties", 0, path_)) return false;
     if (s.contains("maxProperties") && size > count_of(s, "maxProperties", -1, path_)) return false;
-    const Schema required = s.value("required", Schema::array());
+    const Schema& required = s.contains("required") ? s["required"] : none_;
     if (!required.is_array()) fail_keyword(path_, "required", "must be an array of strings");
     for (const Schema& name : required)
       if (!name.is_string() || !value.contains(name.get<std::string>())) return false;
-    const Schema properties = s.value("properties", Schema::object());
+    const Schema& properties = s.contains("properties") ? s["properties"] : no_members_;
     if (!properties.is_object()) fail_keyword(path_, "properties", "must be an object");
     for (const auto& [name, member] : value.items()) {
       if (!properties.contains(name) && !s.contains("additionalProperties")) continue;
@@ -123,13 +127,21 @@ class ValueCheck {
   const std::string& path_;
   StringCheck& strings_;
   CompileBudget& budget_;
+  const Schema none_ = Schema::array(), no_members_ = Schema::object();
+  // By schema, of the request or within other constraints, which stay where they are.
+  std::map<const Schema*, Schema> constraints_;
 };
 
 }  // namespace
 
-bool satisfies(const Schema& value, const Schema& constraints, const SchemaFinder& find,
-               const std::string& path, StringCheck& strings) {
-  return ValueCheck(find, path, strings).holds_all(value, constraints, 0);
+std::vector<Schema> satisfying(const Schema& values, const Schema& constraints,
+                               const SchemaFinder& find, const std::string& path,
+                               StringCheck& strings) {
+  ValueCheck check(find, path, strings);
+  std::vector<Schema> out;
+  for (const Schema& value : values)
+    if (check.holds_all(value, constraints, 0)) out.push_back(value);
+  return out;
 }
 
 }  // namespace trireme

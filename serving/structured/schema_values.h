@@ -3,16 +3,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "serving/structured/schema_keywords.h"
 #include "serving/structured/string_schema.h"
 
 namespace trireme {
 
-// Whether a value satisfies constraints, exactly, as constraints_of() or merged() returns them.
-// find: resolves references; strings: shared by the values of all schemas. InputError names path
-// and keyword where that is not known.
-bool satisfies(const Schema& value, const Schema& constraints, const SchemaFinder& find,
-               const std::string& path, StringCheck& strings);
+// Values of an array that satisfy constraints, exactly, as constraints_of() or merged() returns
+// them. find: resolves references; strings: shared by the values of all schemas. InputError names
+// path and keyword where that is not known.
+std::vector<Schema> satisfying(const Schema& values, const Schema& constraints,
+                               const SchemaFinder& find, const std::string& path,
+                               StringCheck& strings);
 
 }  // namespace trireme

@@ -73,6 +73,22 @@ TEST(SchemaValues, SeveralExpressionsBesideOneOf) {
                 {R"("ab")", R"("axb")", "null"}, {R"("a")"});
 }
 
+// A value is checked as it is: schemas beside it need not merge, nor exclude each other.
+TEST(SchemaValues, SchemasBesideValuesNeedNotMerge) {
+  expect_schema(R"({"enum":[4,6,9,12],"allOf":[{"multipleOf":2},{"multipleOf":3}]})", {"6", "12"},
+                {"4", "9"});
+  expect_schema(R"({"enum":[{"a":1,"b":2},{"a":1},{"c":1}],"allOf":[{"properties":{"a":true,)"
+                R"("b":true},"additionalProperties":false},{"properties":{"b":{"const":3}}}]})",
+                {R"({"a":1})"}, {R"({"a":1,"b":2})", R"({"c":1})"});
+  expect_schema(R"({"enum":[[1],[2],[2,3]],"$ref":"#/$defs/a","items":{"minimum":2},)"
+                R"("$defs":{"a":{"prefixItems":[{"type":"integer"}],"items":false}}})",
+                {"[2]"}, {"[1]", "[2,3]"});
+  expect_schema(R"({"enum":["a","b","ab"],"oneOf":[{"pattern":"a"},{"pattern":"b"}]})",
+                {R"("a")", R"("b")"}, {R"("ab")"});
+  expect_schema(R"({"const":7,"anyOf":[{"minimum":9},{"maximum":8}],"oneOf":[true,{"minimum":8}]})",
+                {"7"}, {});
+}
+
 TEST(SchemaValues, ArraysOfExpressionsInSchemasAreRefused) {
   for (const char* schema :
        {R"({"pattern":["a","b"]})", R"({"enum":["ab"],"pattern":["a","b"]})",
