@@ -23,6 +23,11 @@ Node JsonGrammar::shared(int32_t& rule, Node (JsonGrammar::*make)()) {
   return grammar_.call(rule);
 }
 
+Node JsonGrammar::shared(const std::string& key, const std::function<Node()>& make) {
+  const auto known = shared_.find(key);
+  return known != shared_.end() ? known->second : shared_.emplace(key, make()).first->second;
+}
+
 Node JsonGrammar::space() { return shared(space_, &JsonGrammar::make_space); }
 Node JsonGrammar::string() { return shared(string_, &JsonGrammar::make_string); }
 Node JsonGrammar::long_char() { return shared(long_char_, &JsonGrammar::make_long_char); }

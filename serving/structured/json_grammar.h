@@ -5,6 +5,8 @@
 // to 17, exponents up to 2; no escape stands for half of a surrogate pair.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -29,6 +31,8 @@ class JsonGrammar {
   Grammar::Node value();   // any
   Grammar::Node object();  // any
   Grammar::Node array();   // any
+  // Node of a key, made once.
+  Grammar::Node shared(const std::string& key, const std::function<Grammar::Node()>& make);
 
  private:
   Grammar::Node shared(int32_t& rule, Grammar::Node (JsonGrammar::*make)());
@@ -43,6 +47,7 @@ class JsonGrammar {
   Grammar::Node key_except(const std::vector<std::u32string>& names, size_t begin, size_t end,
                            size_t depth);
   Grammar& grammar_;
+  std::map<std::string, Grammar::Node, std::less<>> shared_;
   int32_t space_ = -1, string_ = -1, long_char_ = -1, number_ = -1, integer_ = -1, value_ = -1,
           object_ = -1, array_ = -1;
 };

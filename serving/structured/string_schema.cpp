@@ -60,9 +60,7 @@ bool takes(const std::vector<AutomatonState>& states, const std::string& text) {
   return states[at].final;
 }
 
-}  // namespace
-
-Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path) {
+Node make_string(JsonGrammar& json, const Schema& s, const std::string& path) {
   Grammar& g = json.grammar();
   const int64_t least = count_of(s, "minLength", 0, path),
                 most = count_of(s, "maxLength", -1, path);
@@ -94,6 +92,15 @@ Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string
   g.budget().note_count(
       1, concat("schema ", path, ": \"", s.contains("pattern") ? "pattern" : "format", "\""));
   return g.named_all(std::move(all), most < 0 ? -1 : most + 2);
+}
+
+}  // namespace
+
+Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path) {
+  Schema key = Schema::array();
+  for (const char* keyword : {"minLength", "maxLength", "pattern", "format"})
+    key.push_back(s.value(keyword, Schema()));
+  return json.shared(key.dump(), [&] { return make_string(json, s, path); });
 }
 
 bool StringCheck::holds(const Schema& value, const Schema& s, const std::string& path) {

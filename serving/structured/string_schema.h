@@ -18,7 +18,7 @@ using StringExpression = std::pair<std::string, std::string>;
 
 // s: as constraints_of() or merged() returns it. A string that has a maxLength beside a pattern or
 // format has at most so many bytes as JSON, so that some with escapes or characters above ASCII are
-// left out. InputError names path and keyword.
+// left out. Strings of equal keywords share a node. InputError names path and keyword.
 Grammar::Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path);
 
 // Check of strings against such constraints. The automaton of each pattern and format is built

@@ -247,6 +247,14 @@ TEST(JsonSchema, StringsOfSeveralConstraints) {
             std::string::npos);
 }
 
+TEST(JsonSchema, StringsOfEqualConstraintsShareStates) {
+  std::string properties;
+  for (int i = 0; i < 200; ++i)
+    properties += concat(i == 0 ? "" : ",", R"("p)", i, R"(":{"type":"string","format":"uri"})");
+  expect_schema(concat(R"({"properties":{)", properties, "}}"),
+                {R"({"p0":"http://a","p199":"http://b.c/d"})"}, {R"({"p0":"-"})"});
+}
+
 TEST(JsonSchema, EnumsAreWhatTheRestLeavesOfThem) {
   expect_schema(R"({"type":"string","enum":["a","b"],"maxLength":5})", {R"("a")", R"("b")"}, {});
   expect_schema(R"({"enum":["a","bb","日本"],"maxLength":1})", {R"("a")"}, {R"("bb")"});
