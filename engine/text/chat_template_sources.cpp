@@ -81,8 +81,7 @@ ChatTemplateSources find_chat_templates(const std::string& tokenizer) {
   std::erase_if(found, [](const auto& named) { return named.second.empty(); });
   if (found.empty()) found = from_files(folder);
   const std::string config = (folder / "tokenizer_config.json").string();
-  if (found.empty() && fs::is_regular_file(config))
-    found = from_config(config_at(config));
+  if (found.empty() && fs::is_regular_file(config)) found = from_config(config_at(config));
   std::erase_if(found, [](const auto& named) { return named.second.empty(); });
   check_count(found, tokenizer);
   return found;

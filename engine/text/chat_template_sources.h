@@ -49,9 +49,9 @@ std::vector<std::string> members_read(const std::string& source);
 nlohmann::ordered_json chat_templates_to_json(const ChatTemplateSources& sources);
 ChatTemplateSources chat_templates_from_json(const nlohmann::ordered_json& json);
 
-// Writes the files above into a directory, in place of those that are there. Where a template's name
-// is no name of a file ("a/b"), all go to "chat_template" of its tokenizer_config.json instead, as a
-// list. Nothing changes where there are no sources.
+// Writes the files above into a directory, in place of those that are there. Where a template's
+// name is no name of a file ("a/b"), all go as a list to "chat_template" of tokenizer_config.json
+// instead. Nothing changes where there are no sources.
 void write_chat_template_files(const ChatTemplateSources& sources, const std::string& directory);
 bool are_names_of_files(const ChatTemplateSources& sources);
 nlohmann::ordered_json chat_templates_to_list(const ChatTemplateSources& sources);

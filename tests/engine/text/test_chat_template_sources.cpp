@@ -65,7 +65,9 @@ TEST(ChatTemplateSources, ChooseAsTransformersDo) {
   EXPECT_EQ(chosen_chat_template(both, true), "tool_use");
   EXPECT_EQ(chosen_chat_template(one, true), "default");
   EXPECT_EQ(chosen_chat_template(both, true, "default"), "default");
-  EXPECT_EQ(error_of([] { chosen_chat_template({{"rag", "r"}}, false); }),
+  EXPECT_EQ(error_of([] {
+              chosen_chat_template({{"rag", "r"}}, false);
+            }),
             "the model's only chat template is not the default: name \"rag\" as chat_template");
   EXPECT_EQ(chosen_chat_template(both, false, "tool_use"), "tool_use");
   EXPECT_NE(

@@ -137,7 +137,8 @@ std::vector<std::string> texts_for(const std::string& model) {
   for (const SentencePieces::Piece& piece : take_apart(model, "test.model").pieces)
     parts.push_back(piece.text);
   std::mt19937 random(11);
-  for (int i = 0; i < (test::kSanitized ? 300 : 3000); ++i) texts.push_back(random_text(random, parts, 30));
+  for (int i = 0; i < (test::kSanitized ? 300 : 3000); ++i)
+    texts.push_back(random_text(random, parts, 30));
   return texts;
 }
 
