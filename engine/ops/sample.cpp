@@ -67,7 +67,6 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
     return cuda::sample_rows(*ctx.gpu, args);
   }
   parallel_for(ctx.threads, args.rows, 1, [&](int64_t begin, int64_t end) {
-    SampleScratch scratch;
     for (int64_t r = begin; r < end; ++r) {
       const SamplingParams params{.temperature = args.temperature[r],
                                   .top_k = args.top_k[r],
@@ -75,7 +74,7 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
                                   .min_p = args.min_p[r],
                                   .seed = static_cast<uint64_t>(args.seed[r])};
       const std::span<const float> row(args.logits + r * args.stride, static_cast<size_t>(columns));
-      const SampledToken token = sample_row(params, row, args.position[r], scratch);
+      const SampledToken token = sample_row(params, row, args.position[r]);
       args.id[r] = token.id;
       args.logprob[r] = token.logprob;
     }

@@ -43,16 +43,9 @@ double log_normaliser(std::span<const float> logits);
 // The first `count` ids of the order, or all.
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
 
-struct SampleScratch {
-  static constexpr size_t kBuckets = 1024;
-  std::vector<int32_t> order;
-  std::vector<uint16_t> bucket;  // of each token
-  std::vector<double> sums;      // of the buckets' p
-};
-// One row, on the host: O(V) and a sort of few, but where typical_p is below 1 a sort of all that
-// the others keep. p below e^-50 of the largest count as zero.
+// One row, on the host, in O(V) whatever the parameters. p below e^-50 of the largest count as 0.
 SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
-                        int64_t position, SampleScratch& scratch);
+                        int64_t position);
 
 // What each row asks for, all (R): the parameters above but typical_p, whose ranges the caller has
 // checked.

@@ -1,29 +1,31 @@
-// One row's choice in time proportional to V. Sorting all of a vocabulary took most of it; the
-// filters and the draw need the order around two places only: where the kept end, and where the
-// running sum passes u. So the tokens are dealt into buckets of like probability, whose sums say in
-// which buckets these places are, and only those are sorted.
+// One row's choice on the CPU. The kept tokens and the drawn one are places in an order, which
+// RowOrder finds without sorting the row.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
 
+#include "engine/ops/cpu/sample.h"
+#include "engine/ops/pick_kernel.h"
+#include "engine/ops/row_order.h"
 #include "engine/ops/sample.h"
 
 namespace trireme {
 namespace {
 
-constexpr size_t kBuckets = SampleScratch::kBuckets;
-constexpr double kBucketsPerUnit =
-    32;  // of (max l - l) / temperature; the last bucket has all from 31.97 on
-// exp(-50) of every token of any vocabulary are less than a rounding of the sum, which is at least
-// 1.
-constexpr double kNegligible = 50;
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-double exponential(double distance) { return distance > kNegligible ? 0 : std::exp(-distance); }
+cpu::RowRange<float> range_of(std::span<const float> logits) {
+  cpu::RowRange<float> range{};
+  TRIREME_KERNEL(row_range<float>)(&range, logits.data(), std::ssize(logits));
+  return range;
+}
 
-double sum_of_exponentials(std::span<const float> logits, double largest) {
+// The sum of the weights, which are written where there is room for them.
+double weigh(std::span<const float> logits, double largest, double temperature, double* weights) {
   double sum = 0;
-  for (const float l : logits) sum += exponential(largest - static_cast<double>(l));
+  TRIREME_KERNEL(row_weights<float>)
+  ({logits.data(), std::ssize(logits), largest, temperature, weights, &sum});
   return sum;
 }
 
@@ -36,161 +38,135 @@ struct Before {
   }
 };
 
-struct Row {
-  const SamplingParams& params;
-  std::span<const float> logits;
-  double largest;
-  double u;
-  double distance(int32_t id) const {
-    return (largest - static_cast<double>(logits[static_cast<size_t>(id)])) / params.temperature;
+// Stops at the first token that is not kept: the `count` first are, or so many as reach a weight;
+// none below `least` but the first.
+struct KeptStop {
+  int64_t count = std::numeric_limits<int64_t>::max();
+  double reach = kInfinite, least = 0, temperature = 1;
+  BinTotal kept = {};
+  bool passes(const BinTotal& total, double end) {
+    if (kept.count + total.count > count || kept.weight + total.weight >= reach) return false;
+    if (least > 0 && !(std::exp(-end / temperature) * (1 - 1e-9) >= least)) return false;
+    add(total);
+    return true;
   }
-  double probability(int32_t id) const { return exponential(distance(id)); }
+  bool stops(double weight) {
+    if (kept.count > 0 && (kept.count >= count || kept.weight >= reach || weight < least))
+      return true;
+    add({weight, 1});
+    return false;
+  }
+  void add(const BinTotal& total) {
+    kept.weight += total.weight;
+    kept.count += total.count;
+  }
 };
 
-// Of tokens in their order with a sum of p: the one at which the running sum exceeds `target`.
-int32_t draw(const Row& row, std::span<const int32_t> order, double target) {
-  int32_t last = order[0];
-  for (const int32_t id : order) {
-    const double p = row.probability(id);
-    if (target < p) return id;
-    target -= p;
-    if (p > 0) last = id;
+// Stops at the token with which the running sum exceeds `target`.
+struct DrawnStop {
+  double target, sum = 0;
+  bool passes(const BinTotal& total, double /*end*/) {
+    if (sum + total.weight > target) return false;
+    sum += total.weight;
+    return true;
   }
-  return last;  // roundings
-}
-
-// Leaves of the kept, in their order and with this sum of p, those that typical_p keeps; returns
-// their sum.
-double keep_typical(const Row& row, std::vector<int32_t>& kept, double sum) {
-  // With q = p / sum a token's surprise is -ln q = distance + ln sum, and their mean H the same of
-  // distances.
-  double mean = 0;
-  for (const int32_t id : kept)
-    if (const double p = row.probability(id); p > 0) mean += p / sum * row.distance(id);
-  const auto unusual = [&](int32_t id) { return std::abs(row.distance(id) - mean); };
-  const Before before{row.logits};
-  std::ranges::sort(kept, [&](int32_t a, int32_t b) {
-    const double ua = unusual(a), ub = unusual(b);
-    return ua != ub ? ua < ub : before(a, b);
-  });
-  size_t count = 0;
-  double left = 0;
-  while (count < kept.size() && (count == 0 || left < row.params.typical_p * sum))
-    left += row.probability(kept[count++]);
-  kept.resize(count);
-  std::ranges::sort(kept, before);
-  return left;
-}
-
-int32_t draw_of_kept(const Row& row, std::vector<int32_t>& kept, double sum) {
-  if (row.params.typical_p < 1) sum = keep_typical(row, kept, sum);
-  return draw(row, kept, row.u * sum);
-}
-
-// Of the first top_k.
-int32_t choose_of_first(const Row& row, SampleScratch& scratch) {
-  std::vector<int32_t>& order = scratch.order;
-  first_of_row(row.logits, row.params.top_k, order);
-  double total = 0, sum = 0;
-  for (const int32_t id : order) total += row.probability(id);
-  const double reach = row.params.top_p * total;
-  size_t count = 0;
-  while (count < order.size()) {
-    const double p = row.probability(order[count]);
-    if (count > 0 && (sum >= reach || p < row.params.min_p)) break;
-    sum += p;
-    ++count;
+  bool stops(double weight) {
+    if (sum + weight > target) return true;
+    sum += weight;
+    return false;
   }
-  order.resize(count);
-  return draw_of_kept(row, order, sum);
-}
-
-// --- all tokens, in buckets
-// -----------------------------------------------------------------------------------
-
-size_t bucket_of(double distance) {
-  const double at = distance * kBucketsPerUnit;
-  return at < static_cast<double>(kBuckets) ? static_cast<size_t>(at) : kBuckets - 1;
-}
-
-void deal(const Row& row, SampleScratch& scratch) {
-  scratch.sums.assign(kBuckets, 0.0);
-  scratch.bucket.resize(row.logits.size());
-  for (size_t i = 0; i < row.logits.size(); ++i) {
-    const double distance = row.distance(static_cast<int32_t>(i));
-    const size_t b = bucket_of(distance);
-    scratch.bucket[i] = static_cast<uint16_t>(b);
-    scratch.sums[b] += exponential(distance);
-  }
-}
-
-// The tokens of a bucket in their order.
-void sort_bucket(const Row& row, size_t bucket, SampleScratch& scratch) {
-  scratch.order.clear();
-  for (size_t i = 0; i < scratch.bucket.size(); ++i)
-    if (scratch.bucket[i] == bucket) scratch.order.push_back(static_cast<int32_t>(i));
-  std::ranges::sort(scratch.order, Before{row.logits});
-}
-
-// What is kept: all of the buckets before `bucket`, `members` of that one, whose p sum to `sum`.
-struct Cut {
-  size_t bucket = kBuckets, members = 0;
-  double sum = 0;
 };
 
-Cut find_cut(const Row& row, SampleScratch& scratch) {
-  const double total = std::reduce(scratch.sums.begin(), scratch.sums.end());
-  const double none = std::numeric_limits<double>::infinity();
-  const double reach = row.params.top_p < 1 ? row.params.top_p * total : none;
-  Cut cut;
-  for (size_t b = 0; b < kBuckets; ++b) {
-    if (scratch.sums[b] == 0) continue;  // what is there, if anything, is never drawn
-    // No p of the bucket is less; a little room for roundings.
-    const double end = static_cast<double>(b + 1) / kBucketsPerUnit;
-    const double least = b + 1 < kBuckets ? std::exp(-end) * (1 - 1e-9) : 0;
-    if (cut.sum + scratch.sums[b] < reach && least >= row.params.min_p) {
-      cut.sum += scratch.sums[b];
-      continue;
-    }
-    sort_bucket(row, b, scratch);
-    cut.bucket = b;
-    for (cut.members = 0; cut.members < scratch.order.size(); ++cut.members) {
-      const double p = row.probability(scratch.order[cut.members]);
-      if (cut.sum > 0 && (cut.sum >= reach || p < row.params.min_p)) return cut;
-      cut.sum += p;
-    }
+struct RowScratch {
+  std::vector<double> weights;
+  RowOrderScratch order;
+};
+
+class RowChoice {
+ public:
+  RowChoice(const SamplingParams& params, std::span<const float> logits,
+            const cpu::RowRange<float>& range, RowScratch& scratch)
+      : params_(params), logits_(logits), largest_(range.largest), scratch_(scratch) {
+    scratch.weights.resize(logits.size());
+    sum_ = weigh(logits, largest_, params.temperature, scratch_.weights.data());
+    high_ = std::min(largest_ - static_cast<double>(range.smallest),
+                     cpu::kNegligibleDistance * params.temperature);
   }
-  cut.bucket = kBuckets;
-  return cut;
+
+  double sum() const { return sum_; }
+
+  // The token for a random number u.
+  int32_t choose(double u);
+
+ private:
+  double weight(int32_t id) const { return scratch_.weights[static_cast<size_t>(id)]; }
+  // By descending weight.
+  RowOrder order() { return {{logits_, scratch_.weights, largest_}, high_, scratch_.order}; }
+
+  // At which the running sum of those before `end` (negative: of all) exceeds `target`.
+  int32_t draw(const RowOrder& order, int32_t end, double target) const;
+
+  // Where the first ones end that top_k, top_p and min_p keep.
+  KeptStop kept_stop(const RowOrder& order) const {
+    KeptStop stop{.least = params_.min_p, .temperature = params_.temperature};
+    if (params_.top_k > 0) stop.count = params_.top_k;
+    if (params_.top_p >= 1) return stop;
+    double total = sum_;
+    if (params_.top_k > 0) {  // top_p is a part of what the first top_k weigh
+      KeptStop first{.count = params_.top_k};
+      order.walk(first);
+      total = first.kept.weight;
+    }
+    stop.reach = params_.top_p * total;
+    return stop;
+  }
+
+  // With q = weight / sum a token's surprise is -ln q = distance + ln sum, and their mean H the
+  // same of distances: both differ from largest - l by a factor and a term that all share. Returns
+  // the sum of what is left.
+  double keep_typical(double sum) {
+    double moment = 0;
+    TRIREME_KERNEL(row_moment<float>)
+    ({logits_.data(), scratch_.weights.data(), std::ssize(logits_), largest_, 0}, &moment);
+    const double mean = moment / sum;
+    const RowOrder usual({logits_, scratch_.weights, largest_, mean}, std::max(mean, high_ - mean),
+                         scratch_.order);
+    KeptStop stop{.reach = params_.typical_p * sum};
+    if (const int32_t end = usual.walk(stop); end >= 0) usual.drop_from(end);
+    return stop.kept.weight;
+  }
+
+  const SamplingParams& params_;
+  std::span<const float> logits_;
+  double largest_, high_ = 0, sum_ = 0;
+  RowScratch& scratch_;
+};
+
+int32_t RowChoice::choose(double u) {
+  const RowOrder tokens = order();
+  KeptStop stop = kept_stop(tokens);
+  int32_t end = -1;
+  const bool all = params_.top_k == 0 && params_.top_p >= 1 && params_.min_p == 0;
+  if (all)
+    stop.kept.weight = sum_;
+  else
+    end = tokens.walk(stop);
+  if (params_.typical_p >= 1) return draw(tokens, end, u * stop.kept.weight);
+  if (end >= 0) tokens.drop_from(end);
+  const double left = keep_typical(stop.kept.weight);
+  return draw(order(), -1, u * left);
 }
 
-int32_t draw_of_buckets(const Row& row, const Cut& cut, SampleScratch& scratch) {
-  double target = row.u * cut.sum;
-  size_t at = 0, last = 0;
-  for (; at < std::min(cut.bucket, kBuckets - 1); ++at) {
-    if (target < scratch.sums[at]) break;
-    target -= scratch.sums[at];
-    if (scratch.sums[at] > 0) last = at;
-  }
-  const size_t members = at == cut.bucket ? cut.members : std::numeric_limits<size_t>::max();
-  if (members == 0 || scratch.sums[at] == 0) {  // roundings: the last of what is kept
-    sort_bucket(row, last, scratch);
-    return draw(row, scratch.order, std::numeric_limits<double>::infinity());
-  }
-  sort_bucket(row, at, scratch);
-  return draw(row, std::span(scratch.order).first(std::min(members, scratch.order.size())), target);
-}
-
-int32_t choose_of_all(const Row& row, SampleScratch& scratch) {
-  const Cut cut = find_cut(row, scratch);
-  if (row.params.typical_p >= 1) return draw_of_buckets(row, cut, scratch);
-  std::vector<int32_t> kept;
-  if (cut.bucket < kBuckets)
-    kept.assign(scratch.order.begin(),
-                scratch.order.begin() + static_cast<std::ptrdiff_t>(cut.members));
-  for (size_t i = 0; i < scratch.bucket.size(); ++i)
-    if (scratch.bucket[i] < cut.bucket) kept.push_back(static_cast<int32_t>(i));
-  return draw_of_kept(row, kept, cut.sum);
+int32_t RowChoice::draw(const RowOrder& order, int32_t end, double target) const {
+  const Before before{logits_};
+  const auto kept = [&](int32_t id) { return end < 0 || before(id, end); };
+  DrawnStop stop{target};
+  if (const int32_t id = order.walk(stop); id >= 0 && kept(id)) return id;
+  // Roundings: the last of what is kept.
+  int32_t last = -1;
+  for (int32_t id = 0; id < std::ssize(logits_); ++id)
+    if (weight(id) > 0 && kept(id) && (last < 0 || before(last, id))) last = id;
+  return last;
 }
 
 }  // namespace
@@ -203,8 +179,8 @@ double sampling_uniform(uint64_t seed, int64_t position) {
 }
 
 double log_normaliser(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  return largest + std::log(sum_of_exponentials(logits, largest));
+  const double largest = range_of(logits).largest;
+  return largest + std::log(weigh(logits, largest, 1, nullptr));
 }
 
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order) {
@@ -226,21 +202,24 @@ void first_of_row(std::span<const float> logits, int64_t count, std::vector<int3
 }
 
 SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
-                        int64_t position, SampleScratch& scratch) {
-  const auto best = std::ranges::max_element(logits);
-  const Row row{params, logits, *best, sampling_uniform(params.seed, position)};
-  const bool of_all = params.temperature > 0 && params.top_k == 0;
-  if (of_all) deal(row, scratch);
-  // At temperature 1 the buckets have the sum already.
-  const double sum = of_all && params.temperature == 1
-                         ? std::reduce(scratch.sums.begin(), scratch.sums.end())
-                         : sum_of_exponentials(logits, row.largest);
-  const double normaliser = row.largest + std::log(sum);
-  if (!std::isfinite(normaliser)) return {-1, std::numeric_limits<double>::quiet_NaN()};
-  const int32_t id = params.temperature == 0 ? static_cast<int32_t>(best - logits.begin())
-                     : of_all                ? choose_of_all(row, scratch)
-                                             : choose_of_first(row, scratch);
-  return {id, static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser};
+                        int64_t position) {
+  thread_local RowScratch scratch;
+  const cpu::RowRange<float> range = range_of(logits);
+  const auto logprob_of = [&](int32_t id, double sum) {
+    const double normaliser = range.largest + std::log(sum);
+    if (!std::isfinite(normaliser))
+      return SampledToken{-1, std::numeric_limits<double>::quiet_NaN()};
+    return SampledToken{id, static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser};
+  };
+  if (params.temperature == 0) {
+    const auto first = std::ranges::find(logits, range.largest) - logits.begin();
+    return logprob_of(static_cast<int32_t>(first % std::ssize(logits)),
+                      weigh(logits, range.largest, 1, nullptr));
+  }
+  RowChoice row(params, logits, range, scratch);
+  const double sum = params.temperature == 1 ? row.sum() : weigh(logits, range.largest, 1, nullptr);
+  if (!std::isfinite(sum)) return logprob_of(0, sum);
+  return logprob_of(row.choose(sampling_uniform(params.seed, position)), sum);
 }
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 #include "serving/engine/token_chooser.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -43,7 +45,28 @@ void forbid_words(const std::vector<std::vector<int32_t>>& words, std::span<cons
   }
 }
 
+// Forbids the ids whose bits are not set. Without a branch on a bit, which no processor would
+// foresee.
+void apply_mask(const uint32_t* mask, std::span<float> logits) {
+  for (size_t id = 0; id < logits.size(); ++id) {
+    const bool allowed = (mask[id / 32] >> (id % 32) & 1) != 0;
+    logits[id] = std::bit_cast<float>(allowed ? std::bit_cast<uint32_t>(logits[id])
+                                              : std::bit_cast<uint32_t>(kForbidden));
+  }
+}
+
 }  // namespace
+
+void TokenCounts::clear() {
+  counts_.clear();
+  places_.clear();
+}
+
+void TokenCounts::add(int32_t id, int32_t count) {
+  const auto [place, is_new] = places_.try_emplace(id, counts_.size());
+  if (is_new) counts_.push_back({id, 0});
+  counts_[place->second].count += count;
+}
 
 void check_sampling_params(const SamplingParams& p) {
   if (!(p.temperature >= 0 && p.temperature <= 100))
@@ -66,7 +89,7 @@ void TokenChooser::start(const SlotStart& start) {
   slot.text = start.history;
   slot.counts.clear();
   for (size_t i = 0; i < slot.text.size(); ++i)
-    slot.counts[slot.text[i]] += std::cmp_less(i, start.prompt_tokens) ? 0 : 1;
+    slot.counts.add(slot.text[i], std::cmp_less(i, start.prompt_tokens) ? 0 : 1);
 }
 
 const TokenChoice& TokenChooser::choice(int32_t slot) const {
@@ -84,7 +107,7 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
     change_logits(slot, mask);
     used = slot.logits;
   }
-  const SampledToken sampled = sample_row(sampling(number), used, position, slot.scratch);
+  const SampledToken sampled = sample_row(sampling(number), used, position);
   ChosenToken token{.id = sampled.id, .logprob = sampled.logprob};
   if (token.id < 0) {
     const bool all_forbidden =
@@ -98,7 +121,7 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
   ++slot.generated;
   if (!choice.needs_history()) return token;
   slot.text.push_back(token.id);
-  ++slot.counts[token.id];
+  slot.counts.add(token.id, 1);
   return token;
 }
 
@@ -141,9 +164,7 @@ void TokenChooser::change_logits(Slot& slot, const uint32_t* mask) const {
   const TokenChoice& choice = *slot.choice;
   const std::span<float> logits(slot.logits);
   const auto at = [&](int32_t id) -> float& { return logits[static_cast<size_t>(id)]; };
-  if (mask != nullptr)
-    for (int64_t id = 0; id < choices_; ++id)
-      if ((mask[id / 32] >> (id % 32) & 1) == 0) logits[static_cast<size_t>(id)] = kForbidden;
+  if (mask != nullptr) apply_mask(mask, logits);
   if (slot.generated < choice.min_tokens)
     for (const int32_t id : choice.end_ids)
       if (id < choices_) at(id) = kForbidden;
@@ -151,10 +172,12 @@ void TokenChooser::change_logits(Slot& slot, const uint32_t* mask) const {
   for (const auto& [id, bias] : choice.logit_bias)
     if (id < choices_) at(id) += static_cast<float>(bias);
   const auto repetition = static_cast<float>(choice.repetition_penalty);
-  for (const auto& [id, count] : slot.counts) {
+  const std::array<float, 2> divisors = {1, repetition}, factors = {repetition, 1};
+  for (const auto& [id, count] : slot.counts.all()) {
     if (id >= choices_) continue;
     float& l = at(id);
-    l = l > 0 ? l / repetition : l * repetition;
+    // Tables rather than a branch on a logit, which no processor would foresee.
+    l = l / divisors[l > 0 ? 1 : 0] * factors[l > 0 ? 1 : 0];
     if (count > 0)
       l -= static_cast<float>(choice.frequency_penalty * count + choice.presence_penalty);
   }

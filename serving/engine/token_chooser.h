@@ -12,6 +12,21 @@ namespace trireme {
 // InputError naming the parameter that is out of range.
 void check_sampling_params(const SamplingParams& params);
 
+// How often each id occurs, in a row: a step of a long text reads them all.
+class TokenCounts {
+ public:
+  struct Count {
+    int32_t id, count;
+  };
+  void clear();
+  void add(int32_t id, int32_t count);
+  std::span<const Count> all() const { return counts_; }
+
+ private:
+  std::vector<Count> counts_;
+  std::unordered_map<int32_t, size_t> places_;
+};
+
 class TokenChooser {
  public:
   // slots: sequences at a time. Ids from `choices` on are never chosen.
@@ -44,10 +59,8 @@ class TokenChooser {
     int64_t generated = 0;
     uint64_t seed = 0;
     std::vector<int32_t> text;  // prompt and text, where the choice needs it
-    std::unordered_map<int32_t, int32_t>
-        counts;                 // of the ids in it: 0 of those in the prompt alone
+    TokenCounts counts;         // of the ids in it: 0 of those in the prompt alone
     std::vector<float> logits;  // changed
-    SampleScratch scratch;
   };
   bool changes_logits(const Slot& slot, const uint32_t* mask) const;
   void change_logits(Slot& slot, const uint32_t* mask) const;

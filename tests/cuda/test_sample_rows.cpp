@@ -101,9 +101,8 @@ const std::vector<SamplingParams> kParams = {
 
 void expect_tokens_of_host(const std::vector<SampledToken>& got, const std::vector<Row>& rows,
                            int64_t position, const std::vector<SamplingParams>& params = kParams) {
-  SampleScratch scratch;
   for (size_t r = 0; r < rows.size(); ++r) {
-    const SampledToken want = sample_row(params[r], rows[r], position, scratch);
+    const SampledToken want = sample_row(params[r], rows[r], position);
     EXPECT_EQ(got[r].id, want.id) << "row " << r << ", position " << position;
     EXPECT_NEAR(got[r].logprob, want.logprob, 1e-12);
   }
@@ -197,8 +196,7 @@ TEST_F(SampleOnGpu, MarksRowsThatAreNotFinite) {
       EXPECT_EQ(got[r].id, -1) << r;
       EXPECT_TRUE(std::isnan(got[r].logprob)) << r;
     }
-    SampleScratch scratch;
-    EXPECT_EQ(got[bad].id, sample_row(params, rows[bad], 0, scratch).id);
+    EXPECT_EQ(got[bad].id, sample_row(params, rows[bad], 0).id);
   }
 }
 

@@ -12,6 +12,7 @@ ALLOWED = {
     "bpe.cpp cache": "words of a thread; without it every tokenizer needs one for each thread",
     "lora.cpp source": "compiled pattern of a thread, one at a time",
     "lora.cpp regex": "compiled pattern of a thread, one at a time",
+    "sample_row.cpp scratch": "weights of a row, for whoever samples on a thread: megabytes for each slot otherwise",
     "budget.cpp t_budget": "the rendering of a thread, which every filter charges",
     "value.cpp t_levels": "depth of a comparison, which operator== cannot pass on",
     "value.cpp levels": "depth of a destruction, which a destructor cannot pass on",

@@ -119,7 +119,6 @@ TEST(SampleRows, FollowsTheRule) {
 
 // What is sorted in parts is what a sort of everything gives, drawn with the same seeds.
 TEST(SampleRow, IsThatOfASortedRow) {
-  SampleScratch scratch;
   int others = 0;
   for (const int64_t columns : {1, 3, 700, 5000})
     for (const double spread : {0.01, 2.0, 30.0}) {
@@ -140,7 +139,7 @@ TEST(SampleRow, IsThatOfASortedRow) {
                                {.temperature = 0.8, .top_p = 0.99, .typical_p = 0.9}})
         for (int64_t position = 0; position < (columns > 1000 ? 3 : 40); ++position) {
           p.seed = static_cast<uint64_t>(columns) + 3;
-          const int got = sample_row(p, row, position, scratch).id;
+          const int got = sample_row(p, row, position).id;
           EXPECT_EQ(got, plain_sample(l, p, position))
               << columns << " spread " << spread << " temperature " << p.temperature << " top_k "
               << p.top_k << " top_p " << p.top_p << " min_p " << p.min_p << " typical_p "
@@ -149,6 +148,39 @@ TEST(SampleRow, IsThatOfASortedRow) {
         }
     }
   EXPECT_GT(others, 200);
+}
+
+// Rows whose tokens do not spread over the bins: ties, clusters, one that is far from the others.
+TEST(SampleRow, OfRowsThatBinsDoNotDivide) {
+  const int64_t columns = 6000;
+  const std::vector<double> random = stored(DType::kF32, normals("row", columns, 3.0));
+  std::vector<std::vector<double>> rows(5, random);
+  rows[0].assign(rows[0].size(), 2.5);
+  for (double& l : rows[1]) l = std::round(l);
+  for (size_t i = 0; i < rows[2].size(); ++i) rows[2][i] *= 1e-4;
+  rows[2][77] = -90;
+  rows[3] = rows[2];
+  rows[3][78] = 100;
+  for (size_t i = 0; i < rows[4].size(); ++i)
+    rows[4][i] = static_cast<double>(i % 2) + 1e-30 * static_cast<double>(i);
+  for (std::vector<double>& l : rows) l = stored(DType::kF32, l);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<float> row(rows[r].begin(), rows[r].end());
+    for (SamplingParams p : {SamplingParams{},
+                             {.temperature = 100},
+                             {.temperature = 100, .top_k = 5000, .top_p = 0.9},
+                             {.top_k = 3000},
+                             {.temperature = 50, .min_p = 0.9},
+                             {.temperature = 100, .typical_p = 0.5},
+                             {.temperature = 1e-3, .typical_p = 0.5},
+                             {.temperature = 20, .top_k = 5500, .top_p = 0.97, .typical_p = 0.2}})
+      for (int64_t position = 0; position < 4; ++position) {
+        p.seed = 3;
+        EXPECT_EQ(sample_row(p, row, position).id, plain_sample(rows[r], p, position))
+            << r << " temperature " << p.temperature << " top_k " << p.top_k << " top_p " << p.top_p
+            << " min_p " << p.min_p << " typical_p " << p.typical_p << " position " << position;
+      }
+  }
 }
 
 TEST(SampleRow, FirstOfARow) {

@@ -1,0 +1,137 @@
+// An order of a row's tokens, walked from its beginning without sorting the row: tokens are dealt
+// into bins of like keys, whose totals say in which of them a walk stops. Only that bin is dealt
+// again, or sorted where it has few tokens. O(V) whatever the row, its order and the place.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace trireme {
+
+struct BinTotal {
+  double weight = 0;
+  int64_t count = 0;
+};
+
+// Bins of equal width from `low` to `high`; the last one has all keys from its beginning on.
+class KeyBins {
+ public:
+  KeyBins(size_t count, double low, double high)
+      : count_(count), low_(low), per_unit_(static_cast<double>(count) / (high - low)) {
+    if (!divides()) per_unit_ = 0;
+  }
+  // Whether the least and the largest key are in two bins.
+  bool divides() const { return per_unit_ > 0 && per_unit_ < 1e300; }
+  double per_unit() const { return per_unit_; }
+  size_t of(double key) const {
+    const double at = (key - low_) * per_unit_;
+    return at < static_cast<double>(count_) ? static_cast<size_t>(at) : count_ - 1;
+  }
+  // No key of the bin is larger, a little room for roundings included.
+  double end(size_t bin) const {
+    if (bin + 1 == count_ || !divides()) return std::numeric_limits<double>::infinity();
+    return low_ + static_cast<double>(bin + 1) / per_unit_ * (1 + 1e-9);
+  }
+
+ private:
+  size_t count_;
+  double low_, per_unit_;
+};
+
+struct RowOrderScratch {
+  static constexpr size_t kBins = 1024;
+  std::vector<uint16_t> bin;     // of each token
+  std::vector<BinTotal> totals;  // of each bin, and of the tokens that are left out
+};
+
+// Logits l and weights (V) of a row. Tokens are in the order of their keys |largest - l - centre|,
+// ties in that of descending logits, then of ascending ids; with centre 0 in that of descending
+// logits. Tokens of weight zero are left out.
+struct OrderedRow {
+  std::span<const float> logits;
+  std::span<double> weights;
+  double largest, centre = 0;
+
+  double key(int32_t id) const {
+    return std::abs(largest - static_cast<double>(logits[static_cast<size_t>(id)]) - centre);
+  }
+  double weight(int32_t id) const { return weights[static_cast<size_t>(id)]; }
+};
+
+// The order of one row. A second one over the same scratch ends the first.
+class RowOrder {
+ public:
+  // high: no key of a token with a weight is larger
+  RowOrder(const OrderedRow& row, double high, RowOrderScratch& scratch);
+
+  // The first token, in order, for which stop.stops(weight) is true; it notes the others. -1: there
+  // is none. stop.passes(total, end) is whether no token stops among those of such a total, none of
+  // whose keys is above `end`; it notes them then.
+  template <class Stop>
+  int32_t walk(Stop& stop) const {
+    for (size_t b = 0; b < RowOrderScratch::kBins; ++b) {
+      if (passes(scratch_.totals[b], bins_.end(b), stop)) continue;
+      if (const int32_t id = walk_members(members(b), stop); id >= 0) return id;
+    }
+    return -1;
+  }
+
+  // Weights from the place of this token on become zero.
+  void drop_from(int32_t id) const;
+
+ private:
+  static constexpr size_t kFew = 1024, kParts = 256;
+
+  // Sorted, of the ascending ids.
+  std::vector<int32_t> sorted(const std::vector<int32_t>& ids) const;
+  std::vector<int32_t> members(size_t bin) const;
+
+  template <class Stop>
+  static bool passes(const BinTotal& total, double end, Stop& stop) {
+    return total.weight == 0 || stop.passes(total, end);
+  }
+
+  // ids: ascending
+  template <class Stop>
+  int32_t walk_members(const std::vector<int32_t>& ids, Stop& stop) const {
+    if (ids.size() <= kFew) return walk_sorted(ids, stop);
+    double low = std::numeric_limits<double>::infinity(), high = -low;
+    for (const int32_t id : ids) {
+      const double k = row_.key(id);
+      low = std::min(low, k);
+      high = std::max(high, k);
+    }
+    const KeyBins bins(kParts, low, high);
+    if (!bins.divides()) return walk_sorted(ids, stop);
+    std::vector<std::vector<int32_t>> parts(kParts);
+    std::vector<BinTotal> totals(kParts);
+    for (const int32_t id : ids) {
+      const size_t b = bins.of(row_.key(id));
+      parts[b].push_back(id);
+      totals[b].weight += row_.weight(id);
+      ++totals[b].count;
+    }
+    for (size_t b = 0; b < kParts; ++b) {
+      if (passes(totals[b], bins.end(b), stop)) continue;
+      if (const int32_t id = walk_members(parts[b], stop); id >= 0) return id;
+    }
+    return -1;
+  }
+
+  template <class Stop>
+  int32_t walk_sorted(const std::vector<int32_t>& ids, Stop& stop) const {
+    for (const int32_t id : sorted(ids))
+      if (stop.stops(row_.weight(id))) return id;
+    return -1;
+  }
+
+  OrderedRow row_;
+  KeyBins bins_;
+  RowOrderScratch& scratch_;
+};
+
+}  // namespace trireme
