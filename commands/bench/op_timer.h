@@ -42,7 +42,8 @@ class OpTimer {
 };
 
 // The ops of a server's step: paged attention of one query a sequence, by context and batch; of
-// prompts behind a cache; the sampler. cached: keys in the pool of the CPU's cases; a
+// prompts behind a cache; the sampler, by filter and vocabulary; what else a request can ask for
+// that is done for each of its tokens, on the host. cached: keys in the pool of the CPU's cases; a
 // GPU's are of the lengths that servers have.
 void time_paged_attention(OpTimer& timer, int64_t cached);
 void time_sampler(OpTimer& timer);

@@ -1,10 +1,14 @@
 // The ops of a server's step for `bench ops`: attention over a paged KV cache and the sampler.
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <span>
+#include <string_view>
 
 #include "commands/bench/op_timer.h"
 #include "engine/ops/paged_attention.h"
 #include "engine/ops/sample.h"
+#include "serving/engine/token_chooser.h"
 
 namespace trireme {
 namespace {
@@ -56,7 +60,7 @@ void time_case(OpTimer& timer, const PagedCase& c) {
 // Rows of one request for the sampler.
 struct SamplerCase {
   const char* name;
-  double temperature, top_p;
+  SamplingParams params;
 };
 
 void time_rows(OpTimer& timer, const SamplerCase& c, int64_t rows, int64_t vocabulary) {
@@ -66,20 +70,65 @@ void time_rows(OpTimer& timer, const SamplerCase& c, int64_t rows, int64_t vocab
   const auto same = [&](double value) {
     return m.filled<double>(column, [&](double* out) { std::fill_n(out, rows, value); });
   };
-  const auto whole = [&](bool ascending) {
+  const auto whole = [&](int64_t value, int64_t step) {
     return m.filled<int64_t>(column, [&](int64_t* out) {
-      if (ascending) return std::iota(out, out + rows, 0);
-      std::fill_n(out, rows, 0);
+      for (int64_t r = 0; r < rows; ++r) out[r] = value + r * step;
     });
   };
   const Tensor logits = m.make(DType::kF32, {rows, vocabulary});
   const Tensor id = m.zeros(DType::kI32, column), logprob = m.zeros(DType::kF64, column);
-  const Tensor temperature = same(c.temperature), top_p = same(c.top_p), min_p = same(0);
-  const Tensor top_k = whole(false), seed = whole(true), position = whole(true);
+  const SamplingParams& p = c.params;
+  const Tensor temperature = same(p.temperature), top_p = same(p.top_p), min_p = same(p.min_p);
+  const Tensor top_k = whole(p.top_k, 0), seed = whole(0, 1), position = whole(0, 1);
   const SampleRows asked{temperature, top_p, min_p, top_k, seed, position};
-  timer.time(concat("sampler, ", c.name, ", ", rows, rows == 1 ? " row" : " rows"),
-             {rows, vocabulary}, 4 * static_cast<double>(rows * vocabulary), 0,
-             [&] { sample_rows(ctx, id, logprob, logits, asked); });
+  const std::span<const float> first(ctx.gpu == nullptr ? logits.as<float>() : nullptr,
+                                     static_cast<size_t>(vocabulary));
+  const std::string of = ctx.gpu == nullptr ? concat(" of ", vocabulary) : "";
+  timer.time(concat("sampler, ", c.name, ", ", rows, rows == 1 ? " row" : " rows", of),
+             {rows, vocabulary}, 4 * static_cast<double>(rows * vocabulary), 0, [&] {
+               if (p.typical_p < 1)
+                 sample_row(p, first, 0);
+               else
+                 sample_rows(ctx, id, logprob, logits, asked);
+             });
+}
+
+// A token of a sequence that asks for more than sampling, greedily, after as many tokens of text as
+// the vocabulary has.
+void time_choice(OpTimer& timer, const char* name, TokenChoice choice, bool masked,
+                 int64_t vocabulary) {
+  Operands m(timer.ctx());
+  const Tensor row = m.make(DType::kF32, {1, vocabulary});
+  const std::span<const float> logits(row.as<float>(), static_cast<size_t>(vocabulary));
+  const std::vector<uint32_t> mask(static_cast<size_t>(ceil_div(vocabulary, 32)), 0x5a3c96e1);
+  choice.sampling.temperature = 0;
+  SlotStart start;
+  if (choice.needs_history()) start.history.resize(static_cast<size_t>(vocabulary));
+  std::iota(start.history.begin(), start.history.end(), 0);
+  start.generated = vocabulary;
+  start.choice = std::make_shared<const TokenChoice>(std::move(choice));
+  TokenChooser chooser(1, vocabulary);
+  chooser.start(start);
+  timer.time(concat("choice, ", name, ", 1 row of ", vocabulary), {1, vocabulary},
+             4 * static_cast<double>(vocabulary), 0,
+             [&] { chooser.choose(0, 0, logits, masked ? mask.data() : nullptr); });
+}
+
+void time_choices(OpTimer& timer, int64_t vocabulary) {
+  time_choice(timer, "greedy", {}, false, vocabulary);
+  TokenChoice told, penalised, biased, forbidding;
+  told.top_logprobs = 20;
+  penalised.repetition_penalty = 1.1;
+  penalised.frequency_penalty = 0.5;
+  time_choice(timer, "mask", {}, true, vocabulary);
+  for (int32_t i = 0; i < 1024; ++i) {
+    biased.logit_bias.emplace_back(i * 7, 1.0);
+    forbidding.bad_words.push_back({i, i + 1, i + 2});
+  }
+  time_choice(timer, "logprobs 20", std::move(told), false, vocabulary);
+  time_choice(timer, "penalties", std::move(penalised), false, vocabulary);
+  time_choice(timer, "1024 biases", std::move(biased), false, vocabulary);
+  time_choice(timer, "1024 bad words", std::move(forbidding), false, vocabulary);
 }
 
 }  // namespace
@@ -97,11 +146,33 @@ void time_paged_attention(OpTimer& timer, int64_t cached) {
 }
 
 void time_sampler(OpTimer& timer) {
-  constexpr int64_t kVocabulary = 128256, kSmallVocabulary = 50257;
-  const bool gpu = timer.ctx().gpu != nullptr;
-  for (const SamplerCase& c : {SamplerCase{"greedy", 0, 1}, SamplerCase{"top_p 0.9", 1, 0.9}})
-    for (const int64_t rows : gpu ? std::vector<int64_t>{1, 32, 128} : std::vector<int64_t>{1, 8})
-      time_rows(timer, c, rows, gpu ? kVocabulary : kSmallVocabulary);
+  const SamplerCase greedy{"greedy", {.temperature = 0}}, top_p{"top_p 0.9", {.top_p = 0.9}};
+  if (timer.ctx().gpu != nullptr) {
+    for (const SamplerCase& c : {greedy, top_p})
+      for (const int64_t rows : {1, 32, 128}) time_rows(timer, c, rows, 128256);
+    return;
+  }
+  if (timer.dtype() != DType::kF32) return;  // whatever the model's type, its logits are float32
+  // Temperature 100 makes the most of a vocabulary about as probable.
+  const std::vector<SamplerCase> cases = {
+      greedy,
+      {"temperature 2", {.temperature = 2}},
+      {"temperature 100", {.temperature = 100}},
+      {"top_k 40", {.top_k = 40}},
+      {"top_k 3/4", {}},
+      top_p,
+      {"top_p 0.9 at 100", {.temperature = 100, .top_p = 0.9}},
+      {"min_p 0.05", {.min_p = 0.05}},
+      {"typical_p 0.5", {.typical_p = 0.5}},
+      {"typical_p 0.5 at 100", {.temperature = 100, .typical_p = 0.5}},
+  };
+  for (const int64_t vocabulary : {32000, 128256, 256000})
+    for (SamplerCase c : cases) {
+      if (c.name == std::string_view("top_k 3/4")) c.params.top_k = vocabulary / 4 * 3;
+      time_rows(timer, c, 1, vocabulary);
+    }
+  for (const SamplerCase& c : {greedy, top_p}) time_rows(timer, c, 8, 128256);
+  time_choices(timer, 128256);
 }
 
 }  // namespace trireme
