@@ -238,10 +238,11 @@ bool is_gone(const FileError& error) {
          errno == ENOENT;
 }
 
-// "" or what is damaged.
-std::string damage_of(const std::string& directory, bool thorough) {
+// "" or what is damaged, or doubted.
+std::string damage_of(const std::string& directory, bool thorough, const CheckpointDoubt& doubt) {
   try {
     const CheckpointReader reader(directory);
+    if (std::string why = doubt ? doubt(reader) : ""; !why.empty()) return why;
     const std::vector<std::string> problems =
         thorough ? reader.verify() : std::vector<std::string>{};
     return problems.empty() ? "" : problems.front();
@@ -257,11 +258,12 @@ std::string damage_of(const std::string& directory, bool thorough) {
 
 }  // namespace
 
-NewestCheckpoint find_newest_whole(const std::string& root, bool thorough) {
+NewestCheckpoint find_newest_whole(const std::string& root, bool thorough,
+                                   const CheckpointDoubt& doubt) {
   NewestCheckpoint newest;
   for (const std::string& name : step_directories(root)) {
     const std::string directory = concat(root, "/", name);
-    std::string damage = damage_of(directory, thorough);
+    std::string damage = damage_of(directory, thorough, doubt);
     if (!damage.empty()) {
       newest.skipped.push_back(std::move(damage));
       continue;

@@ -45,6 +45,9 @@ struct SaveOptions {
   std::string root;  // the directory of all checkpoints of the run, created if absent
   int64_t step = 0;
   int64_t keep_last = 0;  // whole checkpoints to keep, the new one included; 0: all
+  // Whether keep_last counts a whole checkpoint; one that it does not goes as soon as so many later
+  // ones are kept. Empty: it counts all.
+  std::function<bool(const class CheckpointReader&)> counts = {};
   // Gives the bytes of a part's data from element `first` on, in order, in pieces: for data that
   // does not lie in the host's memory. Empty: all of it does. Where finish_reading is given, `take`
   // may be called in another thread, after all of the parts before, until that has returned.
@@ -115,6 +118,8 @@ class CheckpointReader {
   std::map<std::pair<std::string, std::string>, size_t> by_name_;
 };
 
+// Why a whole checkpoint is passed over; empty: it is not.
+using CheckpointDoubt = std::function<std::string(const CheckpointReader&)>;
 struct NewestCheckpoint {
   std::string directory;             // empty: there is none
   std::vector<std::string> skipped;  // why newer ones were passed over, one line each
@@ -123,7 +128,8 @@ struct NewestCheckpoint {
 // manifest and shard sizes only. `root` may be absent. FileError where `root` or a checkpoint newer
 // than the newest whole one cannot be read for another reason than that a file of it is gone: it
 // may be whole.
-NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true);
+NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true,
+                                   const CheckpointDoubt& doubt = {});
 
 std::string step_directory_name(int64_t step);                           // "step-00000100"
 bool parse_step_directory_name(const std::string& name, int64_t& step);  // false: another name

@@ -183,18 +183,22 @@ void remove_checkpoint(const std::string& directory) {
   remove_tree(doomed);
 }
 
-bool is_whole(const std::string& directory) {
+enum class Keeping { kDamaged, kCounted, kNotCounted };
+
+Keeping keeping_of(const std::string& directory, const SaveOptions& options) {
   try {
-    return CheckpointReader(directory).step() >= 0;
+    const CheckpointReader reader(directory);
+    return !options.counts || options.counts(reader) ? Keeping::kCounted : Keeping::kNotCounted;
   } catch (const Error&) {
-    return false;
+    return Keeping::kDamaged;
   }
 }
 
-// Keeps keep_last whole checkpoints up to `saved`, which is one of them and which `latest` names,
-// and all of higher steps: a run that went back to an earlier step must not cost what came later.
-std::vector<std::string> prune(const std::string& root, int64_t keep_last,
-                               const std::string& saved) {
+// Keeps keep_last whole checkpoints up to `saved`, which `latest` names and which is one of them
+// where it counts, and all of higher steps: a run that went back to an earlier step must not cost
+// what came later.
+std::vector<std::string> prune(const SaveOptions& options, const std::string& saved) {
+  const std::string& root = options.root;
   std::vector<std::string> names, removed;
   for (const auto& entry : fs::directory_iterator(root)) {
     const std::string name = entry.path().filename().string();
@@ -202,12 +206,14 @@ std::vector<std::string> prune(const std::string& root, int64_t keep_last,
     if (parse_step_directory_name(name, step) && name < saved) names.push_back(name);
   }
   std::sort(names.begin(), names.end(), std::greater<>());
-  int64_t kept = 1;
+  const bool counts = keeping_of(concat(root, "/", saved), options) == Keeping::kCounted;
+  int64_t kept = counts ? 1 : 0;
   for (const std::string& name : names) {
     const std::string directory = concat(root, "/", name);
-    if (!is_whole(directory)) continue;  // not counted, and kept for its owner to look at
-    if (kept < keep_last) {
-      ++kept;
+    const Keeping keeping = keeping_of(directory, options);
+    if (keeping == Keeping::kDamaged) continue;  // kept for its owner to look at
+    if (kept < options.keep_last) {
+      kept += keeping == Keeping::kCounted ? 1 : 0;
       continue;
     }
     remove_checkpoint(directory);
@@ -244,7 +250,7 @@ Json publish(const SaveOptions& options, const std::string& temporary,
   write_file_atomically(options.root + "/latest", name + "\n");
   if (options.keep_last <= 0) return Json::object();
   try {
-    return {{"removed", prune(options.root, options.keep_last, name)}};
+    return {{"removed", prune(options, name)}};
   } catch (const InputError& error) {  // the new checkpoint is whole: not a reason to stop
     return {{"warning", concat("old checkpoints stay: ", error.what())}};
   }

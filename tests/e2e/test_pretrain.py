@@ -202,6 +202,45 @@ class Pretrain(tiny_run.RunTest):
         self.assertEqual(len(said), len({line.split("warning: ")[1] for line in said}), stderr)
         self.assertFalse([line for line in said if "[rank" in line])
 
+    def kept(self, folder):
+        return sorted(path.name for path in (self.folder / folder / "checkpoints").glob("step-*"))
+
+    def test_divergence_keeps_the_checkpoints_from_before(self):
+        """Nothing is saved in a row of skipped steps, so no older checkpoint is pushed out."""
+        self.configure(optimizer={"type": "SGD", "params": {"lr": 1e30}}, max_consecutive_skips=6,
+                       gradient_clipping=0, scheduler={"type": "constant"},
+                       checkpoint={"save_interval": 1, "keep_last": 2})
+        for ranks in (1, 2):
+            _, stderr = self.pretrain("--set", f"output_dir=of{ranks}", ranks=ranks, expect=4)
+            first = next(record["step"] for record in self.records(f"of{ranks}") if record["skipped"])
+            self.assertGreater(first, 1)
+            self.assertEqual(self.kept(f"of{ranks}")[-1], f"step-{first - 1:08}")
+            self.assertIn(f"the newest checkpoint from before them is of{ranks}/checkpoints/step-{first - 1:08}", stderr)
+            self.assertIn(f"the checkpoint of step {first} is saved after the next step", stderr)
+
+    def test_a_run_that_ends_in_skipped_steps_has_diverged(self):
+        self.configure(optimizer={"type": "SGD", "params": {"lr": 1e30}}, train_steps=3, gradient_clipping=0,
+                       scheduler={"type": "constant"})
+        _, stderr = self.pretrain(expect=4)
+        self.assertIn("ended at step 3: ", stderr)
+        self.assertIn("no checkpoint was saved before step ", stderr)
+        # The one of the end is there to be looked at, and no run goes on with it.
+        self.assertEqual(self.kept("run"), ["step-00000003"])
+        _, stderr = self.pretrain("--resume", "auto", expect=4)
+        self.assertIn("run/checkpoints/step-00000003 is the end of a run that diverged", stderr)
+
+    def test_resume_auto_passes_over_the_end_of_a_diverged_run(self):
+        self.configure(optimizer={"type": "SGD", "params": {"lr": 1e30}}, train_steps=3, gradient_clipping=0,
+                       scheduler={"type": "constant"}, checkpoint={"save_interval": 1, "keep_last": 1})
+        _, stderr = self.pretrain(expect=4)
+        kept = self.kept("run")
+        self.assertEqual(kept[-1], "step-00000003")
+        self.assertEqual(len(kept), 2)
+        self.assertIn(f"the newest checkpoint from before them is run/checkpoints/{kept[0]}", stderr)
+        _, stderr = self.pretrain("--resume", "auto", expect=4)
+        self.assertRegex(stderr, "run/checkpoints/step-00000003 was saved after [12] steps? .*, an older one is used")
+        self.assertIn(f"continuing run/checkpoints/{kept[0]}", stderr)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -6,6 +6,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/transfer.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
+#include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/model_bundle.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/families/config_json.h"
@@ -117,12 +118,14 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
       .gather = [&](const std::string& mine) { return groups.world.all_gather_strings(mine); },
       .broadcast =
           [&](const std::string& value) { return groups.world.broadcast_string(value, 0); }};
-  return save_checkpoint({.root = config.checkpoint.save,
-                          .step = position.step,
-                          .keep_last = config.checkpoint.keep_last,
-                          .read = [&](const ConstTensor& data, int64_t,
-                                      const auto& take) { read_bytes(ctx, data, take); }},
-                         parts, json, ranks);
+  return save_checkpoint(
+      {.root = config.checkpoint.save,
+       .step = position.step,
+       .keep_last = config.checkpoint.keep_last,
+       .counts = [](const CheckpointReader& r) { return skipped_row(r).empty(); },
+       .read = [&](const ConstTensor& data, int64_t,
+                   const auto& take) { read_bytes(ctx, data, take); }},
+      parts, json, ranks);
 }
 
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {

@@ -18,6 +18,7 @@
 #include "training/run/pretrain_run.h"
 #include "training/run/run_lineage.h"
 #include "transformer/checkpoint/checkpoint_model.h"
+#include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
@@ -153,6 +154,11 @@ void PretrainRun::start_or_resume() {
     agreed(group_,
            [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
     last_saved_ = position_.step;
+    const bool good = skipped_row(CheckpointReader(checkpoint)).empty();
+    if (good) last_checkpoint_ = checkpoint;
+    if (!good && position_.step >= config_.train_steps)
+      throw Error(concat(checkpoint, " is the end of a run that diverged, and none is older"),
+                  ExitCode::kDiverged);
   }
   agreed(group_, [&] {
     if (group_.rank() != 0) return;
@@ -254,18 +260,27 @@ void PretrainRun::finish_step() {
   check_divergence(metrics.step, result);
 }
 
-void PretrainRun::check_divergence(int64_t step, const StepResult& result) const {
+void PretrainRun::check_divergence(int64_t step, const StepResult& result) {
+  skips_in_row_ = result.skipped ? result.consecutive_skips : 0;
   if (!result.skipped) return;
+  first_bad_ = result.first_bad;
   if (group_.rank() == 0)  // every rank has the same result
     log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
                 ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale, "); ",
                 result.consecutive_skips, " in a row");
-  if (result.consecutive_skips < config_.max_consecutive_skips) return;
-  throw Error(concat("stopped at step ", step, ": ", result.consecutive_skips,
-                     " steps in a row were not finite, the last by ", result.first_bad,
-                     "; lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32; the "
-                     "last checkpoint is whole"),
-              ExitCode::kDiverged);
+  if (skips_in_row_ >= config_.max_consecutive_skips)
+    fail_diverged(step, concat("stopped at step ", step));
+}
+
+void PretrainRun::fail_diverged(int64_t step, const std::string& what) const {
+  throw Error(
+      concat(what, ": ", skips_in_row_, skips_in_row_ == 1 ? " step was" : " steps in a row were",
+             " not finite, the last by ", first_bad_,
+             "; lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32; ",
+             last_checkpoint_.empty()
+                 ? concat("no checkpoint was saved before step ", step - skips_in_row_ + 1)
+                 : concat("the newest checkpoint from before them is ", last_checkpoint_)),
+      ExitCode::kDiverged);
 }
 
 // The loss on evaluation.eval_iters batches of `data`.
@@ -291,6 +306,23 @@ void PretrainRun::validate(StepMetrics& metrics) {
   }
 }
 
+void PretrainRun::save_if_finite(StopRequest request) {
+  const bool last = position_.step == config_.train_steps;
+  if (skips_in_row_ > 0 && !last && request != StopRequest::kSaveAndStop) {
+    if (!save_waits_)
+      log_warning("the checkpoint of step ", position_.step,
+                  " is saved after the next step that is not skipped");
+    save_waits_ = true;
+    return;
+  }
+  save_waits_ = false;
+  save();
+  if (skips_in_row_ == 0) return;
+  if (last) fail_diverged(position_.step, concat("ended at step ", position_.step));
+  log_warning("step ", position_.step, " was skipped: --resume auto will continue an older ",
+              "checkpoint than that of this step, where there is one");
+}
+
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
   SavedCheckpoint saved;
@@ -301,6 +333,7 @@ void PretrainRun::save() {
         save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&lineage_, &data_files_});
   });
   last_saved_ = position_.step;
+  if (skips_in_row_ == 0) last_checkpoint_ = saved.directory;
   if (group_.rank() == 0) mark_saved(saved.directory);
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
@@ -401,14 +434,14 @@ ExitCode PretrainRun::run() {
   while (position_.step < config_.train_steps) {
     start_step();
     const bool last = position_.step == config_.train_steps;
-    const bool saves = last || due(config_.checkpoint.save_interval, position_.step);
+    const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
     // What reads the model reads that of a step whose result is known.
     const bool read = saves || due(config_.eval_interval, position_.step);
     finish_steps(read ? 0 : step_.most_open() - 1);
     const StopRequest request = agreed_request();
     if (saves || request != StopRequest::kNone) {
       finish_steps(0);
-      save();
+      save_if_finite(request);
     }
     if (request == StopRequest::kSaveAndStop && !last) {
       log_info("stopped by request at step ", position_.step, "; continue with --resume auto");

@@ -231,7 +231,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                " holds another run; continue it with "
                "--resume auto, or choose another output_dir");
   if (resume == "auto") {
-    const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save);
+    const NewestCheckpoint newest = find_newest_good(config.checkpoint.save);
     if (newest.directory.empty()) check_nothing_saved(config, newest.skipped);
     plan.notes = newest.skipped;
     plan.checkpoint = newest.directory;

@@ -29,6 +29,24 @@ std::string checkpoint_place(const std::string& path) {
   return fs::is_directory(save) ? save : path;
 }
 
+std::string skipped_row(const CheckpointReader& reader) {
+  const nlohmann::ordered_json state = reader.state();
+  if (!state.is_object() || !state.contains("step_state")) return "";
+  const nlohmann::ordered_json& step = state["step_state"];
+  const bool known = step.is_object() && step.contains("consecutive_skips") &&
+                     step["consecutive_skips"].is_number_integer();
+  const int64_t skips = known ? step["consecutive_skips"].get<int64_t>() : 0;
+  if (skips <= 0) return "";
+  return concat(reader.directory(), " was saved after ", skips,
+                skips == 1 ? " step that was" : " steps in a row that were",
+                " not finite, an older one is used");
+}
+
+NewestCheckpoint find_newest_good(const std::string& root) {
+  NewestCheckpoint newest = find_newest_whole(root, true, skipped_row);
+  return newest.directory.empty() ? find_newest_whole(root) : newest;
+}
+
 NewestCheckpoint find_checkpoint(const std::string& path) {
   if (!fs::exists(path))
     fail_input(path, ": no such run, checkpoint or model directory", model_advice(path));
@@ -42,7 +60,7 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
   }
   const fs::path inside = fs::path(path) / "checkpoints";
   const std::string root = fs::is_directory(inside) ? inside.string() : path;
-  NewestCheckpoint newest = find_newest_whole(root);
+  NewestCheckpoint newest = find_newest_good(root);
   std::string damaged;
   for (const std::string& one : newest.skipped) damaged += "\n  " + one;
   if (!damaged.empty() && newest.directory.empty())

@@ -11,7 +11,13 @@ namespace trireme {
 // resolved_config.json names. Any other path is returned as it is.
 std::string checkpoint_place(const std::string& path);
 
-// Newest whole checkpoint of a run directory, of a directory of checkpoints, or `path` itself where
+// Why a checkpoint is passed over for an older one: its run saved it in a row of skipped steps,
+// whose weights may be what made the loss not finite. Empty: it was not.
+std::string skipped_row(const CheckpointReader& reader);
+// Newest whole one under `root` outside of such a row, else the newest whole one.
+NewestCheckpoint find_newest_good(const std::string& root);
+
+// Newest good checkpoint of a run directory, of a directory of checkpoints, or `path` itself where
 // it is one, with the reason for each newer one that was skipped. Reads every byte: one rank calls
 // it and broadcasts the result. InputError where there is none, or where the one that `path` names
 // is damaged.

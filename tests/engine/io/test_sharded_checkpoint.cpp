@@ -95,6 +95,29 @@ TEST(ShardedCheckpoint, KeepsTheLastAndNeverWhatLatestNames) {
   EXPECT_EQ(read_small_file(dir / "latest"), "step-00000007\n");
 }
 
+TEST(ShardedCheckpoint, WhatKeepLastDoesNotCountPushesNothingOut) {
+  const ScratchDirectory dir;
+  const auto model = fake_model();
+  const auto even = [](const CheckpointReader& reader) { return reader.step() % 2 == 0; };
+  for (const int64_t step : {2, 4, 5, 7, 9})
+    ASSERT_EQ(save_model(model, {.root = dir.path(), .step = step, .keep_last = 2, .counts = even},
+                         1, 1, 1),
+              none(1));
+  EXPECT_EQ(listing(dir.path()),
+            (std::vector<std::string>{"latest", "step-00000002", "step-00000004", "step-00000005",
+                                      "step-00000007", "step-00000009"}));
+  ASSERT_EQ(
+      save_model(model, {.root = dir.path(), .step = 10, .keep_last = 2, .counts = even}, 1, 1, 1),
+      none(1));
+  EXPECT_EQ(listing(dir.path()),
+            (std::vector<std::string>{"latest", "step-00000004", "step-00000005", "step-00000007",
+                                      "step-00000009", "step-00000010"}));
+  const NewestCheckpoint newest = find_newest_whole(
+      dir.path(), true, [](const CheckpointReader& r) { return r.step() > 7 ? "late" : ""; });
+  EXPECT_EQ(newest.directory, dir / "step-00000007");
+  EXPECT_EQ(newest.skipped, (std::vector<std::string>{"late", "late"}));
+}
+
 TEST(ShardedCheckpoint, TheSameStepCanBeSavedAgain) {
   const ScratchDirectory dir;
   ASSERT_EQ(save_model(fake_model("old"), {dir.path(), 10, 0}, 1, 3, 1), none(3));
