@@ -1,4 +1,7 @@
 """Continuing a run under a changed configuration: what is allowed gives the run that the new one would have been."""
+import re
+import shutil
+
 import harness
 import tiny_run
 
@@ -81,6 +84,56 @@ class Resume(tiny_run.RunTest):
         self.assertEqual(self.losses("more"), before)
         self.assert_refused("pretrain", "--config", "run.json", "--set", "output_dir=new", "--set",
                             "checkpoint.load=nowhere", says=["nowhere"])
+
+
+class AdviceToBeginAnew(tiny_run.RunTest):
+    """Messages that refuse to continue a checkpoint say what to do instead, which works."""
+
+    def refusal(self, *arguments):
+        _, stderr = self.pretrain(*arguments, expect=2)
+        return stderr
+
+    def converted(self, stderr):
+        """What the advice's command makes of the checkpoint."""
+        command = re.search(r"trireme (checkpoint convert \S+ weights --to hf), then checkpoint.load \"weights\"", stderr)
+        self.assertIsNotNone(command, stderr)
+        self.assertNotIn("another output_dir", stderr)
+        self.trireme(*command[1].split())
+        return "checkpoint.load=weights"
+
+    def test_of_a_loaded_checkpoint(self):
+        self.pretrain()
+        for i, changes in enumerate((["train_batch_size=16"], ["optimizer.params.lr=1e-3"], ["sequence_length=16"],
+                                     ["train_steps=60"])):
+            shutil.rmtree(self.folder / "weights", ignore_errors=True)
+            other = [part for change in [*changes, f"output_dir=other{i}"] for part in ("--set", change)]
+            load = self.converted(self.refusal(*other, "--set", "checkpoint.load=run"))
+            _, stderr = self.pretrain(*other, "--set", load)
+            self.assertIn("starting at step 0 with the weights of weights", stderr)
+            # Learned from: the untrained model's loss is that of a uniform choice.
+            self.assertLess(self.records(f"other{i}")[0]["loss"], 4)
+
+    def test_of_a_named_checkpoint(self):
+        self.pretrain()
+        named = ["--set", "seed=8", "--set", "output_dir=other"]
+        stderr = self.refusal(*named, "--resume", "run")
+        self.assertIn("without --resume", stderr)
+        self.pretrain(*named, "--set", self.converted(stderr))
+
+    def test_of_other_data(self):
+        self.pretrain()
+        self.write("train.txt", tiny_run.text(3000, 3))
+        self.trireme("data", "prepare", "--input", "train.txt", "--output", "train", "--overwrite")
+        stderr = self.refusal("--set", "output_dir=other", "--set", "checkpoint.load=run")
+        self.assertIn("put the file back, or start a new run", stderr)
+        self.pretrain("--set", "output_dir=other", "--set", self.converted(stderr))
+
+    def test_of_the_runs_own_checkpoints(self):
+        self.pretrain()
+        other = ["--set", "seed=8"]
+        self.assertIn("set them back, or use another output_dir", self.refusal(*other, "--resume", "auto"))
+        self.assertIn("choose another output_dir", self.refusal(*other))
+        self.pretrain(*other, "--set", "output_dir=other")
 
 
 if __name__ == "__main__":

@@ -92,20 +92,32 @@ std::string advice_for_rates(const SchedulerConfig& saved, const SchedulerConfig
                 "output_dir; or ");
 }
 
+// What somebody does who means another run than the one that the plan continues.
+std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan) {
+  if (plan.is_own) return "use another output_dir";
+  if (config.finetune.enabled)
+    return concat("start another run with checkpoint.load ", plan.checkpoint,
+                  " and without --resume");
+  return concat("start a new run from the weights alone: trireme checkpoint convert ",
+                plan.checkpoint, " weights --to hf, then checkpoint.load \"weights\"",
+                plan.is_named ? " without --resume" : "");
+}
+
 void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t steps_done,
-                      const std::string& checkpoint) {
+                      const ResumePlan& plan) {
+  const std::string& checkpoint = plan.checkpoint;
   for (int64_t step = 0; step < steps_done; ++step) {
     if (rate_of(saved, step) == rate_of(config, step)) continue;
     fail_input(checkpoint, " took step ", step + 1, " with learning rate ", rate_of(saved, step),
                ", this configuration (", differences(saved, config), ") gives it ",
                rate_of(config, step), "; a run can be extended where the rates of its past stay: ",
-               advice_for_rates(saved.scheduler, config.scheduler),
-               "set them back, or use another output_dir");
+               advice_for_rates(saved.scheduler, config.scheduler), "set them back, or ",
+               advice_for_another_run(config, plan));
   }
 }
 
-void check_same_data(const CheckpointReader& reader, const std::vector<TokenFileIdentity>& data,
-                     ResumePlan& plan) {
+void check_same_data(const RunConfig& config, const CheckpointReader& reader,
+                     const std::vector<TokenFileIdentity>& data, ResumePlan& plan) {
   if (data.empty()) return;
   const std::vector<TokenFileIdentity> saved = saved_data_identity(reader);
   if (saved.empty())
@@ -113,8 +125,8 @@ void check_same_data(const CheckpointReader& reader, const std::vector<TokenFile
         concat(plan.checkpoint, " does not say which token files it learned from (an ",
                "earlier version saved it): nothing can tell whether they are the same"));
   if (const std::string changed = changed_file(saved, data); !changed.empty())
-    fail_input(plan.checkpoint, ": ", changed,
-               "; put the file back, or start a new run in another output_dir");
+    fail_input(plan.checkpoint, ": ", changed, "; put the file back, or ",
+               advice_for_another_run(config, plan));
 }
 
 // Adds to the plan what its checkpoint means for a run of `config`.
@@ -124,9 +136,10 @@ void check_same_run(const RunConfig& config, const std::vector<TokenFileIdentity
   const RunConfig saved = checkpoint_run_config(reader);
   if (trajectory_hash(saved) != trajectory_hash(config))
     fail_input(plan.checkpoint, " belongs to a run with another configuration (",
-               differences(saved, config), "); set them back, or use another output_dir");
-  check_past_rates(saved, config, reader.step(), plan.checkpoint);
-  check_same_data(reader, data, plan);
+               differences(saved, config), "); set them back, or ",
+               advice_for_another_run(config, plan));
+  check_past_rates(saved, config, reader.step(), plan);
+  check_same_data(config, reader, data, plan);
   if (saved.train_steps == config.train_steps || config.finetune.enabled) return;
   const std::string change = order_change(
       config.data,
@@ -225,7 +238,6 @@ void check_own_records(const RunConfig& config) { check_records(config, false); 
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                        const std::vector<TokenFileIdentity>& data) {
   ResumePlan plan;
-  bool own_checkpoint = false;  // found among those that this run saves
   if (resume.empty() && holds_run(config))
     fail_input("output_dir ", config.output_dir,
                " holds another run; continue it with "
@@ -235,9 +247,10 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
     if (newest.directory.empty()) check_nothing_saved(config, newest.skipped);
     plan.notes = newest.skipped;
     plan.checkpoint = newest.directory;
-    own_checkpoint = !plan.checkpoint.empty();
+    plan.is_own = !plan.checkpoint.empty();
   }
   if (const bool path = !resume.empty() && resume != "auto"; path || plan.checkpoint.empty()) {
+    plan.is_named = path;
     const std::string& from = path ? resume : config.checkpoint.load;
     if (path && is_model_source(from))
       fail_input("--resume ", from,
@@ -269,7 +282,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
   if (std::string lost = lost_in_peft(config.model, finetune.lora); !lost.empty())
     plan.notes.push_back(std::move(lost));
   if (!plan.checkpoint.empty()) check_same_run(config, data, plan);
-  if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())
+  if (!resume.empty() && check_records(config, plan.is_own) && plan.checkpoint.empty())
     plan.notes.push_back("no checkpoint yet: the run starts from the beginning");
   return plan;
 }

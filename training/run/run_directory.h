@@ -38,6 +38,8 @@ struct ResumePlan {
   std::string weights;             // find_model() of those to start from; empty: fresh ones
   std::string adapter;             // PEFT's directory that adapters begin as; empty: as nothing
   std::vector<std::string> notes;  // damaged checkpoints passed over, for the log
+  bool is_own = false;             // the checkpoint is one that this run saved
+  bool is_named = false;           // --resume names it
 };
 
 // InputError with the reason and the way out when the run may not start or continue here. Reads
