@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -128,6 +129,19 @@ std::string range_problem(const Key& key, double value) {
   return concat("must be ", from, " and ", to);
 }
 
+// Numbers are used as float32 somewhere, if not by every device: what is 0, infinity or a bound
+// there is not what the document asks for.
+std::string float32_problem(const Key& key, double value) {
+  using Float = std::numeric_limits<float>;
+  const auto single = static_cast<float>(value);
+  if (std::abs(value) > Float::max()) return "must be at most 3.4e+38 in size, the largest float32";
+  if (value != 0 && std::abs(value) < Float::min())
+    return "must be 0 or at least 1.2e-38 in size, the smallest float32";
+  if (key.below_max && value < key.max && static_cast<double>(single) >= key.max)
+    return concat("must be below ", key.max, " in float32, too");
+  return "";
+}
+
 // What is wrong with the value of an implemented key; "" when it is right. Puts the value into its
 // normal form: integers as integers, enumerations as the table spells them.
 std::string check_enum(const Key& key, Json& value) {
@@ -167,6 +181,7 @@ std::string check_value(const Key& key, Json& value) {
     case KeyKind::kFloat:
       if (!value.is_number()) return "must be a number" + got;
       problem = range_problem(key, value.get<double>());
+      if (problem.empty()) problem = float32_problem(key, value.get<double>());
       return problem.empty() ? "" : problem + got;
     case KeyKind::kString: return value.is_string() ? "" : "must be a string" + got;
     case KeyKind::kEnum: return check_enum(key, value);

@@ -24,6 +24,13 @@ class Resume(tiny_run.RunTest):
         self.assertEqual([r[:3] for r in self.losses()], [r[:3] for r in self.losses("whole")])
         self.assertEqual(self.weights(30), self.weights(30, "whole"))
 
+    def test_fewer_steps_than_are_done_is_said(self):
+        self.configure(scheduler=CONSTANT)
+        self.pretrain()
+        _, stderr = self.resume("train_steps=20")
+        self.assertIn("step-00000030 is at step 30 and train_steps is 20: nothing is left to train", stderr)
+        self.assertEqual(self.records()[-1]["step"], 30)
+
     def test_a_decay_to_the_end_cannot(self):
         self.pretrain()  # cosine over train_steps
         self.refused("train_steps=40", says=["learning rate", "train_steps 30 -> 40",

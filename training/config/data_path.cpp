@@ -73,13 +73,20 @@ std::vector<BlendPart> read_data_path(const Json& value, const std::string& path
     return {{1.0, without_suffix(items[0].get<std::string>())}};
   if (items.size() % 2 != 0) return fail("must have a weight before each prefix");
   std::vector<BlendPart> parts;
+  double sum = 0;
   for (size_t i = 0; i < items.size(); i += 2) {
     double weight = 0;
     if (!item_number(items[i], weight)) return fail("must have a weight before each prefix");
     if (!(weight > 0)) return fail(concat("weight ", weight, " is not above 0"));
     if (!items[i + 1].is_string() || items[i + 1].get<std::string>().empty()) return fail(kForms);
     parts.push_back({weight, without_suffix(items[i + 1].get<std::string>())});
+    sum += weight;
   }
+  if (!std::isfinite(sum)) return fail("has weights whose sum is infinity in float64");
+  // A part that gets none of as many samples as there can be.
+  for (const BlendPart& part : parts)
+    if (part.weight / sum < 0x1p-62)
+      return fail(concat("weight ", part.weight, " is nothing beside a sum of ", sum));
   return parts;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
@@ -117,10 +118,13 @@ void add_weight_decay(Schema& s) {
 void read_betas(const ConfigValues& values, Betas& out, ConfigReport& report) {
   const bool given = values.given(kBetas);
   const Json betas = given ? values.raw(kBetas) : json_of(out);
-  const auto fits = [](const Json& beta) { return beta.is_number() && beta >= 0.0 && beta < 1.0; };
+  // In float32, too, in which the averages are computed.
+  const auto fits = [](const Json& beta) {
+    return beta.is_number() && beta >= 0.0 && static_cast<float>(beta.get<double>()) < 1.0f;
+  };
   if (!betas.is_array() || betas.size() != 2 || !fits(betas[0]) || !fits(betas[1]))
     return report.error(values.spelled(kBetas),
-                        "must be two numbers from 0 up to below 1, got " + shown(betas));
+                        "must be two numbers from 0 up to below 1 in float32, got " + shown(betas));
   out = {betas[0].get<double>(), betas[1].get<double>()};
   for (const char* word : kBetaWords)
     if (values.given(word) && given)
@@ -253,6 +257,14 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
                 concat(optimizer.lr, " changes every weight by about as much in each step of ",
                        type, "; rates from 1e-5 to 1e-2 are usual"));
   optimizer.weight_decay = by_method(kWeightDecay, 0);
+  if (optimizer.lr < 1 && optimizer.lr * optimizer.weight_decay > 1)
+    report.note(values.spelled(kWeightDecay),
+                concat("times optimizer.params.lr is ", optimizer.lr * optimizer.weight_decay,
+                       ", above 1: a step changes the sign of every weight"));
+  if (optimizer.lr * optimizer.weight_decay > std::numeric_limits<float>::max())
+    report.error(values.spelled(kWeightDecay),
+                 concat(optimizer.weight_decay, " times optimizer.params.lr ", optimizer.lr,
+                        " is infinity in float32"));
   if (values.word("optimizer.state_dtype") == "bf16") optimizer.state_dtype = DType::kBF16;
   optimizer.master_weights = values.flag(kMasterWeights);
   ValueReader reader(values, report);

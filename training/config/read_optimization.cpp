@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "optim/schedule.h"
 #include "parallel/config_keys.h"
 
 namespace trireme {
@@ -162,6 +163,16 @@ WsdDecay wsd_decay_of(const std::string& word) {
   return word == "minus_sqrt" ? WsdDecay::kMinusSqrt : WsdDecay::kLinear;
 }
 
+// All updates after the warm-up may have rate 0, such as where the decay is as long as it.
+void note_zero_rates(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const int64_t first = config.scheduler.warmup_steps + 1;
+  if (!report.ok() || config.optimizer.lr == 0 || first >= config.train_steps) return;
+  if (learning_rate(config.scheduler, config.optimizer.lr, first, config.train_steps) > 0) return;
+  report.note(values.spelled("scheduler.params.warmup_steps"),
+              concat("the learning rate is 0 from step ", first + 1, " to the last, ",
+                     config.train_steps, ", because the decay ends with the warm-up"));
+}
+
 }  // namespace
 
 void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
@@ -189,6 +200,7 @@ void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport&
         values.spelled("scheduler.params.min_lr"),
         concat(scheduler.min_lr, " is more than optimizer.params.lr ", config.optimizer.lr));
   read_decay_steps(values, config, report);
+  note_zero_rates(values, config, report);
 }
 
 }  // namespace trireme

@@ -174,6 +174,9 @@ void PretrainRun::start_or_resume() {
     log_info("starting at step 0 with the weights of ", weights,
              adapter.empty() ? "" : concat(" and the adapters of ", adapter),
              "; optimizer, learning rate and data begin anew");
+  if (!checkpoint.empty() && position_.step >= config_.train_steps)
+    log_warning(checkpoint, " is at step ", position_.step, " and train_steps is ",
+                config_.train_steps, ": nothing is left to train; raise train_steps");
   if (!checkpoint.empty())
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
 }

@@ -100,6 +100,16 @@ TEST(ReadConfig, OutOfRange) {
             "steps: must be at least 1 and at most 1e+09, got 2000000000");
 }
 
+TEST(ReadConfig, NumbersAreThoseOfFloat32) {
+  EXPECT_EQ(problem(R"("oven": {"hours": 1e39})"),
+            "oven.hours: must be at most 3.4e+38 in size, the largest float32, got 1e+39");
+  EXPECT_EQ(problem(R"("oven": {"hours": 1e-45})"),
+            "oven.hours: must be 0 or at least 1.2e-38 in size, the smallest float32, got 1e-45");
+  EXPECT_EQ(problem(R"("oven": {"heat": 0.99999999})"),
+            "oven.heat: must be below 1 in float32, too, got 0.99999999");
+  EXPECT_EQ(problem(R"("oven": {"hours": 1e38, "heat": 0.9999999})"), "");
+}
+
 TEST(ReadConfig, RequiredKeys) {
   EXPECT_EQ(read("{}").report.errors(), std::vector<std::string>{"steps: is required: how many"});
   EXPECT_EQ(read("[]").report.errors(),

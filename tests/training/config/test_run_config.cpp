@@ -88,10 +88,18 @@ TEST(RunConfig, CrossChecks) {
             "optimizer.master_weights: false needs bf16.enabled; with float32 there is no rounding "
             "rule for updates without fp32 weights");
   EXPECT_EQ(problem({"optimizer.master_weights=false", "bf16.enabled=true"}), "");
-  EXPECT_EQ(problem({"optimizer.params.betas=[0.9, 1]"}),
-            "optimizer.params.betas: must be two numbers from 0 up to below 1, got [0.9,1]");
-  EXPECT_EQ(problem({"optimizer.params.betas=[0.9]"}),
-            "optimizer.params.betas: must be two numbers from 0 up to below 1, got [0.9]");
+  EXPECT_EQ(
+      problem({"optimizer.params.betas=[0.9, 1]"}),
+      "optimizer.params.betas: must be two numbers from 0 up to below 1 in float32, got [0.9,1]");
+  EXPECT_EQ(
+      problem({"optimizer.params.betas=[0.9]"}),
+      "optimizer.params.betas: must be two numbers from 0 up to below 1 in float32, got [0.9]");
+  EXPECT_EQ(problem({"optimizer.params.betas=[0.9, 0.99999999]"}),
+            "optimizer.params.betas: must be two numbers from 0 up to below 1 in float32, got "
+            "[0.9,0.99999999]");
+  EXPECT_EQ(problem({"optimizer.params.lr=1e30", "optimizer.params.weight_decay=1e30"}),
+            "optimizer.params.weight_decay: 1e+30 times optimizer.params.lr 1e+30 is infinity in "
+            "float32");
   EXPECT_EQ(problem({"optimizer.params.betas=[0.9,0.9]", "adam_beta1=0.8"}),
             "adam_beta1: means the same as optimizer.params.betas, which is given too; keep one");
   EXPECT_EQ(problem({"optimizer.params.momentum=0.9"}),
@@ -133,6 +141,17 @@ TEST(RunConfig, WhatChangesNothingOrTooMuchIsNoted) {
   EXPECT_TRUE(note({"cpu.threads_per_rank=4096"})
                   .starts_with("cpu.threads_per_rank: 4096 threads share the "));
   EXPECT_EQ(note({"optimizer.type=SGD", "optimizer.params.lr=2"}), "0 notes");
+  EXPECT_EQ(
+      note({"optimizer.params.lr=0.001", "optimizer.params.weight_decay=3e3"}),
+      "optimizer.params.weight_decay: times optimizer.params.lr is 3, above 1: a step changes "
+      "the sign of every weight");
+  EXPECT_EQ(note({"train_steps=100", "scheduler.params.warmup_steps=20",
+                  "scheduler.params.decay_steps=20"}),
+            "scheduler.params.warmup_steps: the learning rate is 0 from step 22 to the last, 100, "
+            "because the decay ends with the warm-up");
+  EXPECT_EQ(note({"train_steps=100", "scheduler.params.warmup_steps=20",
+                  "scheduler.params.decay_steps=25"}),
+            "0 notes");
 }
 
 TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
