@@ -41,6 +41,7 @@ struct GenerateArguments {
   std::optional<DType> dtype;
   std::optional<BlockFormat> quantization;
   std::string adapter;
+  bool allow_non_finite = false;
 };
 
 // The prompt as a user's message, up to where the answer begins. What it spells of special tokens
@@ -96,6 +97,7 @@ void run_generate(const GenerateArguments& args, const CLI::App& command, const 
       connect_ranks(world_options(CommConfig{}), facts_of_command(command));
   RankDevice device;  // outlives what lies on it
   LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter, args.quantization);
+  if (args.allow_non_finite) loaded.allow_non_finite();
   const ModelConfig& model = loaded.config();
   ParallelSizes sizes;
   std::string spec;
@@ -133,6 +135,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a saved model");
   SamplingParams& s = args->options.sampling;
   add_model_option(*command, args->model);
+  add_non_finite_option(*command, args->allow_non_finite);
   command->add_option("--prompt", args->prompt, "Text to continue (default: a line break)");
   command->add_flag("--chat", args->chat,
                     "The prompt is a user's message: the model's chat template writes it out, and "

@@ -87,6 +87,7 @@ void run_logits(const LogitsArguments& args, const CLI::App& command, const Comm
       connect_ranks(world_options(CommConfig{}), facts_of_command(command));
   RankDevice device;  // outlives what lies on it
   LoadedModel loaded(args.model, world->world(), args.dtype);
+  loaded.allow_non_finite();  // a comparison may be of just these
   const ModelConfig& model = loaded.config();
   Sequences sequences;
   ParallelSizes sizes;

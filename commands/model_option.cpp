@@ -21,6 +21,12 @@ CLI::Option* add_model_option(CLI::App& command, std::string& model, const char*
       ->type_name("PATH");
 }
 
+void add_non_finite_option(CLI::App& command, bool& allowed) {
+  command.add_flag("--allow-non-finite", allowed,
+                   "Load weights that have NaN or infinity, with a warning; they are refused "
+                   "otherwise");
+}
+
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer) {
   const auto set = [&tokenizer](const std::string& given) {
     tokenizer = given == "byte" ? given : local_model(given);

@@ -20,6 +20,9 @@ inline constexpr const char* kAnyModel =
 CLI::Option* add_model_option(CLI::App& command, std::string& model, const char* help = kAnyModel,
                               std::string* as_named = nullptr);
 
+// --allow-non-finite: whether weights that are not finite are loaded.
+void add_non_finite_option(CLI::App& command, bool& allowed);
+
 // The tokenizer that a command reads, as TOKENIZER, --tokenizer or --model: what load_tokenizer()
 // takes, a run or a checkpoint of ours, or the name of a model in the hub's cache.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer);

@@ -341,6 +341,7 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
       ->type_name("SHARE")
       ->check(is_share);
   add_kv_cache_option(command, model.kv_type);
+  add_non_finite_option(command, model.allow_non_finite);
   command.add_flag(
       "--deterministic", model.deterministic,
       "A text is the same bit for bit whatever else is computed and cached; slower, on "

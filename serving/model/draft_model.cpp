@@ -29,6 +29,7 @@ DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& token
   run_threads(1, [&](Communicator& alone) {
     loaded_ = std::make_unique<LoadedModel>(options.draft, alone, options.dtype, "",
                                             options.quantization);
+    if (options.allow_non_finite) loaded_->allow_non_finite();
   });
   const std::string& own = loaded_->bundle().tokenizer;
   if (own.empty())

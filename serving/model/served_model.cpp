@@ -16,6 +16,7 @@ void ServedModel::open(const ServedModelOptions& options, World& world) {
   loaded_ =
       std::make_unique<LoadedModel>(options.model, world.world(), options.dtype, options.adapter,
                                     options.quantization, options.modules, options.room);
+  if (options.allow_non_finite) loaded_->allow_non_finite();
   limits_.adapters = !options.modules.empty() || options.room.slots > 0;
   const ModelConfig& model = loaded_->config();
   agreed(world.world(), [&] {

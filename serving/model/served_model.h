@@ -39,6 +39,7 @@ struct ServedModelOptions {
   // Of a GPU's memory, in (0, 1], that is in use once the cache is there; absent: kGpuShare.
   std::optional<double> gpu_share;
   bool deterministic = false;     // StepLimits::deterministic
+  bool allow_non_finite = false;  // weights
   int ranks = 0;                  // that this process starts and outlives; 0: none, or as launched
   int replicas = 1;               // of the model, which have as many of these each
   std::string launcher = "auto";  // of these (rank_launcher())

@@ -1,8 +1,10 @@
 """A server gets other weights while it answers: no request is lost, every text is of the old or of the new ones, and
 what is for another model is refused before anything changes."""
 import json
+import math
 import os
 import signal
+import struct
 import tempfile
 import threading
 import time
@@ -145,6 +147,45 @@ class Weights(harness.CommandTest):
         _, state = self.ask("GET", "/admin/weights", key=KEY)
         self.assertEqual((state["step"], state["version"], state["replacing"]), (STEPS, 4, None))
         self.assertEqual(self.ask("POST", "/admin/weights", {"model": "other"})[0], 401)
+        self.stop(server)
+
+    def spoil(self, name):
+        """Exports `run` with NaN in one weight; returns the name of its tensor."""
+        self.trireme("checkpoint", "convert", "run", name, "--to", "hf", "--dtype", "fp32")
+        path = self.folder / name / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        tensor = "model.layers.1.mlp.up_proj.weight"
+        begin, end = json.loads(data[8:8 + size])[tensor]["data_offsets"]
+        at = 8 + size + (begin + end) // 8 * 4
+        data[at:at + 4] = struct.pack("<f", math.nan)
+        path.write_bytes(data)
+        return "layers.1.mlp.up_proj.weight"
+
+    def test_weights_that_are_not_finite(self):
+        tensor = self.spoil("nan")
+        says = [tensor, "not finite", "--allow-non-finite"]
+        self.assert_refused("generate", "nan", "--tokenizer", "byte", "--prompt", PROMPT, says=says)
+        self.assert_refused("serve", "nan", "--tokenizer", "byte", "--port", "0", says=says)
+        self.write("ids.jsonl", "[1, 2]\n")
+        _, stderr = self.trireme("logits", "nan", "--tokens", "ids.jsonl", "--output", "x.safetensors")
+        self.assertIn(tensor, stderr)
+        self.write("train.txt", tiny_run.text(500, 1))
+        self.trireme("data", "prepare", "--input", "train.txt", "--output", "train", "--overwrite")
+        config = tiny_run.config(model="nan", output_dir="from-nan", checkpoint={"load": "nan"}, evaluation={"eval_iters": 0})
+        config["data"]["valid_data_path"] = "train"
+        self.write("run.json", json.dumps(config))
+        self.assert_refused("pretrain", "--config", "run.json", says=[tensor, "every step of a run", "would be skipped"])
+        server = self.serve(*ARGUMENTS)
+        before = self.text()
+        status, answer = self.replace(model="nan")
+        self.assertEqual(status, 400, answer)
+        self.assertIn(tensor, json.dumps(answer))
+        self.assertEqual(self.text(), before)
+        self.stop(server)
+        server = self.serve(*ARGUMENTS, "--allow-non-finite")
+        self.assertEqual(self.replace(model="nan")[0], 200)
+        self.assertEqual(self.complete()[0], 500)
         self.stop(server)
 
     def test_without_memory_for_them(self):

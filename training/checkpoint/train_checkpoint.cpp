@@ -7,6 +7,7 @@
 #include "engine/ops/transfer.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
 #include "transformer/checkpoint/find_checkpoint.h"
+#include "transformer/checkpoint/finite_weights.h"
 #include "transformer/checkpoint/model_bundle.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/families/config_json.h"
@@ -155,6 +156,8 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
                of_source.contains(key) ? of_source[key].dump() : "unset");
   state.store.initialize(ctx, ctx.seed, false);  // adapters: what is frozen is read
   source->load(ctx, state.model, state.store);
+  if (const std::string bad = find_non_finite(ctx, state.store); !bad.empty())
+    fail_input(path, ": ", bad, ", so every step of a run that starts from it would be skipped");
   if (!adapter.empty())
     PeftAdapter(adapter).load_adapters(ctx, state.model, state.store);
   else if (begins)

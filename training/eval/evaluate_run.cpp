@@ -174,6 +174,7 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
   RankDevice device;  // outlives what lies on it
   LoadedModel loaded(options.model, world.world(), options.dtype, options.adapter,
                      options.quantization);
+  loaded.allow_non_finite();  // the loss says so, too
   const ModelConfig& model = loaded.config();
   device = open_rank_device(world, options.device, loaded.bundle().device_backend);
   Ctx ctx(pin_rank(world, 0), "activations", device.get());

@@ -9,7 +9,6 @@
 #include "engine/observe/progress.h"
 #include "engine/ops/block_weight.h"
 #include "engine/ops/copy_rows.h"
-#include "engine/ops/optimizer_step.h"
 #include "engine/ops/transfer.h"
 #include "engine/text/chat_template.h"
 #include "parallel/agree.h"
@@ -17,6 +16,7 @@
 #include "transformer/checkpoint/checkpoint_model.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
 #include "transformer/checkpoint/find_checkpoint.h"
+#include "transformer/checkpoint/finite_weights.h"
 #include "transformer/checkpoint/open_model.h"
 #include "transformer/checkpoint/saved_chat_template.h"
 #include "transformer/families/config_json.h"
@@ -83,23 +83,6 @@ Shape with_size(const Shape& shape, int dimension, int64_t size) {
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
   dims.at(static_cast<size_t>(dimension)) = size;
   return Shape(std::span<const int64_t>(dims));
-}
-
-// All tokens of a step are multiplied with the factors of all adapters, by 0 where they name
-// another one: 0 x NaN would be in everybody's answers.
-void check_finite(Ctx& ctx, const ParameterStore& store, const std::string& whose) {
-  const Buffer found("place of what is not finite", sizeof(int64_t), ctx.memory());
-  const Tensor first = found.tensor(DType::kI64, Shape{1});
-  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
-    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (!spec.adapter) continue;
-    const Tensor values = store.value(h);
-    fill_bytes(ctx, first, kNotFoundByte);
-    first_non_finite(ctx, first, values.reshape(Shape{values.numel()}));
-    if (to_host<int64_t>(ctx, first).front() != kNotFound)
-      fail_input(whose, ": ", spec.name, " has elements that are not finite in ",
-                 text(store.dtype()));
-  }
 }
 
 }  // namespace
@@ -218,7 +201,8 @@ std::unique_ptr<LoadedModel::StagedAdapter> LoadedModel::stage_adapter(
   Ctx host(1, "staged adapter");
   staged->store->allocate(host, false);
   alone.load_adapters(host, *model_, *staged->store);
-  check_finite(host, *staged->store, path);
+  if (const std::string bad = find_non_finite(host, *staged->store); !bad.empty())
+    fail_input(path, ": ", bad);
   return staged;
 }
 
@@ -308,6 +292,7 @@ std::unique_ptr<LoadedModel> LoadedModel::open_next(const std::string& path) con
     next =
         std::make_unique<LoadedModel>(path, alone, bundle_.dtype, merged_adapter_, quantization_);
   });
+  next->allows_non_finite_ = allows_non_finite_;
   if (has_own_adapters_) {
     if (next->bundle_.lora.enabled())
       fail_input(path, " has adapters; merge them into a model first");
@@ -350,9 +335,22 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   else
     load_parameters(ctx, CheckpointReader(checkpoint_), *model_, *store_);
   if (adapters_ != nullptr) adapters_->load_adapters(ctx, *model_, *store_);
-  if (module_columns_.empty()) return;
-  check_finite(ctx, *store_, "--lora-modules");
-  adapters_.reset();  // files that may change now
+  check_finite(ctx);
+  if (!module_columns_.empty()) adapters_.reset();  // files that may change now
+}
+
+void LoadedModel::check_finite(Ctx& ctx) const {
+  // All tokens of a step are multiplied with the factors of all adapters, by 0 where they name
+  // another one: 0 x NaN would be in everybody's answers.
+  if (!module_columns_.empty())
+    if (const std::string bad = find_non_finite(ctx, *store_, true); !bad.empty())
+      fail_input("--lora-modules: ", bad);
+  const std::string bad = find_non_finite(ctx, *store_);
+  if (bad.empty()) return;
+  const std::string whose = concat(checkpoint_, ": ", bad);
+  if (!allows_non_finite_)
+    fail_input(whose, ", so it answers nothing; --allow-non-finite loads it nevertheless");
+  log_warning(whose);
 }
 
 }  // namespace trireme

@@ -37,8 +37,11 @@ class LoadedModel {
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
               const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
               const std::vector<std::string>& modules = {}, const AdapterRoom& room = {});
+  // Weights that are not finite are a warning: for who studies them. They are refused otherwise.
+  void allow_non_finite() { allows_non_finite_ = true; }
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
-  // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
+  // sequences of `positions` tokens. InputError when the tensors do not fit the configuration, and
+  // that names the first one which is not finite.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
   // Opens other weights for this model, of a path as above, without taking any in: InputError that
   // names every difference where they are for another model. They are computed in the dtype of this
@@ -89,6 +92,7 @@ class LoadedModel {
   void add_adapter(const std::string& adapter);
   void add_modules(const std::vector<std::string>& modules, const AdapterRoom& room);
   void check_quantization() const;
+  void check_finite(Ctx& ctx) const;
   std::string differences(const LoadedModel& next) const;
   std::string path_;  // as it was named
   std::string checkpoint_;
@@ -99,6 +103,7 @@ class LoadedModel {
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   std::vector<AdapterColumns> module_columns_;
   AdapterRoom room_;
+  bool allows_non_finite_ = false;
   bool has_own_adapters_ = false;  // they are no part of the checkpoint
   std::string merged_adapter_;     // one that is merged into the weights as they are read
   int64_t step_ = 0;
