@@ -8,33 +8,43 @@
 namespace trireme {
 namespace {
 
-std::string base64_of(std::span<const float> values) {
+std::string base64_of(std::span<const uint8_t> bytes) {
   constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const size_t bytes = values.size() * sizeof(float);
-  const auto byte = [&](size_t i) -> uint32_t {
-    return i < bytes ? std::bit_cast<uint32_t>(values[i / 4]) >> (8 * (i % 4)) & 0xff : 0;
-  };
+  const auto byte = [&](size_t i) -> uint32_t { return i < bytes.size() ? bytes[i] : 0; };
   std::string out;
-  out.reserve((bytes + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes; i += 3) {
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
     const uint32_t three = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
     for (size_t d = 0; d < 4; ++d)
-      out += i + d <= bytes ? kDigits[three >> (18 - 6 * d) & 63] : '=';
+      out += i + d <= bytes.size() ? kDigits[three >> (18 - 6 * d) & 63] : '=';
   }
   return out;
 }
 
+uint32_t bits_of(float value, DType dtype) {
+  if (dtype == DType::kF16) return f16(value).bits;
+  return dtype == DType::kBF16 ? bf16(value).bits : std::bit_cast<uint32_t>(value);
+}
+
+std::vector<uint8_t> bytes_of(std::span<const float> values, const EmbeddingFormat& format) {
+  const auto width = static_cast<size_t>(dtype_size(format.dtype));
+  std::vector<uint8_t> bytes;
+  bytes.reserve(values.size() * width);
+  for (const float value : values) {
+    const uint32_t bits = bits_of(value, format.dtype);
+    for (size_t i = 0; i < width; ++i)
+      bytes.push_back(static_cast<uint8_t>(bits >> 8 * (format.big_endian ? width - 1 - i : i)));
+  }
+  return bytes;
+}
+
 }  // namespace
 
-std::vector<float> normalised(std::span<const float> hidden, size_t count) {
-  const std::span<const float> kept = hidden.first(std::min(count, hidden.size()));
+void normalise(std::vector<float>& embedding) {
   double squares = 0;
-  for (const float x : kept) squares += static_cast<double>(x) * static_cast<double>(x);
+  for (const float x : embedding) squares += static_cast<double>(x) * static_cast<double>(x);
   const double factor = squares > 0 ? 1 / std::sqrt(squares) : 0;
-  std::vector<float> out;
-  out.reserve(kept.size());
-  for (const float x : kept) out.push_back(static_cast<float>(static_cast<double>(x) * factor));
-  return out;
+  for (float& x : embedding) x = static_cast<float>(static_cast<double>(x) * factor);
 }
 
 int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64) {
@@ -46,15 +56,15 @@ int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64) {
 
 std::string embeddings_body(const std::string& model,
                             std::span<const std::vector<float>> embeddings, int64_t prompt_tokens,
-                            bool base64) {
+                            const EmbeddingFormat& format) {
   std::string body;
   JsonWriter json(body);
   json.begin_object().key("object").string("list").key("data").begin_array();
   for (size_t i = 0; i < embeddings.size(); ++i) {
     json.begin_object().key("object").string("embedding");
     json.key("index").integer(static_cast<int64_t>(i)).key("embedding");
-    if (base64) {
-      json.string(base64_of(embeddings[i]));
+    if (format.base64) {
+      json.string(base64_of(bytes_of(embeddings[i], format)));
     } else {
       json.begin_array();
       for (const float x : embeddings[i]) json.number(x);

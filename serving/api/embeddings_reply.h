@@ -6,19 +6,25 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/dtype.h"
+
 namespace trireme {
 
-// A vector of length one: the first `count` elements of `hidden` over the root of the sum of their
-// squares. Zeros stay.
-std::vector<float> normalised(std::span<const float> hidden, size_t count);
+// How the numbers of a vector are written.
+struct EmbeddingFormat {
+  bool base64 = false;        // the numbers' bytes as text (RFC 4648), instead of a list of numbers
+  DType dtype = DType::kF32;  // of the bytes: float32, float16 or bfloat16
+  bool big_endian = false;    // most significant byte first
+};
+
+// Divides a vector by its length, the root of the sum of its squares. Zeros stay.
+void normalise(std::vector<float>& embedding);
 
 // What is held of an answer that has not been sent, in bytes, at most: the numbers and their texts.
 int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64);
 
-// base64: the float32 numbers' bytes, least significant first, as text (RFC 4648), in the place of
-// a list of numbers.
 std::string embeddings_body(const std::string& model,
                             std::span<const std::vector<float>> embeddings, int64_t prompt_tokens,
-                            bool base64);
+                            const EmbeddingFormat& format);
 
 }  // namespace trireme

@@ -5,6 +5,11 @@
 namespace trireme {
 namespace {
 
+DType dtype_of_embeddings(const std::string& name) {
+  if (name == "float16") return DType::kF16;
+  return name == "bfloat16" ? DType::kBF16 : DType::kF32;
+}
+
 const FieldTable<EmbeddingsRequest>& embeddings_table() {
   static const FieldTable<EmbeddingsRequest> made = [] {
     using R = EmbeddingsRequest;
@@ -14,11 +19,44 @@ const FieldTable<EmbeddingsRequest>& embeddings_table() {
             "A text, or up to 2048, or their tokens.",
             [](R& r, const ApiJson& v, const Field& f) { r.inputs = read_prompts(f, v, 2048); })
         .required();
-    t.other(
-         "encoding_format", FieldKind::kString, "\"float\"", "",
-         "base64: the bytes of the float32 numbers, least significant first.",
-         [](R& r, const ApiJson& v, const Field& f) { r.base64 = read_string(f, v) == "base64"; })
+    t.other("encoding_format", FieldKind::kString, "\"float\"", "",
+            "base64: the bytes of the numbers, of embed_dtype and endianness.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.format.base64 = read_string(f, v) == "base64";
+            })
         .one_of({"float", "base64"});
+    t.other("embed_dtype", FieldKind::kString, "\"float32\"", "",
+            "Type of the numbers in base64: float32, float16 or bfloat16. A list of numbers has "
+            "float32.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.format.dtype = dtype_of_embeddings(read_string(f, v));
+            })
+        .one_of({"float32", "float16", "bfloat16"});
+    t.other(
+         "endianness", FieldKind::kString, "\"little\"", "",
+         "Order of the bytes of a number in base64: little, the least significant first, big, or "
+         "native, which is little.",
+         [](R& r, const ApiJson& v, const Field& f) {
+           r.format.big_endian = read_string(f, v) == "big";
+         })
+        .one_of({"native", "little", "big"});
+    t.boolean("normalize", &R::normalize, "true", "Vectors of length one.");
+    t.boolean("add_special_tokens", &R::add_special, "true",
+              "The tokenizer's special tokens around a text.");
+    t.other("truncate_prompt_tokens", FieldKind::kInteger, "", "",
+            "Tokens that are kept of a longer text, its special tokens among them; -1: as many as "
+            "the server computes. Without it a longer text is refused.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.truncate_prompt_tokens = read_integer(f, v);
+              if (r.truncate_prompt_tokens == 0)
+                fail_field(f.name, f.name, " must be -1 or at least 1");
+            })
+        .range(-1, 1e9);
+    t.other(
+         "truncation_side", FieldKind::kString, "\"left\"", "",
+         "Where a longer text loses tokens: left, its beginning, or right.",
+         [](R& r, const ApiJson& v, const Field& f) { r.keeps_end = read_string(f, v) == "left"; })
+        .one_of({"left", "right"});
     t.other("dimensions", FieldKind::kInteger, "", "", "Numbers of an embedding.",
             [](R& r, const ApiJson& v, const Field& f) { r.dimensions = read_integer(f, v); })
         .range(1, 1e6);
@@ -41,6 +79,11 @@ const Endpoint kEmbeddingsEndpoint = {.method = "POST",
 EmbeddingsRequest parse_embeddings(std::string_view body, const RequestLimits& limits) {
   EmbeddingsRequest request;
   embeddings_table().read(parse_body(body, limits.json_depth), request, request.unknown);
+  const EmbeddingFormat& format = request.format;
+  if (!format.base64 && format.dtype != DType::kF32)
+    fail_field("embed_dtype", "embed_dtype is for encoding_format \"base64\"");
+  if (!format.base64 && format.big_endian)
+    fail_field("endianness", "endianness is for encoding_format \"base64\"");
   for (const Prompt& input : request.inputs) check_ids("input", input.tokens, limits.vocab_size);
   return request;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "serving/api/embeddings_reply.h"
 #include "serving/api/endpoint.h"
 #include "serving/api/requests.h"
 
@@ -14,8 +15,12 @@ namespace trireme {
 struct EmbeddingsRequest {
   std::string model;
   std::vector<Prompt> inputs;
-  bool base64 = false;
+  EmbeddingFormat format;
   std::optional<int64_t> dimensions;
+  bool normalize = true;
+  bool add_special = true;
+  std::optional<int64_t> truncate_prompt_tokens;  // -1: as many as the server computes
+  bool keeps_end = true;                          // of a longer text
   std::vector<std::string> unknown;
 };
 

@@ -8,12 +8,14 @@
 namespace trireme {
 
 HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
-                 const std::vector<Prompt>& texts, const char* param, EmbeddingResponse response) {
+                 const EmbeddedTexts& input, EmbeddingResponse response) {
+  const auto& [texts, param, add_special, kept, keeps_end] = input;
   const int64_t max_tokens = service.config.max_model_len;
   const AnswerLimits& limits = service.config.answers;
   EmbeddingWork work{
       .texts = {},
       .dimensions = static_cast<size_t>(response.dimensions),
+      .normalises = response.normalises,
       .at_a_time = std::min(texts.size(), static_cast<size_t>(service.config.admission.running)),
       .held = HeldBytes(limits.whole, limits.always, service.answers.of(http.tenant)),
       .write_body = std::move(response.write_body),
@@ -23,7 +25,9 @@ HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedI
                                        static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   const auto choice = std::make_shared<const TokenChoice>();
   for (const Prompt& text : texts) {
-    std::vector<int32_t> tokens = service.prompts.encode(text, true, max_tokens, param);
+    std::vector<int32_t> tokens =
+        kept > 0 ? service.prompts.encode_part(text, add_special, kept, keeps_end)
+                 : service.prompts.encode(text, add_special, max_tokens, param);
     if (tokens.empty()) fail_field(param, "a text has no tokens");
     if (std::ssize(tokens) > max_tokens)
       throw ApiError(

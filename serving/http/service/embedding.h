@@ -10,7 +10,8 @@
 namespace trireme {
 
 struct EmbeddingResponse {
-  int64_t dimensions = 0;    // of a vector: the first so many, as a vector of length one
+  int64_t dimensions = 0;    // of a vector: the first so many
+  bool normalises = true;    // as a vector of length one
   int64_t bytes = 0;         // of the body, at most
   const char* way_out = "";  // what a client may do where `bytes` are too many
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
@@ -18,8 +19,17 @@ struct EmbeddingResponse {
       write_body = {};
 };
 
-// param: the field of the texts. ApiError where they are too long, or there is no room for them.
+// What becomes of texts before they are computed.
+struct EmbeddedTexts {
+  const std::vector<Prompt>& texts;
+  const char* param;        // their field
+  bool add_special = true;  // tokens around a text
+  int64_t kept_tokens = 0;  // so many are kept of a longer one; 0: it is refused
+  bool keeps_end = true;    // the last ones; else the first
+};
+
+// ApiError where texts are too long, or there is no room for them.
 HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
-                 const std::vector<Prompt>& texts, const char* param, EmbeddingResponse response);
+                 const EmbeddedTexts& input, EmbeddingResponse response);
 
 }  // namespace trireme

@@ -10,10 +10,12 @@
 namespace trireme {
 
 // Of a text that has ended.
-void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions,
+void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, bool normalises,
                         SequenceEvent& event) {
   mailbox.put([&](Arrived& arrived) {
-    std::vector<float> embedding = normalised(event.embedding, dimensions);
+    std::vector<float> embedding = std::move(event.embedding);
+    embedding.resize(std::min(embedding.size(), dimensions));
+    if (normalises) normalise(embedding);
     const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
     if (!finite) event.error = {"the model's output is not finite"};
     arrived.embeddings[text] = std::move(embedding);
@@ -59,12 +61,12 @@ void EmbeddingTask::add_texts(size_t ended) {
     const int64_t tokens = std::ssize(work_.texts[i].prompt);
     ids_.push_back(engines_.add(
         std::move(work_.texts[i]),
-        [&metrics = metrics_, mailbox = mailbox_, i, tokens,
-         dimensions = work_.dimensions](SequenceEvent&& event) {
+        [&metrics = metrics_, mailbox = mailbox_, i, tokens, dimensions = work_.dimensions,
+         normalises = work_.normalises](SequenceEvent&& event) {
           if (!event.finish) return;
           if (event.finish != FinishReason::kError)
             metrics.of(event.replica).prompt_computed(tokens, event.cached_prompt);
-          put(*mailbox, i, dimensions, event);
+          put(*mailbox, i, dimensions, normalises, event);
         },
         hold_));
   }

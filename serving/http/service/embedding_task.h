@@ -19,6 +19,7 @@ namespace trireme {
 struct EmbeddingWork {
   std::vector<SequenceRequest> texts;
   size_t dimensions = 0;
+  bool normalises = true;
   size_t at_a_time = 1;  // texts in the engine; what `place` has room for
   HeldBytes held;        // for the answer
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
@@ -46,7 +47,8 @@ class EmbeddingTask final : public PendingReply {
     Failure error;
     bool of_engine = false;  // the error
   };
-  static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, SequenceEvent& event);
+  static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, bool normalises,
+                  SequenceEvent& event);
   void add_texts(size_t ended);
   Replicas& engines_;
   ServingMetrics& metrics_;

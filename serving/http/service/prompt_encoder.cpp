@@ -1,5 +1,6 @@
 #include "serving/http/service/prompt_encoder.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -29,6 +30,21 @@ std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt, bool add_specia
   if (!prompt.is_text) return prompt.tokens;
   check_bytes(prompt.text, max_tokens, param);
   return tokenizer_.encode(prompt.text, {.add_special = add_special && adds_special_});
+}
+
+std::vector<int32_t> PromptEncoder::encode_part(const Prompt& prompt, bool add_special,
+                                                int64_t kept, bool keeps_end) const {
+  std::vector<int32_t> whole = encode(prompt, add_special);
+  const int64_t over = std::ssize(whole) - kept;
+  if (over <= 0) return whole;
+  // Without the special tokens, where it has any.
+  const std::vector<int32_t> text = encode(prompt, false);
+  auto begin = std::ranges::search(whole, text).begin();
+  int64_t size = std::ssize(text);
+  if (begin == whole.end() || size < over) begin = whole.begin(), size = std::ssize(whole);
+  const auto from = keeps_end ? begin : begin + (size - over);
+  whole.erase(from, from + over);
+  return whole;
 }
 
 void PromptEncoder::check_template(const nlohmann::ordered_json& variables) const {

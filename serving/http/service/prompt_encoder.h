@@ -24,6 +24,10 @@ class PromptEncoder {
   std::vector<int32_t> encode(const Prompt& prompt, bool add_special,
                               std::optional<int64_t> max_tokens = {},
                               const char* param = "prompt") const;
+  // The same, of which only `kept` tokens are kept, special tokens around the text among them: its
+  // last ones, or its first.
+  std::vector<int32_t> encode_part(const Prompt& prompt, bool add_special, int64_t kept,
+                                   bool keeps_end) const;
   struct Chat {
     std::vector<int32_t> tokens;
     std::vector<std::string> unread_members;  // of messages, whose text the template did not read

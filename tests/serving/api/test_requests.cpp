@@ -550,7 +550,21 @@ TEST(Requests, SayWhatIsNotDoneHere) {
 }
 
 TEST(Requests, ReadTheOtherEndpoints) {
-  EXPECT_TRUE(parse_embeddings(R"({"model":"m","input":"x","encoding_format":"base64"})").base64);
+  const auto embeddings = [](const std::string& fields) {
+    return parse_embeddings(concat(R"({"model":"m","input":"x",)", fields, "}"));
+  };
+  EXPECT_TRUE(embeddings(R"("encoding_format":"base64")").format.base64);
+  EXPECT_EQ(embeddings(R"("encoding_format":"base64","embed_dtype":"bfloat16")").format.dtype,
+            DType::kBF16);
+  EXPECT_FALSE(embeddings(R"("endianness":"native","embed_dtype":"float32")").format.big_endian);
+  for (const auto& [fields, param] : std::vector<std::pair<std::string, std::string>>{
+           {R"("embed_dtype":"float16")", "embed_dtype"},
+           {R"("encoding_format":"base64","embed_dtype":"fp8_e4m3")", "embed_dtype"},
+           {R"("endianness":"big")", "endianness"},
+           {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
+           {R"("truncate_prompt_tokens":-2)", "truncate_prompt_tokens"},
+           {R"("truncation_side":"middle")", "truncation_side"}})
+    EXPECT_EQ(refusal_of([&, &f = fields] { embeddings(f); }).param, param) << fields;
   EXPECT_EQ(refusal_of([] {
               parse_embeddings(R"({"model":"m","input":"x","encoding_format":"hex"})");
             }).param,

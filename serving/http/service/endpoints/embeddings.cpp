@@ -15,15 +15,27 @@ HttpAnswer embeddings(ServiceContext& service, HttpRequest& http) {
     fail_field("dimensions", "dimensions must be at most ", size,
                ", which the model's embeddings have");
   const int64_t dimensions = request.dimensions.value_or(size);
+  const int64_t longest = service.config.max_model_len;
+  const int64_t kept = request.truncate_prompt_tokens.value_or(0);
+  if (kept > longest)
+    fail_field("truncate_prompt_tokens", "truncate_prompt_tokens must be at most ", longest,
+               ", which is what a text may have");
   EmbeddingResponse response{
       .dimensions = dimensions,
-      .bytes = embeddings_bytes(std::ssize(request.inputs), dimensions, request.base64),
+      .normalises = request.normalize,
+      .bytes = embeddings_bytes(std::ssize(request.inputs), dimensions, request.format.base64),
       .way_out = "ask for fewer texts or dimensions at once, or for base64",
-      .write_body = [id = request.model, base64 = request.base64](const auto& vectors,
+      .write_body = [id = request.model, format = request.format](const auto& vectors,
                                                                   int64_t tokens) {
-        return embeddings_body(id, vectors, tokens, base64);
+        return embeddings_body(id, vectors, tokens, format);
       }};
-  return embed(service, http, model, request.inputs, "input", std::move(response));
+  return embed(service, http, model,
+               {.texts = request.inputs,
+                .param = "input",
+                .add_special = request.add_special,
+                .kept_tokens = kept < 0 ? longest : kept,
+                .keeps_end = request.keeps_end},
+               std::move(response));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // /v1/embeddings, from outside.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/http/service/recorded_server.h"
@@ -44,6 +46,79 @@ TEST(Service, EmbedsTexts) {
   EXPECT_EQ(ask(R"("input":")" + std::string(512, 'p') + "\"").status, 200);
   EXPECT_EQ(ask(R"("input":")" + std::string(513, 'p') + "\"").status, 400);
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+// The bytes of the first vector.
+std::string decoded(const Response& r) {
+  const std::string text = Json::parse(r.body)["data"][0]["embedding"];
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(digits.find(c));
+    count += 6;
+    if (count >= 8) out += static_cast<char>(bits >> (count -= 8) & 0xff);
+  }
+  return out;
+}
+
+TEST(Service, WritesEmbeddingsInOtherTypes) {
+  RecordedServer server;
+  const auto ask = [&](const std::string& fields) {
+    return server.ask(post("/v1/embeddings", R"({"model":"m","input":"hi",)" + fields + "}"));
+  };
+  const std::vector<float> plain =
+      Json::parse(ask(R"("dimensions":3)").body)["data"][0]["embedding"];
+  const std::string little = decoded(ask(R"("encoding_format":"base64")"));
+  ASSERT_EQ(little.size(), 12u);
+  EXPECT_EQ(std::memcmp(little.data(), plain.data(), little.size()), 0);
+  std::string big = decoded(ask(R"("encoding_format":"base64","endianness":"big")"));
+  for (char* number = big.data(); number != big.data() + 12; number += 4)
+    std::reverse(number, number + 4);
+  EXPECT_EQ(big, little);
+  for (const auto& [name, error] : {std::pair{"float16", 0x1p-11}, {"bfloat16", 0x1p-8}}) {
+    const std::string half =
+        decoded(ask(concat(R"("encoding_format":"base64","embed_dtype":")", name, "\"")));
+    ASSERT_EQ(half.size(), 6u);
+    for (size_t i = 0; i < 3; ++i) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, half.data() + 2 * i, 2);
+      f16 h;
+      bf16 b;
+      h.bits = b.bits = bits;
+      const float got =
+          name == std::string("float16") ? static_cast<float>(h) : static_cast<float>(b);
+      EXPECT_NEAR(got, plain[i], error * std::abs(plain[i])) << name;
+    }
+  }
+  const std::vector<float> raw =
+      Json::parse(ask(R"("normalize":false)").body)["data"][0]["embedding"];
+  EXPECT_EQ(raw[1], 3.0f);
+  EXPECT_EQ(raw[2], 4.0f);
+}
+
+TEST(Service, EmbedsPartsOfLongTexts) {
+  RecordedServer server;
+  const auto ask = [&](const std::string& input, const std::string& fields) {
+    return Json::parse(
+        server.ask(post("/v1/embeddings", R"({"model":"m","input":)" + input + fields + "}")).body);
+  };
+  const auto same = [&](const Json& a, const Json& b, int tokens) {
+    EXPECT_EQ(a["data"], b["data"]);
+    EXPECT_EQ(a["usage"]["prompt_tokens"], tokens);
+  };
+  same(ask(R"("hello world")", R"(,"truncate_prompt_tokens":3)"), ask(R"("rld")", ""), 3);
+  same(ask(R"("hello world")", R"(,"truncate_prompt_tokens":4,"truncation_side":"right")"),
+       ask(R"("hell")", ""), 4);
+  same(ask("[5,6,7,8]", R"(,"truncate_prompt_tokens":2)"), ask("[7,8]", ""), 2);
+  same(ask(R"("hi")", R"(,"truncate_prompt_tokens":3)"), ask(R"("hi")", ""), 2);
+  const std::string text(600, 'p');  // 512 are computed
+  same(ask("\"x" + text + "\"", R"(,"truncate_prompt_tokens":-1)"),
+       ask("\"" + text.substr(0, 512) + "\"", ""), 512);
+  const Json refused = ask(R"("hi")", R"(,"truncate_prompt_tokens":513)");
+  EXPECT_EQ(refused["error"]["param"], "truncate_prompt_tokens");
 }
 
 TEST(Service, CancelsEmbeddingsOfWhoeverGoesAway) {
