@@ -53,7 +53,8 @@ void Admission::check_locked(const std::string& tenant, int64_t sequences, int64
     throw ApiError(503, closed_message_, "", closed_code_).retry_after(kClosedRetryMs);
   const int64_t all = limits_.running + limits_.waiting;
   const bool over = is_over(tenant, sequences, tokens);
-  const bool full = sequences_ + sequences > all;
+  const bool first = limits_.several_tenants && sequences == 1 && !of_tenant_.contains(tenant);
+  const bool full = sequences_ + sequences > all && !first;
   const bool too_long = tokens_ > 0 && tokens_ > limits_.waiting_tokens - tokens;
   if (!full && !too_long && !over) return;
   const int64_t waiting = std::max<int64_t>(sequences_ - limits_.running, 0);

@@ -5,8 +5,9 @@
 // of prompts among them that have not been computed at most waiting_tokens (one request is always
 // taken, however long). Where there are several tenants (API keys), those that have sequences here
 // share the places evenly, and a tenant alone leaves half of them, but never a place to run, to one
-// that may come. A tenant above its share keeps what it has and gets 429 until it is below; one
-// without sequences is refused only where all places are taken. Everyone else gets 503.
+// that may come. A tenant above its share keeps what it has and gets 429 until it is below. One
+// without sequences always has a place for one, beside all others where these are taken: tenants
+// are as many as there are keys. Everyone else gets 503.
 #pragma once
 
 #include <cstdint>

@@ -65,7 +65,38 @@ TEST(Admission, KeepsPlacesForOtherTenants) {
   EXPECT_EQ(refusal(admission, "a", 1).substr(0, 3), "429");
   const auto other = admission.enter("b", 10, 0);
   EXPECT_EQ(refusal(admission, "b", 1).substr(0, 3), "429");
-  EXPECT_EQ(refusal(admission, "c", 1).substr(0, 3), "503");  // full, and not by its own doing
+  // Full, and not by its own doing; for a single sequence there is always a place.
+  EXPECT_EQ(refusal(admission, "c", 2).substr(0, 3), "503");
+  const auto single = admission.enter("c", 1, 0);
+  EXPECT_EQ(refusal(admission, "c", 1).substr(0, 3), "503");
+}
+
+// One busy key that came first keeps what it has, and none of the others is shut out by it.
+TEST(Admission, HasAPlaceForEveryTenant) {
+  Admission admission({.running = 8, .waiting = 32, .several_tenants = true});
+  const auto busy = admission.enter("busy", 20, 0);
+  std::vector<std::unique_ptr<Admission::Place>> places;
+  int refused = 0;
+  for (int request = 0; request < 2; ++request)
+    for (int key = 0; key < 19; ++key) {
+      const std::string tenant = concat("key ", key);
+      try {
+        places.push_back(admission.enter(tenant, 1, 0));
+      } catch (const ApiError& error) {
+        EXPECT_EQ(error.status(), 503);
+        EXPECT_EQ(request, 1);  // no first one
+        ++refused;
+      }
+    }
+  EXPECT_EQ(refused, 18);  // of those that asked for a second place, beside 20 that were free
+  EXPECT_EQ(refusal(admission, "busy", 1).substr(0, 3), "429");
+  // What the busy key gives back goes to those below their share.
+  for (int i = 0; i < 18; ++i) busy->end_sequence();
+  for (int key = 1; key < 19; ++key) places.push_back(admission.enter(concat("key ", key), 1, 0));
+  EXPECT_EQ(admission.sequences(), 40);
+  // All places are taken, and whoever comes newly has one nevertheless.
+  for (const char* tenant : {"new", "newer"}) places.push_back(admission.enter(tenant, 1, 0));
+  EXPECT_EQ(admission.sequences(), 42);
 }
 
 // What ends goes to those that have less than their share, until all have the same.
