@@ -1,8 +1,10 @@
 #include "parallel/packed_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "engine/core/error.h"
 #include "engine/ops/transfer.h"
@@ -28,6 +30,9 @@ void quantize_box(Ctx& host, const ParameterStore::ReadBox& read, const TensorBo
     const int64_t end = std::min(rows, row + at_once), n = end - row;
     const Tensor w = piece.tensor(DType::kF32, {n, columns});
     read(box, row * columns, w.reshape({n * columns}));
+    const std::span<const float> values(w.as<float>(), static_cast<size_t>(n * columns));
+    if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); }))
+      fail_input("a weight to be packed into 4 bits has elements that are not finite");
     quantize_nf4(host, codes.slice(0, row, end), scale.slice(0, row, end), w);
   }
 }

@@ -2,6 +2,8 @@
 // weight at once.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "engine/core/normal_number.h"
 #include "engine/ops/nf4.h"
 #include "parallel/parameter_store.h"
@@ -83,6 +85,20 @@ TEST(PackedWeights, ABoxHasTheBitsOfTheWhole) {
       EXPECT_THROW(store.pack(ctx, 1, fill), Error);
     }
   }
+}
+
+TEST(PackedWeights, RefuseWhatIsNotFinite) {
+  Ctx ctx(1, "test");
+  ParameterStore store(list({}), DType::kF32, {}, {true, false});
+  store.allocate(ctx, false);
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    EXPECT_THROW(store.pack(ctx, 2,
+                            [&](const TensorBox& box, int64_t begin, const Tensor& piece) {
+                              fill(box, begin, piece);
+                              piece.as<float>()[5] = bad;
+                            }),
+                 InputError);
 }
 
 }  // namespace

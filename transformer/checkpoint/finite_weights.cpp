@@ -1,8 +1,13 @@
 #include "transformer/checkpoint/finite_weights.h"
 
+#include <algorithm>
+#include <cmath>
+#include <span>
+
 #include "engine/core/error.h"
 #include "engine/ops/optimizer_step.h"
 #include "engine/ops/transfer.h"
+#include "transformer/model/model.h"
 
 namespace trireme {
 
@@ -19,6 +24,18 @@ std::string find_non_finite(Ctx& ctx, const ParameterStore& store, bool adapters
     });
     if (to_host<int64_t>(ctx, first).front() != kNotFound)
       return concat(spec.name, " has elements that are not finite in ", text(store.dtype()));
+  }
+  return "";
+}
+
+std::string find_non_finite(const Model& model) {
+  if (model.routers() == nullptr) return "";
+  for (const RouterState::Named& named : model.routers()->saved()) {
+    if (named.tensor.dtype() != DType::kF32) continue;
+    const std::span<const float> values(named.tensor.as<float>(),
+                                        static_cast<size_t>(named.tensor.numel()));
+    if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); }))
+      return concat(named.name, " has elements that are not finite");
   }
   return "";
 }

@@ -341,16 +341,20 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
 
 void LoadedModel::check_finite(Ctx& ctx) const {
   // All tokens of a step are multiplied with the factors of all adapters, by 0 where they name
-  // another one: 0 x NaN would be in everybody's answers.
-  if (!module_columns_.empty())
+  // another one: 0 x NaN would be in everybody's results.
+  const bool modules = !module_columns_.empty();
+  if (has_own_adapters_)
     if (const std::string bad = find_non_finite(ctx, *store_, true); !bad.empty())
-      fail_input("--lora-modules: ", bad);
-  const std::string bad = find_non_finite(ctx, *store_);
+      fail_input(modules ? "--lora-modules: " : "--adapter: ", bad);
+  std::string bad = find_non_finite(ctx, *store_);
+  if (bad.empty()) bad = find_non_finite(*model_);
   if (bad.empty()) return;
-  const std::string whose = concat(checkpoint_, ": ", bad);
+  const char* const wider = bundle_.dtype == DType::kF16
+                                ? ", or use --dtype bf16 where they are too large for float16"
+                                : "";
   if (!allows_non_finite_)
-    fail_input(whose, ", so it answers nothing; --allow-non-finite loads it nevertheless");
-  log_warning(whose);
+    fail_input(checkpoint_, ": ", bad, "; load them with --allow-non-finite", wider);
+  log_warning(checkpoint_, ": ", bad);
 }
 
 }  // namespace trireme

@@ -37,7 +37,7 @@ class LoadedModel {
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
               const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
               const std::vector<std::string>& modules = {}, const AdapterRoom& room = {});
-  // Weights that are not finite are a warning: for who studies them. They are refused otherwise.
+  // Makes weights that are not finite a warning; they are refused otherwise.
   void allow_non_finite() { allows_non_finite_ = true; }
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration, and

@@ -2,8 +2,10 @@
 // damage a clear error.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/convert_float.h"
@@ -411,6 +413,38 @@ TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
   Ctx ctx(1, "test");
   wide.load(ctx, Layout{}, 8);
   EXPECT_EQ(wide.parameters().dtype(), DType::kF32);
+}
+
+// Loading a copy of a golden model, one of whose tensors has an infinite element.
+std::string refusal_of_infinity(const std::string& golden, const std::string& tensor,
+                                bool allowed) {
+  const ScratchDirectory dir;
+  std::filesystem::copy(source_folder() + "/tests/golden/hf/" + golden, dir / "m");
+  const std::string path = dir / "m/model.safetensors";
+  std::string file = read_small_file(path);
+  uint64_t size = 0;
+  std::memcpy(&size, file.data(), sizeof size);
+  const auto header = nlohmann::json::parse(file.substr(8, size));
+  const float infinity = std::numeric_limits<float>::infinity();
+  const size_t at = 8 + size + header[tensor]["data_offsets"][0].get<size_t>();
+  std::memcpy(file.data() + at, &infinity, sizeof infinity);
+  std::ofstream(path, std::ios::binary) << file;
+  const auto world = make_world({});
+  return refusal([&] {
+    LoadedModel loaded(dir / "m", world->world());
+    if (allowed) loaded.allow_non_finite();
+    Ctx ctx(1, "test");
+    loaded.load(ctx, Layout{}, 8);
+  });
+}
+
+TEST(LoadedModelOfOthers, WeightsAreFinite) {
+  for (const char* tensor :
+       {"model.embed_tokens.weight", "model.layers.1.mlp.gate.e_score_correction_bias"}) {
+    expect_says(refusal_of_infinity("deepseek_v3", tensor, false),
+                {"not finite", "--allow-non-finite"});
+    EXPECT_EQ(refusal_of_infinity("deepseek_v3", tensor, true), "");
+  }
 }
 
 TEST(LoadedModelOfOthers, OtherWeightsNeedTheirRoom) {
