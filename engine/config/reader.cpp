@@ -129,14 +129,14 @@ std::string range_problem(const Key& key, double value) {
   return concat("must be ", from, " and ", to);
 }
 
-// Numbers are used as float32 somewhere, if not by every device: what is 0, infinity or a bound
-// there is not what the document asks for.
+// Numbers that steps compute with are float32 there: what is 0, infinity or a bound in it is not
+// what the document asks for.
 std::string float32_problem(const Key& key, double value) {
   using Float = std::numeric_limits<float>;
-  const auto single = static_cast<float>(value);
   if (std::abs(value) > Float::max()) return "must be at most 3.4e+38 in size, the largest float32";
   if (value != 0 && std::abs(value) < Float::min())
     return "must be 0 or at least 1.2e-38 in size, the smallest float32";
+  const auto single = static_cast<float>(value);
   if (key.below_max && value < key.max && static_cast<double>(single) >= key.max)
     return concat("must be below ", key.max, " in float32, too");
   return "";

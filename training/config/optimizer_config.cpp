@@ -257,10 +257,10 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
                 concat(optimizer.lr, " changes every weight by about as much in each step of ",
                        type, "; rates from 1e-5 to 1e-2 are usual"));
   optimizer.weight_decay = by_method(kWeightDecay, 0);
-  if (optimizer.lr < 1 && optimizer.lr * optimizer.weight_decay > 1)
+  if (type != "Adam" && optimizer.lr < 1 && optimizer.lr * optimizer.weight_decay > 1)
     report.note(values.spelled(kWeightDecay),
                 concat("times optimizer.params.lr is ", optimizer.lr * optimizer.weight_decay,
-                       ", above 1: a step changes the sign of every weight"));
+                       ", above 1: a step changes the sign of the weights that decay"));
   if (optimizer.lr * optimizer.weight_decay > std::numeric_limits<float>::max())
     report.error(values.spelled(kWeightDecay),
                  concat(optimizer.weight_decay, " times optimizer.params.lr ", optimizer.lr,

@@ -165,9 +165,13 @@ WsdDecay wsd_decay_of(const std::string& word) {
 
 // All updates after the warm-up may have rate 0, such as where the decay is as long as it.
 void note_zero_rates(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  const int64_t first = config.scheduler.warmup_steps + 1;
-  if (!report.ok() || config.optimizer.lr == 0 || first >= config.train_steps) return;
-  if (learning_rate(config.scheduler, config.optimizer.lr, first, config.train_steps) > 0) return;
+  int64_t first = config.scheduler.warmup_steps;  // from 0
+  const auto rate = [&](int64_t step) {
+    return learning_rate(config.scheduler, config.optimizer.lr, step, config.train_steps);
+  };
+  if (!report.ok() || config.optimizer.lr == 0 || first + 1 >= config.train_steps) return;
+  if (rate(first) > 0) ++first;
+  if (rate(first) > 0) return;
   report.note(values.spelled("scheduler.params.warmup_steps"),
               concat("the learning rate is 0 from step ", first + 1, " to the last, ",
                      config.train_steps, ", because the decay ends with the warm-up"));

@@ -143,10 +143,10 @@ TEST(RunConfig, WhatChangesNothingOrTooMuchIsNoted) {
   EXPECT_EQ(
       note({"optimizer.params.lr=0.001", "optimizer.params.weight_decay=3e3"}),
       "optimizer.params.weight_decay: times optimizer.params.lr is 3, above 1: a step changes "
-      "the sign of every weight");
+      "the sign of the weights that decay");
   EXPECT_EQ(note({"train_steps=100", "scheduler.params.warmup_steps=20",
                   "scheduler.params.decay_steps=20"}),
-            "scheduler.params.warmup_steps: the learning rate is 0 from step 22 to the last, 100, "
+            "scheduler.params.warmup_steps: the learning rate is 0 from step 21 to the last, 100, "
             "because the decay ends with the warm-up");
   EXPECT_EQ(note({"train_steps=100", "scheduler.params.warmup_steps=20",
                   "scheduler.params.decay_steps=25"}),
