@@ -168,15 +168,20 @@ OrderedJson chat_templates_to_list(const ChatTemplateSources& sources) {
 void write_chat_template_files(const ChatTemplateSources& sources, const std::string& directory) {
   if (sources.empty()) return;
   std::error_code ignored;
-  for (const std::string& name : chat_template_files(directory))
-    fs::remove(fs::path(directory) / name, ignored);
-  if (!are_names_of_files(sources)) {
+  const bool as_files = are_names_of_files(sources);
+  if (!as_files) {
     const std::string path = concat(directory, "/tokenizer_config.json");
     OrderedJson config = fs::exists(path, ignored) ? config_at(path) : OrderedJson::object();
+    // Python's NaN and Infinity, which JSON has not: they say of lengths that there is no bound.
+    for (auto at = config.begin(); at != config.end();)
+      at = *at == "NaN" || *at == "Infinity" || *at == "-Infinity" ? config.erase(at)
+                                                                   : std::next(at);
     config["chat_template"] = chat_templates_to_list(sources);
     write_file_atomically(path, config.dump(2) + "\n");
-    return;
   }
+  for (const std::string& name : chat_template_files(directory))
+    fs::remove(fs::path(directory) / name, ignored);
+  if (!as_files) return;
   for (const auto& [name, source] : sources) {
     const std::string file = chat_template_file(name);
     if (file != kFile) fs::create_directory(fs::path(directory) / kFolder, ignored);

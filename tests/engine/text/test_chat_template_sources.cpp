@@ -154,6 +154,8 @@ TEST(ChatTemplateSources, AreWrittenAsFilesInPlaceOfOthers) {
     EXPECT_EQ(find_chat_templates(dir.path()), odd) << name;
     EXPECT_TRUE(chat_template_files(dir.path()).empty()) << name;
   }
+  const Json config = Json::parse(std::ifstream(dir / "tokenizer_config.json"));
+  EXPECT_FALSE(config.contains("model_max_length")) << config;  // no number for other programs
   EXPECT_NO_THROW(parse_tokenizer_config(tokenizer_config_beside(dir.path()), "config"));
 }
 
