@@ -215,7 +215,7 @@ class Pretrain(tiny_run.RunTest):
             first = next(record["step"] for record in self.records(f"of{ranks}") if record["skipped"])
             self.assertGreater(first, 1)
             self.assertEqual(self.kept(f"of{ranks}")[-1], f"step-{first - 1:08}")
-            self.assertIn(f"the newest checkpoint from before them is of{ranks}/checkpoints/step-{first - 1:08}", stderr)
+            self.assertIn(f"the newest checkpoint to continue is of{ranks}/checkpoints/step-{first - 1:08}", stderr)
             self.assertIn(f"the checkpoint of step {first} is saved after the next step", stderr)
 
     def test_a_run_that_ends_in_skipped_steps_has_diverged(self):
@@ -227,7 +227,21 @@ class Pretrain(tiny_run.RunTest):
         # The one of the end is there to be looked at, and no run goes on with it.
         self.assertEqual(self.kept("run"), ["step-00000003"])
         _, stderr = self.pretrain("--resume", "auto", expect=4)
-        self.assertIn("run/checkpoints/step-00000003 is the end of a run that diverged", stderr)
+        self.assertIn("run/checkpoints/step-00000003 is the end of a run that diverged, and none before it", stderr)
+        _, stderr = self.pretrain("--resume", "run/checkpoints/step-00000003", expect=4)
+        self.assertIn("that diverged; name an older one, or give --resume auto", stderr)
+
+    def test_what_a_loss_scale_finds_out_is_no_divergence(self):
+        """Steps whose gradients overflow at a loss scale that falls then: also as the last of a run."""
+        fp16 = {"enabled": True, "initial_scale_power": 60, "hysteresis": 1}
+        self.configure(fp16=fp16, train_steps=2, scheduler={"type": "constant"}, checkpoint={"save_interval": 1})
+        self.pretrain()
+        self.assertTrue(all(record["skipped"] for record in self.records()))
+        self.assertEqual(self.kept("run"), ["step-00000001", "step-00000002"])
+        self.configure(fp16=fp16, train_steps=3, scheduler={"type": "constant"}, checkpoint={"save_interval": 1})
+        self.pretrain("--set", "train_steps=2", "--set", "output_dir=more")
+        _, stderr = self.pretrain("--set", "output_dir=more", "--resume", "auto")
+        self.assertIn("continuing more/checkpoints/step-00000002", stderr)
 
     def test_resume_auto_passes_over_the_end_of_a_diverged_run(self):
         self.configure(optimizer={"type": "SGD", "params": {"lr": 1e30}}, train_steps=3, gradient_clipping=0,
@@ -236,7 +250,7 @@ class Pretrain(tiny_run.RunTest):
         kept = self.kept("run")
         self.assertEqual(kept[-1], "step-00000003")
         self.assertEqual(len(kept), 2)
-        self.assertIn(f"the newest checkpoint from before them is run/checkpoints/{kept[0]}", stderr)
+        self.assertIn(f"the newest checkpoint to continue is run/checkpoints/{kept[0]}", stderr)
         _, stderr = self.pretrain("--resume", "auto", expect=4)
         self.assertRegex(stderr, "run/checkpoints/step-00000003 was saved after [12] steps? .*, an older one is used")
         self.assertIn(f"continuing run/checkpoints/{kept[0]}", stderr)

@@ -127,6 +127,13 @@ class AdviceToBeginAnew(tiny_run.RunTest):
         self.assertIn("without --resume", stderr)
         self.pretrain(*named, "--set", self.converted(stderr))
 
+    def test_of_a_named_checkpoint_of_its_own(self):
+        self.pretrain()
+        stderr = self.refusal("--set", "seed=8", "--resume", "run/checkpoints/step-00000020")
+        self.assertIn("without --resume and another output_dir", stderr)
+        self.trireme("checkpoint", "convert", "run/checkpoints/step-00000020", "weights", "--to", "hf")
+        self.pretrain("--set", "seed=8", "--set", "checkpoint.load=weights", "--set", "output_dir=other")
+
     def test_of_other_data(self):
         self.pretrain()
         self.write("train.txt", tiny_run.text(3000, 3))

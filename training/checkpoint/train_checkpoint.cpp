@@ -109,6 +109,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
   const StepState step_state = state.read_step_state(ctx);
   Json json = {{"step", position.step},
                {"consumed_samples", position.consumed_samples},
+               {kSkippedRow, position.skipped_row},
                {"step_state", step_state_to_json(step_state)},
                {"config", run_config_to_json(config)}};
   if (sources.lineage != nullptr) json["origin"] = lineage_to_json(*sources.lineage);
@@ -138,7 +139,8 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
   with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
     state.write_step_state(ctx, step_state);
-    position = {json.at("step").get<int64_t>(), json.at("consumed_samples").get<int64_t>()};
+    position = {json.at("step").get<int64_t>(), json.at("consumed_samples").get<int64_t>(),
+                json.value(kSkippedRow, int64_t{0})};
   });
   return position;
 }
@@ -156,7 +158,9 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
                of_source.contains(key) ? of_source[key].dump() : "unset");
   state.store.initialize(ctx, ctx.seed, false);  // adapters: what is frozen is read
   source->load(ctx, state.model, state.store);
-  if (const std::string bad = find_non_finite(ctx, state.store); !bad.empty())
+  std::string bad = find_non_finite(ctx, state.store);
+  if (bad.empty()) bad = find_non_finite(state.model);
+  if (!bad.empty())
     fail_input(path, ": ", bad, ", so every step of a run that starts from it would be skipped");
   if (!adapter.empty())
     PeftAdapter(adapter).load_adapters(ctx, state.model, state.store);

@@ -15,6 +15,9 @@ struct CheckpointLineage;
 struct TrainPosition {
   int64_t step = 0;              // optimizer steps done, skipped ones included
   int64_t consumed_samples = 0;  // sequences taken from the training data
+  // Steps in a row up to here that were skipped as not finite, without those that a dynamic loss
+  // scale explains.
+  int64_t skipped_row = 0;
 };
 
 // What a run comes from, as its checkpoints keep it.

@@ -1,6 +1,7 @@
 #include "training/run/pretrain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -18,7 +19,6 @@
 #include "training/run/pretrain_run.h"
 #include "training/run/run_lineage.h"
 #include "transformer/checkpoint/checkpoint_model.h"
-#include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
@@ -154,11 +154,7 @@ void PretrainRun::start_or_resume() {
     agreed(group_,
            [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
     last_saved_ = position_.step;
-    const bool good = skipped_row(CheckpointReader(checkpoint)).empty();
-    if (good) last_checkpoint_ = checkpoint;
-    if (!good && position_.step >= config_.train_steps)
-      throw Error(concat(checkpoint, " is the end of a run that diverged, and none is older"),
-                  ExitCode::kDiverged);
+    if (position_.skipped_row == 0) last_checkpoint_ = checkpoint;
   }
   agreed(group_, [&] {
     if (group_.rank() != 0) return;
@@ -174,7 +170,12 @@ void PretrainRun::start_or_resume() {
     log_info("starting at step 0 with the weights of ", weights,
              adapter.empty() ? "" : concat(" and the adapters of ", adapter),
              "; optimizer, learning rate and data begin anew");
-  if (!checkpoint.empty() && position_.step >= config_.train_steps)
+  if (position_.skipped_row > 0 && position_.step >= config_.train_steps)
+    throw Error(concat(checkpoint, " is the end of a run that diverged",
+                       options_.resume == "auto" ? ", and none before it is whole"
+                                                 : "; name an older one, or give --resume auto"),
+                ExitCode::kDiverged);
+  if (position_.step > config_.train_steps)
     log_warning(checkpoint, " is at step ", position_.step, " and train_steps is ",
                 config_.train_steps, ": nothing is left to train; raise train_steps");
   if (!checkpoint.empty())
@@ -263,27 +264,34 @@ void PretrainRun::finish_step() {
   check_divergence(metrics.step, result);
 }
 
+// Whether a skipped step is one of those by which a dynamic loss scale finds its largest value.
+bool PretrainRun::is_loss_scale_search(const StepResult& result) const {
+  const LossScaleConfig& scale = config_.loss_scale;
+  return config_.dtype == DType::kF16 && scale.static_scale == 0 && std::isfinite(result.loss) &&
+         result.loss_scale > scale.min_scale;
+}
+
 void PretrainRun::check_divergence(int64_t step, const StepResult& result) {
-  skips_in_row_ = result.skipped ? result.consecutive_skips : 0;
+  if (!result.skipped) position_.skipped_row = 0;
   if (!result.skipped) return;
+  if (!is_loss_scale_search(result)) ++position_.skipped_row;
   first_bad_ = result.first_bad;
   if (group_.rank() == 0)  // every rank has the same result
     log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
                 ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale, "); ",
                 result.consecutive_skips, " in a row");
-  if (skips_in_row_ >= config_.max_consecutive_skips)
-    fail_diverged(step, concat("stopped at step ", step));
+  if (result.consecutive_skips >= config_.max_consecutive_skips)
+    fail_diverged(step, result.consecutive_skips, concat("stopped at step ", step));
 }
 
-void PretrainRun::fail_diverged(int64_t step, const std::string& what) const {
-  throw Error(
-      concat(what, ": ", skips_in_row_, skips_in_row_ == 1 ? " step was" : " steps in a row were",
-             " not finite, the last by ", first_bad_,
-             "; lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32; ",
-             last_checkpoint_.empty()
-                 ? concat("no checkpoint was saved before step ", step - skips_in_row_ + 1)
-                 : concat("the newest checkpoint from before them is ", last_checkpoint_)),
-      ExitCode::kDiverged);
+void PretrainRun::fail_diverged(int64_t step, int64_t skips, const std::string& what) const {
+  throw Error(concat(what, ": ", skips, skips == 1 ? " step was" : " steps in a row were",
+                     " not finite, the last by ", first_bad_,
+                     "; lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32; ",
+                     last_checkpoint_.empty()
+                         ? concat("no checkpoint was saved before step ", step - skips + 1)
+                         : concat("the newest checkpoint to continue is ", last_checkpoint_)),
+              ExitCode::kDiverged);
 }
 
 // The loss on evaluation.eval_iters batches of `data`.
@@ -311,7 +319,7 @@ void PretrainRun::validate(StepMetrics& metrics) {
 
 void PretrainRun::save_if_finite(StopRequest request) {
   const bool last = position_.step == config_.train_steps;
-  if (skips_in_row_ > 0 && !last && request != StopRequest::kSaveAndStop) {
+  if (position_.skipped_row > 0 && !last && request != StopRequest::kSaveAndStop) {
     if (!save_waits_)
       log_warning("the checkpoint of step ", position_.step,
                   " is saved after the next step that is not skipped");
@@ -320,8 +328,9 @@ void PretrainRun::save_if_finite(StopRequest request) {
   }
   save_waits_ = false;
   save();
-  if (skips_in_row_ == 0) return;
-  if (last) fail_diverged(position_.step, concat("ended at step ", position_.step));
+  if (position_.skipped_row == 0) return;
+  if (last)
+    fail_diverged(position_.step, position_.skipped_row, concat("ended at step ", position_.step));
   log_warning("step ", position_.step, " was skipped: --resume auto will continue an older ",
               "checkpoint than that of this step, where there is one");
 }
@@ -336,12 +345,12 @@ void PretrainRun::save() {
         save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&lineage_, &data_files_});
   });
   last_saved_ = position_.step;
-  if (skips_in_row_ == 0) last_checkpoint_ = saved.directory;
+  if (position_.skipped_row == 0) last_checkpoint_ = saved.directory;
   if (group_.rank() == 0) mark_saved(saved.directory);
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
-  write_adapter(saved.directory);
+  if (position_.skipped_row == 0) write_adapter(saved.directory);
 }
 
 void PretrainRun::mark_saved(const std::string& checkpoint) const {

@@ -57,7 +57,7 @@ class PretrainRun {
   // name: of the set in `metrics`.
   double loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics);
   void validate(StepMetrics& metrics);
-  // Puts it off while steps are skipped, which may be the fault of the weights, unless the run ends
+  // Waits while steps are skipped, which may be the fault of the weights, unless the run ends
   // there.
   void save_if_finite(StopRequest request);
   void save();
@@ -67,7 +67,8 @@ class PretrainRun {
   double peak_of_rank() const;
   void finish_step();
   void check_divergence(int64_t step, const StepResult& result);
-  [[noreturn]] void fail_diverged(int64_t step, const std::string& what) const;
+  bool is_loss_scale_search(const StepResult& result) const;
+  [[noreturn]] void fail_diverged(int64_t step, int64_t skips, const std::string& what) const;
   StepMetrics describe_step(const OpenStep& open, const StepResult& result, double seconds) const;
 
   const RunConfig& config_;
@@ -101,7 +102,6 @@ class PretrainRun {
       counted_until_;  // the time before belongs to finished steps
   int64_t last_saved_ = -1;
   std::string last_checkpoint_;     // outside of a row of skipped steps; empty: none yet
-  int64_t skips_in_row_ = 0;        // up to the last finished step
   std::string first_bad_;           // of its gradients
   bool save_waits_ = false;         // for a step that is not skipped
   double peak_tflops_ = 0;          // of this rank

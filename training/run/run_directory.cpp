@@ -95,12 +95,13 @@ std::string advice_for_rates(const SchedulerConfig& saved, const SchedulerConfig
 // What somebody does who means another run than the one that the plan continues.
 std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan) {
   if (plan.is_own) return "use another output_dir";
+  const char* const elsewhere = holds_run(config) ? " and another output_dir" : "";
   if (config.finetune.enabled)
     return concat("start another run with checkpoint.load ", plan.checkpoint,
-                  " and without --resume");
+                  " and without --resume", elsewhere);
   return concat("start a new run from the weights alone: trireme checkpoint convert ",
                 plan.checkpoint, " weights --to hf, then checkpoint.load \"weights\"",
-                plan.is_named ? " without --resume" : "");
+                plan.is_named ? " without --resume" : "", elsewhere);
 }
 
 void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t steps_done,

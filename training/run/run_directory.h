@@ -38,7 +38,7 @@ struct ResumePlan {
   std::string weights;             // find_model() of those to start from; empty: fresh ones
   std::string adapter;             // PEFT's directory that adapters begin as; empty: as nothing
   std::vector<std::string> notes;  // damaged checkpoints passed over, for the log
-  bool is_own = false;             // the checkpoint is one that this run saved
+  bool is_own = false;             // --resume auto has found the checkpoint
   bool is_named = false;           // --resume names it
 };
 

@@ -31,20 +31,18 @@ std::string checkpoint_place(const std::string& path) {
 
 std::string skipped_row(const CheckpointReader& reader) {
   const nlohmann::ordered_json state = reader.state();
-  if (!state.is_object() || !state.contains("step_state")) return "";
-  const nlohmann::ordered_json& step = state["step_state"];
-  const bool known = step.is_object() && step.contains("consecutive_skips") &&
-                     step["consecutive_skips"].is_number_integer();
-  const int64_t skips = known ? step["consecutive_skips"].get<int64_t>() : 0;
+  const bool known =
+      state.is_object() && state.contains(kSkippedRow) && state[kSkippedRow].is_number_integer();
+  const int64_t skips = known ? state[kSkippedRow].get<int64_t>() : 0;
   if (skips <= 0) return "";
   return concat(reader.directory(), " was saved after ", skips,
                 skips == 1 ? " step that was" : " steps in a row that were",
                 " not finite, an older one is used");
 }
 
-NewestCheckpoint find_newest_good(const std::string& root) {
-  NewestCheckpoint newest = find_newest_whole(root, true, skipped_row);
-  return newest.directory.empty() ? find_newest_whole(root) : newest;
+NewestCheckpoint find_newest_good(const std::string& root, bool thorough) {
+  NewestCheckpoint newest = find_newest_whole(root, thorough, skipped_row);
+  return newest.directory.empty() ? find_newest_whole(root, thorough) : newest;
 }
 
 NewestCheckpoint find_checkpoint(const std::string& path) {
@@ -78,7 +76,7 @@ std::string newest_checkpoint_at(const std::string& path) {
   if (path.empty() || !fs::is_directory(path, ignored) || is_model_source(path)) return "";
   std::string place = checkpoint_place(path);
   if (fs::exists(fs::path(place) / kManifestName, ignored)) return place;
-  return find_newest_whole(place, false).directory;
+  return find_newest_good(place, false).directory;
 }
 
 std::string find_model(const std::string& path) {

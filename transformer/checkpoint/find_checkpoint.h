@@ -11,11 +11,14 @@ namespace trireme {
 // resolved_config.json names. Any other path is returned as it is.
 std::string checkpoint_place(const std::string& path);
 
-// Why a checkpoint is passed over for an older one: its run saved it in a row of skipped steps,
-// whose weights may be what made the loss not finite. Empty: it was not.
+// Member of a training checkpoint's state: the length of the row of steps up to it that were
+// skipped because loss or gradients were not finite.
+inline constexpr const char* kSkippedRow = "skipped_row";
+// Reason for which a checkpoint is passed over for an older one: it was saved in such a row, and
+// its weights may be what made the loss not finite. Empty: there is none.
 std::string skipped_row(const CheckpointReader& reader);
 // Newest whole one under `root` outside of such a row, else the newest whole one.
-NewestCheckpoint find_newest_good(const std::string& root);
+NewestCheckpoint find_newest_good(const std::string& root, bool thorough = true);
 
 // Newest good checkpoint of a run directory, of a directory of checkpoints, or `path` itself where
 // it is one, with the reason for each newer one that was skipped. Reads every byte: one rank calls
