@@ -1,6 +1,6 @@
 // An order of a row's tokens, walked from its beginning without sorting the row: tokens are dealt
 // into bins of like keys, whose totals say in which of them a walk stops. Only that bin is dealt
-// again, or sorted where it has few tokens. O(V) whatever the row, its order and the place.
+// again, or sorted where it has few tokens or their keys are equal; all else is O(V).
 #pragma once
 
 #include <algorithm>

@@ -43,9 +43,9 @@ double log_normaliser(std::span<const float> logits);
 // The first `count` ids of the order, or all.
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
 
-// One row, on the host, in O(V) whatever the parameters. p below e^-50 of the largest count as 0;
+// One row, on the host, in O(V) but for ties (row_order.h). p below e^-50 of the largest are zero;
 // the others are within 2 ulp, and their sums within roundings: between instruction sets a
-// neighbour may be chosen where u is within about 2^-50 of a boundary.
+// neighbour may be chosen where u is within them of a boundary.
 SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
                         int64_t position);
 

@@ -103,10 +103,10 @@ class RowChoice {
   // By descending weight.
   RowOrder order() { return {{logits_, scratch_.weights, largest_}, high_, scratch_.order}; }
 
-  // At which the running sum of those before `end` (negative: of all) exceeds `target`.
+  // Token at which the running sum of those before `end` (negative: of all) exceeds `target`.
   int32_t draw(const RowOrder& order, int32_t end, double target) const;
 
-  // Where the first ones end that top_k, top_p and min_p keep.
+  // Stop at the end of the first tokens, which top_k, top_p and min_p keep.
   KeptStop kept_stop(const RowOrder& order) const {
     KeptStop stop{.least = params_.min_p, .temperature = params_.temperature};
     if (params_.top_k > 0) stop.count = params_.top_k;

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// How the numbers of a vector are written.
+// Format of the numbers of a vector.
 struct EmbeddingFormat {
   bool base64 = false;        // the numbers' bytes as text (RFC 4648), instead of a list of numbers
   DType dtype = DType::kF32;  // of the bytes: float32, float16 or bfloat16

@@ -12,7 +12,7 @@ namespace trireme {
 // InputError naming the parameter that is out of range.
 void check_sampling_params(const SamplingParams& params);
 
-// How often each id occurs, in a row: a step of a long text reads them all.
+// Occurrences of each id, contiguous: a step of a long text reads them all.
 class TokenCounts {
  public:
   struct Count {

@@ -92,7 +92,7 @@ std::string advice_for_rates(const SchedulerConfig& saved, const SchedulerConfig
                 "output_dir; or ");
 }
 
-// What somebody does who means another run than the one that the plan continues.
+// Way out for a run that is not the one which the plan continues.
 std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan) {
   if (plan.is_own) return "use another output_dir";
   const char* const elsewhere = holds_run(config) ? " and another output_dir" : "";

@@ -19,7 +19,7 @@ struct EmbeddingResponse {
       write_body = {};
 };
 
-// What becomes of texts before they are computed.
+// Texts of a request, and how they are tokenized.
 struct EmbeddedTexts {
   const std::vector<Prompt>& texts;
   const char* param;        // their field

@@ -107,8 +107,5 @@ TEST(RunConfig, LionHasBetasOfItsOwnAndNoMore) {
   EXPECT_EQ(read({"optimizer.type=Lion", "optimizer.params.lr=2"}).notes.size(), 1u);
 }
 
-// What exists elsewhere and is not built here is an error, never ignored; asking for none of it is
-// not an error.
-
 }  // namespace
 }  // namespace trireme::test_optimization_config

@@ -159,6 +159,8 @@ TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
             "train_steps: must be at least 1 and at most 99999999 or \"auto\", got 100000000");
 }
 
+// A feature that exists elsewhere and is not built here is an error, never ignored; asking for none
+// of it is not an error.
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :

@@ -31,7 +31,7 @@ TEST(FindCheckpoint, PassesOverThoseOfSkippedSteps) {
   EXPECT_EQ(found.skipped[0], std::string(dir / "step-00000040") +
                                   " was saved after 11 steps in a row that were not finite, an "
                                   "older one is used");
-  // Whoever names one gets it.
+  // One that is named is found.
   EXPECT_EQ(find_checkpoint(dir / "step-00000040").directory, dir / "step-00000040");
 }
 

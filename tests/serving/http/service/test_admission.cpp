@@ -90,7 +90,7 @@ TEST(Admission, HasAPlaceForEveryTenant) {
     }
   EXPECT_EQ(refused, 18);  // of those that asked for a second place, beside 20 that were free
   EXPECT_EQ(refusal(admission, "busy", 1).substr(0, 3), "429");
-  // What the busy key gives back goes to those below their share.
+  // Places that the busy key gives back go to those below their share.
   for (int i = 0; i < 18; ++i) busy->end_sequence();
   for (int key = 1; key < 19; ++key) places.push_back(admission.enter(concat("key ", key), 1, 0));
   EXPECT_EQ(admission.sequences(), 40);
