@@ -8,6 +8,7 @@
 #include "commands/serving/listener_options.h"
 #include "commands/stop_signals.h"
 #include "engine/core/file_limit.h"
+#include "engine/core/heap_trim.h"
 #include "engine/observe/log.h"
 #include "serving/router/router.h"
 
@@ -63,7 +64,8 @@ void run(RouteArguments args) {
   if (!router.wait_for_a_server(milliseconds_of(args.health_timeout)))
     log_warning("no server answers yet: requests are refused with 503 until one does");
   print_listening(args.listener, server.port());
-  while (StopSignals::count() == 0) std::this_thread::sleep_for(milliseconds(50));
+  for (HeapTrim heap; StopSignals::count() == 0; heap.poll())
+    std::this_thread::sleep_for(milliseconds(50));
   router.close();
   drain_requests(args.listener, server);
   server.stop();

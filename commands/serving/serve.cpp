@@ -18,6 +18,7 @@
 #include "commands/version.h"
 #include "commands/whole_number.h"
 #include "engine/core/cpu.h"
+#include "engine/core/heap_trim.h"
 #include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
@@ -90,7 +91,9 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
 // Until somebody wants it to end; an Error where the model, or one replica of it, cannot be
 // computed any more.
 void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& server) {
+  HeapTrim heap;
   while (StopSignals::count() == 0) {
+    heap.poll();
     for (size_t replica = 0; replica < engines.size(); ++replica) {
       const Failure failure = engines[replica].failure();
       if (failure.empty() || model.recovers_from(failure.cause)) continue;
