@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "engine/core/heap_bytes.h"
 #include "serving/structured/json_schema_grammar.h"
 #include "serving/structured/regex_grammar.h"
 #include "serving/structured/tool_format.h"
@@ -20,11 +21,10 @@ constexpr int64_t kMostWorkOfAText = 8 * TokenMasks::kMostWork;
 constexpr size_t kMaxTextSinceSaved = 4096;
 
 int64_t bytes_of(const PushdownAutomaton& automaton) {
-  int64_t bytes = 0;
+  int64_t bytes = heap_bytes(automaton.states()) +
+                  heap_block_bytes(automaton.states().size() * sizeof(int64_t));  // bytes_to_end()
   for (const PushdownAutomaton::State& state : automaton.states())
-    bytes += static_cast<int64_t>(sizeof(state) + sizeof(int64_t) +
-                                  state.edges.capacity() * sizeof(PushdownAutomaton::Edge) +
-                                  state.calls.capacity() * sizeof(PushdownAutomaton::Call));
+    bytes += heap_bytes(state.edges) + heap_bytes(state.calls);
   return bytes;
 }
 

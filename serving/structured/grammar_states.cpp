@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "engine/core/heap_bytes.h"
 #include "serving/structured/shortest_texts.h"
 
 namespace trireme {
@@ -43,12 +44,20 @@ void GrammarStates::clear() {
   stack_ids_ = {};
   at_ = {};
   ids_ = {};
-  bytes_ = 0;
   stacks_.emplace_back();
   behind_.push_back(kUnknown);
   stack_alike_.push_back(0);
   behind_end_.push_back(0);
   first_member_.push_back(0);
+}
+
+int64_t GrammarStates::bytes() const {
+  int64_t bytes = heap_bytes(first_member_) + heap_bytes(whole_);
+  for (const auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_})
+    bytes += heap_bytes(*numbers);
+  for (const auto* numbers : {&behind_end_, &to_end_}) bytes += heap_bytes(*numbers);
+  for (const auto* pairs : {&stacks_, &members_}) bytes += heap_bytes(*pairs);
+  return bytes + hash_map_bytes(stack_ids_) + hash_map_bytes(at_) + hash_map_bytes(ids_);
 }
 
 std::span<const GrammarStates::Configuration> GrammarStates::configurations(int32_t state) const {
@@ -132,7 +141,6 @@ int32_t GrammarStates::push(const Configuration& frame) {
   stack_alike_.push_back(next);
   behind_end_.push_back(
       sum_of_bytes(automaton_.bytes_to_end(frame.state), bytes_behind(frame.stack)));
-  bytes_ += 84;
   const Configuration alike = {frame.state, stack_alike_[static_cast<size_t>(frame.stack)],
                                count_alike(frame.state, frame.count)};
   if (alike != frame) {
@@ -236,7 +244,6 @@ int32_t GrammarStates::number_of(std::vector<Configuration> kept, bool whole) {
   to_end_.push_back(to_end);
   alike_.push_back(kUnknown);
   steps_.resize(steps_.size() + classes_, kUnknown);
-  bytes_ += static_cast<int64_t>(108 + kept.size() * sizeof(Configuration) + classes_ * 4);
   return id;
 }
 

@@ -62,7 +62,7 @@ class GrammarStates {
   Snapshot save(int32_t state) const;
   int32_t restore(const Snapshot& saved);
 
-  int64_t bytes() const { return bytes_; }          // that all this takes, about
+  int64_t bytes() const;                            // of the heap that all this holds
   int64_t looked_at() const { return looked_at_; }  // readings, since the beginning
   // Forgets all states and frees their memory; numbers told before mean nothing any more.
   void clear();
@@ -102,7 +102,7 @@ class GrammarStates {
   std::vector<int32_t> alike_;
   std::vector<int32_t> steps_;  // (states, classes)
   std::unordered_multimap<uint64_t, int32_t> ids_;
-  int64_t bytes_ = 0, looked_at_ = 0;
+  int64_t looked_at_ = 0;
 };
 
 }  // namespace trireme

@@ -36,6 +36,11 @@ void TokenMasks::begin(int64_t most_work) {
   lacks_memory_ = false;
 }
 
+int64_t TokenMasks::bytes() const {
+  return states_.bytes() + kept_bytes_ + automaton_bytes_ + hash_map_bytes(of_automaton_) +
+         hash_map_bytes(of_reader_);
+}
+
 // For so many bytes more.
 bool TokenMasks::has_room(int64_t more) {
   const int64_t wanted = bytes() + more;
@@ -131,7 +136,8 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state, int32_t c
   });
   if (gave_up()) return given_up_;
   tokens.inside = packed(ids);
-  const int64_t bytes = tokens.inside.bytes() + 4 * std::ssize(tokens.ends);
+  tokens.ends.shrink_to_fit();
+  const int64_t bytes = tokens.inside.bytes() + heap_bytes(tokens.ends);
   if (!has_room(bytes)) {
     lacks_memory_ = true;
     work_left_ = -1;

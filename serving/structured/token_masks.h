@@ -14,6 +14,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "engine/core/heap_bytes.h"
 #include "serving/structured/grammar_states.h"
 #include "serving/structured/shortest_texts.h"
 #include "serving/structured/token_trie.h"
@@ -51,7 +52,7 @@ class TokenMasks {
   // Whether states have become so many that they are to be forgotten: states().clear(), all numbers
   // are void.
   bool is_full() const;
-  int64_t bytes() const { return states_.bytes() + kept_bytes_ + automaton_bytes_; }
+  int64_t bytes() const;  // of the heap
   void clear();
 
  private:
@@ -61,7 +62,7 @@ class TokenMasks {
   struct Tokens {
     std::vector<int32_t> few;
     std::vector<uint32_t> bits;
-    int64_t bytes() const { return static_cast<int64_t>(4 * (few.size() + bits.size()) + 64); }
+    int64_t bytes() const { return heap_bytes(few) + heap_bytes(bits); }
   };
   struct StateTokens {
     Tokens inside;

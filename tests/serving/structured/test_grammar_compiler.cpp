@@ -184,7 +184,8 @@ const std::vector<std::string> kManyDeep = {"((", "(((", "(a", "ab", "a-", "-(",
 TEST(GrammarCompiler, MasksAreTheSameInLittleMemory) {
   const auto trie = trie_of(byte_tokens(kManyDeep));
   const auto free = CompiledGrammar::compile(kDeep, trie);
-  const auto memory = std::make_shared<GrammarMemory>(free->bytes());
+  // Room for the states of one walk beside what is prepared, and not for those of a text.
+  const auto memory = std::make_shared<GrammarMemory>(2 * free->bytes());
   const auto tight = CompiledGrammar::compile(kDeep, trie, {}, {.memory = memory});
   std::mt19937 random(3);
   for (int text = 0; text < 20; ++text) {

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
 
+#include "engine/core/heap_trim.h"
 #include "serving/structured/grammar_memory.h"
+#include "tests/serving/structured/vocabulary.h"
+#include "tests/support/sanitized.h"
 
 namespace trireme::test_grammar_memory {
 namespace {
@@ -96,6 +100,38 @@ TEST(GrammarCharge, HoldsWhatItHeldWhereMoreIsRefused) {
   EXPECT_EQ(memory->used(), 0);
   GrammarCharge unbounded(nullptr, "a");
   EXPECT_EQ(unbounded.set(int64_t{1} << 40), Answer::kTaken);
+}
+
+// A text of the grammar as far as `tokens` tokens; masks and states of its places are kept.
+void read_some(const CompiledGrammar& grammar, const TokenTrie& trie, int tokens) {
+  std::mt19937 random(7);
+  const auto reader = grammar.begin({test::kEnd}, test::kManyTokens);
+  for (int i = 0; i < tokens && reader->state() == RuleReader::State::kOpen; ++i) {
+    const std::vector<int32_t> ids = test::allowed(reader->mask(), trie.ids());
+    if (!reader->accept(ids[random() % ids.size()])) return;
+  }
+}
+
+// The budget bounds what the process holds, so the charge is what the heap gave.
+TEST(GrammarCharge, IsWhatTheHeapHolds) {
+  if (test::kSanitized || heap_in_use() <= 0) GTEST_SKIP() << "another allocator than glibc's";
+  using Kind = GrammarSource::Kind;
+  const auto trie = test::trie_of(test::byte_tokens({"((", "(((", "(a", "ab", "a-", "-(", "))"}));
+  for (const GrammarSource& source :
+       {GrammarSource{Kind::kRegex, "[a-z]{2000}"},
+        {Kind::kRegex, "([ab]{0,60}c){0,60}d"},
+        {Kind::kGrammar, "root ::= l+\nl ::= [a-z]{0,900} \"a1\\n\""},
+        {Kind::kGrammar,
+         "root ::= \"(\" item* \")\"\nitem ::= root | [a-c]{1,9} (\"-\" | root)"}}) {
+    SCOPED_TRACE(source.text);
+    const int64_t before = heap_in_use();
+    const auto grammar = CompiledGrammar::compile(source, trie);
+    read_some(*grammar, *trie, 3000);
+    const auto held = static_cast<double>(heap_in_use() - before);
+    EXPECT_GT(held, 1 << 18);
+    // 64 KiB are charged ahead of states that are not made yet.
+    EXPECT_NEAR(static_cast<double>(grammar->bytes()), held, held / 10 + (64 << 10));
+  }
 }
 
 }  // namespace
