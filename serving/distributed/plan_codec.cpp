@@ -189,8 +189,12 @@ StepOutcome decode_outcome(std::span<const std::byte> bytes, const StepPlan& pla
     embeds += s.embeds ? 1 : 0;
     if (s.asked > 0) asked.push_back(static_cast<size_t>(s.asked));
   }
+  const auto is_time = [](double seconds) { return seconds >= 0 && seconds < 1e9; };
+  const bool timed =
+      outcome.choice_seconds.empty() || outcome.choice_seconds.size() == plan.sequences.size();
   const bool fits =
-      outcome.number == plan.number && outcome.chosen.size() >= samples &&
+      outcome.number == plan.number && timed && is_time(outcome.choosing_seconds) &&
+      std::ranges::all_of(outcome.choice_seconds, is_time) && outcome.chosen.size() >= samples &&
       outcome.chosen.size() <= samples + guesses && outcome.embeddings.size() == embeds &&
       tokens_fit(outcome.chosen) &&
       std::ranges::equal(outcome.prompt, asked, [&](const auto& tokens, size_t count) {

@@ -64,8 +64,8 @@ auto members(S& record) {
 
 template <RecordOf<StepOutcome> S>
 auto members(S& record) {
-  auto& [number, chosen, prompt, embeddings] = record;
-  return std::tie(number, chosen, prompt, embeddings);
+  auto& [number, chosen, prompt, embeddings, choice_seconds, choosing_seconds] = record;
+  return std::tie(number, chosen, prompt, embeddings, choice_seconds, choosing_seconds);
 }
 
 }  // namespace trireme

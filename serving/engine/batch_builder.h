@@ -17,6 +17,7 @@ struct LogitRow {
   int32_t guess;        // counts where this is what the row before chose; -1: always
   int64_t position;     // of the token behind the row
   ChosenToken outcome;  // where the logits are
+  float seconds = 0;    // that choosing it took there
 };
 
 class BatchBuilder {

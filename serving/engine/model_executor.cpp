@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <numeric>
 
 #include "engine/core/parallel_for.h"
@@ -14,7 +15,13 @@ namespace {
 
 constexpr int64_t kMostLogitRows = 256;  // on the host at a time
 constexpr size_t kMostPlans = 512;
+using Clock = std::chrono::steady_clock;
+
 constexpr int32_t kNotChosen = kNothingLeft - 1;  // behind a guess that did not come true
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 int stages_of(const Groups* groups) { return groups == nullptr ? 1 : groups->pp->size(); }
 
@@ -51,6 +58,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
 
 StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   plan_ = &plan;
+  choosing_seconds_ = 0;
   for (const SlotStart& start : plan.starts) chooser_.start(start);
   builder_.take(plan);
   write_batches(plan);
@@ -269,6 +277,7 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
   const auto waits = [&](int64_t i) {
     return i > 0 && i < count && rows[static_cast<size_t>(first + i)].guess >= 0;
   };
+  const Clock::time_point begun = Clock::now();
   parallel_for(ctx_.threads, count, 1, [&](int64_t begin, int64_t end) {
     while (waits(begin)) ++begin;
     while (waits(end)) ++end;
@@ -278,6 +287,7 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
         row.outcome.id = kNotChosen;
         continue;
       }
+      const Clock::time_point row_begun = Clock::now();
       const SequenceStep& step = plan_->sequences[row.part];
       const auto of = logits.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
       const int64_t guess = row.position - (step.past + step.tokens - step.guesses);
@@ -285,8 +295,10 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
           step.mask < 0 ? nullptr : plan_->masks.data() + (step.mask + guess) * words;
       row.outcome = row.asked >= 0 ? chooser_.score(step.slot, row.asked, of)
                                    : chooser_.choose(step.slot, row.position, of, mask);
+      row.seconds = static_cast<float>(seconds_since(row_begun));
     }
   });
+  choosing_seconds_ += seconds_since(begun);
 }
 
 int64_t ModelExecutor::told_of(const LogitRow& row) const {
@@ -365,9 +377,12 @@ StepOutcome ModelExecutor::collect(const StepPlan& plan) {
   StepOutcome result;
   result.number = plan.number;
   result.embeddings = std::move(embeddings_);
+  result.choice_seconds.assign(plan.sequences.size(), 0);
+  result.choosing_seconds = choosing_seconds_;
   size_t asked_of = plan.sequences.size();
   for (int m = 0; m < micro_batches_; ++m)
     for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
+      result.choice_seconds[row.part] += row.seconds;
       if (row.asked < 0) {
         if (row.outcome.id == kNotChosen) continue;
         result.chosen.push_back(std::move(row.outcome));

@@ -90,6 +90,7 @@ StepPlan Scheduler::next() {
   under_way_.emplace_back().number = plan.number;
   preempted_ = waits_for_masks_ = false;
   int64_t budget = config_.max_step_tokens;
+  give_turns();
   guess();
   plan_decoding(plan, budget);
   plan_prompts(plan, budget);
@@ -101,6 +102,16 @@ StepPlan Scheduler::next() {
     ++plans_;
   return plan;
 }
+
+void Scheduler::give_turns() {
+  std::vector<const Sequence*> decoding;
+  for (const auto& [place, sequence] : running_)
+    if (decodes(*sequence) && has_mask(*sequence)) decoding.push_back(sequence.get());
+  turns_.begin(decoding);
+}
+
+// It may have a token in the plan that is being made.
+bool Scheduler::is_due(Sequence& s) { return decodes(s) && has_mask(s) && !turns_.waits(s); }
 
 void Scheduler::guess() {
   guesses_.clear();
@@ -117,7 +128,7 @@ void Scheduler::guess() {
   int64_t budget = config_.max_step_tokens - std::ssize(running_);
   for (const auto& [place, sequence] : running_) {
     const Sequence& s = *sequence;
-    if (!decodes(s) || !has_mask(*sequence)) continue;
+    if (!is_due(*sequence)) continue;
     // The last token that may be is chosen behind the others.
     const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
     const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
@@ -142,7 +153,7 @@ void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
   // Who is preempted comes last, behind all that are planned already.
   for (auto at = running_.begin(); at != running_.end();) {
     const std::shared_ptr<Sequence> sequence = at->second;
-    if (decodes(*sequence) && has_mask(*sequence)) {
+    if (is_due(*sequence)) {
       while (!give_blocks(*sequence, sequence->length())) {
         const std::shared_ptr<Sequence> last = running_.rbegin()->second;
         preempt(*last);
@@ -164,10 +175,16 @@ void Scheduler::plan_prompts(StepPlan& plan, int64_t& budget) {
     if (budget == 0) return;
     const int64_t left = sequence->length() - sequence->computed;
     if (left < 2) continue;
-    const int64_t tokens = std::min(left, budget);
+    const int64_t tokens = prompt_part(*sequence, std::min(left, budget));
     append(plan, sequence, tokens, {});  // it got all of its blocks when it started
     budget -= tokens;
   }
+}
+
+// Of so many tokens of its prompt those that the step computes: log-probabilities take time.
+int64_t Scheduler::prompt_part(const Sequence& s, int64_t tokens) {
+  if (s.choice->prompt_logprobs < 0) return tokens;
+  return turns_.take_prompt_rows(s, tokens);
 }
 
 void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
@@ -185,9 +202,11 @@ void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
       if (!sequence->unsettled && over) held_.push_back({.sequence = sequence});
       continue;
     }
+    if (!turns_.take(*sequence)) continue;
     if (!may_start(*sequence)) return;
     start(plan, sequence);
-    const int64_t tokens = std::min(sequence->length() - sequence->computed, budget);
+    const int64_t left = sequence->length() - sequence->computed;
+    const int64_t tokens = prompt_part(*sequence, std::min(left, budget));
     append(plan, sequence, tokens, {});
     budget -= tokens;
   }
@@ -363,6 +382,7 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
   TRIREME_CHECK(result.number == plan.number, "the result of step ", result.number, " for that of ",
                 plan.number);
   const UnderWay step = take_under_way(plan.number);
+  note_seconds(plan, step, result);
   decoded_ = decoding_of(plan, result);
   if (decoded_) decoded_->speculates = step.speculates;
   std::vector<Progress> out;
@@ -385,6 +405,26 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
   return out;
 }
 
+// What choosing took, of each sequence and in all.
+void Scheduler::note_seconds(const StepPlan& plan, const UnderWay& step,
+                             const StepOutcome& result) {
+  choices_ = {.choosing = result.choosing_seconds,
+              .sequences = std::ssize(plan.sequences),
+              .decodes = true};
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const SequenceStep& part = plan.sequences[i];
+    if (part.tokens != part.guesses + 1) choices_.decodes = false;
+    if (result.choice_seconds.empty()) continue;
+    const double seconds = static_cast<double>(result.choice_seconds[i]);
+    choices_.choices += seconds;
+    Sequence& s = *step.members[i].sequence;
+    if (part.asked > 0)
+      s.score_seconds = seconds / static_cast<double>(part.asked);
+    else if (part.samples)
+      s.choice_seconds = seconds / static_cast<double>(part.guesses + 1);
+  }
+}
+
 // By what a step has brought. chosen: as many tokens as it was to sample; starts: of the sequence,
 // when it was planned.
 void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t starts,
@@ -402,6 +442,9 @@ void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t s
 }
 
 void Scheduler::took(double seconds) {
+  choices_.step = seconds;
+  turns_.measured(choices_);
+  choices_ = {};
   if (!decoded_ || config_.speculation.tokens == 0) return;
   decoded_->seconds = seconds;
   switch_.measured(*decoded_);

@@ -12,6 +12,9 @@
 // A sequence whose mask is not there yet (RuleReader::State::kPending) waits, and keeps what it
 // has, while others go on; what came of its last step is told with what the mask says: settle().
 //
+// While several tenants' sequences decode, those of one whose tokens take long to choose have turns
+// (serving/scheduler/sampling_turns.h).
+//
 // With speculation a sequence that decodes has guesses behind its token, where the budget and the
 // free blocks allow, and where guessing has not turned out slower than not guessing
 // (serving/scheduler/speculation_switch.h).
@@ -28,6 +31,7 @@
 #include <unordered_map>
 
 #include "serving/scheduler/drafter.h"
+#include "serving/scheduler/sampling_turns.h"
 #include "serving/scheduler/speculation_switch.h"
 #include "serving/scheduler/step_plan.h"
 
@@ -92,7 +96,7 @@ class Scheduler {
   // In the place of done(): nothing has come of this step. Its sequences, which have ended with it.
   std::vector<std::shared_ptr<Sequence>> failed(const StepPlan& plan);
   // What the step that was done last took from its planning on. Without such news guessing is never
-  // given up.
+  // given up, and there are no turns.
   void took(double seconds);
 
   // Nothing comes of the steps under way any more. After all of their sequences are cancelled.
@@ -111,9 +115,13 @@ class Scheduler {
     std::vector<int32_t> ids = {};
     std::vector<uint32_t> masks = {};  // of what may follow each, where a rule says so
   };
+  bool is_due(Sequence& sequence);
+  void give_turns();
+  void note_seconds(const StepPlan& plan, const UnderWay& step, const StepOutcome& result);
   void guess();
   void plan_decoding(StepPlan& plan, int64_t& budget);
   void plan_prompts(StepPlan& plan, int64_t& budget);
+  int64_t prompt_part(const Sequence& sequence, int64_t tokens);
   void plan_waiting(StepPlan& plan, int64_t& budget);
   bool waits_for_sibling(const Sequence& sequence) const;
   bool may_start(Sequence& sequence);
@@ -143,6 +151,7 @@ class Scheduler {
   BlockPool& pool_;
   std::unique_ptr<Drafter> drafter_;
   SpeculationSwitch switch_;
+  SamplingTurns turns_;
   // Of the plan that is being made.
   std::vector<DraftWish> wishes_;
   std::unordered_map<const Sequence*, Guesses> guesses_;
@@ -167,6 +176,7 @@ class Scheduler {
   };
   std::deque<UnderWay> under_way_;
   std::optional<DecodeTiming> decoded_;  // the last step done, if it did nothing else
+  ChoiceTiming choices_;                 // of the last step done
   uint64_t arrivals_ = 0, plans_ = 0;
   mutable SchedulerCounts counts_;
 };

@@ -27,10 +27,11 @@ class Sequence;
 struct SequenceRequest {
   std::vector<int32_t> prompt;  // at least one token
   std::shared_ptr<const TokenChoice> choice;
-  int64_t max_tokens = 0;  // to generate, at least one
-  int priority = 0;        // lower first
-  std::string salt = {};   // prefixes are shared among equal salts only
-  uint64_t draw = 0;       // draw_of(): sequences that share a choice draw differently
+  int64_t max_tokens = 0;   // to generate, at least one
+  int priority = 0;         // lower first
+  std::string salt = {};    // prefixes are shared among equal salts only
+  std::string tenant = {};  // whose it is: steps are shared fairly (sampling_turns.h)
+  uint64_t draw = 0;        // draw_of(): sequences that share a choice draw differently
   // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
   std::shared_ptr<Sequence> sibling = {};
   int32_t adapter = -1;  // of those served beside one another; -1: the model alone
@@ -48,6 +49,7 @@ class Sequence {
         max_tokens(request.max_tokens),
         priority(request.priority),
         salt(std::move(request.salt)),
+        tenant(std::move(request.tenant)),
         draw(request.draw),
         sibling(std::move(request.sibling)),
         adapter(request.adapter),
@@ -65,7 +67,7 @@ class Sequence {
   std::shared_ptr<const TokenChoice> choice;
   int64_t max_tokens;
   int priority;
-  std::string salt;
+  std::string salt, tenant;
   uint64_t draw;
   std::shared_ptr<Sequence> sibling;
   int32_t adapter;
@@ -86,8 +88,10 @@ class Sequence {
   int64_t published = 0;        // of them published
   PrefixId prefix = 0;          // of the published
   GuessAllowance guesses;
-  bool unsettled = false;  // the tokens of its last step wait for its mask (Scheduler::settle)
-  int64_t asked = 0;       // tokens whose followers' log-probabilities are told, or will be
+  bool unsettled = false;      // the tokens of its last step wait for its mask (Scheduler::settle)
+  double choice_seconds = -1;  // of its last token; -1: not known
+  double score_seconds = -1;   // of a log-probability of its prompt; -1: not known
+  int64_t asked = 0;           // tokens whose followers' log-probabilities are told, or will be
 };
 
 }  // namespace trireme

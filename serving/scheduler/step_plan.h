@@ -85,6 +85,10 @@ struct StepOutcome {
   std::vector<std::vector<ChosenToken>> prompt;
   // Of the sequences that embed, in the plan's order: the last token behind the final norm (C).
   std::vector<std::vector<float>> embeddings;
+  // Seconds that choosing and scoring tokens took, of each of the plan's sequences; empty: not
+  // known. And those in which the executor did nothing else.
+  std::vector<float> choice_seconds = {};
+  double choosing_seconds = 0;
 };
 
 // Runs plans, one after the other.

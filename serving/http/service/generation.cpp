@@ -138,6 +138,7 @@ HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
                          .max_tokens = tokens_to_generate(service, request, std::ssize(prompt)),
                          .priority = static_cast<int>(request.priority),
                          .salt = salt_of(model, http.tenant, request.cache_salt),
+                         .tenant = http.tenant,
                          .draw = draw_of(sequences.size(), 0),
                          .adapter = model.card.adapter});
   const bool stream = form.stream;

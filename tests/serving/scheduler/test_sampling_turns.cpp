@@ -1,0 +1,172 @@
+// Sequences of one tenant whose tokens take long to choose, beside those of another.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "serving/scheduler/scheduler.h"
+#include "tests/serving/scheduler/recorded_texts.h"
+
+namespace trireme::test_sampling_turns {
+namespace {
+
+constexpr int32_t kVocabulary = 50;
+constexpr double kPlain = 0.001;  // seconds of a plain choice
+
+// Texts whose choices and model take the seconds that the test says, on one thread.
+struct TimedServer {
+  explicit TimedServer(double model_seconds)
+      : model(model_seconds),
+        pool(400, 4, 7),
+        scheduler({.max_sequences = 64, .max_step_tokens = 512, .max_model_len = 400}, pool),
+        texts(400, 4, kVocabulary) {}
+
+  std::shared_ptr<TokenChoice> choice_of(double seconds) {
+    auto choice = std::make_shared<TokenChoice>();
+    seconds_of[choice.get()] = seconds;
+    return choice;
+  }
+  std::shared_ptr<Sequence> add(const std::string& tenant,
+                                std::shared_ptr<const TokenChoice> choice,
+                                std::vector<int32_t> prompt, int64_t max_tokens) {
+    auto sequence = std::make_shared<Sequence>(SequenceRequest{.prompt = std::move(prompt),
+                                                               .choice = std::move(choice),
+                                                               .max_tokens = max_tokens,
+                                                               .tenant = tenant});
+    scheduler.add(sequence);
+    return sequence;
+  }
+  // Seconds of the step, and what it computed of each choice.
+  double step() {
+    const StepPlan plan = scheduler.next();
+    for (const SlotStart& start : plan.starts) of_slot[start.slot] = start.choice.get();
+    StepOutcome result = texts.execute(plan);
+    sampled.clear();
+    asked = 0;
+    for (const SequenceStep& one : plan.sequences) {
+      const TokenChoice* choice = of_slot[one.slot];
+      const int rows = (one.samples ? 1 : 0) + one.asked;
+      result.choice_seconds.push_back(static_cast<float>(rows * seconds_of[choice]));
+      result.choosing_seconds += rows * seconds_of[choice];
+      sampled[choice] += one.samples ? 1 : 0;
+      asked += one.asked;
+    }
+    const double seconds = model + result.choosing_seconds;
+    (void)scheduler.done(plan, std::move(result));
+    scheduler.took(seconds);
+    return seconds;
+  }
+
+  double model;
+  BlockPool pool;
+  Scheduler scheduler;
+  test::RecordedTexts texts;
+  std::map<const TokenChoice*, double> seconds_of;
+  std::map<int32_t, const TokenChoice*> of_slot;
+  std::map<const TokenChoice*, int> sampled;
+  int64_t asked = 0;
+};
+
+std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count) {
+  for (int64_t n = 0; n < count; ++n) text.push_back(test::next_of(text, kVocabulary));
+  return text;
+}
+
+TEST(SamplingTurns, ATenantAloneNeverWaits) {
+  TimedServer server(0.02);
+  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  server.add("a", plain, {1, 2}, 40);
+  for (int32_t i = 0; i < 8; ++i) server.add("a", costly, {3, i}, 40);
+  for (int step = 0; step < 40; ++step) {
+    server.step();
+    EXPECT_EQ(server.sampled[costly.get()], 8);
+  }
+  EXPECT_TRUE(server.scheduler.idle());
+}
+
+TEST(SamplingTurns, CostlyChoicesHoldUpNoOtherTenant) {
+  TimedServer server(0.1);
+  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  const auto quiet = server.add("b", plain, {1, 2}, 120);
+  std::vector<std::shared_ptr<Sequence>> loud;
+  server.step();
+  server.step();
+  for (int32_t i = 0; i < 8; ++i) loud.push_back(server.add("a", costly, {3, i}, 30));
+  server.step();  // what their choices take is not known before
+  while (!server.scheduler.idle()) {
+    const int64_t before = quiet->length();
+    const double seconds = server.step();
+    if (quiet->generated() < 120) {
+      EXPECT_EQ(quiet->length(), before + 1) << "the other tenant waits";
+      const double with_plain_choices = 0.1 + 9 * kPlain;
+      EXPECT_LE(seconds, (1 + SamplingTurns::kShare) * with_plain_choices);
+      EXPECT_LE(server.sampled[costly.get()], 4);
+    }
+    int64_t least = 30, most = 0;
+    for (const auto& one : loud) {
+      least = std::min(least, one->generated());
+      most = std::max(most, one->generated());
+    }
+    EXPECT_LE(most - least, 1) << "turns go round";
+  }
+  EXPECT_EQ(quiet->tokens, alone({1, 2}, 120));
+  for (int32_t i = 0; i < 8; ++i)
+    EXPECT_EQ(loud[static_cast<size_t>(i)]->tokens, alone({3, i}, 30));
+}
+
+TEST(SamplingTurns, NobodyWaitsBesideALargeModel) {
+  TimedServer server(1);
+  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  server.add("b", plain, {1, 2}, 60);
+  for (int32_t i = 0; i < 8; ++i) server.add("a", costly, {3, i}, 50);
+  for (int step = 0; step < 50; ++step) {
+    server.step();
+    EXPECT_EQ(server.sampled[costly.get()], 8) << step;
+  }
+}
+
+// One sequence at least has a token in each step, however little time there is.
+TEST(SamplingTurns, EveryTenantGoesOn) {
+  TimedServer server(0.001);
+  const auto plain = server.choice_of(kPlain), costly = server.choice_of(1);
+  server.add("b", plain, {1, 2}, 200);
+  for (const char* tenant : {"a", "c"})
+    for (int32_t i = 0; i < 3; ++i) server.add(tenant, costly, {3, i}, 20);
+  for (int step = 0; step < 3; ++step) server.step();
+  for (int step = 0; step < 40; ++step) {
+    server.step();
+    EXPECT_EQ(server.sampled[costly.get()], 2);
+    EXPECT_EQ(server.sampled[plain.get()], 1);
+  }
+}
+
+// Choices of one request start together, once its prompt is in the cache.
+TEST(SamplingTurns, ManyChoicesOfARequestBeginOneAfterTheOther) {
+  TimedServer server(0.1);
+  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
+  server.add("b", plain, {1, 2}, 200);
+  server.add("a", costly, {3, 4}, 100);
+  for (int step = 0; step < 3; ++step) server.step();
+  for (int32_t i = 0; i < 16; ++i) server.add("a", costly, {3, i}, 10);
+  for (int step = 0; step < 20; ++step)
+    EXPECT_LE(server.step(), (1 + SamplingTurns::kShare) * (0.1 + 18 * kPlain));
+}
+
+TEST(SamplingTurns, LogProbabilitiesOfAPromptComeInParts) {
+  TimedServer server(0.1);
+  const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.002);
+  costly->prompt_logprobs = 20;
+  server.add("b", plain, {1, 2}, 200);
+  for (int step = 0; step < 3; ++step) server.step();
+  const auto loud = server.add("a", costly, std::vector<int32_t>(300, 3), 2);
+  int64_t in_all = 0;
+  for (int step = 0; step < 60 && loud->generated() < 2; ++step) {
+    server.step();
+    EXPECT_LE(server.asked, 32);
+    in_all += server.asked;
+  }
+  EXPECT_EQ(in_all, 299);
+  EXPECT_EQ(loud->generated(), 2);
+}
+
+}  // namespace
+}  // namespace trireme::test_sampling_turns
