@@ -59,6 +59,7 @@ std::vector<TextFile> list_folder(const fs::path& folder) {
 std::vector<TextFile> list_text_files(const std::vector<std::string>& paths) {
   std::vector<TextFile> files;
   std::set<fs::path> seen;
+  std::string empty;
   for (const std::string& path : paths) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -68,7 +69,10 @@ std::vector<TextFile> list_text_files(const std::vector<std::string>& paths) {
       found = list_folder(path);
     } else if (fs::is_regular_file(status)) {
       found = {classify(path)};
-      if (found[0].bytes == 0) fail_input("file ", path, " is empty: there is no text to read");
+      if (found[0].bytes == 0) {
+        empty += concat(empty.empty() ? "" : ", ", path);
+        continue;
+      }
     } else {
       fail_input("cannot read ", path, ": it is neither a file nor a folder");
     }
@@ -76,6 +80,8 @@ std::vector<TextFile> list_text_files(const std::vector<std::string>& paths) {
       if (seen.insert(fs::canonical(file.path)).second) files.push_back(std::move(file));
     }
   }
+  if (files.empty() && !empty.empty())
+    fail_input("no text to read: empty files are left out, and there is nothing but ", empty);
   if (files.empty()) fail_input("no input given: name a text file or a folder of them");
   return files;
 }

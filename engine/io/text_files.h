@@ -6,8 +6,8 @@
 //   + .gz, .zst       the same, compressed
 //
 // Paths are taken in the order given; a folder stands for all its regular files, recursively,
-// sorted by path, hidden and empty ones left out. A file reached twice (symbolic links) is listed
-// once.
+// sorted by path, hidden ones left out. Empty files are left out. A file reached twice (symbolic
+// links) is listed once.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct TextFile {
   int64_t bytes = 0;  // on disk
 };
 
-// The files that `paths` stand for. A path that is missing, empty or leads to no file is an error.
+// The files that `paths` stand for, at least one. InputError for a path that is missing or leads to
+// no file, for a folder without text, and where all files are empty.
 std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
 
 }  // namespace trireme

@@ -95,6 +95,18 @@ TEST(TextReader, FoldersAreSortedRecursiveAndReadOnce) {
   EXPECT_EQ(read_all({dir / "d/b.txt", dir / "d"}), (Strings{"b", "z", "a"}));
 }
 
+// Lists and folders alike.
+TEST(TextReader, LeavesOutEmptyFilesOfAList) {
+  const ScratchDirectory dir;
+  put(dir / "a.txt", "a");
+  put(dir / "b.txt", "");
+  put(dir / "c.txt", "c");
+  EXPECT_EQ(read_all({dir / "a.txt", dir / "b.txt", dir / "c.txt"}), (Strings{"a", "c"}));
+  const std::string error = error_of({dir / "b.txt", dir / "b.txt"});
+  EXPECT_NE(error.find("no text to read"), std::string::npos) << error;
+  EXPECT_NE(error.find(dir / "b.txt"), std::string::npos) << error;
+}
+
 TEST(TextReader, ReadsCompressedFilesOfAnyLength) {
   const ScratchDirectory dir;
   std::string lines, text;
@@ -199,7 +211,7 @@ TEST(TextReader, NamesTheFileAndTheLine) {
     EXPECT_NE(error.find(dir / where), std::string::npos) << error;
     EXPECT_NE(error.find(why), std::string::npos) << error;
   };
-  complaint("empty.txt", "", "empty.txt", "is empty");
+  complaint("empty.txt", "", "empty.txt", "no text to read");
   complaint("nul.txt", std::string("a\0b", 3), "nul.txt", "binary");
   complaint("latin1.txt", "good\nline \xE4 bad", "latin1.txt:2", "UTF-8");
   complaint("bad.jsonl", "{\"text\":\"x\"}\n{\"text\": oops}\n", "bad.jsonl:2", "not valid JSON");
