@@ -24,16 +24,18 @@ HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedI
   work.place = service.admission.enter(http.tenant, static_cast<int64_t>(work.at_a_time),
                                        static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   const auto choice = std::make_shared<const TokenChoice>();
-  for (const Prompt& text : texts) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Prompt& text = texts[i];
+    const TextField field{param, i, texts.size()};
     std::vector<int32_t> tokens =
         kept > 0 ? service.prompts.encode_part(text, add_special, kept, keeps_end)
-                 : service.prompts.encode(text, add_special, max_tokens, param);
-    if (tokens.empty()) fail_field(param, "a text has no tokens");
+                 : service.prompts.encode(text, add_special, max_tokens, field);
+    if (tokens.empty()) fail_field(param, field.name(), " has no tokens");
     if (std::ssize(tokens) > max_tokens)
-      throw ApiError(
-          400,
-          concat("a text has ", tokens.size(), " tokens, at most ", max_tokens, " are allowed"),
-          param, "context_length_exceeded");
+      throw ApiError(400,
+                     concat(field.name(), " has ", tokens.size(), " tokens, at most ", max_tokens,
+                            " are allowed"),
+                     param, "context_length_exceeded");
     work.texts.push_back({.prompt = std::move(tokens),
                           .choice = choice,
                           .salt = salt_of(model, http.tenant, ""),

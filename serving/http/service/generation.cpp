@@ -35,23 +35,23 @@ std::optional<GrammarSource> grammar_of(const Constraint& constraint) {
   return {};
 }
 
+// name: the prompt's.
 int64_t tokens_to_generate(const ServiceContext& service, const GenerationRequest& request,
-                           int64_t prompt) {
+                           int64_t prompt, const std::string& name) {
   const int64_t room = service.config.max_model_len - prompt;
   const auto fail_length = [&](const char* param, const std::string& message) {
     throw ApiError(400, message, param, "context_length_exceeded");
   };
-  if (prompt == 0) fail_field("prompt", "the prompt has no tokens");
+  if (prompt == 0) fail_field("prompt", name, " has no tokens");
   // An echo without text computes the prompt alone: the token behind it is neither kept nor
   // computed.
   const bool scores = request.max_tokens == 0 && room == 0;
   if (room < 1 && !scores)
-    fail_length("prompt",
-                concat("the prompt has ", prompt, " tokens, and with one more it may have ",
-                       service.config.max_model_len));
+    fail_length("prompt", concat(name, " has ", prompt, " tokens, and with one more it may have ",
+                                 service.config.max_model_len));
   const int64_t wanted = request.max_tokens.value_or(room);
   if (wanted > room)
-    fail_length("max_tokens", concat("the prompt has ", prompt, " tokens: with ", wanted,
+    fail_length("max_tokens", concat(name, " has ", prompt, " tokens: with ", wanted,
                                      " to generate they are more than the model's ",
                                      service.config.max_model_len));
   return std::max<int64_t>(wanted, 1);  // what an echo without text needs
@@ -132,15 +132,20 @@ HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
   const auto n = static_cast<size_t>(form.n);
   std::vector<SequenceRequest> sequences;
   sequences.reserve(prompts.size());
-  for (const std::vector<int32_t>& prompt : prompts)
+  for (const std::vector<int32_t>& prompt : prompts) {
+    const TextField field{.index = sequences.size(), .count = prompts.size()};
+    const int64_t max_tokens =
+        tokens_to_generate(service, request, std::ssize(prompt),
+                           prompts.size() > 1 ? field.name() : std::string("the prompt"));
     sequences.push_back({.prompt = prompt,
                          .choice = choice,
-                         .max_tokens = tokens_to_generate(service, request, std::ssize(prompt)),
+                         .max_tokens = max_tokens,
                          .priority = static_cast<int>(request.priority),
                          .salt = salt_of(model, http.tenant, request.cache_salt),
                          .tenant = http.tenant,
                          .draw = draw_of(sequences.size(), 0),
                          .adapter = model.card.adapter});
+  }
   const bool stream = form.stream;
   ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
                          .created = std::time(nullptr),

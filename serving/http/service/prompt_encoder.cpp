@@ -15,20 +15,20 @@ PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* cha
 }
 
 void PromptEncoder::check_bytes(std::string_view text, std::optional<int64_t> max_tokens,
-                                const char* param) const {
+                                const TextField& field) const {
   const int64_t of_token = tokenizer_.most_bytes_of_id();
   if (of_token == 0 || !max_tokens || std::ssize(text) / of_token <= *max_tokens) return;
   throw ApiError(400,
-                 concat("a text of ", text.size(), " bytes has more than ", *max_tokens,
-                        " tokens, which is what it may have"),
-                 param, "context_length_exceeded");
+                 concat(field.name(), " has ", text.size(), " bytes, which are more than ",
+                        *max_tokens, " tokens, the maximum"),
+                 field.param, "context_length_exceeded");
 }
 
 std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt, bool add_special,
                                            std::optional<int64_t> max_tokens,
-                                           const char* param) const {
+                                           const TextField& field) const {
   if (!prompt.is_text) return prompt.tokens;
-  check_bytes(prompt.text, max_tokens, param);
+  check_bytes(prompt.text, max_tokens, field);
   return tokenizer_.encode(prompt.text, {.add_special = add_special && adds_special_});
 }
 
@@ -71,7 +71,7 @@ PromptEncoder::Chat PromptEncoder::encode_chat(const nlohmann::ordered_json& var
   }
   if (!written.unread.empty())
     fail_field(written.unread.front(), unread_text(written.unread.front()));
-  check_bytes(written.text, max_tokens, "messages");
+  check_bytes(written.text, max_tokens, {.param = "messages"});
   const EncodeOptions options{
       .add_special = add_special, .parse_special = true, .breaks = written.breaks};
   return {tokenizer_.encode(written.text, options), std::move(written.unread_members)};

@@ -21,7 +21,8 @@ HttpAnswer complete(ServiceContext& service, HttpRequest& http) {
   prompts.reserve(request.prompts.size());
   for (const Prompt& prompt : request.prompts)
     prompts.push_back(
-        service.prompts.encode(prompt, request.add_special, service.config.max_model_len));
+        service.prompts.encode(prompt, request.add_special, service.config.max_model_len,
+                               {.index = prompts.size(), .count = request.prompts.size()}));
   return generate(service, http, request, form_of(request), std::move(prompts), std::move(place));
 }
 

@@ -121,6 +121,37 @@ TEST(Service, EmbedsPartsOfLongTexts) {
   EXPECT_EQ(refused["error"]["param"], "truncate_prompt_tokens");
 }
 
+TEST(Service, NamesTheTextOfAListAtFault) {
+  RecordedServer server;
+  const auto message = [&](const char* path, const char* field, const std::string& texts) {
+    const Response r =
+        server.ask(post(path, concat(R"({"model":"m",")", field, "\":", texts, "}")));
+    EXPECT_EQ(r.status, 400) << r.body;
+    const Json error = Json::parse(r.body)["error"];
+    EXPECT_EQ(error["param"], field);
+    return error["message"].get<std::string>();
+  };
+  EXPECT_EQ(message("/v1/embeddings", "input", R"(["a","b",""])"), "input[2] has no tokens");
+  EXPECT_EQ(message("/v1/embeddings", "input", R"("")"), "input has no tokens");
+  EXPECT_EQ(message("/v1/completions", "prompt", R"(["a",""])"), "prompt[1] has no tokens");
+  EXPECT_EQ(message("/v1/completions", "prompt", R"("")"), "the prompt has no tokens");
+  const std::string text(600, 'p');
+  const std::string long_text = "\"" + text + "\"";
+  EXPECT_TRUE(message("/v1/embeddings", "input", R"(["a",)" + long_text + "]")
+                  .starts_with("input[1] has 600 "));
+  EXPECT_TRUE(message("/v1/completions", "prompt", R"(["a",)" + long_text + "]")
+                  .starts_with("prompt[1] has 600 "));
+  const std::string ids = "[" + std::string("7") + [] {
+    std::string more;
+    for (int i = 1; i < 600; ++i) more += ",7";
+    return more;
+  }() + "]";
+  EXPECT_TRUE(message("/v1/embeddings", "input", "[[7]," + ids + "]")
+                  .starts_with("input[1] has 600 tokens"));
+  EXPECT_TRUE(message("/v1/completions", "prompt", "[[7]," + ids + "]")
+                  .starts_with("prompt[1] has 600 tokens"));
+}
+
 TEST(Service, CancelsEmbeddingsOfWhoeverGoesAway) {
   RecordedServer server;
   server.gate.hold();
