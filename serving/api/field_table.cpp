@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
+constexpr int64_t kExactIntegers = int64_t{1} << 53;  // larger doubles are rounded integers
 constexpr double kTwoTo63 = 9223372036854775808.0;     // INT64_MAX as a double
 
 const char* kind_words(FieldKind kind) {
@@ -156,7 +156,12 @@ int64_t read_integer(const Field& field, const ApiJson& value) {
   if (value.is_number_float()) {
     const double number = value.get<double>();
     check_range(field, number);
-    if (number != std::floor(number) || std::abs(number) > kExactIntegers) fail_kind(field, value);
+    if (number != std::floor(number)) fail_kind(field, value);
+    if (number >= kTwoTo63) fail_field(field.name, field.name, " must be <= ", INT64_MAX);
+    if (number <= -kTwoTo63) fail_field(field.name, field.name, " must be >= ", INT64_MIN);
+    if (std::abs(number) > static_cast<double>(kExactIntegers))
+      fail_field(field.name, field.name, " is rounded: integers beyond ", kExactIntegers,
+                 " must have neither a point nor an exponent");
     return static_cast<int64_t>(number);
   }
   const auto number = value.get<int64_t>();
