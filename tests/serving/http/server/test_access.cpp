@@ -42,6 +42,15 @@ TEST(ApiKeys, MakeNobodyAnAdminWithoutKeys) {
   EXPECT_EQ(refusal(ApiKeys({"user"}, {}), "Bearer user", Access::kAdmin),
             "403 admin_key_required");
   EXPECT_THROW(ApiKeys({""}, {}), InputError);
+  for (const Access access : {Access::kAdmin, Access::kMetrics}) {
+    const std::string user = "Bearer user";
+    try {
+      (void)ApiKeys({"user"}, {}).check(&user, access);
+      ADD_FAILURE() << "a user is an admin";
+    } catch (const ApiError& error) {
+      EXPECT_NE(std::string(error.what()).find("--admin-api-key"), std::string::npos);
+    }
+  }
 }
 
 TEST(ApiKeys, NameTenantsWithoutTheirKeys) {
