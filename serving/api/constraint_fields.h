@@ -53,9 +53,6 @@ void add_constraint_fields(FieldTable<Request>& t) {
             [member = alias.member](Request& r, const ApiJson& v, const Field& f) {
               read_constraint(r, member, v, f);
             });
-  t.unavailable("structural_tag", {}, "constraints between tags");
-  t.unavailable("guided_whitespace_pattern", {}, "another space between values");
-  t.ignored("guided_decoding_backend", "There is one backend.");
 }
 
 }  // namespace trireme

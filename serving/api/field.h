@@ -22,7 +22,7 @@ enum class FieldKind {
 enum class FieldStatus {
   kRead,
   kIgnored,      // accepted in silence: it changes nothing here
-  kUnavailable,  // 501 unless its value is one of `trivial`, which ask for nothing special
+  kUnavailable,  // 501 unless its value is one of `trivial`
   kRefused,      // the same with 400: what it asks for is not done for requests
 };
 
@@ -40,7 +40,8 @@ struct Field {
   size_t least = 0;
   std::vector<std::string> words = {};    // the only strings it may be
   std::string shape = {};                 // JSON Schema of kOther, kObject and kArray
-  std::vector<std::string> trivial = {};  // JSON texts
+  std::vector<std::string> trivial = {};  // JSON texts of values that are read as absent
+  std::string alias_of = {};              // the field that this is another name of; empty: none
 
   Field& required();
   Field& range(double least_value, double most_value);

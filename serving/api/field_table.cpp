@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kExactIntegers = int64_t{1} << 53;  // larger doubles are rounded integers
-constexpr double kTwoTo63 = 9223372036854775808.0;     // INT64_MAX as a double
+constexpr double kTwoTo63 = 9223372036854775808.0;    // INT64_MAX as a double
 
 const char* kind_words(FieldKind kind) {
   switch (kind) {
@@ -208,10 +208,31 @@ void check_value(const Field& field, const ApiJson& value) {
   }
 }
 
+bool is_trivial(const Field& field, const ApiJson& value) {
+  return std::ranges::any_of(field.trivial,
+                             [&](const std::string& one) { return ApiJson::parse(one) == value; });
+}
+
+void check_aliases(std::span<const Field> fields, const ApiJson& object) {
+  const auto value_of = [&](const Field& field) -> const ApiJson* {
+    const auto at = object.find(field.name);
+    return at == object.end() || at->is_null() || is_trivial(field, *at) ? nullptr : &*at;
+  };
+  for (const Field& field : fields) {
+    if (field.alias_of.empty()) continue;
+    const ApiJson* const value = value_of(field);
+    if (value == nullptr) continue;
+    for (const Field& other : fields) {
+      if (other.name != field.alias_of && other.alias_of != field.alias_of) continue;
+      if (const ApiJson* const theirs = value_of(other); theirs != nullptr && *theirs != *value)
+        fail_field(field.name, field.name, " and ", other.name,
+                   " are names of one field and have different values");
+    }
+  }
+}
+
 void check_unavailable(const Field& field, const ApiJson& value) {
-  const std::string given = value.dump(-1, ' ', false, ApiJson::error_handler_t::replace);
-  for (const std::string& trivial : field.trivial)
-    if (given == trivial) return;
+  if (is_trivial(field, value)) return;
   if (field.status == FieldStatus::kRefused)
     throw ApiError(400, concat(field.name, " is not accepted: ", field.help), field.name,
                    "not_accepted");

@@ -6,12 +6,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "serving/api/api_error.h"
 #include "serving/api/field.h"
+#include "serving/api/peer_fields.h"
 
 namespace trireme {
 
@@ -32,6 +34,10 @@ std::string read_string(const Field& field, const ApiJson& value);
 void check_value(const Field& field, const ApiJson& value);  // kind, words, sizes
 // Refuses a value of a field that is not done here.
 void check_unavailable(const Field& field, const ApiJson& value);
+// Membership of a value in field.trivial; numbers are compared by value: 1 and 1.0 are equal.
+bool is_trivial(const Field& field, const ApiJson& value);
+// 400 where two names of one field have different values.
+void check_aliases(std::span<const Field> fields, const ApiJson& object);
 // The name of a JSON value's type, with its article.
 const char* type_words(const ApiJson& value);
 
@@ -96,6 +102,33 @@ class FieldTable {
     unavailable(name, std::move(trivial), help);
     fields_.back().status = FieldStatus::kRefused;
   }
+  // Another name of a field that has a row: its bounds and its reader.
+  Field& alias(const char* name, const char* of) {
+    const size_t row = by_name_.at(of);
+    by_name_.emplace(name, fields_.size());
+    readers_.push_back(Reader(readers_[row]));
+    Field field = fields_[row];
+    field.name = name;
+    field.alias_of = of;
+    field.help = concat("As `", of, "`.");
+    field.is_required = false;
+    return fields_.emplace_back(std::move(field));
+  }
+  // Completes the table by the rows of PeerField of an endpoint, once its own fields are there. A
+  // used field without a row of its own is a fault of the program.
+  void add_peer_fields(char endpoint) {
+    for (const PeerField& row : peer_fields()) {
+      if (std::string_view(row.endpoints).find(endpoint) == std::string_view::npos) continue;
+      if (row.effect == PeerEffect::kNoEffect)
+        ignored(row.name, row.words);
+      else if (row.effect == PeerEffect::kRefused)
+        unavailable(row.name, values_of(row.nothing), row.words);
+      else if (*row.words != '\0')
+        alias(row.name, row.words).trivial = values_of(row.nothing);
+      else
+        TRIREME_CHECK(by_name_.contains(row.name), "no field ", row.name, " at ", endpoint);
+    }
+  }
 
   const std::vector<Field>& fields() const { return fields_; }
 
@@ -114,9 +147,11 @@ class FieldTable {
         check_unavailable(field, value);
         continue;
       }
+      if (is_trivial(field, value)) continue;
       check_value(field, value);
       readers_[at->second](request, value, field);
     }
+    check_aliases(fields_, object);
     for (const Field& field : fields_)
       if (field.is_required && (!object.contains(field.name) || object[field.name].is_null()))
         throw ApiError(400, concat("the field \"", field.name, "\" is required"), field.name,

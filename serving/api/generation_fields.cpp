@@ -96,8 +96,12 @@ void read_stream_options(GenerationRequest& request, const ApiJson& value, const
   for (const auto& [name, flag] : value.items()) {
     if (flag.is_null()) continue;
     if (!flag.is_boolean()) fail_type(concat(field.name, ".", name), "true or false", flag);
-    if (name == "include_usage") request.include_usage = flag.get<bool>();
-    if (name == "continuous_usage_stats") request.usage_in_each = flag.get<bool>();
+    if (name == "include_usage")
+      request.include_usage = flag.get<bool>();
+    else if (name == "continuous_usage_stats")
+      request.usage_in_each = flag.get<bool>();
+    else if (name != "include_obfuscation")  // padding of events, which have none
+      request.unknown.push_back(concat(field.name, ".", name.substr(0, 64)));
   }
   if (!request.include_usage) request.usage_in_each = false;
 }

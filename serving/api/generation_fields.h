@@ -84,8 +84,6 @@ void add_sampling_fields(FieldTable<Request>& t) {
   t.number("length_penalty", &G::length_penalty, "1",
            "With use_beam_search: a text's log-probability is divided by its tokens to this power.")
       .range(-10, 10);
-  t.unavailable("allowed_token_ids", {}, "a set of tokens that may be chosen");
-  t.unavailable("logprob_token_ids", {}, "log-probabilities of tokens by id");
 }
 
 template <class Request>
@@ -107,7 +105,6 @@ void add_ending_fields(FieldTable<Request>& t) {
             "What ends the text belongs to it.");
   t.boolean("ignore_eos", &G::ignore_eos, "false", "The model's own end tokens end nothing.");
   t.boolean("skip_special_tokens", &G::skip_special, "true", "Special tokens have no text.");
-  t.ignored("spaces_between_special_tokens", "Belongs to another library's detokenizer.");
 }
 
 template <class Request>
@@ -138,17 +135,6 @@ void add_serving_fields(FieldTable<Request>& t) {
   t.boolean(
       "return_token_ids", &G::token_ids, "false",
       "Answers have token_ids, those of each text, and prompt_token_ids; streams what is new.");
-  t.unavailable("truncate_prompt_tokens", {}, "prompts are not cut");
-  t.unavailable("truncation_side", {}, "prompts are not cut");
-  t.unavailable("return_prompt_text", {"false"}, "the prompt in responses");
-  t.unavailable("thinking_token_budget", {}, "a bound of its own for reasoning");
-  t.unavailable("kv_transfer_params", {}, "prefill and decoding on different servers");
-  t.unavailable("vllm_xargs", {}, "parameters of another server");
-  t.refused("prompt_embeds", {}, "tensors are not taken from clients");
-  for (const char* name :
-       {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-        "prompt_cache_retention", "request_id", "session_id", "stream_interval", "moderation"})
-    t.ignored(name, "Changes nothing on this server.");
 }
 
 }  // namespace trireme

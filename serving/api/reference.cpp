@@ -4,6 +4,7 @@
 
 #include "engine/core/error.h"
 #include "serving/api/endpoint.h"
+#include "serving/api/peer_fields.h"
 
 namespace trireme {
 namespace {
@@ -50,18 +51,47 @@ std::string table(const Endpoint& endpoint) {
     if (field.status == FieldStatus::kRead)
       out += concat("| `", field.name, "` | ", kind_words(field), " | ", range_words(field), " | ",
                     default_words(field), " | ", field.help, " |\n");
-  const auto list = [&](FieldStatus status, const char* words, bool with_help) {
-    std::string names;
-    for (const Field& field : endpoint.fields()) {
-      if (field.status != status) continue;
-      names += concat(names.empty() ? "" : ", ", "`", field.name, "`");
-      if (with_help) names += concat(" (", field.help, ")");
-    }
-    if (!names.empty()) out += concat("\n", words, names, ".\n");
-  };
-  list(FieldStatus::kIgnored, "Accepted without effect: ", false);
-  list(FieldStatus::kUnavailable, "Answered with 501: ", true);
-  list(FieldStatus::kRefused, "Answered with 400: ", true);
+  std::string refused;
+  for (const Field& field : endpoint.fields())
+    if (field.status == FieldStatus::kRefused)
+      refused += concat(refused.empty() ? "" : ", ", "`", field.name, "` (", field.help, ")");
+  if (!refused.empty()) out += concat("\nAnswered with 400: ", refused, ".\n");
+  return out + "\n";
+}
+
+std::string list_of(std::span<const FieldLetter> meanings, std::string_view letters,
+                    const char* quote) {
+  std::string out;
+  for (const FieldLetter& one : meanings)
+    if (letters.find(one.letter) != std::string_view::npos)
+      out += concat(out.empty() ? "" : ", ", quote, one.meaning, quote);
+  return out;
+}
+
+std::string effect_words(const PeerField& row) {
+  if (row.effect == PeerEffect::kNoEffect) return concat("no effect: ", row.words);
+  std::string nothing;
+  for (const std::string& value : values_of(row.nothing))
+    nothing += concat(nothing.empty() ? "" : ", ", "`", value, "`");
+  if (row.effect == PeerEffect::kRefused)
+    return concat("501: ", row.words, nothing.empty() ? "" : concat("; accepted: ", nothing));
+  if (*row.words == '\0') return "used";
+  return concat("used as `", row.words, "`",
+                nothing.empty() ? "" : concat("; no effect: ", nothing));
+}
+
+// The section of what is done with the fields that other servers document.
+std::string peer_section() {
+  std::string out =
+      "## Fields of other servers\n\n"
+      "Fields that OpenAI, vLLM, SGLang, llama.cpp or Ollama document, for these endpoints or for "
+      "endpoints of their own that do the same. A field that would change the result and is not "
+      "available is answered with 501 and its name, unless its value is one that asks for nothing. "
+      "A field without effect is accepted with any value.\n\n"
+      "| field | endpoints | documented by | here |\n|---|---|---|---|\n";
+  for (const PeerField& row : peer_fields())
+    out += concat("| `", row.name, "` | ", list_of(kPeerEndpoints, row.endpoints, "`"), " | ",
+                  list_of(kPeers, row.peers, ""), " | ", effect_words(row), " |\n");
   return out + "\n";
 }
 
@@ -86,7 +116,7 @@ std::string api_reference() {
       "once.\n\n";
   for (const Endpoint* endpoint : endpoints())
     if (endpoint->fields != nullptr) out += table(*endpoint);
-  return out + response_types();
+  return out + peer_section() + response_types();
 }
 
 }  // namespace trireme

@@ -70,7 +70,6 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
             r.given["reasoning_effort"] = read_string(f, v);
           })
       .one_of({"none", "minimal", "low", "medium", "high", "xhigh", "max"});
-  t.unavailable("echo", {"false"}, "use /v1/completions");
 }
 
 FieldTable<ChatFields> make_chat_table() {
@@ -95,13 +94,7 @@ FieldTable<ChatFields> make_chat_table() {
   add_ending_fields(t);
   add_sampling_fields(t);
   add_serving_fields(t);
-  t.unavailable("modalities", {"[\"text\"]"}, "other than text");
-  t.unavailable("audio", {}, "speech");
-  t.unavailable("web_search_options", {}, "nothing is fetched");
-  t.unavailable("functions", {}, "use tools");
-  t.unavailable("function_call", {}, "use tool_choice");
-  for (const char* name : {"prediction", "verbosity", "include_reasoning"})
-    t.ignored(name, "Changes nothing on this server.");
+  t.add_peer_fields('h');
   return t;
 }
 

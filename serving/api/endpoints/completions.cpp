@@ -41,9 +41,9 @@ FieldTable<CompletionRequest> make_completion_table() {
   add_ending_fields(t);
   add_sampling_fields(t);
   add_serving_fields(t);
-  t.unavailable("suffix", {"\"\""}, "text behind the insertion");
   for (const char* name : {"tools", "tool_choice", "functions", "function_call"})
     t.refused(name, {"[]", "\"none\""}, "use /v1/chat/completions");
+  t.add_peer_fields('c');
   return t;
 }
 

@@ -14,6 +14,9 @@ const FieldTable<DetokenizeRequest>& detokenize_table() {
             "Token ids.", [](R& r, const ApiJson& v, const Field& f) { r.tokens = read_ids(f, v); })
         .entries(0, kMostListed)
         .required();
+    t.boolean("skip_special_tokens", &R::skip_special, "true",
+              "Control tokens, such as <s>, have no text; false: they are spelled.");
+    t.add_peer_fields('d');
     return t;
   }();
   return made;

@@ -13,6 +13,7 @@ namespace trireme {
 struct DetokenizeRequest {
   std::string model;
   std::vector<int32_t> tokens;
+  bool skip_special = true;
   std::vector<std::string> unknown;
 };
 

@@ -60,7 +60,10 @@ const FieldTable<EmbeddingsRequest>& embeddings_table() {
     t.other("dimensions", FieldKind::kInteger, "", "", "Numbers of an embedding.",
             [](R& r, const ApiJson& v, const Field& f) { r.dimensions = read_integer(f, v); })
         .range(1, 1e6);
-    t.ignored("user", "Changes nothing on this server.");
+    t.string("cache_salt", &R::cache_salt,
+             "Cached prefixes are shared with requests of the same salt only.")
+        .entries(1, 1024);
+    t.add_peer_fields('e');
     return t;
   }();
   return made;

@@ -21,6 +21,7 @@ struct EmbeddingsRequest {
   bool add_special = true;
   std::optional<int64_t> truncate_prompt_tokens;  // -1: as many as the server computes
   bool keeps_end = true;                          // of a longer text
+  std::string cache_salt;
   std::vector<std::string> unknown;
 };
 

@@ -13,9 +13,8 @@ FieldTable<AdapterRequest> adapter_table(bool loads) {
     t.string("lora_path", &R::path, "A directory on the server, as PEFT writes it.")
         .entries(1, 4096)
         .required();
-    t.unavailable("load_inplace", {"false"}, "unload the adapter first");
   }
-  t.ignored("lora_int_id", "Changes nothing on this server.");
+  t.add_peer_fields(loads ? 'l' : 'u');
   return t;
 }
 

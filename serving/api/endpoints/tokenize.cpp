@@ -58,7 +58,13 @@ const FieldTable<TokenizeFields>& tokenize_table() {
             "As of /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
         .entries(0, 32);
+    t.other("reasoning_effort", FieldKind::kString, "", "", "As of /v1/chat/completions.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.given["reasoning_effort"] = read_string(f, v);
+            })
+        .one_of({"none", "minimal", "low", "medium", "high", "xhigh", "max"});
     t.boolean("return_token_strs", &R::token_strings, "false", "The tokens' spellings too.");
+    t.add_peer_fields('t');
     return t;
   }();
   return made;

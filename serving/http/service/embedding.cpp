@@ -9,7 +9,7 @@ namespace trireme {
 
 HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
                  const EmbeddedTexts& input, EmbeddingResponse response) {
-  const auto& [texts, param, add_special, kept, keeps_end] = input;
+  const auto& [texts, param, add_special, kept, keeps_end, salt] = input;
   const int64_t max_tokens = service.config.max_model_len;
   const AnswerLimits& limits = service.config.answers;
   EmbeddingWork work{
@@ -38,7 +38,7 @@ HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedI
                      param, "context_length_exceeded");
     work.texts.push_back({.prompt = std::move(tokens),
                           .choice = choice,
-                          .salt = salt_of(model, http.tenant, ""),
+                          .salt = salt_of(model, http.tenant, salt),
                           .adapter = model.card.adapter,
                           .embeds = true});
   }

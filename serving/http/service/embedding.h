@@ -26,6 +26,7 @@ struct EmbeddedTexts {
   bool add_special = true;  // tokens around a text
   int64_t kept_tokens = 0;  // so many are kept of a longer one; 0: it is refused
   bool keeps_end = true;    // the last ones; else the first
+  std::string salt = {};    // requests with another one share no cached prefixes
 };
 
 // ApiError where texts are too long, or there is no room for them.

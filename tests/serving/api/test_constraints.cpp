@@ -91,7 +91,7 @@ TEST(Constraints, AreReadByTheNamesOfPeers) {
 TEST(Constraints, WhatAsksForNoneIsNone) {
   for (const char* field :
        {R"("grammar":"")", R"("regex":"")", R"("grammar_string":"")", R"("json_schema":"")",
-        R"("guidance_scale":1)", R"("response_fields":["content"])", R"("guided_x":null)"})
+        R"("guidance_scale":1)", R"("response_notes":["content"])", R"("guided_x":null)"})
     EXPECT_EQ(parse_completion(completion(field), {}).constraint.kind, Kind::kNone) << field;
 }
 
@@ -127,7 +127,7 @@ TEST(Constraints, MembersThatAreNotKnownAreNamed) {
       {R"("reponse_format":{"type":"json_object"})", "reponse_format"},
       {R"("structured_output":{"regex":"a"})", "structured_output"},
       {R"("responseSchema":{"type":"object"})", "responseSchema"},
-      {R"("format":"json")", "format"},
+      {R"("text_format":"json")", "text_format"},
       {R"("json_mode":true)", "json_mode"},
       {R"("json_mode":false)", ""},
       {R"("output_config":{"format":{"type":"json_schema"}})", "output_config"},
@@ -139,7 +139,7 @@ TEST(Constraints, MembersThatAreNotKnownAreNamed) {
   // What is known and not done here.
   for (const char* fields : {R"("structured_outputs":{"structural_tag":"x"})",
                              R"("structured_outputs":{"regex":"a","disable_any_whitespace":true})",
-                             R"("structural_tag":"x")"})
+                             R"("structural_tag":"x")", R"("format":"json")"})
     EXPECT_EQ(refusal(fields).substr(0, 4), "501 ") << fields;
 }
 

@@ -541,7 +541,7 @@ TEST(Requests, ReadBeamSearches) {
 TEST(Requests, SayWhatIsNotDoneHere) {
   EXPECT_EQ(refuse_completion(completion(R"("suffix":"x")")).status, 501);
   EXPECT_NO_THROW(parse_completion(completion(R"("suffix":"")")));
-  EXPECT_EQ(refuse_completion(completion(R"("prompt_embeds":"AAAA")")).status, 400);
+  EXPECT_EQ(refuse_completion(completion(R"("prompt_embeds":"AAAA")")).status, 501);
 }
 
 TEST(Requests, ReadTheOtherEndpoints) {

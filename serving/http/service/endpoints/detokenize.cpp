@@ -24,7 +24,8 @@ HttpAnswer detokenize(ServiceContext& service, HttpRequest& http) {
     if (!held->set(so_many)) throw size_error(*held, "send fewer tokens at a time", "tokens");
   };
   hold(bytes);
-  std::string body = detokenize_body(service.tokenizer.decode(request.tokens));
+  std::string body =
+      detokenize_body(service.tokenizer.decode(request.tokens, !request.skip_special));
   body.shrink_to_fit();
   hold(std::ssize(body));
   return {{.body = std::move(body), .held = held}};

@@ -34,7 +34,8 @@ HttpAnswer embeddings(ServiceContext& service, HttpRequest& http) {
                 .param = "input",
                 .add_special = request.add_special,
                 .kept_tokens = kept < 0 ? longest : kept,
-                .keeps_end = request.keeps_end},
+                .keeps_end = request.keeps_end,
+                .salt = request.cache_salt},
                std::move(response));
 }
 
