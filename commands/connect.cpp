@@ -15,7 +15,7 @@ RankFacts facts_of_command(const CLI::App& command) {
   constexpr std::array kOfARank = {"--threads", "--rank-address", "--config", "--set",
                                    // Rank 0 alone listens.
                                    "--host", "--port", "--ssl-certfile", "--ssl-keyfile",
-                                   "--metrics-access", "--insecure"};
+                                   "--metrics-access", "--allowed-origins", "--insecure"};
   RankFacts facts = {
       {"program", concat(build::kVersion, " (commit ", build::kCommit, "), ", build::kCompiler)},
       {"command", command.get_name()}};

@@ -38,6 +38,11 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
       ->type_name("FILE");
   command.add_flag("--insecure", options.insecure,
                    "Serve other machines without a key: whoever reaches the port may use it");
+  add_repeatable(command, "--allowed-origins", options.origins,
+                 "Origins of web pages that may use the server, such as https://example.org "
+                 "(repeatable, or a list with commas); \"*\": all (default: none)")
+      ->type_name("ORIGIN")
+      ->delimiter(',');
   command.add_option("--ssl-certfile", options.tls.certificate, "TLS: the certificates, PEM")
       ->type_name("FILE");
   command.add_option("--ssl-keyfile", options.tls.key, "TLS: the private key, PEM")
@@ -89,6 +94,7 @@ HttpConfig http_config(const ListenerOptions& options) {
   http.limits.connections = options.connections;
   http.limits.connections_per_address = options.connections_per_address;
   http.keys = ApiKeys(options.keys, options.admin_keys, options.metrics_access == "open");
+  http.origins = AllowedOrigins(options.origins);
   if (options.tls.certificate.empty() != options.tls.key.empty())
     fail_input("--ssl-certfile and --ssl-keyfile go together");
   if (!options.tls.certificate.empty()) http.tls = options.tls;

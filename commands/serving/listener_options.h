@@ -22,10 +22,12 @@ struct ListenerOptions {
   int64_t connections_per_address = HttpLimits{}.connections_per_address;
   int shutdown_seconds = 60;
   std::string metrics_access = "admin";
+  std::vector<std::string> origins;
 };
 
 // --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --max-connections,
-// --max-connections-per-address, --shutdown-timeout, --api-key and --api-key-file.
+// --max-connections-per-address, --shutdown-timeout, --api-key, --api-key-file and
+// --allowed-origins.
 void add_listener_options(CLI::App& command, ListenerOptions& options);
 // --admin-api-key, --admin-api-key-file and --metrics-access.
 void add_admin_key_options(CLI::App& command, ListenerOptions& options);
@@ -33,7 +35,7 @@ void add_admin_key_options(CLI::App& command, ListenerOptions& options);
 // The keys of the files join the others. InputError for what cannot be read.
 void read_key_files(ListenerOptions& options);
 
-// InputError for half of a pair of TLS's files.
+// InputError for half of a pair of TLS's files, and for an origin that no browser sends.
 HttpConfig http_config(const ListenerOptions& options);
 
 // Tells whoever started the program, and waits for it, that requests are answered.

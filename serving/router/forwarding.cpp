@@ -22,7 +22,8 @@ constexpr std::array kOfConnection = {"connection",
                                       "transfer-encoding",
                                       "upgrade",
                                       "content-length"};
-constexpr std::array kWrittenAnew = {"host", "expect", "accept-encoding", "x-request-id"};
+// Origin is among them: the router itself decides about web pages of other origins.
+constexpr std::array kWrittenAnew = {"host", "expect", "accept-encoding", "x-request-id", "origin"};
 constexpr std::array kOfReply = {"content-type", "date", "server", "x-request-id"};
 
 template <size_t N>
@@ -71,7 +72,8 @@ std::string forwarded_head(const HttpRequest& request, const std::string& author
 Headers forwarded_headers(const Headers& headers) {
   Headers out;
   for (const auto& header : headers)
-    if (!is_of_connection(headers, header.first) && !is_one_of(kOfReply, header.first))
+    if (!is_of_connection(headers, header.first) && !is_one_of(kOfReply, header.first) &&
+        !header.first.starts_with("access-control-"))
       out.push_back(header);
   return out;
 }

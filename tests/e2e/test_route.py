@@ -182,6 +182,25 @@ class Route(RouteTest):
         self.assertEqual(json.loads(last)["error"]["code"], "server_timeout")
         self.stop(router)
 
+    def test_allowed_origins(self):
+        server, page = self.fake([0.01]), "https://page.example"
+        router = self.route(server.url, arguments=("--allowed-origins", page))
+
+        def ask(method, path, body=None, **headers):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            self.addCleanup(connection.close)
+            connection.request(method, path, body, {"Origin": page, "Content-Type": "application/json", **headers})
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status, answer.getheader("Access-Control-Allow-Origin")
+
+        self.assertEqual(ask("OPTIONS", "/v1/completions", **{"Access-Control-Request-Method": "POST"}), (200, page))
+        self.assertEqual(len(server.requests), 0)
+        self.assertEqual(ask("POST", "/v1/completions", '{"prompt": "x"}'), (200, page))
+        self.assertEqual(ask("GET", "/nothing"), (404, page))
+        self.assertNotIn("origin", {name.lower() for name in server.headers[0]})
+        self.stop(router)
+
     def test_heads_are_written_anew(self):
         server = self.fake([0.01])
         router = self.route(server.url, arguments=("--api-key", "key", "--admin-api-key", "admin"), key="admin")

@@ -1,6 +1,7 @@
 """`trireme serve`: the real server on a tiny model, asked with the standard library's client."""
 import base64
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -334,6 +335,29 @@ class Server(served_run.ServerTest):
         server = self.serve("--api-key", "one", "--metrics-access", "open")
         self.assertEqual([self.ask("GET", path)[0] for path in ("/metrics", "/v1/models")], [200, 401])
         self.stop(server)
+
+    def test_allowed_origins(self):
+        page, other = "https://page.example", "http://localhost:5173"
+        (self.folder / "serve.json").write_text(json.dumps({"allowed_origins": [page, other], "api_key": ["one"]}))
+
+        def allowed(origin, method="GET", **headers):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            self.addCleanup(connection.close)
+            connection.request(method, "/v1/models", headers={"Origin": origin, **headers})
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status, answer.getheader("Access-Control-Allow-Origin")
+
+        preflight = {"Access-Control-Request-Method": "POST"}
+        for arguments in (("--config", "serve.json"), ("--api-key", "one", "--allowed-origins", f"{page},{other}")):
+            server = self.serve(*arguments)
+            for origin in (page, other):
+                self.assertEqual(allowed(origin, "OPTIONS", **preflight), (200, origin))
+                self.assertEqual(allowed(origin), (401, origin))
+                self.assertEqual(allowed(origin, Authorization="Bearer one"), (200, origin))
+            self.assertEqual(allowed("https://elsewhere", "OPTIONS", **preflight), (403, None))
+            self.stop(server)
+        self.assert_refused("serve", "--model", "run", "--allowed-origins", "page.example", says=["page.example", "http"])
 
     def test_metrics_count_exactly(self):
         """As vLLM's own test of its metrics counts, under the names that dashboards read."""

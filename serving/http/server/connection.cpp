@@ -75,10 +75,15 @@ Connection::Awaitable<bool> Connection::serve() {
   exchange.request.arrival = HttpExchange::Clock::now();
   exchange.request.id = request_id_of(reader.head());
   exchange.keep = reader.head().keep_alive && !state_->draining;
+  const AllowedOrigins& origins = state_->config.origins;
+  exchange.origin_headers = origins.headers(reader.head());
+  const std::optional<HttpReply> preflight = origins.preflight(reader.head());
   if (reader.state() == RequestReader::State::kRefused)
     exchange.refusal = reader.refusal();
-  else
+  else if (!preflight)
     check_head(exchange);
+  if (preflight && !exchange.refusal)
+    co_return co_await answer_preflight(exchange, reader, *preflight);
   if (!exchange.refusal && !co_await input_.read_body(reader, exchange)) co_return false;
   if (exchange.refusal) co_return co_await refuse(exchange, reader, *exchange.refusal);
   co_return co_await respond(exchange, reader);
@@ -102,6 +107,14 @@ Connection::Awaitable<bool> Connection::refuse(HttpExchange& exchange, RequestRe
     refusal.headers.emplace_back("Allow", exchange.other_methods);
   if (!co_await writer_.write_whole(exchange, refusal)) co_return false;
   co_return whole || co_await input_.discard_body(reader);
+}
+
+// A body, which no preflight has, is not read.
+Connection::Awaitable<bool> Connection::answer_preflight(HttpExchange& exchange,
+                                                         const RequestReader& reader,
+                                                         const HttpReply& preflight) {
+  exchange.keep = exchange.keep && reader.state() == RequestReader::State::kDone;
+  co_return co_await writer_.write_whole(exchange, preflight);
 }
 
 Connection::Awaitable<bool> Connection::respond(HttpExchange& exchange, RequestReader& reader) {

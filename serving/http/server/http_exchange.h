@@ -30,6 +30,7 @@ struct HttpExchange {
   const Route* route = nullptr;
   std::optional<ApiError> refusal;
   std::string other_methods;  // that the path has, where it has not this one
+  Headers origin_headers;     // of its response (AllowedOrigins)
   bool keep = true;           // the connection stays afterwards
   int status = 0;
   int64_t body_bytes = 0;

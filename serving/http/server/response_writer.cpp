@@ -12,10 +12,12 @@ constexpr size_t kCopied = 64 << 10;  // of a body, at most, to be written with 
 std::string ResponseWriter::head_of(HttpExchange& exchange, int status, const std::string& type,
                                     const Headers& headers, const std::string& framing) {
   exchange.status = status;
+  Headers all = headers;
+  all.insert(all.end(), exchange.origin_headers.begin(), exchange.origin_headers.end());
   return head_text({.status = status,
                     .content_type = type,
                     .request_id = exchange.request.id,
-                    .headers = headers,
+                    .headers = std::move(all),
                     .framing = framing,
                     .keep = exchange.keep,
                     .version = exchange.request.head.version});

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "serving/http/server/allowed_origins.h"
 #include "serving/http/server/api_keys.h"
 #include "serving/http/server/limits.h"
 
@@ -22,6 +23,7 @@ struct HttpConfig {
   HttpLimits limits = {};
   std::optional<TlsFiles> tls = {};
   ApiKeys keys = {};
+  AllowedOrigins origins = {};
   // Without keys only the machine itself may be served, under its own names (a page from elsewhere
   // could have its name point here), unless this is set.
   bool insecure = false;

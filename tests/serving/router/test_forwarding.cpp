@@ -33,6 +33,7 @@ TEST(ForwardedRequest, HasItsOwnFraming) {
                                           {"expect", "100-continue"},
                                           {"accept-encoding", "gzip"},
                                           {"x-request-id", "theirs"},
+                                          {"origin", "https://page"},
                                           {"x-mine", "kept"}},
                                          "{}");
   EXPECT_EQ(forwarded_body(request), "{}");
@@ -63,6 +64,8 @@ TEST(ForwardedHeaders, LeaveOutWhatIsOfTheConnection) {
                                {"date", "d"},
                                {"server", "s"},
                                {"x-request-id", "i"},
+                               {"access-control-allow-origin", "*"},
+                               {"access-control-expose-headers", "x"},
                                {"retry-after", "1"},
                                {"www-authenticate", "Bearer"},
                                {"content-encoding", "gzip"}}),
