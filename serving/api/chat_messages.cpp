@@ -261,6 +261,8 @@ void add_template_variables(const ApiJson& kwargs, ApiJson& variables) {
   constexpr std::array kReserved = {
       "messages",  "tools",    "documents",     "add_generation_prompt", "bos_token",
       "eos_token", "tokenize", "chat_template", "continue_final_message"};
+  const bool has_effort = variables.contains("reasoning_effort");
+  const bool thinks = has_effort && variables["reasoning_effort"] != "none";
   for (const auto& [name, value] : kwargs.items()) {
     const std::string param = concat("chat_template_kwargs.", name.substr(0, 64));
     if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end() ||
@@ -273,6 +275,9 @@ void add_template_variables(const ApiJson& kwargs, ApiJson& variables) {
     if (bytes > 256) fail_field(param, param, " has more than 256 bytes");
     variables[name] = value;
   }
+  if (!has_effort) return;
+  for (const char* name : {"enable_thinking", "thinking"})
+    if (!variables.contains(name)) variables[name] = thinks;
 }
 
 }  // namespace trireme

@@ -37,7 +37,9 @@ void add_prompt_ending(std::optional<bool> add_generation_prompt, bool continue_
                        ApiJson& variables);
 
 // Adds what a request says of a template's own variables to `variables`: words, numbers and truth
-// values under names that mean nothing here.
+// values under names that mean nothing here. Where `variables` has reasoning_effort, also the
+// switches that other templates read, enable_thinking and thinking, unless the request has them:
+// false for "none", else true.
 void add_template_variables(const ApiJson& kwargs, ApiJson& variables);
 
 }  // namespace trireme

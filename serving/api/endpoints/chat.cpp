@@ -65,7 +65,9 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
   t.boolean("add_special_tokens", &R::add_special, "false",
             "What the model expects before a text, such as <s>, is put before what the template "
             "has written.");
-  t.other("reasoning_effort", FieldKind::kString, "", "", "A variable of the model's template.",
+  t.other("reasoning_effort", FieldKind::kString, "", "",
+          "A variable of the model's template; \"none\" also sets enable_thinking and thinking to "
+          "false, others to true.",
           [](R& r, const ApiJson& v, const Field& f) {
             r.given["reasoning_effort"] = read_string(f, v);
           })

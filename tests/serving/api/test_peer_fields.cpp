@@ -161,6 +161,22 @@ TEST(PeerFields, OtherNamesAreReadAsTheFields) {
   EXPECT_EQ((*tokenize.variables)["reasoning_effort"], "low");
 }
 
+// Templates that know no effort have one of two switches.
+TEST(PeerFields, ReasoningEffortSetsTheSwitchesOfTemplates) {
+  const auto switches = [](const std::string& fields) {
+    const auto variables = parse_chat(chat(fields)).variables;
+    return concat(variables->value("enable_thinking", Json()).dump(), " ",
+                  variables->value("thinking", Json()).dump());
+  };
+  EXPECT_EQ(switches(R"("n":1)"), "null null");
+  EXPECT_EQ(switches(R"("reasoning_effort":"none")"), "false false");
+  EXPECT_EQ(switches(R"("reasoning_effort":"low")"), "true true");
+  EXPECT_EQ(
+      switches(R"("reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true})"),
+      "true false");
+  EXPECT_EQ(switches(R"("chat_template_kwargs":{"reasoning_effort":"none"})"), "null null");
+}
+
 TEST(PeerFields, NamesOfOneFieldHaveOneValue) {
   const auto why = [](const std::string& fields) -> std::string {
     try {
