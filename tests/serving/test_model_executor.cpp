@@ -192,6 +192,32 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
   });
 }
 
+// Seconds of choices, by sequence: turns are given by them (serving/scheduler/sampling_turns.h).
+TEST(ModelExecutor, TimesTheChoices) {
+  run_threads(1, [](Communicator& world) {
+    test::Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF32);
+    BlockPool pool(40, test::kBlockTokens, 1);
+    Scheduler scheduler({.max_sequences = 4, .max_step_tokens = 4, .max_model_len = 40}, pool);
+    StepLimits limits{.tokens = 4, .sequences = 4, .length = 40, .blocks = 40};
+    limits.block_tokens = test::kBlockTokens;
+    ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
+    auto choice = std::make_shared<TokenChoice>();
+    scheduler.add(std::make_shared<Sequence>(
+        SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 2}));
+    for (const bool samples : {false, true, true}) {  // four tokens of the prompt, the fifth, one
+      const StepPlan plan = scheduler.next();
+      StepOutcome outcome = executor.execute(plan);
+      ASSERT_EQ(outcome.choice_seconds.size(), 1u);
+      EXPECT_EQ(outcome.choice_seconds[0] > 0, samples);
+      if (samples) {
+        EXPECT_GE(outcome.choosing_seconds, static_cast<double>(outcome.choice_seconds[0]));
+      }
+      scheduler.done(plan, std::move(outcome));
+    }
+    EXPECT_TRUE(scheduler.idle());
+  });
+}
+
 // What is asked for before there is a cache suffices for steps of every kind: prompts, chunks of
 // them, texts, and log-probabilities of prompts.
 TEST(LargestStep, IsPlannedBeforeTheCache) {

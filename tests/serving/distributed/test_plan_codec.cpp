@@ -2,6 +2,7 @@
 // computes it.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -270,6 +271,9 @@ TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
     EXPECT_FALSE(refused([=](StepOutcome& o) { o.chosen[0].id = none; })) << none;
   EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].id = kNothingLeft - 1; }));
   EXPECT_TRUE(refused([](StepOutcome& o) { o.number = 4; }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.choice_seconds.push_back(0); }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.choosing_seconds = -1; }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.choosing_seconds = std::nan(""); }));
   EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen.clear(); }));
   EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].id = 50; }));
   EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].top[0].id = -1; }));
