@@ -32,4 +32,6 @@ struct AutomatonState {
   int32_t free_count = 0;  // up to here the count forbids no edge
 };
 
+using FiniteAutomaton = std::vector<AutomatonState>;  // the start first
+
 }  // namespace trireme

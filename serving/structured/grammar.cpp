@@ -79,9 +79,16 @@ Grammar::Node Grammar::named(Node body) {
   return call(rule);
 }
 
-Grammar::Node Grammar::named_all(std::vector<Node> bodies, int64_t max_bytes) {
+Grammar::Node Grammar::named_all(std::vector<Node> bodies, int64_t max_bytes,
+                                 std::vector<FiniteAutomaton> automata) {
+  for (const FiniteAutomaton& automaton : automata) {
+    size_t edges = 0;
+    for (const AutomatonState& state : automaton) edges += state.edges.size();
+    budget_.take_bytes(static_cast<int64_t>(automaton.size() * sizeof(AutomatonState) +
+                                            edges * sizeof(AutomatonState::Edge)));
+  }
   const int32_t rule = add_rule();
-  rules_[static_cast<size_t>(rule)] = {std::move(bodies), max_bytes};
+  rules_[static_cast<size_t>(rule)] = {std::move(bodies), max_bytes, std::move(automata)};
   return call(rule);
 }
 

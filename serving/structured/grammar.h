@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "serving/structured/automaton_state.h"
 #include "serving/structured/char_set.h"
 #include "serving/structured/compile_budget.h"
 
@@ -57,13 +58,16 @@ class Grammar {
   Node call(int32_t rule);
   Node named(Node body);  // a call of a rule of its own
   // A call of a rule whose texts are those of all these expressions, none of which calls a rule,
-  // that have at most so many bytes (max_bytes < 0: without bound).
-  Node named_all(std::vector<Node> bodies, int64_t max_bytes);
+  // and of all these automata, which have no calls or counters, that have at most so many bytes
+  // (max_bytes < 0: without bound).
+  Node named_all(std::vector<Node> bodies, int64_t max_bytes,
+                 std::vector<FiniteAutomaton> automata = {});
 
   const Expression& at(Node node) const { return expressions_[static_cast<size_t>(node)]; }
   struct Rule {
     std::vector<Node> bodies = {};  // its texts are those of all of them; empty: not defined
     int64_t max_bytes = -1;
+    std::vector<FiniteAutomaton> automata = {};
   };
   const std::vector<Rule>& rules() const { return rules_; }
   CompileBudget& budget() { return budget_; }

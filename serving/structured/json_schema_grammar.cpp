@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "engine/io/strict_json.h"
-#include "serving/structured/schema_keywords.h"
+#include "serving/structured/array_schema.h"
+#include "serving/structured/number_schema.h"
+#include "serving/structured/object_schema.h"
+#include "serving/structured/schema_candidates.h"
 #include "serving/structured/schema_overlap.h"
 #include "serving/structured/schema_values.h"
 #include "serving/structured/string_schema.h"
@@ -15,21 +19,61 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr size_t kMostNameBytes = 128;  // of properties beside which others may be
-
-class SchemaCompiler {
+class SchemaCompiler final : public Subschemas {
  public:
   SchemaCompiler(JsonGrammar& json, Schema root)
       : g_(json.grammar()), json_(json), strings_(g_.budget()), root_(std::move(root)) {}
 
-  Node compile() {
+  Node compile_root() {
     const Node whole = reference("#", "#");
     // Schemas that are referred to are made one after the other: their references may be circles.
     for (; !waiting_.empty(); waiting_.pop_front()) {
       const auto [rule, path] = waiting_.front();
-      g_.define(rule, schema(found(path, path), path, 0));
+      g_.define(rule, compile(found(path, path), path, 0));
     }
     return whole;
+  }
+
+  JsonGrammar& json() override { return json_; }
+
+  Node compile(const Schema& given, const std::string& path, int depth) override {
+    g_.budget().check_depth(depth);
+    if (given.is_boolean()) return given == true ? json_.value() : g_.choice({});
+    if (!given.is_object()) fail_input("schema ", path, " must be an object, true or false");
+    return constrained(constraints_of(given, path), path, depth);
+  }
+
+  std::optional<std::vector<Schema>> list_values(const Schema& schema, const std::string& path,
+                                                 size_t max_count) override {
+    const SchemaFinder find = finder(path);
+    const auto candidates = candidate_values(schema, find, CandidateSource::kTypes, max_count);
+    if (!candidates) return {};
+    Schema values = Schema::array();
+    for (const Schema& value : *candidates)
+      if (!contains_value(values, value)) values.push_back(value);
+    return select(values, schema, path);
+  }
+
+  bool satisfies(const Schema& value, const Schema& schema, const std::string& path) override {
+    return !select(Schema::array({value}), schema, path).empty();
+  }
+
+  bool exclude_each_other(const Schema& schemas, const std::string& path) override {
+    return !find_overlap(Schema::object(), schemas, finder(path), path, strings_).has_value();
+  }
+
+  Schema flattened(const Schema& schema, const std::string& path) override {
+    const Schema nothing = {{"enum", Schema::array()}};
+    if (schema.is_boolean()) return schema == true ? Schema::object() : nothing;
+    if (!schema.is_object()) fail_input("schema ", path, " must be an object, true or false");
+    Schema s = constraints_of(schema, path);
+    for (int depth = 0; s.contains("$ref") || s.contains("allOf"); ++depth) {
+      g_.budget().check_depth(depth);
+      const Schema more = s.contains("$ref") ? take_reference(s, path) : take_first_of_all(s, path);
+      if (more == false) return nothing;
+      if (more.is_object()) s = merged(s, constraints_of(more, path), path, g_.budget());
+    }
+    return s;
   }
 
  private:
@@ -71,11 +115,17 @@ class SchemaCompiler {
     return part;
   }
 
-  Node schema(const Schema& given, const std::string& path, int depth) {
-    g_.budget().check_depth(depth);
-    if (given.is_boolean()) return given == true ? json_.value() : g_.choice({});
-    if (!given.is_object()) fail_input("schema ", path, " must be an object, true or false");
-    return constrained(constraints_of(given, path), path, depth);
+  // Values that satisfy a schema.
+  std::vector<Schema> select(const Schema& values, const Schema& schema, const std::string& path) {
+    if (schema.is_boolean())
+      return schema == true ? std::vector<Schema>(values.begin(), values.end())
+                            : std::vector<Schema>();
+    if (!schema.is_object()) fail_input("schema ", path, " must be an object, true or false");
+    return satisfying(values, constraints_of(schema, path), finder(path), path, strings_);
+  }
+
+  SchemaFinder finder(const std::string& path) {
+    return [this, path](const std::string& to) -> const Schema& { return found(to, path); };
   }
 
   // References, and what combines schemas, until only keywords of types are left.
@@ -90,22 +140,18 @@ class SchemaCompiler {
         return constrained(std::move(s), path, depth + 1);
       return g_.choice({constrained(std::move(s), path, depth + 1), g_.literal("null")});
     }
-    if (s.contains("enum") || s.contains("const")) return values(s, path);
+    if (s.size() == 1 && s.contains("$ref") && s["$ref"].is_string())
+      return reference(s["$ref"].get<std::string>(), path);
+    if (const auto listed = listed_values(s, path)) return values(*listed, s, path);
     if (s.contains("$ref")) {
-      if (!s["$ref"].is_string()) fail_keyword(path, "$ref", "must be a string");
-      const auto to = s["$ref"].get<std::string>();
-      if (s.size() == 1) return reference(to, path);
-      s.erase("$ref");
-      return both(s, found(to, path), path, depth);
+      const Schema target = take_reference(s, path);
+      return both(s, target, path, depth);
     }
     if (s.contains("allOf")) {
-      const Schema all = list(s, "allOf", path);
-      s.erase("allOf");
-      if (s.empty() && all.size() == 1) return schema(all[0], path + "/allOf/0", depth + 1);
-      Schema rest = Schema::array();
-      for (size_t i = 1; i < all.size(); ++i) rest.push_back(all[i]);
-      if (!rest.empty()) s["allOf"] = std::move(rest);
-      return both(s, all[0], path, depth);
+      if (s.size() == 1 && s["allOf"].is_array() && s["allOf"].size() == 1)
+        return compile(s["allOf"][0], path + "/allOf/0", depth + 1);
+      const Schema first = take_first_of_all(s, path);
+      return both(s, first, path, depth);
     }
     for (const char* name : {"anyOf", "oneOf"}) {
       if (!s.contains(name)) continue;
@@ -115,7 +161,7 @@ class SchemaCompiler {
       std::vector<Node> ways;
       for (size_t i = 0; i < alternatives.size(); ++i) {
         const std::string where = concat(path, "/", name, "/", i);
-        ways.push_back(s.empty() ? schema(alternatives[i], where, depth + 1)
+        ways.push_back(s.empty() ? compile(alternatives[i], where, depth + 1)
                                  : both(s, alternatives[i], where, depth));
       }
       return g_.choice(std::move(ways));
@@ -125,8 +171,8 @@ class SchemaCompiler {
 
   // A text of one schema of oneOf may satisfy no other.
   void check_exclusive(const Schema& beside, const Schema& alternatives, const std::string& path) {
-    const auto find = [&](const std::string& to) -> const Schema& { return found(to, path); };
-    if (const auto two = find_overlap(beside, alternatives, find, path + "/oneOf", g_.budget()))
+    const SchemaFinder find = finder(path);
+    if (const auto two = find_overlap(beside, alternatives, find, path + "/oneOf", strings_))
       fail_keyword(path, "oneOf",
                    concat("is not supported where a value may satisfy two of its schemas, as here ",
                           two->first, " and ", two->second,
@@ -138,10 +184,35 @@ class SchemaCompiler {
     return std::any_of(values.begin(), values.end(), [](const Schema& v) { return v.is_null(); });
   }
 
+  // s: constraints without `nullable`.
   Node both(const Schema& s, const Schema& more, const std::string& path, int depth) {
     if (more.is_boolean()) return more == true ? constrained(s, path, depth + 1) : g_.choice({});
     if (!more.is_object()) fail_input("schema ", path, " must be an object, true or false");
-    return constrained(merged(s, constraints_of(more, path), path, g_.budget()), path, depth + 1);
+    Schema own = constraints_of(more, path);
+    const bool allows_null = own.erase("nullable") > 0 && !own.contains("enum") &&
+                             !own.contains("const") && allows(nullptr, s, path);
+    const Node merged_node = constrained(merged(s, own, path, g_.budget()), path, depth + 1);
+    return allows_null ? g_.choice({merged_node, g_.literal("null")}) : merged_node;
+  }
+  bool allows(const Schema& value, const Schema& constraints, const std::string& path) {
+    return !satisfying(Schema::array({value}), constraints, finder(path), path, strings_).empty();
+  }
+
+  // Removes a reference from constraints, and returns its schema.
+  Schema take_reference(Schema& s, const std::string& path) {
+    if (!s["$ref"].is_string()) fail_keyword(path, "$ref", "must be a string");
+    const auto to = s["$ref"].get<std::string>();
+    s.erase("$ref");
+    return found(to, path);
+  }
+  // Removes the first schema of allOf from constraints, and returns it.
+  Schema take_first_of_all(Schema& s, const std::string& path) {
+    const Schema all = list(s, "allOf", path);
+    s.erase("allOf");
+    Schema rest = Schema::array();
+    for (size_t i = 1; i < all.size(); ++i) rest.push_back(all[i]);
+    if (!rest.empty()) s["allOf"] = std::move(rest);
+    return all[0];
   }
 
   Schema list(const Schema& s, const char* name, const std::string& path) {
@@ -157,9 +228,10 @@ class SchemaCompiler {
       if (type == "null") ways.push_back(g_.literal("null"));
       if (type == "boolean") ways.push_back(g_.choice({g_.literal("true"), g_.literal("false")}));
       if (type == "string") ways.push_back(string_schema_grammar(json_, s, path));
-      if (type == "number" || type == "integer") ways.push_back(number(s, type, path));
-      if (type == "array") ways.push_back(array(s, path, depth));
-      if (type == "object") ways.push_back(object(s, path, depth));
+      if (type == "number" || type == "integer")
+        ways.push_back(number_schema_grammar(json_, s, type, path));
+      if (type == "array") ways.push_back(array_schema_grammar(*this, s, path, depth));
+      if (type == "object") ways.push_back(object_schema_grammar(*this, s, path, depth));
     }
     return g_.choice(std::move(ways));
   }
@@ -167,194 +239,19 @@ class SchemaCompiler {
   // --- enum and const
   // -----------------------------------------------------------------------------------
 
+  // The values of enum or const of constraints, or of a schema of $ref or allOf beside them.
+  std::optional<Schema> listed_values(const Schema& s, const std::string& path) {
+    if (s.contains("enum") && !s["enum"].is_array()) fail_keyword(path, "enum", "must be an array");
+    return candidate_values(s, finder(path), CandidateSource::kLists, SIZE_MAX);
+  }
+
   // Those that satisfy the other keywords, too: references and what combines schemas among them,
   // which need not merge.
-  Node values(const Schema& s, const std::string& path) {
-    const Schema all = s.contains("enum") ? s["enum"] : Schema::array({s["const"]});
-    if (!all.is_array()) fail_keyword(path, "enum", "must be an array");
-    const SchemaFinder find = [&](const std::string& to) -> const Schema& {
-      return found(to, path);
-    };
-    Schema others = s;
-    others.erase("enum");
+  Node values(const Schema& all, const Schema& s, const std::string& path) {
     std::vector<Node> ways;
-    for (const Schema& value : satisfying(all, others, find, path, strings_))
+    for (const Schema& value : satisfying(all, s, finder(path), path, strings_))
       ways.push_back(g_.literal(value.dump()));
     return g_.choice(std::move(ways));
-  }
-
-  // --- numbers
-  // ------------------------------------------------------------------------------------------
-
-  std::string bound(const Schema& s, const char* name, const std::string& path) {
-    if (!s.contains(name)) return "";
-    if (!s[name].is_number()) fail_keyword(path, name, "must be a number");
-    return s[name].dump();
-  }
-
-  Node number(const Schema& s, const std::string& type, const std::string& path) {
-    if (s.contains("multipleOf") && !(type == "integer" && s["multipleOf"] == 1))
-      fail_keyword(path, "multipleOf", "is not supported");
-    NumberBounds b{.least = bound(s, "minimum", path), .most = bound(s, "maximum", path)};
-    const std::string above = bound(s, "exclusiveMinimum", path);
-    const std::string below = bound(s, "exclusiveMaximum", path);
-    if (!above.empty() && (b.least.empty() || s["exclusiveMinimum"] >= s["minimum"]))
-      b.least = above, b.least_excluded = true;
-    if (!below.empty() && (b.most.empty() || s["exclusiveMaximum"] <= s["maximum"]))
-      b.most = below, b.most_excluded = true;
-    return type == "integer" ? json_.integer(b) : json_.number(b);
-  }
-
-  // --- arrays
-  // -------------------------------------------------------------------------------------------
-
-  Node array(const Schema& s, const std::string& path, int depth) {
-    const bool has_items = s.contains("items"), has_prefix = s.contains("prefixItems");
-    const int64_t least = count_of(s, "minItems", 0, path);
-    const int64_t most = count_of(s, "maxItems", -1, path);
-    g_.budget().note_count(least, concat("schema ", path, ": \"minItems\""));
-    if (!has_items && !has_prefix && least == 0 && most < 0) return json_.array();
-    if (most >= 0 && least > most) return g_.choice({});
-    std::vector<Node> first;
-    if (has_prefix) {
-      const Schema prefix = list(s, "prefixItems", path);
-      for (size_t i = 0; i < prefix.size(); ++i)
-        first.push_back(element(schema(prefix[i], concat(path, "/prefixItems/", i), depth + 1)));
-    }
-    const int64_t places = std::ssize(first);
-    const bool no_more =
-        (has_items && s["items"] == false) || (!has_items && has_prefix && least <= places);
-    const Node item = no_more || (most >= 0 && most <= places) ? g_.choice({})
-                      : has_items ? element(schema(s["items"], path + "/items", depth + 1))
-                                  : element(json_.value());
-    const Node comma = g_.sequence({g_.literal(","), json_.space()});
-    const int64_t more_least = std::max<int64_t>(least - places, 0);
-    const int64_t more_most = most < 0 ? -1 : std::max<int64_t>(most - places, 0);
-    const Node more = g_.sequence({comma, item});
-    Node tail = g_.sequence({g_.exactly(more, more_least),
-                             g_.repeat(more, 0, more_most < 0 ? -1 : more_most - more_least)});
-    if (places == 0) {
-      tail = g_.separated(item, comma, least, most);
-    } else {
-      for (int64_t i = places; i-- > 0;) {
-        const Node place = first[static_cast<size_t>(i)];
-        if (most >= 0 && i >= most) {
-          tail = g_.sequence({});
-          continue;
-        }
-        const Node here = g_.sequence({i > 0 ? g_.sequence({comma, place}) : place, tail});
-        tail = g_.named(i >= least ? g_.optional(here) : here);
-      }
-    }
-    return g_.named(g_.sequence({g_.literal("["), json_.space(), tail, g_.literal("]")}));
-  }
-  Node element(Node value) { return g_.named(g_.sequence({value, json_.space()})); }
-
-  // --- objects
-  // ------------------------------------------------------------------------------------------
-
-  struct Member {
-    Node node;
-    bool required;
-  };
-
-  std::vector<Member> members(const Schema& s, const std::string& path, int depth) {
-    Schema properties = s.contains("properties") ? s["properties"] : Schema::object();
-    if (!properties.is_object()) fail_keyword(path, "properties", "must be an object");
-    const Schema required = s.contains("required") ? s["required"] : Schema::array();
-    if (!required.is_array()) fail_keyword(path, "required", "must be an array of strings");
-    std::map<std::string, bool, std::less<>> is_required;
-    for (const Schema& name : required) {
-      if (!name.is_string()) fail_keyword(path, "required", "must be an array of strings");
-      is_required[name.get<std::string>()] = true;
-    }
-    std::vector<Member> out;
-    const auto add = [&](const std::string& name, Node value) {
-      out.push_back({g_.named(g_.sequence({g_.literal(Schema(name).dump()), json_.space(),
-                                           g_.literal(":"), json_.space(), value, json_.space()})),
-                     is_required.erase(name) > 0});
-    };
-    for (const auto& [name, of] : properties.items())
-      add(name, schema(of, concat(path, "/properties/", name.substr(0, 64)), depth + 1));
-    // Those that are only said to be required are what additional ones are.
-    const Schema others =
-        s.contains("additionalProperties") ? s["additionalProperties"] : Schema(true);
-    for (const auto& [name, yes] : std::map(is_required))
-      add(name, schema(others, path + "/additionalProperties", depth + 1));
-    return out;
-  }
-
-  Node object(const Schema& s, const std::string& path, int depth) {
-    const bool names_others = s.contains("additionalProperties");
-    if (!s.contains("properties") && !s.contains("required") && !names_others &&
-        !s.contains("minProperties") && !s.contains("maxProperties"))
-      return json_.object();
-    const std::vector<Member> all = members(s, path, depth);
-    const bool open = names_others ? s["additionalProperties"] != false
-                                   : all.empty() && !s.contains("properties");
-    const PropertyCounts counts = property_counts(s, all, open, path);
-    const Node comma = g_.sequence({g_.literal(","), json_.space()});
-    Node tail = g_.sequence({}), head = counts.wants_one ? g_.choice({}) : g_.sequence({});
-    if (open && counts.max_others != 0) {
-      const Node other = additional(s, path, depth);
-      const auto others = [&](int64_t most) {
-        return g_.named(g_.repeat(g_.sequence({comma, other}), 0, most));
-      };
-      tail = others(counts.max_others);
-      const Node rest = counts.max_others < 0 ? tail : others(counts.max_others - 1);
-      const Node some = g_.sequence({other, rest});
-      head = g_.named(counts.wants_one ? some : g_.optional(some));
-    }
-    // tail: of the members from here on, behind others; head: the same where none is before.
-    for (size_t i = all.size(); i-- > 0;) {
-      const Node here = g_.sequence({all[i].node, tail});
-      head = g_.named(all[i].required ? here : g_.choice({here, head}));
-      const Node behind = g_.sequence({comma, all[i].node});
-      tail = g_.named(g_.sequence({all[i].required ? behind : g_.optional(behind), tail}));
-    }
-    return g_.named(g_.sequence({g_.literal("{"), json_.space(), head, g_.literal("}")}));
-  }
-
-  Node additional(const Schema& s, const std::string& path, int depth) {
-    std::vector<std::string> names;
-    for (const char* from : {"properties", "required"}) {
-      if (!s.contains(from)) continue;
-      for (const auto& [name, value] : s[from].items())
-        names.push_back(from[0] == 'p' ? name : value.get<std::string>());
-    }
-    for (const std::string& name : names)
-      if (name.size() > kMostNameBytes)
-        fail_keyword(
-            path, "additionalProperties",
-            concat("is not supported beside names of more than ", kMostNameBytes, " bytes"));
-    const Node key = names.empty() ? json_.string() : json_.plain_key(names);
-    const Node value =
-        s.contains("additionalProperties")
-            ? schema(s["additionalProperties"], path + "/additionalProperties", depth + 1)
-            : json_.value();
-    return g_.named(
-        g_.sequence({key, json_.space(), g_.literal(":"), json_.space(), value, json_.space()}));
-  }
-
-  struct PropertyCounts {
-    int64_t max_others = -1;  // additional ones; -1: without bound
-    bool wants_one = false;   // one at least, and none is required
-  };
-
-  // Those with names of their own are not counted: the bounds must follow from what is required,
-  // or leave room for all.
-  PropertyCounts property_counts(const Schema& s, const std::vector<Member>& all, bool open,
-                                 const std::string& path) {
-    const int64_t least = count_of(s, "minProperties", 0, path);
-    const int64_t most = count_of(s, "maxProperties", -1, path);
-    const int64_t required = std::ranges::count_if(all, &Member::required);
-    if (least > std::max<int64_t>(required, 1))
-      fail_keyword(path, "minProperties",
-                   "is not supported where it is more than 1 and more than are required");
-    if (most >= 0 && most < std::ssize(all))
-      fail_keyword(path, "maxProperties", "is not supported where more have a name");
-    return {.max_others = !open || most < 0 ? -1 : most - std::ssize(all),
-            .wants_one = least > required};
   }
 
   Grammar& g_;
@@ -375,7 +272,7 @@ Grammar::Node json_schema_grammar(Grammar& grammar, std::string_view schema) {
 Grammar::Node json_schema_grammar(JsonGrammar& json, std::string_view schema) {
   const int depth = 4 * json.grammar().budget().limits().depth;
   Schema root = parse_strict_json<Schema>(schema, "the schema", {.depth = depth});
-  return SchemaCompiler(json, std::move(root)).compile();
+  return SchemaCompiler(json, std::move(root)).compile_root();
 }
 
 Grammar::Node json_object_grammar(Grammar& grammar) { return JsonGrammar(grammar).object(); }

@@ -1,15 +1,14 @@
-// JSON Schema (2020-12, and what of earlier drafts means the same) as a grammar whose every text is
-// valid. Not every valid value has a text: properties come in the schema's order,
-// `additionalProperties` that a schema with properties says nothing of are not made, names of
-// additional ones have no escapes, and numbers have the digits of JsonGrammar.
+// JSON Schema (2020-12, and earlier drafts where they mean the same) as a grammar whose every text
+// is valid. Not every valid value has a text: properties come in the schema's order, there are no
+// additional properties where a schema with properties does not mention them, names of additional
+// ones have no escapes, and numbers have the digits of JsonGrammar.
 //
-// type, enum, const (those of their values that satisfy the rest), properties, required,
-// additionalProperties, minProperties and maxProperties where they follow from what is required,
-// items, prefixItems, minItems, maxItems, strings (serving/structured/string_schema.h), minimum,
-// maximum and the exclusive ones, anyOf, oneOf whose schemas exclude each other
-// (serving/structured/schema_overlap.h), allOf, $ref within the schema, nullable. Annotations and
-// keywords that allow everything are left out (serving/structured/schema_keywords.h). InputError
-// names any other keyword, and its path.
+// type, enum and const (serving/structured/schema_values.h), objects
+// (serving/structured/object_schema.h), arrays (serving/structured/array_schema.h), strings
+// (serving/structured/string_schema.h), numbers (serving/structured/number_schema.h), anyOf, oneOf
+// whose schemas exclude each other (serving/structured/schema_overlap.h), allOf, $ref within the
+// schema, nullable. Annotations and keywords that allow everything are left out
+// (serving/structured/schema_keywords.h). InputError names any other keyword, and its path.
 #pragma once
 
 #include <string_view>

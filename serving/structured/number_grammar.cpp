@@ -92,12 +92,20 @@ Node of_length(Grammar& g, const std::string& low, const std::string& high, size
   return g.choice(std::move(ways));
 }
 
+Node all_of_length(Grammar& g, int64_t length) {
+  if (length == 1) return g.chars(kDigits);
+  return g.sequence(
+      {g.chars(digits('1', '9')), g.repeat(g.chars(kDigits), length - 1, length - 1)});
+}
+
 // Of 0 <= low <= high.
 Node natural_range(Grammar& g, int64_t low, int64_t high) {
   std::vector<Node> ways;
   for (int64_t begin = 0, end = 9;; begin = end + 1, end = end * 10 + 9) {
     const int64_t least = std::max(low, begin), most = std::min(high, end);
-    if (least <= most)
+    if (least == begin && most == end)  // few states for numbers of any length
+      ways.push_back(all_of_length(g, std::ssize(std::to_string(end))));
+    else if (least <= most)
       ways.push_back(of_length(g, std::to_string(least), std::to_string(most), 0, true, true));
     if (high <= end) break;  // what follows may be no integer any more
   }
@@ -187,9 +195,13 @@ Node magnitude(Grammar& g, const Decimal& low, bool low_excluded, const Decimal&
 
 }  // namespace
 
+IntegerRange integer_range(const NumberBounds& bounds) {
+  return {.least = integer_bound(bounds.least, bounds.least_excluded, true),
+          .most = integer_bound(bounds.most, bounds.most_excluded, false)};
+}
+
 Node bounded_integer(Grammar& g, const NumberBounds& bounds) {
-  const int64_t low = integer_bound(bounds.least, bounds.least_excluded, true);
-  const int64_t high = integer_bound(bounds.most, bounds.most_excluded, false);
+  const auto [low, high] = integer_range(bounds);
   if (low > high)
     fail_input("no integer lies between the bounds ", bounds.least, " and ", bounds.most);
   std::vector<Node> ways;

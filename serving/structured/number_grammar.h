@@ -14,7 +14,13 @@ struct NumberBounds {
   bool none() const { return least.empty() && most.empty(); }
 };
 
-// Integers of up to 18 digits within the bounds, which need not be integers.
+// Range of the integers of up to 18 digits within the bounds, which need not be integers; least >
+// most: there are none. InputError for a bound that leaves no integers of 18 digits.
+struct IntegerRange {
+  int64_t least = 0, most = 0;
+};
+IntegerRange integer_range(const NumberBounds& bounds);
+// The integers of that range.
 Grammar::Node bounded_integer(Grammar& grammar, const NumberBounds& bounds);
 // Numbers without exponent of up to 18 digits before the point and up to 17 behind it. InputError
 // for bounds with more behind it, and for those that leave none of these.

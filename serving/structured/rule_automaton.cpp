@@ -351,7 +351,7 @@ void count_bytes(std::vector<State>& states, int64_t max_bytes) {
 std::vector<State> rule_automaton(const Grammar& grammar, const Grammar::Rule& rule,
                                   CompileBudget& budget) {
   if (rule.bodies.empty()) return std::vector<State>(1);
-  const bool is_plain = rule.bodies.size() == 1 && rule.max_bytes < 0;
+  const bool is_plain = rule.bodies.size() == 1 && rule.max_bytes < 0 && rule.automata.empty();
   if (is_plain)
     if (auto counted = automaton_of(grammar, rule.bodies[0], budget, true)) return *counted;
   // Without counting there always is one.
@@ -360,6 +360,8 @@ std::vector<State> rule_automaton(const Grammar& grammar, const Grammar::Rule& r
   };
   std::vector<State> states = plain(0);
   for (size_t i = 1; i < rule.bodies.size(); ++i) states = intersection(states, plain(i), budget);
+  for (const FiniteAutomaton& automaton : rule.automata)
+    states = intersection(states, automaton, budget);
   if (rule.max_bytes >= 0) count_bytes(states, rule.max_bytes);
   return states;
 }

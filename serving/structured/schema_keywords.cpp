@@ -30,6 +30,7 @@ constexpr std::array kDescribing = {"title",
                                     "readOnly",
                                     "writeOnly",
                                     "$defs",
+                                    "components",
                                     "definitions",
                                     "contentMediaType",
                                     "contentEncoding",
@@ -43,7 +44,7 @@ constexpr std::array kDescribing = {"title",
                                     "errorMessage",
                                     "propertyOrdering"};
 // Keywords and the type they speak of; "": all.
-constexpr std::array<std::pair<const char*, const char*>, 26> kKeywords = {{
+constexpr std::array<std::pair<const char*, const char*>, 32> kKeywords = {{
     {"type", ""},
     {"enum", ""},
     {"const", ""},
@@ -66,10 +67,16 @@ constexpr std::array<std::pair<const char*, const char*>, 26> kKeywords = {{
     {"additionalProperties", "object"},
     {"minProperties", "object"},
     {"maxProperties", "object"},
+    {"propertyNames", "object"},
+    {"dependentRequired", "object"},
     {"items", "array"},
     {"prefixItems", "array"},
     {"minItems", "array"},
     {"maxItems", "array"},
+    {"uniqueItems", "array"},
+    {"contains", "array"},
+    {"minContains", "array"},
+    {"maxContains", "array"},
 }};
 constexpr std::array kTypes = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
@@ -105,16 +112,33 @@ void merge_properties(Schema& into, const Schema& more) {
   }
 }
 
+// into, more: names of properties by the name of the one that they are required beside.
+void add_dependencies(Schema& into, const Schema& more) {
+  for (const auto& [trigger, names] : more.items()) {
+    Schema& all = into[trigger];
+    if (all.is_null()) all = Schema::array();
+    for (const Schema& name : names)
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+  }
+}
+
 bool closes(const Schema& s) {
   return s.contains("additionalProperties") && s["additionalProperties"] != true;
 }
 
-std::vector<std::string> names_of(const Schema& s) {
-  std::vector<std::string> names;
-  if (s.contains("properties") && s["properties"].is_object())
-    for (const auto& [name, schema] : s["properties"].items()) names.push_back(name);
-  std::ranges::sort(names);
-  return names;
+// s, whose properties that another schema does not name are also what that one allows as additional
+// ones.
+Schema with_additional(const Schema& s, const Schema& other) {
+  if (!closes(other) || !s.contains("properties") || !s["properties"].is_object()) return s;
+  Schema out = s;
+  const Schema named = other.value("properties", Schema::object());
+  const Schema& additional = other["additionalProperties"];
+  for (auto& [name, schema] : out["properties"].items()) {
+    if (named.contains(name)) continue;
+    schema =
+        additional == false ? additional : Schema{{"allOf", Schema::array({schema, additional})}};
+  }
+  return out;
 }
 
 void merge_keyword(Schema& out, const std::string& name, const Schema& value,
@@ -129,12 +153,12 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
     for (const Schema& one : value)
       if (std::find(old.begin(), old.end(), one) == old.end()) old.push_back(one);
   } else if (name == "minimum" || name == "exclusiveMinimum" || name == "minLength" ||
-             name == "minItems" || name == "minProperties") {
+             name == "minItems" || name == "minProperties" || name == "minContains") {
     old = Schema(stricter(old, value, true));
   } else if (name == "maximum" || name == "exclusiveMaximum" || name == "maxLength" ||
-             name == "maxItems" || name == "maxProperties") {
+             name == "maxItems" || name == "maxProperties" || name == "maxContains") {
     old = Schema(stricter(old, value, false));
-  } else if (name == "items") {
+  } else if (name == "items" || name == "propertyNames") {
     old = Schema{{"allOf", Schema::array({old, value})}};
   } else if (name == "additionalProperties") {
     if (old == true || value == false)
@@ -146,7 +170,9 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
     old = Schema::array();
     for (const Schema& one : before)
       if (std::find(value.begin(), value.end(), one) != value.end()) old.push_back(one);
-  } else if (name == "pattern" || name == "format") {
+  } else if (name == "dependentRequired") {
+    add_dependencies(old, value);
+  } else if (name == "pattern" || name == "format" || name == "multipleOf") {
     if (!old.is_array()) old = Schema::array({old});
     for (const Schema& one : value.is_array() ? value : Schema::array({value}))
       if (std::find(old.begin(), old.end(), one) == old.end()) old.push_back(one);
@@ -213,12 +239,47 @@ bool allows_everything(const Schema& s, const std::string& name, const Schema& v
   return false;
 }
 
-void check_strings(const Schema& value, const std::string& path, const std::string& keyword) {
-  if (!value.is_string()) fail_keyword(path, keyword.c_str(), "must be a string");
+bool is_list_of_strings(const Schema& value) {
+  return value.is_array() && std::ranges::all_of(value, &Schema::is_string);
+}
+
+void check_kind(const Schema& value, const std::string& path, const std::string& keyword) {
+  const auto require = [&](bool holds, const char* kind) {
+    if (!holds) fail_keyword(path, keyword.c_str(), concat("must be ", kind));
+  };
+  if (keyword == "pattern" || keyword == "format") require(value.is_string(), "a string");
+  if (keyword == "multipleOf") require(value.is_number(), "a number");
+  if (keyword == "uniqueItems") require(value.is_boolean(), "true or false");
+  if (keyword == "dependentRequired")
+    require(value.is_object() && std::ranges::all_of(value, is_list_of_strings),
+            "an object of arrays of strings");
+}
+
+// `dependencies` and `dependentSchemas` that only require other properties, as dependentRequired.
+void rename_dependencies(Schema& s, const std::string& path) {
+  for (const char* keyword : {"dependencies", "dependentSchemas"}) {
+    if (!s.contains(keyword) || !s[keyword].is_object()) continue;
+    Schema required = Schema::object(), others = Schema::object();
+    for (const auto& [trigger, of] : s[keyword].items()) {
+      const bool only_requires = of.is_object() && of.size() == 1 && of.contains("required");
+      const Schema& names = only_requires ? of["required"] : of;
+      if (is_list_of_strings(names))
+        required[trigger] = names;
+      else if (!is_anything(of))
+        others[trigger] = of;
+    }
+    if (others.empty())
+      s.erase(keyword);
+    else
+      s[keyword] = std::move(others);
+    if (!s.contains("dependentRequired")) s["dependentRequired"] = Schema::object();
+    check_kind(s["dependentRequired"], path, "dependentRequired");
+    add_dependencies(s["dependentRequired"], required);
+  }
 }
 
 // Spellings of earlier drafts, and unevaluated ones where they mean the same as additional ones.
-Schema modern(const Schema& schema) {
+Schema modern(const Schema& schema, const std::string& path) {
   Schema s = schema;
   for (const auto& [bound, excluded] :
        {std::pair{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}}) {
@@ -233,6 +294,7 @@ Schema modern(const Schema& schema) {
     if (!prefix.empty()) s["prefixItems"] = prefix;
     s["items"] = more;
   }
+  rename_dependencies(s, path);
   constexpr std::array kInPlace = {"$ref", "$dynamicRef",      "allOf",   "anyOf", "oneOf", "if",
                                    "not",  "dependentSchemas", "contains"};
   const bool is_alone =
@@ -254,18 +316,20 @@ void fail_keyword(const std::string& path, const char* keyword, const std::strin
 
 Schema constraints_of(const Schema& schema, const std::string& path) {
   Schema out = Schema::object();
-  const Schema all = modern(schema);
+  const Schema all = modern(schema, path);
   for (const auto& item : all.items()) {
     const std::string& name = item.key();
     const Schema& value = item.value();
     if (is_describing(name) || allows_everything(all, name, value)) continue;
-    if (name == "pattern" || name == "format") check_strings(value, path, name);
+    check_kind(value, path, name);
     if (name == "format" && format_expression(value.get<std::string>()).empty()) continue;
     const bool known =
         std::ranges::any_of(kKeywords, [&](const auto& k) { return name == k.first; });
     if (!known) fail_keyword(path, name.c_str(), "is not supported");
     out[name] = value;
   }
+  // Its own default, which must not be lost when schemas are merged.
+  if (out.contains("contains") && !out.contains("minContains")) out["minContains"] = 1;
   return out;
 }
 
@@ -285,13 +349,6 @@ int64_t count_of(const Schema& s, const char* keyword, int64_t otherwise, const 
 Schema merged(const Schema& a, const Schema& b, const std::string& path, CompileBudget& budget) {
   budget.take_bytes(static_cast<int64_t>(64 * (a.size() + b.size()) + 256));
   if (budget.out_of_time()) fail_input("compiling it takes too long: make it simpler");
-  // One that allows no other names knows nothing of the names of the other.
-  if ((closes(a) || closes(b)) && names_of(a) != names_of(b)) {
-    const bool matters = (closes(a) && !names_of(b).empty()) || (closes(b) && !names_of(a).empty());
-    if (matters)
-      fail_keyword(path, "additionalProperties",
-                   "does not go with properties of another schema that must hold, too");
-  }
   // `items` speaks of what is behind the `prefixItems` of its own schema.
   const auto prefix = [](const Schema& s) { return s.value("prefixItems", Schema()); };
   const auto speaks = [](const Schema& s) {
@@ -301,8 +358,9 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
       (a.contains("items") || b.contains("items")))
     fail_keyword(path, "items",
                  "does not go with prefixItems of another schema that must hold, too");
-  Schema out = a;
-  for (const auto& [name, value] : b.items()) {
+  Schema out = with_additional(a, b);
+  const Schema more = with_additional(b, a);
+  for (const auto& [name, value] : more.items()) {
     if (name == "nullable") continue;  // the other one, whose own was dealt with before, has none
     if (out.contains(name))
       merge_keyword(out, name, value, path);

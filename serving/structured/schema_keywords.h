@@ -17,11 +17,12 @@ using SchemaFinder = std::function<const Schema&(const std::string& reference)>;
 
 // The constraints of an object, without annotations (title, default, a `format` that is not known)
 // and keywords whose value allows everything; path: its place. Older spellings become those of
-// 2020-12: tuples in `items`, `exclusiveMinimum: true`, `unevaluatedProperties: false` of an object
-// by itself. InputError naming a keyword that is not supported, and its path.
+// 2020-12: tuples in `items`, `exclusiveMinimum: true`, `dependencies` of names,
+// `unevaluatedProperties: false` of an object by itself. minContains is given wherever contains is.
+// InputError naming a keyword that is not supported, and its path.
 Schema constraints_of(const Schema& schema, const std::string& path);
 // The schema of values that satisfy both; both are as constraints_of() returns them. Several values
-// of pattern or format are an array of them. InputError where that is not known.
+// of pattern, format or multipleOf are an array of them. InputError where that is not known.
 Schema merged(const Schema& a, const Schema& b, const std::string& path, CompileBudget& budget);
 // The types that it allows: "string", "integer", ... ("number" without "integer"); all that its
 // other keywords speak of where it has no `type`.

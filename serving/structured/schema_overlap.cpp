@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "serving/structured/schema_values.h"
+
 namespace trireme {
 namespace {
 
@@ -9,10 +11,6 @@ constexpr size_t kMostWays = 256;  // of a schema
 constexpr int kMostSteps = 20'000, kMostDepth = 64;
 
 bool has_values(const Schema& s) { return s.contains("enum") || s.contains("const"); }
-
-bool holds(const Schema& list, const Schema& value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
 
 // a <= b, for certain: bounds of different kinds are compared as doubles.
 bool at_most(const Schema& a, const Schema& b) {
@@ -61,6 +59,14 @@ Schema properties_of(const Schema& s) {
   return properties.is_object() ? properties : Schema::object();
 }
 
+// Names that a property requires beside itself.
+bool is_dependent(const Schema& s, const std::string& name) {
+  const Schema dependent = s.value("dependentRequired", Schema::object());
+  return std::any_of(dependent.begin(), dependent.end(), [&](const Schema& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  });
+}
+
 // No other names are in what is made of it than those that it names.
 bool is_closed(const Schema& s) {
   if (s.contains("additionalProperties")) return s["additionalProperties"] == false;
@@ -71,8 +77,8 @@ class OverlapSearch {
  public:
   using Ways = std::vector<Schema>;  // constraints; a value satisfies one of them at least
 
-  OverlapSearch(const SchemaFinder& find, std::string path, CompileBudget& budget)
-      : find_(find), path_(std::move(path)), budget_(budget) {}
+  OverlapSearch(const SchemaFinder& find, std::string path, StringCheck& strings)
+      : find_(find), path_(std::move(path)), strings_(strings), budget_(strings.budget()) {}
 
   // beside: constraints that hold, too.
   Ways ways_of(const Schema& schema, const Schema& beside = Schema::object()) {
@@ -109,6 +115,8 @@ class OverlapSearch {
     if (schema == true) return resolve(beside, out);
     if (!schema.is_object()) fail_input("schema ", path_, " must be an object, true or false");
     Schema own = constraints_of(schema, path_);
+    if (!beside.empty() && own.erase("nullable") > 0 && !has_values(own))
+      out.push_back({{"type", "null"}});  // if what is beside it allows null
     resolve(beside.empty() ? std::move(own) : merged(beside, own, path_, budget_), out);
   }
 
@@ -184,7 +192,9 @@ class OverlapSearch {
       return std::ranges::find(names, name) != names.end();
     };
     for (const std::string& name : wanted)
-      if (is_closed(made) && !of_made.contains(name) && !is_in(always, name)) return false;
+      if (is_closed(made) && !of_made.contains(name) && !is_in(always, name) &&
+          !is_dependent(made, name))
+        return false;
     if (other.value("additionalProperties", Schema()) == false)
       for (const std::string& name : always)
         if (!of_other.contains(name)) return false;
@@ -202,8 +212,9 @@ class OverlapSearch {
     if (s.contains("type") &&
         std::ranges::none_of(types_of(s, path_), [&](const auto& t) { return is_of(value, t); }))
       return false;
-    if (s.contains("const") && value != s["const"]) return false;
-    if (s.contains("enum") && !holds(s["enum"], value)) return false;
+    if (s.contains("const") && !are_equal(value, s["const"])) return false;
+    if (s.contains("enum") && !contains_value(s["enum"], value)) return false;
+    if (value.is_string()) return may_match(value, s);
     if (value.is_number()) {
       const Schema just = {{"minimum", value}, {"maximum", value}};
       return !numbers_differ(just, s);
@@ -223,8 +234,16 @@ class OverlapSearch {
     return true;
   }
 
+  bool may_match(const Schema& text, const Schema& s) {
+    Schema strict = Schema::object();
+    for (const char* keyword : {"minLength", "maxLength", "pattern"})
+      if (s.contains(keyword)) strict[keyword] = s[keyword];
+    return strings_.holds(text, strict, path_);
+  }
+
   const SchemaFinder& find_;
   const std::string path_;
+  StringCheck& strings_;
   CompileBudget& budget_;
   int steps_ = 0, depth_ = 0;
   bool gave_up_ = false;  // anything may be
@@ -235,8 +254,8 @@ class OverlapSearch {
 std::optional<std::pair<size_t, size_t>> find_overlap(const Schema& beside, const Schema& schemas,
                                                       const SchemaFinder& find,
                                                       const std::string& path,
-                                                      CompileBudget& budget) {
-  OverlapSearch search(find, path, budget);
+                                                      StringCheck& strings) {
+  OverlapSearch search(find, path, strings);
   std::vector<OverlapSearch::Ways> ways;
   ways.reserve(schemas.size());
   for (const Schema& schema : schemas) ways.push_back(search.ways_of(schema, beside));

@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 
+#include "serving/structured/number_schema.h"
+
 namespace trireme {
 namespace {
 
@@ -54,10 +56,10 @@ class ValueCheck {
       const std::vector<std::string> types = types_of(s, path_);
       if (std::ranges::none_of(types, [&](const auto& t) { return is_of(value, t); })) return false;
     }
-    if (s.contains("const") && value != s["const"]) return false;
+    if (s.contains("const") && !are_equal(value, s["const"])) return false;
     if (s.contains("enum")) {
       if (!s["enum"].is_array()) fail_keyword(path_, "enum", "must be an array");
-      if (std::ranges::find(s["enum"], value) == s["enum"].end()) return false;
+      if (!contains_value(s["enum"], value)) return false;
     }
     if (value.is_string()) return strings_.holds(value, s, path_);
     if (value.is_number()) return holds_of_number(value, s);
@@ -84,12 +86,9 @@ class ValueCheck {
       const bool fits = is_low ? at_most(s[name], value, name) : at_most(value, s[name], name);
       if (!fits || (keyword.starts_with("ex") && value == s[name])) return false;
     }
-    if (!s.contains("multipleOf")) return true;
-    const Schema& factor = s["multipleOf"];
-    if (!value.is_number_integer() || !factor.is_number_integer() || factor.get<int64_t>() < 1 ||
-        (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
-      fail_keyword(path_, "multipleOf", "is not supported, but for whole numbers beside enum");
-    return value.get<int64_t>() % factor.get<int64_t>() == 0;
+    return std::ranges::all_of(factors_of(s, path_), [&](const Factor& factor) {
+      return is_multiple(value.dump(), factor);
+    });
   }
 
   bool holds_of_array(const Schema& value, const Schema& s, int depth) {
@@ -102,7 +101,19 @@ class ValueCheck {
       if (i >= prefix.size() && !s.contains("items")) break;
       if (!holds(value[i], i < prefix.size() ? prefix[i] : s["items"], depth + 1)) return false;
     }
-    return true;
+    if (s.contains("uniqueItems"))
+      for (size_t i = 0; i < value.size(); ++i)
+        for (size_t j = 0; j < i; ++j) {
+          budget_.check_time();
+          if (are_equal(value[i], value[j])) return false;
+        }
+    return !s.contains("contains") || holds_contains(value, s, depth);
+  }
+  bool holds_contains(const Schema& value, const Schema& s, int depth) {
+    const auto count = std::ranges::count_if(
+        value, [&](const Schema& one) { return holds(one, s["contains"], depth + 1); });
+    return count >= count_of(s, "minContains", 1, path_) &&
+           (!s.contains("maxContains") || count <= count_of(s, "maxContains", -1, path_));
   }
 
   bool holds_of_object(const Schema& value, const Schema& s, int depth) {
@@ -120,6 +131,15 @@ class ValueCheck {
       const Schema& of = properties.contains(name) ? properties[name] : s["additionalProperties"];
       if (!holds(member, of, depth + 1)) return false;
     }
+    return hold_names(value, s, depth);
+  }
+  bool hold_names(const Schema& value, const Schema& s, int depth) {
+    for (const auto& [name, member] : value.items()) {
+      if (s.contains("propertyNames") && !holds(name, s["propertyNames"], depth + 1)) return false;
+      if (!s.contains("dependentRequired") || !s["dependentRequired"].contains(name)) continue;
+      for (const Schema& other : s["dependentRequired"][name])
+        if (!value.contains(other.get<std::string>())) return false;
+    }
     return true;
   }
 
@@ -133,6 +153,22 @@ class ValueCheck {
 };
 
 }  // namespace
+
+bool are_equal(const Schema& a, const Schema& b) {
+  if (a.is_object() && b.is_object()) {
+    for (const auto& [name, member] : a.items())
+      if (!b.contains(name) || !are_equal(member, b[name])) return false;
+    return a.size() == b.size();
+  }
+  if (a.is_array() && b.is_array())
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), are_equal);
+  return a == b;
+}
+
+bool contains_value(const Schema& values, const Schema& value) {
+  return std::any_of(values.begin(), values.end(),
+                     [&](const Schema& one) { return are_equal(one, value); });
+}
 
 std::vector<Schema> satisfying(const Schema& values, const Schema& constraints,
                                const SchemaFinder& find, const std::string& path,

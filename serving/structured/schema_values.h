@@ -10,6 +10,10 @@
 
 namespace trireme {
 
+// Whether two values are one for JSON Schema: members of objects have no order.
+bool are_equal(const Schema& a, const Schema& b);
+bool contains_value(const Schema& values, const Schema& value);
+
 // Values of an array that satisfy constraints, exactly, as constraints_of() or merged() returns
 // them. find: resolves references; strings: shared by the values of all schemas. InputError names
 // path and keyword where that is not known.

@@ -59,12 +59,87 @@ const auto& table() {
   return formats;
 }
 
+// --- formats of given strings
+// ------------------------------------------------------------------------------------
+
+constexpr char kAnyTime[] =
+    "(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+    "|23:59:60(\\.[0-9]+)?[Zz])";
+constexpr char kAnyDuration[] =
+    "P(([0-9]+D|[0-9]+M([0-9]+D)?|[0-9]+Y([0-9]+M([0-9]+D)?)?)?"
+    "(T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S))"
+    "|[0-9]+D|[0-9]+M([0-9]+D)?|[0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+W)";
+constexpr char kAnyUuid[] =
+    "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}";
+constexpr char kPointer[] = "(/([^~/]|~[01])*)*";
+constexpr char kAboveAscii[] = "\\u{80}-\\u{10FFFF}";
+
+// letters: characters above ASCII as a part of a class, or none.
+std::string any_host(const std::string& letters) {
+  const std::string letter = "[A-Za-z0-9" + letters + "]",
+                    inside = "[A-Za-z0-9" + letters + "-]{0,61}",
+                    label = letter + "(" + inside + letter + ")?";
+  return label + "(\\." + label + ")*";
+}
+
+std::string any_email(const std::string& letters) {
+  const std::string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" + letters + "-]+";
+  return "(" + atom + "(\\." + atom + ")*|\"([^\"\\\\]|\\\\.)*\")@(" + any_host(letters) +
+         "|\\[[0-9A-Za-z:.]+\\])";
+}
+
+std::string any_ipv4() { return std::string(kByte) + "(\\." + kByte + "){3}"; }
+
+std::string any_ipv6() {
+  const std::string h = "[0-9A-Fa-f]{1,4}", hc = "(" + h + ":)",
+                    last = "(" + h + ":" + h + "|" + any_ipv4() + ")";
+  std::string all = hc + "{6}" + last + "|::" + hc + "{5}" + last;
+  for (int before = 0; before <= 4; ++before)  // groups before "::" beyond the first
+    all += "|(" + hc + "{0," + std::to_string(before) + "}" + h + ")?::" + hc + "{" +
+           std::to_string(4 - before) + "}" + last;
+  return all + "|(" + hc + "{0,5}" + h + ")?::" + h + "|(" + hc + "{0,6}" + h + ")?::";
+}
+
+std::string any_uri(const std::string& letters, bool may_be_relative) {
+  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=" + letters + "-", escape = "%[0-9A-Fa-f]{2}",
+                    pchar = "([:@" + plain + "]|" + escape + ")",
+                    authority = "//(([:" + plain + "]|" + escape + ")*@)?(\\[(" + any_ipv6() +
+                                ")\\]|([" + plain + "]|" + escape + ")*)(:[0-9]*)?",
+                    path = "(/" + pchar + "*)*",
+                    end = "(\\?([:@/?" + plain + "]|" + escape + ")*)?(#([:@/?" + plain + "]|" +
+                          escape + ")*)?",
+                    rooted = authority + path + "|/(" + pchar + "+" + path + ")?";
+  const std::string absolute =
+      "[A-Za-z][A-Za-z0-9+.-]*:(" + rooted + "|(" + pchar + "+" + path + ")?)" + end;
+  if (!may_be_relative) return absolute;
+  return absolute + "|(" + rooted + "|(([@" + plain + "]|" + escape + ")+" + path + ")?)" + end;
+}
+
 }  // namespace
 
 std::string format_expression(std::string_view format) {
   for (const auto& [name, expression] : table())
     if (name == format) return expression;
   return "";
+}
+
+std::string format_check(std::string_view format) {
+  if (format == "time") return kAnyTime;
+  if (format == "date-time") return std::string(kDate) + "[Tt]" + kAnyTime;
+  if (format == "duration") return kAnyDuration;
+  if (format == "uuid") return kAnyUuid;
+  if (format == "email") return any_email("");
+  if (format == "idn-email") return any_email(kAboveAscii);
+  if (format == "hostname") return any_host("");
+  if (format == "idn-hostname") return any_host(kAboveAscii);
+  if (format == "ipv6") return any_ipv6();
+  if (format == "uri") return any_uri("", false);
+  if (format == "iri") return any_uri(kAboveAscii, false);
+  if (format == "uri-reference") return any_uri("", true);
+  if (format == "iri-reference") return any_uri(kAboveAscii, true);
+  if (format == "json-pointer") return kPointer;
+  if (format == "relative-json-pointer") return std::string("(0|[1-9][0-9]*)(#|") + kPointer + ")";
+  return format_expression(format);  // date, ipv4
 }
 
 }  // namespace trireme

@@ -28,15 +28,20 @@ std::vector<StringExpression> expressions_of(const Schema& s) {
   return all;
 }
 
+// The strings of a pattern, with their quotes.
+Node pattern_grammar(Grammar& g, const std::string& pattern) {
+  const Node quote = g.literal("\"");
+  return g.sequence({quote, regex_grammar(g, pattern, RegexUse::kJsonString), quote});
+}
+
 // The strings of a format or pattern, with their quotes.
 Node expression_grammar(Grammar& g, const StringExpression& expression, const std::string& path) {
   const auto& [keyword, text] = expression;
-  const Node quote = g.literal("\"");
   try {
-    const Node body = keyword == "format"
-                          ? regex_grammar(g, format_expression(text), RegexUse::kWholeText)
-                          : regex_grammar(g, text, RegexUse::kJsonString);
-    return g.sequence({quote, body, quote});
+    if (keyword == "pattern") return pattern_grammar(g, text);
+    const Node quote = g.literal("\"");
+    return g.sequence(
+        {quote, regex_grammar(g, format_expression(text), RegexUse::kWholeText), quote});
   } catch (const InputError& error) {
     fail_keyword(path, keyword.c_str(), concat("is refused: ", error.what()));
   }
@@ -67,10 +72,7 @@ Node make_string(JsonGrammar& json, const Schema& s, const std::string& path) {
   if (most >= 0 && least > most) return g.choice({});
   const Node quote = g.literal("\"");
   g.budget().note_count(least, concat("schema ", path, ": \"minLength\""));
-  std::vector<Node> all;
-  for (const StringExpression& one : expressions_of(s))
-    all.push_back(expression_grammar(g, one, path));
-  if (all.empty()) {
+  if (!s.contains("pattern") && !s.contains("format")) {
     if (least == 0 && most < 0) return json.string();
     // Characters of several bytes share a rule of their own where each turn needs a state; counted
     // turns cannot begin with a call.
@@ -80,18 +82,11 @@ Node make_string(JsonGrammar& json, const Schema& s, const std::string& path) {
     const Node more = g.repeat(counted ? json.any_char() : one, 0, most < 0 ? -1 : most - least);
     return g.named(g.sequence({quote, g.exactly(one, least), more, quote}));
   }
-  if (least > kMaxMinLengthOfExpressions)
-    fail_keyword(path, "minLength",
-                 concat("is larger than ", kMaxMinLengthOfExpressions,
-                        ", which is not supported beside pattern or format"));
-  if (least > 0) {
-    const Node one = g.json_chars({{0, kLastChar}});
-    all.push_back(g.sequence({quote, g.repeat(one, least, -1), quote}));
-  }
-  if (all.size() == 1 && most < 0) return g.named(all[0]);
+  StringBodies bodies = string_bodies(g, s, path);
+  if (bodies.all.size() == 1 && most < 0) return g.named(bodies.all[0]);
   g.budget().note_count(
       1, concat("schema ", path, ": \"", s.contains("pattern") ? "pattern" : "format", "\""));
-  return g.named_all(std::move(all), most < 0 ? -1 : most + 2);
+  return g.named_all(std::move(bodies.all), bodies.max_bytes);
 }
 
 }  // namespace
@@ -101,6 +96,23 @@ Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string
   for (const char* keyword : {"minLength", "maxLength", "pattern", "format"})
     key.push_back(s.value(keyword, Schema()));
   return json.shared(key.dump(), [&] { return make_string(json, s, path); });
+}
+
+StringBodies string_bodies(Grammar& g, const Schema& s, const std::string& path) {
+  const int64_t least = count_of(s, "minLength", 0, path),
+                most = count_of(s, "maxLength", -1, path);
+  if (least > kMaxMinLengthOfExpressions)
+    fail_keyword(path, "minLength",
+                 concat("is larger than ", kMaxMinLengthOfExpressions,
+                        ", which is not supported beside pattern or format"));
+  StringBodies bodies{.max_bytes = most < 0 ? -1 : most + 2};
+  for (const StringExpression& one : expressions_of(s))
+    bodies.all.push_back(expression_grammar(g, one, path));
+  if (least > 0 || bodies.all.empty()) {
+    const Node one = g.json_chars({{0, kLastChar}}), quote = g.literal("\"");
+    bodies.all.push_back(g.sequence({quote, g.repeat(one, least, -1), quote}));
+  }
+  return bodies;
 }
 
 bool StringCheck::holds(const Schema& value, const Schema& s, const std::string& path) {
@@ -118,7 +130,10 @@ const std::vector<AutomatonState>& StringCheck::automaton_of(const StringExpress
   const auto known = automata_.find(expression);
   if (known != automata_.end()) return known->second;
   Grammar g(budget_);
-  const Node body = expression_grammar(g, expression, path);
+  // Values that are given may have any form of their format, not only those that are generated.
+  const Node body = expression.first == "format"
+                        ? pattern_grammar(g, concat("^(", format_check(expression.second), ")$"))
+                        : expression_grammar(g, expression, path);
   // Bounded, so that no loop is counted.
   return automata_.emplace(expression, rule_automaton(g, {{body}, kMaxValueBytes}, budget_))
       .first->second;

@@ -21,6 +21,14 @@ using StringExpression = std::pair<std::string, std::string>;
 // left out. Strings of equal keywords share a node. InputError names path and keyword.
 Grammar::Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path);
 
+// Expressions without calls of rules: the strings are their common texts of at most max_bytes bytes
+// (max_bytes < 0: without bound). There is one at least.
+struct StringBodies {
+  std::vector<Grammar::Node> all = {};
+  int64_t max_bytes = -1;
+};
+StringBodies string_bodies(Grammar& grammar, const Schema& s, const std::string& path);
+
 // Check of strings against such constraints. The automaton of each pattern and format is built
 // once, charged to the budget, which must outlive this object.
 class StringCheck {

@@ -163,8 +163,7 @@ TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
   const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
   EXPECT_EQ(why(R"({"properties":{"a":{"items":{"not":{}}}}})"),
             "schema #/properties/a/items: \"not\" is not supported");
-  EXPECT_EQ(why(R"({"uniqueItems":true})"), "schema #: \"uniqueItems\" is not supported");
-  EXPECT_NE(why(R"({"type":"integer","multipleOf":3})").find("multipleOf"), std::string::npos);
+  EXPECT_EQ(why(R"({"if":{"type":"null"},"then":false})"), "schema #: \"if\" is not supported");
   EXPECT_NE(why(R"_({"type":"string","pattern":"(?=a)"})_").find("lookaround"), std::string::npos);
   EXPECT_NE(why(R"({"$ref":"http://a/b"})").find("not within the schema"), std::string::npos);
   EXPECT_NE(why(R"({"$ref":"#/$defs/x"})").find("leads to nothing"), std::string::npos);
@@ -202,10 +201,9 @@ TEST(JsonSchema, AnnotationsAreNoConstraints) {
   expect_schema(R"({"format":"int32"})", {"7", R"("x")", "[]"}, {});
   // The same keywords with other values are constraints, which are not left out.
   for (const char* more :
-       {R"("propertyNames":{"maxLength":2})", R"("dependentRequired":{"a":["b"]})",
-        R"("if":true,"then":{"required":["b"]})", R"("not":{})", R"("patternProperties":{"a":{}})",
-        R"("contains":{},"minContains":1)", R"("uniqueItems":true)", R"("unknown":1)",
-        R"("anyOf":[true],"unevaluatedProperties":false)", R"("$dynamicRef":"#z")"})
+       {R"("if":true,"then":{"required":["b"]})", R"("not":{})", R"("patternProperties":{"a":{}})",
+        R"("unknown":1)", R"("anyOf":[true],"unevaluatedProperties":false)",
+        R"("$dynamicRef":"#z")"})
     EXPECT_NE(refused(Kind::kJsonSchema, with(object, more)).find("is not supported"),
               std::string::npos)
         << more;
@@ -274,8 +272,6 @@ TEST(JsonSchema, EnumsAreWhatTheRestLeavesOfThem) {
   expect_schema(R"({"const":7,"anyOf":[{"minimum":9},{"maximum":8}]})", {"7"}, {});
   EXPECT_EQ(refused(Kind::kJsonSchema, R"({"const":"abc","maxLength":2})"),
             "no text at all satisfies it");
-  EXPECT_NE(refused(Kind::kJsonSchema, R"({"enum":[0.5],"multipleOf":0.25})").find("multipleOf"),
-            std::string::npos);
 }
 
 TEST(JsonSchema, NumbersOfProperties) {
@@ -288,8 +284,6 @@ TEST(JsonSchema, NumbersOfProperties) {
   expect_schema(R"({"properties":{"a":{"const":1}},"maxProperties":2,)"
                 R"("additionalProperties":{"const":2}})",
                 {"{}", R"({"b":2})", R"({"a":1,"b":2})"}, {R"({"a":1,"b":2,"c":2})"});
-  EXPECT_NE(refused(Kind::kJsonSchema, with(dict, R"("minProperties":2)")).find("minProperties"),
-            std::string::npos);
 }
 
 TEST(JsonSchema, LargeCountsTakeFewStates) {

@@ -2,6 +2,9 @@
 // together.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <tuple>
+
 #include "tests/serving/structured/compiled_sources.h"
 
 namespace trireme::test_schema_values {
@@ -87,6 +90,98 @@ TEST(SchemaValues, SchemasBesideValuesNeedNotMerge) {
                 {R"("a")", R"("b")"}, {R"("ab")"});
   expect_schema(R"({"const":7,"anyOf":[{"minimum":9},{"maximum":8}],"oneOf":[true,{"minimum":8}]})",
                 {"7"}, {});
+}
+
+// Values of enum and const may be in any form of their format, not only in those that are written.
+TEST(SchemaValues, GivenValuesHaveAnyFormOfTheirFormat) {
+  using Strings = std::vector<std::string>;
+  const std::vector<std::tuple<const char*, Strings, Strings>> formats = {
+      {"ipv6",
+       {"::1", "::", "2001:DB8::8a2e:370:7334", "1::", "::ffff:192.0.2.1", "1:2:3:4:5:6:7:8",
+        "1:2:3:4:5:6:1.2.3.4", "1::8"},
+       {":::", "1::2::3", "1:2:3:4:5:6:7", "12345::", "::256.1.1.1", "1:2:3:4:5:6:7::8"}},
+      {"uri",
+       {"mailto:a@b.c", "urn:isbn:0451450523", "ftp://[::1]:21/x", "s3://bucket/key?a=b#c",
+        "http://user:p%20w@host", "data:text/plain,x", "file:///etc/x"},
+       {"/a", "http://a b", "http://a/%zz", "1a:b", "http://[::1", ""}},
+      {"uri-reference", {"../a?b#c", "", "#x", "//host/p", "urn:x", "a/b:c"}, {"a b", "%"}},
+      {"iri", {"http://é.example/日本"}, {"é"}},
+      {"email",
+       {"o'neil+tag@sub.example.com", "a@localhost", "first.last@x.io", "\"a b\"@c.d"},
+       {"a@", "a..b@c.d", "a@-b.c", "@c.d"}},
+      {"idn-email", {"ü@bücher.example"}, {"a@"}},
+      {"hostname", {"xn--bcher-kva.example", "a.b.c.d.e.f", "X1"}, {"-a", "a..b", "a_b", ""}},
+      {"idn-hostname", {"bücher.example"}, {"a b"}},
+      {"uuid", {"01234567-89AB-cdef-0123-456789abcdef"}, {"0123456789abcdef0123456789abcdef"}},
+      {"date-time",
+       {"1999-12-31t23:59:60z", "2024-02-29T00:00:00.1234567+05:30"},
+       {"2024-02-29", "2023-02-29T00:00:00Z", "2024-01-01T12:59:60Z"}},
+      {"duration",
+       {"P1Y2M3DT4H5M6S", "PT36H", "P3W", "P1M", "P1DT1S"},
+       {"P", "PT", "P1H", "P1YT", "P1W1D"}},
+      {"json-pointer", {"", "/a~1b/é \" x", "/"}, {"a", "/~2"}},
+      {"relative-json-pointer", {"0#", "12/a b", "1"}, {"01", "-1"}}};
+  for (const auto& [format, good, bad] : formats) {
+    nlohmann::json values = nlohmann::json::array();
+    for (const Strings* all : {&good, &bad})
+      for (const std::string& one : *all) values.push_back(one);
+    const auto grammar = compile(
+        Kind::kJsonSchema, concat(R"({"enum":)", values.dump(), R"(,"format":")", format, "\"}"));
+    for (const auto& one : good) EXPECT_TRUE(takes(*grammar, nlohmann::json(one).dump())) << one;
+    for (const auto& one : bad) EXPECT_FALSE(takes(*grammar, nlohmann::json(one).dump())) << one;
+  }
+  expect_schema(R"({"const":"::1","format":"ipv6"})", {R"("::1")"}, {});
+}
+
+// The values are found wherever they are, before anything is merged.
+TEST(SchemaValues, ListsWithinOtherSchemas) {
+  expect_schema(R"({"allOf":[{"prefixItems":[{"type":"integer"}]},{"items":{"type":"integer"}},)"
+                R"({"enum":[[1,2],["a"],[1,"a"]]}]})",
+                {"[1,2]"}, {R"(["a"])", R"([1,"a"])"});
+  expect_schema(R"({"allOf":[{"contains":{"const":1}},{"allOf":[{"contains":{"const":2}},)"
+                R"({"$ref":"#/$defs/e"}]}],"$defs":{"e":{"enum":[[1],[2],[2,1]]}}})",
+                {"[2,1]"}, {"[1]", "[2]"});
+  expect_schema(R"({"$ref":"#/$defs/e","pattern":"^a","$defs":{"e":{"enum":["ab","b",1]}}})",
+                {R"("ab")", "1"}, {R"("b")"});
+  expect_schema(R"({"nullable":true,"allOf":[{"$ref":"#/$defs/e"}],"$defs":{"e":{"enum":["a"]}}})",
+                {R"("a")", "null"}, {R"("b")"});
+  EXPECT_EQ(refused(Kind::kJsonSchema, R"({"allOf":[{"enum":[1]},{"enum":[2]}]})"),
+            "no text at all satisfies it");
+}
+
+TEST(SchemaValues, ValuesBesideStringsThatAreOthers) {
+  const std::string text = R"(,{"type":"string",)";
+  expect_schema(R"({"oneOf":[{"const":"auto"})" + text + R"("maxLength":3}]})",
+                {R"("auto")", R"("abc")"}, {R"("abcd")"});
+  expect_schema(R"({"oneOf":[{"enum":["auto","none"]})" + text + R"("pattern":"^[0-9]+px$"}]})",
+                {R"("auto")", R"("12px")"}, {R"("px")"});
+  for (const char* more : {R"("maxLength":4}]})", R"("pattern":"^a"}]})", R"("format":"uuid"}]})"})
+    EXPECT_NE(refused(Kind::kJsonSchema, R"({"oneOf":[{"const":"auto"})" + text + more)
+                  .find("\"oneOf\" is not supported"),
+              std::string::npos)
+        << more;
+}
+
+// null is a value of schemas that hold together if each of them allows it.
+TEST(SchemaValues, NullableOnesThatHoldTogether) {
+  expect_schema(R"({"allOf":[{"type":"string","nullable":true},{"maxLength":2}]})",
+                {R"("ab")", "null"}, {R"("abc")"});
+  expect_schema(R"({"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],"$defs":{)"
+                R"("a":{"type":"string","nullable":true},)"
+                R"("b":{"type":["string","null"],"minLength":1}}})",
+                {R"("a")", "null"}, {R"("")"});
+  expect_schema(R"({"allOf":[{"type":"string","nullable":true},{"type":"string"}]})", {R"("a")"},
+                {"null"});
+  expect_schema(R"({"allOf":[{"type":"object","nullable":true,"properties":{"a":{"const":1}}},)"
+                R"({"required":["a"]}]})",
+                {R"({"a":1})", "null"}, {"{}"});
+  expect_schema(R"({"description":"d","maximum":9,"anyOf":[{"type":"integer","nullable":true}]})",
+                {"7", "null"}, {"10"});
+  EXPECT_NE(
+      refused(Kind::kJsonSchema,
+              R"({"maxLength":9,"oneOf":[{"type":"string","nullable":true},{"type":"null"}]})")
+          .find("\"oneOf\" is not supported"),
+      std::string::npos);
 }
 
 TEST(SchemaValues, ArraysOfExpressionsInSchemasAreRefused) {

@@ -1,5 +1,6 @@
 #include "tests/serving/structured/sweep/json_validator.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -84,6 +85,8 @@ std::string of_number(double v, const Json& s) {
     return "exclusiveMinimum";
   if (s.contains("exclusiveMaximum") && v >= s["exclusiveMaximum"].get<double>())
     return "exclusiveMaximum";
+  if (s.contains("multipleOf") && std::fmod(v, s["multipleOf"].get<double>()) != 0)
+    return "multipleOf";
   return "";
 }
 
@@ -96,13 +99,33 @@ std::string of_array(const Json& v, const Json& s, const Json& root) {
     if (std::string why = invalid_part(v[i], of, root); !why.empty())
       return std::to_string(i) + "/" + why;
   }
-  return "";
+  if (s.value("uniqueItems", Json(false)) == true)
+    for (size_t i = 0; i < v.size(); ++i)
+      if (std::find(v.begin(), v.begin() + static_cast<int64_t>(i), v[i]) !=
+          v.begin() + static_cast<int64_t>(i))
+        return "uniqueItems";
+  if (!s.contains("contains")) return "";
+  const auto matches = std::count_if(v.begin(), v.end(), [&](const Json& one) {
+    return invalid_part(one, s["contains"], root).empty();
+  });
+  const bool fits = matches >= s.value("minContains", 1) && matches <= s.value("maxContains", 9999);
+  return fits ? "" : "contains";
 }
 
 std::string of_object(const Json& v, const Json& s, const Json& root) {
   if (s.contains("required"))
     for (const Json& name : s["required"])
       if (!v.contains(name.get<std::string>())) return "required " + name.dump();
+  const auto count = static_cast<int64_t>(v.size());
+  if (count < s.value("minProperties", 0)) return "minProperties";
+  if (count > s.value("maxProperties", 9999)) return "maxProperties";
+  for (const auto& [name, member] : v.items()) {
+    if (s.contains("propertyNames") && !invalid_part(name, s["propertyNames"], root).empty())
+      return "propertyNames";
+    for (const Json& other :
+         s.value("dependentRequired", Json::object()).value(name, Json::array()))
+      if (!v.contains(other.get<std::string>())) return "dependentRequired";
+  }
   const Json properties = s.value("properties", Json::object());
   for (const auto& [name, member] : v.items()) {
     const Json of =

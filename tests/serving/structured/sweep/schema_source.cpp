@@ -1,5 +1,6 @@
 #include "tests/serving/structured/sweep/schema_source.h"
 
+#include <algorithm>
 #include <array>
 
 namespace trireme::test {
@@ -15,7 +16,7 @@ constexpr std::array kFormats = {"date", "date-time", "uuid", "email", "uri"};
 constexpr std::array kNothing = {R"({"contentMediaType":"text/plain","$anchor":"here"})",
                                  R"({"unevaluatedProperties":true,"propertyNames":{}})",
                                  R"({"dependentRequired":{},"uniqueItems":false,"not":false})",
-                                 R"({"format":"binary","if":{"const":1},"minContains":3})"};
+                                 R"({"format":"binary","if":{"const":1},"then":true})"};
 constexpr std::array kTypes = {"string", "number", "integer", "boolean", "null"};
 
 }  // namespace
@@ -47,7 +48,7 @@ Json SchemaSource::schema(int depth) {
 
 Json SchemaSource::constraints(int depth) {
   if (recursive_ && chance(15)) return {{"$ref", "#/$defs/node"}};
-  switch (number(0, depth > 0 ? 11 : 6)) {
+  switch (number(0, depth > 0 ? 13 : 6)) {
     case 0: {
       Json s = {{"enum", {value(1), value(1), value(2), 3, "abc"}}};
       if (chance(30)) s.update({{"minimum", -5}, {"maxLength", 12}, {"maxItems", 2}});
@@ -72,6 +73,8 @@ Json SchemaSource::constraints(int depth) {
       return Json{{"allOf", std::move(all)}, {"description", "both"}};
     }
     case 9: return array_schema(depth);
+    case 10: return counted_array();
+    case 11: return dictionary();
     default: return object_schema(depth);
   }
 }
@@ -133,7 +136,70 @@ Json SchemaSource::number_schema() {
   if (chance(70)) s[chance(70) ? "minimum" : "exclusiveMinimum"] = bound(least);
   if (chance(70))
     s[chance(70) ? "maximum" : "exclusiveMaximum"] = bound(least + 2 + number(0, size));
+  if (chance(30)) {  // which some number satisfies if there is no maximum
+    s.erase("maximum");
+    s.erase("exclusiveMaximum");
+    const auto choice = static_cast<size_t>(number(0, 7));
+    if (whole)
+      s["multipleOf"] = std::array{2, 3, 5, 7, 10, 12, 60, 1000}[choice];
+    else
+      s["multipleOf"] = std::array{0.5, 0.25, 2.5, 1.0, 5.0, 0.125, 3.0, 10.0}[choice];
+  }
   return s;
+}
+
+// Elements that depend on each other.
+Json SchemaSource::counted_array() {
+  Json s = {{"type", "array"}, {"items", {{"enum", {"a", "b", 1, nullptr, Json::array({1, 2})}}}}};
+  if (chance(20)) s["items"] = {{"type", {"integer", "null"}}, {"minimum", -2}, {"maximum", 2}};
+  const int64_t least = number(0, 2);
+  if (chance(50)) s["minItems"] = least;
+  if (chance(50)) s["maxItems"] = least + number(1, 2);
+  if (chance(60)) s["uniqueItems"] = true;
+  if (chance(50)) {
+    s["contains"] = chance(50) ? Json{{"type", "integer"}} : Json{{"enum", {1, nullptr}}};
+    if (chance(30)) s["minContains"] = number(0, 1);
+    if (chance(50)) s["maxContains"] = number(1, 2);
+    // Values without end, which need not match.
+    if (!s.contains("maxContains") && !s.contains("uniqueItems") && chance(50))
+      s["items"] = {{"type", {"integer", "string", "null"}}};
+  }
+  return s;
+}
+
+// Names that the schema does not give.
+Json SchemaSource::dictionary() {
+  Json s = {{"type", "object"}, {"additionalProperties", schema(0)}};
+  switch (number(0, 3)) {
+    case 0: s["propertyNames"] = {{"pattern", "^[a-z_]+$"}, {"maxLength", number(3, 12)}}; break;
+    case 1: s["propertyNames"] = {{"minLength", number(0, 2)}}; break;
+    case 2: s["propertyNames"] = {{"enum", {"x", "y z", "é", "name"}}}; break;
+    default: break;
+  }
+  if (chance(60)) s["minProperties"] = number(0, 3);
+  if (chance(50)) s["maxProperties"] = s.value("minProperties", int64_t{0}) + number(1, 3);
+  return s;
+}
+
+void SchemaSource::add_counts(Json& object) {
+  const Json properties = object["properties"];
+  if (properties.dump().find("$ref") != std::string::npos) return;  // it may have no text
+  const auto named = static_cast<int64_t>(properties.size());
+  const auto required = static_cast<int64_t>(object.value("required", Json::array()).size());
+  if (chance(50) && named > 1) {
+    Json needs = Json::object();
+    for (const auto& [name, schema] : properties.items())
+      if (chance(30)) needs[name].push_back(kNames[static_cast<size_t>(number(0, 3))]);
+    // Names that are not there cannot be required where there are no others.
+    if (object.value("additionalProperties", Json(true)) != false)
+      object["dependentRequired"] = needs;
+    return;
+  }
+  // Another one may be required, too.
+  const int64_t most =
+      std::max(named, required) + 1 - number(0, std::max<int64_t>(named - required, 0));
+  if (chance(60)) object["maxProperties"] = most;
+  object["minProperties"] = number(0, std::min(named, most));
 }
 
 Json SchemaSource::array_schema(int depth) {
@@ -163,6 +229,7 @@ Json SchemaSource::object_schema(int depth) {
     s["additionalProperties"] = false;
   else if (chance(30))
     s["additionalProperties"] = schema(0);
+  if (chance(30)) add_counts(s);
   return s;
 }
 

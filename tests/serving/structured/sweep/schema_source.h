@@ -23,7 +23,10 @@ class SchemaSource {
   Json string_schema();
   Json number_schema();
   Json array_schema(int depth);
+  Json counted_array();
   Json object_schema(int depth);
+  void add_counts(Json& object);
+  Json dictionary();
   Json value(int depth);
 
   std::mt19937_64 random_;

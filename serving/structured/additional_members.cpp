@@ -1,0 +1,142 @@
+#include "serving/structured/additional_members.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "serving/structured/string_schema.h"
+
+namespace trireme {
+namespace {
+
+using Node = Grammar::Node;
+
+constexpr size_t kMaxNameBytes = 128;  // of other members
+// Names whose bytes have different sums modulo this are different.
+constexpr size_t kNameClasses = 5;
+constexpr int64_t kMaxDifferentNames = 4, kMaxDifferentMembers = 64;
+
+// Texts whose bytes have this sum.
+FiniteAutomaton sum_automaton(size_t sum) {
+  FiniteAutomaton states(kNameClasses);
+  states[sum].final = true;
+  for (size_t s = 0; s < kNameClasses; ++s)
+    for (size_t byte = 0; byte < 256; ++byte)
+      states[s].edges.push_back({static_cast<uint8_t>(byte), static_cast<uint8_t>(byte), false,
+                                 static_cast<int32_t>((s + byte) % kNameClasses)});
+  return states;
+}
+
+}  // namespace
+
+AdditionalMembers::AdditionalMembers(Subschemas& subschemas, const Schema& s,
+                                     std::vector<std::string> named, Node value,
+                                     const std::string& path, int depth)
+    : sub_(subschemas),
+      json_(subschemas.json()),
+      g_(json_.grammar()),
+      s_(s),
+      named_(std::move(named)),
+      value_(value),
+      path_(path),
+      depth_(depth),
+      comma_(g_.sequence({g_.literal(","), json_.space()})) {
+  for (const std::string& name : named_)
+    if (name.size() > kMaxNameBytes)
+      fail_keyword(path_, "additionalProperties",
+                   concat("is not supported beside names of more than ", kMaxNameBytes, " bytes"));
+}
+
+Node AdditionalMembers::members(int64_t least, int64_t most, bool is_first) {
+  const auto [at, is_new] = known_.try_emplace({least, most, is_first}, -1);
+  if (is_new) at->second = make_members(least, most, is_first);
+  return at->second;
+}
+
+Node AdditionalMembers::make_members(int64_t least, int64_t most, bool is_first) {
+  if (most >= 0 && least > most) return g_.choice({});
+  if (most == 0) return g_.sequence({});
+  if (least > 1) return different_members(least, most, is_first);
+  const Node rest =
+      g_.named(g_.repeat(g_.sequence({comma_, any_member()}), 0, most < 0 ? -1 : most - 1));
+  const Node some = g_.sequence({after_comma(is_first, any_member()), rest});
+  return g_.named(least > 0 ? some : g_.optional(some));
+}
+
+// A rule for each set of sums so far, and number of members where that is bounded.
+Node AdditionalMembers::different_members(int64_t least, int64_t most, bool is_first) {
+  if (least > kMaxDifferentNames || most > kMaxDifferentMembers)
+    fail_keyword(path_, most > kMaxDifferentMembers ? "maxProperties" : "minProperties",
+                 concat("is not supported where more than ", kMaxDifferentNames,
+                        " properties with other names than the schema's are needed, or more than ",
+                        kMaxDifferentMembers, " of them are allowed beside a minimum of 2"));
+  g_.budget().note_count(1, concat("schema ", path_, ": \"minProperties\""));
+  std::map<std::pair<uint64_t, int64_t>, Node> known;  // by sums and number of members
+  const auto make = [&](const auto& self, uint64_t sums, int64_t count) -> Node {
+    if (most >= 0 && count > most) return g_.choice({});
+    if (std::popcount(sums) == least) return members(0, most < 0 ? -1 : most - count, false);
+    const auto [at, is_new] = known.try_emplace({sums, most < 0 ? 0 : count}, -1);
+    if (!is_new) return g_.call(at->second);
+    at->second = g_.add_rule();
+    const int32_t rule = at->second;
+    std::vector<Node> ways;
+    for (size_t sum = 0; sum < kNameClasses; ++sum) {
+      const Node next = self(self, sums | uint64_t{1} << sum, count + 1);
+      ways.push_back(g_.sequence({after_comma(is_first && sums == 0, key_of_class(sum)), next}));
+    }
+    g_.define(rule, g_.choice(std::move(ways)));
+    return g_.call(rule);
+  };
+  return make(make, 0, 0);
+}
+
+Node AdditionalMembers::member(Node key_node) {
+  return g_.named(g_.sequence(
+      {key_node, json_.space(), g_.literal(":"), json_.space(), value_, json_.space()}));
+}
+
+Node AdditionalMembers::any_member() {
+  if (!any_) any_ = member(key());
+  return *any_;
+}
+
+Node AdditionalMembers::key() {
+  if (!s_.contains("propertyNames"))
+    return named_.empty() ? json_.string() : json_.plain_key(named_);
+  if (named_.empty()) {
+    const Schema names = {{"allOf", Schema::array({{{"type", "string"}}, s_["propertyNames"]})}};
+    return sub_.compile(names, path_ + "/propertyNames", depth_ + 1);
+  }
+  StringBodies names = string_bodies(g_, name_constraints(), path_ + "/propertyNames");
+  names.all.push_back(json_.plain_key(named_));
+  return g_.named_all(std::move(names.all), names.max_bytes);
+}
+
+Node AdditionalMembers::key_of_class(size_t sum) {
+  if (of_class_.empty())
+    for (size_t i = 0; i < kNameClasses; ++i) {
+      StringBodies names;
+      if (s_.contains("propertyNames"))
+        names = string_bodies(g_, name_constraints(), path_ + "/propertyNames");
+      if (names.all.empty() || !named_.empty()) names.all.push_back(json_.plain_key(named_));
+      of_class_.push_back(
+          member(g_.named_all(std::move(names.all), names.max_bytes, {sum_automaton(i)})));
+    }
+  return of_class_[sum];
+}
+
+// Constraints of names, where they are only those of strings.
+Schema AdditionalMembers::name_constraints() {
+  Schema names = sub_.flattened(s_["propertyNames"], path_ + "/propertyNames");
+  for (const auto& [keyword, value] : names.items())
+    if (keyword != "type" && keyword != "pattern" && keyword != "format" &&
+        keyword != "minLength" && keyword != "maxLength")
+      fail_keyword(path_, "propertyNames",
+                   concat("is not supported with \"", keyword.substr(0, 64),
+                          "\" beside other properties, or minProperties above 1"));
+  const std::vector<std::string> types = types_of(names, path_ + "/propertyNames");
+  if (std::ranges::find(types, "string") == types.end())
+    fail_keyword(path_ + "/propertyNames", "type", "must allow strings");
+  return names;
+}
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+// Numbers of JSON Schema: minimum, maximum, the exclusive ones and multipleOf. For .cpp files only
+// (it includes the JSON library).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "serving/structured/json_grammar.h"
+#include "serving/structured/multiples.h"
+#include "serving/structured/schema_keywords.h"
+
+namespace trireme {
+
+// s: as constraints_of() or merged() returns it; type: "integer" or "number". Beside multipleOf,
+// numbers have no exponent and, where no bound is further away, up to 15 digits, which a double
+// holds exactly. InputError names path and keyword.
+Grammar::Node number_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& type,
+                                    const std::string& path);
+
+// The bounds of a schema, and the factors of its multipleOf, which merged() collects in an array.
+NumberBounds number_bounds(const Schema& s, const std::string& path);
+std::vector<Factor> factors_of(const Schema& s, const std::string& path);
+
+}  // namespace trireme

@@ -1,0 +1,242 @@
+#include "serving/structured/object_schema.h"
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <map>
+#include <optional>
+
+#include "serving/structured/additional_members.h"
+
+namespace trireme {
+namespace {
+
+using Node = Grammar::Node;
+
+constexpr size_t kMaxMemberRules = 4000;  // beside two for each member
+constexpr size_t kMaxListedNames = 1000;
+
+class ObjectBuilder {
+ public:
+  ObjectBuilder(Subschemas& subschemas, const Schema& s, const std::string& path, int depth)
+      : sub_(subschemas),
+        json_(subschemas.json()),
+        g_(json_.grammar()),
+        s_(s),
+        path_(path),
+        depth_(depth),
+        comma_(g_.sequence({g_.literal(","), json_.space()})) {}
+
+  Node build() {
+    read_members();
+    read_counts();
+    return g_.named(
+        g_.sequence({g_.literal("{"), json_.space(), members_grammar(), g_.literal("}")}));
+  }
+
+ private:
+  struct Member {
+    std::string name;
+    Node node;
+    bool required = false;
+    std::vector<size_t> needs = {}, needed_by = {};  // dependentRequired
+  };
+
+  // --- members with known names
+  // ---------------------------------------------------------------------------
+
+  void read_members() {
+    const Schema properties = s_.value("properties", Schema::object());
+    if (!properties.is_object()) fail_keyword(path_, "properties", "must be an object");
+    const Schema required = s_.value("required", Schema::array());
+    const bool is_list = required.is_array() && std::ranges::all_of(required, &Schema::is_string);
+    if (!is_list) fail_keyword(path_, "required", "must be an array of strings");
+    is_open_ = s_.contains("additionalProperties") ? s_["additionalProperties"] != false
+                                                   : !s_.contains("properties") && required.empty();
+    for (const auto& [name, of] : properties.items())
+      add(name, sub_.compile(of, concat(path_, "/properties/", name.substr(0, 64)), depth_ + 1));
+    // Those without a schema of their own are what additional ones are.
+    for (const Schema& name : required) {
+      add_additional(name);
+      members_[place_.at(name)].required = true;
+    }
+    read_dependencies();
+    read_listed_names();
+    if (is_open_) {
+      std::vector<std::string> names;
+      for (const Member& member : members_)
+        if (is_name(member.name)) names.push_back(member.name);
+      others_.emplace(sub_, s_, std::move(names), additional_value(), path_, depth_);
+    }
+  }
+
+  void add(const std::string& name, Node value) {
+    if (!is_name(name)) value = g_.choice({});
+    place_.emplace(name, members_.size());
+    members_.push_back(
+        {.name = name,
+         .node = g_.named(g_.sequence({g_.literal(Schema(name).dump()), json_.space(),
+                                       g_.literal(":"), json_.space(), value, json_.space()}))});
+  }
+  void add_additional(const std::string& name) {
+    if (!place_.contains(name)) add(name, additional_value());
+  }
+  Node additional_value() {
+    if (!additional_value_)
+      additional_value_ = s_.contains("additionalProperties")
+                              ? sub_.compile(s_["additionalProperties"],
+                                             path_ + "/additionalProperties", depth_ + 1)
+                              : json_.value();
+    return *additional_value_;
+  }
+  bool is_name(const std::string& name) {
+    return !s_.contains("propertyNames") ||
+           sub_.satisfies(name, s_["propertyNames"], path_ + "/propertyNames");
+  }
+
+  // A member that cannot be there needs none.
+  void read_dependencies() {
+    const Schema all = s_.value("dependentRequired", Schema::object());
+    for (const auto& [name, needed] : all.items()) {
+      if (is_open_) add_additional(name);
+      const auto trigger = place_.find(name);
+      if (trigger == place_.end()) continue;
+      for (const Schema& other : needed) {
+        add_additional(other);
+        const size_t from = trigger->second, to = place_.at(other);
+        members_[from].needs.push_back(to);
+        members_[to].needed_by.push_back(from);
+      }
+    }
+  }
+
+  // Additional members with names from a list are members like others: each may be there once.
+  void read_listed_names() {
+    if (!is_open_ || !s_.contains("propertyNames")) return;
+    const auto names =
+        sub_.list_values(s_["propertyNames"], path_ + "/propertyNames", kMaxListedNames);
+    if (!names) return;
+    for (const Schema& name : *names)
+      if (name.is_string()) add_additional(name);
+    is_open_ = false;
+  }
+
+  // --- which of them are there
+  // --------------------------------------------------------------------------
+
+  void read_counts() {
+    least_ = count_of(s_, "minProperties", 0, path_);
+    most_ = count_of(s_, "maxProperties", -1, path_);
+    const int64_t named = std::ssize(members_);
+    if (!is_open_ && most_ >= named) most_ = -1;
+    if (least_ <= std::ranges::count_if(members_, &Member::required)) least_ = 0;
+    // The number of members is known up to here: 1 says whether a comma is needed.
+    max_count_ = std::min(most_ < 0 ? std::max<int64_t>(least_, 1) : most_, named);
+  }
+
+  // Members before one, as far as later ones depend on them.
+  struct Progress {
+    int64_t count = 0;                          // how many are there
+    std::vector<size_t> forced = {}, out = {};  // later ones that must and must not be there
+    auto operator<=>(const Progress&) const = default;
+  };
+
+  static void add_later(std::vector<size_t>& to, const std::vector<size_t>& more, size_t member) {
+    for (const size_t one : more)
+      if (one > member) to.push_back(one);
+    std::ranges::sort(to);
+    const auto [first, last] = std::ranges::unique(to);
+    to.erase(first, last);
+  }
+
+  // Progress after a member that is there, or is not; absent: it must not, or must be there.
+  std::optional<Progress> after(Progress before, size_t member, bool is_there) const {
+    const Member& m = members_[member];
+    const bool forced = std::erase(before.forced, member) > 0 || m.required;
+    const bool out = std::erase(before.out, member) > 0;
+    if (is_there ? out : forced) return {};
+    if (!is_there) {
+      add_later(before.out, m.needed_by, member);
+      return before;
+    }
+    if (most_ >= 0 && before.count >= most_) return {};
+    before.count = std::min(before.count + 1, max_count_);
+    add_later(before.forced, m.needs, member);
+    return before;
+  }
+
+  Node members_grammar() {
+    const size_t end = members_.size();
+    std::vector<std::map<Progress, Node>> levels(end + 1);
+    levels[0].emplace(Progress{}, -1);
+    size_t rules = 0;
+    for (size_t i = 0; i < end; ++i) {
+      for (const auto& [before, node] : levels[i])
+        for (const bool is_there : {true, false})
+          if (auto next = after(before, i, is_there)) levels[i + 1].emplace(std::move(*next), -1);
+      rules += levels[i + 1].size();
+      g_.budget().check_time();
+      if (rules > kMaxMemberRules + 2 * end)
+        fail_keyword(path_, combining_keyword(),
+                     concat("is not supported where it makes more than ", kMaxMemberRules,
+                            " combinations of properties"));
+    }
+    if (rules > 2 * end)
+      g_.budget().note_count(static_cast<int64_t>(rules),
+                             concat("schema ", path_, ": \"", combining_keyword(), "\""));
+    for (auto& [progress, node] : levels[end]) node = others_grammar(progress.count);
+    for (size_t i = end; i-- > 0;)
+      for (auto& [before, node] : levels[i]) node = member_grammar(before, i, levels[i + 1]);
+    return levels[0].begin()->second;
+  }
+
+  Node member_grammar(const Progress& before, size_t i, const std::map<Progress, Node>& next) {
+    const auto with = after(before, i, true), without = after(before, i, false);
+    const Node member = members_[i].node;
+    const Node here = before.count > 0 ? g_.sequence({comma_, member}) : member;
+    if (with && with == without) return g_.named(g_.sequence({g_.optional(here), next.at(*with)}));
+    std::vector<Node> ways;
+    if (with) ways.push_back(g_.sequence({here, next.at(*with)}));
+    if (without) ways.push_back(next.at(*without));
+    return g_.named(g_.choice(std::move(ways)));
+  }
+
+  const char* combining_keyword() const {
+    if (s_.contains("dependentRequired")) return "dependentRequired";
+    return most_ >= 0 ? "maxProperties" : "minProperties";
+  }
+
+  Node others_grammar(int64_t count) {
+    const int64_t least = std::max<int64_t>(least_ - count, 0);
+    if (is_open_) return others_->members(least, most_ < 0 ? -1 : most_ - count, count == 0);
+    return least > 0 ? g_.choice({}) : g_.sequence({});
+  }
+
+  Subschemas& sub_;
+  JsonGrammar& json_;
+  Grammar& g_;
+  const Schema& s_;
+  const std::string& path_;
+  const int depth_;
+  const Node comma_;
+  std::vector<Member> members_;
+  std::map<std::string, size_t, std::less<>> place_;
+  bool is_open_ = false;  // there may be others
+  std::optional<Node> additional_value_;
+  std::optional<AdditionalMembers> others_;
+  int64_t least_ = 0, most_ = -1, max_count_ = 0;
+};
+
+}  // namespace
+
+Node object_schema_grammar(Subschemas& subschemas, const Schema& s, const std::string& path,
+                           int depth) {
+  constexpr std::array kObjectKeywords = {
+      "properties",    "required",      "additionalProperties", "minProperties",
+      "maxProperties", "propertyNames", "dependentRequired"};
+  const bool is_any =
+      std::ranges::none_of(kObjectKeywords, [&](const char* name) { return s.contains(name); });
+  return is_any ? subschemas.json().object() : ObjectBuilder(subschemas, s, path, depth).build();
+}
+
+}  // namespace trireme
