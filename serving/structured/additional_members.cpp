@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "serving/structured/string_schema.h"
-
 namespace trireme {
 namespace {
 
@@ -29,14 +27,14 @@ FiniteAutomaton sum_automaton(size_t sum) {
 }  // namespace
 
 AdditionalMembers::AdditionalMembers(Subschemas& subschemas, const Schema& s,
-                                     std::vector<std::string> named, Node value,
+                                     std::vector<std::string> named, std::vector<MemberKind> kinds,
                                      const std::string& path, int depth)
     : sub_(subschemas),
       json_(subschemas.json()),
       g_(json_.grammar()),
       s_(s),
       named_(std::move(named)),
-      value_(value),
+      kinds_(std::move(kinds)),
       path_(path),
       depth_(depth),
       comma_(g_.sequence({g_.literal(","), json_.space()})) {
@@ -81,7 +79,7 @@ Node AdditionalMembers::different_members(int64_t least, int64_t most, bool is_f
     std::vector<Node> ways;
     for (size_t sum = 0; sum < kNameClasses; ++sum) {
       const Node next = self(self, sums | uint64_t{1} << sum, count + 1);
-      ways.push_back(g_.sequence({after_comma(is_first && sums == 0, key_of_class(sum)), next}));
+      ways.push_back(g_.sequence({after_comma(is_first && sums == 0, member_of_class(sum)), next}));
     }
     g_.define(rule, g_.choice(std::move(ways)));
     return g_.call(rule);
@@ -89,54 +87,76 @@ Node AdditionalMembers::different_members(int64_t least, int64_t most, bool is_f
   return make(make, 0, 0);
 }
 
-Node AdditionalMembers::member(Node key_node) {
-  return g_.named(g_.sequence(
-      {key_node, json_.space(), g_.literal(":"), json_.space(), value_, json_.space()}));
+Node AdditionalMembers::member(Node key_node, Node value) {
+  return g_.named(
+      g_.sequence({key_node, json_.space(), g_.literal(":"), json_.space(), value, json_.space()}));
 }
 
 Node AdditionalMembers::any_member() {
-  if (!any_) any_ = member(key());
+  if (any_) return *any_;
+  std::vector<Node> ways;
+  for (const MemberKind& kind : kinds_) ways.push_back(member(key(kind), kind.value));
+  any_ = g_.choice(std::move(ways));
   return *any_;
 }
 
-Node AdditionalMembers::key() {
-  if (!s_.contains("propertyNames"))
-    return named_.empty() ? json_.string() : json_.plain_key(named_);
-  if (named_.empty()) {
-    const Schema names = {{"allOf", Schema::array({{{"type", "string"}}, s_["propertyNames"]})}};
-    return sub_.compile(names, path_ + "/propertyNames", depth_ + 1);
-  }
-  StringBodies names = string_bodies(g_, name_constraints(), path_ + "/propertyNames");
-  names.all.push_back(json_.plain_key(named_));
-  return g_.named_all(std::move(names.all), names.max_bytes);
-}
-
-Node AdditionalMembers::key_of_class(size_t sum) {
+Node AdditionalMembers::member_of_class(size_t sum) {
   if (of_class_.empty())
     for (size_t i = 0; i < kNameClasses; ++i) {
-      StringBodies names;
-      if (s_.contains("propertyNames"))
-        names = string_bodies(g_, name_constraints(), path_ + "/propertyNames");
-      if (names.all.empty() || !named_.empty()) names.all.push_back(json_.plain_key(named_));
-      of_class_.push_back(
-          member(g_.named_all(std::move(names.all), names.max_bytes, {sum_automaton(i)})));
+      std::vector<Node> ways;
+      for (const MemberKind& kind : kinds_)
+        ways.push_back(member(key_of_class(kind, i), kind.value));
+      of_class_.push_back(g_.choice(std::move(ways)));
     }
   return of_class_[sum];
 }
 
-// Constraints of names, where they are only those of strings.
-Schema AdditionalMembers::name_constraints() {
-  Schema names = sub_.flattened(s_["propertyNames"], path_ + "/propertyNames");
-  for (const auto& [keyword, value] : names.items())
-    if (keyword != "type" && keyword != "pattern" && keyword != "format" &&
-        keyword != "minLength" && keyword != "maxLength")
-      fail_keyword(path_, "propertyNames",
-                   concat("is not supported with \"", keyword.substr(0, 64),
-                          "\" beside other properties, or minProperties above 1"));
-  const std::vector<std::string> types = types_of(names, path_ + "/propertyNames");
-  if (std::ranges::find(types, "string") == types.end())
-    fail_keyword(path_ + "/propertyNames", "type", "must allow strings");
-  return names;
+bool AdditionalMembers::has_constraints(const MemberKind& kind) const {
+  return kind.has_pattern || s_.contains("propertyNames");
+}
+
+Schema AdditionalMembers::names_of(const MemberKind& kind) const {
+  Schema all = Schema::array({{{"type", "string"}}});
+  if (kind.has_pattern) all.push_back({{"pattern", kind.pattern}});
+  if (s_.contains("propertyNames")) all.push_back(s_["propertyNames"]);
+  return {{"allOf", all}};
+}
+
+Node AdditionalMembers::key(const MemberKind& kind) {
+  if (kind.automata.empty()) {
+    if (!has_constraints(kind)) return named_.empty() ? json_.string() : json_.plain_key(named_);
+    if (named_.empty()) return sub_.compile(names_of(kind), path_of(kind), depth_ + 1);
+  }
+  StringBodies names = bodies_of(kind);
+  return g_.named_all(std::move(names.all), names.max_bytes, kind.automata);
+}
+
+Node AdditionalMembers::key_of_class(const MemberKind& kind, size_t sum) {
+  StringBodies names = bodies_of(kind);
+  std::vector<FiniteAutomaton> automata = kind.automata;
+  automata.push_back(sum_automaton(sum));
+  return g_.named_all(std::move(names.all), names.max_bytes, std::move(automata));
+}
+
+// Expressions of names, where they have only constraints of strings.
+StringBodies AdditionalMembers::bodies_of(const MemberKind& kind) {
+  const std::string where = path_of(kind);
+  StringBodies bodies;
+  if (has_constraints(kind)) {
+    const Schema names = sub_.flattened(names_of(kind), where);
+    for (const auto& [keyword, value] : names.items())
+      if (keyword != "type" && keyword != "pattern" && keyword != "format" &&
+          keyword != "minLength" && keyword != "maxLength")
+        fail_keyword(path_, "propertyNames",
+                     concat("is not supported with \"", keyword.substr(0, 64),
+                            "\" beside other properties, patternProperties, or minProperties "
+                            "above 1"));
+    if (types_of(names, where) != std::vector<std::string>{"string"})
+      fail_keyword(where, "type", "must allow strings");
+    bodies = string_bodies(g_, names, where);
+  }
+  if (bodies.all.empty() || !named_.empty()) bodies.all.push_back(json_.plain_key(named_));
+  return bodies;
 }
 
 }  // namespace trireme

@@ -46,4 +46,28 @@ std::vector<AutomatonState> intersection(std::span<const AutomatonState> a,
   return out;
 }
 
+FiniteAutomaton complement_of(std::span<const AutomatonState> a, CompileBudget& budget) {
+  const auto nowhere = static_cast<int32_t>(a.size());
+  FiniteAutomaton out(a.size() + 1);
+  for (size_t s = 0; s < out.size(); ++s) {
+    out[s].final = s == a.size() || !a[s].final;
+    int32_t next = 0;
+    const auto fill_up_to = [&](int32_t end) {
+      if (next < end)
+        out[s].edges.push_back(
+            {static_cast<uint8_t>(next), static_cast<uint8_t>(end - 1), false, nowhere});
+    };
+    if (s < a.size())
+      for (const AutomatonState::Edge& edge : a[s].edges) {
+        fill_up_to(edge.first);
+        out[s].edges.push_back({edge.first, edge.last, false, edge.target});
+        next = edge.last + 1;
+      }
+    fill_up_to(256);
+    budget.take_bytes(static_cast<int64_t>(sizeof(AutomatonState) +
+                                           out[s].edges.size() * sizeof(AutomatonState::Edge)));
+  }
+  return out;
+}
+
 }  // namespace trireme

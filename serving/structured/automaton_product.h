@@ -1,4 +1,4 @@
-// Intersection of two deterministic automata without calls or counters (Rabin and Scott 1959).
+// Intersection and complement of deterministic automata without calls or counters (Rabin and Scott 1959).
 #pragma once
 
 #include <span>
@@ -13,5 +13,8 @@ namespace trireme {
 // states may reach no final one. At most |a| |b| states, each charged to the budget.
 std::vector<AutomatonState> intersection(std::span<const AutomatonState> a,
                                          std::span<const AutomatonState> b, CompileBudget& budget);
+
+// All other texts: those that do not lead from the first state to a final one. One state more.
+FiniteAutomaton complement_of(std::span<const AutomatonState> a, CompileBudget& budget);
 
 }  // namespace trireme

@@ -62,8 +62,13 @@ class SchemaCompiler final : public Subschemas {
     return !find_overlap(Schema::object(), schemas, finder(path), path, strings_).has_value();
   }
 
+  const FiniteAutomaton& pattern_automaton(const std::string& pattern,
+                                           const std::string& path) override {
+    return strings_.pattern_automaton(pattern, path);
+  }
+
   Schema flattened(const Schema& schema, const std::string& path) override {
-    const Schema nothing = {{"enum", Schema::array()}};
+    Schema nothing = {{"enum", Schema::array()}};
     if (schema.is_boolean()) return schema == true ? Schema::object() : nothing;
     if (!schema.is_object()) fail_input("schema ", path, " must be an object, true or false");
     Schema s = constraints_of(schema, path);

@@ -56,14 +56,14 @@ Node multiples_grammar(JsonGrammar& json, NumberBounds bounds, const std::vector
   std::vector<FiniteAutomaton> automata;
   size_t states = 1;
   for (const Factor& factor : factors) {
-    auto automaton = multiples_automaton(factor, kMaxFactorStates);
-    states *= automaton ? automaton->size() : kMaxFactorStates + 1;
-    if (states > kMaxFactorStates)
+    const auto automaton = multiples_automaton(factor, kMaxFactorStates);
+    if (automaton) states *= automaton->size();
+    if (!automaton || states > kMaxFactorStates)
       fail_keyword(path, "multipleOf",
                    concat("is not supported with a factor whose automaton has more than ",
                           kMaxFactorStates, " states, unless at most ", kMaxListedMultiples,
                           " integers are left between minimum and maximum"));
-    automata.push_back(std::move(*automaton));
+    automata.push_back(*automaton);
   }
   g.budget().note_count(static_cast<int64_t>(states) * kExactDigits,
                         concat("schema ", path, ": \"multipleOf\""));

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "serving/structured/additional_members.h"
+#include "serving/structured/automaton_product.h"
 
 namespace trireme {
 namespace {
@@ -51,23 +52,19 @@ class ObjectBuilder {
     const Schema required = s_.value("required", Schema::array());
     const bool is_list = required.is_array() && std::ranges::all_of(required, &Schema::is_string);
     if (!is_list) fail_keyword(path_, "required", "must be an array of strings");
-    is_open_ = s_.contains("additionalProperties") ? s_["additionalProperties"] != false
-                                                   : !s_.contains("properties") && required.empty();
-    for (const auto& [name, of] : properties.items())
-      add(name, sub_.compile(of, concat(path_, "/properties/", name.substr(0, 64)), depth_ + 1));
+    const Schema patterns = s_.value("patternProperties", Schema::object());
+    for (const auto& [pattern, of] : patterns.items()) patterns_.emplace_back(pattern, of);
+    is_open_ = s_.contains("additionalProperties")
+                   ? s_["additionalProperties"] != false
+                   : !s_.contains("properties") && required.empty() && patterns_.empty();
+    for (const auto& [name, of] : properties.items()) add_property(name, of);
     // Those without a schema of their own are what additional ones are.
     for (const Schema& name : required) {
       add_additional(name);
       members_[place_.at(name)].required = true;
     }
     read_dependencies();
-    read_listed_names();
-    if (is_open_) {
-      std::vector<std::string> names;
-      for (const Member& member : members_)
-        if (is_name(member.name)) names.push_back(member.name);
-      others_.emplace(sub_, s_, std::move(names), additional_value(), path_, depth_);
-    }
+    if (!read_listed_names()) read_others();
   }
 
   void add(const std::string& name, Node value) {
@@ -78,8 +75,18 @@ class ObjectBuilder {
          .node = g_.named(g_.sequence({g_.literal(Schema(name).dump()), json_.space(),
                                        g_.literal(":"), json_.space(), value, json_.space()}))});
   }
+  void add_property(const std::string& name, const Schema& of) {
+    Schema all = schemas_of_patterns(name);
+    const std::string where = concat(path_, "/properties/", name.substr(0, 64));
+    if (all.empty()) return add(name, sub_.compile(of, where, depth_ + 1));
+    all.insert(all.begin(), of);
+    add(name, sub_.compile({{"allOf", all}}, where, depth_ + 1));
+  }
   void add_additional(const std::string& name) {
-    if (!place_.contains(name)) add(name, additional_value());
+    if (place_.contains(name)) return;
+    const Schema all = schemas_of_patterns(name);
+    if (all.empty()) return add(name, additional_value());
+    add(name, sub_.compile({{"allOf", all}}, path_ + "/patternProperties", depth_ + 1));
   }
   Node additional_value() {
     if (!additional_value_)
@@ -93,12 +100,24 @@ class ObjectBuilder {
     return !s_.contains("propertyNames") ||
            sub_.satisfies(name, s_["propertyNames"], path_ + "/propertyNames");
   }
+  // Of the patterns that a name matches.
+  Schema schemas_of_patterns(const std::string& name) {
+    Schema all = Schema::array();
+    for (const auto& [pattern, of] : patterns_)
+      if (sub_.satisfies(name, {{"pattern", pattern}}, path_ + "/patternProperties"))
+        all.push_back(of);
+    return all;
+  }
+  // Whether a name may be there that has no schema of its own.
+  bool may_be_additional(const std::string& name) {
+    return is_open_ || !schemas_of_patterns(name).empty();
+  }
 
   // A member that cannot be there needs none.
   void read_dependencies() {
     const Schema all = s_.value("dependentRequired", Schema::object());
     for (const auto& [name, needed] : all.items()) {
-      if (is_open_) add_additional(name);
+      if (may_be_additional(name)) add_additional(name);
       const auto trigger = place_.find(name);
       if (trigger == place_.end()) continue;
       for (const Schema& other : needed) {
@@ -111,14 +130,47 @@ class ObjectBuilder {
   }
 
   // Additional members with names from a list are members like others: each may be there once.
-  void read_listed_names() {
-    if (!is_open_ || !s_.contains("propertyNames")) return;
+  // False: there is no list.
+  bool read_listed_names() {
+    if (!s_.contains("propertyNames")) return false;
     const auto names =
         sub_.list_values(s_["propertyNames"], path_ + "/propertyNames", kMaxListedNames);
-    if (!names) return;
+    if (!names) return false;
     for (const Schema& name : *names)
-      if (name.is_string()) add_additional(name);
-    is_open_ = false;
+      if (name.is_string() && may_be_additional(name)) add_additional(name);
+    return true;
+  }
+
+  bool have_common_text(const FiniteAutomaton& a, const FiniteAutomaton& b) {
+    return std::ranges::any_of(intersection(a, b, g_.budget()), &AutomatonState::final);
+  }
+
+  // Members with any names: those that match one pattern and no other, and those that match none.
+  void read_others() {
+    const std::string where = path_ + "/patternProperties";
+    g_.budget().note_count(std::ssize(patterns_),
+                           concat("schema ", path_, ": \"patternProperties\""));
+    std::vector<FiniteAutomaton> matches, no_match;
+    for (const auto& [pattern, of] : patterns_) {
+      matches.push_back(sub_.pattern_automaton(pattern, where));
+      no_match.push_back(complement_of(matches.back(), g_.budget()));
+    }
+    std::vector<MemberKind> kinds;
+    for (size_t i = 0; i < patterns_.size(); ++i) {
+      MemberKind& kind = kinds.emplace_back();
+      kind.pattern = patterns_[i].first;
+      kind.has_pattern = true;
+      kind.value = sub_.compile(patterns_[i].second, where, depth_ + 1);
+      for (size_t j = 0; j < no_match.size(); ++j)
+        if (j != i && have_common_text(matches[i], matches[j]))
+          kind.automata.push_back(no_match[j]);
+    }
+    if (is_open_) kinds.push_back({.automata = no_match, .value = additional_value()});
+    if (kinds.empty()) return;
+    std::vector<std::string> names;
+    for (const Member& member : members_)
+      if (is_name(member.name)) names.push_back(member.name);
+    others_.emplace(sub_, s_, std::move(names), std::move(kinds), path_, depth_);
   }
 
   // --- which of them are there
@@ -128,7 +180,7 @@ class ObjectBuilder {
     least_ = count_of(s_, "minProperties", 0, path_);
     most_ = count_of(s_, "maxProperties", -1, path_);
     const int64_t named = std::ssize(members_);
-    if (!is_open_ && most_ >= named) most_ = -1;
+    if (!others_ && most_ >= named) most_ = -1;
     if (least_ <= std::ranges::count_if(members_, &Member::required)) least_ = 0;
     // The number of members is known up to here: 1 says whether a comma is needed.
     max_count_ = std::min(most_ < 0 ? std::max<int64_t>(least_, 1) : most_, named);
@@ -208,7 +260,7 @@ class ObjectBuilder {
 
   Node others_grammar(int64_t count) {
     const int64_t least = std::max<int64_t>(least_ - count, 0);
-    if (is_open_) return others_->members(least, most_ < 0 ? -1 : most_ - count, count == 0);
+    if (others_) return others_->members(least, most_ < 0 ? -1 : most_ - count, count == 0);
     return least > 0 ? g_.choice({}) : g_.sequence({});
   }
 
@@ -221,7 +273,8 @@ class ObjectBuilder {
   const Node comma_;
   std::vector<Member> members_;
   std::map<std::string, size_t, std::less<>> place_;
-  bool is_open_ = false;  // there may be others
+  std::vector<std::pair<std::string, Schema>> patterns_;
+  bool is_open_ = false;  // there may be additional ones
   std::optional<Node> additional_value_;
   std::optional<AdditionalMembers> others_;
   int64_t least_ = 0, most_ = -1, max_count_ = 0;
@@ -233,7 +286,7 @@ Node object_schema_grammar(Subschemas& subschemas, const Schema& s, const std::s
                            int depth) {
   constexpr std::array kObjectKeywords = {
       "properties",    "required",      "additionalProperties", "minProperties",
-      "maxProperties", "propertyNames", "dependentRequired"};
+      "maxProperties", "propertyNames", "dependentRequired",    "patternProperties"};
   const bool is_any =
       std::ranges::none_of(kObjectKeywords, [&](const char* name) { return s.contains(name); });
   return is_any ? subschemas.json().object() : ObjectBuilder(subschemas, s, path, depth).build();

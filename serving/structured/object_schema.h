@@ -1,5 +1,5 @@
 // Objects of JSON Schema: properties, required, additionalProperties, minProperties, maxProperties,
-// propertyNames and dependentRequired. For .cpp files only (it includes the JSON library).
+// propertyNames, patternProperties and dependentRequired. For .cpp files only (it includes the JSON library).
 #pragma once
 
 #include <string>
@@ -16,6 +16,9 @@ namespace trireme {
 // members that those before require or exclude. Additional members follow. To reach minProperties,
 // additional members count if the sums of their names' bytes differ modulo 5, which tells names
 // apart with few states; others may be there, too.
+//
+// Names that match a pattern of patternProperties match no other of its patterns, unless they are
+// known; without additionalProperties there are none that match no pattern.
 //
 // InputError naming path and keyword for anything else, and for too many of these rules.
 Grammar::Node object_schema_grammar(Subschemas& subschemas, const Schema& s,

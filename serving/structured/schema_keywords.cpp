@@ -44,7 +44,7 @@ constexpr std::array kDescribing = {"title",
                                     "errorMessage",
                                     "propertyOrdering"};
 // Keywords and the type they speak of; "": all.
-constexpr std::array<std::pair<const char*, const char*>, 32> kKeywords = {{
+constexpr std::array<std::pair<const char*, const char*>, 33> kKeywords = {{
     {"type", ""},
     {"enum", ""},
     {"const", ""},
@@ -68,6 +68,7 @@ constexpr std::array<std::pair<const char*, const char*>, 32> kKeywords = {{
     {"minProperties", "object"},
     {"maxProperties", "object"},
     {"propertyNames", "object"},
+    {"patternProperties", "object"},
     {"dependentRequired", "object"},
     {"items", "array"},
     {"prefixItems", "array"},
@@ -147,7 +148,8 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
   if (old == value) return;
   if (name == "type") {
     old = common_types(old, value);
-  } else if (name == "properties" && old.is_object() && value.is_object()) {
+  } else if ((name == "properties" || name == "patternProperties") && old.is_object() &&
+             value.is_object()) {
     merge_properties(old, value);
   } else if (name == "required" && old.is_array() && value.is_array()) {
     for (const Schema& one : value)
@@ -249,6 +251,7 @@ void check_kind(const Schema& value, const std::string& path, const std::string&
   };
   if (keyword == "pattern" || keyword == "format") require(value.is_string(), "a string");
   if (keyword == "multipleOf") require(value.is_number(), "a number");
+  if (keyword == "patternProperties") require(value.is_object(), "an object");
   if (keyword == "uniqueItems") require(value.is_boolean(), "true or false");
   if (keyword == "dependentRequired")
     require(value.is_object() && std::ranges::all_of(value, is_list_of_strings),
@@ -358,6 +361,14 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
       (a.contains("items") || b.contains("items")))
     fail_keyword(path, "items",
                  "does not go with prefixItems of another schema that must hold, too");
+  // Patterns decide which properties are additional ones.
+  for (const auto& [one, other] : {std::pair{&a, &b}, {&b, &a}})
+    if (one->contains("patternProperties") &&
+        (closes(*other) ||
+         (closes(*one) && (other->contains("patternProperties") || other->contains("properties")))))
+      fail_keyword(path, "patternProperties",
+                   "does not go with properties of another schema that must hold, too, beside "
+                   "additionalProperties of one of them");
   Schema out = with_additional(a, b);
   const Schema more = with_additional(b, a);
   for (const auto& [name, value] : more.items()) {

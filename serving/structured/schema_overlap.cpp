@@ -69,6 +69,7 @@ bool is_dependent(const Schema& s, const std::string& name) {
 
 // No other names are in what is made of it than those that it names.
 bool is_closed(const Schema& s) {
+  if (s.contains("patternProperties")) return false;
   if (s.contains("additionalProperties")) return s["additionalProperties"] == false;
   return s.contains("properties") || !required_of(s).empty();
 }
@@ -195,7 +196,8 @@ class OverlapSearch {
       if (is_closed(made) && !of_made.contains(name) && !is_in(always, name) &&
           !is_dependent(made, name))
         return false;
-    if (other.value("additionalProperties", Schema()) == false)
+    if (other.value("additionalProperties", Schema()) == false &&
+        !other.contains("patternProperties"))
       for (const std::string& name : always)
         if (!of_other.contains(name)) return false;
     for (const auto& [name, schema] : of_made.items()) {

@@ -127,9 +127,17 @@ class ValueCheck {
     const Schema& properties = s.contains("properties") ? s["properties"] : no_members_;
     if (!properties.is_object()) fail_keyword(path_, "properties", "must be an object");
     for (const auto& [name, member] : value.items()) {
-      if (!properties.contains(name) && !s.contains("additionalProperties")) continue;
-      const Schema& of = properties.contains(name) ? properties[name] : s["additionalProperties"];
-      if (!holds(member, of, depth + 1)) return false;
+      bool is_named = properties.contains(name);
+      if (is_named && !holds(member, properties[name], depth + 1)) return false;
+      if (s.contains("patternProperties"))
+        for (const auto& [pattern, of] : s["patternProperties"].items()) {
+          if (!strings_.holds(name, {{"pattern", pattern}}, path_)) continue;
+          if (!holds(member, of, depth + 1)) return false;
+          is_named = true;
+        }
+      if (!is_named && s.contains("additionalProperties") &&
+          !holds(member, s["additionalProperties"], depth + 1))
+        return false;
     }
     return hold_names(value, s, depth);
   }

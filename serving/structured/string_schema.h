@@ -37,6 +37,10 @@ class StringCheck {
 
   // Whether a string satisfies them. Errors as string_schema_grammar().
   bool holds(const Schema& value, const Schema& s, const std::string& path);
+  // The texts of JSON, with their quotes, of strings that match a pattern.
+  const FiniteAutomaton& pattern_automaton(const std::string& pattern, const std::string& path) {
+    return automaton_of({"pattern", pattern}, path);
+  }
   CompileBudget& budget() { return budget_; }
 
  private:

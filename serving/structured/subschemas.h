@@ -27,6 +27,9 @@ class Subschemas {
   virtual bool satisfies(const Schema& value, const Schema& schema, const std::string& path) = 0;
   // Whether it is certain that no text of one schema of an array satisfies another one.
   virtual bool exclude_each_other(const Schema& schemas, const std::string& path) = 0;
+  // The texts of JSON of strings that match a pattern.
+  virtual const FiniteAutomaton& pattern_automaton(const std::string& pattern,
+                                                   const std::string& path) = 0;
   // Constraints of a schema with references and allOf resolved.
   virtual Schema flattened(const Schema& schema, const std::string& path) = 0;
 };

@@ -191,6 +191,54 @@ TEST(SchemaObjects, ClosedObjectsThatHoldTogether) {
             "no text at all satisfies it");
 }
 
+TEST(SchemaObjects, MembersWhoseNamesMatchPatterns) {
+  expect_schema(R"({"type":"object","patternProperties":{"^x-":{"const":1}},"properties":)"
+                R"({"a":{"const":2},"x-b":{"type":"integer"}},"additionalProperties":false})",
+                {"{}", R"({"a":2})", R"({"x-b":1})", R"({"a":2,"x-c":1,"x-":1})"},
+                {R"({"b":1})", R"({"x-b":2})", R"({"x-c":2})", R"({"x-c":1,"x-b":1})"});
+  // Names that match none are additional ones.
+  expect_schema(
+      R"({"patternProperties":{"^[a-c]$":{"const":1}},"additionalProperties":{"const":2}})",
+      {"{}", R"({"a":1,"d":2,"ab":2})", R"({"":2})"}, {R"({"a":2})", R"({"d":1})"});
+  expect_schema(R"({"patternProperties":{"^[a-c]$":{"const":1}}})", {"{}", R"({"a":1})"},
+                {R"({"a":2})", R"({"d":1})"});
+  // Names of two patterns are not written, unless they are known.
+  expect_schema(R"({"patternProperties":{"^a":{"type":"integer"},"b$":{"minimum":5}},)"
+                R"("required":["ab"]})",
+                {R"({"ab":7})", R"({"ab":5,"ac":1,"cb":5.5})"},
+                {R"({"ab":4})", R"({"ab":5.5})", R"({"ab":7,"aab":7})", R"({"ab":7,"cb":4})"});
+  // Beside bounds, other constraints of names, and names that others require.
+  expect_schema(R"({"patternProperties":{"^[a-z]+$":{"const":1}},"minProperties":2,)"
+                R"("maxProperties":3,"propertyNames":{"maxLength":2}})",
+                {R"({"a":1,"b":1})", R"({"ab":1,"b":1,"c":1})"},
+                {R"({"a":1})", R"({"abc":1,"b":1})", R"({"a":1,"a":1})", R"({"a":1,"B":1})",
+                 R"({"a":1,"b":1,"c":1,"d":1})"});
+  expect_schema(R"({"patternProperties":{"^[a-z]+$":{"const":1}},"dependentRequired":)"
+                R"({"a":["b"],"C":["d"]},"additionalProperties":false})",
+                {R"({"c":1})", R"({"a":1,"b":1})"}, {R"({"a":1})", R"({"c":1,"a":1})"});
+  expect_schema(R"({"patternProperties":{"^a":{"const":1}},"propertyNames":{"enum":["a","b"]}})",
+                {"{}", R"({"a":1})"}, {R"({"b":1})", R"({"a":2})"});
+  expect_schema(R"({"enum":[{"ab":1},{"ab":"x"},{"c":1},{"c":2}],"patternProperties":)"
+                R"({"^a":{"type":"integer"}},"additionalProperties":{"const":2}})",
+                {R"({"ab":1})", R"({"c":2})"}, {R"({"ab":"x"})", R"({"c":1})"});
+  const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
+  EXPECT_NE(why(R"_({"properties":{"a":{"patternProperties":{"(?=x)":{}}}}})_")
+                .find("schema #/properties/a/patternProperties: \"pattern\" is refused"),
+            std::string::npos);
+  EXPECT_NE(why(R"({"allOf":[{"patternProperties":{"^a":{}},"additionalProperties":false},)"
+                R"({"properties":{"ab":{"type":"null"}}}]})")
+                .find("schema #: \"patternProperties\" does not go with"),
+            std::string::npos);
+  EXPECT_EQ(why(R"({"patternProperties":[]})"),
+            "schema #: \"patternProperties\" must be an object");
+  // A oneOf must not take names for impossible that a pattern allows.
+  EXPECT_NE(
+      why(R"({"oneOf":[{"type":"object","patternProperties":{"^a":{}},"properties":{"c":{}}},)"
+          R"({"type":"object","properties":{"ab":{}},"required":["ab"]}]})")
+          .find("\"oneOf\" is not supported"),
+      std::string::npos);
+}
+
 TEST(SchemaObjects, GivenObjectsAreChecked) {
   expect_schema(R"({"enum":[{"a":1},{"b":1},{"a":1,"b":1},{"C":1}],"propertyNames":)"
                 R"({"pattern":"[a-z]"},"dependentRequired":{"b":["a"]}})",

@@ -126,11 +126,16 @@ std::string of_object(const Json& v, const Json& s, const Json& root) {
          s.value("dependentRequired", Json::object()).value(name, Json::array()))
       if (!v.contains(other.get<std::string>())) return "dependentRequired";
   }
-  const Json properties = s.value("properties", Json::object());
+  const Json properties = s.value("properties", Json::object()),
+             patterns = s.value("patternProperties", Json::object());
   for (const auto& [name, member] : v.items()) {
-    const Json of =
-        properties.contains(name) ? properties[name] : s.value("additionalProperties", Json(true));
-    if (std::string why = invalid_part(member, of, root); !why.empty()) return name + "/" + why;
+    Json all = Json::array();
+    if (properties.contains(name)) all.push_back(properties[name]);
+    for (const auto& [pattern, of] : patterns.items())
+      if (std::regex_search(wide(name), std::wregex(wide(pattern)))) all.push_back(of);
+    if (all.empty()) all.push_back(s.value("additionalProperties", Json(true)));
+    for (const Json& of : all)
+      if (std::string why = invalid_part(member, of, root); !why.empty()) return name + "/" + why;
   }
   return "";
 }

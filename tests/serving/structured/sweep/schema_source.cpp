@@ -170,7 +170,11 @@ Json SchemaSource::counted_array() {
 // Names that the schema does not give.
 Json SchemaSource::dictionary() {
   Json s = {{"type", "object"}, {"additionalProperties", schema(0)}};
-  switch (number(0, 3)) {
+  switch (number(0, 4)) {
+    case 4:
+      s["patternProperties"] = {{"^[a-m]", schema(0)}, {"[0-9]$", {{"type", "integer"}}}};
+      if (chance(50)) s["additionalProperties"] = false;
+      break;
     case 0: s["propertyNames"] = {{"pattern", "^[a-z_]+$"}, {"maxLength", number(3, 12)}}; break;
     case 1: s["propertyNames"] = {{"minLength", number(0, 2)}}; break;
     case 2: s["propertyNames"] = {{"enum", {"x", "y z", "é", "name"}}}; break;
