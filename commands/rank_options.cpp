@@ -8,11 +8,21 @@
 namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks) {
+  add_ranks_option(command, ranks, 4096,
+                   "Start this many ranks on this machine through mpirun (default: as launched)");
+}
+
+void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help) {
   command
-      .add_option("--ranks", ranks,
-                  "Start this many ranks on this machine through mpirun (default: as launched)")
+      .add_option_function<int>(
+          "--ranks",
+          [&ranks](int given) {
+            ranks = given;
+            claim_ranks(given);
+          },
+          help)
       ->type_name("N")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, max_ranks));
 }
 
 void add_adapter_option(CLI::App& command, std::string& adapter) {

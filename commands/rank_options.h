@@ -16,7 +16,9 @@ class App;
 
 namespace trireme {
 
-void add_ranks_option(CLI::App& command, int& ranks);                   // --ranks N
+void add_ranks_option(CLI::App& command, int& ranks);  // --ranks N, through mpirun
+// --ranks N of a command that starts them in another way. Both claim_ranks().
+void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help);
 void add_adapter_option(CLI::App& command, std::string& adapter);       // --adapter DIR
 void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16

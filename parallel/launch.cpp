@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "engine/core/cpu.h"
+#include "engine/observe/log.h"
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/comm/transport/reserved_port.h"
 #include "parallel/comm/transport/shared_secret.h"
@@ -121,6 +122,15 @@ void join_console() {
   if (detect_launcher().kind != Launcher::kNone) console_behind_launcher(handed_down_console());
 }
 
+void claim_ranks(int ranks) {
+  const bool started = !handed_down_mpirun().empty() || !leader_from_environment().empty();
+  if (started || runs_under_mpi_launcher()) return;
+  const std::string ignored = forget_launchers();
+  if (!ignored.empty())
+    log_warning("--ranks ", ranks, " starts its own ranks: ignoring ", ignored,
+                " in the environment; under a launcher leave --ranks out");
+}
+
 bool must_start_ranks(int ranks) {
   const LauncherInfo launcher = detect_launcher();
   if (launcher.kind != Launcher::kNone) {
@@ -131,6 +141,11 @@ bool must_start_ranks(int ranks) {
     return false;
   }
   if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
+  if (const std::string mpirun = handed_down_mpirun(); ranks > 1 && !mpirun.empty())
+    fail_input("--ranks ", ranks, ": ", mpirun,
+               " started a rank without the variables of Open MPI ",
+               "(OMPI_COMM_WORLD_SIZE); put Open MPI's mpirun first on the search path, or start ",
+               "the ranks with another launcher");
   if (ranks > 1 && !has_mpi()) fail_input("--ranks ", ranks, ": ", kWithoutMpi);
   return ranks > 1;
 }
@@ -139,6 +154,7 @@ void ensure_ranks(int ranks, int argc, char** argv) {
   if (!must_start_ranks(ranks)) return;
   std::vector<std::string> line = mpirun_command(this_host(), ranks, own_command(argc, argv));
   const std::vector<char*> arguments = pointers(line);
+  hand_down_mpirun(line[0]);
   hand_down_console(console_target());
   execv(arguments[0], arguments.data());
   throw Error(concat("cannot start ", line[0], ": ", std::strerror(errno)));

@@ -27,8 +27,14 @@ std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
 // output ends up on a terminal, and nowhere else. ensure_ranks() does it.
 void join_console();
 
+// Call where --ranks N was given, before anything else reads what launchers set. --ranks starts its
+// own ranks: variables that another launch left in the environment are removed, and a warning names
+// them. They count under an MPI launcher that runs, and in the ranks that --ranks has started.
+void claim_ranks(int ranks);
+
 // Whether a command that took --ranks N (0: not given) has to start N ranks. False for one rank and
-// under a launcher; InputError when the launcher's number of ranks is not N.
+// under a launcher; InputError when the launcher's number of ranks is not N, and when the mpirun
+// that --ranks found is not Open MPI's.
 bool must_start_ranks(int ranks);
 // Call first thing in such a command: replaces this process by mpirun where it has to start ranks,
 // and then does not return. A command that saves when it is stopped calls run_supervised_ranks()

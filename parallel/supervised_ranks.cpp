@@ -224,6 +224,7 @@ class Supervisor {
 std::optional<int> run_supervised_ranks(int ranks, int argc, char** argv) {
   if (!must_start_ranks(ranks)) return std::nullopt;
   RankCommand command{mpirun_command(this_host(), ranks, own_command(argc, argv)), {}};
+  hand_down_mpirun(command.words[0]);
   hand_down_console(console_target());
   // A pipe must not get the number of an output that was closed from the start.
   for (int null = 0; null >= 0 && null <= 2;) null = ::open("/dev/null", O_RDWR | O_CLOEXEC);

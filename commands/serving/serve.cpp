@@ -370,13 +370,10 @@ void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
 
 void add_rank_options(CLI::App& command, ServedModelOptions& model) {
   add_layout_options(command, model.layout, LayoutUse::kModelOnly);
-  command
-      .add_option("--ranks", model.ranks,
-                  "Start this many ranks, which hold the model together, and outlive them: this "
-                  "process only has the requests (default: as launched, else as many as the sizes "
-                  "need)")
-      ->type_name("N")
-      ->check(CLI::Range(1, kMostRanks));
+  add_ranks_option(command, model.ranks, kMostRanks,
+                   "Start this many ranks, which hold the model together, and outlive them: this "
+                   "process only has the requests (default: as launched, else as many as the sizes "
+                   "need)");
   command
       .add_option("--data-parallel,--data-parallel-size", model.replicas,
                   "Replicas of the model, each on its own part of the ranks: one that is lost is "

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,8 @@
 namespace trireme {
 namespace {
 
+constexpr int kMaxPort = 65535;
+constexpr const char* kMpirun = "TRIREME_MPIRUN";
 constexpr const char* kConsole = "TRIREME_CONSOLE";  // "120 shared": columns, and stderr as well
 
 std::string variable(const char* name) {
@@ -22,13 +25,14 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-int number(const char* name, int lowest) {
+int number(const char* name, int lowest, int highest = 1 << 20) {
   const std::string value = variable(name);
   char* end = nullptr;
   const long parsed = std::strtol(value.c_str(), &end, 10);
-  if (value.empty() || *end != '\0' || parsed < lowest || parsed > (1 << 20))
-    fail_input("the launcher's variable ", name, "=\"", value, "\" is not a number of at least ",
-               lowest);
+  if (value.empty() || *end != '\0' || parsed < lowest || parsed > highest)
+    fail_input("the launcher's variable ", name, "=\"", value, "\" is not a number from ", lowest,
+               " to ", highest,
+               "; correct it, unset it, or give --ranks N, which ignores launchers");
   return static_cast<int>(parsed);
 }
 
@@ -57,14 +61,103 @@ std::string comm_secret() {
   return secret;
 }
 
+constexpr const char* kUnsetOrRanks =
+    "; unset both for a single process, or give --ranks N, which ignores them";
+
+LauncherInfo launched(Launcher kind, const std::string& name, const char* size, const char* rank) {
+  LauncherInfo info{kind, name, number(size, 1), number(rank, 0)};
+  if (info.rank >= info.ranks)
+    fail_input("the launcher's variables are ", rank, "=", info.rank, " and ", size, "=",
+               info.ranks, ": ranks are numbered from 0 to ", info.ranks - 1, kUnsetOrRanks);
+  return info;
+}
+
 LauncherInfo mpi(const std::string& name, const char* size, const char* rank) {
-  return {Launcher::kMpi, name, number(size, 1), number(rank, 0)};
+  return launched(Launcher::kMpi, name, size, rank);
+}
+
+// RANK and WORLD_SIZE make this process a rank. Where a part of what it needs is missing it would
+// train alone beside the others, or wait for ranks that it cannot reach.
+LauncherInfo tcp() {
+  const std::string rank = variable("RANK"), ranks = variable("WORLD_SIZE");
+  if (rank.empty() && ranks.empty()) return {};
+  if (rank.empty() || ranks.empty())
+    fail_input("the launcher's variable ",
+               rank.empty() ? "WORLD_SIZE=" : "RANK=", rank.empty() ? ranks : rank,
+               " is set without ", rank.empty() ? "RANK" : "WORLD_SIZE",
+               "; set all of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun does",
+               kUnsetOrRanks);
+  LauncherInfo info = launched(Launcher::kTcp, "torchrun variables", "WORLD_SIZE", "RANK");
+  if (variable("MASTER_ADDR").empty()) {
+    if (info.ranks == 1) return {};
+    fail_input("the launcher's variables are RANK=", rank, " and WORLD_SIZE=", ranks,
+               ", and MASTER_ADDR, where rank 0 listens, is not set; set it and MASTER_PORT",
+               kUnsetOrRanks);
+  }
+  number("MASTER_PORT", 1, kMaxPort);
+  return info;
+}
+
+// Variables by which a process takes itself for a rank, here and in libraries.
+constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_SIZE",
+                                       "OMPI_COMM_WORLD_RANK",
+                                       "PMI_SIZE",
+                                       "PMI_RANK",
+                                       "PMIX_RANK",
+                                       "SLURM_STEP_NUM_TASKS",
+                                       "SLURM_PROCID",
+                                       "WORLD_SIZE",
+                                       "RANK",
+                                       "LOCAL_RANK",
+                                       "LOCAL_WORLD_SIZE",
+                                       "TORCHELASTIC_USE_AGENT_STORE"};
+
+// What mpirun tells its processes besides: a second mpirun below would join the first. OMPI_MCA_
+// and PMIX_MCA_ are the user's own settings but for these.
+bool belongs_to_launch(std::string_view name) {
+  constexpr std::array kPrefixes = {"OMPI_COMM_WORLD_", "PMI_", "PMIX_", "OMPI_MCA_ess",
+                                    "OMPI_MCA_orte_ess"};
+  constexpr std::array kNames = {"OMPI_MCA_orte_hnp_uri", "OMPI_MCA_orte_local_daemon_uri",
+                                 "OMPI_MCA_pmix", "OMPI_UNIVERSE_SIZE"};
+  const auto begins = [&](const char* prefix) { return name.starts_with(prefix); };
+  return std::ranges::find(kRankVariables, name) != kRankVariables.end() ||
+         std::ranges::find(kNames, name) != kNames.end() ||
+         (std::ranges::any_of(kPrefixes, begins) && !name.starts_with("PMIX_MCA_"));
+}
+
+void unset_variables(bool (*chosen)(std::string_view name)) {
+  std::vector<std::string> names;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view one = *at;
+    if (const auto name = one.substr(0, one.find('=')); chosen(name)) names.emplace_back(name);
+  }
+  for (const std::string& name : names) ::unsetenv(name.c_str());
+}
+
+// Name and parent of a process; parent 0: there is none, or it cannot be seen.
+struct ProcessName {
+  std::string name;
+  int parent = 0;
+};
+
+ProcessName process_name(int process) {
+  std::ifstream in(concat("/proc/", process, "/stat"));
+  std::string line;
+  std::getline(in, line);
+  // "17 (a name) S 1 ...": the name may have parentheses of its own.
+  const size_t begin = line.find('('), end = line.rfind(')');
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  ProcessName out{line.substr(begin + 1, end - begin - 1)};
+  std::istringstream rest(line.substr(end + 1));
+  char state = 0;
+  rest >> state >> out.parent;
+  return out;
 }
 
 }  // namespace
 
 LauncherInfo detect_launcher() {
-  if (!variable("OMPI_COMM_WORLD_SIZE").empty())
+  if (!variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("OMPI_COMM_WORLD_RANK").empty())
     return mpi("mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
   if (!variable("PMI_SIZE").empty()) return mpi("mpiexec", "PMI_SIZE", "PMI_RANK");
   // Variables of a job step: a batch script that runs the program without srun has none.
@@ -72,15 +165,39 @@ LauncherInfo detect_launcher() {
   if (!variable("SLURM_STEP_NUM_TASKS").empty() && !own_rendezvous &&
       number("SLURM_STEP_NUM_TASKS", 1) > 1)
     return mpi("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID");
-  if (!variable("WORLD_SIZE").empty() && !variable("RANK").empty() &&
-      !variable("MASTER_ADDR").empty()) {
-    LauncherInfo info{Launcher::kTcp, "torchrun variables", number("WORLD_SIZE", 1),
-                      number("RANK", 0)};
-    if (info.rank >= info.ranks)
-      fail_input("the launcher's variables say RANK=", info.rank, " of WORLD_SIZE=", info.ranks);
-    return info;
+  return tcp();
+}
+
+bool runs_under_mpi_launcher() {
+  const std::string tasks = variable("SLURM_STEP_NUM_TASKS");
+  const bool many_tasks = !tasks.empty() && tasks != "1";
+  if (variable("OMPI_COMM_WORLD_SIZE").empty() && variable("PMI_SIZE").empty() && !many_tasks)
+    return false;
+  // mpirun, mpiexec.hydra, hydra_pmi_proxy, orted, prterun, slurmstepd, ...
+  constexpr std::array kNames = {"mpi",  "hydra_",     "pmi_", "orte",
+                                 "prte", "slurmstepd", "pals", "flux"};
+  int process = getppid();
+  for (int above = 0; process > 0 && above < 64; ++above) {
+    const ProcessName at = process_name(process);
+    const auto begins = [&](const char* name) { return at.name.starts_with(name); };
+    if (std::ranges::any_of(kNames, begins)) return true;
+    process = at.parent;
   }
-  return {};
+  return false;
+}
+
+std::string forget_launchers() {
+  // A batch script has these two too, and is no rank by them.
+  const std::string tasks = variable("SLURM_STEP_NUM_TASKS");
+  const bool alone = tasks.empty() || tasks == "1";
+  std::string shown;
+  for (const char* name : kRankVariables) {
+    const bool slurm = std::string_view(name).starts_with("SLURM_");
+    if (variable(name).empty() || (slurm && alone)) continue;
+    shown += concat(shown.empty() ? "" : ", ", name, "=", variable(name));
+  }
+  unset_variables(belongs_to_launch);
+  return shown;
 }
 
 std::vector<std::string> environment_with(
@@ -128,6 +245,12 @@ std::string executable_search_path() {
   return path.empty() ? "/usr/local/bin:/usr/bin:/bin" : path;
 }
 
+void hand_down_mpirun(const std::string& path) {
+  ::setenv(kMpirun, path.c_str(), 1);
+}
+
+std::string handed_down_mpirun() { return variable(kMpirun); }
+
 void hand_down_console(const ConsoleTarget& target) {
   const std::string value = concat(target.columns, target.shared ? " shared" : " stdout");
   ::setenv(kConsole, value.c_str(), 1);
@@ -143,7 +266,7 @@ ConsoleTarget handed_down_console() {
 TcpOptions tcp_options_from_environment(double timeout_s) {
   TcpOptions options;
   options.master_address = variable("MASTER_ADDR");
-  options.master_port = number("MASTER_PORT", 1);
+  options.master_port = number("MASTER_PORT", 1, kMaxPort);
   // torchrun's agent itself listens on that port.
   if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True") ++options.master_port;
   options.rank = number("RANK", 0);

@@ -20,6 +20,14 @@ inline constexpr const char* kListenAddressVariable = "TRIREME_LISTEN_ADDRESS";
 inline constexpr const char* kListenerVariable = "TRIREME_LISTENER";
 TcpOptions tcp_options_from_environment(double timeout_s);
 
+// Removes from this process's environment, and so from that of whatever it starts, the variables by
+// which launchers number their ranks. Returns those by which this process would have been a rank,
+// "RANK=0, WORLD_SIZE=4"; empty: none. Before other threads.
+std::string forget_launchers();
+// Whether a running MPI launcher started this process or one that it descends from; its variables
+// alone may be left over from another launch.
+bool runs_under_mpi_launcher();
+
 // For a process that starts others: its own variables, with these in the place of those of the same
 // names, as execve() takes them: "NAME=value".
 std::vector<std::string> environment_with(
@@ -43,6 +51,10 @@ std::string launcher_job();
 int slurm_machines();
 
 std::string executable_search_path();  // folders separated by colons
+
+// Path of the mpirun by which --ranks of this program started this process; empty: it did not.
+void hand_down_mpirun(const std::string& path);
+std::string handed_down_mpirun();
 
 // From the process that replaces itself by mpirun to the ranks on the same machine: what its
 // outputs lead to. Ranks that another process started know nothing of it: no terminal.

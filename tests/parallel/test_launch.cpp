@@ -22,11 +22,29 @@ namespace {
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& wanted) {
-    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
-                             "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK",
-                             "MASTER_ADDR", "MASTER_PORT", "TRIREME_CONSOLE", "SLURM_JOB_NUM_NODES",
-                             kMachineRanksVariable, kCommSecretVariable, kCommSecretFileVariable,
-                             kListenAddressVariable, kListenerVariable}) {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_RANK",
+                             "PMI_SIZE",
+                             "PMI_RANK",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_PROCID",
+                             "WORLD_SIZE",
+                             "RANK",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "TRIREME_CONSOLE",
+                             "SLURM_JOB_NUM_NODES",
+                             "LOCAL_RANK",
+                             "PMIX_RANK",
+                             "PMIX_NAMESPACE",
+                             "OMPI_MCA_btl",
+                             "TRIREME_MPIRUN",
+                             kLeaderVariable,
+                             kMachineRanksVariable,
+                             kCommSecretVariable,
+                             kCommSecretFileVariable,
+                             kListenAddressVariable,
+                             kListenerVariable}) {
       const char* old = std::getenv(name);
       before_[name] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
       const auto it = wanted.find(name);
@@ -67,17 +85,106 @@ TEST(Launcher, IsRecognisedByItsVariables) {
     EXPECT_EQ(detect_launcher().name, "srun");
   }
   {
-    const Environment torchrun({{"WORLD_SIZE", "2"}, {"RANK", "1"}, {"MASTER_ADDR", "localhost"}});
+    const Environment torchrun({{"WORLD_SIZE", "2"},
+                                {"RANK", "1"},
+                                {"MASTER_ADDR", "localhost"},
+                                {"MASTER_PORT", "29500"}});
     EXPECT_EQ(detect_launcher().kind, Launcher::kTcp);
     EXPECT_EQ(detect_launcher().rank, 1);
   }
+  {
+    const Environment alone({{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}});
+    EXPECT_EQ(detect_launcher().kind, Launcher::kNone) << "one rank has nobody to meet";
+  }
+  const Environment address({{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(detect_launcher().kind, Launcher::kNone) << "an address makes no rank";
 }
 
+std::string launcher_error() {
+  try {
+    detect_launcher();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+using Variables = std::map<std::string, std::string>;
+
 TEST(Launcher, NonsenseInItsVariablesIsAnInputError) {
-  const Environment odd({{"OMPI_COMM_WORLD_SIZE", "four"}, {"OMPI_COMM_WORLD_RANK", "0"}});
-  EXPECT_THROW(detect_launcher(), InputError);
-  const Environment outside({{"WORLD_SIZE", "2"}, {"RANK", "2"}, {"MASTER_ADDR", "localhost"}});
-  EXPECT_THROW(detect_launcher(), InputError);
+  const std::vector<std::pair<Variables, std::string>> cases = {
+      {{{"OMPI_COMM_WORLD_SIZE", "four"}, {"OMPI_COMM_WORLD_RANK", "0"}},
+       "OMPI_COMM_WORLD_SIZE=\"four\" is not a number"},
+      {{{"OMPI_COMM_WORLD_SIZE", "2"}}, "OMPI_COMM_WORLD_RANK=\"\" is not a number"},
+      {{{"OMPI_COMM_WORLD_RANK", "1"}}, "OMPI_COMM_WORLD_SIZE=\"\" is not a number"},
+      {{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "2"}},
+       "OMPI_COMM_WORLD_RANK=2 and OMPI_COMM_WORLD_SIZE=2: ranks are numbered from 0 to 1"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "-1"}}, "PMI_RANK=\"-1\" is not a number"},
+      {{{"RANK", "1"}}, "RANK=1 is set without WORLD_SIZE"},
+      {{{"WORLD_SIZE", "4"}, {"MASTER_ADDR", "a"}}, "WORLD_SIZE=4 is set without RANK"},
+      {{{"WORLD_SIZE", "2"}, {"RANK", "2"}, {"MASTER_ADDR", "a"}}, "RANK=2 and WORLD_SIZE=2"},
+      {{{"WORLD_SIZE", "2"}, {"RANK", "0x1"}, {"MASTER_ADDR", "a"}},
+       "RANK=\"0x1\" is not a number"},
+      {{{"WORLD_SIZE", "0"}, {"RANK", "0"}, {"MASTER_ADDR", "a"}}, "WORLD_SIZE=\"0\" is not"},
+      {{{"WORLD_SIZE", "2"}, {"RANK", "0"}}, "MASTER_ADDR, where rank 0 listens, is not set"},
+      {{{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "a"}}, "MASTER_PORT=\"\" is not"},
+      {{{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "65536"}},
+       "MASTER_PORT=\"65536\" is not a number from 1 to 65535"},
+  };
+  for (const auto& one : cases) {
+    const Environment given(one.first);
+    EXPECT_NE(launcher_error().find(one.second), std::string::npos) << one.second << "\n"
+                                                                    << launcher_error();
+  }
+}
+
+// --ranks starts its own ranks, whatever another launch has left in the environment.
+TEST(ClaimRanks, RemovesWhatOtherLaunchersLeft) {
+  const std::vector<std::pair<Variables, std::string>> cases = {
+      {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}},
+       "ignoring WORLD_SIZE=2, RANK=0 in"},
+      {{{"RANK", "junk"}, {"LOCAL_RANK", "3"}}, "ignoring RANK=junk, LOCAL_RANK=3 in"},
+      {{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"PMIX_NAMESPACE", "1"}},
+       "ignoring OMPI_COMM_WORLD_SIZE=2, OMPI_COMM_WORLD_RANK=1 in"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}, "ignoring PMI_SIZE=2, PMI_RANK=1 in"},
+      {{{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}},
+       "ignoring SLURM_STEP_NUM_TASKS=2, SLURM_PROCID=1 in"},
+      {{{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}, ""},  // a batch script
+      {{{"OMPI_MCA_btl", "self,tcp"}, {"MASTER_ADDR", "a"}}, ""},    // the user's own
+  };
+  for (const auto& one : cases) {
+    const Environment given(one.first);
+    testing::internal::CaptureStderr();
+    claim_ranks(2);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find(one.second), std::string::npos) << said;
+    EXPECT_EQ(said.empty(), one.second.empty()) << said;
+    EXPECT_EQ(detect_launcher().kind, Launcher::kNone) << one.second;
+    EXPECT_EQ(std::getenv("PMIX_NAMESPACE"), nullptr);
+    EXPECT_EQ(std::getenv("OMPI_MCA_btl") != nullptr, one.first.contains("OMPI_MCA_btl"));
+  }
+}
+
+TEST(ClaimRanks, KeepsTheVariablesOfTheRanksThatItStarted) {
+  for (const char* starter : {"TRIREME_MPIRUN", kLeaderVariable}) {
+    const Environment rank({{"OMPI_COMM_WORLD_SIZE", "2"},
+                            {"OMPI_COMM_WORLD_RANK", "1"},
+                            {starter, "/usr/bin/mpirun"}});
+    claim_ranks(2);
+    EXPECT_EQ(detect_launcher().rank, 1) << starter;
+    EXPECT_FALSE(must_start_ranks(2)) << starter;
+  }
+}
+
+// It would start the next one, and so on without end.
+TEST(Launcher, AnMpirunThatIsNotOpenMpisIsAnInputError) {
+  const Environment rank(Variables{{"TRIREME_MPIRUN", "/opt/other/mpirun"}});
+  try {
+    must_start_ranks(2);
+    FAIL() << "it starts another mpirun";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("/opt/other/mpirun"), std::string::npos);
+  }
 }
 
 TEST(Launcher, RanksMustAgreeWithIt) {
@@ -182,7 +289,6 @@ TEST(RankCommands, GiveEachGroupASecretOfItsOwn) {
 }
 
 TEST(Launcher, ReadsTheSecretOfRanksOverTcp) {
-  using Variables = std::map<std::string, std::string>;
   const Variables ranks{
       {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}};
   const auto secret_with = [&](Variables more) {
