@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
+#include <system_error>
 
 #include "commands/bench/bench.h"
 #include "commands/checkpoint/checkpoint.h"
@@ -24,6 +25,7 @@
 #include "commands/training/training_commands.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
+#include "engine/core/standard_descriptors.h"
 #include "engine/observe/log.h"
 #include "engine/ops/instruction_set.h"
 #include "parallel/agree.h"
@@ -114,6 +116,7 @@ int parse_and_run(CLI::App& app, const CommandLine& line) {
 }  // namespace
 
 int run_command_line(int argc, char** argv) {
+  open_standard_descriptors();
   try {
     const CommandLine line{argc, argv};
     CLI::App app(kDescription, "trireme");
@@ -125,6 +128,13 @@ int run_command_line(int argc, char** argv) {
     return fail_command(e.what(), e.code());
   } catch (const std::bad_alloc&) {
     return fail_command("out of memory", ExitCode::kFailure);
+  } catch (const std::system_error& e) {
+    const bool threads = e.code() == std::errc::resource_unavailable_try_again;
+    return fail_command(concat(threads ? "cannot start a thread: " : "", e.what(),
+                               threads ? "; raise the limit of processes and threads (ulimit -u, "
+                                         "or the pids limit of the container)"
+                                       : ""),
+                        ExitCode::kFailure);
   } catch (const std::exception& e) {
     return fail_command(e.what(), ExitCode::kFailure);
   }

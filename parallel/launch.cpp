@@ -1,22 +1,21 @@
 #include "parallel/launch.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
+#include "parallel/child_process.h"
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/comm/transport/reserved_port.h"
 #include "parallel/comm/transport/shared_secret.h"
 #include "parallel/comm/transport/transport.h"
+#include "parallel/launch_checks.h"
 
 namespace trireme {
 namespace {
@@ -30,15 +29,6 @@ std::string find_program(const std::string& name) {
       return candidate;
   }
   return {};
-}
-
-// As exec takes them.
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> out;
-  out.reserve(words.size() + 1);
-  for (std::string& word : words) out.push_back(word.data());
-  out.push_back(nullptr);
-  return out;
 }
 
 std::vector<std::string> srun_command(int ranks, const std::vector<std::string>& command,
@@ -58,39 +48,6 @@ std::vector<std::string> srun_command(int ranks, const std::vector<std::string>&
   }
   line.insert(line.end(), command.begin(), command.end());
   return line;
-}
-
-constexpr int kInheritedListener = 3;  // descriptor in rank 0 (kListenerVariable)
-
-// Descriptors that a started program gets: its outputs, and a listener as kInheritedListener (-1:
-// none).
-struct InheritedDescriptors {
-  int out = 1, err = 2, listener = -1;
-};
-
-// Behind fork() in a program of several threads: nothing that takes memory or locks.
-[[noreturn]] void become(int parent, const InheritedDescriptors& given,
-                         const std::vector<char*>& words, const std::vector<char*>& variables) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it has gone before that
-  setpgid(0, 0);
-  const int nothing = open("/dev/null", O_RDONLY);
-  dup2(nothing, 0);
-  if (given.out != 1) dup2(given.out, 1);
-  if (given.err != 2) dup2(given.err, 2);
-  // dup2() of a descriptor to itself would leave it closed by execve().
-  if (given.listener == kInheritedListener) fcntl(given.listener, F_SETFD, 0);
-  if (given.listener >= 0) dup2(given.listener, kInheritedListener);
-  // Sockets of a server's clients are not for others to hold open.
-  close_range(given.listener >= 0 ? kInheritedListener + 1 : kInheritedListener, ~0u, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  // What the starter ignores is not ignored by what it starts.
-  signal(SIGPIPE, SIG_DFL);
-  signal(SIGCHLD, SIG_DFL);
-  execve(words[0], words.data(), variables.data());
-  _exit(127);
 }
 
 }  // namespace
@@ -150,14 +107,21 @@ bool must_start_ranks(int ranks) {
   return ranks > 1;
 }
 
+void prepare_for_mpirun(const std::string& mpirun, int ranks) {
+  check_mpirun(mpirun, ranks);
+  if (const int machines = slurm_machines(); machines > 1)
+    log_warning("--ranks ", ranks, " starts all ranks on this machine; for those of the other ",
+                machines - 1, " machines of the Slurm allocation use srun in its place");
+  forget_allocation();
+  hand_down_mpirun(mpirun);
+  hand_down_console(console_target());
+}
+
 void ensure_ranks(int ranks, int argc, char** argv) {
   if (!must_start_ranks(ranks)) return;
   std::vector<std::string> line = mpirun_command(this_host(), ranks, own_command(argc, argv));
-  const std::vector<char*> arguments = pointers(line);
-  hand_down_mpirun(line[0]);
-  hand_down_console(console_target());
-  execv(arguments[0], arguments.data());
-  throw Error(concat("cannot start ", line[0], ": ", std::strerror(errno)));
+  prepare_for_mpirun(line[0], ranks);
+  replace_process(std::move(line));
 }
 
 std::vector<std::string> own_command(int argc, char** argv) {
@@ -204,7 +168,8 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   out.reserve(static_cast<size_t>(ranks));
   const std::string all = concat(place.number * ranks, "/", place.groups * ranks);
   const std::string secret = make_secret();
-  for (int rank = 0; rank < ranks; ++rank)
+  for (int rank = 0; rank < ranks; ++rank) {
+    const bool listens = rank == 0;
     out.push_back({command,
                    {told,
                     {kMachineRanksVariable, all},
@@ -214,23 +179,20 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                     {"WORLD_SIZE", text(ranks)},
                     {kCommSecretVariable, secret},
                     {kListenAddressVariable, ""},
-                    {kListenerVariable, rank == 0 ? text(kInheritedListener) : ""},
+                    {kListenerVariable, listens ? text(kInheritedListener) : ""},
                     {"TORCHELASTIC_USE_AGENT_STORE", "False"}},
                    port,
-                   rank == 0});
+                   listens});
+  }
   return out;
 }
 
 int start_process(const RankCommand& command, int out, int err) {
-  std::vector<std::string> words = command.words;
-  std::vector<std::string> variables = environment_with(command.variables);
-  const std::vector<char*> arguments = pointers(words), environment = pointers(variables);
-  const int parent = getpid();
-  const int listener = command.listens ? command.port->descriptor() : -1;
-  const int child = fork();
-  if (child == 0) become(parent, {out, err, listener}, arguments, environment);
-  if (child < 0) throw Error(concat("cannot start ", words[0], ": ", std::strerror(errno)));
-  return child;
+  return start_child({.words = command.words,
+                      .variables = command.variables,
+                      .out = out,
+                      .err = err,
+                      .listener = command.listens ? command.port->descriptor() : -1});
 }
 
 void end_with_parent() { prctl(PR_SET_PDEATHSIG, SIGKILL); }

@@ -36,6 +36,9 @@ void claim_ranks(int ranks);
 // under a launcher; InputError when the launcher's number of ranks is not N, and when the mpirun
 // that --ranks found is not Open MPI's.
 bool must_start_ranks(int ranks);
+// Before mpirun at that path is started: InputError where it cannot start ranks (launch_checks.h);
+// its processes get the console, and no allocation of Slurm, since all ranks run on this machine.
+void prepare_for_mpirun(const std::string& mpirun, int ranks);
 // Call first thing in such a command: replaces this process by mpirun where it has to start ranks,
 // and then does not return. A command that saves when it is stopped calls run_supervised_ranks()
 // instead (supervised_ranks.h).
@@ -70,11 +73,8 @@ struct RankCommand {
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
                                        const std::string& leader, const GroupPlace& place = {});
-// Starts it with an empty input, no descriptors but the outputs (and the socket of a rank that
-// listens), in a process group of its own: signals of a terminal do not reach it. It is killed when
-// the thread that calls this ends, and so are the ranks that it starts (end_with_parent()). Returns
-// the process number; Error where the system gives no process. out, err: descriptors of its
-// outputs.
+// Starts it (child_process.h); the ranks that it starts end with it (end_with_parent()). out, err:
+// descriptors of its outputs.
 int start_process(const RankCommand& command, int out = 1, int err = 2);
 // This process is killed when the one that started it ends.
 void end_with_parent();

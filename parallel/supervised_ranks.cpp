@@ -49,6 +49,7 @@ class Relay {
   // To be looked at for room, and for errors: nobody reads any more. -1: that is known.
   int destination() const { return broken_ ? -1 : to_; }
   short awaited() const { return pending_.empty() ? 0 : POLLOUT; }
+  bool empty() const { return empty_; }  // nothing has come
   void give_up() { broken_ = true; }
   bool broken() const { return broken_; }
 
@@ -62,6 +63,7 @@ class Relay {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) break;  // nothing now
       if (got == 0) open_ = false;
+      if (got > 0) empty_ = false;
       keep({bytes.data(), static_cast<size_t>(got)});
       write_with_room(0);
     }
@@ -119,7 +121,7 @@ class Relay {
   size_t dropped_ = 0;  // bytes before pending_, not reported yet
   int to_;
   std::array<int, 2> ends_{-1, -1};
-  bool open_ = true, broken_ = false;
+  bool open_ = true, broken_ = false, empty_ = true;
 };
 
 // Signals as something to poll: blocked for the life of this object, and SIGPIPE ignored.
@@ -219,21 +221,33 @@ class Supervisor {
   bool stopping_ = false;
 };
 
+// Such an output is nobody's, and no reason to stop (open_standard_descriptors()).
+void drop_outputs_closed_from_the_start() {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int output : {1, 2})
+    if ((::fcntl(output, F_GETFL) & O_ACCMODE) == O_RDONLY) ::dup2(null, output);
+  ::close(null);
+}
+
 }  // namespace
 
 std::optional<int> run_supervised_ranks(int ranks, int argc, char** argv) {
   if (!must_start_ranks(ranks)) return std::nullopt;
   RankCommand command{mpirun_command(this_host(), ranks, own_command(argc, argv)), {}};
-  hand_down_mpirun(command.words[0]);
-  hand_down_console(console_target());
-  // A pipe must not get the number of an output that was closed from the start.
-  for (int null = 0; null >= 0 && null <= 2;) null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  prepare_for_mpirun(command.words[0], ranks);
+  drop_outputs_closed_from_the_start();
   const SignalQueue signals;
   Relay out(1), err(2);
   const int mpirun = start_process(command, out.writer(), err.writer());
   out.close_writer();
   err.close_writer();
-  return Supervisor(mpirun, out, err).run(signals);
+  const int code = Supervisor(mpirun, out, err).run(signals);
+  if (code != 0 && out.empty() && err.empty())
+    report_failure(concat("--ranks ", ranks, ": ", command.words[0], " ended with ",
+                          code > 128 ? "signal " : "exit code ", code > 128 ? code - 128 : code,
+                          " and printed nothing; try it alone: ", command.words[0],
+                          " -n 1 hostname"));
+  return code;
 }
 
 }  // namespace trireme

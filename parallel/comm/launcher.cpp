@@ -186,6 +186,10 @@ bool runs_under_mpi_launcher() {
   return false;
 }
 
+void forget_allocation() {
+  unset_variables([](std::string_view name) { return name.starts_with("SLURM_"); });
+}
+
 std::string forget_launchers() {
   // A batch script has these two too, and is no rank by them.
   const std::string tasks = variable("SLURM_STEP_NUM_TASKS");
@@ -245,8 +249,19 @@ std::string executable_search_path() {
   return path.empty() ? "/usr/local/bin:/usr/bin:/bin" : path;
 }
 
+std::string mpirun_session_folder() {
+  for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "TMPDIR", "TEMP", "TMP"})
+    if (std::string folder = variable(name); !folder.empty()) return folder;
+  return "/tmp";
+}
+
 void hand_down_mpirun(const std::string& path) {
   ::setenv(kMpirun, path.c_str(), 1);
+  // Its own look-ups fail without a search path.
+  if (variable("PATH").empty()) ::setenv("PATH", executable_search_path().c_str(), 1);
+  // Without ssh and rsh mpirun ends, though it starts nothing on other machines here: a program
+  // that exists is enough.
+  ::setenv("OMPI_MCA_plm_rsh_agent", path.c_str(), 0);
 }
 
 std::string handed_down_mpirun() { return variable(kMpirun); }

@@ -24,6 +24,9 @@ TcpOptions tcp_options_from_environment(double timeout_s);
 // which launchers number their ranks. Returns those by which this process would have been a rank,
 // "RANK=0, WORLD_SIZE=4"; empty: none. Before other threads.
 std::string forget_launchers();
+// Removes the Slurm allocation: mpirun would start ranks on its machines, and end where these cannot
+// be reached. Before other threads.
+void forget_allocation();
 // Whether a running MPI launcher started this process or one that it descends from; its variables
 // alone may be left over from another launch.
 bool runs_under_mpi_launcher();
@@ -51,6 +54,8 @@ std::string launcher_job();
 int slurm_machines();
 
 std::string executable_search_path();  // folders separated by colons
+// Where Open MPI's mpirun makes the folder of its session.
+std::string mpirun_session_folder();
 
 // Path of the mpirun by which --ranks of this program started this process; empty: it did not.
 void hand_down_mpirun(const std::string& path);

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""--ranks beside variables of another launch, and launches of which a part is missing: said, soon, and no process is left."""
+"""Launches that cannot work fail soon, with the way out, and leave no process; --ranks wins over stale variables."""
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
+import unittest
 from pathlib import Path
 
 import harness
@@ -100,6 +103,144 @@ class StaleVariables(LaunchTest):
                     self.assertIn("--ranks N", stderr)
                     self.assertLess(seconds, SOON)
 
+
+
+def limited(command):
+    """A prefix: what a shell does before it becomes the program."""
+    return ["bash", "-c", command + '; exec "$@"', "bash"]
+
+
+PRETRAIN = ("pretrain", "--config", "run.json", "--ranks", 2)
+# Without a model, and by the other way of starting mpirun.
+BENCH = ("bench", "comm", "--ranks", 2, "--min", 8, "--max", 8, "--iterations", 1, "--operation", "all_reduce")
+
+
+class Scarce(LaunchTest):
+    def refused(self, *arguments, says, codes=(2,), seconds=SOON, **options):
+        code, stderr, took = self.launch(*arguments, **options)
+        self.assertIn(code, codes, stderr)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, stderr)
+        self.assertEqual(stderr.count("trireme: error: "), 1, stderr)
+        self.assertLess(took, seconds, stderr)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_few_descriptors(self):
+        for limit in (12, 16, 20, 32, 48):
+            for command in (PRETRAIN, BENCH):
+                with self.subTest(limit=limit, command=command):
+                    self.refused(*command, prefix=limited(f"ulimit -n {limit}"),
+                                 says=["--ranks 2 needs", f"the limit is {limit}", "ulimit -n 1024"])
+
+    def test_as_many_descriptors_as_are_asked_for_are_enough(self):
+        for ranks in (2, 8):
+            _, stderr, _ = self.launch("bench", "comm", "--ranks", ranks, prefix=limited("ulimit -n 16"))
+            needed = stderr.split(" needs ")[1].split()[0]
+            for limit in (f"ulimit -n {needed}", f"ulimit -Hn {needed}; ulimit -Sn 16"):
+                code, stderr, _ = self.launch(*BENCH[:3], ranks, *BENCH[4:], prefix=limited(limit))
+                self.assertEqual(code, 0, stderr)
+
+    def test_no_folder_for_the_session(self):
+        (self.folder / "file").write_text("not a folder")
+        for folder in ("/nonexistent", self.folder / "file"):
+            for command in (PRETRAIN, BENCH):
+                self.refused(*command, environment={"TMPDIR": str(folder)},
+                             says=[f"mpirun keeps the files of its session in {folder}", "set TMPDIR"])
+
+    @unittest.skipUnless(os.geteuid() == 0 and harness.can_mount_tmpfs(), "mounting needs root")
+    def test_read_only_and_full_folders(self):
+        (self.folder / "disk").mkdir()
+        fill = "head -c 1M /dev/zero > disk/full 2> /dev/null"
+        for mount, reason in (("mount -t tmpfs -o ro tmpfs disk", "Read-only file system"),
+                              (f"mount -t tmpfs -o size=4k tmpfs disk; {fill}", "No space left on device")):
+            for command in (PRETRAIN, BENCH):
+                self.refused(*command, environment={"TMPDIR": str(self.folder / "disk")}, says=["/disk, where", reason],
+                             prefix=["unshare", "--mount", *limited(mount)])
+        # This test's own folder stays as it is below a /tmp that can only be read.
+        here, tmp = self.folder.resolve(), Path(tempfile.gettempdir()).resolve()
+        read_only = (f"mount --bind {here} {here} && mount --rbind {tmp} {tmp} && mount -o remount,bind,ro {tmp} && "
+                     f"cd {here}")
+        for command in (PRETRAIN, BENCH):
+            self.refused(*command, prefix=["unshare", "--mount", *limited(read_only)],
+                         says=[f"in {tmp}, where", "Read-only file system"])
+            code, stderr, _ = self.launch(*command, prefix=["unshare", "--mount", *limited(read_only)],
+                                          environment={"TMPDIR": str(here)})
+            self.assertEqual(code, 0, stderr)
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+
+    def test_search_paths_without_mpirun(self):
+        for command in (PRETRAIN, BENCH):
+            self.refused(*command, environment={"PATH": "/nonexistent"},
+                         says=["mpirun was not found on the search path", "openmpi-bin"], prefix=["/usr/bin/env"])
+
+    def test_search_paths_with_little_else(self):
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin/mpirun").symlink_to(shutil.which("mpirun"))
+        for prefix in (["/usr/bin/env", "-u", "PATH"], ["/usr/bin/env", "PATH="], ["/usr/bin/env", "PATH=bin"],
+                       ["/usr/bin/env", "-u", "HOME"]):
+            with self.subTest(prefix):
+                code, stderr, _ = self.launch(*PRETRAIN, prefix=prefix)
+                self.assertEqual(code, 0, stderr)
+                shutil.rmtree(self.folder / "run")
+
+    def test_broken_mpiruns(self):
+        version = '[ "$1" = --version ] && echo "mpirun (Open MPI) 4.1.4" && exit 0\n'
+        alone = 'while [ "$1" != -n ]; do shift; done\nshift 2\nexec "$@"\n'
+        for name, text, says in (
+                ("fails", "#!/bin/sh\necho it is broken\nexit 3\n", "--version ended with exit code 3 (it is broken)"),
+                ("silent", "#!/bin/sh\nexit 1\n", "--version ended with exit code 1 (no output)"),
+                ("dies", "#!/bin/sh\nkill -9 $$\n", "--version was ended by signal 9"),
+                ("hangs", "#!/bin/sh\nsleep 600\n", "--version did not end within"),
+                ("detaches", "#!/bin/sh\nsleep 600 &\nexit 0\n", "does not name Open MPI (no output)"),
+                ("other", "#!/bin/sh\necho HYDRA build details:\n", "does not name Open MPI (HYDRA build details:)"),
+                ("garbage", "\x7fELF", "Exec format error"),
+                ("interpreter", "#!/no/such/shell\n", "No such file or directory"),
+                ("alone", "#!/bin/sh\n" + version + alone, "started a rank without the variables of Open MPI")):
+            with self.subTest(name):
+                self.write(f"{name}/mpirun", text).chmod(0o755)
+                path = f"{self.folder}/{name}:{os.environ['PATH']}"
+                for command in (PRETRAIN, BENCH):
+                    self.refused(*command, environment={"PATH": path}, says=[says, f"{name}/mpirun", "search path"])
+        with self.subTest("without a word"):
+            self.write("mute/mpirun", "#!/bin/sh\n" + version + "exit 7\n").chmod(0o755)
+            path = f"{self.folder}/mute:{os.environ['PATH']}"
+            self.refused(*PRETRAIN, environment={"PATH": path}, codes=(7,),
+                         says=["mute/mpirun ended with exit code 7 and printed nothing"])
+
+    def test_closed_descriptors(self):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            for ranks in ((), ("--ranks", 2)):
+                with self.subTest(closed=closed, ranks=ranks):
+                    self.launch("pretrain", "--config", "run.json", *ranks,
+                                prefix=["bash", "-c", f'exec "$@" {closed}', "bash"])
+                    # Nothing that was opened later became an output: what was written is whole.
+                    self.assertEqual([record["step"] for record in self.records()], [1, 2, 3, 4, 5, 6])
+                    log = (self.folder / "run/train.log").read_text()
+                    self.assertIn("2 ranks over mpi" if ranks else "1 rank over single", log)
+                    shutil.rmtree(self.folder / "run")
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "running as another user needs root")
+    def test_few_processes(self):
+        self.folder.chmod(0o777)
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        if subprocess.run([*user, harness.TRIREME, "--version"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("another user cannot read the program")
+        for limit in (0, 1, 2, 4, 8):
+            with self.subTest(limit):
+                code, stderr, took = self.launch(*PRETRAIN, prefix=[*user, *limited(f"ulimit -u {limit}")])
+                self.assertNotEqual(code, 0, stderr)
+                self.assertIn("ulimit -u", stderr)
+                self.assertLess(took, SOON)
+
+    @unittest.skipUnless(os.geteuid() == 0 and harness.can_mount_tmpfs(), "mounting needs root")
+    def test_no_shared_memory_folder(self):
+        for mount in ("mount -t tmpfs -o ro tmpfs /dev/shm",
+                      "mount -t tmpfs -o size=4k tmpfs /dev/shm; head -c 1M /dev/zero > /dev/shm/full 2> /dev/null"):
+            with self.subTest(mount):
+                code, stderr, _ = self.launch(*PRETRAIN, prefix=["unshare", "--mount", *limited(mount)])
+                self.assertEqual(code, 0, stderr)
+                shutil.rmtree(self.folder / "run")
 
 
 if __name__ == "__main__":
