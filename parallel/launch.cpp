@@ -169,7 +169,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   const std::string all = concat(place.number * ranks, "/", place.groups * ranks);
   const std::string secret = make_secret();
   for (int rank = 0; rank < ranks; ++rank) {
-    const bool listens = rank == 0;
+    const bool listens = rank == 0 && ranks > 1;  // alone it meets nobody, and would not close it
     out.push_back({command,
                    {told,
                     {kMachineRanksVariable, all},

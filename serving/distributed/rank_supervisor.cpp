@@ -238,9 +238,11 @@ std::string RankSupervisor::run_group() {
       SideListener listener =
           here ? SideListener::on_this_machine() : SideListener::on_address(config_.address);
       group->on_this_machine = here;
-      group->commands = rank_commands(config_.launcher, config_.ranks, config_.command,
-                                      listener.address().line(), config_.place);
-      group->processes = std::make_unique<RankProcesses>(group->commands);
+      // Rank 0 has inherited the port where ranks meet, and closes it once they have met: it must
+      // not stay open here.
+      group->processes = std::make_unique<RankProcesses>(
+          rank_commands(config_.launcher, config_.ranks, config_.command, listener.address().line(),
+                        config_.place));
       meet(*group, listener);
     }
     watch(group);
@@ -289,7 +291,8 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
   const auto end = Clock::now() + kMeeting;
   for (int missing = config_.ranks; missing > 0 && !stopping();) {
     if (const std::string ended = group.processes->ended(); !ended.empty()) fail_lost(ended);
-    if (Clock::now() > end) fail_lost(concat(missing, " ranks have not come"));
+    if (Clock::now() > end)
+      fail_lost(concat(missing, " of ", config_.ranks, " ranks have not connected"));
     const auto guest = listener.accept(kSupervisorLook);
     if (guest == nullptr || guest->rank < 0 || guest->rank >= config_.ranks) continue;
     const auto rank = static_cast<size_t>(guest->rank);

@@ -35,8 +35,8 @@ struct RankGroupConfig {
   RankTask task = {};                // what it is told then
   std::string address =
       {};  // TCP: of this machine for ranks on others; empty: what its name stands for
-  GroupPlace place = {};                 // beside other groups
-  StepDeadline::Seconds least_step{10};  // StepDeadline's
+  GroupPlace place = {};                       // beside other groups
+  StepDeadline::Seconds least_step{10};        // StepDeadline's
 };
 
 struct RankGroupCounts {
@@ -82,7 +82,6 @@ class RankSupervisor {
  private:
   // Ranks from one start to their end.
   struct Group {
-    std::vector<RankCommand> commands;  // which keep the port where they meet
     std::unique_ptr<RankProcesses> processes;
     std::vector<std::unique_ptr<SideChannel>> channels;
     std::vector<int> numbers;        // their processes

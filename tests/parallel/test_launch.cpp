@@ -273,6 +273,9 @@ TEST(RankCommands, KeepThePortOfTheirRanks) {
   EXPECT_FALSE(commands[1].listens);
   EXPECT_EQ(value_of(commands[0], kListenerVariable), "3");
   EXPECT_EQ(value_of(commands[1], kListenerVariable), "");
+  const auto alone = rank_commands(RankLauncher::kLocal, 1, {"trireme"}, "a secret");
+  EXPECT_FALSE(alone[0].listens) << "it has nobody to meet";
+  EXPECT_EQ(value_of(alone[0], kListenerVariable), "");
   commands.pop_back();
   EXPECT_FALSE(can_listen(port, false));
   commands.clear();

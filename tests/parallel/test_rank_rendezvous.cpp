@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -111,6 +112,18 @@ TEST(RankRendezvous, TimesOutHoweverManyStrangersAreConnected) {
   const std::vector<Socket> strangers = place.idle_connections(300);
   EXPECT_NE(RankThread(place.rank(0, 1.0)).error().find("1 of 2 ranks have not connected"),
             std::string::npos);
+}
+
+// Strangers find nobody any more once the ranks have met.
+TEST(RankRendezvous, ClosesItsPorts) {
+  const ReservedPort taken;  // of 127.0.0.1; the ranks meet at another address
+  const auto options = [&](int rank) {
+    return TcpOptions{"127.0.0.4", taken.number(), rank, 3, kLong};
+  };
+  RankThread zero(options(0)), one(options(1)), two(options(2));
+  for (RankThread* rank : {&zero, &one, &two}) EXPECT_EQ(rank->error(), "");
+  EXPECT_FALSE(connect_to(resolve_tcp("test", "127.0.0.4", taken.number()).front()).open());
+  EXPECT_EQ(errno, ECONNREFUSED);
 }
 
 TEST(RankRendezvous, SilentStrangersDoNotKeepRanksOut) {
