@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSupervisorLook{50};
-constexpr milliseconds kMeeting{120'000};
+constexpr milliseconds kReadyLook{120'000};
 constexpr milliseconds kEnding{5000};
 constexpr milliseconds kLastWords{3000};  // ranks that cannot load say why, one after the other
 constexpr milliseconds kFirstPause{100}, kLongestPause{30'000};
@@ -46,7 +46,7 @@ RankSupervisor::~RankSupervisor() {
 
 RankReady RankSupervisor::wait_until_ready() {
   for (;;)
-    if (const std::optional<RankReady> ready = wait_until_ready(kMeeting)) return *ready;
+    if (const std::optional<RankReady> ready = wait_until_ready(kReadyLook)) return *ready;
 }
 
 std::optional<RankReady> RankSupervisor::wait_until_ready(milliseconds limit) {
@@ -288,7 +288,7 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
   group.channels.resize(static_cast<size_t>(config_.ranks));
   group.numbers.resize(group.channels.size());
   group.computed.resize(group.channels.size());
-  const auto end = Clock::now() + kMeeting;
+  const auto end = Clock::now() + config_.meeting;
   for (int missing = config_.ranks; missing > 0 && !stopping();) {
     if (const std::string ended = group.processes->ended(); !ended.empty()) fail_lost(ended);
     if (Clock::now() > end)

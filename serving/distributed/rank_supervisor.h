@@ -37,6 +37,7 @@ struct RankGroupConfig {
       {};  // TCP: of this machine for ranks on others; empty: what its name stands for
   GroupPlace place = {};                       // beside other groups
   StepDeadline::Seconds least_step{10};        // StepDeadline's
+  std::chrono::milliseconds meeting{120'000};  // for all ranks to connect, whoever else does
 };
 
 struct RankGroupCounts {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -112,6 +113,78 @@ TEST(RankRendezvous, TimesOutHoweverManyStrangersAreConnected) {
   const std::vector<Socket> strangers = place.idle_connections(300);
   EXPECT_NE(RankThread(place.rank(0, 1.0)).error().find("1 of 2 ranks have not connected"),
             std::string::npos);
+}
+
+// Who keeps connecting renews nothing: neither those that send nothing, nor half a greeting.
+TEST(RankRendezvous, ItsDeadlineIsNotRenewedByStrangers) {
+  const MeetingPlace place;
+  std::atomic<bool> stop{false};
+  std::atomic<int> connected{0};
+  std::thread strangers([&] {
+    while (!stop) {
+      const Socket silent = place.connect(), begins = place.connect();
+      (void)send(begins.fd(), &kRankMagic, sizeof kRankMagic, MSG_NOSIGNAL);
+      connected += 2;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error = RankThread(place.rank(0, 1.0)).error();
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+  stop = true;
+  strangers.join();
+  EXPECT_NE(error.find("1 of 2 ranks have not connected (rank 1) within 1 s"), std::string::npos)
+      << error;
+  EXPECT_GT(connected, 4);
+  EXPECT_GE(waited.count(), 1.0);
+  EXPECT_LT(waited.count(), kLong / 4) << "ten strangers a second would renew it for ever";
+}
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(RankRendezvous, SaysWhomItWaitsForLongBeforeItGivesUp) {
+  testing::internal::CaptureStderr();
+  const MeetingPlace place;
+  (void)RankThread(place.rank(0, 0.8)).error();
+  const std::string zero = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count_of(zero, concat("waiting at 127.0.0.1:", place.port().number(),
+                                  " for 1 of 2 ranks (rank 1); giving up after 0.8 s")),
+            1u)
+      << zero;
+  testing::internal::CaptureStderr();
+  TcpOptions nobody = place.rank(1, 0.8);
+  nobody.master_address = "127.0.0.3";  // nobody listens there
+  const std::string error = RankThread(nobody).error();
+  const std::string one = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count_of(one, "rank 1 waits for rank 0 at 127.0.0.3:"), 1u) << one;
+  EXPECT_NE(error.find("rank 1 found no rank 0 at 127.0.0.3:"), std::string::npos) << error;
+}
+
+// A connection that the other machine neither takes nor refuses would be tried for two minutes.
+TEST(RankRendezvous, ASilentAddressDoesNotOutlastItsDeadline) {
+  const Socket full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const TcpAddress any = resolve_tcp("test", "127.0.0.1", 0).front();
+  ASSERT_EQ(bind(full.fd(), reinterpret_cast<const sockaddr*>(&any.storage),
+                 static_cast<socklen_t>(any.length)),
+            0);
+  ASSERT_EQ(listen(full.fd(), 0), 0);
+  const TcpAddress address = local_address(full);
+  std::vector<Socket> queued;
+  const auto soon = [] {
+    return std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  };
+  do queued.push_back(connect_to(address, soon()));
+  while (queued.back().open() && queued.size() < 100);
+  ASSERT_FALSE(queued.back().open()) << "its queue is never full";
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error =
+      RankThread(TcpOptions{"127.0.0.1", address.port(), 1, 2, 1.0, ""}).error();
+  EXPECT_NE(error.find("rank 1 found no rank 0"), std::string::npos) << error;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 // Strangers find nobody any more once the ranks have met.

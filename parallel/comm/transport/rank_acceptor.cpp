@@ -17,7 +17,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAcceptorNap{200};
 constexpr milliseconds kNoDescriptorNap{100};  // until the next accept() after one failed
-constexpr int kMaxAcceptorWarnings = 10;       // strangers do not fill a log
+constexpr milliseconds kNotice{10'000};
+constexpr int kMaxAcceptorWarnings = 10;  // strangers do not fill a log
 
 const char* reason_of(RankRefusal refusal) {
   switch (refusal) {
@@ -43,16 +44,48 @@ RankAcceptor::RankAcceptor(const Socket& listener, const TcpOptions& options, in
     if (r != options.rank) missing_ += kRankLines;
 }
 
+RankAcceptor::Clock::time_point RankAcceptor::notice_before(Clock::time_point end) {
+  const auto now = Clock::now();
+  return now + std::min<Clock::duration>(kNotice, (end - now) / 4);
+}
+
 void RankAcceptor::accept_all(Clock::time_point end, const Joined& joined) {
+  const auto notice = notice_before(end);
+  bool noticed = false;
   while (missing_ > 0) {
-    if (Clock::now() >= end)
+    const auto now = Clock::now();
+    if (now >= end)
       throw Error(concat("rank ", options_.rank, " timed out: ", ceil_div(missing_, kRankLines),
-                         " of ", options_.size, " ranks have not connected"),
+                         " of ", options_.size, " ranks have not connected (", missing_ranks(),
+                         ") within ", options_.timeout_s, " s (comm.timeout); start all with one ",
+                         "MASTER_ADDR, MASTER_PORT and WORLD_SIZE, or unset RANK and WORLD_SIZE ",
+                         "for a single process"),
                   ExitCode::kLostRank);
+    if (!noticed && now >= notice) {
+      noticed = true;
+      log_warning("waiting at ", local_address(listener_).text(), " for ",
+                  ceil_div(missing_, kRankLines), " of ", options_.size, " ranks (",
+                  missing_ranks(), "); giving up after ", options_.timeout_s, " s (comm.timeout)");
+    }
     read_greetings(wait(), joined);
     drop_silent();
     accept_one();
   }
+}
+
+// "rank 1, 3, ..."
+std::string RankAcceptor::missing_ranks() const {
+  constexpr int kShown = 16;
+  std::string list;
+  int count = 0;
+  for (int r = first_; r < options_.size; ++r) {
+    const auto open = [&](const std::vector<Socket>& line) {
+      return line[static_cast<size_t>(r)].open();
+    };
+    if (r == options_.rank || std::ranges::all_of(lines_, open)) continue;
+    if (count++ < kShown) list += concat(list.empty() ? "rank " : ", ", r);
+  }
+  return concat(list, count > kShown ? ", ..." : "");
 }
 
 // Until somebody connects or sends something, or there is something else to do. Which of the

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "parallel/comm/transport/rank_greeting.h"
@@ -28,9 +29,11 @@ class RankAcceptor {
 
   // Accepts ranks >= first other than options.rank. All outlive this object.
   RankAcceptor(const Socket& listener, const TcpOptions& options, int first, RankLines& lines);
-  // Returns when every one has come with both lines; calls `joined` for each. Error(kLostRank) at
-  // `end`.
+  // Returns when every one has come with both lines; calls `joined` for each. A warning names those
+  // that are missing at notice_before(end); Error(kLostRank) at `end`, whoever else connects.
   void accept_all(Clock::time_point end, const Joined& joined);
+  // When a rank that waits says so: in ten seconds, or sooner where a quarter of the time is over.
+  static Clock::time_point notice_before(Clock::time_point end);
 
  private:
   struct Stranger {
@@ -43,6 +46,7 @@ class RankAcceptor {
   };
   enum class ReadResult { kIncomplete, kGreeting, kEnd };
 
+  std::string missing_ranks() const;
   std::vector<bool> wait() const;
   void read_greetings(const std::vector<bool>& ready, const Joined& joined);
   static ReadResult read_greeting(Stranger& stranger);

@@ -108,13 +108,24 @@ Socket listen_as_master(const TcpOptions& options) {
 
 // Tries all addresses of the name until one answers: rank 0 may start later than the others.
 Socket connect_to_master(const TcpOptions& options, RendezvousEnd end) {
+  RendezvousEnd notice = RankAcceptor::notice_before(end);
   for (;;) {
     for (const TcpAddress& address :
          resolve_tcp("MASTER_ADDR", options.master_address, options.master_port))
-      if (Socket socket_ = connect_to(address); socket_.open()) return socket_;
+      if (Socket socket_ = connect_to(address, std::min(end, notice)); socket_.open())
+        return socket_;
+    const std::string why = system_reason();
+    const std::string where = concat(options.master_address, ":", options.master_port);
     if (RendezvousClock::now() >= end)
-      fail_rendezvous(concat("rank ", options.rank, " found no rank 0 at ", options.master_address,
-                             ":", options.master_port, " (", system_reason(), ")"));
+      fail_rendezvous(concat("rank ", options.rank, " found no rank 0 at ", where, " (", why,
+                             ") within ", options.timeout_s, " s (comm.timeout); start all ranks ",
+                             "with one MASTER_ADDR and MASTER_PORT, or unset RANK and WORLD_SIZE ",
+                             "for a single process"));
+    if (RendezvousClock::now() >= notice) {
+      notice = end;
+      log_warning("rank ", options.rank, " waits for rank 0 at ", where, " (", why,
+                  "); giving up after ", options.timeout_s, " s (comm.timeout)");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -209,7 +220,7 @@ void join_ranks(const TcpOptions& options, RankLines& lines, RendezvousEnd end) 
     for (own.line = 0; own.line < kRankLines; ++own.line) {
       const TcpAddress& address = addresses[static_cast<size_t>(r)];
       Socket& socket_ = lines[static_cast<size_t>(own.line)][static_cast<size_t>(r)];
-      if (address.valid()) socket_ = connect_to(address);
+      if (address.valid()) socket_ = connect_to(address, end);
       if (!socket_.open()) fail_rendezvous(concat("rank ", options.rank, " cannot reach rank ", r));
       introduce(socket_, own, r, options, end);
     }

@@ -2,8 +2,10 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "engine/core/error.h"
@@ -30,6 +32,22 @@ TcpAddress address_of(const Socket& socket_, decltype(&getsockname) which) {
   if (which(socket_.fd(), reinterpret_cast<sockaddr*>(&out.storage), &length) == 0)
     out.length = length;
   return out;
+}
+
+// False, with errno, where the connection is refused or `end` comes first.
+bool wait_until_connected(const Socket& socket_, std::chrono::steady_clock::time_point end) {
+  constexpr int kLookMs = 200;
+  pollfd ready{socket_.fd(), POLLOUT, 0};
+  while (poll(&ready, 1, kLookMs) <= 0) {
+    if (std::chrono::steady_clock::now() < end) continue;
+    errno = ETIMEDOUT;
+    return false;
+  }
+  int error_number = 0;
+  socklen_t length = sizeof error_number;
+  getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error_number, &length);
+  errno = error_number;
+  return error_number == 0;
 }
 
 }  // namespace
@@ -118,11 +136,16 @@ Socket listen_at(const TcpAddress& address) {
   return socket_;
 }
 
-Socket connect_to(const TcpAddress& address) {
-  Socket socket_(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Socket connect_to(const TcpAddress& address, std::chrono::steady_clock::time_point end) {
+  const int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  Socket socket_(socket(address.storage.ss_family, type, 0));
+  if (!socket_.open()) return {};
   const auto length = static_cast<socklen_t>(address.length);
-  if (socket_.open() && connect(socket_.fd(), generic(address), length) == 0) return socket_;
-  return {};
+  if (connect(socket_.fd(), generic(address), length) != 0) {
+    if (errno != EINPROGRESS || !wait_until_connected(socket_, end)) return {};
+  }
+  socket_.set_blocking();
+  return socket_;
 }
 
 }  // namespace trireme

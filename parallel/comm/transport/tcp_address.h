@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ TcpAddress any_tcp_address(int port);
 
 // Both return a closed socket and leave errno where the system refuses.
 Socket listen_at(const TcpAddress& address);
-Socket connect_to(const TcpAddress& address);
+// A blocking socket. An address that swallows what is sent to it (a firewall, a full queue) is
+// given up at `end`, with ETIMEDOUT.
+Socket connect_to(const TcpAddress& address, std::chrono::steady_clock::time_point end =
+                                                 std::chrono::steady_clock::time_point::max());
 
 }  // namespace trireme

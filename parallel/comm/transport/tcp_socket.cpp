@@ -15,6 +15,7 @@ Socket& Socket::operator=(Socket&& other) noexcept {
   return *this;
 }
 void Socket::set_non_blocking() const { fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK); }
+void Socket::set_blocking() const { fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) & ~O_NONBLOCK); }
 void Socket::shut_down() const noexcept {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
 }

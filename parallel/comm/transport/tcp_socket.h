@@ -15,6 +15,7 @@ class Socket {
   int fd() const { return fd_; }
   bool open() const { return fd_ >= 0; }
   void set_non_blocking() const;
+  void set_blocking() const;
   void shut_down() const noexcept;  // wakes the other side
 
  private:

@@ -1,5 +1,7 @@
 // The supervisor with ranks that hold no model: this executable, started again as FakeRank.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <csignal>
 #include <mutex>
@@ -306,6 +308,39 @@ TEST(RankSupervisor, SaysWhichReplicaFailedBeforeTheOthersAreReady) {
   }
   EXPECT_TRUE(why.starts_with("replica 1: ")) << why;
   EXPECT_NE(why.find("exit code 1"), std::string::npos) << why;
+}
+
+// Not a test: connects to whom it should introduce itself, again and again.
+TEST(FakeRank, DISABLED_Stranger) {
+  const SideAddress address = SideAddress::parse(leader_from_environment());
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  const std::string name = address.where.substr(5);
+  name.copy(where.sun_path + 1, sizeof where.sun_path - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  for (;;) {
+    const Socket stranger(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    (void)connect(stranger.fd(), reinterpret_cast<const sockaddr*>(&where), length);
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+}
+
+// Strangers that keep connecting do not renew the time for ranks that never come.
+TEST(RankSupervisor, GivesUpRanksThatNeverComeAmongStrangers) {
+  const auto begin = std::chrono::steady_clock::now();
+  RankSupervisor ranks({.ranks = 2,
+                        .command = {"/proc/self/exe", "--gtest_also_run_disabled_tests",
+                                    "--gtest_brief=1", "--gtest_filter=FakeRank.DISABLED_Stranger"},
+                        .meeting = milliseconds(1000)});
+  try {
+    ranks.wait_until_ready();
+    FAIL() << "they are ready";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kLostRank);
+    EXPECT_NE(std::string(error.what()).find("2 of 2 ranks have not connected"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 // Ranks that never come are not waited for when the end is asked for.
