@@ -32,7 +32,7 @@ void AdamW::update(Ctx& ctx, const UpdatePart& part) const {
 
 std::unique_ptr<Optimizer> Adam::clone() const { return std::make_unique<Adam>(*this); }
 
-std::vector<Optimizer::Finding> Adam::review(double weight_decay) const {
+std::vector<Optimizer::Finding> Adam::review(double, double weight_decay) const {
   if (weight_decay <= 0) return {};
   return {{.key = "optimizer.type",
            .message = "Adam adds weight decay to the gradient; AdamW decays the weights themselves "

@@ -26,7 +26,7 @@ class Adam final : public AdamW {
  public:
   std::unique_ptr<Optimizer> clone() const override;
   const char* name() const override { return "Adam"; }
-  std::vector<Finding> review(double weight_decay) const override;
+  std::vector<Finding> review(double lr, double weight_decay) const override;
 
  protected:
   bool decoupled() const override { return false; }

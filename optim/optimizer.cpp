@@ -1,8 +1,16 @@
 #include "optim/optimizer.h"
 
+#include "engine/core/error.h"
+
 namespace trireme {
 
-std::vector<Optimizer::Finding> Optimizer::review(double) const { return {}; }
+std::vector<Optimizer::Finding> Optimizer::review(double lr, double weight_decay) const {
+  if (lr >= 1 || lr * weight_decay <= 1) return {};
+  return {{.key = "optimizer.params.weight_decay",
+           .message = concat("times optimizer.params.lr is ", lr * weight_decay,
+                             ", above 1: a step changes the sign of the weights that decay"),
+           .error = false}};
+}
 
 Hyperparameter hyperparameter(std::string name, std::string help) {
   Key key;

@@ -46,7 +46,9 @@ class Optimizer {
     std::string message;
     bool error = true;  // false: a note
   };
-  virtual std::vector<Finding> review(double weight_decay) const;
+  // Findings about the rule's values and the two of OptimizerConfig. Default: a note where a
+  // decoupled decay, weight -= lr x weight_decay x weight, changes the sign of weights.
+  virtual std::vector<Finding> review(double lr, double weight_decay) const;
   // Whether an update changes every weight by about the learning rate, whatever the size of its
   // gradient.
   virtual bool normalizes() const = 0;

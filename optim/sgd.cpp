@@ -25,9 +25,12 @@ void Sgd::visit(HyperparameterVisitor& visitor) {
   visitor.flag(nesterov, row);
 }
 
-std::vector<Optimizer::Finding> Sgd::review(double) const {
-  if (!nesterov || momentum > 0) return {};
-  return {{.key = "optimizer.params.nesterov", .message = concat("needs ", kNesterovNeeds)}};
+std::vector<Optimizer::Finding> Sgd::review(double lr, double weight_decay) const {
+  std::vector<Finding> findings = Optimizer::review(lr, weight_decay);
+  if (nesterov && momentum <= 0)
+    findings.push_back(
+        {.key = "optimizer.params.nesterov", .message = concat("needs ", kNesterovNeeds)});
+  return findings;
 }
 
 std::vector<StateStorage::Kind> Sgd::states(DType dtype) const {

@@ -14,7 +14,7 @@ class Sgd final : public Optimizer {
   std::unique_ptr<Optimizer> clone() const override;
   const char* name() const override { return "SGD"; }
   void visit(HyperparameterVisitor& visitor) override;
-  std::vector<Finding> review(double weight_decay) const override;
+  std::vector<Finding> review(double lr, double weight_decay) const override;
   bool normalizes() const override { return false; }
   std::vector<StateStorage::Kind> states(DType dtype) const override;
   void update(Ctx& ctx, const UpdatePart& part) const override;

@@ -257,10 +257,6 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
                 concat(optimizer.lr, " changes every weight by about as much in each step of ",
                        type, "; rates from 1e-5 to 1e-2 are usual"));
   optimizer.weight_decay = by_method(kWeightDecay, 0);
-  if (type != "Adam" && optimizer.lr < 1 && optimizer.lr * optimizer.weight_decay > 1)
-    report.note(values.spelled(kWeightDecay),
-                concat("times optimizer.params.lr is ", optimizer.lr * optimizer.weight_decay,
-                       ", above 1: a step changes the sign of the weights that decay"));
   if (optimizer.lr * optimizer.weight_decay > std::numeric_limits<float>::max())
     report.error(values.spelled(kWeightDecay),
                  concat(optimizer.weight_decay, " times optimizer.params.lr ", optimizer.lr,
@@ -270,7 +266,7 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
   ValueReader reader(values, report);
   rule->visit(reader);
   check_foreign(values, row->name, report);
-  for (const Optimizer::Finding& finding : rule->review(optimizer.weight_decay))
+  for (const Optimizer::Finding& finding : rule->review(optimizer.lr, optimizer.weight_decay))
     if (finding.error)
       report.error(values.spelled(finding.key), finding.message);
     else

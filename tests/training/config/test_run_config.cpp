@@ -144,6 +144,14 @@ TEST(RunConfig, WhatChangesNothingOrTooMuchIsNoted) {
       note({"optimizer.params.lr=0.001", "optimizer.params.weight_decay=3e3"}),
       "optimizer.params.weight_decay: times optimizer.params.lr is 3, above 1: a step changes "
       "the sign of the weights that decay");
+  EXPECT_TRUE(note({"optimizer.type=SGD", "weight_decay=3e3", "optimizer.params.lr=0.001"})
+                  .ends_with("the sign of the weights that decay"));
+  // Adam's decay is a part of the gradient, unless it is AdamW by DeepSpeed's word.
+  EXPECT_TRUE(note({"optimizer.type=Adam", "optimizer.params.weight_decay=3e4"})
+                  .starts_with("optimizer.type: Adam adds weight decay to the gradient"));
+  EXPECT_TRUE(note({"optimizer.type=Adam", "optimizer.params.adam_w_mode=true",
+                    "optimizer.params.weight_decay=3e4"})
+                  .ends_with("the sign of the weights that decay"));
   EXPECT_EQ(note({"train_steps=100", "scheduler.params.warmup_steps=20",
                   "scheduler.params.decay_steps=20"}),
             "scheduler.params.warmup_steps: the learning rate is 0 from step 21 to the last, 100, "
