@@ -1,6 +1,7 @@
 """Training runs from outside: what they write, signals, resuming, ranks, evaluation, generation."""
 import json
 import pathlib
+import re
 import shutil
 import signal
 import time
@@ -229,7 +230,30 @@ class Pretrain(tiny_run.RunTest):
         _, stderr = self.pretrain("--resume", "auto", expect=4)
         self.assertIn("run/checkpoints/step-00000003 is the end of a run that diverged, and none before it", stderr)
         _, stderr = self.pretrain("--resume", "run/checkpoints/step-00000003", expect=4)
-        self.assertIn("that diverged; name an older one, or give --resume auto", stderr)
+        self.assertIn("and none before it can be continued; lower optimizer.params.lr or raise the warm-up, in "
+                      "another output_dir\n", stderr)
+        self.pretrain("--set", "optimizer.params.lr=1e-3", "--set", "output_dir=lower")
+
+    def test_the_way_out_of_a_diverged_run(self):
+        """Lower rates make another run: its weights can be those of the newest good checkpoint."""
+        # DeepSpeed's warm-up: the first step has the rate 0, so its checkpoint is sound.
+        self.configure(optimizer={"type": "SGD", "params": {"lr": 1e30}}, train_steps=4, gradient_clipping=0,
+                       scheduler={"type": "WarmupLR", "params": {"warmup_num_steps": 4}}, checkpoint={"save_interval": 1})
+        _, ended = self.pretrain(expect=4)
+        for path in (self.folder / "run/checkpoints").glob("step-0000000[23]"):
+            shutil.rmtree(path)
+        _, named = self.pretrain("--resume", "run/checkpoints/step-00000004", expect=4)
+        ended, named = [re.search(r"the newest checkpoint to continue is (\S+) \(an older one where the loss was rising "
+                                  r"already\); lower optimizer.params.lr or raise the warm-up, in another output_dir, and "
+                                  r"start a new run from the weights alone: trireme (checkpoint convert \1 weights --to hf), "
+                                  r"then checkpoint.load \"weights\"\n", stderr) for stderr in (ended, named)]
+        self.assertIsNotNone(ended)
+        self.assertEqual(named[1], "run/checkpoints/step-00000001")
+        self.trireme(*named[2].split())
+        self.configure(optimizer={"type": "SGD", "params": {"lr": 1e-3}}, train_steps=4, output_dir="lower", scheduler={},
+                       checkpoint={"load": "weights"})
+        self.pretrain()
+        self.assertFalse(any(record["skipped"] for record in self.records("lower")))
 
     def test_what_a_loss_scale_finds_out_is_no_divergence(self):
         """Steps whose gradients overflow at a loss scale that falls then: also as the last of a run."""

@@ -19,12 +19,36 @@
 #include "training/run/pretrain_run.h"
 #include "training/run/run_lineage.h"
 #include "transformer/checkpoint/checkpoint_model.h"
+#include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
 namespace {
 
 constexpr int64_t kOpenFiles = 1 << 16;  // two for each token file of a blend
+
+// Way out of a run that diverged, whose newest good checkpoint is `newest`, empty: none. Other
+// settings make another run: where it continued the checkpoint, it would be refused.
+std::string advice_for_divergence(const RunConfig& config, const std::string& newest) {
+  const bool fp16 = config.dtype == DType::kF16;
+  const std::string settings =
+      concat("lower optimizer.params.lr", fp16 ? ", " : " or ", "raise the warm-up",
+             fp16 ? ", or use bf16 or fp32" : "", ", in another output_dir");
+  if (newest.empty()) return settings;
+  return concat("the newest checkpoint to continue is ", newest,
+                " (an older one where the loss was rising already); ", settings, ", and ",
+                advice_for_weights(config, newest));
+}
+
+[[noreturn]] void fail_at_diverged_end(const RunConfig& config, const std::string& checkpoint) {
+  const std::string folder = std::filesystem::path(checkpoint).parent_path().string();
+  std::string newest = find_newest_good(folder, false).directory;
+  if (!newest.empty() && !skipped_row(CheckpointReader(newest)).empty()) newest.clear();
+  throw Error(concat(checkpoint, " is the end of a run that diverged",
+                     newest.empty() ? ", and none before it can be continued; " : "; ",
+                     advice_for_divergence(config, newest)),
+              ExitCode::kDiverged);
+}
 
 }  // namespace
 
@@ -123,7 +147,7 @@ ResumePlan PretrainRun::plan_start() {
   ResumePlan plan = plan_resume(config_, options_.resume, data_files_);
   lineage_ = run_lineage(config_, plan, examples_.get());
   if (examples_ != nullptr && !plan.checkpoint.empty())
-    check_same_examples(plan.checkpoint, read_lineage(CheckpointReader(plan.checkpoint)), lineage_);
+    check_same_examples(config_, plan, lineage_);
   return plan;
 }
 
@@ -171,10 +195,7 @@ void PretrainRun::start_or_resume() {
              adapter.empty() ? "" : concat(" and the adapters of ", adapter),
              "; optimizer, learning rate and data begin anew");
   if (position_.skipped_row > 0 && position_.step >= config_.train_steps)
-    throw Error(concat(checkpoint, " is the end of a run that diverged",
-                       options_.resume == "auto" ? ", and none before it is whole"
-                                                 : "; name an older one, or give --resume auto"),
-                ExitCode::kDiverged);
+    fail_at_diverged_end(config_, checkpoint);
   if (position_.step > config_.train_steps)
     log_warning(checkpoint, " is at step ", position_.step, " and train_steps is ",
                 config_.train_steps, ": nothing is left to train; raise train_steps");
@@ -286,11 +307,11 @@ void PretrainRun::check_divergence(int64_t step, const StepResult& result) {
 
 void PretrainRun::fail_diverged(int64_t step, int64_t skips, const std::string& what) const {
   throw Error(concat(what, ": ", skips, skips == 1 ? " step was" : " steps in a row were",
-                     " not finite, the last by ", first_bad_,
-                     "; lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32; ",
+                     " not finite, the last by ", first_bad_, "; ",
                      last_checkpoint_.empty()
-                         ? concat("no checkpoint was saved before step ", step - skips + 1)
-                         : concat("the newest checkpoint to continue is ", last_checkpoint_)),
+                         ? concat("no checkpoint was saved before step ", step - skips + 1, "; ")
+                         : "",
+                     advice_for_divergence(config_, last_checkpoint_)),
               ExitCode::kDiverged);
 }
 
@@ -386,8 +407,8 @@ void PretrainRun::restore_directory() {
   records_ = std::make_unique<RunRecords>(config_, position_.step);
   log_warning("output_dir ", config_.output_dir, " or checkpoint.save ", config_.checkpoint.save,
               " was removed or replaced while the run wrote to it: made again at step ",
-              position_.step,
-              ", where a checkpoint is saved; earlier records and checkpoints may be lost");
+              position_.step, "; a checkpoint is saved in it after the first step from here that ",
+              "is not skipped; earlier records and checkpoints may be lost");
 }
 
 StopRequest PretrainRun::agreed_request() {

@@ -92,18 +92,6 @@ std::string advice_for_rates(const SchedulerConfig& saved, const SchedulerConfig
                 "output_dir; or ");
 }
 
-// Way out for a run that is not the one which the plan continues.
-std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan) {
-  if (plan.is_own) return "use another output_dir";
-  const char* const elsewhere = holds_run(config) ? " and another output_dir" : "";
-  if (config.finetune.enabled)
-    return concat("start another run with checkpoint.load ", plan.checkpoint,
-                  " and without --resume", elsewhere);
-  return concat("start a new run from the weights alone: trireme checkpoint convert ",
-                plan.checkpoint, " weights --to hf, then checkpoint.load \"weights\"",
-                plan.is_named ? " without --resume" : "", elsewhere);
-}
-
 void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t steps_done,
                       const ResumePlan& plan) {
   const std::string& checkpoint = plan.checkpoint;
@@ -221,6 +209,19 @@ void check_nothing_saved(const RunConfig& config, const std::vector<std::string>
 }
 
 }  // namespace
+
+std::string advice_for_weights(const RunConfig& config, const std::string& checkpoint) {
+  if (config.finetune.enabled) return concat("start a new run with checkpoint.load ", checkpoint);
+  return concat("start a new run from the weights alone: trireme checkpoint convert ", checkpoint,
+                " weights --to hf, then checkpoint.load \"weights\"");
+}
+
+std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan) {
+  if (plan.is_own) return "use another output_dir";
+  return concat(advice_for_weights(config, plan.checkpoint),
+                plan.is_named ? " without --resume" : "",
+                holds_run(config) ? " and another output_dir" : "");
+}
 
 RunLock::RunLock(const RunConfig& config) : output_("output_dir", config.output_dir) {
   std::error_code ignored;

@@ -47,6 +47,11 @@ struct ResumePlan {
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                        const std::vector<TokenFileIdentity>& data);
 
+// Ways out of an error, to put after "; or ": a run from the weights of a checkpoint alone, which
+// needs an output_dir without a run; and a run that is not the one which the plan continues.
+std::string advice_for_weights(const RunConfig& config, const std::string& checkpoint);
+std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan);
+
 // What a run writes in, locked for its life: output_dir and checkpoint.save. Rank 0 takes it before
 // it reads what is there. InputError where another run has one of them.
 class RunLock {

@@ -34,14 +34,14 @@ CheckpointLineage run_lineage(const RunConfig& config, const ResumePlan& plan,
   return lineage;
 }
 
-void check_same_examples(const std::string& checkpoint, const CheckpointLineage& saved,
+void check_same_examples(const RunConfig& config, const ResumePlan& plan,
                          const CheckpointLineage& now) {
+  const CheckpointLineage saved = read_lineage(CheckpointReader(plan.checkpoint));
   if (saved.examples.empty() || saved.examples == now.examples) return;
-  fail_input(checkpoint, " has learned from other examples: then ", saved.data, " (",
+  fail_input(plan.checkpoint, " has learned from other examples: then ", saved.data, " (",
              saved.examples, "), now ", now.data, " (", now.examples,
-             "); put the files, the tokenizer and the chat template back as they were, or start "
-             "another run with checkpoint.load ",
-             checkpoint, " and another output_dir");
+             "); put the files, the tokenizer and the chat template back as they were, or ",
+             advice_for_another_run(config, plan));
 }
 
 }  // namespace trireme

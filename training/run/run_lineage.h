@@ -15,9 +15,9 @@ struct ResumePlan;
 CheckpointLineage run_lineage(const RunConfig& config, const ResumePlan& plan,
                               const FinetuneData* data);
 
-// InputError that names both sets of examples where a run that resumes from `checkpoint` has
-// others.
-void check_same_examples(const std::string& checkpoint, const CheckpointLineage& saved,
+// InputError that names both sets of examples where a run that resumes from the plan's checkpoint
+// has others.
+void check_same_examples(const RunConfig& config, const ResumePlan& plan,
                          const CheckpointLineage& now);
 
 }  // namespace trireme
