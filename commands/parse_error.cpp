@@ -53,13 +53,23 @@ std::string did_you_mean(const std::string& name) {
 }
 
 // Names of commands in other programs.
-constexpr std::pair<const char*, const char*> kForeignCommands[] = {
-    {"train", "pretrain"},        {"sft", "finetune"},           {"dpo", "finetune"},
-    {"run", "generate"},          {"infer", "generate"},         {"chat", "generate --chat"},
-    {"complete", "generate"},     {"perplexity", "eval"},        {"server", "serve"},
-    {"encode", "tokenize"},       {"decode", "detokenize"},      {"preprocess", "data prepare"},
-    {"benchmark", "bench"},       {"load-balance", "route"},     {"plot", "report"},
-    {"validate", "config check"}, {"info", "checkpoint inspect"}};
+constexpr std::pair<const char*, const char*> kForeignCommands[] = {{"train", "pretrain"},
+                                                                    {"sft", "finetune"},
+                                                                    {"dpo", "finetune"},
+                                                                    {"run", "generate"},
+                                                                    {"infer", "generate"},
+                                                                    {"chat", "generate --chat"},
+                                                                    {"complete", "generate"},
+                                                                    {"perplexity", "eval"},
+                                                                    {"server", "serve"},
+                                                                    {"encode", "tokenize"},
+                                                                    {"decode", "detokenize"},
+                                                                    {"preprocess", "data prepare"},
+                                                                    {"benchmark", "bench"},
+                                                                    {"load-balance", "route"},
+                                                                    {"plot", "report"},
+                                                                    {"validate", "config resolve"},
+                                                                    {"info", "checkpoint inspect"}};
 
 // The nearest command beside the one that was meant, else anywhere.
 std::string suggest_command(const std::string& word, CLI::App& at) {

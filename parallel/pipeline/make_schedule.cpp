@@ -36,7 +36,8 @@ void check_sizes(ScheduleKind kind, int stages, int chunks, int micro_batches) {
   if (kind == ScheduleKind::kInterleaved && micro_batches % stages != 0) {
     fail_input(key::kSchedule, " \"", name, "\" needs ", key::kMicroBatches, " (", micro_batches,
                ") to be a multiple of ", key::kPipeline, " (", stages,
-               "); change one of the two, or use \"1f1b\"");
+               "); change one of the two, or use \"1f1b\"",
+               chunks > 1 ? concat(" and ", key::kVirtualStages, " 1") : "");
   }
 }
 

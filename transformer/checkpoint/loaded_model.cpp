@@ -249,7 +249,7 @@ void LoadedModel::check_quantization() const {
   if (bundle_.lora.dora)
     fail_input(
         "--quantization: adapters with magnitudes (DoRA) read the weights themselves; merge ",
-        "them into the model first (trireme checkpoint merge)");
+        "them into the model first (trireme checkpoint merge-lora)");
 }
 
 ChatTemplateSources LoadedModel::find_chat_templates(const std::string& given,

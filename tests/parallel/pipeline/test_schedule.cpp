@@ -90,7 +90,8 @@ TEST(Schedule, RefusalsNameTheKeys) {
   EXPECT_EQ(make(ScheduleKind::kInterleaved, 4, 2, 6),
             "parallel.pipeline_schedule \"interleaved_1f1b\" needs gradient_accumulation_steps (6) "
             "to be a multiple of parallel.pipeline_model_parallel_size (4); change one of the two, "
-            "or use \"1f1b\"");
+            "or use \"1f1b\" and parallel.virtual_pipeline_stages 1");
+  EXPECT_TRUE(make(ScheduleKind::kInterleaved, 4, 1, 6).ends_with("or use \"1f1b\""));
   EXPECT_EQ(make(ScheduleKind::kZbH1, 4, 2, 8),
             "parallel.pipeline_schedule \"zb_h1\" has one chunk of layers per rank, but "
             "parallel.virtual_pipeline_stages is 2; use \"interleaved_1f1b\", or "
