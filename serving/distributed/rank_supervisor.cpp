@@ -7,6 +7,7 @@
 
 #include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
+#include "parallel/agree.h"
 
 namespace trireme {
 namespace {
@@ -53,8 +54,9 @@ std::optional<RankReady> RankSupervisor::wait_until_ready(milliseconds limit) {
   std::unique_lock lock(mutex_);
   const auto known = [&] { return first_.has_value() || failed_ != ExitCode::kDone; };
   if (!changed_.wait_for(lock, limit, known)) return {};
-  if (!first_) throw Error(concat(name_, why_), failed_);
-  return first_;
+  if (first_) return first_;
+  if (said_by_rank_ && failed_ == ExitCode::kBadInput) throw ReportedError(concat(name_, why_));
+  throw Error(concat(name_, why_), failed_);
 }
 
 void RankSupervisor::listen(Listener listener) {
@@ -269,6 +271,7 @@ std::string RankSupervisor::run_group() {
   {
     const std::lock_guard lock(mutex_);
     failed_ = code;
+    said_by_rank_ = group->processes != nullptr;
   }
   changed_.notify_all();
   return why;

@@ -56,7 +56,8 @@ class RankSupervisor {
   RankSupervisor& operator=(const RankSupervisor&) = delete;
 
   // Waits for the first start. Where it fails it is not tried again: Error with the exit code of
-  // the rank that failed, which has said why; it names the replica where there are others.
+  // the rank that failed, ReportedError where that rank has logged bad input; it names the replica
+  // where there are others.
   RankReady wait_until_ready();
   // The same, but no longer than that; absent: they are still being started.
   std::optional<RankReady> wait_until_ready(std::chrono::milliseconds limit);
@@ -134,6 +135,7 @@ class RankSupervisor {
   std::optional<RankReady> first_;
   std::string why_ = "the ranks are being started";
   ExitCode failed_ = ExitCode::kDone;  // of the first start
+  bool said_by_rank_ = false;          // likewise: ranks were started, which log their errors
   Step step_;
   Change change_;
   std::optional<std::vector<std::byte>> outcome_;

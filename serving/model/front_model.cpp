@@ -6,7 +6,6 @@
 #include "engine/core/cpu.h"
 #include "engine/device/timing.h"
 #include "engine/observe/log.h"
-#include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "serving/distributed/side_meeting.h"
 #include "serving/engine/replicas.h"
@@ -72,8 +71,6 @@ FrontModel::FrontModel(const ServedModelOptions& options, const std::vector<std:
     // Before the others have ended, which may take seconds.
     if (replicas() > 1) log_warning(error.what(), "; the other replicas are being ended");
     end_groups();
-    if (error.code() == ExitCode::kBadInput)
-      throw ReportedError(error.what());  // a rank has said it
     throw;
   }
   if (draft_ != nullptr) divide_memory_of_draft(options);
