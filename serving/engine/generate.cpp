@@ -73,7 +73,9 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
     const StepPlan plan = decoder.scheduler.next();
     std::vector<Progress> progress = decoder.scheduler.done(plan, decoder.executor.execute(plan));
     for (const Progress& step : progress) {
-      TRIREME_CHECK(step.finish != FinishReason::kError, "the logits are not finite");
+      if (step.finish == FinishReason::kError)
+        fail_input("the logits of token ", out.tokens.size() + 1,
+                   " are not finite: the weights are not, or values are too large for their type");
       if (step.finish == FinishReason::kStop) {
         out.reason = StopReason::kStopToken;
         return out;
