@@ -255,6 +255,16 @@ class Pretrain(tiny_run.RunTest):
         self.pretrain()
         self.assertFalse(any(record["skipped"] for record in self.records("lower")))
 
+    def test_other_types_are_the_way_out_of_float16(self):
+        """Gradients that are too large for float16 at the scale which was given."""
+        fp16 = {"fp16": {"enabled": True, "loss_scale": 2.0 ** 40}}
+        self.configure(train_steps=3, scheduler={}, **fp16)
+        _, stderr = self.pretrain(expect=4)
+        self.assertIn("lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32, in another output_dir\n", stderr)
+        for other in ({"bf16": {"enabled": True}}, {}):
+            self.configure(train_steps=3, scheduler={}, output_dir=f"of{len(other)}", **other)
+            self.pretrain()
+
     def test_what_a_loss_scale_finds_out_is_no_divergence(self):
         """Steps whose gradients overflow at a loss scale that falls then: also as the last of a run."""
         fp16 = {"enabled": True, "initial_scale_power": 60, "hysteresis": 1}

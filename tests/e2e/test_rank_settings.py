@@ -31,6 +31,7 @@ class RankSettings(tiny_run.RunTest):
             codes, said = self.start_ranks(common, [*common, *more])
             self.assertEqual(codes, [2, 2], said)
             self.assertEqual(said.count("started with different settings or files"), 1, said)
+            self.assertIn("start all of them with the same ones", said)
             for text in says:
                 self.assertIn(text, said)
 

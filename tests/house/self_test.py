@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import check_advice
 import check_backend
 import check_dependencies
 import check_docs
@@ -186,6 +187,40 @@ class Errors(unittest.TestCase):
         self.assertEqual(len(check_errors.check("a/b.cpp", "if (why == kGone) f();\n", {})), 1)
         self.assertEqual(check_errors.check("a/b.cpp", "if (why == kGone) f();\n", {"b.cpp": "shown"}), [])
         self.assertEqual(len(check_errors.unused({"a/b.cpp": "f();\n"}, {"b.cpp": "shown"})), 1)
+
+
+class Advice(unittest.TestCase):
+    def advised(self, *lines):
+        return [text for _, text in check_advice.literals("\n".join(lines) + "\n") if check_advice.is_advice(text)]
+
+    def test_texts(self):
+        for line in ('fail("it is there; remove it");', 'fail("use ", x, " instead");', 'fail(x, ", or set y to 1");',
+                     'fail("a: give " "one");', 'fail(" (see ", x, " --help)");', 'fail("--min 0: give more");',
+                     'fail("\\nrepair one");', 'fail("F16 is: make such a file");', 'fail("; did you mean ", x);'):
+            self.assertEqual(len(self.advised(line)), 1, line)
+        for line in ('add("Set of keys: use one", 1);', 'fail("open file");', 'fail("it is used; the run goes on");',
+                     '// fail("; remove it");', '#include "use that"', 'add("write");', 'f(R"(use it; remove it)");',
+                     'fail("a useful set of things");'):
+            self.assertEqual(self.advised(line), [], line)
+
+    def test_sources(self):
+        text = 'fail("it is there; remove it");\n'
+        self.assertEqual(check_advice.check_source("a/b.cpp", text, ["; remove it"]), [])
+        (problem,) = check_advice.check_source("a/b.cpp", "\n" + text, ["; use another"])
+        self.assertIn("a/b.cpp:2: ", problem)
+
+    def test_rows(self):
+        texts = {"tests/e2e/test_a.py": '"please remove "\n  f"it"\nA = {\n    "row": 1,\n}\n\n\nclass A:\n    def test_b(self):\n        pass\n',
+                 "tests/c/test_c.cpp": "TEST(Suite, Name) {}  // remove it\n", "tests/c/test_d.cpp": "TEST(Suite, Name) {}\n"}
+        check = lambda fragment, follower, source='f("; remove it");\n': check_advice.check_row(
+            1, "a/b.cpp", fragment, follower, source, texts.get)
+        for follower in ("gpu", "e2e/test_a.py::row", "e2e/test_a.py::test_b", "c/test_c.cpp::Suite.Name"):
+            self.assertEqual(check("; remove it", follower), [], follower)
+        for follower in ("", "tomorrow", "e2e/test_a.py::test_c", "e2e/test_d.py::row", "c/test_c.cpp::Name", "c/test_d.cpp::Suite.Name"):
+            self.assertEqual(len(check("; remove it", follower)), 1, follower)
+        self.assertEqual(len(check("; use it", "gpu")), 1)
+        self.assertEqual(len(check("; remove it", "gpu", source=None)), 1)
+        self.assertEqual(list(check_advice.rows("# a\nb\tc\td\n")), [(2, "b", "c", "d")])
 
 
 class Words(unittest.TestCase):

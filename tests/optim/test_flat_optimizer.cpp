@@ -148,7 +148,13 @@ TEST(FlatOptimizer, WhatNeedsMatricesIsRefusedByNameWhereTheyAreCut) {
     EXPECT_TRUE(problem({}, {stage, {2, 0}, {2, 0}}, {}).starts_with(cut)) << stage;
   OffloadConfig file;
   file.device = OffloadDevice::kFile;
-  EXPECT_TRUE(problem({}, {}, file).starts_with("zero_optimization.offload_optimizer.device: "));
+  EXPECT_EQ(problem({}, {}, file),
+            "zero_optimization.offload_optimizer.device: a file holds parts of matrices, and "
+            "optimizer.type MatrixFiller updates whole ones; use \"cpu\" or \"none\"");
+  for (const OffloadDevice other : {OffloadDevice::kCpu, OffloadDevice::kNone}) {
+    file.device = other;
+    EXPECT_EQ(problem({}, {}, file), "");
+  }
 }
 
 TEST(Optimizers, MakeWhatTheirRowSays) {
