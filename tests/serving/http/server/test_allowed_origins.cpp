@@ -117,6 +117,7 @@ TEST(AllowedOrigins, MayBeAll) {
   EXPECT_FALSE(r.headers.contains("Vary"));
 }
 
+// As the error says: http(s)://HOST[:PORT], or "*".
 TEST(AllowedOrigins, AreWrittenAsBrowsersSendThem) {
   for (const char* good : {"*", "http://localhost:5173", "https://page.example", "http://[::1]:80"})
     EXPECT_NO_THROW(AllowedOrigins({good})) << good;

@@ -1,4 +1,5 @@
 // Every field that another server documents, sent to every endpoint that it is for.
+#include <algorithm>
 #include <map>
 
 #include "serving/api/endpoint.h"
@@ -71,6 +72,95 @@ TEST_F(PeerFieldsOfAServer, AreUsedWithoutEffectOrRefusedByName) {
         EXPECT_EQ(ask(endpoint, row.name, Json::parse(nothing)).status, 200) << nothing;
     }
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+// Ways out that refusals name: the members that do so beside or in the place of those of a request.
+struct WayOut {
+  const char* advice;
+  char endpoint;
+  const char* members;
+};
+const WayOut kWaysOut[] = {
+    {"write the model's infilling tokens into the prompt", 'c',
+     R"({"prompt": "<PRE>a<SUF>b<MID>"})"},
+    {"use /v1/completions", 'c', R"({"echo": true})"},
+    {"send texts or token ids", 'c', R"({"prompt": [[1, 2], [3]]})"},
+    {"send texts or token ids", 'e', R"({"input": ["a", "b"]})"},
+    {"send them as the prompt of /v1/completions", 'c', R"({"prompt": [1, 2]})"},
+    {"write its token into the prompt of /v1/completions", 'c', R"({"prompt": "<task>p"})"},
+    {"prompts are not truncated: shorten it", 'c', R"({"prompt": "s"})"},
+    {"send the full prompt", 'c', R"({"prompt": "all that was said so far"})"},
+    {"use chat_template", 'h', R"({"chat_template": "{{ messages[0]['content'] }}"})"},
+    {"send a message of the role system", 'h',
+     R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "x"}]})"},
+    {"send its members as fields of the request", 'c', R"({"temperature": 0.5, "top_k": 3})"},
+    {"use input", 'e', R"({"input": "p"})"},
+    {"send the tokens of the conversation (/tokenize) as input", 'e', R"({"input": [1, 2]})"},
+    {"use truncate_prompt_tokens", 'e', R"({"truncate_prompt_tokens": 1})"},
+    {"use prompt", 't', R"({"prompt": "p"})"},
+    {"use add_special_tokens", 't', R"({"add_special_tokens": false})"},
+    {"send the token ids themselves", 'c', R"({"prompt": [256, 1]})"},
+    {"leave out tools in place of \"none\"", 't', "{}"},
+    {"use logit_bias or structured_outputs", 'c', R"({"logit_bias": {"5": 100}})"},
+    {"use repetition_penalty", 'c', R"({"repetition_penalty": 1.5})"},
+    {"use repetition_penalty, which counts all tokens", 'h', R"({"repetition_penalty": 1.5})"},
+    {"use min_p", 'c', R"({"min_p": 0.1})"},
+    {"use temperature", 'c', R"({"temperature": 0.7})"},
+    {"use top_p or min_p", 'c', R"({"top_p": 0.9, "min_p": 0.1})"},
+    {"the order of samplers is fixed; leave it out", 'c', "{}"},
+    {"use a larger top_p or a smaller min_p", 'c', R"({"top_p": 1, "min_p": 0.01})"},
+    {"use a grammar", 'c', R"({"structured_outputs": {"grammar": "root ::= \"a\""}})"},
+    {"use stop or a regex of structured_outputs", 'c', R"({"stop": ["."]})"},
+    {"use response_format or a grammar", 'h', R"({"response_format": {"type": "json_object"}})"},
+    {"write the white space into a grammar", 'c',
+     R"({"structured_outputs": {"grammar": "root ::= \"{\" [ \\n]* \"}\""}})"},
+    {"use response_format", 'c', R"({"response_format": {"type": "json_object"}})"},
+    {"a grammar holds from the first token; leave it out", 'c', "{}"},
+    {"extensions are not loaded; leave it out", 'c', "{}"},
+    {"use max_tokens", 'h', R"({"max_tokens": 2})"},
+    {"use reasoning_effort", 'h', R"({"reasoning_effort": "low"})"},
+    {"use reasoning_effort or chat_template_kwargs", 'h',
+     R"({"chat_template_kwargs": {"enable_thinking": false}})"},
+    {"ask for it in a message", 'h', R"({"messages": [{"role": "user", "content": "in short"}]})"},
+    {"calls are parsed; leave out tools", 'h', "{}"},
+    {"nothing is fetched: use documents", 'h', "{}"},
+    {"use continue_final_message", 'h',
+     R"({"messages": [{"role": "assistant", "content": "x"}], "continue_final_message": true,
+         "add_generation_prompt": false})"},
+    {"use logprobs", 'c', R"({"logprobs": 2})"},
+    {"use the most probable tokens of logprobs", 'c', R"({"logprobs": 20})"},
+    {"use return_token_ids", 'h', R"({"return_token_ids": true})"},
+    {"use /v1/embeddings", 'e', "{}"},
+    {"use skip_special_tokens", 'c', R"({"skip_special_tokens": false})"},
+    {"use /tokenize", 't', "{}"},
+    {"use normalize", 'e', R"({"normalize": false})"},
+    {"use return_token_strs", 't', R"({"return_token_strs": true})"},
+    {"send the adapter's id as model", 'c', R"({"model": "m"})"},
+    {"use cache_salt", 'c', R"({"cache_salt": "a"})"},
+    {"use cache_salt to separate caches", 'h', R"({"cache_salt": "a"})"},
+    {"there is one tier; see priority", 'c', R"({"priority": 0})"},
+    {"prefill and decode run on one server; leave it out", 'c', "{}"},
+};
+
+TEST_F(PeerFieldsOfAServer, FollowTheAdvice) {
+  for (const auto& [advice, endpoint, members] : kWaysOut) {
+    SCOPED_TRACE(advice);
+    EXPECT_TRUE(std::ranges::any_of(peer_fields(), [words =
+                                                        std::string(advice)](const PeerField& row) {
+      return row.words == words;
+    })) << "no field is refused with it";
+    auto [path, body] = requests().at(endpoint);
+    body.update(Json::parse(members));
+    client.send(post(path, body.dump()));
+    const Response r = client.response();
+    EXPECT_EQ(r.status, 200) << r.body;
+  }
+  // "send the header X-Request-Timeout-Ms", "read /metrics"
+  const auto& [path, body] = requests().at('c');
+  client.send(post(path, body.dump(), "X-Request-Timeout-Ms: 60000\r\n"));
+  EXPECT_EQ(client.response().status, 200);
+  client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.response().status, 200);
 }
 
 // A field of another name does what the field does.
