@@ -13,6 +13,7 @@
 #include "commands/connect.h"
 #include "commands/model_option.h"
 #include "commands/rank_options.h"
+#include "engine/io/input_file.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/strict_json.h"
 #include "engine/observe/log.h"
@@ -36,6 +37,7 @@ using Sequences = std::vector<std::vector<int32_t>>;
 
 // A line a sequence: [1, 2, 3], or {"ids": [1, 2, 3]} as `trireme tokenize --json` writes it.
 Sequences read_sequences(const LogitsArguments& args, const ModelConfig& model) {
+  require_file_or_pipe(args.tokens);
   std::ifstream in(args.tokens);
   if (!in) fail_input("cannot open ", args.tokens);
   Sequences sequences;

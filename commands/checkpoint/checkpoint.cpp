@@ -12,6 +12,7 @@
 #include "commands/model_option.h"
 #include "commands/table.h"
 #include "engine/io/gguf.h"
+#include "engine/io/input_file.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/safetensors_directory.h"
 #include "engine/io/sharded_checkpoint.h"
@@ -97,7 +98,8 @@ void inspect_safetensors(const std::string& path) {
 }
 
 bool is_safetensors(const std::string& path) {
-  return std::filesystem::is_regular_file(path) && path.ends_with(".safetensors");
+  return path.ends_with(".safetensors") && !std::filesystem::is_directory(path) &&
+         is_input_file(path);
 }
 
 std::unique_ptr<TensorSource> open_tensors(const std::string& path) {

@@ -8,6 +8,7 @@
 #include "commands/bench/bench.h"
 #include "commands/table.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/input_file.h"
 #include "engine/observe/log.h"
 #include "serving/bench/load_run.h"
 
@@ -170,6 +171,7 @@ void mention_failures(const LoadResult& result) {
 
 void run(BenchServeOptions options) {
   complete(options);
+  require_file_or_pipe(options.load.ca_file);
   if (options.workload.model.empty()) options.workload.model = first_served_model(options.load);
   const auto requests = make_requests(options.workload, options.prompts, "run");
   const auto arrivals =

@@ -6,6 +6,7 @@
 
 #include "commands/stop_signals.h"
 #include "commands/whole_number.h"
+#include "engine/io/input_file.h"
 #include "engine/observe/log.h"
 
 namespace trireme {
@@ -78,6 +79,7 @@ void add_admin_key_options(CLI::App& command, ListenerOptions& options) {
 void read_key_files(ListenerOptions& options) {
   const auto read = [](const std::vector<std::string>& files, std::vector<std::string>& keys) {
     for (const std::string& file : files) {
+      require_regular_file(file);
       std::vector<std::string> more = read_api_keys(file);
       keys.insert(keys.end(), more.begin(), more.end());
     }
@@ -97,6 +99,8 @@ HttpConfig http_config(const ListenerOptions& options) {
   http.origins = AllowedOrigins(options.origins);
   if (options.tls.certificate.empty() != options.tls.key.empty())
     fail_input("--ssl-certfile and --ssl-keyfile go together");
+  require_file_or_pipe(options.tls.certificate);
+  require_file_or_pipe(options.tls.key);
   if (!options.tls.certificate.empty()) http.tls = options.tls;
   return http;
 }

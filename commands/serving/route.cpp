@@ -9,6 +9,7 @@
 #include "commands/stop_signals.h"
 #include "engine/core/file_limit.h"
 #include "engine/core/heap_trim.h"
+#include "engine/io/input_file.h"
 #include "engine/observe/log.h"
 #include "serving/router/router.h"
 
@@ -52,6 +53,7 @@ RouterConfig router_config(const RouteArguments& args) {
 
 void run(RouteArguments args) {
   read_key_files(args.listener);
+  require_file_or_pipe(args.ca_file);
   RouterConfig config = router_config(args);
   const size_t servers = config.servers.size();
   const StopSignals signals;

@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/lfs_pointer.h"
+#include "engine/io/input_file.h"
 #include "engine/io/strict_json_builder.h"
 
 namespace trireme {
@@ -101,6 +102,7 @@ std::string read_config_text(const std::string& path) {
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure))
     fail_input(path, ": is a folder, not a JSON file");
+  require_file_or_pipe(path);
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_input(path, ": cannot be read: ", std::strerror(errno));
   // In pieces, because the size of a pipe is not known beforehand; one byte over the limit is

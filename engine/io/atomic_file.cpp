@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,12 +12,11 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/lfs_pointer.h"
-#include "engine/io/file_error.h"
+#include "engine/io/input_file.h"
 
 namespace trireme {
 namespace {
@@ -76,29 +74,6 @@ int open_locked(const std::string& temporary, const std::string& path) {
   }
 }
 
-std::string advice(int error_number, const std::string& path, int64_t bytes_needed) {
-  const std::string needed = bytes_needed > 0 ? concat(bytes_needed, " more bytes are needed, ",
-                                                       free_bytes_at(path), " are free; ")
-                                              : std::string();
-  switch (error_number) {
-    case ENOSPC: return needed + "free some space there or choose a directory on another disk";
-    case EDQUOT:
-      return needed + "the user's disk quota is used up: raise it or choose another disk";
-    case EFBIG:
-      return needed + "the file size limit of this process is reached: raise it (ulimit -f)";
-    case EACCES:
-    case EPERM: return "check who owns it and its permissions, or choose another directory";
-    case EROFS: return "the file system is mounted read-only: choose another directory";
-    case ENOENT: return "check the path";
-    case ENOTDIR: return "a part of the path is a file: choose another directory";
-    case ELOOP: return "it is a symbolic link: remove it";
-    case EISDIR: return "it is a directory: give the path of a file";
-    case EMFILE:
-    case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
-    default: return needed + "check the disk and the path";
-  }
-}
-
 }  // namespace
 
 void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
@@ -112,22 +87,6 @@ void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination
     destination = destination.subspan(static_cast<size_t>(got));
     offset += got;
   }
-}
-
-void fail_file(const char* action, const std::string& path, int error_number,
-               int64_t bytes_needed) {
-  throw FileError(concat("cannot ", action, " ", path, ": ", std::strerror(error_number), "; ",
-                         advice(error_number, path, bytes_needed)),
-                  path, error_number);
-}
-
-bool is_present(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) return true;
-  const int error_number = errno;
-  if (error_number != ENOENT || ::lstat(path.c_str(), &info) == 0)
-    fail_file("look at", path, error_number);
-  return false;
 }
 
 AtomicFile::AtomicFile(std::string path, int64_t expected_bytes, const std::string& resume_as)
@@ -282,18 +241,20 @@ int append_whole(int descriptor, const std::string& path, std::string_view bytes
 }
 
 std::string read_small_file(const std::string& path, int64_t max_bytes) {
-  std::error_code error;
-  const auto bytes = fs::file_size(path, error);
-  if (error) fail_file("read", path, error.value());
-  if (static_cast<int64_t>(bytes) > max_bytes) {
-    fail_input("cannot read ", path, ": it has ", bytes, " bytes, at most ", max_bytes,
-               " are expected of such a file");
+  const int descriptor = open_regular_file(path, "read");
+  std::string contents;
+  try {
+    struct stat info {};
+    if (::fstat(descriptor, &info) != 0) fail_file("read", path, errno);
+    if (info.st_size > max_bytes)
+      fail_input("cannot read ", path, ": it has ", info.st_size, " bytes, at most ", max_bytes,
+                 " are expected of such a file");
+    contents = read_exactly(descriptor, info.st_size, path);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
   }
-  std::ifstream in(path, std::ios::binary);
-  std::string contents(bytes, '\0');
-  if (!in.read(contents.data(), static_cast<std::streamsize>(bytes))) {
-    fail_file("read", path, errno != 0 ? errno : EIO);
-  }
+  ::close(descriptor);
   refuse_lfs_pointer(contents, path);
   return contents;
 }
@@ -321,14 +282,6 @@ void remove_tree(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) fail_file("remove", path, error.value());
-}
-
-int64_t free_bytes_at(const std::string& path) {
-  fs::path place = fs::absolute(path);
-  while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
-  struct statvfs info {};
-  if (::statvfs(place.c_str(), &info) != 0) return 0;
-  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
 }  // namespace trireme

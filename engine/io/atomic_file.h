@@ -22,6 +22,7 @@
 #include <string_view>
 
 #include "engine/io/checksum.h"
+#include "engine/io/file_error.h"
 #include "engine/io/resume_journal.h"
 
 namespace trireme {
@@ -100,12 +101,5 @@ void sync_directory(const std::string& directory);
 void make_directories(const std::string& directory);
 // Removes a directory tree or a file; absent is fine. InputError when the system refuses.
 void remove_tree(const std::string& path);
-// Bytes an unprivileged process can still write where `path` lies (its nearest existing parent).
-int64_t free_bytes_at(const std::string& path);
-
-// The InputError every failed system call on a file becomes, so that all messages read alike:
-//   cannot <action> <path>: <reason>; <what to do>
-[[noreturn]] void fail_file(const char* action, const std::string& path, int error_number,
-                            int64_t bytes_needed = 0);
 
 }  // namespace trireme

@@ -1,11 +1,20 @@
 // A failed system call on a file with its errno, for callers to whom the cause matters.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "engine/core/error.h"
 
 namespace trireme {
+
+// Bytes an unprivileged process can still write where `path` lies (its nearest existing parent).
+int64_t free_bytes_at(const std::string& path);
+
+// The InputError every failed system call on a file becomes, so that all messages read alike:
+//   cannot <action> <path>: <reason>; <what to do>
+[[noreturn]] void fail_file(const char* action, const std::string& path, int error_number,
+                            int64_t bytes_needed = 0);
 
 // What fail_file() throws.
 class FileError : public InputError {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/io/input_file.h"
 
 namespace trireme {
 namespace {
@@ -27,6 +28,7 @@ void add_bytes(ChecksumStream& sum, std::ifstream& in, int64_t begin, int64_t en
 }  // namespace
 
 int64_t add_file_identity(ChecksumStream& sum, const std::string& file, FileReading reading) {
+  require_regular_file(file);
   std::error_code error;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file, error));
   std::ifstream in(file, std::ios::binary);

@@ -1,6 +1,5 @@
 #include "engine/io/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,26 +7,23 @@
 #include <cerrno>
 #include <utility>
 
-#include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/input_file.h"
 #include "engine/io/mapping_guard.h"
 
 namespace trireme {
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  // A FIFO would have the open wait for a writer.
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) fail_file("open", path_, errno);
+  const int descriptor = open_regular_file(path_);
   struct stat info {};
-  const bool regular = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+  ::fstat(descriptor, &info);
   void* mapping = nullptr;
-  if (regular && info.st_size > 0) {
+  if (info.st_size > 0) {
     mapping =
         ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, descriptor, 0);
   }
   const int error_number = errno;
   if (mapping == nullptr || mapping == MAP_FAILED) ::close(descriptor);
-  if (!regular) fail_input("cannot read ", path_, ": it is not a regular file");
   if (mapping == MAP_FAILED) fail_file("map", path_, error_number);
   data_ = static_cast<const std::byte*>(mapping);
   size_ = info.st_size;

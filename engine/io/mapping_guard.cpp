@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "engine/core/error.h"
+#include "engine/io/input_file.h"
 
 namespace trireme {
 namespace {
@@ -104,8 +104,7 @@ void check_mapping(std::span<const std::byte> part) {
   struct stat info {};
   // Within its last page a shorter file shows zeros without a signal.
   if (!entry->torn && ::fstat(entry->descriptor, &info) == 0 && info.st_size >= bytes) return;
-  fail_input("cannot read ", entry->path, ": its ", bytes, " bytes have become fewer while it was ",
-             "read; let whoever writes it finish, and write beside it and rename");
+  fail_shrunk(entry->path, bytes);
 }
 
 }  // namespace trireme

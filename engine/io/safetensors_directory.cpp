@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "engine/io/input_file.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
@@ -70,7 +71,7 @@ bool holds_safetensors(const std::string& path) {
   if (fs::is_directory(path, ignored))
     return fs::exists(fs::path(path) / kSafetensorsFile, ignored) ||
            fs::exists(fs::path(path) / kSafetensorsIndex, ignored);
-  return path.ends_with(".safetensors") && fs::is_regular_file(path, ignored);
+  return path.ends_with(".safetensors") && is_input_file(path);
 }
 
 SafetensorsDirectory::SafetensorsDirectory(const std::string& path) : TensorSource(path) {

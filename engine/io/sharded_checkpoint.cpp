@@ -14,6 +14,7 @@
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/file_error.h"
+#include "engine/io/input_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/io/tensor_source.h"
 
@@ -73,8 +74,7 @@ std::vector<PlacedSlice> slices_of_shard(const CheckpointManifest& manifest, int
 int open_shard(const CheckpointManifest& manifest, size_t index, const std::string& directory) {
   const CheckpointShard& shard = manifest.shards[index];
   const std::string path = directory + "/" + shard.file;
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) fail_file("open shard", path, errno);
+  const int descriptor = open_regular_file(path, "open shard");
   struct stat info {};
   if (::fstat(descriptor, &info) == 0 && info.st_size == shard.bytes) return descriptor;
   ::close(descriptor);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/io/input_file.h"
 
 namespace trireme {
 namespace {
@@ -74,6 +75,7 @@ std::vector<TextFile> list_text_files(const std::vector<std::string>& paths) {
         continue;
       }
     } else {
+      require_regular_file(path);
       fail_input("cannot read ", path, ": it is neither a file nor a folder");
     }
     for (TextFile& file : found) {

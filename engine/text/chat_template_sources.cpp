@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/gguf.h"
+#include "engine/io/input_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/jinja/lexer.h"
 
@@ -81,7 +82,7 @@ ChatTemplateSources find_chat_templates(const std::string& tokenizer) {
   std::erase_if(found, [](const auto& named) { return named.second.empty(); });
   if (found.empty()) found = from_files(folder);
   const std::string config = (folder / "tokenizer_config.json").string();
-  if (found.empty() && fs::is_regular_file(config)) found = from_config(config_at(config));
+  if (found.empty() && is_input_file(config)) found = from_config(config_at(config));
   std::erase_if(found, [](const auto& named) { return named.second.empty(); });
   check_count(found, tokenizer);
   return found;
@@ -213,7 +214,7 @@ std::vector<std::string> chat_template_files(const std::string& directory) {
       out.push_back(concat(kFolder, "/", name));
   }
   std::ranges::sort(out);
-  if (fs::is_regular_file(fs::path(directory) / kFile, ignored)) out.emplace_back(kFile);
+  if (is_input_file((fs::path(directory) / kFile).string())) out.emplace_back(kFile);
   return out;
 }
 

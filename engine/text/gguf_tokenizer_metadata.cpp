@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/io/atomic_file.h"
+#include "engine/io/input_file.h"
 #include "engine/text/chat_template_sources.h"
 #include "engine/text/gguf_cuts.h"
 #include "engine/text/gguf_roles.h"
@@ -107,7 +108,7 @@ GgufMetadata from_json(const std::string& path, int64_t vocab_size) {
   GgufMetadata out;
   if (cut == nullptr || !model.contains("merges")) {
     const fs::path other = fs::path(path).parent_path() / "tokenizer.model";
-    if (fs::is_regular_file(other))
+    if (is_input_file(other.string()))
       out = from_sentencepiece(TokenizerSource(other.string()), *source.tokenizer, vocab_size);
     // Without llama.cpp's words, names of the special tokens.
     if (out.empty()) out = metadata_of(words_of_json(json, source), vocab_size);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "engine/core/error.h"
+#include "engine/io/input_file.h"
 #include "engine/text/control_split.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "engine/text/sentencepiece.h"
@@ -84,12 +85,10 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool show_control) c
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
 
 std::string tokenizer_file(const std::string& spec) {
-  std::error_code ignored;
-  if (spec.empty() || spec == "byte") return spec;
+  if (spec.empty() || spec == "byte" || !std::filesystem::is_directory(spec)) return spec;
   for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (const auto file = std::filesystem::path(spec) / name;
-        std::filesystem::is_regular_file(file, ignored))
-      return file.string();
+    if (const std::string file = (std::filesystem::path(spec) / name).string(); is_input_file(file))
+      return file;
   return spec;
 }
 

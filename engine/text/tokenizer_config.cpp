@@ -9,6 +9,7 @@
 #include "engine/config/reader.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/input_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/json_fields.h"
 #include "engine/text/tokenizer_keys.h"
@@ -31,8 +32,7 @@ PlainJson settings_of(std::string_view text, const std::string& name) {
 }
 
 PlainJson settings_in(const fs::path& file) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored)) return PlainJson::object();
+  if (!is_input_file(file.string())) return PlainJson::object();
   return settings_of(read_small_file(file.string(), kMaxSettingsBytes), file.string());
 }
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "engine/io/input_file.h"
 #include "engine/observe/log.h"
 #include "parallel/comm/launcher_environment.h"
 
@@ -47,6 +48,7 @@ std::string comm_secret() {
     from = path;
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
+    require_regular_file(path);
     std::ifstream file(path);
     if (!std::filesystem::is_regular_file(status) || !std::getline(file, secret))
       fail_input("the file of the ranks' secret ", path, " (", kCommSecretFileVariable,

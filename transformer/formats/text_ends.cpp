@@ -6,6 +6,7 @@
 
 #include "engine/config/parse.h"
 #include "engine/io/gguf.h"
+#include "engine/io/input_file.h"
 #include "engine/text/tokenizer_keys.h"
 
 namespace trireme {
@@ -14,9 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 Json object_in(const fs::path& file) {
-  std::error_code ignored;
   const Json json =
-      fs::is_regular_file(file, ignored) ? parse_published_json_file(file.string()) : Json();
+      is_input_file(file.string()) ? parse_published_json_file(file.string()) : Json();
   return json.is_object() ? json : Json::object();
 }
 

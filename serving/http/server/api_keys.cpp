@@ -39,9 +39,11 @@ ApiKeys::ApiKeys(const std::vector<std::string>& user_keys,
 std::vector<std::string> read_api_keys(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  std::ifstream file(path);
-  if (!std::filesystem::is_regular_file(status) || !file)
-    fail_input("the file of API keys ", path, " cannot be read");
+  // The open of a FIFO would wait for a writer.
+  const bool regular = std::filesystem::is_regular_file(status);
+  std::ifstream file;
+  if (regular) file.open(path);
+  if (!file.is_open()) fail_input("the file of API keys ", path, " cannot be read");
   if ((status.permissions() & std::filesystem::perms::others_read) != std::filesystem::perms::none)
     log_warning("everyone on this machine may read the API keys in ", path, ": chmod 600 ", path);
   std::vector<std::string> keys;

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -107,6 +110,20 @@ TEST(ParseJsonFile, UnreadableFilesAreNamed) {
   EXPECT_EQ(said(missing), missing + ": cannot be read: No such file or directory");
   EXPECT_EQ(said(scratch.path()), scratch.path() + ": is a folder, not a JSON file");
   EXPECT_EQ(said(empty), empty + ": is empty");
+  const std::string fifo = scratch.path() + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(said(fifo), "cannot read " + fifo + ": it is a FIFO, not a file");
+  EXPECT_EQ(said("/dev/null"), "cannot read /dev/null: it is a device, not a file");
+}
+
+// As a shell's <(command), and as /dev/stdin behind a |.
+TEST(ParseJsonFile, ReadsAPipe) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  ASSERT_EQ(write(ends[1], "{\"a\": 1}", 8), 8);
+  close(ends[1]);
+  EXPECT_EQ(parse_json_file("/dev/fd/" + std::to_string(ends[0])).dump(), R"({"a":1})");
+  close(ends[0]);
 }
 
 // Whatever the bytes are, the parser answers with a document or an InputError.

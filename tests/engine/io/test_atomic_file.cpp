@@ -173,7 +173,7 @@ TEST(MappedFile, ShowsTheFileAndSurvivesItsReplacement) {
 TEST(MappedFile, IsNoFifo) {
   const ScratchDirectory dir;
   ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
-  EXPECT_NE(message_of([&] { MappedFile(dir / "fifo"); }).find("not a regular file"),
+  EXPECT_NE(message_of([&] { MappedFile(dir / "fifo"); }).find("is a FIFO, not a file"),
             std::string::npos);
 }
 

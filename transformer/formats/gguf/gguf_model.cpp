@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/io/input_file.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 
@@ -106,7 +107,8 @@ ParameterPlace gguf_place(const ModelConfig& config, const std::string& paramete
 
 bool is_gguf(const std::string& path) {
   std::error_code ignored;
-  return path.ends_with(".gguf") && std::filesystem::is_regular_file(path, ignored);
+  return path.ends_with(".gguf") && !std::filesystem::is_directory(path, ignored) &&
+         is_input_file(path);
 }
 
 GgufModel::GgufModel(const std::string& path) : ModelSource(path) {

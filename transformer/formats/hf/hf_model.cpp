@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
+#include "engine/io/input_file.h"
 #include "engine/io/quantized_source.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/hf/fused_experts.h"
@@ -69,10 +70,9 @@ HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
 }
 
 std::string HfModel::tokenizer() const {
-  std::error_code ignored;
   for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (fs::is_regular_file(fs::path(path()) / name, ignored))
-      return (fs::path(path()) / name).string();
+    if (const std::string file = (fs::path(path()) / name).string(); is_input_file(file))
+      return file;
   return "";
 }
 
@@ -104,7 +104,7 @@ bool is_hf_model(const std::string& path) {
   if (path.empty()) return false;
   std::error_code ignored;
   const fs::path folder = path;
-  if (!fs::is_regular_file(folder / "config.json", ignored)) return false;
+  if (!is_input_file((folder / "config.json").string())) return false;
   if (holds_safetensors(path)) return true;
   for (const char* of_a_run : {"manifest.json", "latest", "checkpoints", "resolved_config.json"})
     if (fs::exists(folder / of_a_run, ignored)) return false;

@@ -1,6 +1,7 @@
 // What is known of adapters without their files (peft_adapter.h).
 #include <filesystem>
 
+#include "engine/io/input_file.h"
 #include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
@@ -15,8 +16,7 @@ std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const 
 }
 
 bool is_peft_adapter(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(std::filesystem::path(path) / kPeftConfigFile, ignored);
+  return is_input_file((std::filesystem::path(path) / kPeftConfigFile).string());
 }
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "engine/io/input_file.h"
 #include "engine/io/safetensors_directory.h"
 #include "transformer/formats/hf/hf_source.h"
 #include "transformer/formats/peft/peft_layer.h"
@@ -34,7 +35,7 @@ std::set<std::string> layers_in(const TensorSource& tensors) {
 PeftAdapter::PeftAdapter(const std::string& directory)
     : ModelSource(directory), peft_((fs::path(directory) / kPeftConfigFile).string()) {
   const fs::path weights = fs::path(directory) / kPeftWeightsFile;
-  if (!fs::is_regular_file(weights))
+  if (!is_input_file(weights.string()))
     fail_input(directory, " holds ", kPeftConfigFile, " and no ", kPeftWeightsFile);
   tensors_ = std::make_unique<SafetensorsDirectory>(weights.string());
   diagonal_ = peft_.has_fused_patterns() && has_diagonals();
