@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/input_file.h"
 
 namespace trireme {
 namespace {
@@ -19,14 +20,17 @@ struct CloseFile {
 
 class PlainStream : public ByteStream {
  public:
-  explicit PlainStream(std::string path)
-      : path_(std::move(path)), file_(std::fopen(path_.c_str(), "rbe")) {
+  // bytes: of the file when it was listed; 0: not known.
+  PlainStream(std::string path, int64_t bytes) : path_(std::move(path)), bytes_(bytes) {
+    require_regular_file(path_);
+    file_.reset(std::fopen(path_.c_str(), "rbe"));
     if (!file_) fail_file("read", path_, errno);
   }
   size_t read(char* out, size_t capacity) override {
     const size_t bytes = std::fread(out, 1, capacity, file_.get());
     if (bytes == 0 && std::ferror(file_.get()) != 0) fail_file("read", path_, errno);
     position_ += static_cast<int64_t>(bytes);
+    if (bytes == 0 && position_ < bytes_) fail_shrunk(path_, bytes_);
     return bytes;
   }
   int64_t position() const override { return position_; }
@@ -34,6 +38,7 @@ class PlainStream : public ByteStream {
 
  private:
   std::string path_;
+  int64_t bytes_;
   std::unique_ptr<std::FILE, CloseFile> file_;
   int64_t position_ = 0;
 };
@@ -41,7 +46,8 @@ class PlainStream : public ByteStream {
 // Compressed bytes waiting between the file and a decoder.
 class CompressedInput {
  public:
-  explicit CompressedInput(const std::string& path) : plain_(path), buffer_(256 << 10) {}
+  explicit CompressedInput(const TextFile& file)
+      : plain_(file.path, file.bytes), buffer_(256 << 10) {}
   // More bytes when the last ones are used up; false at the end of the file.
   bool refill() {
     if (used < filled) return true;
@@ -64,7 +70,7 @@ class CompressedInput {
 
 class GzipStream : public ByteStream {
  public:
-  explicit GzipStream(const std::string& path) : input_(path) {
+  explicit GzipStream(const TextFile& file) : input_(file) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     TRIREME_CHECK(inflateInit2(&state_, kGzipOnly) == Z_OK, "zlib cannot start");
   }
@@ -103,7 +109,7 @@ class GzipStream : public ByteStream {
 
 class ZstdStream : public ByteStream {
  public:
-  explicit ZstdStream(const std::string& path) : input_(path), state_(ZSTD_createDStream()) {
+  explicit ZstdStream(const TextFile& file) : input_(file), state_(ZSTD_createDStream()) {
     TRIREME_CHECK(state_ != nullptr, "zstd cannot start");
   }
   size_t read(char* out, size_t capacity) override {
@@ -138,9 +144,9 @@ class ZstdStream : public ByteStream {
 
 std::unique_ptr<ByteStream> open_byte_stream(const TextFile& file) {
   switch (file.compression) {
-    case TextFile::Compression::kNone: return std::make_unique<PlainStream>(file.path);
-    case TextFile::Compression::kGzip: return std::make_unique<GzipStream>(file.path);
-    case TextFile::Compression::kZstd: return std::make_unique<ZstdStream>(file.path);
+    case TextFile::Compression::kNone: return std::make_unique<PlainStream>(file.path, file.bytes);
+    case TextFile::Compression::kGzip: return std::make_unique<GzipStream>(file);
+    case TextFile::Compression::kZstd: return std::make_unique<ZstdStream>(file);
   }
   TRIREME_UNREACHABLE("compression ", static_cast<int>(file.compression));
 }

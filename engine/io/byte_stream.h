@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-// InputError names the file when it cannot be read, is damaged or ends in the middle.
+// InputError names the file when it cannot be read, is damaged, ends in the middle or has become
+// shorter than TextFile::bytes.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;

@@ -68,6 +68,9 @@ class QuantizedSource : public TensorSource {
       convert_elements(out.slice(0, done, done + n),
                        std::span<const float>(piece).first(static_cast<size_t>(n)));
     }
+    // Numbers of a file that has been cut short meanwhile are zeros; bytes() refuses it.
+    for (const SourceTensor* part : {m.codes, m.zeros, m.groups})
+      if (part != nullptr) (void)files_->bytes(*part);
   }
 
  private:

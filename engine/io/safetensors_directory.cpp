@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/io/input_file.h"
+#include "engine/io/mapping_guard.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
@@ -175,6 +176,7 @@ void SafetensorsDirectory::read_elements(size_t number, int64_t begin,
     convert_elements(
         destination, dtype,
         all.subspan(static_cast<size_t>(begin * size), static_cast<size_t>(bytes_wanted)));
+    check_mapping(all);
     return;
   }
   const std::string& file = place.reader->path();

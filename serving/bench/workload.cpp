@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/core/normal_number.h"
 #include "engine/io/mapped_file.h"
+#include "engine/io/mapping_guard.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
@@ -72,6 +73,7 @@ std::string string_of(const OrderedJson& object, const char* name) {
 std::vector<PromptText> sharegpt_prompts(const WorkloadOptions& options, int64_t count) {
   const MappedFile file(options.path);
   const OrderedJson all = parse_json_text<OrderedJson>(text_of(file, options));
+  check_mapping(file.bytes());
   if (!all.is_array())
     fail_input("--dataset-path ", options.path, ": not an array of conversations");
   std::vector<PromptText> out;
@@ -116,6 +118,7 @@ std::vector<PromptText> custom_prompts(const WorkloadOptions& options, int64_t c
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    check_mapping(file.bytes());
     const std::string where = concat("--dataset-path ", options.path, ", line ", number);
     out.push_back(custom_prompt(parse_strict_json<OrderedJson>(line, where), options, where));
   }

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Inputs that are FIFOs, sockets, devices or directories are named at once."""
+"""Inputs that are FIFOs, sockets, devices or directories are named at once; files that are cut short while they are
+read end the run with their name, not with a signal."""
 import json
 import os
 import shutil
 import socket
+import threading
+import time
 from pathlib import Path
 
 import harness
@@ -128,6 +131,63 @@ class Kinds(tiny_run.RunTest):
             process = self.start("-c", given, harness.TRIREME, program="bash")
             _, stderr = process.communicate(timeout=120)
             self.assertEqual(process.returncode, 0, stderr)
+
+
+class Shrinking(tiny_run.RunTest):
+    def expect_named(self, path, size):
+        """A run that has begun ends with 2 and the name of a file of its data that is cut to so many bytes."""
+        shutil.rmtree(self.folder / "run", ignore_errors=True)
+        self.configure(train_steps=100_000, checkpoint={"save_interval": 0}, evaluation={"eval_interval": 0})
+        kept = (self.folder / path).read_bytes()
+        process = self.start("pretrain", "--config", "run.json")
+        end = time.monotonic() + 120 * harness.PATIENCE
+        while not (self.folder / "run/metrics.jsonl").exists() or len(self.records()) < 3:
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+        os.truncate(self.folder / path, size)
+        _, stderr = process.communicate(timeout=120 * harness.PATIENCE)
+        (self.folder / path).write_bytes(kept)
+        self.assertEqual(process.returncode, 2, stderr)
+        self.assertIn(path, stderr)
+        self.assertIn(f"its {len(kept)} bytes have become fewer while it was read", stderr)
+
+    def test_data_of_a_run(self):
+        # To nothing, and within the last page, where nothing faults.
+        for path in ("train.bin", "train.idx"):
+            for size in (0, (self.folder / path).stat().st_size - 1):
+                with self.subTest(path=path, size=size):
+                    self.expect_named(path, size)
+
+    def test_weights_that_are_cut_while_models_are_loaded(self):
+        """Again and again while a copy is cut and written anew: the file's name, or a model that was whole."""
+        golden = harness.SOURCE / "tests/golden"
+        shutil.copytree(golden / "llama", self.folder / "model")
+        weights = self.folder / "model/model.safetensors"
+        whole = (golden / "llama/weights.safetensors").read_bytes()
+        weights.write_bytes(whole)
+        stop = threading.Event()
+
+        def cut():
+            while not stop.is_set():
+                os.truncate(weights, 4096)
+                weights.write_bytes(whole)
+
+        thread = threading.Thread(target=cut)
+        thread.start()
+        codes = set()
+        try:
+            for number in range(20):
+                process = self.start("checkpoint", "import", "model", f"out{number}")
+                _, stderr = process.communicate(timeout=120 * harness.PATIENCE)
+                codes.add(process.returncode)
+                if process.returncode != 0:
+                    self.assertIn("model.safetensors", stderr)
+                self.assertIn(process.returncode, (0, 2), stderr)
+        finally:
+            stop.set()
+            thread.join()
+        print(f"exit codes: {sorted(codes)}")
 
 
 if __name__ == "__main__":

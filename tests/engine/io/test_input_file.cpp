@@ -1,5 +1,5 @@
-// Inputs that are no files, and a file that becomes shorter while it is read: errors that name
-// them, at once.
+// Inputs that are no files, and files that become shorter while they are read: errors that name
+// them, at once and without SIGBUS.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -17,9 +17,11 @@
 #include "engine/io/gguf.h"
 #include "engine/io/input_file.h"
 #include "engine/io/safetensors.h"
+#include "engine/io/safetensors_directory.h"
 #include "engine/io/text_reader.h"
 #include "engine/io/token_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test_input_file {
 namespace {
@@ -105,6 +107,90 @@ TEST(ShrinkingFile, IsNamedByWhatReadsItWhole) {
   EXPECT_EQ(said.substr(0, 67),
             "cannot read tokenizer.json: its 10 bytes have become fewer while it");
   close(descriptor);
+}
+
+TEST(ShrinkingFile, IsNamedByTheReaderOfTexts) {
+  const ScratchDirectory dir;
+  const std::string line = "{\"text\": \"a row of oars\"}\n";
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += line;
+  for (const char* name : {"x.jsonl", "x.txt"}) {
+    write_file_atomically(dir / name, lines);
+    TextReader reader(list_text_files({dir / name}));
+    fs::resize_file(dir / name, 10 * line.size());  // whole lines: nothing else looks damaged
+    const std::string said = error_of([&] {
+      TextRecord record;
+      while (reader.next(&record)) {
+      }
+    });
+    EXPECT_NE(said.find(concat("its ", lines.size(), " bytes have become fewer")),
+              std::string::npos)
+        << said;
+  }
+}
+
+constexpr int64_t kElements = 1 << 16;
+
+void write_weights(const std::string& path) {
+  const std::vector<float> values(kElements, 0.5F);
+  SafetensorsWriter writer(path, {{"w", DType::kF32, {kElements}}}, {});
+  writer.write(std::as_bytes(std::span(values)));
+  writer.commit();
+}
+
+// Every reader of a mapping notices, whether the cut is far away or within the last page, and for
+// the first as for the later reads.
+TEST(ShrinkingFile, IsNamedByReadersOfWeights) {
+  for (const int64_t cut : {int64_t{0}, int64_t{4096}, 4 * kElements}) {
+    const ScratchDirectory dir;
+    write_weights(dir / "model.safetensors");
+    const SafetensorsReader reader(dir / "model.safetensors");
+    const SafetensorsDirectory source(dir / "model.safetensors");
+    fs::resize_file(dir / "model.safetensors", static_cast<uintmax_t>(cut));
+    std::vector<float> out(kElements);
+    const auto read = [&](int64_t count) {
+      return error_of([&] {
+        source.read(source.tensors()[0], kElements - count,
+                    Tensor(out.data(), DType::kF32, Shape{count}));
+      });
+    };
+    EXPECT_NE(error_of([&] { reader.tensor("w"); }).find("have become fewer"), std::string::npos);
+    for (const int64_t count : {int64_t{1}, kElements})  // through the mapping, and by pread()
+      EXPECT_NE(read(count).find("cannot read "), std::string::npos) << read(count);
+  }
+}
+
+TEST(ShrinkingFile, IsNamedByReadersOfBlocks) {
+  const ScratchDirectory dir;
+  fs::copy_file(concat(test::source_folder(), "/tests/golden/gguf/blocks.gguf"), dir / "x.gguf");
+  const GgufFile file(dir / "x.gguf");
+  const auto bytes = fs::file_size(dir / "x.gguf");
+  fs::resize_file(dir / "x.gguf", bytes - 1);
+  for (const char* name : {"F32", "Q4_K"}) {
+    std::vector<float> out(256);
+    const std::string said = error_of([&] {
+      file.read(*file.find(name), 0, Tensor(out.data(), DType::kF32, Shape{std::ssize(out)}));
+    });
+    EXPECT_NE(said.find("have become fewer"), std::string::npos) << name << ": " << said;
+  }
+}
+
+TEST(ShrinkingFile, IsNamedByReadersOfTokens) {
+  for (const char* end : {".bin", ".idx"}) {
+    const ScratchDirectory dir;
+    const std::vector<int32_t> tokens(1 << 14, 7);
+    TokenFileWriter writer(dir / "x", TokenType::kU16);
+    for (int i = 0; i < 1000; ++i) writer.add_document(std::span(tokens).first(16));
+    writer.commit();
+    const TokenFile file(dir / "x");
+    std::vector<int32_t> out(16);
+    file.copy_tokens(0, 16, out.data());
+    EXPECT_EQ(out[15], 7);
+    fs::resize_file(concat(dir / "x", end), 64);
+    const std::string said = error_of([&] { file.copy_tokens(15'000, 16, out.data()); });
+    EXPECT_NE(said.find(concat("x", end, ": its ")), std::string::npos) << said;
+    EXPECT_NE(said.find("have become fewer"), std::string::npos) << said;
+  }
 }
 
 }  // namespace
