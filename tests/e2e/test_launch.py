@@ -12,7 +12,7 @@ from pathlib import Path
 import harness
 import tiny_run
 
-SOON = 5 * harness.PATIENCE  # seconds within which a launch that cannot work has failed
+SOON = 30 * harness.PATIENCE  # seconds within which a launch that cannot work has failed
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
 STALE = {"torchrun": TORCHRUN,
          "half of it": {"WORLD_SIZE": "2"},
