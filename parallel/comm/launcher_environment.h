@@ -24,8 +24,8 @@ TcpOptions tcp_options_from_environment(double timeout_s);
 // which launchers number their ranks. Returns those by which this process would have been a rank,
 // "RANK=0, WORLD_SIZE=4"; empty: none. Before other threads.
 std::string forget_launchers();
-// Removes the Slurm allocation: mpirun would start ranks on its machines, and end where these cannot
-// be reached. Before other threads.
+// Removes the Slurm allocation: mpirun would start ranks on its machines, and fail where it cannot
+// reach them. Before other threads.
 void forget_allocation();
 // Whether a running MPI launcher started this process or one that it descends from; its variables
 // alone may be left over from another launch.
