@@ -1,4 +1,5 @@
-// Intersection and complement of deterministic automata without calls or counters (Rabin and Scott 1959).
+// Intersection and complement of deterministic automata without calls or counters (Rabin and Scott
+// 1959).
 #pragma once
 
 #include <span>

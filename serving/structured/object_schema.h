@@ -1,5 +1,6 @@
 // Objects of JSON Schema: properties, required, additionalProperties, minProperties, maxProperties,
-// propertyNames, patternProperties and dependentRequired. For .cpp files only (it includes the JSON library).
+// propertyNames, patternProperties and dependentRequired. For .cpp files only (it includes the JSON
+// library).
 #pragma once
 
 #include <string>
