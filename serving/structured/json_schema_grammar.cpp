@@ -139,11 +139,13 @@ class SchemaCompiler final : public Subschemas {
     if (s.contains("nullable")) {
       if (s["nullable"] != true) fail_keyword(path, "nullable", "must be true or false");
       s.erase("nullable");
-      // A list of values says itself whether null is one.
-      if (s.contains("enum") ? s["enum"].is_array() && !holds_null(s["enum"])
-                             : s.contains("const") && !s["const"].is_null())
-        return constrained(std::move(s), path, depth + 1);
-      return g_.choice({constrained(std::move(s), path, depth + 1), g_.literal("null")});
+      // A list of values says itself whether null is one: then it extends the type only.
+      Schema of_null = s;
+      of_null.erase("type");
+      const bool is_listed = s.contains("enum") || s.contains("const");
+      const bool allows_null = !is_listed || allows(nullptr, of_null, path);
+      const Node others = constrained(std::move(s), path, depth + 1);
+      return allows_null ? g_.choice({others, g_.literal("null")}) : others;
     }
     if (s.size() == 1 && s.contains("$ref") && s["$ref"].is_string())
       return reference(s["$ref"].get<std::string>(), path);
@@ -152,7 +154,8 @@ class SchemaCompiler final : public Subschemas {
       const Schema target = take_reference(s, path);
       return both(s, target, path, depth);
     }
-    if (s.contains("allOf")) {
+    // An own anyOf or oneOf comes first: a schema of allOf may have another one.
+    if (s.contains("allOf") && !s.contains("anyOf") && !s.contains("oneOf")) {
       if (s.size() == 1 && s["allOf"].is_array() && s["allOf"].size() == 1)
         return compile(s["allOf"][0], path + "/allOf/0", depth + 1);
       const Schema first = take_first_of_all(s, path);
@@ -183,10 +186,6 @@ class SchemaCompiler final : public Subschemas {
                           two->first, " and ", two->second,
                           ": tell them apart by their types, by values, or by a required property ",
                           "with a const of its own in each, or say anyOf"));
-  }
-
-  static bool holds_null(const Schema& values) {
-    return std::any_of(values.begin(), values.end(), [](const Schema& v) { return v.is_null(); });
   }
 
   // s: constraints without `nullable`.

@@ -113,18 +113,25 @@ class ObjectBuilder {
     return is_open_ || !schemas_of_patterns(name).empty();
   }
 
-  // A member that cannot be there needs none.
+  // A member that cannot be there needs none; one that another needs may need others.
   void read_dependencies() {
     const Schema all = s_.value("dependentRequired", Schema::object());
+    for (bool is_complete = false; !is_complete;) {
+      const size_t known = members_.size();
+      for (const auto& [name, needed] : all.items()) {
+        if (may_be_additional(name)) add_additional(name);
+        if (!place_.contains(name)) continue;
+        for (const Schema& other : needed) add_additional(other);
+      }
+      is_complete = members_.size() == known;
+    }
     for (const auto& [name, needed] : all.items()) {
-      if (may_be_additional(name)) add_additional(name);
       const auto trigger = place_.find(name);
       if (trigger == place_.end()) continue;
       for (const Schema& other : needed) {
-        add_additional(other);
-        const size_t from = trigger->second, to = place_.at(other);
-        members_[from].needs.push_back(to);
-        members_[to].needed_by.push_back(from);
+        const size_t to = place_.at(other);
+        members_[trigger->second].needs.push_back(to);
+        members_[to].needed_by.push_back(trigger->second);
       }
     }
   }

@@ -181,6 +181,8 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
   } else if (name == "const") {
     out.erase(name);
     out["enum"] = Schema::array();
+  } else if (name == "allOf" && old.is_array() && value.is_array()) {
+    for (const Schema& one : value) old.push_back(one);
   } else if (name == "anyOf" || name == "oneOf" || name == "allOf" || name == "$ref") {
     if (!out.contains("allOf")) out["allOf"] = Schema::array();
     if (!out["allOf"].is_array()) fail_keyword(path, "allOf", "must be an array that is not empty");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "serving/structured/number_schema.h"
 #include "serving/structured/schema_values.h"
 
 namespace trireme {
@@ -132,7 +133,7 @@ class OverlapSearch {
       s.erase("$ref");
       return add_ways(s, find_(to), out);
     }
-    for (const char* name : {"allOf", "anyOf", "oneOf"}) {
+    for (const char* name : {"anyOf", "oneOf", "allOf"}) {
       if (!s.contains(name)) continue;
       const Schema list = s[name];
       s.erase(name);
@@ -219,7 +220,10 @@ class OverlapSearch {
     if (value.is_string()) return may_match(value, s);
     if (value.is_number()) {
       const Schema just = {{"minimum", value}, {"maximum", value}};
-      return !numbers_differ(just, s);
+      return !numbers_differ(just, s) &&
+             std::ranges::all_of(factors_of(s, path_), [&](const Factor& factor) {
+               return is_multiple(value.dump(), factor);
+             });
     }
     if (!value.is_object()) return true;
     for (const std::string& name : required_of(s))

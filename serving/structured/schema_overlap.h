@@ -13,11 +13,11 @@ namespace trireme {
 
 // Two of the schemas of which it is not known that no text made of the first
 // (json_schema_grammar.h) satisfies the second; absent: there are none. What tells two apart: their
-// types, values, bounds of numbers, lengths and numbers of elements, a pattern that a value does
-// not match (but no format, which may be an annotation for others), a property that one requires
-// and the other has not, or one that both have, that one requires, and whose schemas are told apart
-// in the same way. schemas: an array; beside: constraints of all of them; path: of the schemas,
-// for messages. InputError as json_schema_grammar().
+// types, values, bounds of numbers, lengths and numbers of elements, a pattern or factor that a
+// value does not match (but no format, which may be an annotation for others), a property that one
+// requires and the other has not, or one that both have, that one requires, and whose schemas are
+// told apart in the same way. schemas: an array; beside: constraints of all of them; path: of the
+// schemas, for messages. InputError as json_schema_grammar().
 std::optional<std::pair<size_t, size_t>> find_overlap(const Schema& beside, const Schema& schemas,
                                                       const SchemaFinder& find,
                                                       const std::string& path,

@@ -52,7 +52,7 @@ class ValueCheck {
   }
 
   bool holds_itself(const Schema& value, const Schema& s, int depth) {
-    if (s.contains("type")) {
+    if (s.contains("type") && !(value.is_null() && s.contains("nullable"))) {
       const std::vector<std::string> types = types_of(s, path_);
       if (std::ranges::none_of(types, [&](const auto& t) { return is_of(value, t); })) return false;
     }

@@ -107,6 +107,9 @@ TEST(SchemaObjects, MembersThatRequireOthers) {
   expect_sets(schema_of(R"("dependentSchemas":{"a":{"required":["d"]}},"allOf":[)"
                         R"({"dependentRequired":{"a":["e"]}}])"),
               [&](unsigned bits) { return !has(bits, 'a') || (has(bits, 'd') && has(bits, 'e')); });
+  // A member that is there because another one needs it needs others itself.
+  expect_schema(R"({"properties":{"a":{"const":1}},"dependentRequired":{"x":["y"],"a":["x"]}})",
+                {"{}", R"({"a":1,"x":1,"y":1})", R"({"y":1})"}, {R"({"a":1,"x":1})", R"({"x":1})"});
   // Names without a schema of their own.
   expect_schema(R"({"properties":{"a":{"const":1}},"dependentRequired":{"a":["z"],"y":["a"]}})",
                 {"{}", R"({"a":1,"z":true})"}, {R"({"a":1})", R"({"y":1})"});

@@ -175,6 +175,14 @@ TEST(SchemaValues, NullableOnesThatHoldTogether) {
   expect_schema(R"({"allOf":[{"type":"object","nullable":true,"properties":{"a":{"const":1}}},)"
                 R"({"required":["a"]}]})",
                 {R"({"a":1})", "null"}, {"{}"});
+  // Beside a list it extends the type only.
+  expect_schema(R"({"type":"string","nullable":true,"enum":["a",null],"anyOf":[{"maxLength":2}]})",
+                {R"("a")", "null"}, {});
+  expect_schema(R"({"nullable":true,"enum":["a",null],"anyOf":[{"type":"string"}]})", {R"("a")"},
+                {"null"});
+  expect_schema(
+      R"({"allOf":[{"type":"string","nullable":true,"enum":["a",null]},{"maxLength":9}]})",
+      {R"("a")", "null"}, {});
   expect_schema(R"({"description":"d","maximum":9,"anyOf":[{"type":"integer","nullable":true}]})",
                 {"7", "null"}, {"10"});
   EXPECT_NE(
@@ -182,6 +190,22 @@ TEST(SchemaValues, NullableOnesThatHoldTogether) {
               R"({"maxLength":9,"oneOf":[{"type":"string","nullable":true},{"type":"null"}]})")
           .find("\"oneOf\" is not supported"),
       std::string::npos);
+}
+
+TEST(SchemaValues, SeveralAlternativesThatHoldTogether) {
+  expect_schema(R"({"allOf":[{"$ref":"#/$defs/a"},{"allOf":[{"maximum":9},{"multipleOf":2}]}],)"
+                R"("$defs":{"a":{"allOf":[{"type":"integer"},{"minimum":5}]}}})",
+                {"6", "8"}, {"7", "4", "10"});
+  expect_schema(R"({"allOf":[{"anyOf":[{"type":"string"},{"type":"integer"}]},)"
+                R"({"anyOf":[{"type":["integer","null"]},{"maxLength":2,"type":"string"}]}]})",
+                {"7", R"("ab")"}, {"null", R"("abc")"});
+  expect_schema(R"({"$ref":"#/$defs/a","oneOf":[{"maximum":5},{"minimum":6}],)"
+                R"("$defs":{"a":{"type":"integer","oneOf":[{"multipleOf":2},{"const":7}]}}})",
+                {"4", "7", "8"}, {"5", "9"});
+  expect_schema(R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2},"c":{"const":3},)"
+                R"("d":{"const":4}},"allOf":[{"anyOf":[{"required":["a"]},{"required":["b"]}]},)"
+                R"({"anyOf":[{"required":["c"]},{"required":["d"]}]}]})",
+                {R"({"a":1,"c":3})", R"({"a":1,"b":2,"d":4})"}, {R"({"a":1,"b":2})", R"({"d":4})"});
 }
 
 TEST(SchemaValues, ArraysOfExpressionsInSchemasAreRefused) {
