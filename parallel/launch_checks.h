@@ -12,7 +12,7 @@ void require_descriptors(int64_t wanted, const std::string& purpose);
 
 // Whether Open MPI's mpirun at this path can start so many ranks here: enough descriptors and
 // processes, a folder for its session in which files can be made, a program whose --version names
-// Open MPI within four seconds. InputError with the way out otherwise.
+// Open MPI within ten seconds. InputError with the way out otherwise.
 void check_mpirun(const std::string& mpirun, int ranks);
 
 }  // namespace trireme

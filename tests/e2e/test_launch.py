@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 
 import harness
+import served_ranks
 import tiny_run
 
 SOON = 30 * harness.PATIENCE  # seconds within which a launch that cannot work has failed
@@ -103,6 +104,20 @@ class StaleVariables(LaunchTest):
                     self.assertIn("--ranks N", stderr)
                     self.assertLess(seconds, SOON)
 
+
+
+class StaleVariablesOfAServer(served_ranks.ServedRanks):
+    def test_ranks_wins(self):
+        for name, variables in STALE.items():
+            with self.subTest(name):
+                server = self.serve("--ranks", 2, "--tensor", 2, environment=variables)
+                self.complete(max_tokens=2)
+                server.terminate()
+                _, stderr = server.communicate(timeout=60 * harness.PATIENCE)
+                self.assertEqual(server.returncode, 0, stderr)
+                self.assertEqual(stderr.count("--ranks 2 starts its own ranks: ignoring "), 1, stderr)
+                self.assertIn("2 ranks are ready: 2 ranks over tcp", stderr)
+                self.expect_nobody_left()
 
 
 def limited(command):
