@@ -29,7 +29,7 @@ constexpr int64_t kMpirunDescriptors = 40, kDescriptorsPerRank = 5;
 // Its processes and threads and those of the ranks, with one thread for computing in each: with
 // fewer none of it starts, or it hangs.
 constexpr int64_t kMpirunProcesses = 4, kProcessesPerRank = 5;
-constexpr std::chrono::milliseconds kMpirunAnswers{10000};  // the first start over a network takes seconds
+constexpr std::chrono::milliseconds kMpirunAnswers{10000};  // it may come over a network
 constexpr size_t kMaxAnswer = 4096;
 constexpr int kLooks = 50;  // of 10 ms, between the end of its output and its own
 
