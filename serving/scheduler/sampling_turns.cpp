@@ -13,8 +13,6 @@ void smooth(double& value, double next) {
   value = value > 0 ? value + kSmoothing * (next - value) : next;
 }
 
-std::pair<int, uint64_t> order_of(const Sequence& s) { return {s.priority, s.arrival}; }
-
 }  // namespace
 
 void SamplingTurns::measured(const ChoiceTiming& timing) {
@@ -25,6 +23,10 @@ void SamplingTurns::measured(const ChoiceTiming& timing) {
   Level& level = levels_[std::min(i, levels_.size() - 1)];
   smooth(level.sequences, static_cast<double>(timing.sequences));
   smooth(level.seconds, std::max(timing.step - timing.choosing, 1e-9));
+}
+
+void SamplingTurns::measured_choice(const Sequence& s, double seconds) {
+  smooth(recent_[s.tenant], seconds);
 }
 
 // Also sets row_. By the two levels that were measured below so many sequences, the lowest and the
@@ -45,21 +47,24 @@ double SamplingTurns::plain_of(int64_t sequences) {
   return highest->seconds + row_ * (n - highest->sequences) + n * least_ / threads_;
 }
 
-// A sequence whose first token is to come is taken for one with the same parameters.
 double SamplingTurns::choice_of(const Sequence& s) const {
   if (s.choice_seconds >= 0) return s.choice_seconds;
   const auto alike = of_choice_.find(s.choice.get());
-  return alike == of_choice_.end() ? least_ : alike->second;
+  if (alike != of_choice_.end()) return alike->second;
+  const auto recent = recent_.find(s.tenant);
+  return recent == recent_.end() ? least_ : std::max(recent->second, least_);
 }
 
-void SamplingTurns::begin(std::span<const Sequence* const> decoding) {
+void SamplingTurns::begin(std::span<Sequence* const> decoding) {
   waiting_.clear();
-  left_.clear();
+  rooms_.clear();
   of_choice_.clear();
+  ++step_;
   std::map<std::string, Members> tenants;
   least_ = std::numeric_limits<double>::infinity();
-  for (const Sequence* s : decoding) {
+  for (Sequence* s : decoding) {
     tenants[s->tenant].push_back(s);
+    if (s->turn == 0) s->turn = step_;
     if (s->choice_seconds < 0) continue;
     of_choice_.insert_or_assign(s->choice.get(), s->choice_seconds);
     least_ = std::min(least_, s->choice_seconds);
@@ -72,51 +77,46 @@ void SamplingTurns::begin(std::span<const Sequence* const> decoding) {
     for (const Sequence* s : members) extra[name] += (choice_of(*s) - least_) / threads_;
   const auto costly = std::ranges::count_if(extra, [](const auto& of) { return of.second > 0; });
   room_ = kShare * plain / static_cast<double>(std::max<int64_t>(costly, 1));
-  for (const auto& [name, members] : tenants) {
-    left_[name] = room_ - extra[name];
-    if (tenants.size() == 1 || left_[name] >= 0) continue;
-    left_[name] = 0;
-    const auto count = static_cast<double>(members.size());
-    choose(name, members, room_ + count * (row_ + least_ / threads_));
+  for (auto& [name, members] : tenants) {
+    double& left = rooms_[name].left;
+    left = room_ - extra[name];
+    if (tenants.size() == 1 || left >= 0) continue;
+    left = 0;
+    choose(members, room_ + static_cast<double>(members.size()) * (row_ + least_ / threads_));
   }
+  for (Sequence* s : decoding)
+    if (!waits(*s)) s->turn = step_;
 }
 
-// The members that fit, from the one after the last that had a turn on.
-void SamplingTurns::choose(const std::string& name, const Members& members, double room) {
-  const size_t count = members.size();
-  const auto last = last_.find(name);
-  size_t begin = 0;
-  if (last != last_.end())
-    begin = static_cast<size_t>(
-        std::ranges::upper_bound(members, last->second, {},
-                                 [](const Sequence* s) { return order_of(*s); }) -
-        members.begin());
+// The members that fit, those first that have waited longest.
+void SamplingTurns::choose(Members& members, double room) {
+  std::ranges::stable_sort(members, {}, &Sequence::turn);
   size_t taken = 0;
-  for (; taken < count; ++taken) {
-    const Sequence& s = *members[(begin + taken) % count];
-    room -= seconds_of(s);
+  for (; taken < members.size(); ++taken) {
+    room -= seconds_of(*members[taken]);
     if (room < 0 && taken > 0) break;
-    last_[name] = order_of(s);
   }
-  for (size_t i = taken; i < count; ++i) waiting_.insert(members[(begin + i) % count]);
+  waiting_.insert(members.begin() + static_cast<std::ptrdiff_t>(taken), members.end());
 }
 
 bool SamplingTurns::is_free(const Sequence& s) const {
-  return !bounded_ || (left_.size() == 1 && left_.contains(s.tenant));
+  return !bounded_ || (rooms_.size() == 1 && rooms_.contains(s.tenant));
 }
 
 bool SamplingTurns::take(const Sequence& s) {
   if (is_free(s)) return true;
-  double& left = left_.try_emplace(s.tenant, room_).first->second;
+  Room& room = rooms_.try_emplace(s.tenant, Room{room_}).first->second;
   const double extra = (choice_of(s) - least_) / threads_;
-  if (extra > left && left < room_) return false;
-  left -= extra;
+  room.refused = room.refused || (room.started && extra > room.left);
+  if (room.refused) return false;
+  room.started = true;
+  room.left -= extra;
   return true;
 }
 
 int64_t SamplingTurns::take_prompt_rows(const Sequence& s, int64_t rows) {
   if (is_free(s)) return rows;
-  double& left = left_.try_emplace(s.tenant, room_).first->second;
+  double& left = rooms_.try_emplace(s.tenant, Room{room_}).first->second.left;
   const double score = s.score_seconds >= 0 ? s.score_seconds : 2 * least_;
   const double of_row = std::max(row_ + score / threads_, 1e-9);
   const double fit = std::max(left / of_row, static_cast<double>(kMinPromptRows));

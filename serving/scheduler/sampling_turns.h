@@ -7,8 +7,10 @@
 // where model(n) is the time of such a step without choosing, least that of the cheapest of the
 // choices, and threads how many are made at the same time. While sequences of several tenants
 // decode, costly choices may add kShare * plain to a step, in equal parts for the tenants that have
-// some. Sequences beyond that wait for one of the next steps, which spares the model's part of the
-// step, too; each tenant has at least one in every step. A tenant alone never waits.
+// some. Sequences beyond that wait for one of the next steps, those first that have waited longest,
+// which spares the model's part of the step, too; each tenant has at least one in every step. A
+// tenant alone never waits. Where no choice of a sequence was measured yet it is taken for one with
+// the same parameters, else for the tenant's last ones.
 //
 // All times are measured: beside a large model, which dwarfs them, no sequence waits.
 #pragma once
@@ -41,18 +43,21 @@ class SamplingTurns {
   static constexpr int64_t kMinPromptRows = 8;
 
   void measured(const ChoiceTiming& timing);
-  // Begins a step. decoding: all sequences that may have a token in it, in their order.
-  void begin(std::span<const Sequence* const> decoding);
+  // The choice of a token took so long.
+  void measured_choice(const Sequence& sequence, double seconds);
+  // Begins a step. decoding: all sequences that may have a token in it.
+  void begin(std::span<Sequence* const> decoding);
   // Whether one of them is left out of this step.
   bool waits(const Sequence& sequence) const { return waiting_.contains(&sequence); }
   // Whether there is time for the choice of a sequence that would start in this step; it is taken.
+  // One of each tenant may start, and none after one that may not.
   bool take(const Sequence& sequence);
   // How many of `rows` log-probabilities of a prompt there is time for; it is taken. At least
   // kMinPromptRows of them.
   int64_t take_prompt_rows(const Sequence& sequence, int64_t rows);
 
  private:
-  using Members = std::vector<const Sequence*>;
+  using Members = std::vector<Sequence*>;
   // Of steps of 2^i to 2^(i + 1) - 1 sequences, smoothed.
   struct Level {
     double sequences = 0, seconds = 0;  // without choosing; 0: none was measured
@@ -62,7 +67,7 @@ class SamplingTurns {
     return row_ + choice_of(sequence) / threads_;
   }
   double plain_of(int64_t sequences);
-  void choose(const std::string& name, const Members& members, double room);
+  void choose(Members& members, double room);
   bool is_free(const Sequence& sequence) const;
 
   std::array<Level, 24> levels_ = {};
@@ -74,9 +79,13 @@ class SamplingTurns {
   double room_ = 0;   // seconds that costly choices of one tenant may add
   std::unordered_map<const TokenChoice*, double> of_choice_;
   std::unordered_set<const Sequence*> waiting_;
-  std::map<std::string, double> left_;  // seconds, by tenant
-  // The last member of each tenant that had a turn: (priority, arrival).
-  std::map<std::string, std::pair<int, uint64_t>> last_;
+  struct Room {
+    double left = 0;                        // seconds
+    bool started = false, refused = false;  // a sequence that would start
+  };
+  std::map<std::string, Room> rooms_;     // by tenant
+  std::map<std::string, double> recent_;  // seconds of a tenant's choices, smoothed
+  uint64_t step_ = 0;
 };
 
 }  // namespace trireme

@@ -104,7 +104,7 @@ StepPlan Scheduler::next() {
 }
 
 void Scheduler::give_turns() {
-  std::vector<const Sequence*> decoding;
+  std::vector<Sequence*> decoding;
   for (const auto& [place, sequence] : running_)
     if (decodes(*sequence) && has_mask(*sequence)) decoding.push_back(sequence.get());
   turns_.begin(decoding);
@@ -418,10 +418,10 @@ void Scheduler::note_seconds(const StepPlan& plan, const UnderWay& step,
     const double seconds = static_cast<double>(result.choice_seconds[i]);
     choices_.choices += seconds;
     Sequence& s = *step.members[i].sequence;
-    if (part.asked > 0)
-      s.score_seconds = seconds / static_cast<double>(part.asked);
-    else if (part.samples)
-      s.choice_seconds = seconds / static_cast<double>(part.guesses + 1);
+    if (part.asked > 0) s.score_seconds = seconds / static_cast<double>(part.asked);
+    if (part.asked > 0 || !part.samples) continue;
+    s.choice_seconds = seconds / static_cast<double>(part.guesses + 1);
+    turns_.measured_choice(s, s.choice_seconds);
   }
 }
 
@@ -486,6 +486,7 @@ void Scheduler::accept(Progress& progress, ChosenToken token) {
 // The tokens that a step has brought, by the rule: all but the last were looked ahead at.
 void Scheduler::read(Progress& progress) {
   std::vector<int32_t> ids;
+  ids.reserve(progress.tokens.size());
   for (const ChosenToken& token : progress.tokens) ids.push_back(token.id);
   Sequence& s = *progress.sequence;
   // Asked once: the mask may come at any time, and all that follows goes by this answer.

@@ -89,6 +89,7 @@ class Sequence {
   PrefixId prefix = 0;          // of the published
   GuessAllowance guesses;
   bool unsettled = false;      // the tokens of its last step wait for its mask (Scheduler::settle)
+  uint64_t turn = 0;           // step of the last one (sampling_turns.h); 0: none yet
   double choice_seconds = -1;  // of its last token; -1: not known
   double score_seconds = -1;   // of a log-probability of its prompt; -1: not known
   int64_t asked = 0;           // tokens whose followers' log-probabilities are told, or will be
