@@ -28,4 +28,11 @@ int64_t hash_map_bytes(const Map& map) {
   return std::ssize(map) * kNode + heap_block_bytes(map.bucket_count() * sizeof(void*));
 }
 
+// Empties a container and gives its memory back, which `container = {}` does not: that is the
+// assignment of an empty list of elements.
+template <class Container>
+void release_memory(Container& container) {
+  Container().swap(container);
+}
+
 }  // namespace trireme

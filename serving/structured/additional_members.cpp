@@ -95,6 +95,7 @@ Node AdditionalMembers::member(Node key_node, Node value) {
 Node AdditionalMembers::any_member() {
   if (any_) return *any_;
   std::vector<Node> ways;
+  ways.reserve(kinds_.size());
   for (const MemberKind& kind : kinds_) ways.push_back(member(key(kind), kind.value));
   any_ = g_.choice(std::move(ways));
   return *any_;
@@ -104,6 +105,7 @@ Node AdditionalMembers::member_of_class(size_t sum) {
   if (of_class_.empty())
     for (size_t i = 0; i < kNameClasses; ++i) {
       std::vector<Node> ways;
+      ways.reserve(kinds_.size());
       for (const MemberKind& kind : kinds_)
         ways.push_back(member(key_of_class(kind, i), kind.value));
       of_class_.push_back(g_.choice(std::move(ways)));

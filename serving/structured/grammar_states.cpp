@@ -36,14 +36,14 @@ GrammarStates::GrammarStates(const PushdownAutomaton& automaton, int32_t reach)
 
 void GrammarStates::clear() {
   // Memory is freed before any is taken.
-  for (auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_}) *numbers = {};
-  for (auto* numbers : {&behind_end_, &to_end_}) *numbers = {};
-  for (auto* pairs : {&stacks_, &members_}) *pairs = {};
-  first_member_ = {};
-  whole_ = {};
-  stack_ids_ = {};
-  at_ = {};
-  ids_ = {};
+  for (auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_}) release_memory(*numbers);
+  for (auto* numbers : {&behind_end_, &to_end_}) release_memory(*numbers);
+  for (auto* pairs : {&stacks_, &members_}) release_memory(*pairs);
+  release_memory(first_member_);
+  release_memory(whole_);
+  release_memory(stack_ids_);
+  release_memory(at_);
+  release_memory(ids_);
   stacks_.emplace_back();
   behind_.push_back(kUnknown);
   stack_alike_.push_back(0);

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "engine/core/error.h"
+
 namespace trireme {
 namespace {
 
@@ -95,8 +97,7 @@ std::string any_ipv6() {
                     last = "(" + h + ":" + h + "|" + any_ipv4() + ")";
   std::string all = hc + "{6}" + last + "|::" + hc + "{5}" + last;
   for (int before = 0; before <= 4; ++before)  // groups before "::" beyond the first
-    all += "|(" + hc + "{0," + std::to_string(before) + "}" + h + ")?::" + hc + "{" +
-           std::to_string(4 - before) + "}" + last;
+    all += concat("|(", hc, "{0,", before, "}", h, ")?::", hc, "{", 4 - before, "}", last);
   return all + "|(" + hc + "{0,5}" + h + ")?::" + h + "|(" + hc + "{0,6}" + h + ")?::";
 }
 
@@ -109,7 +110,7 @@ std::string any_uri(const std::string& letters, bool may_be_relative) {
                     end = "(\\?([:@/?" + plain + "]|" + escape + ")*)?(#([:@/?" + plain + "]|" +
                           escape + ")*)?",
                     rooted = authority + path + "|/(" + pchar + "+" + path + ")?";
-  const std::string absolute =
+  std::string absolute =
       "[A-Za-z][A-Za-z0-9+.-]*:(" + rooted + "|(" + pchar + "+" + path + ")?)" + end;
   if (!may_be_relative) return absolute;
   return absolute + "|(" + rooted + "|(([@" + plain + "]|" + escape + ")+" + path + ")?)" + end;

@@ -123,7 +123,7 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state, int32_t c
   if (work_left_ <= 0) work_left_ = -1;
   if (gave_up()) return given_up_;
   if (automaton_bytes_ > kMostAutomatonBytes) {
-    of_automaton_ = {};
+    release_memory(of_automaton_);
     automaton_bytes_ = 0;
   }
   StateTokens tokens;
@@ -246,10 +246,10 @@ bool TokenMasks::is_full() const {
 
 void TokenMasks::clear() {
   states_.clear();
-  of_reader_ = {};
+  release_memory(of_reader_);
   kept_bytes_ = 0;
   if (lacks_memory_) {
-    of_automaton_ = {};
+    release_memory(of_automaton_);
     automaton_bytes_ = 0;
   }
   if (!charge_) return;

@@ -408,5 +408,26 @@ TEST(TokenMasks, ATextThatNoTokenGoesOnIsNotWhole) {
   EXPECT_FALSE(reader->is_whole());
 }
 
+// What is forgotten is given back: bounds on what is held hold again.
+TEST(TokenMasks, ClearGivesMemoryBack) {
+  const auto trie = trie_of(byte_tokens());
+  const auto grammar = CompiledGrammar::compile(
+      {GrammarSource::Kind::kGrammar, "root ::= \"(\" root \")\" | [a-z]{0,300}"}, trie);
+  TokenMasks masks(grammar->automaton(), *trie);
+  const int64_t empty = masks.bytes();
+  int32_t state = masks.states().at(grammar->automaton().root());
+  std::vector<uint32_t> mask(static_cast<size_t>(trie->words()));
+  for (int i = 0; i < 400; ++i) {
+    state = masks.step(state, static_cast<uint8_t>(i < 200 ? '(' : 'a' + i % 26));
+    masks.add(state, kManyTokens, mask);
+  }
+  EXPECT_GT(masks.bytes(), empty + (64 << 10));
+  masks.states().clear();
+  masks.clear();
+  // The masks of automaton states stay.
+  TokenMasks fresh(grammar->automaton(), *trie);
+  EXPECT_LT(masks.states().bytes(), fresh.states().bytes() + 1);
+}
+
 }  // namespace
 }  // namespace trireme::test_token_masks
