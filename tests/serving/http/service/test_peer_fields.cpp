@@ -90,7 +90,7 @@ const WayOut kWaysOut[] = {
     {"write its token into the prompt of /v1/completions", 'c', R"({"prompt": "<task>p"})"},
     {"prompts are not truncated: shorten it", 'c', R"({"prompt": "s"})"},
     {"send the full prompt", 'c', R"({"prompt": "all that was said so far"})"},
-    {"use chat_template", 'h', R"({"chat_template": "{{ messages[0]['content'] }}"})"},
+    {"use chat_template", 'h', R"({"chat_template": "default"})"},
     {"send a message of the role system", 'h',
      R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "x"}]})"},
     {"send its members as fields of the request", 'c', R"({"temperature": 0.5, "top_k": 3})"},
@@ -155,11 +155,9 @@ TEST_F(PeerFieldsOfAServer, FollowTheAdvice) {
     const Response r = client.response();
     EXPECT_EQ(r.status, 200) << r.body;
   }
-  // "send the header X-Request-Timeout-Ms", "read /metrics"
+  // "send the header X-Request-Timeout-Ms"
   const auto& [path, body] = requests().at('c');
   client.send(post(path, body.dump(), "X-Request-Timeout-Ms: 60000\r\n"));
-  EXPECT_EQ(client.response().status, 200);
-  client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(client.response().status, 200);
 }
 
