@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 #include "engine/core/error.h"
 #include "engine/core/file_limit.h"
@@ -49,8 +50,13 @@ void require_processes(int64_t wanted, int ranks) {
 }
 
 // A file in a new folder there, as mpirun makes them: permissions, a read-only mount, a full disk.
+// It makes a folder that is not there yet in the nearest one that is.
 void check_session_folder(const std::string& folder, int ranks) {
-  std::string made = folder + "/trireme-XXXXXX";
+  std::filesystem::path there = folder;
+  std::error_code ignored;
+  while (there.has_relative_path() && !std::filesystem::exists(there, ignored))
+    there = there.parent_path();
+  std::string made = (there / "trireme-XXXXXX").string();
   int error_number = mkdtemp(made.data()) == nullptr ? errno : 0;
   if (error_number == 0) {
     const std::string file = made + "/probe";

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 // Calls f(record, end of the line in bytes) for each whole line until f returns false.
 template <class F>
 void for_each_record(const std::string& path, const F& f) {
-  require_regular_file(path);
+  require_file_or_pipe(path);
   std::ifstream in(path, std::ios::binary);
   if (!in) fail_file("read metrics", path, errno != 0 ? errno : ENOENT);
   std::string line;

@@ -175,12 +175,14 @@ bool runs_under_mpi_launcher() {
   const bool many_tasks = !tasks.empty() && tasks != "1";
   if (variable("OMPI_COMM_WORLD_SIZE").empty() && variable("PMI_SIZE").empty() && !many_tasks)
     return false;
-  // mpirun, mpiexec.hydra, hydra_pmi_proxy, orted, prterun, slurmstepd, ...
+  // mpirun, mpiexec.hydra, hydra_pmi_proxy, orted, prterun, slurmstepd, ... One that may not be
+  // seen (/proc with hidepid) may be such a launcher.
   constexpr std::array kNames = {"mpi",  "hydra_",     "pmi_", "orte",
                                  "prte", "slurmstepd", "pals", "flux"};
   int process = getppid();
   for (int above = 0; process > 0 && above < 64; ++above) {
     const ProcessName at = process_name(process);
+    if (at.name.empty()) return true;
     const auto begins = [&](const char* name) { return at.name.starts_with(name); };
     if (std::ranges::any_of(kNames, begins)) return true;
     process = at.parent;

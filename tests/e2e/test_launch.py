@@ -157,10 +157,13 @@ class Scarce(LaunchTest):
 
     def test_no_folder_for_the_session(self):
         (self.folder / "file").write_text("not a folder")
-        for folder in ("/nonexistent", self.folder / "file"):
+        for folder in (self.folder / "file", self.folder / "file/below"):
             for command in (PRETRAIN, BENCH):
                 self.refused(*command, environment={"TMPDIR": str(folder)},
                              says=[f"mpirun keeps the files of its session in {folder}", "set TMPDIR"])
+        # One that is not there yet is made.
+        code, stderr, _ = self.launch(*BENCH, environment={"TMPDIR": str(self.folder / "made/for/mpirun")})
+        self.assertEqual(code, 0, stderr)
 
     @unittest.skipUnless(os.geteuid() == 0 and harness.can_mount_tmpfs(), "mounting needs root")
     def test_read_only_and_full_folders(self):
