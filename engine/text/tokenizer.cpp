@@ -87,7 +87,7 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteT
 std::string tokenizer_file(const std::string& spec) {
   if (spec.empty() || spec == "byte" || !std::filesystem::is_directory(spec)) return spec;
   for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (const std::string file = (std::filesystem::path(spec) / name).string(); is_input_file(file))
+    if (std::string file = (std::filesystem::path(spec) / name).string(); is_input_file(file))
       return file;
   return spec;
 }

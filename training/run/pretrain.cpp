@@ -31,7 +31,7 @@ constexpr int64_t kOpenFiles = 1 << 16;  // two for each token file of a blend
 // settings make another run: where it continued the checkpoint, it would be refused.
 std::string advice_for_divergence(const RunConfig& config, const std::string& newest) {
   const bool fp16 = config.dtype == DType::kF16;
-  const std::string settings =
+  std::string settings =
       concat("lower optimizer.params.lr", fp16 ? ", " : " or ", "raise the warm-up",
              fp16 ? ", or use bf16 or fp32" : "", ", in another output_dir");
   if (newest.empty()) return settings;

@@ -71,8 +71,7 @@ HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
 
 std::string HfModel::tokenizer() const {
   for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (const std::string file = (fs::path(path()) / name).string(); is_input_file(file))
-      return file;
+    if (std::string file = (fs::path(path()) / name).string(); is_input_file(file)) return file;
   return "";
 }
 
