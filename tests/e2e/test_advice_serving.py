@@ -20,7 +20,7 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 REQUESTS = {
     "echo_of_a_chat": ((CHAT, {**TALK, "echo": True}), "use /v1/completions", (COMPLETIONS, {**TEXT, "echo": True})),
     "functions": ((CHAT, {**TALK, "functions": [TOOL["function"]]}), "use tools", (CHAT, {**TALK, "tools": [TOOL]})),
-    "function_call": ((CHAT, {**TALK, "tools": [TOOL], "function_call": "none"}), "use tool_choice",
+    "function_call": ((CHAT, {**TALK, "tools": [TOOL], "function_call": {"name": "f"}}), "use tool_choice",
                       (CHAT, {**TALK, "tools": [TOOL], "tool_choice": "none"})),
     "tools_of_a_completion": ((COMPLETIONS, {**TEXT, "tools": [TOOL]}), "use /v1/chat/completions",
                               (CHAT, {**TALK, "tools": [TOOL], "tool_choice": "none"})),
