@@ -1,6 +1,7 @@
 #include "serving/structured/compiled_grammar.h"
 
 #include <algorithm>
+#include <new>
 #include <tuple>
 
 #include "engine/core/heap_bytes.h"
@@ -123,19 +124,32 @@ class GrammarReader final : public RuleReader {
   std::span<const uint32_t> mask() const override { return mask_; }
   bool is_whole() const override { return whole_; }
   State accept(std::span<const int32_t> ids) override {
-    std::string bytes;
-    for (const int32_t id : ids) {
-      const std::string_view of_token = grammar_->trie_->bytes(id);
-      if (of_token.empty()) return state_ = State::kEnded;
-      bytes += of_token;
+    try {
+      std::string bytes;
+      for (const int32_t id : ids) {
+        const std::string_view of_token = grammar_->trie_->bytes(id);
+        if (of_token.empty()) return state_ = State::kEnded;
+        bytes += of_token;
+      }
+      tokens_left_ -= std::ssize(ids);
+      advance(bytes);
+    } catch (const std::bad_alloc&) {
+      state_ = State::kRefused;
     }
-    tokens_left_ -= std::ssize(ids);
-    advance(bytes);
     return state_;
   }
   size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) override {
-    GrammarReader ahead(*this);
     size_t count = 0;
+    try {
+      look_further(ids, masks, count);
+    } catch (const std::bad_alloc&) {  // what has been found holds
+    }
+    return count;
+  }
+
+ private:
+  void look_further(std::span<const int32_t> ids, std::vector<uint32_t>& masks, size_t& count) {
+    GrammarReader ahead(*this);
     for (const int32_t id : ids) {
       const bool allowed = id >= 0 && id < grammar_->trie_->ids() &&
                            (ahead.mask_[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
@@ -147,11 +161,16 @@ class GrammarReader final : public RuleReader {
       ++count;
     }
     place_.work = ahead.place_.work;  // what a text may cost, whether it goes this way or not
-    return count;
   }
-
- private:
   void advance(std::string_view bytes) {
+    try {
+      begin_mask(bytes);
+    } catch (const std::bad_alloc&) {
+      job_.reset();  // the worker has not got it
+      state_ = State::kRefused;
+    }
+  }
+  void begin_mask(std::string_view bytes) {
     if (advance_here(bytes)) return;
     const auto worker = grammar_->worker_.lock();
     if (worker == nullptr) return settle(grammar_->read(place_, bytes, tokens_left_, mask_));
@@ -259,7 +278,7 @@ bool CompiledGrammar::step(Place& place, std::string_view bytes) const {
   return place.state != GrammarStates::kDead;
 }
 
-void CompiledGrammar::forget() const {
+void CompiledGrammar::forget() const noexcept {
   masks_.clear();
   ++epoch_;
 }

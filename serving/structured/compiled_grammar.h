@@ -95,7 +95,7 @@ class CompiledGrammar final : public TextRule,
                                 std::span<uint32_t> mask, int64_t& work) const;
   Found read_locked(Place& place, std::string_view bytes, int64_t tokens_left,
                     std::span<uint32_t> mask, int64_t work) const;
-  void forget() const;
+  void forget() const noexcept;
   void save(Place& place) const;
   bool step(Place& place, std::string_view bytes) const;
 

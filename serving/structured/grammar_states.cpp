@@ -31,11 +31,9 @@ GrammarStates::GrammarStates(const PushdownAutomaton& automaton, int32_t reach)
     class_of_[b] = static_cast<uint8_t>(classes_);
   }
   ++classes_;
-  clear();
 }
 
-void GrammarStates::clear() {
-  // Memory is freed before any is taken.
+void GrammarStates::clear() noexcept {
   for (auto* numbers : {&behind_, &stack_alike_, &alike_, &steps_}) release_memory(*numbers);
   for (auto* numbers : {&behind_end_, &to_end_}) release_memory(*numbers);
   for (auto* pairs : {&stacks_, &members_}) release_memory(*pairs);
@@ -44,6 +42,10 @@ void GrammarStates::clear() {
   release_memory(stack_ids_);
   release_memory(at_);
   release_memory(ids_);
+}
+
+void GrammarStates::make_bottom() {
+  if (!stacks_.empty()) return;
   stacks_.emplace_back();
   behind_.push_back(kUnknown);
   stack_alike_.push_back(0);
@@ -68,12 +70,14 @@ std::span<const GrammarStates::Configuration> GrammarStates::configurations(int3
 int32_t GrammarStates::at(int32_t state) {
   const auto found = at_.find(state);
   if (found != at_.end()) return found->second;
+  make_bottom();
   const int32_t id = id_of({{state, 0}});
   at_.emplace(state, id);
   return id;
 }
 
 int32_t GrammarStates::on_edges_of(int32_t state, int32_t count) {
+  make_bottom();
   return number_of({{state, 0, count}}, false);
 }
 
@@ -188,6 +192,7 @@ GrammarStates::Snapshot GrammarStates::save(int32_t state) const {
 }
 
 int32_t GrammarStates::restore(const Snapshot& saved) {
+  make_bottom();
   std::vector<int32_t> stacks = {0};
   for (Configuration frame : saved.frames) {
     frame.stack = stacks[static_cast<size_t>(frame.stack)];

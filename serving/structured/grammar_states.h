@@ -64,8 +64,9 @@ class GrammarStates {
 
   int64_t bytes() const;                            // of the heap that all this holds
   int64_t looked_at() const { return looked_at_; }  // readings, since the beginning
-  // Forgets all states and frees their memory; numbers told before mean nothing any more.
-  void clear();
+  // Forgets all states and frees their memory; earlier numbers mean nothing any more. It takes no
+  // memory, so that it can follow std::bad_alloc, after which states may be half made.
+  void clear() noexcept;
 
  private:
   static constexpr int32_t kUnknown = -2;
@@ -73,6 +74,7 @@ class GrammarStates {
   // ambiguous without end have more; further ones are not followed, so that some of their texts are
   // not found.
   static constexpr size_t kMostConfigurations = 16384;
+  void make_bottom();  // the stack 0 and the places of the first state, where they are not yet
   int32_t make_step(int32_t state, uint8_t byte);
   // The configuration behind an edge of one; false: its count forbids the edge.
   bool follow(const Configuration& from, const PushdownAutomaton::Edge& edge, Configuration& to);

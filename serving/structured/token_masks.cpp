@@ -143,8 +143,9 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state, int32_t c
     work_left_ = -1;
     return given_up_;
   }
+  const StateTokens& kept = of_automaton_.emplace(key, std::move(tokens)).first->second;
   automaton_bytes_ += bytes;
-  return of_automaton_.emplace(key, std::move(tokens)).first->second;
+  return kept;
 }
 
 TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
@@ -192,8 +193,9 @@ bool TokenMasks::add(int32_t state, int64_t most, std::span<uint32_t> mask) {
   if (gave_up()) return false;
   const int64_t bytes = tokens.tokens.bytes();
   if (!has_room(bytes)) return add_of(tokens, state, most, mask);  // not kept
+  const ReaderTokens& kept = of_reader_.emplace(state, std::move(tokens)).first->second;
   kept_bytes_ += bytes;
-  return add_of(of_reader_.emplace(state, std::move(tokens)).first->second, state, most, mask);
+  return add_of(kept, state, most, mask);
 }
 
 bool TokenMasks::add_of(const ReaderTokens& of, int32_t state, int64_t most,
@@ -244,7 +246,7 @@ bool TokenMasks::is_full() const {
   return states_.bytes() > kMostStateBytes || kept_bytes_ > kMostMaskBytes;
 }
 
-void TokenMasks::clear() {
+void TokenMasks::clear() noexcept {
   states_.clear();
   release_memory(of_reader_);
   kept_bytes_ = 0;

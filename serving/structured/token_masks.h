@@ -53,7 +53,7 @@ class TokenMasks {
   // are void.
   bool is_full() const;
   int64_t bytes() const;  // of the heap
-  void clear();
+  void clear() noexcept;  // takes no memory
 
  private:
   void charge_states(int64_t looked_at_before);
