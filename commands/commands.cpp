@@ -51,7 +51,7 @@ void complete_footers(CLI::App& app) {
 }
 
 void add_bench_command(CLI::App& app, const CommandLine& line) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure what this machine reaches");
+  CLI::App* bench = app.add_subcommand("bench", "Benchmarks of this machine");
   bench->require_subcommand(1);
   add_bench_gemm(*bench);
   add_bench_train(*bench);

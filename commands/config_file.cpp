@@ -68,7 +68,7 @@ void add_config_file_option(CLI::App& command) {
   command
       .add_option_function<std::string>(
           kConfig, [&command](const std::string& file) { apply(command, file); },
-          "Options from a JSON file; what is said here counts before it")
+          "JSON file of options; the command line takes precedence")
       ->type_name("FILE");
 }
 

@@ -90,7 +90,7 @@ void generate_one(const GenerateArguments& args, const GenerateOptions& options,
 void run_generate(const GenerateArguments& args, const CLI::App& command, const CommandLine& line) {
   before_connecting([&] {
     check_sampling_params(args.options.sampling);
-    if (!args.chat_template.empty() && !args.chat) fail_input("--chat-template goes with --chat");
+    if (!args.chat_template.empty() && !args.chat) fail_input("--chat-template requires --chat");
     ensure_ranks(args.ranks, line.argc, line.argv);
   });
   const std::unique_ptr<World> world =
@@ -132,50 +132,57 @@ void run_generate(const GenerateArguments& args, const CLI::App& command, const 
 
 CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<GenerateArguments>();
-  CLI::App* command = app.add_subcommand("generate", "Continue a text with a saved model");
+  CLI::App* command = app.add_subcommand("generate", "Generate text with a saved model");
   SamplingParams& s = args->options.sampling;
   add_model_option(*command, args->model);
   add_non_finite_option(*command, args->allow_non_finite);
   command->add_option("--prompt", args->prompt, "Text to continue (default: a line break)");
   command->add_flag("--chat", args->chat,
-                    "The prompt is a user's message: the model's chat template writes it out, and "
-                    "the answer is shown");
+                    "Prompt as a user's message, rendered with the model's chat template; only the "
+                    "response is printed");
   command
-      ->add_option(
-          "--chat-template", args->chat_template,
-          "With --chat: another template, a tokenizer's directory that has one, or the name of "
-          "one of the model's")
+      ->add_option("--chat-template", args->chat_template,
+                   "Chat template for --chat: a file, a tokenizer directory that has one, or the "
+                   "name of one of the model's templates (default: the model's)")
       ->type_name("PATH");
-  command->add_option("--max-new-tokens", args->options.max_new_tokens, "Tokens to generate")
+  command
+      ->add_option("--max-new-tokens", args->options.max_new_tokens, "Maximum tokens to generate")
       ->capture_default_str()
       ->check(whole_number(1));
-  command->add_option("--temperature", s.temperature, "0 takes the most probable token")
+  command
+      ->add_option("--temperature", s.temperature,
+                   "Sampling temperature; 0: always the most probable token")
       ->capture_default_str();
-  command->add_option("--top-k", s.top_k, "Sample from this many tokens; 0: all")
+  command->add_option("--top-k", s.top_k, "Number of most probable tokens to sample from; 0: all")
       ->capture_default_str();
-  command->add_option("--top-p", s.top_p, "Sample from the tokens that reach this probability")
+  command
+      ->add_option("--top-p", s.top_p,
+                   "Cumulative probability of the most probable tokens to sample from")
       ->capture_default_str();
-  command->add_option("--min-p", s.min_p, "Drop tokens below this share of the most probable one")
+  command
+      ->add_option("--min-p", s.min_p,
+                   "Minimum probability of a token, as a fraction of the most probable one's")
       ->capture_default_str();
   add_adapter_option(*command, args->adapter);
   add_device_option(*command, args->device);
   add_dtype_option(*command, args->dtype);
   add_quantization_option(*command, args->quantization);
-  command->add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
-  command->add_option("--samples", args->samples, "Texts to generate")
+  command->add_option("--seed", s.seed, "Seed of sampling")->capture_default_str();
+  command->add_option("--samples", args->samples, "Completions to generate")
       ->capture_default_str()
       ->check(whole_number(1));
-  command->add_option(
-      "--tokenizer", args->tokenizer,
-      "byte, a tokenizer.json, a .model, or a directory of one (default: the model's)");
+  command->add_option("--tokenizer", args->tokenizer,
+                      "Tokenizer: byte, a tokenizer.json, a .model, or a directory with one of "
+                      "these (default: the model's)");
   command
       ->add_option("--threads", args->threads,
                    "Threads of each rank (default: its share of the cores)")
       ->check(whole_number(1));
   add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
   command->footer(
-      "Several ranks write the text of one rank up to rounding: they add in another order, and "
-      "where two tokens are nearly equally probable the other may come, above all in bfloat16.");
+      "Several ranks generate the same text as one rank up to rounding: they sum in another order, "
+      "so of two tokens with nearly equal probabilities the other one may be sampled, above all in "
+      "bfloat16.");
   add_ranks_option(*command, args->ranks);
   command->callback([args, command, line] { run_generate(*args, *command, line); });
   return command;

@@ -128,7 +128,7 @@ void run_logits(const LogitsArguments& args, const CLI::App& command, const Comm
 CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<LogitsArguments>();
   CLI::App* command =
-      app.add_subcommand("logits", "Write what a model computes for given ids, for comparisons");
+      app.add_subcommand("logits", "Write a model's logits for given token ids, for comparisons");
   add_model_option(*command, args->model);
   command
       ->add_option("--tokens", args->tokens,

@@ -37,7 +37,7 @@ CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer) {
   return command
       .add_option_function<std::string>(
           "-t,--tokenizer,--model,tokenizer", set,
-          "\"byte\", a tokenizer.json, a SentencePiece .model, or a model that has one")
+          "Tokenizer: \"byte\", a tokenizer.json, a SentencePiece .model, or a model that has one")
       ->required()
       ->type_name("PATH");
 }

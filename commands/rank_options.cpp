@@ -9,7 +9,7 @@ namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks) {
   add_ranks_option(command, ranks, 4096,
-                   "Start this many ranks on this machine through mpirun (default: as launched)");
+                   "Ranks to start on this machine through mpirun (default: as launched)");
 }
 
 void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help) {
@@ -26,17 +26,12 @@ void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::s
 }
 
 void add_adapter_option(CLI::App& command, std::string& adapter) {
-  command
-      .add_option(
-          "--adapter", adapter,
-          "Adapters for the model, as PEFT writes them: a directory with adapter_config.json")
+  command.add_option("--adapter", adapter, "PEFT adapter: a directory with adapter_config.json")
       ->type_name("DIR");
 }
 
 void add_device_option(CLI::App& command, std::string& device) {
-  command
-      .add_option("--device", device,
-                  "Where to compute: auto (GPUs where every rank sees one), cpu or cuda")
+  command.add_option("--device", device, "Device: auto (GPUs if every rank sees one), cpu or cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
 }
@@ -49,8 +44,8 @@ void add_dtype_option(CLI::App& command, std::optional<DType>& dtype) {
   command
       .add_option_function<std::string>(
           "--dtype", [&dtype](const std::string& name) { dtype = kNames.at(name); },
-          "Type of weights and products: fp32, bf16, fp16, or vLLM's words for these: float32 "
-          "(float), bfloat16, float16 (half); auto, the default: the checkpoint's")
+          "Type of weights and matrix products: fp32, bf16, fp16, or vLLM's names for these: "
+          "float32 (float), bfloat16, float16 (half); auto: the checkpoint's type (default)")
       ->type_name("TYPE")
       ->check(CLI::IsMember(&kNames));
 }
@@ -61,8 +56,8 @@ void add_quantization_option(CLI::App& command, std::optional<BlockFormat>& form
   command
       .add_option_function<std::string>(
           "--quantization", [&format](const std::string& name) { format = kNames.at(name); },
-          "Weights of linear layers in blocks of 32 with 8 or 4 bits, made while loading: q8_0 or "
-          "q4_0 (default: as --dtype)")
+          "Format to which weights of linear layers are quantized while loading, in blocks of 32: "
+          "q8_0 (8 bits) or q4_0 (4 bits) (default: none, type of --dtype)")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"q8_0", "q4_0"}));
 }
@@ -80,9 +75,9 @@ void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type) {
   command
       .add_option_function<std::string>(
           "--kv-cache-dtype", [&type](const std::string& name) { type = kNames.at(name); },
-          "Type of cached keys and values: auto (that of the weights), float32, float16, bfloat16, "
-          "or in 8 bits with a scale for each row int8, fp8_e4m3 (fp8), fp8_e5m2 (on a GPU auto or "
-          "8 bits)")
+          "Type of the KV cache: auto (that of the weights), float32, float16, bfloat16, or with 8 "
+          "bits and a scale per row int8, fp8_e4m3 (fp8), fp8_e5m2 (on a GPU auto or 8 bits; "
+          "default: auto)")
       ->type_name("TYPE")
       ->check(CLI::IsMember(
           {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"}));
@@ -115,13 +110,13 @@ void add_sequence_options(CLI::App& command, LayoutOptions& layout) {
           [&layout](const std::string& name) {
             layout.cp_comm_type = parse_context_comm_type(name);
           },
-          "What context-parallel ranks exchange (default: p2p)")
+          "Communication between context-parallel ranks (default: p2p)")
       ->check(CLI::IsMember(context_comm_types()));
   command
       .add_option_function<std::string>(
           "--cp-balance",
           [&sizes](const std::string& name) { sizes.cp_balance = parse_context_balance(name); },
-          "Which parts of a sequence a context-parallel rank holds (default: zigzag)")
+          "Assignment of a sequence's parts to context-parallel ranks (default: zigzag)")
       ->check(CLI::IsMember(context_balances()));
 }
 
@@ -135,7 +130,7 @@ void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use)
       ->check(kSize);
   command
       .add_option("--pipeline-parallel,--pipeline-parallel-size,--pipeline", sizes.pp,
-                  "Stages of neighbouring layers (default: 1)")
+                  "Pipeline stages of consecutive layers (default: 1)")
       ->check(kSize);
   const bool all = use == LayoutUse::kAll;
   command

@@ -68,7 +68,7 @@ void add_times(CLI::App& command, StageTimes& times) {
 
 CLI::App* add_show(CLI::App& parent) {
   CLI::App* command = parent.add_subcommand(
-      "show", "Draw who does what when, with the bubble and the micro-batches in flight");
+      "show", "Draw a schedule's timeline, with the bubble and the micro-batches in flight");
   const auto arguments = std::make_shared<ShowArguments>();
   CLI::Option* name =
       command
@@ -86,7 +86,7 @@ CLI::App* add_show(CLI::App& parent) {
   CLI::Option* chunks =
       add_size("--virtual", arguments->chunks, "Chunks of layers per rank (interleaved_1f1b)");
   add_times(*command, arguments->times);
-  command->add_option("--file", arguments->file, "A schedule of your own, with its own sizes")
+  command->add_option("--file", arguments->file, "Schedule file, which also sets the sizes")
       ->type_name("FILE")
       ->excludes(name)
       ->excludes(stages)
@@ -108,7 +108,7 @@ CLI::App* add_show(CLI::App& parent) {
 
 CLI::App* add_schedule_command(CLI::App& parent) {
   CLI::App* command =
-      parent.add_subcommand("schedule", "Look at pipeline schedules before anything runs");
+      parent.add_subcommand("schedule", "Inspect pipeline schedules without running them");
   command->require_subcommand(1);
   add_show(*command);
   return command;

@@ -117,7 +117,7 @@ void tokenize_chat(const TokenizeArguments& a) {
 void tokenize(const TokenizeArguments& a) {
   if (a.chat) return tokenize_chat(a);
   if (a.render || !a.chat_template.empty())
-    fail_input("--render and --chat-template go with --chat");
+    fail_input("--render and --chat-template require --chat");
   const auto tokenizer = load_tokenizer(a.tokenizer);
   const EncodeOptions options{.add_special = !a.no_special, .parse_special = a.parse_special};
   const auto show = [&](const std::string& text) {
@@ -169,7 +169,7 @@ CLI::App* add(CLI::App& parent, const char* name, const char* description,
               const std::shared_ptr<TokenizeArguments>& a) {
   CLI::App* command = parent.add_subcommand(name, description);
   add_tokenizer_option(*command, a->tokenizer);
-  command->add_flag("--jsonl", a->jsonl, "A value a line, in and out");
+  command->add_flag("--jsonl", a->jsonl, "One value per line, in input and output");
   return command;
 }
 
@@ -180,22 +180,22 @@ void add_tokenize_commands(CLI::App& parent) {
   CLI::App* command =
       add(parent, "tokenize", "Show the tokens of the text on standard input", forth);
   command->add_flag("--no-special", forth->no_special,
-                    "Without what the model expects around a text (bos)");
-  command->add_flag(
-      "--parse-special", forth->parse_special,
-      "Markup such as </s> in the text (with --chat: in a message) is that token, not text");
+                    "Omit the special tokens that the model expects around a text (BOS)");
+  command->add_flag("--parse-special", forth->parse_special,
+                    "Parse special tokens such as </s> in the text (with --chat: in a message) "
+                    "instead of encoding them as text");
   command->add_flag("--json", forth->json, "Write {\"ids\": [...]}");
-  command->add_flag(
-      "--chat", forth->chat,
-      "The input is JSON: a list of messages, or an object with \"messages\", \"tools\", "
-      "\"add_generation_prompt\", \"continue_final_message\" ...; written out by the model's chat "
-      "template");
+  command->add_flag("--chat", forth->chat,
+                    "The input is JSON: a list of messages, or an object with \"messages\", "
+                    "\"tools\", \"add_generation_prompt\", \"continue_final_message\" ...; "
+                    "rendered with the model's chat template");
   command
       ->add_option("--chat-template", forth->chat_template,
-                   "Another template, a tokenizer's directory that has one, or the name of one "
-                   "of the model's")
+                   "Chat template for --chat: a file, a tokenizer directory that has one, or the "
+                   "name of one of the model's templates (default: the model's)")
       ->type_name("PATH");
-  command->add_flag("--render", forth->render, "With --chat: show the text, not its tokens");
+  command->add_flag("--render", forth->render,
+                    "With --chat: print the rendered text instead of its tokens");
   command->footer(
       "With --jsonl an input line is a JSON string or an object with a \"text\", with --chat a "
       "conversation.");
@@ -206,8 +206,8 @@ void add_tokenize_commands(CLI::App& parent) {
   command->add_flag("--no-special", back->no_special, "Leave out special tokens");
   command->add_flag("--json", back->json, "Write {\"text\": ...}");
   command->footer(
-      "Ids are numbers with spaces between, a JSON list, or {\"ids\": [...]}; with --jsonl "
-      "one of the latter two a line.");
+      "Token ids are numbers separated by spaces or commas, a JSON list, or {\"ids\": [...]}; with "
+      "--jsonl one of the latter two per line.");
   command->callback([back] { detokenize(*back); });
 }
 

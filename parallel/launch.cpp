@@ -144,7 +144,7 @@ void check_groups(RankLauncher launcher, int groups) {
   if (groups == 1 || launcher == RankLauncher::kLocal) return;
   constexpr char kWayOut[] =
       "--launcher local starts all on this machine; or start one server for each replica and "
-      "`trireme route` before them";
+      "`trireme route` in front of them";
   if (launcher == RankLauncher::kMpirun)
     fail_input("--launcher mpirun: it would put the ranks of all ", groups,
                " replicas on the same cores and GPUs; ", kWayOut);

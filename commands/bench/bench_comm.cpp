@@ -253,11 +253,12 @@ void run_bench_comm(const BenchCommArguments& args, const CLI::App& command,
 CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   auto args = std::make_shared<BenchCommArguments>();
   CLI::App* command = parent.add_subcommand(
-      "comm", "Collectives over a range of sizes, as nccl-tests shows them, against MPI's own");
+      "comm",
+      "Time collectives over a range of sizes, in the format of nccl-tests, against MPI's own");
   std::vector<std::string> names;
   names.reserve(std::size(kKinds));
   for (const BenchCommKind& kind : kKinds) names.emplace_back(kind.name);
-  command->add_option("--operation", args->operations, "Only these (default: all)")
+  command->add_option("--operation", args->operations, "Operations to time (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
   command->add_option("--dtype", args->dtype, "float32 or bfloat16 (MPI has only the first)")
@@ -269,10 +270,10 @@ CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   command->add_option("--max", args->most, "Largest size in bytes")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  command->add_option("--factor", args->factor, "From one size to the next")
+  command->add_option("--factor", args->factor, "Ratio of each size to the one before")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
-  command->add_option("--iterations", args->iterations, "Calls that are timed")
+  command->add_option("--iterations", args->iterations, "Timed calls")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   command->add_option("--algorithm", args->comm.algorithm, "auto, ring or shm (comm.algorithm)")

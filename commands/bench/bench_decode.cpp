@@ -146,7 +146,7 @@ void run_bench_decode(const BenchDecodeOptions& options) {
 
 CLI::App* add_bench_decode(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
-      "decode", "Time one sequence, token after token, against reading the weights once");
+      "decode", "Time the decoding of one sequence, per token, against reading the weights once");
   auto options = std::make_shared<BenchDecodeOptions>();
   add_bench_options(*app, *options);
   app->add_option("--model", options->model, bench_model_names() + " or the path of a config.json")

@@ -184,7 +184,7 @@ CLI::App* add_bench_rows(CLI::App& parent) {
   auto options = std::make_shared<BenchRowsOptions>();
   add_bench_options(*app, *options);
   add_quantization_option(*app, options->quantization);
-  app->add_option("--rows", options->rows, "Numbers of rows")
+  app->add_option("--rows", options->rows, "Row counts to time")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->capture_default_str();

@@ -226,8 +226,9 @@ CLI::App* add_bench_steps(CLI::App& parent) {
   number("--prompt", options->prompt, 1 << 20, "Tokens of each prompt");
   number("--tokens", options->tokens, 1 << 20, "Tokens to generate of each");
   number("--sequences", options->sequences, 1 << 12, "Sequences at a time");
-  number("--host-sequences", options->host_sequences, 1 << 12, "The same, for the host's part");
-  number("--host-length", options->host_length, 1 << 20, "Tokens a sequence may have there");
+  number("--host-sequences", options->host_sequences, 1 << 12, "Sequences for the host's part");
+  number("--host-length", options->host_length, 1 << 20,
+         "Maximum tokens per sequence for the host's part");
   add_kv_cache_option(*app, options->kv_type);
   app->callback([options] { run_bench_steps(*options); });
   return app;

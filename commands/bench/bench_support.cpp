@@ -39,7 +39,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
 }
 
 void add_peak_option(CLI::App& app, int64_t& side) {
-  app.add_option("--peak-side", side, "Side of the square matrices that give a GPU's ceilings")
+  app.add_option("--peak-side", side, "Side of the square matrices that measure a GPU's peak")
       ->check(CLI::Range(int64_t{16}, int64_t{65536}))
       ->capture_default_str();
 }

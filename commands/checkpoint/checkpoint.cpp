@@ -177,8 +177,8 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
                      void (*action)(const CheckpointArguments&)) {
   CLI::App* command = parent.add_subcommand(name, description);
   add_model_option(*command, arguments->path,
-                   "A run, a step directory, or the directory that holds `latest`; to inspect also "
-                   "a HuggingFace directory, a .gguf or a .safetensors file");
+                   "Run, step directory, or directory with `latest`; for inspect also a "
+                   "HuggingFace directory, a .gguf or a .safetensors file");
   command->callback([arguments, action] { action(*arguments); });
   return command;
 }
@@ -187,14 +187,13 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
 
 CLI::App* add_checkpoint_command(CLI::App& parent) {
   CLI::App* command =
-      parent.add_subcommand("checkpoint", "Look into checkpoints, check, convert and compare them");
+      parent.add_subcommand("checkpoint", "Inspect, verify, convert and compare checkpoints");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<CheckpointArguments>();
-  CLI::App* list = add_action(
-      *command, "inspect",
-      "Print what a checkpoint, a model of others or a .safetensors file holds: tensors, "
-      "sizes, training state",
-      arguments, inspect);
+  CLI::App* list = add_action(*command, "inspect",
+                              "Print tensors, sizes and training state of a checkpoint, "
+                              "third-party model or .safetensors file",
+                              arguments, inspect);
   list->add_flag("-t,--tensors", arguments->tensors, "List every tensor");
   add_action(*command, "verify",
              "Read every byte and compare checksums; exit code 2 names the damaged shard",

@@ -69,8 +69,9 @@ void export_to(const CopyArguments& args) {
   report("exported", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(", ", written.files, written.files == 1 ? " file" : " files"));
   if (written.tokenizer_files.empty())
-    log_warning("no tokenizer files: the model names none that HuggingFace could read (",
-                source->tokenizer().empty() ? "none at all" : source->tokenizer(), ")");
+    log_warning(
+        "no tokenizer files written: the model has no tokenizer that HuggingFace can read (",
+        source->tokenizer().empty() ? "none" : source->tokenizer(), ")");
 }
 
 void merge_lora(const CopyArguments& args) {
@@ -92,7 +93,8 @@ void merge_lora(const CopyArguments& args) {
 
 void import_from(const CopyArguments& args) {
   if (!is_model_source(args.from))
-    fail_input(args.from, " is no model of others: a HuggingFace directory or a .gguf is imported",
+    fail_input(args.from,
+               " is not a third-party model: expected a HuggingFace directory or a .gguf file",
                model_advice(args.from));
   const std::unique_ptr<ModelSource> source = open_model_source(args.from);
   CopyStatus status("import");
@@ -122,8 +124,8 @@ void to_gguf(const CopyArguments& args) {
       {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});
   report("converted", args, written.bytes, written.kept, status.seconds());
   if (words.empty())
-    log_warning("no tokenizer in the file: the model has none that it could hold (",
-                tokenizer.empty() ? "none at all" : tokenizer, ")");
+    log_warning("no tokenizer in the file: the model has none that GGUF can represent (",
+                tokenizer.empty() ? "none" : tokenizer, ")");
 }
 
 void convert(const CopyArguments& args) {
@@ -172,14 +174,12 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
 }
 
 void add_dtype(CLI::App& command, CopyArguments& args) {
-  command.add_option("--dtype", args.dtype, "Type of the weights (default: as they are)")
+  command.add_option("--dtype", args.dtype, "Type of the weights (default: unchanged)")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
 }
 
 void add_shard_size(CLI::App& command, CopyArguments& args) {
-  command
-      .add_option("--max-shard-size", args.max_shard_size,
-                  "Begin another file where this would be exceeded")
+  command.add_option("--max-shard-size", args.max_shard_size, "Maximum size of a weight file")
       ->capture_default_str()
       ->type_name("SIZE");
 }
@@ -190,15 +190,16 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
   const auto args = std::make_shared<CopyArguments>();
   CLI::App* exported =
       add_action(checkpoint, "export", "Write a model as a HuggingFace directory", export_to, args,
-                 kAnyModel, "Directory to make; an interrupted export in it goes on");
+                 kAnyModel, "Output directory; an interrupted export in it is resumed");
   add_dtype(*exported, *args);
   add_shard_size(*exported, *args);
   CLI::App* merged = checkpoint.add_subcommand(
-      "merge-lora", "Add adapters to a model's weights; write a HuggingFace directory");
+      "merge-lora", "Merge adapters into a model's weights and write a HuggingFace directory");
   const auto settle = add_model_and_places(
-      *merged, {{"base", &args->from, kAnyModel},
-                {"adapters", &args->adapters, "PEFT's directory, or a run that trained adapters"},
-                {"target", &args->to, "Directory to make"}});
+      *merged,
+      {{"base", &args->from, kAnyModel},
+       {"adapters", &args->adapters, "PEFT adapter directory, or a run that trained adapters"},
+       {"target", &args->to, "Output directory"}});
   merged->callback([args, settle] {
     settle();
     args->adapters = local_model(args->adapters);
@@ -207,27 +208,29 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
   add_dtype(*merged, *args);
   add_shard_size(*merged, *args);
   CLI::App* imported = add_action(
-      checkpoint, "import", "Write a model of others as a checkpoint of ours", import_from, args,
-      "HuggingFace directory or .gguf", "Directory of checkpoints to make");
+      checkpoint, "import", "Convert a third-party model to a Trireme checkpoint", import_from,
+      args, "HuggingFace directory or .gguf", "Output directory of checkpoints");
   add_dtype(*imported, *args);
   CLI::App* converted = add_action(checkpoint, "convert", "Write a model in another format or type",
-                                   convert, args, kAnyModel, "What to make");
+                                   convert, args, kAnyModel, "Output file or directory");
   converted
-      ->add_option("--to", args->kind,
-                   "hf, trireme or gguf (default: gguf where the name ends so, else hf)")
+      ->add_option(
+          "--to", args->kind,
+          "Output format: hf, trireme or gguf (default: gguf if the name ends in .gguf, else hf)")
       ->check(CLI::IsMember({"hf", "trireme", "gguf"}));
   converted
       ->add_option("--dtype", args->dtype,
-                   "Type of the weights, q8_0 in a GGUF file only (default: as they are)")
+                   "Type of the weights, q8_0 in a GGUF file only (default: unchanged)")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "q8_0"}));
   add_shard_size(*converted, *args);
   CLI::App* compared = add_action(
       checkpoint, "diff",
-      "Compare two models tensor by tensor; exit code 0: no difference, 1: some, 2: trouble", diff,
-      args, "Any model, or a .safetensors file", "The other");
+      "Compare two models tensor by tensor; exit code 0: no difference, 1: differences, 2: error",
+      diff, args, "Any model, or a .safetensors file", "Model to compare with");
   compared
-      ->add_option("--tolerance", args->tolerance,
-                   "Accept values that differ by this share of the larger one, and other dtypes")
+      ->add_option(
+          "--tolerance", args->tolerance,
+          "Accepted difference, as a fraction of the larger value; above 0, dtypes may differ too")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e9));
 }

@@ -69,7 +69,7 @@ std::string gguf_type_of(DType dtype) {
 
 void say_kept(int64_t bytes) {
   if (bytes > 0)
-    log_warning(format_bytes(bytes), " kept from an interrupted copy; the table is of the rest");
+    log_warning(format_bytes(bytes), " kept from an interrupted copy; the table covers the rest");
 }
 
 QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::string& type,
@@ -85,7 +85,8 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
                                           .progress = status.progress()});
   bytes = written.bytes;
   say_kept(written.kept);
-  if (words.empty()) log_warning("no tokenizer in the file: the model has none that it could hold");
+  if (words.empty())
+    log_warning("no tokenizer in the file: the model has none that GGUF can represent");
   return written.report;
 }
 
@@ -125,24 +126,21 @@ void quantize(const QuantizeArguments& args) {
 
 void add_checkpoint_quantize_command(CLI::App& checkpoint) {
   const auto args = std::make_shared<QuantizeArguments>();
-  CLI::App* command = checkpoint.add_subcommand(
-      "quantize", "Write a model with the weights of its linear layers in fewer bits");
+  CLI::App* command =
+      checkpoint.add_subcommand("quantize", "Quantize the weights of a model's linear layers");
   const auto settle = add_model_and_places(
-      *command,
-      {{"from", &args->from, kAnyModel},
-       {"target", &args->to, "What to make: a directory, or a file whose name ends in .gguf"}});
+      *command, {{"from", &args->from, kAnyModel},
+                 {"target", &args->to, "Output: a directory, or a file whose name ends in .gguf"}});
   std::vector<std::string> names;
   for (const auto& [name, kind] : kinds()) names.push_back(name);
   command
       ->add_option("--quantization", args->kind,
-                   "HuggingFace directories: fp8 (E4M3 in blocks of 128 by 128), gptq4, gptq8 "
-                   "(groups of 128, to the nearest). GGUF files: q8_0, q6_k, q4_k, q4_0. "
-                   "Embeddings, head, norms and routers stay as they are")
+                   "Format: fp8 (E4M3 in blocks of 128 by 128), gptq4, gptq8 (groups of 128, round "
+                   "to nearest) for HuggingFace directories; q8_0, q6_k, q4_k, q4_0 for GGUF "
+                   "files. Embeddings, head, norms and routers are not quantized")
       ->required()
       ->check(CLI::IsMember(names));
-  command
-      ->add_option("--max-shard-size", args->max_shard_size,
-                   "Begin another file where this would be exceeded")
+  command->add_option("--max-shard-size", args->max_shard_size, "Maximum size of a weight file")
       ->capture_default_str()
       ->type_name("SIZE");
   command->callback([args, settle] {

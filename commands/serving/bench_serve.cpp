@@ -39,7 +39,8 @@ void complete(BenchServeOptions& options) {
       !options.load.path.starts_with('/'))
     fail_input("--endpoint ", options.endpoint, " is no path: it begins with / and has no spaces");
   for (const char c : options.load.api_key)
-    if (c <= ' ' || c > '~') fail_input("--api-key has a character that no header may have");
+    if (c <= ' ' || c > '~')
+      fail_input("--api-key has a character that is not allowed in a header");
   const bool random = options.workload.dataset == "random";
   if (random != options.workload.path.empty())
     fail_input("--dataset-name ", options.workload.dataset,
@@ -164,9 +165,9 @@ void mention_failures(const LoadResult& result) {
     if (++shown > 10) break;
     log_warning(count, " of ", result.outcomes.size(), " requests failed: ", error);
   }
-  if (shown > 10) log_warning("... and in ", errors.size() - 10, " other ways");
+  if (shown > 10) log_warning("... and ", errors.size() - 10, " other errors");
   if (!result.has_usage)
-    log_warning("the server tells no numbers of tokens: events of its streams were counted");
+    log_warning("the server reports no token usage: counted the events of its streams instead");
 }
 
 void run(BenchServeOptions options) {
@@ -188,7 +189,7 @@ void run(BenchServeOptions options) {
 
 void add_workload_options(CLI::App& app, BenchServeOptions& options) {
   WorkloadOptions& w = options.workload;
-  app.add_option("--num-prompts", options.prompts, "Requests that are timed")
+  app.add_option("--num-prompts", options.prompts, "Timed requests")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   app.add_option("--dataset-name", w.dataset,
@@ -196,43 +197,46 @@ void add_workload_options(CLI::App& app, BenchServeOptions& options) {
                  "with \"prompt\" or \"messages\"")
       ->check(CLI::IsMember({"random", "sharegpt", "custom"}))
       ->capture_default_str();
-  app.add_option("--dataset-path", w.path, "The file of sharegpt or custom")->type_name("FILE");
-  app.add_option("--input-len", w.input_tokens, "Tokens of a random prompt; in chats words")
+  app.add_option("--dataset-path", w.path, "File of the sharegpt or custom data set")
+      ->type_name("FILE");
+  app.add_option("--input-len", w.input_tokens, "Tokens per random prompt; words with openai-chat")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   app.add_option("--output-len", w.output_tokens,
-                 "Tokens of each text; with random prompts nothing ends it earlier (ignore_eos)")
+                 "Tokens per completion; with random prompts exactly as many (ignore_eos)")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   app.add_option("--random-prefix-len", w.prefix_tokens,
-                 "So many first tokens are the same in all random prompts")
+                 "Leading tokens that all random prompts share")
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
-  app.add_option("--random-vocab-size", w.vocab_size, "Ids of random prompts are below")
+  app.add_option("--random-vocab-size", w.vocab_size,
+                 "Vocabulary size of random prompts: their token ids are below")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
-  app.add_option("--seed", w.seed, "Same seed, same prompts and arrivals")->capture_default_str();
+  app.add_option("--seed", w.seed, "Seed of prompts and arrival times")->capture_default_str();
   app.add_option("--extra-body", w.extra_body,
-                 "JSON: members for every request's body; null takes one away")
+                 "JSON object merged into every request's body; null removes a member")
       ->type_name("JSON");
 }
 
 void add_load_options(CLI::App& app, BenchServeOptions& options) {
-  app.add_option("--max-concurrency", options.load.max_concurrency,
-                 "Requests under way at a time; alone, a closed loop (default: no bound)")
+  app.add_option(
+         "--max-concurrency", options.load.max_concurrency,
+         "Maximum concurrent requests; without --request-rate a closed loop (default: no limit)")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--request-rate", options.rate,
-                 "Requests a second, which arrive as a Poisson process (default: all at once)")
+                 "Requests per second, arriving as a Poisson process (default: all at once)")
       ->check(CLI::Range(1e-6, 1e9));
   app.add_option("--burstiness", options.burstiness,
-                 "Shape of the gaps between arrivals: below 1 in bursts, above 1 evenly")
+                 "Shape of the gaps between arrivals: below 1 bursty, above 1 more even")
       ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
   app.add_option("--num-warmups", options.warmups,
-                 "Requests before, which are not timed (default: --max-concurrency, or 1)")
+                 "Untimed requests before the run (default: --max-concurrency, or 1)")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--goodput", options.goodput,
-                 "Count requests that keep to all of these as good: ttft:MS tpot:MS e2el:MS")
+                 "Latency bounds in ms that a good request meets: ttft:MS tpot:MS e2el:MS")
       ->type_name("NAME:MS");
 }
 
@@ -240,30 +244,31 @@ void add_load_options(CLI::App& app, BenchServeOptions& options) {
 
 CLI::App* add_bench_serve(CLI::App& parent) {
   auto options = std::make_shared<BenchServeOptions>();
-  CLI::App* app =
-      parent.add_subcommand("serve", "Time any server of OpenAI's API under a load of requests");
-  app->add_option("--base-url", options->base_url, "The server")->capture_default_str();
-  app->add_option("--backend", options->backend, "openai: completions; openai-chat: chats")
+  CLI::App* app = parent.add_subcommand("serve", "Measure any server of OpenAI's API under load");
+  app->add_option("--base-url", options->base_url, "URL of the server")->capture_default_str();
+  app->add_option("--backend", options->backend,
+                  "API to use: openai: completions; openai-chat: chat completions")
       ->check(CLI::IsMember({"openai", "openai-chat"}))
       ->capture_default_str();
-  app->add_option("--endpoint", options->endpoint, "Path (default: the backend's, below /v1)");
+  app->add_option("--endpoint", options->endpoint,
+                  "Request path (default: the backend's path under /v1)");
   app->add_option("--model", options->workload.model,
-                  "Id in requests (default: the first of /v1/models)");
-  app->add_option("--api-key", options->load.api_key, "Sent as Authorization: Bearer KEY");
+                  "Model id in requests (default: the first of /v1/models)");
+  app->add_option("--api-key", options->load.api_key, "API key, sent as Authorization: Bearer KEY");
   app->add_option("--ca-file", options->load.ca_file,
-                  "TLS: certificates to trust beside the system's, PEM")
+                  "CA certificates for TLS, in addition to the system's (PEM)")
       ->type_name("FILE");
   app->add_option("--timeout", options->timeout_seconds,
-                  "Seconds that the server may be silent before a request counts as failed")
+                  "Silence of the server after which a request counts as failed, in seconds")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   add_workload_options(*app, *options);
   add_load_options(*app, *options);
-  app->add_option("--output", options->output, "The results as JSON, under vLLM's names")
+  app->add_option("--output", options->output, "Results as JSON, with vLLM's member names")
       ->type_name("FILE");
   app->add_flag("--save-detailed", options->detailed,
-                "With --output: the times of every request too");
-  app->footer("What the figures mean: docs/guide/serving.md");
+                "With --output: also the times of every request");
+  app->footer("Meaning of the figures: docs/guide/serving.md");
   app->callback([options] { run(*options); });
   return app;
 }

@@ -29,49 +29,57 @@ CLI::Option* add_repeatable(CLI::App& command, const char* name, std::vector<std
 
 void add_listener_options(CLI::App& command, ListenerOptions& options) {
   command.add_option("--host", options.host, "Address to listen on")->capture_default_str();
-  command.add_option("--port", options.port, "Port; 0: any free one, which is printed")
+  command
+      .add_option("--port", options.port,
+                  "Port to listen on; 0: any free port, printed at the start")
       ->capture_default_str()
       ->check(CLI::Range(0, 65535));
   add_repeatable(command, "--api-key", options.keys,
-                 "Clients must know it (repeatable); without one only this machine is served");
+                 "API key that clients send as Authorization: Bearer KEY (repeatable); without "
+                 "keys only loopback addresses can be listened on");
   add_repeatable(command, "--api-key-file", options.key_files,
-                 "Such keys, one a line; # begins a comment (repeatable)")
+                 "File of API keys, one per line; # begins a comment line (repeatable)")
       ->type_name("FILE");
   command.add_flag("--insecure", options.insecure,
-                   "Serve other machines without a key: whoever reaches the port may use it");
+                   "Listen on other than loopback addresses without API keys: every client that "
+                   "reaches the port is served");
   add_repeatable(command, "--allowed-origins", options.origins,
                  "Origins of web pages that may use the server, such as https://example.org "
-                 "(repeatable, or a list with commas); \"*\": all (default: none)")
+                 "(repeatable, or a comma-separated list); \"*\": all (default: none)")
       ->type_name("ORIGIN")
       ->delimiter(',');
-  command.add_option("--ssl-certfile", options.tls.certificate, "TLS: the certificates, PEM")
+  command.add_option("--ssl-certfile", options.tls.certificate, "TLS certificate chain, PEM")
       ->type_name("FILE");
-  command.add_option("--ssl-keyfile", options.tls.key, "TLS: the private key, PEM")
-      ->type_name("FILE");
-  command.add_option("--max-connections", options.connections, "Open at a time; the rest gets 503")
+  command.add_option("--ssl-keyfile", options.tls.key, "TLS private key, PEM")->type_name("FILE");
+  command
+      .add_option("--max-connections", options.connections,
+                  "Maximum open connections; further ones get 503")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   command
       .add_option("--max-connections-per-address", options.connections_per_address,
-                  "Of them, those from one address; a proxy's are all from its own")
+                  "Maximum open connections per client address; clients of a proxy share the "
+                  "proxy's address")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   command
       .add_option("--shutdown-timeout", options.shutdown_seconds,
-                  "Seconds that requests have to end after SIGTERM")
+                  "Seconds for requests to finish after SIGTERM")
       ->capture_default_str()
       ->check(whole_number(0));
 }
 
 void add_admin_key_options(CLI::App& command, ListenerOptions& options) {
   add_repeatable(command, "--admin-api-key", options.admin_keys,
-                 "The same, and metrics and what changes the server are open to it (repeatable)");
+                 "API key of an administrator: also allows metrics and routes that change the "
+                 "server (repeatable)");
   add_repeatable(command, "--admin-api-key-file", options.admin_key_files,
-                 "Such keys, one a line (repeatable)")
+                 "File of administrators' API keys, one per line (repeatable)")
       ->type_name("FILE");
   command
       .add_option("--metrics-access", options.metrics_access,
-                  "Who may read /metrics: admin: an admin's key where there are keys; open: all")
+                  "Access to /metrics: admin: requires an administrator's key if there are keys; "
+                  "open: allows every client")
       ->check(CLI::IsMember({"admin", "open"}))
       ->capture_default_str();
 }
@@ -98,7 +106,7 @@ HttpConfig http_config(const ListenerOptions& options) {
   http.keys = ApiKeys(options.keys, options.admin_keys, options.metrics_access == "open");
   http.origins = AllowedOrigins(options.origins);
   if (options.tls.certificate.empty() != options.tls.key.empty())
-    fail_input("--ssl-certfile and --ssl-keyfile go together");
+    fail_input("--ssl-certfile and --ssl-keyfile must be given together");
   require_file_or_pipe(options.tls.certificate);
   require_file_or_pipe(options.tls.key);
   if (!options.tls.certificate.empty()) http.tls = options.tls;
@@ -112,14 +120,14 @@ void print_listening(const ListenerOptions& options, int port) {
 }
 
 bool drain_requests(const ListenerOptions& options, HttpServer& server) {
-  log_info("stopping: ", server.counts().exchanges, " requests are answered to their ends; ",
-           "a second signal ends them");
+  log_info("stopping: waiting for ", server.counts().exchanges, " requests to finish; ",
+           "a second signal aborts them");
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::seconds(options.shutdown_seconds);
   bool done = server.drain(milliseconds(0));
   while (!done && StopSignals::count() < 2 && std::chrono::steady_clock::now() < end)
     done = server.drain(milliseconds(50));
-  if (!done) log_warning(server.counts().exchanges, " requests end with an error");
+  if (!done) log_warning("aborting ", server.counts().exchanges, " unfinished requests");
   return done;
 }
 

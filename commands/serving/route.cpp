@@ -46,7 +46,7 @@ RouterConfig router_config(const RouteArguments& args) {
   for (const std::string& url : args.servers) {
     config.servers.push_back(parse_server_address(url, "--server"));
     if (!known.insert(config.servers.back().url()).second)
-      fail_input("--server ", url, " is there twice");
+      fail_input("--server ", url, " is given twice");
   }
   return config;
 }
@@ -61,10 +61,10 @@ void run(RouteArguments args) {
   Router router(std::move(config));
   HttpServer server(http_config(args.listener), router.routes(),
                     [&](const RequestSummary& summary) { router.count(summary); });
-  log_info("before ", servers, " servers");
+  log_info("routing to ", servers, " servers");
   // Who starts it wants to know of an address that leads nowhere; they may still come.
   if (!router.wait_for_a_server(milliseconds_of(args.health_timeout)))
-    log_warning("no server answers yet: requests are refused with 503 until one does");
+    log_warning("no server responds yet: requests are refused with 503 until one does");
   print_listening(args.listener, server.port());
   for (HeapTrim heap; StopSignals::count() == 0; heap.poll())
     std::this_thread::sleep_for(milliseconds(50));
@@ -81,22 +81,24 @@ void add_router_options(CLI::App& command, RouteArguments& args) {
       ->type_name("URL");
   command
       .add_option("--ca-file", args.ca_file,
-                  "Servers over TLS: certificates to trust beside the system's, PEM")
+                  "CA certificates for servers over TLS, in addition to the system's (PEM)")
       ->type_name("FILE");
   command
       .add_option("--timeout", args.silence_seconds,
-                  "Seconds that a server may be silent within a request")
+                  "Longest silence of a server within a request, in seconds")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   command.add_option("--health-interval", args.health_interval, "Seconds between health checks")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  command.add_option("--health-timeout", args.health_timeout, "Seconds that one may take")
+  command
+      .add_option("--health-timeout", args.health_timeout, "Timeout of a health check in seconds")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   command
       .add_option("--health-failures", args.health_failures,
-                  "So many without an answer, and requests at the server are given up")
+                  "Consecutive health checks without a response after which requests at the server "
+                  "are aborted")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 }
@@ -104,17 +106,18 @@ void add_router_options(CLI::App& command, RouteArguments& args) {
 void add_balance_options(CLI::App& command, BalanceRule& balance) {
   command
       .add_option("--cache-threshold", balance.cache_threshold,
-                  "Share of a prompt that a server must have seen to be preferred for it")
+                  "Fraction of a prompt that a server must have seen to be preferred for it")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
       .add_option("--balance-abs-threshold", balance.absolute,
-                  "Prompts do not count where servers' loads differ by more requests than this")
+                  "Load difference in requests, highest minus lowest, above which the lowest load "
+                  "decides instead of the prompt")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command
       .add_option("--balance-rel-threshold", balance.relative,
-                  "... and the larger is above so many times the smaller")
+                  "Ratio of highest to lowest load that must be exceeded too")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
 }
@@ -124,14 +127,14 @@ void add_balance_options(CLI::App& command, BalanceRule& balance) {
 CLI::App* add_route_command(CLI::App& app) {
   auto args = std::make_shared<RouteArguments>();
   CLI::App* command =
-      app.add_subcommand("route", "One address before several servers of OpenAI's API");
+      app.add_subcommand("route", "Load balancer for several servers of OpenAI's API");
   add_router_options(*command, *args);
   add_listener_options(*command, args->listener);
   add_admin_key_options(*command, args->listener);
   add_balance_options(*command, args->balance);
   command->footer(
-      "Requests go to the server that has seen the beginning of their prompt, or has the least to "
-      "do.\nMore: docs/guide/serving.md");
+      "Requests go to the server that has seen the prefix of their prompt, else to the one with "
+      "the lowest load.\nMore: docs/guide/serving.md");
   command->callback([args] { run(*args); });
   return command;
 }

@@ -99,7 +99,7 @@ void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& s
       if (failure.empty() || model.recovers_from(failure.cause)) continue;
       engines.stop();                    // also those whose replica could go on
       server.drain(milliseconds(2000));  // everybody is told
-      throw Error(concat("the model cannot be computed any more: ", failure.why));
+      throw Error(concat("engine failed: ", failure.why));
     }
     std::this_thread::sleep_for(milliseconds(50));
   }
@@ -167,11 +167,12 @@ void log_model(const ServeArguments& args, ServedModel& model, bool chats) {
   log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
            ", weights in ", quantization_name(args.model.quantization, model.dtype()), ", on ",
            model.device());
-  log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
+  log_info("sequences of at most ", limits.length, " tokens, ", limits.sequences,
            " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens, " in ",
-           text(kept), "; chats: ", chats ? "yes" : "no, there is no template");
+           text(kept), "; chat template: ", chats ? "yes" : "no");
   if (!args.model.draft.empty())
-    log_info("guesses of ", args.model.draft, ", ", args.speculation.tokens, " tokens at a time");
+    log_info("draft model ", args.model.draft, ", ", args.speculation.tokens,
+             " draft tokens per step");
 }
 
 void serve(const ServeArguments& args, ServedModel& model) {
@@ -239,10 +240,9 @@ void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   const ParallelSizes& sizes = model.layout.sizes;
   if (launcher.kind != Launcher::kNone) {
     if (model.replicas > 1)
-      fail_input(
-          "--data-parallel-size ", model.replicas, ": the ranks of ", launcher.name,
-          " hold the model once; `trireme serve --ranks N` without a launcher starts replicas, "
-          "or start one server for each and `trireme route` before them");
+      fail_input("--data-parallel-size ", model.replicas, ": the ranks of ", launcher.name,
+                 " hold the model once; start replicas with `trireme serve --ranks N` without a "
+                 "launcher, or start one server for each and `trireme route` in front of them");
     return;
   }
   const int64_t needed = int64_t{sizes.tp} * sizes.pp * model.replicas;
@@ -281,12 +281,11 @@ void run(ServeArguments args, const CLI::App& command, const CommandLine& line) 
 void add_server_options(CLI::App& command, ServeArguments& args) {
   command
       .add_option("--served-model-name", args.names,
-                  "The model's id in requests (repeatable; default: as --model names it)")
+                  "Model id in requests (repeatable; default: the path as given)")
       ->take_all()
       ->allow_extra_args(false);
-  command.add_flag(
-      "--show-hidden-metrics", args.old_metrics,
-      "Tell Prometheus under vLLM's old names too, which dashboards may still ask for");
+  command.add_flag("--show-hidden-metrics", args.old_metrics,
+                   "Export metrics under vLLM's old names too, for dashboards that still use them");
   add_listener_options(command, args.listener);
   add_admin_key_options(command, args.listener);
 }
@@ -299,56 +298,57 @@ void add_scheduling_option(CLI::App& command, ServeArguments& args) {
       ->check(CLI::IsMember({"fcfs", "priority"}));
   command
       .add_option("--max-waiting-tokens", args.waiting_tokens,
-                  "Tokens of prompts that may wait to be computed; beyond them requests are "
-                  "refused for a while (default: as many as the requests have)")
+                  "Prompt tokens that may wait, in addition to one request of any length; requests "
+                  "beyond them are refused (default: no limit beyond that of waiting requests)")
       ->check(whole_number(1));
 }
 
 void add_speculation_option(CLI::App& command, std::string& json) {
   command
       .add_option("--speculative-config", json,
-                  "{\"method\": \"ngram\", \"num_speculative_tokens\": 4}: guess tokens from the "
-                  "text and verify several in a step; {\"method\": \"draft_model\", \"model\": "
-                  "\"DIRECTORY\", \"num_speculative_tokens\": 4}: a smaller model guesses "
-                  "(docs/guide/serving.md)")
+                  "Speculative decoding: {\"method\": \"ngram\", \"num_speculative_tokens\": 4}: "
+                  "draft tokens copied from earlier tokens of the sequence; {\"method\": "
+                  "\"draft_model\", \"model\": \"DIRECTORY\", \"num_speculative_tokens\": 4}: "
+                  "draft tokens from a smaller model (docs/guide/serving.md)")
       ->type_name("JSON");
 }
 
 void add_size_options(CLI::App& command, ServedModelOptions& model) {
   command
-      .add_option("--max-model-len", model.max_model_len,
-                  "Tokens of prompt and text together (default: the model's positions)")
+      .add_option(
+          "--max-model-len", model.max_model_len,
+          "Maximum tokens of prompt and completion together (default: the model's positions)")
       ->check(whole_number(1));
   command
       .add_option("--max-num-seqs", model.max_num_seqs,
-                  "Sequences computed at a time (default: 256); four times as many may wait")
+                  "Sequences that run at a time on each replica (default: 256); four times as many "
+                  "may wait")
       ->check(whole_number(1));
   command
       .add_option("--max-num-batched-tokens", model.max_batched_tokens,
-                  "Tokens of a step, which divides long prompts (default: 512, on a GPU 2048)")
+                  "Maximum tokens per step; longer prompts are computed in chunks (default: 512, "
+                  "on a GPU 2048)")
       ->check(whole_number(1));
   command
       .add_option("--kv-cache-memory-bytes", model.cache_bytes,
-                  "Keys and values (default: what all sequences may need, at most 4 GiB, on a GPU "
-                  "what --gpu-memory-utilization leaves)")
+                  "Bytes of each rank's KV cache (default: what all sequences may need, at most 4 "
+                  "GiB; on a GPU what --gpu-memory-utilization leaves)")
       ->check(whole_number(1));
   const auto is_share = [](const std::string& word) {
     double share = 0;
     const bool good = CLI::detail::lexical_cast(word, share) && share > 0 && share <= 1;
-    return good ? std::string() : concat(word, ": a share above 0 and at most 1 is expected");
+    return good ? std::string() : concat(word, ": expected a fraction above 0 and at most 1");
   };
   command
       .add_option("--gpu-memory-utilization", model.gpu_share,
-                  "Share of a GPU's memory that is in use once the KV cache is there: weights, "
-                  "cache and what others have; steps take of the rest (default: 0.9)")
+                  "Fraction of GPU memory for weights and KV cache, including other processes; "
+                  "activations use the rest (default: 0.9)")
       ->type_name("SHARE")
       ->check(is_share);
   add_kv_cache_option(command, model.kv_type);
   add_non_finite_option(command, model.allow_non_finite);
-  command.add_flag(
-      "--deterministic", model.deterministic,
-      "A text is the same bit for bit whatever else is computed and cached; slower, on "
-      "the CPU only");
+  command.add_flag("--deterministic", model.deterministic,
+                   "Bit-identical output, whatever else is computed or cached; slower, CPU only");
 }
 
 void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
@@ -357,11 +357,10 @@ void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
       command
           .add_option(
               "--max-loras", room.slots,
-              "Adapters that there is room for, others than those of --lora-modules come over "
-              "/v1/load_lora_adapter (default: none can)")
+              "Slots for LoRA adapters loaded at run time via /v1/load_lora_adapter (default: 0)")
           ->type_name("N")
           ->check(CLI::Range(1, 256));
-  command.add_option("--max-lora-rank", room.rank, "Their highest rank")
+  command.add_option("--max-lora-rank", room.rank, "Highest rank of an adapter loaded at run time")
       ->needs(slots)
       ->capture_default_str()
       ->type_name("R")
@@ -371,25 +370,24 @@ void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
 void add_rank_options(CLI::App& command, ServedModelOptions& model) {
   add_layout_options(command, model.layout, LayoutUse::kModelOnly);
   add_ranks_option(command, model.ranks, kMostRanks,
-                   "Start this many ranks, which hold the model together, and outlive them: this "
-                   "process only has the requests (default: as launched, else as many as the sizes "
-                   "need)");
+                   "Ranks to start and supervise, which share the model; this process only handles "
+                   "requests (default: as launched, else as many as the parallel sizes need)");
   command
       .add_option("--data-parallel,--data-parallel-size", model.replicas,
-                  "Replicas of the model, each on its own part of the ranks: one that is lost is "
-                  "started again while the others go on (default: 1)")
+                  "Replicas of the model, each on its own group of ranks; a lost replica is "
+                  "restarted while the others continue (default: 1)")
       ->type_name("N")
       ->check(CLI::Range(1, static_cast<int>(kMostServers)));
   command
       .add_option("--launcher", model.launcher,
-                  "How --ranks starts them: local (on this machine), mpirun, srun, or auto: srun "
-                  "within a Slurm allocation of several machines, else local")
+                  "Launcher of the ranks that --ranks starts: local (on this machine), mpirun, "
+                  "srun, or auto: srun within a Slurm allocation of several machines, else local")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "local", "mpirun", "srun"}));
   command
-      .add_option("--rank-address", model.rank_address,
-                  "Address of this machine on which ranks of others reach it (default: what its "
-                  "name stands for)")
+      .add_option(
+          "--rank-address", model.rank_address,
+          "Address of this machine for ranks on other machines (default: that of its host name)")
       ->type_name("HOST");
 }
 
@@ -408,8 +406,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   add_adapter_option(*command, args->model.adapter);
   command
       ->add_option("--lora-modules", args->modules,
-                   "Adapters under ids of their own, beside the model (repeatable): directories as "
-                   "PEFT writes them")
+                   "PEFT adapter served under its own model id, beside the base model (repeatable)")
       ->take_all()
       ->type_name("NAME=DIR");
   add_adapter_room_options(*command, args->model.room);
@@ -417,26 +414,25 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   add_dtype_option(*command, args->model.dtype);
   add_quantization_option(*command, args->model.quantization);
   command
-      ->add_option(
-          "--chat-template", args->chat_template,
-          "Another chat template, a tokenizer's directory that has one, or the name of one of "
-          "the model's")
+      ->add_option("--chat-template", args->chat_template,
+                   "Chat template: a file, a tokenizer directory that has one, or the name of one "
+                   "of the model's templates (default: the model's)")
       ->type_name("PATH");
   command
       ->add_option("--tool-call-parser", args->tool_format,
-                   "How the model calls tools: hermes, llama3_json or mistral (default: what its "
-                   "chat template shows)")
+                   "Format of tool calls: hermes, llama3_json or mistral (default: detected from "
+                   "the chat template)")
       ->check(CLI::IsMember({"hermes", "llama3_json", "mistral"}));
-  command->add_option(
-      "--tokenizer", args->model.tokenizer,
-      "byte, a tokenizer.json, a .model, or a directory of one (default: the model's)");
+  command->add_option("--tokenizer", args->model.tokenizer,
+                      "Tokenizer: byte, a tokenizer.json, a .model, or a directory with one of "
+                      "these (default: the model's)");
   command
       ->add_option("--threads", args->model.threads,
                    "Threads of each rank (default: its share of the cores)")
       ->check(whole_number(1));
   command->footer(
-      "SIGTERM and SIGINT: what is under way is answered to its end, nothing new is taken.\n"
-      "More: docs/guide/serving.md");
+      "SIGTERM and SIGINT: running requests finish, new ones are refused.\nMore: "
+      "docs/guide/serving.md");
   command->callback([args, command, line] { run(*args, *command, line); });
   return command;
 }

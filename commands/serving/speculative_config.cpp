@@ -30,12 +30,12 @@ bool read_method(const nlohmann::ordered_json& json) {
   const auto& method = json.at("method");
   if (method != "ngram" && method != "draft_model")
     fail_input(kSpeculativeOption, ": method ", method.dump().substr(0, 40),
-               ": only \"ngram\" and \"draft_model\" are done here");
+               ": only \"ngram\" and \"draft_model\" are supported");
   const bool drafts = method == "draft_model";
   if (json.contains("model") != drafts)
     fail_input(kSpeculativeOption,
                drafts ? ": method \"draft_model\" needs \"model\", the draft's directory"
-                      : ": \"model\" goes with method \"draft_model\"");
+                      : ": \"model\" requires method \"draft_model\"");
   return drafts;
 }
 
@@ -67,9 +67,9 @@ SpeculativeOptions read_speculative_config(const std::string& json_text) {
     const auto* member = std::find_if(std::begin(members), std::end(members),
                                       [&key = name](const Member& m) { return key == m.name; });
     if (member == std::end(members))
-      fail_input(kSpeculativeOption, ": nothing is known of ", name.substr(0, 60));
+      fail_input(kSpeculativeOption, ": unknown key ", name.substr(0, 60));
     if (drafts && member->method == Method::kNgram)
-      fail_input(kSpeculativeOption, ": ", name, " goes with method \"ngram\"");
+      fail_input(kSpeculativeOption, ": ", name, " requires method \"ngram\"");
     read_number(*member, value);
   }
   if (config.shortest > config.longest)

@@ -193,12 +193,13 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
   command.add_option("--sequence-length", o.sequence_length, "Tokens of a sequence")
       ->capture_default_str()
       ->check(whole_number(1));
-  command.add_option("--steps", o.steps, "Timed steps, after two that are not")
+  command.add_option("--steps", o.steps, "Timed steps, after two untimed ones")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   command
       .add_option("--micro-batches", o.micro_batches,
-                  "Above 1: time micro-batch and update apart, by steps of 1 and of so many")
+                  "Micro-batches per step; above 1, micro-batch and update are timed separately, "
+                  "from steps of 1 and of this many")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
   command
@@ -222,20 +223,20 @@ CLI::App* add_bench_train(CLI::App& parent) {
   command->add_option("--state-dtype", args->state_dtype, "Type of the optimizer's moments")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  command->add_option("--recompute", args->recompute, "What backward computes again")
+  command->add_option("--recompute", args->recompute, "Activations that backward recomputes")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "selective", "full"}));
-  command->add_option("--fp8", args->fp8, "Recipe of 8-bit products in linear layers")
+  command->add_option("--fp8", args->fp8, "Recipe of 8-bit matrix products in linear layers")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "delayed", "tensorwise", "blockwise"}));
   add_device_option(*command, args->device);
   command->add_flag("--not-deterministic", args->not_deterministic,
-                    "On a GPU: sums in any order, where that is faster");
+                    "On a GPU: nondeterministic order of sums where that is faster");
   command->add_flag("--autotune", args->options.autotune,
                     "On a GPU: time the library's algorithms of each product once");
   command->add_flag(
       "--launch-times", args->options.launch_times,
-      "On a GPU: also the device time of each kernel of one step, without recorded work");
+      "On a GPU: also the device time of each kernel of one step, which runs without CUDA graphs");
   add_step_options(*command, args->options);
   command->add_option("--threads", args->options.threads, "Threads (default: all cores)")
       ->check(CLI::Range(1, 4096));

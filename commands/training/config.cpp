@@ -35,13 +35,13 @@ void resolve(const ResolveOptions& options, const CLI::App& command) {
 
 void add_resolve(CLI::App& parent) {
   CLI::App* command = parent.add_subcommand(
-      "resolve", "Check a run's configuration and print it whole, with nothing left to defaults");
+      "resolve", "Check a run's configuration and print it in full, defaults included");
   auto options = std::make_shared<ResolveOptions>();
   command->add_option("--config", options->file, "The run's JSON file")->required();
-  command->add_option("--set", options->overrides, "Change one key: a.b=value (repeatable)")
+  command->add_option("--set", options->overrides, "Override of one key, a.b=value (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--ranks", options->ranks, "Ranks the run would have")
+  command->add_option("--ranks", options->ranks, "Ranks of the run")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->footer("Every key is also a flag: --train-steps 10, --optimizer-params-lr 1e-3.");
@@ -63,12 +63,12 @@ CLI::App* add_config_command(CLI::App& parent) {
       ->callback([] { print_config(config_reference()); });
   command
       ->add_subcommand("model-keys",
-                       "Print what becomes of each key of third-party models as Markdown "
+                       "Print how each key of third-party models is handled, as Markdown "
                        "(docs/reference/model-keys.md)")
       ->callback([] { print_config(model_keys_page()); });
   command
       ->add_subcommand("deepspeed-keys",
-                       "Print what becomes of each key of DeepSpeed configurations as Markdown "
+                       "Print how each key of DeepSpeed configurations is handled, as Markdown "
                        "(docs/reference/deepspeed-keys.md)")
       ->callback([] { print_config(deepspeed_keys_page()); });
   command

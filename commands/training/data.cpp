@@ -105,12 +105,11 @@ void add_prepare(CLI::App& parent) {
   options->threads = 0;
   CLI::App* app = parent.add_subcommand(
       "prepare",
-      "Tokenise text into a token file, the pair PREFIX.bin and PREFIX.idx of Megatron-LM.\n"
-      "Text files are one document each; .jsonl and .json files hold one document a JSON object, "
-      "a line each, or in a .json one array of them; all may be compressed (.gz, .zst). Folders "
-      "are read recursively in sorted "
-      "order. Under mpirun or srun the ranks share the work. The result does not depend on the "
-      "number of threads and ranks.");
+      "Tokenise text into a token file, the pair PREFIX.bin and PREFIX.idx of Megatron-LM.\nEach "
+      "text file is one document. A .jsonl or .json file has one JSON object per line, each with "
+      "one document; a .json file may be one array of them instead. All may be compressed (.gz, "
+      ".zst). Folders are read recursively in sorted order. Under mpirun or srun the ranks share "
+      "the work. The result does not depend on the number of threads and ranks.");
   app->add_option("--input,-i", options->inputs, "Text files and folders, in this order")
       ->required()
       ->type_name("PATH");
@@ -161,8 +160,9 @@ void add_train_tokenizer(CLI::App& parent) {
       ->capture_default_str();
   app->add_option("--json-key", options->json_key, "Key of the text in JSON lines")
       ->capture_default_str();
-  app->add_option("--max-megabytes", *max_megabytes,
-                  "Text used, from the beginning; training needs many times that memory")
+  app->add_option(
+         "--max-megabytes", *max_megabytes,
+         "Maximum MiB of text, from the start of the input; training needs many times that memory")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app->add_flag("--overwrite", options->overwrite, "Replace the model if it exists");
@@ -181,15 +181,15 @@ void add_inspect(CLI::App& parent) {
     int64_t documents = 3;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* app = parent.add_subcommand(
-      "inspect",
-      "Check every token of a token file and show what it holds: sizes, element type, documents, "
-      "and the beginning of the first ones");
-  app->add_option("prefix", options->prefix, "The pair, with or without .bin or .idx")
+  CLI::App* app =
+      parent.add_subcommand("inspect",
+                            "Check every token of a token file and show sizes, element type, "
+                            "documents, and the first tokens of the first documents");
+  app->add_option("prefix", options->prefix, "Token file, with or without .bin or .idx")
       ->required()
       ->type_name("PREFIX");
   app->add_option("--tokenizer", options->tokenizer,
-                  "Show text instead of ids, by a tokenizer as for `data prepare`");
+                  "Tokenizer, as for `data prepare`, to show text instead of ids");
   app->add_option("--documents", options->documents, "Documents to show")
       ->check(whole_number(0))
       ->capture_default_str();
@@ -205,8 +205,8 @@ void add_inspect(CLI::App& parent) {
 }  // namespace
 
 CLI::App* add_data_command(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand(
-      "data", "Turn text into token files, train tokenizers, look into token files");
+  CLI::App* app =
+      parent.add_subcommand("data", "Prepare and inspect token files, train tokenizers");
   app->require_subcommand(1);
   add_prepare(*app);
   add_train_tokenizer(*app);

@@ -82,36 +82,34 @@ void run_eval(const EvalArguments& args, const CLI::App& command, const CommandL
 CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
   CLI::Option* task = command
                           .add_option("--task", o.task,
-                                      "JSON lines of questions with choices, or of texts, scored "
-                                      "as lm-evaluation-harness does")
+                                      "Task in JSON lines: questions with choices, or texts, "
+                                      "scored as in lm-evaluation-harness")
                           ->type_name("FILE");
   command
       .add_option_function<std::string>(
           "--target-delimiter", [&o](const std::string& text) { o.delimiter = text; },
-          "What stands between a context and a choice (default: a space; nothing behind "
-          "what a chat template wrote)")
+          "Text between a context and a choice (default: a space; nothing after a context that a "
+          "chat template rendered)")
       ->needs(task);
   command
       .add_flag("--add-bos", o.add_bos,
-                "Begin every context with the tokenizer's beginning of text (Gemma's have it)")
+                "Begin every context with the tokenizer's BOS token (Gemma models expect it)")
       ->needs(task);
   CLI::Option* chat =
       command
           .add_flag("--apply-chat-template", o.apply_chat_template,
-                    "Ask every question as a user's message, as the model's chat template writes "
-                    "it out")
+                    "Render every question as a user's message with the model's chat template")
           ->needs(task);
   command
-      .add_option(
-          "--chat-template", o.chat_template,
-          "Another template for it, a tokenizer's directory that has one, or the name of one of "
-          "the model's")
+      .add_option("--chat-template", o.chat_template,
+                  "Chat template for --apply-chat-template: a file, a tokenizer directory that has "
+                  "one, or the name of one of the model's templates (default: the model's)")
       ->type_name("PATH")
       ->needs(chat);
-  command.add_option("--samples", o.samples, "File for the log-likelihoods of each record")
+  command.add_option("--samples", o.samples, "Output file for the log-likelihoods of each record")
       ->type_name("FILE")
       ->needs(task);
-  command.add_option("--tokenizer", o.tokenizer, "Of the task (default: the model's)")
+  command.add_option("--tokenizer", o.tokenizer, "Tokenizer of the task (default: the model's)")
       ->type_name("PATH")
       ->needs(task);
   return task;
@@ -131,7 +129,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   CLI::Option* validation_set =
       command
           ->add_option("--validation-set", o.validation_set,
-                       "One of the run's validation sets that have names (default: each of them)")
+                       "Name of one of the run's validation sets (default: all of them)")
           ->type_name("NAME")
           ->excludes(data);
   CLI::Option* task = add_task_options(*command, o)->excludes(data)->excludes(validation_set);
@@ -141,7 +139,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   add_quantization_option(*command, o.quantization);
   command
       ->add_option("--sequence-length", o.sequence_length,
-                   "Tokens a sequence (default: as trained)")
+                   "Tokens per sequence (default: as trained)")
       ->check(whole_number(1));
   command
       ->add_option("--micro-batch-size", o.micro_batch_size,
@@ -149,7 +147,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
       ->check(whole_number(1));
   command
       ->add_option("--max-samples", o.max_samples,
-                   "Sequences of each set, taken at equal distances (default: all)")
+                   "Sequences of each set, evenly spaced (default: all)")
       ->check(whole_number(1))
       ->excludes(task);
   add_layout_options(*command, o.layout, LayoutUse::kAll);

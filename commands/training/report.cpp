@@ -46,10 +46,10 @@ CLI::App* add_report_command(CLI::App& parent) {
       ->type_name("RUN");
   command
       ->add_option("-o,--output", arguments->output,
-                   "The page; the SVG files get its name (default: RUN/report.html for one run, "
+                   "Output page; the SVG files get its name (default: RUN/report.html for one run, "
                    "else ./report.html)")
       ->type_name("FILE");
-  command->add_option("-x,--x", arguments->axis, "What the charts run over")
+  command->add_option("-x,--x", arguments->axis, "Horizontal axis of the charts")
       ->check(CLI::IsMember({"step", "tokens"}))
       ->capture_default_str();
   command->callback([arguments] { report(*arguments); });

@@ -75,20 +75,20 @@ void add_training_command(CLI::App* command, const CommandLine& line, bool finet
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command
-      ->add_option("--resume", args->options.resume,
-                   "auto: continue the run in output_dir, or start it; or a checkpoint")
+      ->add_option(
+          "--resume", args->options.resume,
+          "auto: continue the run in output_dir, or start it; PATH: start from this checkpoint")
       ->type_name("auto|PATH");
   command->add_flag("--validate", args->options.validate_only,
                     "Check everything, print the bytes each rank will need, train nothing");
   add_ranks_option(*command, args->ranks);
   command->footer(
-      "Signals: SIGUSR1 saves and goes on; SIGUSR2, Ctrl-C, SIGTERM, SIGHUP and a closed standard "
-      "output save and stop (exit code 3).\n"
-      "Under an mpirun of your own send SIGUSR2 to it, which it hands on: after other signals it "
-      "kills the ranks within a second or two.\n"
-      "Several ranks: --ranks N here, or mpirun -n N trireme ..., srun, torchrun variables.\n"
-      "Every key of the configuration is also a flag: --train-steps 10, --optimizer-params-lr "
-      "1e-3.");
+      "Signals: SIGUSR1 saves and continues; SIGUSR2, Ctrl-C, SIGTERM, SIGHUP and a closed "
+      "standard output save and stop (exit code 3).\nUnder your own mpirun, send SIGUSR2 to "
+      "mpirun, which forwards it: after other signals it kills the ranks within a second or "
+      "two.\nSeveral ranks: --ranks N here, or mpirun -n N trireme ..., srun, torchrun "
+      "variables.\nEvery key of the configuration is also a flag: --train-steps 10, "
+      "--optimizer-params-lr 1e-3.");
   accept_key_flags(*command);
   command->callback([args, command, line, finetune] { run(*args, *command, line, finetune); });
 }
@@ -99,7 +99,8 @@ void add_training_commands(CLI::App& app, const CommandLine& line) {
   add_training_command(app.add_subcommand("pretrain", "Train a model from a JSON configuration"),
                        line, false);
   add_training_command(
-      app.add_subcommand("finetune", "Train a saved model further, on examples of what to answer"),
+      app.add_subcommand("finetune",
+                         "Train a saved model further, on examples of prompts and responses"),
       line, true);
 }
 

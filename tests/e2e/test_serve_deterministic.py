@@ -201,7 +201,7 @@ class Dense(Deterministic):
                 ({"method": "ngram", "num_speculative_tokens": 0}, "from 1 to 64"),
                 ({"method": "ngram", "num_speculative_tokens": 2, "depth": 1}, "depth"),
                 ({"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_min": 9}, "prompt_lookup_min"),
-                ({"method": "ngram", "num_speculative_tokens": 2, "model": "run"}, '"model" goes with'),
+                ({"method": "ngram", "num_speculative_tokens": 2, "model": "run"}, '"model" requires'),
                 ({"method": "draft_model", "num_speculative_tokens": 2}, 'needs "model"'),
                 ({**draft, "model": ""}, "not a directory"), ({**draft, "model": "nowhere"}, "nowhere"),
                 ({**draft, "prompt_lookup_max": 3}, "prompt_lookup_max goes with"),
