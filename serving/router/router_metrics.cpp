@@ -36,39 +36,40 @@ struct RouterMetrics::Series {
   std::vector<Server> servers;
   Family<Counter>& requests = prometheus::BuildCounter()
                                   .Name("http_requests_total")
-                                  .Help("Requests answered.")
+                                  .Help("HTTP requests by handler, method and status class.")
                                   .Register(registry);
 };
 
 RouterMetrics::RouterMetrics(const std::vector<std::string>& servers)
     : series_(std::make_unique<Series>()) {
   prometheus::Registry& registry = series_->registry;
-  auto& affinity =
-      prometheus::BuildCounter()
-          .Name("trireme:router_affinity_total")
-          .Help("Requests by whether the beginning of their prompt chose their server.")
-          .Register(registry);
+  auto& affinity = prometheus::BuildCounter()
+                       .Name("trireme:router_affinity_total")
+                       .Help("Requests by whether their prompt's prefix selected the server.")
+                       .Register(registry);
   for (size_t i = 0; i < kAffinities.size(); ++i)
     series_->affinity[i] = &affinity.Add({{"result", kAffinities[i]}});
   auto& attempts = prometheus::BuildCounter()
                        .Name("trireme:router_attempts_total")
-                       .Help("Requests sent to a server, by how that ended.")
+                       .Help("Requests sent to a server, by how they ended.")
                        .Register(registry);
   auto& retries = prometheus::BuildCounter()
                       .Name("trireme:router_retries_total")
-                      .Help("Requests sent to another server after this one.")
+                      .Help("Requests retried on another server after this one.")
                       .Register(registry);
   auto& up = prometheus::BuildGauge()
                  .Name("trireme:router_server_up")
-                 .Help("1: requests are sent to the server.")
+                 .Help("1: the server is up and gets requests.")
                  .Register(registry);
   auto& load = prometheus::BuildGauge()
                    .Name("trireme:router_requests_running")
-                   .Help("Requests under way at the server.")
+                   .Help("Requests running on the server.")
                    .Register(registry);
   auto& first = prometheus::BuildHistogram()
                     .Name("trireme:router_first_byte_seconds")
-                    .Help("From a request's arrival here to the first of a server's answer.")
+                    .Help(
+                        "Seconds from a request's arrival at the router to the first byte of the "
+                        "server's response.")
                     .Register(registry);
   for (const std::string& url : servers) {
     Series::Server server;

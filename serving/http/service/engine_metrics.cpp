@@ -55,26 +55,28 @@ struct EngineMetrics::Series {
   }
   Counter& prompt_source(const char* source) {
     return counter("vllm:prompt_tokens_by_source_total",
-                   "Tokens of prompts by where they are from.", {{"source", source}});
+                   "Prompt tokens by source: computed, or found in a cache.", {{"source", source}});
   }
   // What dashboards ask of any server. This one never sleeps, and has no caches elsewhere or of
   // pictures.
   void add_what_is_not_there() {
     for (const std::string state : {"awake", "weights_offloaded", "discard_all"})
-      gauge("vllm:engine_sleep_state", "1: the engine is so.", {{"sleep_state", state}})
+      gauge("vllm:engine_sleep_state",
+            "1 for the engine's sleep state; this server is always awake.",
+            {{"sleep_state", state}})
           .Set(state == "awake" ? 1 : 0);
     prompt_source("external_kv_transfer");
     for (const char* name :
          {"vllm:external_prefix_cache_queries_total", "vllm:external_prefix_cache_hits_total",
           "vllm:mm_cache_queries_total", "vllm:mm_cache_hits_total"})
-      counter(name, "0: there is no such cache.");
+      counter(name, "Always 0: this server has no such cache.");
   }
   // The same values as under the names of today.
   void add_old_names() {
     old_itl = &histogram("vllm:time_per_output_token_seconds",
                          "Old name of vllm:inter_token_latency_seconds.", kInterToken);
     old_usage = &gauge("vllm:gpu_cache_usage_perc", "Old name of vllm:kv_cache_usage_perc.");
-    gauge("vllm:num_requests_swapped", "0: nothing is swapped.");
+    gauge("vllm:num_requests_swapped", "Always 0: sequences are not swapped.");
     // In the documents, and as Python's client wrote them.
     for (const std::string end : {"", "_total"}) {
       old_queries.push_back(&counter(("vllm:gpu_prefix_cache_queries" + end).c_str(),
@@ -97,58 +99,66 @@ struct EngineMetrics::Series {
   prometheus::Registry& registry;
   Labels labels;
 
-  Gauge& running = gauge("vllm:num_requests_running", "Sequences that are being computed.");
-  Gauge& waiting = gauge("vllm:num_requests_waiting", "Sequences that wait to be computed.");
+  Gauge& running = gauge("vllm:num_requests_running", "Running sequences.");
+  Gauge& waiting = gauge("vllm:num_requests_waiting", "Waiting sequences.");
   Gauge& waiting_capacity = gauge("vllm:num_requests_waiting_by_reason",
-                                  "Sequences that wait, by what for.", {{"reason", "capacity"}});
+                                  "Waiting sequences by reason.", {{"reason", "capacity"}});
   Gauge& waiting_deferred = gauge("vllm:num_requests_waiting_by_reason",
-                                  "Sequences that wait, by what for.", {{"reason", "deferred"}});
-  Gauge& cache_usage = gauge("vllm:kv_cache_usage_perc", "Share of the cache in use, 0 to 1.");
-  Counter& preemptions = counter("vllm:num_preemptions_total", "Sequences whose cache was taken.");
+                                  "Waiting sequences by reason.", {{"reason", "deferred"}});
+  Gauge& cache_usage =
+      gauge("vllm:kv_cache_usage_perc", "Fraction of the KV cache in use, 0 to 1.");
+  Counter& preemptions =
+      counter("vllm:num_preemptions_total", "Preempted sequences, which are computed again.");
   Counter& failed_steps =
-      counter("trireme:failed_steps_total", "Steps that failed, and ended their sequences.");
+      counter("trireme:failed_steps_total", "Failed steps, whose sequences ended with an error.");
   // Where there is speculation.
   Counter *drafts = nullptr, *draft_tokens = nullptr, *accepted = nullptr, *changes = nullptr;
   Gauge *speculates = nullptr, *speculation_gain = nullptr;
   Histogram* drafting = nullptr;
-  Counter& queries = counter("vllm:prefix_cache_queries_total", "Tokens looked for in the cache.");
-  Counter& hits = counter("vllm:prefix_cache_hits_total", "Tokens found in the cache.");
-  Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Tokens of prompts computed.");
+  Counter& queries =
+      counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
+  Counter& hits =
+      counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.");
+  Counter& prompt_tokens =
+      counter("vllm:prompt_tokens_total", "Prompt tokens, computed or found in the prefix cache.");
   Counter& cached_tokens =
-      counter("vllm:prompt_tokens_cached_total", "Tokens of prompts found in the cache.");
+      counter("vllm:prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.");
   Counter& computed_tokens = prompt_source("local_compute");
   Counter& found_tokens = prompt_source("local_cache_hit");
   Counter& flops = counter("vllm:estimated_flops_per_gpu_total",
-                           "FLOPs of matrix products and attention, of one rank.");
+                           "FLOPs of matrix products and attention on one rank.");
   Counter& read_bytes = counter("vllm:estimated_read_bytes_per_gpu_total",
-                                "Bytes of weights and KV cache read at least, of one rank.");
-  Counter& write_bytes = counter("vllm:estimated_write_bytes_per_gpu_total",
-                                 "Bytes of KV cache written, of one rank.");
-  Counter& generation_tokens = counter("vllm:generation_tokens_total", "Tokens generated.");
+                                "Minimum bytes of weights and KV cache read by one rank.");
+  Counter& write_bytes =
+      counter("vllm:estimated_write_bytes_per_gpu_total", "Bytes of KV cache written by one rank.");
+  Counter& generation_tokens = counter("vllm:generation_tokens_total", "Generated tokens.");
   Histogram& ttft = histogram("vllm:time_to_first_token_seconds",
-                              "From a request's arrival to its first token.", kFirstToken);
+                              "Seconds from a request's arrival to its first token.", kFirstToken);
   Histogram& itl = histogram("vllm:inter_token_latency_seconds",
-                             "From one token of a sequence to the next.", kInterToken);
-  Histogram& tpot =
-      histogram("vllm:request_time_per_output_token_seconds",
-                "Of a sequence: its decode time by its tokens after the first.", kInterToken);
-  Histogram& e2e = histogram("vllm:e2e_request_latency_seconds",
-                             "From a request's arrival to a sequence's end.", kLatency);
+                             "Seconds from one token of a sequence to the next.", kInterToken);
+  Histogram& tpot = histogram(
+      "vllm:request_time_per_output_token_seconds",
+      "Decode time of a sequence in seconds, divided by its tokens after the first.", kInterToken);
+  Histogram& e2e =
+      histogram("vllm:e2e_request_latency_seconds",
+                "Seconds from a request's arrival to the end of its sequence.", kLatency);
   Histogram& decode = histogram("vllm:request_decode_time_seconds",
-                                "From a sequence's first token to its last.", kLatency);
+                                "Seconds from a sequence's first token to its last.", kLatency);
   Histogram& queue = histogram("vllm:request_queue_time_seconds",
-                               "Of a sequence: until it is first computed.", kLatency);
-  Histogram& prefill = histogram("vllm:request_prefill_time_seconds",
-                                 "From then to a sequence's first token.", kLatency);
-  Histogram& inference = histogram("vllm:request_inference_time_seconds",
-                                   "From then to a sequence's last token.", kLatency);
+                               "Seconds that a sequence waits for its first step.", kLatency);
+  Histogram& prefill =
+      histogram("vllm:request_prefill_time_seconds",
+                "Seconds from a sequence's first step to its first token.", kLatency);
+  Histogram& inference =
+      histogram("vllm:request_inference_time_seconds",
+                "Seconds from a sequence's first step to its last token.", kLatency);
   Histogram& iteration = histogram("vllm:iteration_tokens_total",
-                                   "Tokens of prompts and generated tokens of a step.", kIteration);
-  Histogram& host =
-      histogram("trireme:step_host_seconds",
-                "Of a step: planning it, telling ranks, and telling what came of it.", kHost);
+                                   "Prompt tokens and generated tokens per step.", kIteration);
+  Histogram& host = histogram(
+      "trireme:step_host_seconds",
+      "Seconds per step to schedule it, send it to the ranks and report its results.", kHost);
   Histogram& execute =
-      histogram("trireme:step_execute_seconds", "Of a step: the model.", kInterToken);
+      histogram("trireme:step_execute_seconds", "Seconds per step in the model.", kInterToken);
   Histogram* request_prompt = nullptr;
   Histogram* request_computed = nullptr;
   Histogram* request_generation = nullptr;
@@ -175,20 +185,23 @@ EngineMetrics::EngineMetrics(prometheus::Registry& registry, const std::string& 
             .weight_bytes = cache.cost.weight_bytes * share,
             .cached_bytes = cache.cost.cached_bytes * share};
   const Buckets lengths = one_two_five(max_model_len);
-  s.request_prompt = &s.histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", lengths);
-  s.request_computed = &s.histogram("vllm:request_prefill_kv_computed_tokens",
-                                    "Tokens of a prompt that were not in the cache.", lengths);
+  s.request_prompt = &s.histogram("vllm:request_prompt_tokens", "Tokens per prompt.", lengths);
+  s.request_computed =
+      &s.histogram("vllm:request_prefill_kv_computed_tokens",
+                   "Tokens per prompt that were not in the prefix cache.", lengths);
   s.request_generation =
-      &s.histogram("vllm:request_generation_tokens", "Tokens of a sequence's text.", lengths);
-  s.request_max_generation = &s.histogram("vllm:request_max_num_generation_tokens",
-                                          "Tokens of a prompt's longest text.", lengths);
-  s.params_n = &s.histogram("vllm:request_params_n", "n of requests.", {1, 2, 5, 10, 20, 50, 100});
+      &s.histogram("vllm:request_generation_tokens", "Generated tokens per sequence.", lengths);
+  s.request_max_generation =
+      &s.histogram("vllm:request_max_num_generation_tokens",
+                   "Generated tokens of the longest completion of a prompt.", lengths);
+  s.params_n =
+      &s.histogram("vllm:request_params_n", "Parameter n of requests.", {1, 2, 5, 10, 20, 50, 100});
   s.params_max_tokens =
-      &s.histogram("vllm:request_params_max_tokens", "max_tokens of requests.", lengths);
+      &s.histogram("vllm:request_params_max_tokens", "Parameter max_tokens of requests.", lengths);
   for (const char* reason : {"stop", "length", "abort", "error"})
-    s.success[reason] = &s.counter("vllm:request_success_total", "Sequences that have ended.",
+    s.success[reason] = &s.counter("vllm:request_success_total", "Finished sequences by reason.",
                                    {{"finished_reason", reason}});
-  s.gauge("vllm:cache_config_info", "The cache.",
+  s.gauge("vllm:cache_config_info", "Configuration of the KV cache.",
           {{"block_size", std::to_string(cache.block_size)},
            {"num_gpu_blocks", std::to_string(cache.blocks)},
            {"cache_dtype", cache.dtype},
@@ -197,19 +210,18 @@ EngineMetrics::EngineMetrics(prometheus::Registry& registry, const std::string& 
   s.add_what_is_not_there();
   if (cache.old_names) s.add_old_names();
   if (cache.speculation) {
-    s.drafts = &s.counter("vllm:spec_decode_num_drafts_total", "Steps of sequences with guesses.");
-    s.draft_tokens =
-        &s.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens that were guessed.");
-    s.accepted = &s.counter("vllm:spec_decode_num_accepted_tokens_total",
-                            "Guessed tokens that were those of the text.");
-    s.drafting = &s.histogram("trireme:step_draft_seconds", "Of a step: guessing.", kInterToken);
+    s.drafts = &s.counter("vllm:spec_decode_num_drafts_total", "Sequence steps with draft tokens.");
+    s.draft_tokens = &s.counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens.");
+    s.accepted = &s.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted draft tokens.");
+    s.drafting = &s.histogram("trireme:step_draft_seconds", "Seconds per step to draft tokens.",
+                              kInterToken);
     s.speculates = &s.gauge("trireme:spec_decode_active",
-                            "1: tokens are guessed; 0: not, since that has been slower.");
-    s.speculation_gain =
-        &s.gauge("trireme:spec_decode_gain",
-                 "Tokens a second with guesses over those without, as last compared; 0: never.");
+                            "1: drafting is on; 0: it is off because it was slower.");
+    s.speculation_gain = &s.gauge("trireme:spec_decode_gain",
+                                  "Tokens per second with drafting over those without, as last "
+                                  "measured; 0: not measured yet.");
     s.changes = &s.counter("trireme:spec_decode_changes_total",
-                           "How often guessing has been given up or taken up, by measurement.");
+                           "Times that a measurement switched drafting off or on.");
   }
 }
 
@@ -275,10 +287,11 @@ void EngineMetrics::prompt_finished(int64_t longest) {
 void EngineMetrics::adapters(int64_t most, const std::string& running, const std::string& waiting) {
   Series& s = *series_;
   if (s.adapter_info == nullptr)
-    s.adapter_info = &prometheus::BuildGauge()
-                          .Name("vllm:lora_requests_info")
-                          .Help("Adapters of sequences; the value is the time, in seconds.")
-                          .Register(s.registry);
+    s.adapter_info =
+        &prometheus::BuildGauge()
+             .Name("vllm:lora_requests_info")
+             .Help("Adapters of running and waiting sequences; value: Unix time in seconds.")
+             .Register(s.registry);
   if (s.adapters != nullptr) s.adapter_info->Remove(s.adapters);
   s.adapters = &s.adapter_info->Add(s.with({{"max_lora", std::to_string(most)},
                                             {"running_lora_adapters", running},

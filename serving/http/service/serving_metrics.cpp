@@ -33,28 +33,31 @@ struct ServingMetrics::Series {
   prometheus::Registry registry;
   std::vector<std::unique_ptr<EngineMetrics>> engines;
   std::mutex mutex;  // of text(), which brings counters up to date
-  prometheus::Family<Counter>& requests = prometheus::BuildCounter()
-                                              .Name("http_requests_total")
-                                              .Help("Requests answered.")
-                                              .Register(registry);
+  prometheus::Family<Counter>& requests =
+      prometheus::BuildCounter()
+          .Name("http_requests_total")
+          .Help("HTTP requests by handler, method and status class.")
+          .Register(registry);
   prometheus::Family<Histogram>& durations =
       prometheus::BuildHistogram()
           .Name("http_request_duration_seconds")
-          .Help("From a request's head to the end of its answer.")
+          .Help("Seconds from a request's head to the end of its response.")
           .Register(registry);
   prometheus::Family<Histogram>& sizes = prometheus::BuildHistogram()
                                              .Name("http_request_size_bytes")
-                                             .Help("Bytes of bodies.")
+                                             .Help("Bytes of request bodies.")
                                              .Register(registry);
   Gauge& gauge(const char* name, const char* help) {
     return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
   }
   Gauge& grammars_waiting = gauge("trireme:grammars_waiting",
-                                  "Schemas, expressions and grammars that wait to be compiled.");
-  Gauge& grammar_bytes = gauge("trireme:grammar_bytes", "Memory of compiled grammars.");
+                                  "Schemas, expressions and grammars waiting for compilation.");
+  Gauge& grammar_bytes = gauge("trireme:grammar_bytes", "Bytes of compiled grammars.");
   Counter& masks = prometheus::BuildCounter()
                        .Name("trireme:grammar_masks_total")
-                       .Help("Masks of grammars that took too long for an engine's own thread.")
+                       .Help(
+                           "Grammar masks that took too long for the engine's thread and were "
+                           "computed on another.")
                        .Register(registry)
                        .Add(labels);
   // Where weights can be replaced.
@@ -77,14 +80,16 @@ EngineMetrics& ServingMetrics::of(size_t engine) { return *series_->engines.at(e
 void ServingMetrics::weights(int64_t version) {
   Series& s = *series_;
   if (s.weights_version == nullptr) {
-    s.weights_version = &prometheus::BuildGauge()
-                             .Name("trireme:weights_version")
-                             .Help("Weights that are served: 1, and 1 more each time.")
-                             .Register(s.registry)
-                             .Add(s.labels);
+    s.weights_version =
+        &prometheus::BuildGauge()
+             .Name("trireme:weights_version")
+             .Help(
+                 "Version of the served weights: 1 at the start, incremented by each replacement.")
+             .Register(s.registry)
+             .Add(s.labels);
     auto& reloads = prometheus::BuildCounter()
                         .Name("trireme:weight_reloads_total")
-                        .Help("Replacements of weights.")
+                        .Help("Replacements of weights by outcome.")
                         .Register(s.registry);
     for (const char* outcome : {"done", "refused", "failed"})
       s.weight_reloads[outcome] = &reloads.Add(s.with({{"outcome", outcome}}));
