@@ -212,8 +212,8 @@ void add_prompt_ending(std::optional<bool> add_generation_prompt, bool continue_
                        ApiJson& variables) {
   if (continue_final_message && add_generation_prompt == true)
     fail_field("continue_final_message",
-               "continue_final_message and add_generation_prompt must not both be true: one goes "
-               "on with the last message, the other begins a new one");
+               "continue_final_message and add_generation_prompt must not both be true: one "
+               "continues the last message, the other begins a new one");
   variables["add_generation_prompt"] = add_generation_prompt.value_or(!continue_final_message);
   if (continue_final_message) variables["continue_final_message"] = true;
 }
@@ -267,7 +267,7 @@ void add_template_variables(const ApiJson& kwargs, ApiJson& variables) {
     const std::string param = concat("chat_template_kwargs.", name.substr(0, 64));
     if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end() ||
         variables.contains(name))
-      fail_field(param, param, " is not the request's to say");
+      fail_field(param, param, " cannot be set by a request");
     if (!value.is_boolean() && !value.is_number() && !value.is_string() && !is_long_integer(value))
       fail_message_type(param, "true, false, a number or a string", value);
     const size_t bytes =

@@ -28,10 +28,11 @@ void refuse_unknown_constraints(const ApiJson& object, std::span<const Field> fi
 template <class Request>
 void add_constraint_fields(FieldTable<Request>& t) {
   t.other("response_format", FieldKind::kObject, "", R"({"required":["type"]})",
-          "{\"type\": \"text\", \"json_object\", \"json_schema\", \"grammar\" or \"regex\"}.",
+          "Constraint on the completion: {\"type\": \"text\", \"json_object\", \"json_schema\", "
+          "\"grammar\" or \"regex\"}.",
           read_response_format);
   t.other("structured_outputs", FieldKind::kObject, "", "",
-          "One of json, json_object, regex, choice, grammar: what the text must be.",
+          "Constraint on the completion: one of json, json_object, regex, choice, grammar.",
           read_structured_outputs);
   struct Alias {
     const char *name, *member, *shape, *help;

@@ -47,7 +47,7 @@ void check_range(const Field& field, double value) {
 void check_size(const Field& field, size_t size, const char* what) {
   if (size < field.least)
     fail_field(field.name, field.name, " has ", size, what, ", at least ", field.least,
-               " must be there");
+               " are required");
   if (size > field.most)
     fail_field(field.name, field.name, " has ", size, what, ", at most ", field.most,
                " are allowed");
@@ -226,7 +226,7 @@ void check_aliases(std::span<const Field> fields, const ApiJson& object) {
       if (other.name != field.alias_of && other.alias_of != field.alias_of) continue;
       if (const ApiJson* const theirs = value_of(other); theirs != nullptr && *theirs != *value)
         fail_field(field.name, field.name, " and ", other.name,
-                   " are names of one field and have different values");
+                   " are names of the same field but have different values");
     }
   }
 }

@@ -151,8 +151,8 @@ void check_generation(const GenerationRequest& r, const ApiJson& object,
   if (r.max_tokens && r.min_tokens > *r.max_tokens)
     fail_field("min_tokens", "min_tokens must be <= max_tokens, which is ", *r.max_tokens);
   if (r.priority != 0 && !limits.has_priorities)
-    fail_field("priority", "priority must be 0: this server computes requests in the order in ",
-               "which they come (--scheduling-policy fcfs)");
+    fail_field("priority", "priority must be 0: this server runs requests in order of ",
+               "arrival (--scheduling-policy fcfs)");
   check_ids("stop_token_ids", r.stop_token_ids, limits.vocab_size);
   for (const auto& [id, bias] : r.logit_bias)
     check_ids("logit_bias", std::span(&id, 1), limits.vocab_size);

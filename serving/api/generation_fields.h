@@ -41,100 +41,102 @@ void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t v
 template <class Request>
 void add_sampling_fields(FieldTable<Request>& t) {
   using G = GenerationRequest;
-  t.number("temperature", &G::temperature, "1", "Divides the logits; 0: the most probable token.")
+  t.number("temperature", &G::temperature, "1",
+           "Divisor of the logits; 0: always the most probable token.")
       .range(0, 2);
-  t.number("top_p", &G::top_p, "1",
-           "Only the smallest set of tokens whose probabilities reach this.")
+  t.number(
+       "top_p", &G::top_p, "1",
+       "Sample from the smallest set of most probable tokens whose probabilities add up to this.")
       .range(0, 1);
-  t.integer("top_k", &G::top_k, "0", "Only the most probable tokens; 0 and -1: all.")
+  t.integer("top_k", &G::top_k, "0",
+            "Sample from this many of the most probable tokens; 0 and -1: all.")
       .range(-1, 1e9);
-  t.number("min_p", &G::min_p, "0", "No token below this share of the largest probability.")
+  t.number("min_p", &G::min_p, "0",
+           "Minimum probability of a token, as a fraction of the largest probability.")
       .range(0, 1);
   t.number("typical_p", &G::typical_p, "1",
-           "Of what top_k, top_p and min_p leave only the tokens about as probable as is to be "
-           "expected, with this much of the probability.")
+           "After top_k, top_p and min_p: sample from the tokens whose information is closest to "
+           "the entropy and whose probabilities add up to this.")
       .range(0, 1);
   t.number("repetition_penalty", &G::repetition_penalty, "1",
-           "Divides positive and multiplies negative logits of tokens of prompt and text.")
+           "Divides positive and multiplies negative logits of tokens in prompt and completion.")
       .range(0.01, 100);
   t.number("frequency_penalty", &G::frequency_penalty, "0",
-           "Subtracted from a logit as often as its token is in the text.")
+           "Subtracted from a token's logit once for each occurrence in the completion.")
       .range(-2, 2);
   t.number("presence_penalty", &G::presence_penalty, "0",
-           "Subtracted from logits of tokens that are in the text.")
+           "Subtracted from the logits of tokens in the completion.")
       .range(-2, 2);
-  t.other(
-      "seed", FieldKind::kInteger, "", "",
-      "Equal seeds give equal texts up to rounding, whatever else the server does; absent: another "
-      "each time.",
-      [](Request& r, const ApiJson& v, const Field& f) { r.seed = read_integer(f, v); });
+  t.other("seed", FieldKind::kInteger, "", "",
+          "Equal seeds give equal completions up to rounding, whatever else the server does; "
+          "absent: a different seed per request.",
+          [](Request& r, const ApiJson& v, const Field& f) { r.seed = read_integer(f, v); });
   t.other("logit_bias", FieldKind::kObject, "", R"({"additionalProperties":{"type":"number"}})",
-          "Added to the logits of these tokens: {\"id\": -100 to 100}.", read_logit_bias)
+          "Numbers added to the logits of tokens: {\"id\": -100 to 100}.", read_logit_bias)
       .entries(0, kMostBiases);
   t.other("bad_words", FieldKind::kArray, "", R"({"items":{"type":"string"}})",
-          "Texts whose last token is not chosen where the others stand before it; of up to 256 "
-          "bytes, and 16384 together.",
+          "Texts that are not generated: the last token of each is not sampled after its other "
+          "tokens; up to 256 bytes each, 16384 together.",
           read_bad_words)
       .entries(0, kMostBadWords);
-  t.boolean(
-      "use_beam_search", &G::beam_search, "false",
-      "The n most probable texts that a search of n (or best_of) beams finds, at most 64, the "
-      "best first. Nothing is drawn: temperature and seed change nothing, and what else "
-      "changes probabilities, stop, stream and constraints are refused.");
+  t.boolean("use_beam_search", &G::beam_search, "false",
+            "Beam search with n (or best_of) beams, at most 64: returns the n most probable "
+            "completions, the best first. Nothing is sampled: temperature and seed have no effect; "
+            "other fields that change probabilities, stop, stream and constraints are refused.");
   t.number("length_penalty", &G::length_penalty, "1",
-           "With use_beam_search: a text's log-probability is divided by its tokens to this power.")
+           "With use_beam_search: a completion's log-probability is divided by its number of "
+           "tokens to this power.")
       .range(-10, 10);
 }
 
 template <class Request>
 void add_ending_fields(FieldTable<Request>& t) {
   using G = GenerationRequest;
-  t.integer("n", &G::n, "1", "Choices for each prompt.").range(1, 128);
-  t.integer("min_tokens", &G::min_tokens, "0", "The text does not end before so many tokens.")
-      .range(0, 1e9);
+  t.integer("n", &G::n, "1", "Number of choices per prompt.").range(1, 128);
+  t.integer("min_tokens", &G::min_tokens, "0", "Minimum tokens of a completion.").range(0, 1e9);
   t.other("stop", FieldKind::kOther, "", kStringsShape,
-          "Texts that end the text, which ends before them; up to 16 of up to 256 bytes.",
+          "Stop texts; the completion ends before the first one. Up to 16 of up to 256 bytes.",
           [](Request& r, const ApiJson& v, const Field& f) {
             r.stop = read_strings(f, v, 0, kMostStops, kMostStopBytes);
           });
   t.other("stop_token_ids", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
-          "Tokens that end the text beside the model's own.",
+          "Token ids that end a completion, in addition to the model's stop tokens.",
           [](Request& r, const ApiJson& v, const Field& f) { r.stop_token_ids = read_ids(f, v); })
       .entries(0, 128);
   t.boolean("include_stop_str_in_output", &G::include_stop, "false",
-            "What ends the text belongs to it.");
-  t.boolean("ignore_eos", &G::ignore_eos, "false", "The model's own end tokens end nothing.");
-  t.boolean("skip_special_tokens", &G::skip_special, "true", "Special tokens have no text.");
+            "Include the stop text or stop token in the completion.");
+  t.boolean("ignore_eos", &G::ignore_eos, "false", "Continue after the model's stop tokens.");
+  t.boolean("skip_special_tokens", &G::skip_special, "true",
+            "Leave special tokens out of the text.");
 }
 
 template <class Request>
 void add_serving_fields(FieldTable<Request>& t) {
   using G = GenerationRequest;
-  t.boolean("stream", &G::stream, "false", "The text comes as server-sent events.");
+  t.boolean("stream", &G::stream, "false", "Stream the response as server-sent events.");
   t.other(
       "stream_options", FieldKind::kObject, "",
       R"({"properties":{"include_usage":{"type":"boolean"},)"
       R"("continuous_usage_stats":{"type":"boolean"},"include_obfuscation":{"type":"boolean"}}})",
-      "With `stream` only: include_usage has a last event tell the numbers of tokens.",
+      "With `stream` only: include_usage adds a last event with token counts.",
       read_stream_options);
   t.integer("priority", &G::priority, "0",
-            "Lower ones are computed first, where the server is started with --scheduling-policy "
-            "priority; elsewhere 0.")
+            "Requests with lower values run first if the server uses --scheduling-policy priority; "
+            "else it must be 0.")
       .range(-1e6, 1e6);
   t.string("cache_salt", &G::cache_salt,
-           "Cached beginnings of prompts are shared with requests of the same salt only.")
+           "Cached prefixes are shared only with requests that have the same salt.")
       .entries(1, 1024);
   add_constraint_fields(t);
-  t.integer(
-       "prompt_logprobs", &G::prompt_logprobs, "",
-       "Log-probabilities and ranks of the prompt's tokens and of so many of the most probable; "
-       "not with stream.")
+  t.integer("prompt_logprobs", &G::prompt_logprobs, "",
+            "Number of most probable tokens whose log-probabilities and ranks are returned at each "
+            "prompt position, with those of the prompt's token; not with stream.")
       .range(0, static_cast<double>(kMostTopLogprobs));
   t.boolean("return_tokens_as_token_ids", &G::tokens_as_ids, "false",
-            "Log-probabilities name tokens as \"token_id:17\".");
+            "Name tokens as \"token_id:17\" in log-probabilities.");
   t.boolean(
       "return_token_ids", &G::token_ids, "false",
-      "Answers have token_ids, those of each text, and prompt_token_ids; streams what is new.");
+      "Return token_ids of each completion and prompt_token_ids; stream events have the new ones.");
 }
 
 }  // namespace trireme

@@ -34,7 +34,7 @@ GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const T
 }
 
 std::string GenerationReply::body() const {
-  TRIREME_CHECK(done(), "an answer that is not complete");
+  TRIREME_CHECK(done(), "a response that is not complete");
   return reply_body(*reply_, choices_, usage());
 }
 

@@ -67,20 +67,20 @@ ApiJson error_response(const char* description) {
 }
 
 ApiJson post_operation(const Endpoint& endpoint) {
-  ApiJson responses = {{"200", response("The answer.", endpoint.content_type)}};
+  ApiJson responses = {{"200", response("Successful response.", endpoint.content_type)}};
   if (endpoint.streams)
     responses["200"]["content"]["text/event-stream"] = {{"schema", {{"type", "string"}}}};
   for (const auto& [status, why] :
-       {std::pair("400", "The request cannot be used; `param` names the field."),
-        std::pair("401", "No key, or a wrong one."), std::pair("404", "There is no such model."),
-        std::pair("413", "The body is too large."), std::pair("415", "The body is no JSON."),
-        std::pair("429", "The queue is full; Retry-After says when to come again."),
-        std::pair("500", "A fault of the server."),
-        std::pair("501", "The request asks for what this server does not do."),
+       {std::pair("400", "Invalid request; `param` names the field."),
+        std::pair("401", "Missing or wrong API key."), std::pair("404", "Unknown model."),
+        std::pair("413", "The body is too large."), std::pair("415", "The body is not JSON."),
+        std::pair("429", "The queue is full; Retry-After gives the seconds to wait."),
+        std::pair("500", "Internal server error."),
+        std::pair("501", "The request needs a feature that this server does not have."),
         std::pair("503", "The server is full, loading, draining or has failed.")})
     responses[status] = error_response(why);
   if (endpoint.access == Access::kAdmin)
-    responses["403"] = error_response("The key is no admin's.");
+    responses["403"] = error_response("The key is not an administrator's.");
   if (*endpoint.conflict != '\0') responses["409"] = error_response(endpoint.conflict);
   ApiJson operation = {{"summary", endpoint.summary}};
   if (endpoint.fields != nullptr)
@@ -92,12 +92,13 @@ ApiJson post_operation(const Endpoint& endpoint) {
 }
 
 ApiJson get_operation(const Endpoint& endpoint) {
-  ApiJson operation = {{"summary", endpoint.summary},
-                       {"responses", {{"200", response("The answer.", endpoint.content_type)}}}};
+  ApiJson operation = {
+      {"summary", endpoint.summary},
+      {"responses", {{"200", response("Successful response.", endpoint.content_type)}}}};
   if (endpoint.access == Access::kOpen)
     operation["security"] = ApiJson::array();
   else
-    operation["responses"]["401"] = error_response("No key, or a wrong one.");
+    operation["responses"]["401"] = error_response("Missing or wrong API key.");
   return operation;
 }
 

@@ -55,7 +55,7 @@ std::string table(const Endpoint& endpoint) {
   for (const Field& field : endpoint.fields())
     if (field.status == FieldStatus::kRefused)
       refused += concat(refused.empty() ? "" : ", ", "`", field.name, "` (", field.help, ")");
-  if (!refused.empty()) out += concat("\nAnswered with 400: ", refused, ".\n");
+  if (!refused.empty()) out += concat("\nRefused with 400: ", refused, ".\n");
   return out + "\n";
 }
 
@@ -83,12 +83,11 @@ std::string effect_words(const PeerField& row) {
 // The section of what is done with the fields that other servers document.
 std::string peer_section() {
   std::string out =
-      "## Fields of other servers\n\n"
-      "Fields that OpenAI, vLLM, SGLang, llama.cpp or Ollama document, for these endpoints or for "
-      "endpoints of their own that do the same. A field that would change the result and is not "
-      "available is answered with 501 and its name, unless its value is one that asks for nothing. "
-      "A field without effect is accepted with any value.\n\n"
-      "| field | endpoints | documented by | here |\n|---|---|---|---|\n";
+      "## Fields of other servers\n\nFields that OpenAI, vLLM, SGLang, llama.cpp or Ollama "
+      "document for these endpoints or for their own equivalents. A field that would change the "
+      "result and is not available gets 501 with its name, unless its value is the one that "
+      "requests nothing. A field without effect is accepted with any value.\n\n| field | endpoints "
+      "| documented by | here |\n|---|---|---|---|\n";
   for (const PeerField& row : peer_fields())
     out += concat("| `", row.name, "` | ", list_of(kPeerEndpoints, row.endpoints, "`"), " | ",
                   list_of(kPeers, row.peers, ""), " | ", effect_words(row), " |\n");
@@ -111,9 +110,8 @@ std::string response_types() {
 
 std::string api_reference() {
   std::string out =
-      "# Fields of requests\n\n"
-      "`null` stands for absent everywhere. Fields that are in no table are ignored, and logged "
-      "once.\n\n";
+      "# Fields of requests\n\nA field that is `null` counts as absent. Fields that are in no "
+      "table are ignored, and logged once.\n\n";
   for (const Endpoint* endpoint : endpoints())
     if (endpoint->fields != nullptr) out += table(*endpoint);
   return out + peer_section() + response_types();

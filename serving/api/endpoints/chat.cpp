@@ -23,15 +23,15 @@ void add_template_fields(FieldTable<ChatFields>& t) {
   using R = ChatFields;
   t.other(
       "chat_template", FieldKind::kString, "", "",
-      "The name of one of the model's templates (default: tool_use with tools where there is "
-      "one, else default). Templates are programs, and only the server's own are run.",
+      "Name of one of the model's templates (default: tool_use with tools if the model has it, "
+      "else default). Templates are programs, so a request cannot bring its own.",
       [](R& r, const ApiJson& v, const Field& f) { r.given["chat_template"] = read_string(f, v); });
   t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
           "Variables of the model's template, such as enable_thinking.",
           [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
       .entries(0, 32);
   t.other("documents", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
-          "Texts for the model's template, beside the messages; 400 where it does not write them.",
+          "Documents for the model's template; 400 if the template does not render them.",
           [](R& r, const ApiJson& v, const Field&) { r.given["documents"] = read_documents(v); })
       .entries(0, 128);
 }
@@ -50,24 +50,24 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
           [](R& r, const ApiJson& v, const Field&) { r.given["tools"] = read_tools(v, r.tools); });
   t.other("tool_choice", FieldKind::kOther, "",
           R"({"oneOf":[{"enum":["none","auto","required"]},{"type":"object"}]})",
-          "none, auto, required, or the function that is to be called.",
+          "none, auto, required, or the function to call.",
           [](R& r, const ApiJson& v, const Field&) { r.choice = v; });
   t.boolean("parallel_tool_calls", &R::parallel_tool_calls, "true",
-            "Several functions may be called at once.");
+            "Allow several function calls in one message.");
   t.other(
       "add_generation_prompt", FieldKind::kBoolean, "true", "",
-      "The prompt ends with the beginning of an assistant's message; false by default where the "
-      "last message goes on.",
+      "End the prompt with the start of an assistant's message (default: false with "
+      "continue_final_message).",
       [](R& r, const ApiJson& v, const Field& f) { r.add_generation_prompt = read_boolean(f, v); });
   t.boolean("continue_final_message", &R::continue_final_message, "false",
-            "The prompt ends with the last message's text, which the answer goes on with.");
+            "End the prompt with the last message's text, which the completion continues.");
   add_template_fields(t);
   t.boolean("add_special_tokens", &R::add_special, "false",
-            "What the model expects before a text, such as <s>, is put before what the template "
-            "has written.");
+            "Add the special tokens that the model expects before a text, such as <s>, before the "
+            "rendered template.");
   t.other("reasoning_effort", FieldKind::kString, "", "",
-          "A variable of the model's template; \"none\" also sets enable_thinking and thinking to "
-          "false, others to true.",
+          "Variable of the model's template; \"none\" also sets enable_thinking and thinking to "
+          "false, other values to true.",
           [](R& r, const ApiJson& v, const Field& f) {
             r.given["reasoning_effort"] = read_string(f, v);
           })
@@ -77,21 +77,20 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
 FieldTable<ChatFields> make_chat_table() {
   using R = ChatFields;
   FieldTable<R> t;
-  t.string("model", &R::model, "The model's id, as /v1/models lists it.")
-      .entries(1, 512)
-      .required();
+  t.string("model", &R::model, "Model id, as listed by /v1/models.").entries(1, 512).required();
   add_conversation_fields(t);
   for (const char* name : {"max_completion_tokens", "max_tokens"})
     t.other(name, FieldKind::kInteger, "", "",
-            "Tokens of the answer at most; absent: as many as the model's length leaves.",
+            "Maximum tokens of the completion; absent: as many as the model's length leaves.",
             [](R& r, const ApiJson& v, const Field& f) {
               const int64_t tokens = read_integer(f, v);
               r.max_tokens = std::min(r.max_tokens.value_or(tokens), tokens);
             })
         .range(1, 1e9);
-  t.boolean("logprobs", &R::logprobs, "false", "Log-probabilities of the answer's tokens.");
+  t.boolean("logprobs", &R::logprobs, "false",
+            "Return log-probabilities of the completion's tokens.");
   t.integer("top_logprobs", &R::top_logprobs, "0",
-            "With `logprobs` only: so many of the most probable tokens at each place.")
+            "With `logprobs` only: number of most probable tokens to return at each position.")
       .range(0, static_cast<double>(kMostTopLogprobs));
   add_ending_fields(t);
   add_sampling_fields(t);
@@ -147,7 +146,7 @@ std::span<const Field> chat_fields() { return chat_table().fields(); }
 
 const Endpoint kChatEndpoint = {.method = "POST",
                                 .path = "/v1/chat/completions",
-                                .summary = "The next message of a conversation",
+                                .summary = "Create a chat completion",
                                 .fields = chat_fields,
                                 .streams = true,
                                 .is_admitted = true};

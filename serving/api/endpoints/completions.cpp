@@ -16,27 +16,25 @@ constexpr char kPromptShape[] =
 FieldTable<CompletionRequest> make_completion_table() {
   using R = CompletionRequest;
   FieldTable<R> t;
-  t.string("model", &R::model, "The model's id, as /v1/models lists it.")
-      .entries(1, 512)
-      .required();
+  t.string("model", &R::model, "Model id, as listed by /v1/models.").entries(1, 512).required();
   t.other("prompt", FieldKind::kOther, "", kPromptShape,
-          "A text, or several, or their tokens; as many choices as prompts times n, at most 128.",
+          "A text, a list of texts, or their token ids; at most 128 choices (prompts times n).",
           [](R& r, const ApiJson& v, const Field& f) { r.prompts = read_prompts(f, v, 128); })
       .required();
   t.other("max_tokens", FieldKind::kInteger, "16", "",
-          "Tokens of a text at most; 0 with echo only.",
+          "Maximum tokens of a completion; 0 only with echo.",
           [](R& r, const ApiJson& v, const Field& f) { r.max_tokens = read_integer(f, v); })
       .range(0, 1e9);
-  t.boolean("echo", &R::echo, "false", "The text begins with the prompt.");
+  t.boolean("echo", &R::echo, "false", "Return the prompt before the completion.");
   t.integer("logprobs", &R::top_logprobs, "",
-            "Log-probabilities of each token and of so many of the most probable; with echo of the "
-            "prompt's tokens too.")
+            "Number of most probable tokens whose log-probabilities are returned with each token's "
+            "own; with echo also for the prompt.")
       .range(0, static_cast<double>(kMostTopLogprobs));
   t.boolean("add_special_tokens", &R::add_special, "true",
-            "What the model expects before a text, such as <s>, is put before the prompt.");
+            "Add the special tokens that the model expects before a text, such as <s>.");
   t.integer("best_of", &R::best_of, "0",
-            "So many choices are computed, and the n with the highest log-probability per token "
-            "told; 0: n. Not with stream.")
+            "Number of choices to compute; the n with the highest log-probability per token are "
+            "returned. 0: n. Not with stream.")
       .range(0, 128);
   add_ending_fields(t);
   add_sampling_fields(t);
@@ -58,7 +56,7 @@ std::span<const Field> completion_fields() { return completion_table().fields();
 
 const Endpoint kCompletionsEndpoint = {.method = "POST",
                                        .path = "/v1/completions",
-                                       .summary = "Texts that go on from prompts",
+                                       .summary = "Create a completion",
                                        .fields = completion_fields,
                                        .streams = true,
                                        .is_admitted = true};

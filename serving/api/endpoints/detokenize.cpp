@@ -9,13 +9,13 @@ const FieldTable<DetokenizeRequest>& detokenize_table() {
   static const FieldTable<DetokenizeRequest> made = [] {
     using R = DetokenizeRequest;
     FieldTable<R> t;
-    t.string("model", &R::model, "The model's id; absent: the only one.").entries(1, 512);
+    t.string("model", &R::model, "Model id; absent: the served model.").entries(1, 512);
     t.other("tokens", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
             "Token ids.", [](R& r, const ApiJson& v, const Field& f) { r.tokens = read_ids(f, v); })
         .entries(0, kMostListed)
         .required();
     t.boolean("skip_special_tokens", &R::skip_special, "true",
-              "Control tokens, such as <s>, have no text; false: they are spelled.");
+              "Leave out control tokens, such as <s>; false: spell them.");
     t.add_peer_fields('d');
     return t;
   }();
@@ -28,7 +28,7 @@ std::span<const Field> detokenize_fields() { return detokenize_table().fields();
 
 const Endpoint kDetokenizeEndpoint = {.method = "POST",
                                       .path = "/detokenize",
-                                      .summary = "The text of tokens",
+                                      .summary = "Convert token ids to text",
                                       .fields = detokenize_fields};
 
 DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits) {

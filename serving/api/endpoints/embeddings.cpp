@@ -14,38 +14,36 @@ const FieldTable<EmbeddingsRequest>& embeddings_table() {
   static const FieldTable<EmbeddingsRequest> made = [] {
     using R = EmbeddingsRequest;
     FieldTable<R> t;
-    t.string("model", &R::model, "The model's id.").entries(1, 512).required();
+    t.string("model", &R::model, "Model id.").entries(1, 512).required();
     t.other("input", FieldKind::kOther, "", kStringsShape,
-            "A text, or up to 2048, or their tokens.",
+            "A text, a list of up to 2048 texts, or their token ids.",
             [](R& r, const ApiJson& v, const Field& f) { r.inputs = read_prompts(f, v, 2048); })
         .required();
     t.other("encoding_format", FieldKind::kString, "\"float\"", "",
-            "base64: the bytes of the numbers, of embed_dtype and endianness.",
+            "float: a list of numbers; base64: their bytes, with embed_dtype and endianness.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.format.base64 = read_string(f, v) == "base64";
             })
         .one_of({"float", "base64"});
     t.other("embed_dtype", FieldKind::kString, "\"float32\"", "",
-            "Type of the numbers in base64: float32, float16 or bfloat16. A list of numbers has "
-            "float32.",
+            "Type of the numbers in base64; a list of numbers is float32.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.format.dtype = dtype_of_embeddings(read_string(f, v));
             })
         .one_of({"float32", "float16", "bfloat16"});
-    t.other(
-         "endianness", FieldKind::kString, "\"little\"", "",
-         "Order of the bytes of a number in base64: little, the least significant first, big, or "
-         "native, which is little.",
-         [](R& r, const ApiJson& v, const Field& f) {
-           r.format.big_endian = read_string(f, v) == "big";
-         })
+    t.other("endianness", FieldKind::kString, "\"little\"", "",
+            "Byte order in base64: little (least significant byte first), big, or native, which is "
+            "little.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.format.big_endian = read_string(f, v) == "big";
+            })
         .one_of({"native", "little", "big"});
-    t.boolean("normalize", &R::normalize, "true", "Vectors of length one.");
+    t.boolean("normalize", &R::normalize, "true", "Normalize vectors to length one.");
     t.boolean("add_special_tokens", &R::add_special, "true",
-              "The tokenizer's special tokens around a text.");
+              "Add the tokenizer's special tokens around a text.");
     t.other("truncate_prompt_tokens", FieldKind::kInteger, "", "",
-            "Tokens that are kept of a longer text, its special tokens among them; -1: as many as "
-            "the server computes. Without it a longer text is refused.",
+            "Number of tokens, special tokens included, to which longer texts are truncated; -1: "
+            "the server's maximum. Absent: texts beyond the maximum are refused.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.truncate_prompt_tokens = read_integer(f, v);
               if (r.truncate_prompt_tokens == 0)
@@ -54,14 +52,15 @@ const FieldTable<EmbeddingsRequest>& embeddings_table() {
         .range(-1, 1e9);
     t.other(
          "truncation_side", FieldKind::kString, "\"left\"", "",
-         "Where a longer text loses tokens: left, its beginning, or right.",
+         "Side from which tokens of a longer text are removed: left (the start) or right.",
          [](R& r, const ApiJson& v, const Field& f) { r.keeps_end = read_string(f, v) == "left"; })
         .one_of({"left", "right"});
-    t.other("dimensions", FieldKind::kInteger, "", "", "Numbers of an embedding.",
+    t.other("dimensions", FieldKind::kInteger, "", "",
+            "Number of dimensions to which embeddings are truncated.",
             [](R& r, const ApiJson& v, const Field& f) { r.dimensions = read_integer(f, v); })
         .range(1, 1e6);
     t.string("cache_salt", &R::cache_salt,
-             "Cached prefixes are shared with requests of the same salt only.")
+             "Cached prefixes are shared only with requests that have the same salt.")
         .entries(1, 1024);
     t.add_peer_fields('e');
     return t;
@@ -75,7 +74,7 @@ std::span<const Field> embeddings_fields() { return embeddings_table().fields();
 
 const Endpoint kEmbeddingsEndpoint = {.method = "POST",
                                       .path = "/v1/embeddings",
-                                      .summary = "Vectors of texts",
+                                      .summary = "Create embeddings",
                                       .fields = embeddings_fields,
                                       .is_admitted = true};
 

@@ -8,9 +8,9 @@ namespace {
 FieldTable<AdapterRequest> adapter_table(bool loads) {
   using R = AdapterRequest;
   FieldTable<R> t;
-  t.string("lora_name", &R::name, "The adapter's id in requests.").entries(1, 512).required();
+  t.string("lora_name", &R::name, "Id of the adapter in requests.").entries(1, 512).required();
   if (loads) {
-    t.string("lora_path", &R::path, "A directory on the server, as PEFT writes it.")
+    t.string("lora_path", &R::path, "Path of a PEFT adapter directory on the server.")
         .entries(1, 4096)
         .required();
   }
@@ -40,19 +40,18 @@ std::span<const Field> unload_adapter_fields() { return unload_adapter_table().f
 
 }  // namespace
 
-const Endpoint kLoadAdapterEndpoint = {
-    .method = "POST",
-    .path = "/v1/load_lora_adapter",
-    .access = Access::kAdmin,
-    .summary = "Another adapter for the model, with an admin's key",
-    .fields = load_adapter_fields,
-    .content_type = "text/plain; charset=utf-8",
-    .conflict = "Weights or another adapter are being loaded."};
+const Endpoint kLoadAdapterEndpoint = {.method = "POST",
+                                       .path = "/v1/load_lora_adapter",
+                                       .access = Access::kAdmin,
+                                       .summary = "Load an adapter (administrators)",
+                                       .fields = load_adapter_fields,
+                                       .content_type = "text/plain; charset=utf-8",
+                                       .conflict = "Weights or another adapter are being loaded."};
 
 const Endpoint kUnloadAdapterEndpoint = {.method = "POST",
                                          .path = "/v1/unload_lora_adapter",
                                          .access = Access::kAdmin,
-                                         .summary = "An adapter is not served any more",
+                                         .summary = "Unload an adapter (administrators)",
                                          .fields = unload_adapter_fields,
                                          .content_type = "text/plain; charset=utf-8"};
 

@@ -20,50 +20,53 @@ const FieldTable<TokenizeFields>& tokenize_table() {
   static const FieldTable<TokenizeFields> made = [] {
     using R = TokenizeFields;
     FieldTable<R> t;
-    t.string("model", &R::model, "The model's id; absent: the only one.").entries(1, 512);
-    t.other("prompt", FieldKind::kString, "", "", "A text; or else `messages`.",
+    t.string("model", &R::model, "Model id; absent: the served model.").entries(1, 512);
+    t.other("prompt", FieldKind::kString, "", "",
+            "Text to tokenize; exactly one of `prompt` and `messages` is required.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.prompt = read_string(f, v);
               r.is_text = true;
             });
     t.other("messages", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
-            "A conversation, as of /v1/chat/completions.",
+            "Conversation to tokenize, as in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field&) {
               r.given["messages"] = read_messages(v, r.unknown);
             })
         .entries(1, 1 << 14);
     t.other("tools", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
-            "As of /v1/chat/completions.", [](R& r, const ApiJson& v, const Field&) {
+            "As in /v1/chat/completions.", [](R& r, const ApiJson& v, const Field&) {
               ToolNames names;
               r.given["tools"] = read_tools(v, names);
             });
     t.other("add_special_tokens", FieldKind::kBoolean, "", "",
-            "Special tokens of the beginning; by default with a text, not with a conversation.",
+            "Add the special tokens that the model expects before a text (default: true for a "
+            "text, false for a conversation).",
             [](R& r, const ApiJson& v, const Field& f) { r.special = read_boolean(f, v); });
-    t.other("add_generation_prompt", FieldKind::kBoolean, "true", "", "As of /v1/chat/completions.",
+    t.other("add_generation_prompt", FieldKind::kBoolean, "true", "", "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.add_generation_prompt = read_boolean(f, v);
             });
     t.boolean("continue_final_message", &R::continue_final_message, "false",
-              "As of /v1/chat/completions.");
-    t.other("chat_template", FieldKind::kString, "", "", "As of /v1/chat/completions.",
+              "As in /v1/chat/completions.");
+    t.other("chat_template", FieldKind::kString, "", "", "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.given["chat_template"] = read_string(f, v);
             });
     t.other("documents", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
-            "As of /v1/chat/completions.",
+            "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field&) { r.given["documents"] = read_documents(v); })
         .entries(0, 128);
     t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
-            "As of /v1/chat/completions.",
+            "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
         .entries(0, 32);
-    t.other("reasoning_effort", FieldKind::kString, "", "", "As of /v1/chat/completions.",
+    t.other("reasoning_effort", FieldKind::kString, "", "", "As in /v1/chat/completions.",
             [](R& r, const ApiJson& v, const Field& f) {
               r.given["reasoning_effort"] = read_string(f, v);
             })
         .one_of({"none", "minimal", "low", "medium", "high", "xhigh", "max"});
-    t.boolean("return_token_strs", &R::token_strings, "false", "The tokens' spellings too.");
+    t.boolean("return_token_strs", &R::token_strings, "false",
+              "Also return the spelling of each token.");
     t.add_peer_fields('t');
     return t;
   }();
@@ -76,7 +79,7 @@ std::span<const Field> tokenize_fields() { return tokenize_table().fields(); }
 
 const Endpoint kTokenizeEndpoint = {.method = "POST",
                                     .path = "/tokenize",
-                                    .summary = "The tokens of a text or a conversation",
+                                    .summary = "Tokenize a text or a conversation",
                                     .fields = tokenize_fields};
 
 TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limits) {

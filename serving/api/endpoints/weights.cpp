@@ -10,12 +10,12 @@ const FieldTable<WeightsRequest>& weights_table() {
     using R = WeightsRequest;
     FieldTable<R> t;
     t.string("model", &R::model,
-             "A path on the server, as of --model; absent: the one that is served, of a run its "
-             "newest whole checkpoint.")
+             "Path on the server, as for --model; absent: the served path, for a run its newest "
+             "complete checkpoint.")
         .entries(1, 4096);
     t.other("mode", FieldKind::kString, "\"wait\"", "",
-            "What becomes of requests under way: they end first; with an error; they go on behind "
-            "their keys and values.",
+            "Handling of running and waiting requests: wait: they finish first; abort: they fail; "
+            "keep: they continue with the new weights on the keys and values of the old ones.",
             [](R& r, const ApiJson& v, const Field& f) { r.mode = read_string(f, v); })
         .one_of({"wait", "abort", "keep"});
     return t;
@@ -27,18 +27,17 @@ std::span<const Field> weights_fields() { return weights_table().fields(); }
 
 }  // namespace
 
-const Endpoint kReplaceWeightsEndpoint = {
-    .method = "POST",
-    .path = "/admin/weights",
-    .access = Access::kAdmin,
-    .summary = "Other weights for the model, with an admin's key",
-    .fields = weights_fields,
-    .conflict = "Weights are being replaced already."};
+const Endpoint kReplaceWeightsEndpoint = {.method = "POST",
+                                          .path = "/admin/weights",
+                                          .access = Access::kAdmin,
+                                          .summary = "Replace the model's weights (administrators)",
+                                          .fields = weights_fields,
+                                          .conflict = "The weights are already being replaced."};
 
 const Endpoint kServedWeightsEndpoint = {.method = "GET",
                                          .path = "/admin/weights",
                                          .access = Access::kAdmin,
-                                         .summary = "The weights that are served"};
+                                         .summary = "Show the served weights (administrators)"};
 
 WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits) {
   WeightsRequest request;

@@ -116,7 +116,7 @@ TEST(OpenApi, DescribesEveryFieldThatIsRead) {
   EXPECT_EQ(chat["required"].dump(), R"(["model","messages"])");
   EXPECT_EQ(
       chat["properties"]["n"].dump(),
-      R"({"type":["integer","null"],"minimum":1,"maximum":128,"default":1,"description":"Choices for each prompt."})");
+      R"({"type":["integer","null"],"minimum":1,"maximum":128,"default":1,"description":"Number of choices per prompt."})");
   EXPECT_TRUE(document["paths"]["/health"]["get"]["security"].is_array());
   EXPECT_TRUE(document["paths"]["/health"]["get"]["security"].empty());
   EXPECT_EQ(document["security"].dump(), R"([{"key":[]}])");
@@ -128,7 +128,7 @@ TEST(Reference, HasARowForEveryFieldThatIsRead) {
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == reference)
       << "run: build/release/trireme config api-reference > docs/reference/serving-api.md";
-  EXPECT_NE(reference.find("| `n` | integer | 1 to 128 | `1` | Choices for each prompt. |"),
+  EXPECT_NE(reference.find("| `n` | integer | 1 to 128 | `1` | Number of choices per prompt. |"),
             std::string::npos);
   EXPECT_NE(reference.find("| `model` | string |  | required | "), std::string::npos);
   for (const Field& field : kChatEndpoint.fields())

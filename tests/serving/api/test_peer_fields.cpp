@@ -188,7 +188,7 @@ TEST(PeerFields, NamesOfOneFieldHaveOneValue) {
   };
   EXPECT_EQ(why(R"("max_tokens":7,"n_predict":7.0)"), "");
   EXPECT_EQ(why(R"("max_tokens":7,"n_predict":null)"), "");
-  const std::string end = " are names of one field and have different values";
+  const std::string end = " are names of the same field but have different values";
   EXPECT_EQ(why(R"("max_tokens":7,"n_predict":8)"), "n_predict and max_tokens" + end);
   EXPECT_EQ(why(R"("max_new_tokens":7,"n_predict":8)"), "n_predict and max_new_tokens" + end);
   EXPECT_NO_THROW(parse_chat(chat(R"("max_tokens":7,"n_predict":-1)")));
