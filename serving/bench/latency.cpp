@@ -70,7 +70,7 @@ ServiceLevel parse_service_level(const std::vector<std::string>& bounds) {
     const char* end = bound.data() + bound.size();
     const auto read = std::from_chars(std::min(bound.data() + colon + 1, end), end, ms);
     if (read.ec != std::errc() || read.ptr != end || !std::isfinite(ms) || ms < 0)
-      fail_input("--goodput ", bound, ": behind the colon stand milliseconds, 0 or more");
+      fail_input("--goodput ", bound, ": expected milliseconds after the colon, 0 or more");
     *value = ms / 1e3;
   }
   return out;

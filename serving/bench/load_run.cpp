@@ -122,7 +122,7 @@ asio::awaitable<void> LoadRun::exchange(const LoadRequest& request, RequestOutco
   }
   const std::string* type = head.find("content-type");
   if (type == nullptr || !type->starts_with("text/event-stream"))
-    throw Error(concat("the answer is no stream of events, but ", type == nullptr ? "?" : *type));
+    throw Error(concat("the response is not an event stream, but ", type == nullptr ? "?" : *type));
   StreamTimer timer(outcome, options_.chat);
   co_await read_events(*client, timer, sent);
   clients_.give_back(std::move(client));
@@ -138,7 +138,7 @@ asio::awaitable<void> LoadRun::read_events(HttpClient& client, StreamTimer& time
     const double now = seconds_since(sent);
     bytes += std::ssize(piece);
     if (bytes > kMostAnswerBytes)
-      fail_input("an answer is larger than ", kMostAnswerBytes, " bytes");
+      fail_input("a response is larger than ", kMostAnswerBytes, " bytes");
     reader.feed(piece, [&](const std::string& data) { timer.event(data, now); });
   }
 }

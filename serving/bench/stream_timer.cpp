@@ -86,7 +86,7 @@ void StreamTimer::finish(int64_t known_input_tokens) {
     outcome_.input_tokens = known_input_tokens;
     outcome_.output_tokens = token_events_;
   }
-  if (outcome_.output_tokens == 0) fail_input("an answer without a token");
+  if (outcome_.output_tokens == 0) fail_input("the response has no token");
   if (!begun_) outcome_.ttft = outcome_.e2el;  // none of its tokens had a text
 }
 

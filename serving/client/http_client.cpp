@@ -165,15 +165,14 @@ asio::awaitable<ResponseHead> StreamClient<Stream>::read_head(Limit limit) {
     parser_->body_limit(boost::none);
     const auto [error, bytes] =
         co_await http::async_read_header(stream_, buffer_, *parser_, kTuple);
-    check(error, "waiting for an answer", limit);
+    check(error, "waiting for a response", limit);
     head.status = static_cast<int>(parser_->get().result_int());
   } while (head.status >= 100 && head.status < 200 && head.status != 101);
   for (const auto& field : parser_->get())
     head.headers.emplace_back(lower(std::string(field.name_string())), std::string(field.value()));
   const std::string* coding = head.find("transfer-encoding");
   if (head.status == 101 || (coding != nullptr && lower(*coding) != "chunked"))
-    throw ClientError(concat(server_.url(), ": its answer is framed in a way that is not known"),
-                      false);
+    throw ClientError(concat(server_.url(), ": unknown framing of the response"), false);
   co_return head;
 }
 
@@ -186,7 +185,7 @@ asio::awaitable<bool> StreamClient<Stream>::read_body(std::string& out, Limit li
   body.size = space_.size();
   beast::get_lowest_layer(stream_).expires_after(limit);
   const auto [error, bytes] = co_await http::async_read_some(stream_, buffer_, *parser_, kTuple);
-  if (error != http::error::need_buffer) check(error, "waiting for more of an answer", limit);
+  if (error != http::error::need_buffer) check(error, "waiting for more of a response", limit);
   out.append(space_.data(), space_.size() - body.size);
   co_return true;
 }
@@ -230,7 +229,7 @@ asio::awaitable<std::string> read_whole_body(HttpClient& client, size_t most,
   std::string out;
   while (co_await client.read_body(out, limit))
     if (out.size() > most)
-      throw ClientError(concat("an answer is larger than ", most, " bytes"), false);
+      throw ClientError(concat("a response is larger than ", most, " bytes"), false);
   co_return out;
 }
 

@@ -75,7 +75,7 @@ void check_starts(const StepPlan& plan, const PlanBounds& bounds) {
 
 void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBounds& bounds) {
   require(within(s.tokens, 1, bounds.tokens) && within(s.past, 0, bounds.length - s.tokens),
-          s.tokens, " tokens behind ", s.past, " of ", bounds.length);
+          s.tokens, " tokens after ", s.past, " of ", bounds.length);
   const int64_t most = ceil_div(bounds.length, bounds.block_tokens);
   require(within(s.kept_blocks, 0, most) && within(s.blocks, 0, most - s.kept_blocks), "slot ",
           s.slot, " has ", s.kept_blocks, " blocks and gets ", s.blocks);
@@ -83,12 +83,12 @@ void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBound
   require(int64_t{s.past} + s.tokens <= held, "slot ", s.slot, " has blocks for ", held,
           " tokens, not for ", s.past, " and ", s.tokens);
   const int64_t rows = bounds.mask_words == 0 ? 0 : std::ssize(plan.masks) / bounds.mask_words;
-  require(within(s.guesses, 0, s.samples ? s.tokens - 1 : 0), s.guesses, " guesses of ", s.tokens,
-          " tokens");
+  require(within(s.guesses, 0, s.samples ? s.tokens - 1 : 0), s.guesses, " draft tokens of ",
+          s.tokens, " tokens");
   require(s.mask == -1 || within(s.mask, 0, rows - 1 - s.guesses), "mask ", s.mask, " of ", rows,
-          " for ", s.guesses, " guesses");
+          " for ", s.guesses, " draft tokens");
   require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
-          " tokens asked for from ", s.first_asked, " on");
+          " requested tokens from ", s.first_asked, " on");
   // The last token is followed by one that only the plan can name.
   const bool needs = s.asked > 0 && s.first_asked + s.asked == s.tokens;
   require(within(s.following, needs ? 0 : -1, bounds.ids - 1), "token ", s.following,
@@ -152,7 +152,7 @@ PlanDecoder::PlanDecoder(const PlanBounds& bounds)
 StepPlan PlanDecoder::decode(std::span<const std::byte> bytes) {
   StepPlan plan = decode_plan(bytes, bounds_);
   require(plan.number > 0 && (last_ == 0 || plan.number - 1 == last_), "step ", plan.number,
-          " comes behind step ", last_);
+          " follows step ", last_);
   last_ = plan.number;
   for (const SlotStart& start : plan.starts) blocks_[static_cast<size_t>(start.slot)] = 0;
   for (const SequenceStep& s : plan.sequences) {

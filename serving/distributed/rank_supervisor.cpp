@@ -347,7 +347,7 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
     case MessageKind::kOutcome: {
       const std::lock_guard lock(mutex_);
       if (message.number != step_.number)
-        throw BadMessage(concat(channel.peer(), " tells the outcome of step ", message.number,
+        throw BadMessage(concat(channel.peer(), " reports the outcome of step ", message.number,
                                 ", not of ", step_.number));
       outcome_ = std::move(message.payload);
       ++outcomes_;
@@ -357,7 +357,7 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
     case MessageKind::kUsed: {
       const std::lock_guard lock(mutex_);
       if (message.number != change_.number || change_.group.get() != &group)
-        throw BadMessage(concat(channel.peer(), " answers about weights that nobody asked for"));
+        throw BadMessage(concat(channel.peer(), " reports weights that were not requested"));
       ++change_.answers;
       if (change_.refusal.empty())
         change_.refusal.assign(reinterpret_cast<const char*>(message.payload.data()),

@@ -26,7 +26,7 @@ namespace trireme {
 
 // For those whose requests end by it. Which process, and what happened to it, is for the log.
 inline constexpr const char* kRanksLost =
-    "a rank of the model is lost; the server is ready again once all have loaded anew";
+    "a rank of the model was lost; the server is ready again when all ranks have reloaded";
 
 struct RankGroupConfig {
   int ranks = 1;

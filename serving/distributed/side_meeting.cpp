@@ -274,8 +274,8 @@ void SideListener::take_stranger() {
 
 void SideListener::turn_away(const char* why) {
   if (++turned_away_ > kMostWarnings) return;
-  log_warning("turned away on the ranks' side channel: ", why,
-              turned_away_ == kMostWarnings ? "; no others are told of" : "");
+  log_warning("rejected a connection to the ranks' control channel: ", why,
+              turned_away_ == kMostWarnings ? "; further ones are not logged" : "");
 }
 
 std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,

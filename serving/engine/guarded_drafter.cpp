@@ -10,7 +10,7 @@ std::vector<std::vector<int32_t>> GuardedDrafter::guess(std::span<const DraftWis
   try {
     if (drafter_ != nullptr) return drafter_->guess(wishes);
   } catch (const std::exception& error) {
-    log_warning("tokens are guessed no more: ", error.what());
+    log_warning("drafting stopped: ", error.what());
     drafter_.reset();
   }
   return std::vector<std::vector<int32_t>>(wishes.size());

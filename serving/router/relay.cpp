@@ -15,7 +15,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kMostRefusalBytes = 64 << 10;
-constexpr char kTooManyAnswers[] = "the router holds too many large answers";
+constexpr char kTooManyAnswers[] = "the router holds too many large responses";
 
 class PendingRelay final : public PendingReply {
  public:
@@ -176,7 +176,7 @@ Relay::Awaitable<void> Relay::relay() {
       if (refused_) {
         put_whole(std::move(refusal_));
       } else {
-        ApiError error(503, "no server answers", "", "no_server");
+        ApiError error(503, "no server responds", "", "no_server");
         error.retry_after(1000);
         fail(error);
       }
@@ -214,7 +214,8 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
     if (!passed_ && under_way.end != AttemptEnd::kTimeout) co_return Next::kOtherServer;
     fail(error.timed_out()
              ? ApiError(504, "the server has been silent for too long", "", "server_timeout")
-             : ApiError(502, "the server has broken off its answer", "", "server_lost"));
+             : ApiError(502, "the server closed the connection before its response was complete",
+                        "", "server_lost"));
   } catch (const ApiError& error) {  // of this process: the rest of the answer is not read
     client_ = nullptr;
     under_way.end = AttemptEnd::kAnswered;
@@ -227,9 +228,9 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
 void Relay::hold(const std::string& bytes) {
   const int64_t size = std::ssize(bytes);
   if (size > held_.most())  // of another server it would be as large
-    throw ApiError(502,
-                   concat("the answer is larger than ", held_.most(), " bytes: have it streamed"),
-                   "", "answer_too_large");
+    throw ApiError(
+        502, concat("the response is larger than ", held_.most(), " bytes: set stream to true"), "",
+        "answer_too_large");
   if (!held_.set(size))
     throw ApiError(503, kTooManyAnswers, "", "server_overloaded").retry_after(1000);
 }

@@ -181,7 +181,8 @@ asio::awaitable<void> Router::Impl::check(size_t server) {
 void Router::Impl::check_open() const {
   if (closed)
     throw ApiError(503, "the router is shutting down", "", "shutting_down").retry_after(1000);
-  if (!choice.any_up()) throw ApiError(503, "no server answers", "", "no_server").retry_after(1000);
+  if (!choice.any_up())
+    throw ApiError(503, "no server responds", "", "no_server").retry_after(1000);
 }
 
 HttpAnswer Router::Impl::relay(HttpRequest& request) {

@@ -54,7 +54,7 @@ void BeamSearch::keep(Done text) {
 }
 
 void BeamSearch::advance(std::span<const std::vector<TokenLogprob>> following) {
-  TRIREME_CHECK(following.size() == beams_.size(), following.size(), " answers for ", beams_.size(),
+  TRIREME_CHECK(following.size() == beams_.size(), following.size(), " results for ", beams_.size(),
                 " beams");
   std::vector<Candidate> all;
   for (size_t b = 0; b < following.size(); ++b)
@@ -89,7 +89,7 @@ void BeamSearch::advance(std::span<const std::vector<TokenLogprob>> following) {
 }
 
 std::vector<BeamSearch::Text> BeamSearch::best(size_t n) const {
-  TRIREME_CHECK(done(), "the best texts of a search that goes on");
+  TRIREME_CHECK(done(), "best() called before the search is done");
   std::vector<Text> out;
   for (const Done& done : std::span(texts_).first(std::min(n, texts_.size()))) {
     Text text{.score = done.score, .ended = done.ended};

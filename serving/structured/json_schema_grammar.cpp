@@ -184,8 +184,8 @@ class SchemaCompiler final : public Subschemas {
       fail_keyword(path, "oneOf",
                    concat("is not supported where a value may satisfy two of its schemas, as here ",
                           two->first, " and ", two->second,
-                          ": tell them apart by their types, by values, or by a required property ",
-                          "with a const of its own in each, or say anyOf"));
+                          ": give them different types or values, or a required property "
+                          "with a different const in each, or use anyOf"));
   }
 
   // s: constraints without `nullable`.

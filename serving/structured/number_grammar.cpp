@@ -42,7 +42,8 @@ Decimal read_decimal(const std::string& text) {
   const bool zero = mantissa.find_first_not_of('0') == std::string::npos;
   const int64_t whole_digits = zero ? 1 : (point < 0 ? std::ssize(mantissa) : point) + exponent;
   if (!zero && whole_digits < -40)
-    fail_input("the bound ", text, " has more than ", kMostFraction, " digits behind the point");
+    fail_input("the bound ", text, " has more than ", kMostFraction,
+               " digits after the decimal point");
   if (whole_digits > 40) {
     d.too_large = true;
     d.whole = std::string(kMostDigits, '9');
@@ -56,7 +57,8 @@ Decimal read_decimal(const std::string& text) {
   d.whole.erase(0, std::min(d.whole.find_first_not_of('0'), d.whole.size()));
   d.fraction.erase(d.fraction.find_last_not_of('0') + 1);
   if (d.fraction.size() > kMostFraction)
-    fail_input("the bound ", text, " has more than ", kMostFraction, " digits behind the point");
+    fail_input("the bound ", text, " has more than ", kMostFraction,
+               " digits after the decimal point");
   d.too_large = d.whole.size() > kMostDigits;
   if (d.too_large) d.whole = std::string(kMostDigits, '9'), d.fraction.clear();
   if (d.whole.empty()) d.whole = "0";
@@ -203,7 +205,7 @@ IntegerRange integer_range(const NumberBounds& bounds) {
 Node bounded_integer(Grammar& g, const NumberBounds& bounds) {
   const auto [low, high] = integer_range(bounds);
   if (low > high)
-    fail_input("no integer lies between the bounds ", bounds.least, " and ", bounds.most);
+    fail_input("no integer is between the bounds ", bounds.least, " and ", bounds.most);
   std::vector<Node> ways;
   if (high >= 0) ways.push_back(natural_range(g, std::max<int64_t>(low, 0), high));
   if (low < 0)

@@ -26,7 +26,7 @@ class GrammarParser {
     for (skip(); at_ < text_.size(); skip()) {
       const std::string name = take_name();
       skip();
-      if (!take("::=")) fail("::= is missing behind the name of a rule");
+      if (!take("::=")) fail("::= is missing after the name of a rule");
       const int32_t rule = rule_of(name);
       if (!defined_.insert(name).second) fail(concat("the rule ", name, " is there twice"));
       g_.define(rule, choice());

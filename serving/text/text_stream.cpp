@@ -32,7 +32,7 @@ bool TextStream::is_shown(int32_t id, TokenRole role) const {
 }
 
 void TextStream::push(int32_t id, TokenRole role, TextDelta& delta) {
-  TRIREME_CHECK(!stopped(), "a token behind the end of the text");
+  TRIREME_CHECK(!stopped(), "a token after the end of the text");
   const bool shown = is_shown(id, role);
   if (role != TokenRole::kPrompt) ++generated_;
   undecided_.push_back({.id = id,

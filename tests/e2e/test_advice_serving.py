@@ -39,8 +39,8 @@ REQUESTS = {
                        "write it with repetition instead",
                        (COMPLETIONS, {**TEXT, "structured_outputs": {"grammar": 'root ::= "a"+'}})),
     "two_of_one": ((COMPLETIONS, {**TEXT, "structured_outputs": {"json": {"oneOf": [STRING, {**STRING, "maxLength": 3}]}}}),
-                   "tell them apart by their types, by values, or by a required property with a const of its own in each, or "
-                   "say anyOf",
+                   "give them different types or values, or a required property with a different const in each, "
+                   "or use anyOf",
                    *((COMPLETIONS, {**TEXT, "structured_outputs": {"json": schema}}) for schema in (
                        {"anyOf": [STRING, {**STRING, "maxLength": 3}]}, {"oneOf": [STRING, {"type": "integer"}]},
                        {"oneOf": [{"enum": ["a"]}, {"enum": ["b", "c"]}]},
@@ -92,7 +92,7 @@ class Serving(served_run.ServerTest):
         """Both ways out of a request that names another host."""
         server = self.serve()
         status, text = self.raw(COMPLETIONS, TEXT, Host="elsewhere")
-        self.assertEqual((status, "give it keys, or ask for http://localhost" in text), (403, True), text)
+        self.assertEqual((status, "give it keys, or use http://localhost" in text), (403, True), text)
         self.assertEqual(self.raw(COMPLETIONS, TEXT, Host="localhost")[0], 200)
         self.stop(server)
         server = self.serve("--api-key", "one")

@@ -96,10 +96,10 @@ const Route& find_route(const HeadRules& rules, HttpRequest& request, std::strin
   const RequestHead& head = request.head;
   const std::string* host = head.find("host");
   if (rules.local_names_only && host != nullptr && !is_local_name(*host))
-    throw ApiError(403,
-                   "without API keys this server answers to localhost only; give it keys, or ask "
-                   "for http://localhost",
-                   "", "host_not_allowed");
+    throw ApiError(
+        403,
+        "without API keys this server serves localhost only; give it keys, or use http://localhost",
+        "", "host_not_allowed");
   const Route* route = rules.routes.find(head.method, head.path, other_methods);
   request.tenant = rules.keys.check(head.find("authorization"),
                                     route == nullptr ? Access::kUser : route->access);

@@ -35,9 +35,9 @@ ApiError grammar_error(const GrammarRefusal& refusal, const std::string& param) 
 
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param) {
   if (held.bytes() <= held.most())
-    return ApiError(503, "the server holds too many large answers", "", "server_overloaded")
+    return ApiError(503, "the server holds too many large responses", "", "server_overloaded")
         .retry_after(1000);
-  return {400, concat("the answer is larger than ", held.most(), " bytes: ", way_out), param,
+  return {400, concat("the response is larger than ", held.most(), " bytes: ", way_out), param,
           "answer_too_large"};
 }
 
@@ -221,8 +221,8 @@ PendingReply::Part GenerationTask::take() {
     fail(engine_error({lost}, false), part, "error");
   if (overflown && !part.done)
     fail(ApiError(408,
-                  concat("the client takes its answer too slowly: more than ", work_.limits.unread,
-                         " bytes of it were waiting"),
+                  concat("the client reads its response too slowly: more than ",
+                         work_.limits.unread, " unread bytes"),
                   "", "client_too_slow"),
          part);
   check_size(part);
@@ -335,7 +335,7 @@ void GenerationTask::check_size(Part& part) {
   part.events.clear();
   fail(work_.stream
            ? size_error(held_, "ask for fewer choices at a time", "n")
-           : size_error(held_, "have it streamed, or ask for fewer tokens or log-probabilities",
+           : size_error(held_, "set stream to true, or request fewer tokens or log-probabilities",
                         "logprobs"),
        part);
 }

@@ -59,7 +59,7 @@ class Mailbox {
     lost_ = true;
     try {
       wake_();
-      log_error("what comes for an answer is lost: ", error.what());
+      log_error("a message for a response was lost: ", error.what());
     } catch (...) {  // the reader finds it when it looks next
     }
   }
