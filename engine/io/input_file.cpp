@@ -35,8 +35,8 @@ void fail_kind(const std::string& path, mode_t mode) {
 }
 
 void fail_shrunk(const std::string& path, int64_t bytes) {
-  fail_input("cannot read ", path, ": its ", bytes, " bytes have become fewer while it was read; ",
-             "let whoever writes it finish, and write beside it and rename");
+  fail_input("cannot read ", path, ": it shrank from ", bytes, " bytes while it was read; ",
+             "wait until its writer has finished, or write to another file and rename it");
 }
 
 void require_regular_file(const std::string& path) {

@@ -45,7 +45,7 @@ std::map<std::string, std::string> read_weight_map(const std::string& path) {
     if (!file.is_string()) fail_input(path, ": the file of tensor \"", tensor, "\" is no string");
     const std::string name = file.get<std::string>();
     if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
-      fail_input(path, ": tensor \"", tensor, "\" lies in \"", name.substr(0, 80),
+      fail_input(path, ": tensor \"", tensor, "\" is in \"", name.substr(0, 80),
                  "\", which is not a plain file name");
     files[tensor] = name;
   }

@@ -299,7 +299,8 @@ SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const nlohmann::ordered_json& state, const CheckpointRanks& ranks) {
   const std::string directory = options.root + "/" + step_directory_name(options.step);
   const std::string temporary = directory + ".tmp";
-  TRIREME_CHECK(options.resume_as.empty() || ranks.size == 1, "several ranks do not go on");
+  TRIREME_CHECK(options.resume_as.empty() || ranks.size == 1,
+                "only a single rank resumes an unfinished checkpoint");
   const auto undo = [&] {
     if (options.resume_as.empty()) remove_tree(temporary);
   };

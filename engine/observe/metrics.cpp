@@ -112,7 +112,7 @@ void MetricsFile::write(const nlohmann::ordered_json& record) {
   if (error_number == 0 || std::exchange(warned_, true)) return;
   log_warning(
       "cannot write ", path_, ": ", std::strerror(error_number),
-      "; the run goes on without this record, and without those to come until there is room");
+      "; the run continues without this record, and without further ones until there is room");
 }
 
 void MetricsFile::write(const StepMetrics& metrics) { write(step_metrics_to_json(metrics)); }

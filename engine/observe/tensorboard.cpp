@@ -130,7 +130,7 @@ void TensorBoardWriter::append(const std::string& bytes) {
   if (error_number == 0 || std::exchange(warned_, true)) return;
   log_warning(
       "cannot write ", path_, ": ", std::strerror(error_number),
-      "; the run goes on without these events, and without those to come until there is room");
+      "; the run continues without these events, and without further ones until there is room");
 }
 
 void TensorBoardWriter::scalar(int64_t step, std::string_view tag, double value) {

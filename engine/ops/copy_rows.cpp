@@ -91,7 +91,7 @@ void round_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
 ConstTensor heads_as_columns(const ConstTensor& t) {
   TRIREME_CHECK(t.rank() == 3 && (t.size(1) == 1 || t.stride(1) == t.size(2)) &&
                     (t.size(2) == 1 || t.stride(2) == 1),
-                "heads of shape ", t.shape(), " do not lie one behind the other");
+                "heads of shape ", t.shape(), " are not contiguous");
   return {t.raw(), t.dtype(), Shape{t.size(0), t.size(1) * t.size(2)}, Shape{t.stride(0), 1},
           t.device()};
 }

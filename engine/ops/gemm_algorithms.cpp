@@ -59,14 +59,14 @@ GemmAlgorithms read_gemm_algorithms(const std::string& text, const std::string& 
   std::string line;
   const auto next = [&] { return static_cast<bool>(std::getline(in, line)); };
   if (!next() || line != kTitle)
-    fail_input(path, " line 1: expected \"", kTitle, "\"; remove the file to choose anew");
+    fail_input(path, " line 1: expected \"", kTitle, "\"; remove the file to choose again");
   GemmAlgorithms out;
   int64_t number = 1;
   for (const auto& [word, value] : {std::pair{kDevice, &out.device}, {kLibrary, &out.version}}) {
     ++number;
     if (!next() || !line.starts_with(word))
       fail_input(path, " line ", number, ": expected \"", word,
-                 "...\"; remove the file to choose anew");
+                 "...\"; remove the file to choose again");
     *value = line.substr(word.size());
   }
   while (next()) {
@@ -75,7 +75,7 @@ GemmAlgorithms read_gemm_algorithms(const std::string& text, const std::string& 
     GemmAlgorithms::Choice choice;
     if (!read_choice(line, product, choice))
       fail_input(path, " line ", number,
-                 ": expected 9 numbers and 8 hexadecimal ones; remove the file to choose anew");
+                 ": expected 9 numbers and 8 hexadecimal ones; remove the file to choose again");
     out.chosen[product] = choice;
   }
   return out;

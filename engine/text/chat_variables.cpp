@@ -172,8 +172,8 @@ FinalMessage::FinalMessage(Json& variables) {
     fail_input("\"continue_final_message\" is neither true nor false nor the name of a member");
   if (variables.contains("add_generation_prompt") && variables["add_generation_prompt"] == true)
     fail_input(
-        "\"continue_final_message\" and \"add_generation_prompt\" exclude each other: the "
-        "first goes on with the last message, the second begins another");
+        "\"continue_final_message\" and \"add_generation_prompt\" exclude each other: the first "
+        "continues the last message, the second begins a new one");
   const std::string member = given.is_string() ? given.get<std::string>() : "content";
   Json* messages = variables.contains("messages") ? &variables["messages"] : nullptr;
   std::string* text = nullptr;
@@ -182,7 +182,7 @@ FinalMessage::FinalMessage(Json& variables) {
     text = text_of_member(messages->back()[member]);
   if (text == nullptr)
     fail_input("\"continue_final_message\": the last message has no text in \"",
-               member.substr(0, 64), "\" to go on with");
+               member.substr(0, 64), "\" to continue");
   mark_ = unused_noncharacter(variables);
   *text += mark_ + ' ';
 }

@@ -257,7 +257,7 @@ class SentencePieceTokenizer : public Tokenizer {
       if (tokens_[id].text.empty())
         fail_input("tokenizer ", name_, ": the model has ", pieces,
                    " tokens, and the files beside ",
-                   "it add some behind them, but none with the id ", id,
+                   "it add tokens after them, but none with the id ", id,
                    "; added_tokens.json or tokenizer_config.json lacks it");
     for (int id = 0; id < pieces; ++id)
       if (processor_.IsControl(id) && !ids_.contains(processor_.IdToPiece(id)))

@@ -81,13 +81,13 @@ void TokenDecoder::add(const nlohmann::json& json, const std::string& what, int 
     if (depth >= kMaxSequenceDepth) fail_input(what, ": sequences are nested too deeply");
     for (const auto& member : members(json, "decoders", what)) add(member, what, depth + 1);
   } else if (type == "ByteLevel") {
-    if (fused_) fail_input(what, ": a ByteLevel behind a Fuse is not available");
+    if (fused_) fail_input(what, ": a ByteLevel after a Fuse is not available");
     add_stage({.kind = Kind::kByteLevel}, what);
     fused_ = true;
   } else if (type == "ByteFallback") {
     const bool again = std::ranges::count(stages_, Kind::kByteFallback, &Stage::kind) > 0;
     if (fused_ || again)
-      fail_input(what, ": a ByteFallback behind ", fused_ ? "a Fuse" : "another",
+      fail_input(what, ": a ByteFallback after ", fused_ ? "a Fuse" : "another",
                  " is not available");
     add_stage({.kind = Kind::kByteFallback}, what);
   } else if (type == "Fuse") {
@@ -130,7 +130,7 @@ void TokenDecoder::add_replace(const nlohmann::json& json, const std::string& wh
   const auto to = field<std::string>(json, "content", what);
   if (from.empty()) fail_input(what, ": a Replace of nothing");
   if (fused_ && std::max(from.size(), to.size()) > kMaxReplacedBytes)
-    fail_input(what, ": a Replace behind a Fuse has texts of ", from.size(), " and ", to.size(),
+    fail_input(what, ": a Replace after a Fuse has texts of ", from.size(), " and ", to.size(),
                " bytes, at most ", kMaxReplacedBytes, " are available");
   expands_ = expands_ || to.size() > from.size();
   add_stage({.kind = Kind::kReplace, .from = from, .to = to}, what);

@@ -110,7 +110,7 @@ std::vector<int32_t> order_of_group(const ContextLayout& layout, int ranks_toget
       for (const int64_t chunk : layout.chunks(group * ranks_together + member)) {
         const int64_t run = chunk / ranks_together == runs[0] ? 0 : 1;
         TRIREME_CHECK(chunk / ranks_together == runs[static_cast<size_t>(run)], "chunk ", chunk,
-                      " lies outside group ", group);
+                      " is outside group ", group);
         const int64_t to =
             row * whole.local_length() + run * whole.chunk + chunk % ranks_together * layout.chunk;
         for (int64_t i = 0; i < layout.chunk; ++i)

@@ -403,7 +403,7 @@ class Adapters(advice.AdviceTest):
         (self.folder / "base").rename(self.folder / "moved")
         _, stderr = self.trireme("generate", "tuned", *NEW, expect=2)
         step = "tuned/checkpoints/step-00000002"
-        self.assertIn("put it back, or name the place where it lies: checkpoint.load in training, trireme checkpoint "
+        self.assertIn("put it back, or name its path: checkpoint.load in training, trireme checkpoint "
                       f"merge-lora MODEL {step} OUT, trireme generate MODEL --adapter {self.folder}/tuned/adapter\n", stderr)
         self.trireme("checkpoint", "merge-lora", "moved", step, "merged")
         self.trireme("generate", "moved", "--adapter", "tuned/adapter", *NEW)

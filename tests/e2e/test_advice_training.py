@@ -320,7 +320,7 @@ class Runs(advice.AdviceTest):
         self.trireme(*SHORT)
         self.trireme("checkpoint", "convert", "run", "weights", "--to", "hf")
         other = [*SHORT, "--set", "output_dir=other"]
-        self.follow("holds weights and no run to continue; set checkpoint.load to it", [*other, "--resume", "weights"],
+        self.follow("has weights but no run to continue; set checkpoint.load to it", [*other, "--resume", "weights"],
                     [*other, "--set", "checkpoint.load=weights"])
 
     def test_a_head_of_its_own(self):
@@ -400,7 +400,7 @@ RECORDS = {
 PAIRS = {
     "equal_answers": ({"prompt": "a", "chosen": "b", "rejected": "b"}, "leave the record out",
                       {"prompt": "a", "chosen": "b", "rejected": "c"}),
-    "empty_answer": ({"prompt": "a", "chosen": "", "rejected": "b"}, "give an answer, or leave the record out",
+    "empty_answer": ({"prompt": "a", "chosen": "", "rejected": "b"}, "give a response, or leave the record out",
                      {"prompt": "a", "chosen": "c", "rejected": "b"}),
     "no_prompt": ({"chosen": "b", "rejected": "c"}, ': give the "prompt"', {"prompt": "a", "chosen": "b", "rejected": "c"}),
 }
@@ -437,11 +437,11 @@ FINETUNE = {
                          {"finetune": {"valid_file": None}, "evaluation": {"eval_interval": 0}}),
     "no_template": ({"finetune": {"chat_template": None}}, "has none: give finetune.chat_template", {}),
     "template_that_forgets": ({"finetune": {**TURNS, "chat_template": "forgets.jinja"}},
-                              "nobody can tell where the chat template writes message 2: mark what an assistant writes in the "
+                              "cannot find where the chat template renders message 2: mark the assistant's text in the "
                               "template with {% generation %} and {% endgeneration %}",
                               {"finetune": {**TURNS, "chat_template": "marked.jinja"}}),
     "template_with_another_end": ({"finetune": {**TURNS, "chat_template": "ends.jinja"}},
-                                  "in another way when it is the last: mark what an assistant writes in the template with "
+                                  "in another way when it is the last: mark the assistant's text in the template with "
                                   "{% generation %} and {% endgeneration %}",
                                   {"finetune": {**TURNS, "chat_template": "marked.jinja"}}),
 }

@@ -150,7 +150,7 @@ class Shrinking(tiny_run.RunTest):
         (self.folder / path).write_bytes(kept)
         self.assertEqual(process.returncode, 2, stderr)
         self.assertIn(path, stderr)
-        self.assertIn(f"its {len(kept)} bytes have become fewer while it was read", stderr)
+        self.assertIn(f"it shrank from {len(kept)} bytes while it was read", stderr)
 
     def test_data_of_a_run(self):
         # To nothing, and within the last page, where nothing faults.

@@ -213,7 +213,7 @@ class Interrupted(CommandTest):
                 raw[-9] ^= 1
                 path.write_bytes(raw)
                 stdout, stderr = self.trireme(*self.arguments(command, "copy"))
-                self.assertIn("begun anew", stderr)
+                self.assertIn("starting over", stderr)
                 self.assertEqual(self.kept_mib(stdout), 0)
                 self.assertEqual(self.contents("copy"), self.whole(command))
                 self.remove("copy")

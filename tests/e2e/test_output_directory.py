@@ -207,7 +207,7 @@ class OtherTokens(OutputDirectory):
             manifest.edit(directory / "manifest.json", '"data": [', '"of_later_versions": [')
         for steps, times in ((25, 1), (30, 0)):
             _, stderr = self.trireme(*AUTO, "--set", f"train_steps={steps}")
-            self.assertEqual(stderr.count("does not say which token files it learned from"), times, stderr)
+            self.assertEqual(stderr.count("does not record its token files"), times, stderr)
 
 
 if __name__ == "__main__":

@@ -204,7 +204,7 @@ class Dense(Deterministic):
                 ({"method": "ngram", "num_speculative_tokens": 2, "model": "run"}, '"model" requires'),
                 ({"method": "draft_model", "num_speculative_tokens": 2}, 'needs "model"'),
                 ({**draft, "model": ""}, "not a directory"), ({**draft, "model": "nowhere"}, "nowhere"),
-                ({**draft, "prompt_lookup_max": 3}, "prompt_lookup_max goes with"),
+                ({**draft, "prompt_lookup_max": 3}, "prompt_lookup_max requires"),
                 (draft, ["257", "61", "the model's tokenizer"], "--tokenizer", "tokenizer.json"),
                 ({**draft, "model": "nowhere"}, "nowhere", "--tensor", 2),
                 (draft, ["--kv-cache-memory-bytes 4096", "for each of 2 replicas"], "--data-parallel-size", 2,

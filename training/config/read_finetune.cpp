@@ -104,7 +104,7 @@ void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& repor
     report.error(values.spelled("finetune.dpo.label_smoothing"), "is for loss_type sigmoid");
   if (config.parallel.cp > 1)
     report.error(values.spelled("parallel.context_parallel_size"),
-                 "must be 1 with finetune.method dpo: an answer's tokens are weighed together");
+                 "must be 1 with finetune.method dpo: its loss needs all tokens of a response");
   if (config.checkpoint.load.empty())
     report.error("checkpoint.load", "is required: the reference model, which training starts from");
 }

@@ -62,10 +62,10 @@ void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& re
   float8.margin = static_cast<int>(values.integer("fp8.margin"));
   if (config.dtype == DType::kF16)
     report.error(values.spelled("fp8.enabled"),
-                 "goes with bf16.enabled or with fp32, not with fp16.enabled");
+                 "requires bf16.enabled or fp32; fp16.enabled is not supported");
   if (config.parallel.tp_comm_overlap == Overlap::kOn)
     report.error(values.spelled(key::kTensorOverlap),
-                 "true does not go with fp8.enabled, whose scales are those of all tokens");
+                 "cannot be true with fp8.enabled, whose scales are those of all tokens");
   check_float8_sizes(values, config, report);
 }
 

@@ -104,7 +104,7 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   for (const char* key : {"data.valid_data_path", "data.test_data_path"})
     if (values.given(key) && !whole)
       report.error(values.spelled(key),
-                   "goes with data.train_data_path; data.data_path is divided by data.split");
+                   "requires data.train_data_path; data.data_path is divided by data.split");
   if (whole && values.given("data.split"))
     report.error(
         values.spelled("data.split"),

@@ -264,7 +264,7 @@ std::string config_reference() {
       "another add `--set parallel.data_parallel_size=auto --set "
       "gradient_accumulation_steps=auto`.\n\n",
       markdown_reference(run_schema()),
-      "The keys of a model, by its `model_type`. What becomes of all others: [keys of third-party "
+      "The keys of a model, by its `model_type`. All other keys: [keys of third-party "
       "models](model-keys.md).\n\n",
       models);
 }

@@ -334,11 +334,11 @@ void add_machine(Schema& s) {
       .auto_left_out()
       .beside_trajectory()
       .alias({"zero_optimization.reduce_bucket_size", "ddp_bucket_size"});
-  s.boolean("comm.overlap", true, "reduce gradients while backward goes on")
+  s.boolean("comm.overlap", true, "reduce gradients during the backward pass")
       .auto_left_out()
       .beside_trajectory()
       .alias({"overlap_grad_reduce", "zero_optimization.overlap_comm"});
-  s.number("comm.timeout", "600", "seconds without an answer before a peer counts as lost")
+  s.number("comm.timeout", "600", "seconds without a response before a peer counts as lost")
       .above(0)
       .at_most(1e9)
       .beside_trajectory();

@@ -8,8 +8,8 @@ void add_finetune_keys(Schema& s) {
       "What `trireme finetune` learns from ([how](../guide/finetune.md)); the words are TRL's and "
       "LLaMA-Factory's. `checkpoint.load` says which weights it starts from.");
   s.choice("finetune.method", "sft", {"sft", "dpo"},
-           "sft: the answers are learned; dpo: of two answers the chosen one is to become more "
-           "probable than the rejected one (Rafailov et al. 2023)")
+           "sft: likelihood of the responses; dpo: preference of the chosen over the rejected "
+           "response (Rafailov et al. 2023)")
       .not_yet({"kto", "orpo", "ppo", "grpo"})
       .alias({"finetune.stage"});
   s.any("finetune.train_file", "null", "path or list",
@@ -32,8 +32,8 @@ void add_finetune_keys(Schema& s) {
   s.choice("finetune.long_examples", "truncate", {"truncate", "drop"},
            "what happens to examples longer than sequence_length");
   s.boolean("finetune.assistant_only_loss", true,
-            "learn answers only (of messages the assistant's, of prompts the completions); false: "
-            "all of the text")
+            "loss on responses only (the assistant's messages, or the completions of prompts); "
+            "false: on all of the text")
       .alias({"assistant_only_loss", "completion_only_loss", "finetune.completion_only_loss"});
   s.string("finetune.chat_template", "null",
            "file of a Jinja template, a tokenizer's directory that has one, or the name of one of "
@@ -56,7 +56,7 @@ void add_finetune_keys(Schema& s) {
       .at_most(1e6)
       .alias({"finetune.beta", "finetune.pref_beta", "dpo_beta"});
   s.number("finetune.dpo.label_smoothing", "0",
-           "sigmoid: the part of pairs whose answers are taken for exchanged")
+           "sigmoid: fraction of pairs whose responses are assumed to be swapped")
       .at_least(0)
       .below(0.5)
       .alias({"finetune.label_smoothing", "finetune.dpo_label_smoothing"});

@@ -54,7 +54,7 @@ void add_megatron(Schema& s) {
   s.unavailable("qk_clip", {"false"}, "clipping of attention logits");
   s.unavailable("grad_reduce_in_bf16", {"false"}, "gradients reduced in less than fp32");
   s.unavailable("lr_warmup_init", {"0"}, "warm-up that does not start at 0");
-  s.unavailable("checkpoint.async_save", {"false"}, "saving while training goes on")
+  s.unavailable("checkpoint.async_save", {"false"}, "saving while training continues")
       .alias({"async_save"});
   s.no_effect("activation_checkpointing.modules",
               "selective computes norms and MLP activations again")

@@ -91,7 +91,8 @@ WrittenConversation context_of(const OrderedJson& context, const ConversationWri
   check_messages(messages, "context");
   if (messages.empty() || is_assistant(messages.back()))
     fail_input(
-        "\"context\" must end with what the choices answer, not with an assistant's message");
+        "\"context\" must end with the message that the choices reply to, not with an assistant's "
+        "message");
   return chat->write({{"messages", messages}, {"add_generation_prompt", true}});
 }
 
@@ -189,7 +190,7 @@ void EvalTask::add_continuation(WrittenConversation context, const std::string& 
     }
   }
   if (asked >= example.tokens.size())
-    fail_input("the tokenizer leaves nothing of a choice behind its context");
+    fail_input("a choice has no token of its own after its context");
   example.learned.assign(example.tokens.size(), 0);
   std::fill(example.learned.begin() + static_cast<std::ptrdiff_t>(asked), example.learned.end(),
             uint8_t{1});

@@ -28,7 +28,7 @@ void open_gemm_algorithms(const std::string& directory, int rank, cuda::Context&
     if (kept.device != here.device || kept.version != here.version)
       fail_input(path, " has algorithms of ", kept.device, " with ", kept.version, ", and this is ",
                  here.device, " with ", here.version,
-                 ": give cuda.gemm_algorithms another folder, or remove the file to choose anew");
+                 ": give cuda.gemm_algorithms another folder, or remove the file to choose again");
     here = std::move(kept);
   }
   cuda::keep_algorithms(gpu, std::move(here));

@@ -193,7 +193,7 @@ void PretrainRun::start_or_resume() {
   if (!weights.empty() && checkpoint.empty())
     log_info("starting at step 0 with the weights of ", weights,
              adapter.empty() ? "" : concat(" and the adapters of ", adapter),
-             "; optimizer, learning rate and data begin anew");
+             "; optimizer, learning rate and data start from the beginning");
   if (position_.skipped_row > 0 && position_.step >= config_.train_steps)
     fail_at_diverged_end(config_, checkpoint);
   if (position_.step > config_.train_steps)
@@ -378,7 +378,7 @@ void PretrainRun::mark_saved(const std::string& checkpoint) const {
   try {
     write_saved_mark(config_, checkpoint);
   } catch (const InputError& e) {  // the checkpoint is whole
-    log_warning(e.what(), "; the run goes on without this mark");
+    log_warning(e.what(), "; the run continues without this mark");
   }
 }
 

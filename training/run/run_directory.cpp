@@ -111,8 +111,8 @@ void check_same_data(const RunConfig& config, const CheckpointReader& reader,
   const std::vector<TokenFileIdentity> saved = saved_data_identity(reader);
   if (saved.empty())
     plan.notes.push_back(
-        concat(plan.checkpoint, " does not say which token files it learned from (an ",
-               "earlier version saved it): nothing can tell whether they are the same"));
+        concat(plan.checkpoint, " does not record its token files (an ",
+               "earlier version saved it): whether they have changed is not checked"));
   if (const std::string changed = changed_file(saved, data); !changed.empty())
     fail_input(plan.checkpoint, ": ", changed, "; put the file back, or ",
                advice_for_another_run(config, plan));
@@ -256,7 +256,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
     const std::string& from = path ? resume : config.checkpoint.load;
     if (path && is_model_source(from))
       fail_input("--resume ", from,
-                 ": a model of others holds weights and no run to continue; set ",
+                 ": a third-party model has weights but no run to continue; set ",
                  "checkpoint.load to it");
     if (is_model_source(from)) {
       plan.weights = from;
@@ -272,8 +272,9 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
   if (depends_on_base(config.finetune) && !plan.checkpoint.empty()) {
     plan.weights = find_base(plan.checkpoint, config.checkpoint.load);
     if (!lies_at(plan.weights, config.checkpoint.load))
-      plan.notes.push_back(concat("goes on beside ", plan.weights,
-                                  ", as it began: ", config.checkpoint.load, " is not that model"));
+      plan.notes.push_back(concat("continues with base model ", plan.weights,
+                                  ", with which it began: ", config.checkpoint.load,
+                                  " is not that model"));
   }
   if (!plan.weights.empty()) open_found_model(plan.weights)->check(config.model);
   // A checkpoint holds what became of them, but preferences are measured against the beginning.

@@ -67,7 +67,7 @@ void add_latent_keys(Schema& schema) {
   width("q_lora_rank", "1536", "width of the queries' latent; null: queries have none").or_null();
   width("kv_lora_rank", "512", "width of the latent of keys and values");
   width("qk_nope_head_dim", "128", "elements of a query or key that no position rotates");
-  width("qk_rope_head_dim", "64", "elements that positions rotate, behind those; even");
+  width("qk_rope_head_dim", "64", "elements that positions rotate, after those; even");
   width("v_head_dim", "128", "width of a value; at most qk_nope_head_dim + qk_rope_head_dim");
   schema.ignored("head_dim");     // transformers writes qk_rope_head_dim there,
   schema.ignored("qk_head_dim");  // and the sum of the two here

@@ -30,7 +30,7 @@ void add_deepseek_v3_keys(Schema& schema) {
       .or_null();
   schema
       .integer("num_nextn_predict_layers", "0",
-               "layers behind the last for predicting several tokens: left out")
+               "layers after the last for predicting several tokens: left out")
       .alias({"num_mtp_layers"})
       .at_least(0);
   add_expert_keys(schema, kDeepseekV3Experts);
@@ -57,7 +57,7 @@ void read_deepseek_v3(const ConfigValues& values, ModelConfig& config, ConfigRep
   config.extra_layers = values.integer("num_nextn_predict_layers");
   if (config.extra_layers > 0 && values.given("num_nextn_predict_layers"))
     report.note(values.spelled("num_nextn_predict_layers"),
-                concat("the ", config.extra_layers, " layers behind layer ", config.num_layers - 1,
+                concat("the ", config.extra_layers, " layers after layer ", config.num_layers - 1,
                        ", which predict tokens after the next, are left out"));
 }
 

@@ -27,7 +27,7 @@ void check_choice(const ConfigValues& values, const ExpertKeys& keys, const MoeC
                  "needs noisy_gating: the load is a probability under its noise");
   if (moe.noisy && moe.sigmoid_scores)
     report.error(values.spelled("noisy_gating"),
-                 "goes with scoring_func softmax; sigmoid scores have no noise");
+                 "requires scoring_func softmax; sigmoid scores have no noise");
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ void add_expert_keys(Schema& schema, const ExpertKeys& keys) {
       .at_least(1)
       .at_most(kMaxExperts)
       .alias(std::move(aliases));
-  schema.integer("num_experts_per_tok", keys.per_token_default, "experts that a token goes to")
+  schema.integer("num_experts_per_tok", keys.per_token_default, "experts per token")
       .at_least(1)
       .at_most(kMaxExperts);
   schema.number(keys.balance, keys.balance_default, "weight of the loss that balances the experts")

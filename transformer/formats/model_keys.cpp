@@ -58,14 +58,13 @@ std::string plain_table(const Schema& schema) {
 }
 
 constexpr const char* kHead =
-    "# Keys of third-party models\n\n"
-    "Made by `trireme config model-keys`. A key of `config.json`, of its `quantization_config`, of "
-    "`tokenizer_config.json` or of a GGUF\nfile's metadata is read, has no effect with the value "
-    "that it has, or is refused "
-    "by name. `null` asks for\nnothing: it is what a key that is left out means, but where the "
-    "table says otherwise. A key that is in\nnone of these tables is refused, because it may "
-    "change what the model computes: take it out of\n`config.json` if it does not. (A null one is "
-    "passed over with a note.) `model_type` and `architectures` must\nbe of one family.\n\n";
+    "# Keys of third-party models\n\nMade by `trireme config model-keys`. A key of `config.json`, "
+    "of its `quantization_config`, of `tokenizer_config.json` or of a GGUF\nfile's metadata is "
+    "read, has no effect with the value that it has, or is refused by name. `null` counts as\nan "
+    "absent key unless the table says otherwise. A key that is in none of these tables is refused, "
+    "because\nit may change what the model computes: remove it from `config.json` if it does not. "
+    "(If its value is null,\nit is ignored with a note.) `model_type` and `architectures` must be "
+    "of one family.\n\n";
 
 }  // namespace
 
@@ -76,9 +75,8 @@ KeyRow key_row(const Key& key) {
 }
 
 std::string key_table(const std::vector<KeyRow>& rows, const std::string& where) {
-  std::string out = where.empty()
-                        ? "| key | what becomes of it |\n|---|---|\n"
-                        : concat("| key | what becomes of it | ", where, " |\n|---|---|---|\n");
+  std::string out = where.empty() ? "| key | handling |\n|---|---|\n"
+                                  : concat("| key | handling | ", where, " |\n|---|---|---|\n");
   for (const KeyRow& row : rows)
     out += concat("| ", row.keys, " | ", row.effect, " |", where.empty() ? "" : " " + row.where,
                   where.empty() ? "" : " |", "\n");
@@ -97,16 +95,16 @@ std::string model_keys_page() {
   std::string page = kHead;
   page += "## config.json\n\n" + joined_table(families_of, "model_type");
   page += concat(
-      "## quantization_config\n\nWhich tensors are quantised, and by what scales, the "
-      "files show themselves.\n\n",
+      "## quantization_config\n\nThe files themselves show which tensors are quantised, and their "
+      "scales.\n\n",
       joined_table(methods, "quant_method"));
   page += concat(
       "## tokenizer_config.json\n\nWith `special_tokens_map.json` and `added_tokens.json`, "
       "as transformers 5 reads them; beside `tokenizer.json`\nor `tokenizer.model`.\n\n",
       plain_table(tokenizer_config_schema()));
   page += concat(
-      "## GGUF metadata\n\nKeys after `<architecture>.`; `general.` and `split.` say nothing "
-      "about the mathematics.\n\n",
+      "## GGUF metadata\n\nKeys after `<architecture>.`; `general.` and `split.` do not affect the "
+      "computation.\n\n",
       joined_table(architectures, "architecture"));
   page += concat(
       "## GGUF tokenizer\n\nKeys after `tokenizer.`. Conversions to a HuggingFace directory and "

@@ -55,8 +55,8 @@ UnfinishedCopy::UnfinishedCopy(const ModelSource& source, std::string directory,
       fail_input(directory_, " holds the unfinished copy of ", word(found, "source"), " (",
                  word(found, "asked"), "), not of ", word(wanted, "source"), " (", asked,
                  "); remove it or give another directory");
-    log_warning(directory_, ": begun anew: ", source.path(),
-                " is not what it was when the copy was interrupted");
+    log_warning(directory_, ": starting over: ", source.path(),
+                " has changed since the copy was interrupted");
     remove_written(directory_);
   } else if (fs::exists(directory_, error) && !is_empty(directory_, marker_)) {
     fail_input(directory_, " is not empty; remove it or give another directory");

@@ -190,7 +190,7 @@ void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
   const int64_t segments = sums.tokens.size(0);
   for (int64_t t = 0; t < rows; ++t)
     TRIREME_CHECK(r.padding(t) || (r.segment(t) >= 0 && r.segment(t) < segments), kOp, ": token ",
-                  t, " lies in segment ", r.segment(t), " of ", segments);
+                  t, " is in segment ", r.segment(t), " of ", segments);
   auto* inverse = values->as<double>();
   double* squares = inverse + rows;
   const auto run = [&]<class T>() {

@@ -374,7 +374,7 @@ class BraceFormat {
         fail(concat("the conversion \"!", kind, "\" is not available"));
       v = kind == 's' ? text_of(v) : repr_of(v);
       end += 2;
-      if (end < s.size() && s[end] != ':') fail("a format has no \":\" behind a conversion");
+      if (end < s.size() && s[end] != ':') fail("a format has no \":\" after a conversion");
     }
     return by_spec(r_, v, end < s.size() ? write(s.substr(end + 1), depth + 1) : "");
   }

@@ -169,7 +169,8 @@ void gather_addresses(const TcpOptions& options, RankLines& lines, RendezvousEnd
   const Socket listener = listen_as_master(options);
   listener.set_non_blocking();
   if (options.secret.empty() && !local_address(listener).is_loopback())
-    log_warning("ranks meet at ", local_address(listener).text(), " without a secret: whoever ",
+    log_warning("ranks connect at ", local_address(listener).text(),
+                " without a secret: any process that ",
                 "reaches that port may join the run; set TRIREME_COMM_SECRET_FILE on all ranks, ",
                 "or keep the network closed");
   std::vector<TcpAddress> addresses(static_cast<size_t>(options.size));

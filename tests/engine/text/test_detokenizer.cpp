@@ -144,9 +144,9 @@ TEST(Detokenizer, RefusesDecodersThatItCannotFollow) {
       {"type", "Replace"}, {"pattern", {{"String", "b"}}}, {"content", std::string(16, 'b')}};
   replace["pattern"] = {{"String", std::string(300, 'a')}};
   const std::vector<std::pair<json, const char*>> cases = {
-      {sequence({fuse, json{{"type", "ByteLevel"}}}), "ByteLevel behind a Fuse"},
-      {sequence({fuse, fallback}), "ByteFallback behind a Fuse"},
-      {sequence({fallback, fallback}), "ByteFallback behind another"},
+      {sequence({fuse, json{{"type", "ByteLevel"}}}), "ByteLevel after a Fuse"},
+      {sequence({fuse, fallback}), "ByteFallback after a Fuse"},
+      {sequence({fallback, fallback}), "ByteFallback after another"},
       {strip, "not one character"},
       {sequence(many), "more than 32 parts"},
       {sequence({fuse, replace}), "texts of 300 and 0 bytes"},

@@ -331,7 +331,7 @@ TEST(RunConfig, Float8) {
             "blockwise");
   EXPECT_EQ(problem({"fp8_format=e4m3"}), "fp8_format: needs fp8.enabled: true");
   EXPECT_EQ(problem({"fp8.enabled=true", "fp16.enabled=true"}),
-            "fp8.enabled: goes with bf16.enabled or with fp32, not with fp16.enabled");
+            "fp8.enabled: requires bf16.enabled or fp32; fp16.enabled is not supported");
   EXPECT_EQ(
       problem({"fp8.enabled=true", "model.intermediate_size=136"}),
       "fp8.enabled: needs an intermediate_size of the model that is a multiple of 16, not 136");

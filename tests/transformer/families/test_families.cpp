@@ -99,7 +99,7 @@ TEST(Families, DeepseekV3AsPublished) {
   EXPECT_TRUE(c.moe.sparse(3));
   ASSERT_EQ(got.notes.size(), 1u);
   EXPECT_EQ(got.notes[0],
-            "model.num_nextn_predict_layers: the 1 layers behind layer 60, which predict tokens "
+            "model.num_nextn_predict_layers: the 1 layers after layer 60, which predict tokens "
             "after the next, are left out");
   EXPECT_TRUE(hf_tensor_is_ignored(c, "model.layers.61.eh_proj.weight"));
   EXPECT_FALSE(hf_tensor_is_ignored(c, "model.layers.62.eh_proj.weight"));

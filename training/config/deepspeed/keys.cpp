@@ -177,7 +177,7 @@ void add_offload_rows(DeepSpeedRows& rows) {
   rows.no_effect(zero + ".offload_optimizer",
                  {"pin_memory", "pipeline_read", "pipeline_write", "pipeline", "fast_init",
                   "super_offload", "cpuadam_cores_perc"},
-                 "reading ahead and writing behind are one loop");
+                 "prefetch and write-back are one loop");
   rows.unavailable(zero + ".offload_optimizer.ratio", {"1"}, "a part of the state off the device");
   rows.no_effect(zero + ".offload_param",
                  {"nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "pin_memory"},
@@ -187,10 +187,9 @@ void add_offload_rows(DeepSpeedRows& rows) {
   for (const char* name : {".cpu_offload_param", ".cpu_offload_params"})
     rows.refused(zero + name, {"false"},
                  "write zero_optimization.offload_param: {\"device\": \"cpu\"}");
-  rows.no_effect(zero, {"cpu_offload_use_pin_memory"},
-                 "reading ahead and writing behind are one loop");
+  rows.no_effect(zero, {"cpu_offload_use_pin_memory"}, "prefetch and write-back are one loop");
   rows.no_effect("", {"aio"},
-                 "zero_optimization.offload_optimizer says how states travel to a disk");
+                 "zero_optimization.offload_optimizer sets how states are stored on a disk");
 }
 
 void add_parallel_rows(DeepSpeedRows& rows) {
@@ -270,33 +269,27 @@ void add_technique_rows(DeepSpeedRows& rows) {
 }
 
 constexpr const char* kPageHead =
-    "# Keys of a DeepSpeed configuration\n\n"
-    "Made by `trireme config deepspeed-keys`. A run names DeepSpeed's file as it is, by a path "
-    "relative to its own\nconfiguration, or on the command line relative to the current "
-    "directory:\n\n"
-    "    {\"model\": \"model.json\", \"output_dir\": \"run\", \"deepspeed\": \"ds_z3.json\", ...}\n"
-    "    trireme pretrain --config run.json --deepspeed ds_z3.json\n\n"
-    "A DeepSpeed file may also be the `--config` itself, where flags give the rest (`--model`, "
-    "`--output-dir`, ...).\n\n"
-    "- What the run says itself, in its file or by a flag, counts before the DeepSpeed file; "
-    "where both give a key\n  different values, a note names them. A run that names another "
-    "`optimizer.type`, `scheduler.type` or precision\n  passes over the file's; one that gives "
-    "two of the three batch sizes, over the file's third.\n"
-    "- `\"auto\"` is a value that is left out: the run's own, else the default of the "
-    "[reference](config-reference.md),\n  not HuggingFace's. A key that neither gives has that "
-    "default too: weight decay 0.1, betas [0.9, 0.95] and\n  gradients clipped at 1, where "
-    "DeepSpeed has "
-    "0, [0.9, 0.999] and no clipping.\n"
-    "- Words mean what they mean in DeepSpeed: `Adam` is AdamW unless `adam_w_mode` is false, "
-    "`WarmupLR` and its like\n  warm up along a logarithm unless `warmup_type` is `\"linear\"`, "
-    "over 1000 steps unless `warmup_num_steps` says\n  otherwise, and `warmup_max_lr` is the "
-    "learning rate (of a WarmupDecayLR without it 0.001, as there).\n  Update k has the rate of "
-    "DeepSpeed's class after k calls of its step(); DeepSpeed's own first update comes\n  before "
-    "the "
-    "first call, so that its update k + 1 has the rate of update k here.\n"
-    "- An unknown key, a wrong type and a refused value are errors, all reported at once. A key "
-    "without effect is\n  noted once, unless it is false, null or `\"auto\"`. `null` asks for "
-    "nothing, and so does a section that is not\n  enabled.\n\n";
+    "# Keys of a DeepSpeed configuration\n\nMade by `trireme config deepspeed-keys`. A run names "
+    "DeepSpeed's file as it is, by a path relative to its own\nconfiguration, or on the command "
+    "line relative to the current directory:\n\n    {\"model\": \"model.json\", \"output_dir\": "
+    "\"run\", \"deepspeed\": \"ds_z3.json\", ...}\n    trireme pretrain --config run.json "
+    "--deepspeed ds_z3.json\n\nA DeepSpeed file may also be the `--config` itself, if flags give "
+    "the rest (`--model`, `--output-dir`, ...).\n\n- The run's own keys, in its file or as flags, "
+    "override the DeepSpeed file; where both give a key different\n  values, a note names them. If "
+    "the run sets another `optimizer.type`, `scheduler.type` or precision, the\n  file's is "
+    "ignored; if it sets two of the three batch sizes, the file's third is.\n- `\"auto\"` counts "
+    "as absent: the run's own value applies, else the default of the\n  "
+    "[reference](config-reference.md), not HuggingFace's. A key in neither file has that default "
+    "too: weight\n  decay 0.1, betas [0.9, 0.95] and gradients clipped at 1, where DeepSpeed has "
+    "0, [0.9, 0.999] and no clipping.\n- Values mean what they mean in DeepSpeed: `Adam` is AdamW "
+    "unless `adam_w_mode` is false, `WarmupLR` and its like\n  warm up along a logarithm unless "
+    "`warmup_type` is `\"linear\"`, over 1000 steps unless `warmup_num_steps` is\n  given, and "
+    "`warmup_max_lr` is the learning rate (of a WarmupDecayLR without it 0.001, as there).\n  "
+    "Update k has the rate of DeepSpeed's class after k calls of its step(); DeepSpeed's own first "
+    "update comes\n  before the first call, so that its update k + 1 has the rate of update k "
+    "here.\n- An unknown key, a wrong type and a refused value are errors, all reported at once. A "
+    "key without effect is\n  noted once, unless it is false, null or `\"auto\"`. `null` counts as "
+    "absent, and so does a section that\n  is not enabled.\n\n";
 
 // Names of a DeepSpeed file that a run's schema reads, in the order of the page.
 std::vector<std::string> deepspeed_names_read() {

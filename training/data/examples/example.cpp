@@ -84,9 +84,9 @@ ExampleReader::Range ExampleReader::said(const Json& messages, size_t index, con
   std::string marked = render(with_marks(messages, index, mark), record, false).text;
   const auto place = take_out_marks(marked, mark);
   if (!place || marked != text)
-    fail_input("nobody can tell where the chat template writes message ", index + 1,
-               ": mark what an assistant writes in the template with {% generation %} and "
-               "{% endgeneration %}");
+    fail_input("cannot find where the chat template renders message ", index + 1,
+               ": mark the assistant's text in the template with {% generation %} and {% "
+               "endgeneration %}");
   return *place;
 }
 
@@ -110,8 +110,8 @@ size_t ExampleReader::end_of_answer(const Json& messages, size_t index, const Js
   const size_t end = behind_special(rest);
   if (!one_token || closing.empty() || end == 0)
     fail_input("the chat template ends message ", index + 1,
-               " in another way when it is the last: mark what an assistant writes in the "
-               "template with {% generation %} and {% endgeneration %}");
+               " in another way when it is the last: mark the assistant's text in the template "
+               "with {% generation %} and {% endgeneration %}");
   return said_until + end;
 }
 

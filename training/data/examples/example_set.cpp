@@ -172,7 +172,7 @@ std::string ExampleSet::describe() const {
   };
   add(stats_.truncated, "truncated");
   add(stats_.dropped_long, "dropped: longer than a sequence");
-  add(stats_.dropped_cut, "dropped: cut before the answer");
+  add(stats_.dropped_cut, "dropped: truncated before the response");
   if (stats_.dropped_cut > 0) out += concat(" (longest ", stats_.longest_cut, " tokens)");
   add(stats_.dropped_unlearned,
       "dropped: nothing to learn in them (no message of role assistant, or none with a weight)");
@@ -232,7 +232,7 @@ Answer ExampleSource::answer(int64_t d, int64_t begin) const {
 }
 
 PreferencePair ExampleSource::pair(int64_t item) const {
-  TRIREME_CHECK(set_->documents_per_item() == 2, "examples without two answers");
+  TRIREME_CHECK(set_->documents_per_item() == 2, "examples without two responses");
   return {answer(2 * item, 0), answer(2 * item + 1, 0)};
 }
 

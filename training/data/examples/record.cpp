@@ -82,7 +82,7 @@ Json pair_of(Json prompt, Json chosen, Json rejected) {
   for (const Json* answer : {&chosen, &rejected})
     if (says_nothing(*answer))
       fail_input("\"", answer == &chosen ? "chosen" : "rejected",
-                 "\" is empty; give an answer, or leave the record out");
+                 "\" is empty; give a response, or leave the record out");
   return {{"prompt", std::move(prompt)},
           {"chosen", std::move(chosen)},
           {"rejected", std::move(rejected)}};

@@ -63,7 +63,7 @@ class GgufExport {
       described.push_back({"rope_freqs.weight", gguf_type("F32"), {std::ssize(factors)}});
     GgufWriter writer(path, metadata, described, fingerprint(source_));
     if (writer.file().begun_anew())
-      log_warning(path, ": begun anew: the model, or what is asked for, is not what it was when ",
+      log_warning(path, ": starting over: the model or the options have changed since ",
                   "the file was interrupted");
     PieceStream stream(source_, source_.config());
     bool kept = true;  // up to here

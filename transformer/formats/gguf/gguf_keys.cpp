@@ -63,7 +63,7 @@ void add_experts(Schema& schema, const std::string& architecture) {
   const bool some = qwen || architecture == "llama";
   for (const char* key : {"expert_count", "expert_used_count"}) {
     if (some)
-      schema.integer(key, "", "experts of a layer, and those that a token goes to");
+      schema.integer(key, "", "experts of a layer, and experts per token");
     else
       schema.unavailable(key, {"0"}, "mixture of experts in a dense architecture");
   }

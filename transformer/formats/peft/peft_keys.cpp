@@ -24,10 +24,9 @@ std::vector<PeftKey> all_keys() {
       {"target_modules",
        kRead,
        {},
-       "names or the ends of them behind a dot, a regular expression of whole names, or "
-       "`all-linear`; with the embedding, the head or a shared expert's gate among them the "
-       "adapter "
-       "is merged, as below"},
+       "names or their ends after a dot, a regular expression of whole names, or `all-linear`; "
+       "with the embedding, the head or a shared expert's gate among them the adapter is merged, "
+       "as below"},
       {"exclude_modules", kRead, {}, "likewise: layers without adapters"},
       {"layers_to_transform",
        kRead,
@@ -161,25 +160,24 @@ std::string check_peft_keys(const std::string& file, const Json& config) {
 
 std::string adapter_reference() {
   return concat(
-      "# Keys of PEFT's adapters\n\n"
-      "Every field of PEFT's `LoraConfig` (0.21) in `adapter_config.json`, and what becomes of it. "
-      "Made from the\ntable that the reader checks: `trireme config adapter-keys`. How "
-      "adapters are used: [fine-tuning](../guide/finetune.md#adapters).\n\n"
-      "## Read\n\n| key | |\n|---|---|\n",
+      "# Keys of PEFT's adapters\n\nEvery field of PEFT's `LoraConfig` (0.21) in "
+      "`adapter_config.json`, and how it is handled. Made from\nthe reader's own table by `trireme "
+      "config adapter-keys`. Use of adapters: [fine-tuning](../guide/finetune.md#adapters).\n\n## "
+      "Read\n\n| key | |\n|---|---|\n",
       rows(kRead),
       "\nAn adapter that changes more than linear layers (`modules_to_save`, `bias`, or adapters "
       "of the embedding,\nthe head or a shared expert's gate) is merged into the weights: by "
       "`checkpoint merge-lora`, and by\n`--adapter` as they are read. It is refused beside others "
       "(`--lora-modules`, `/v1/load_lora_adapter`),\nwhere every token has its own adapter and all "
-      "have one base, and as the beginning of training. Of a\nmodel whose head is its embedding "
-      "PEFT changes one of the two, or each in its own way: the merged model has a\nhead of its "
-      "own (`tie_word_embeddings` false). With `ensure_weight_tying` PEFT changes both alike and "
-      "the\nmodel stays tied. PEFT's own `merge_and_unload()` adds adapters of either to both.\n"
-      "\n## Without effect on what a trained adapter computes\n\n| key | |\n|---|---|\n",
+      "have one base, and as the start of training. Of a\nmodel whose head is its embedding PEFT "
+      "changes one of the two, or each in its own way: the merged model has a\nhead of its own "
+      "(`tie_word_embeddings` false). With `ensure_weight_tying` PEFT changes both alike and "
+      "the\nmodel stays tied. PEFT's own `merge_and_unload()` adds adapters of either to "
+      "both.\n\n## Without effect on what a trained adapter computes\n\n| key | |\n|---|---|\n",
       rows(kNoEffect),
-      "\n## Refused unless neutral\n\nNull, false, what is empty and the values listed are "
-      "accepted; others make another model of the same\ntensors. So are all of a key that is in no "
-      "table. The way out: ",
+      "\n## Refused unless neutral\n\nNull, false, empty values and the values listed are "
+      "accepted; others make a different model of the same\ntensors and are refused, and so are "
+      "keys that are in no table. Way out: ",
       kMergeThere, ".\n\n| key | also accepted | otherwise PEFT |\n|---|---|---|\n",
       rows(kNeutralOnly));
 }

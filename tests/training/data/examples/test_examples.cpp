@@ -413,7 +413,7 @@ TEST(ExampleSet, LongExamplesLoseTheirEndsOrAreLeftOut) {
   EXPECT_EQ(kept->stats().truncated, 1);
   EXPECT_EQ(kept->stats().dropped_cut, 1);  // nothing is left of its answer
   EXPECT_EQ(kept->stats().dropped_unlearned, 0);
-  EXPECT_NE(kept->describe().find("1 dropped: cut before the answer (longest 10 tokens)"),
+  EXPECT_NE(kept->describe().find("1 dropped: truncated before the response (longest 10 tokens)"),
             std::string::npos)
       << kept->describe();
   EXPECT_EQ(kept->length(1), 6);
