@@ -120,7 +120,7 @@ std::string find_base(const std::string& checkpoint, const std::string& load) {
   }
   if (lineage.base_identity.empty()) return find_model(load);
   fail_input(tie(checkpoint, lineage), ", which is not found: ", others,
-             "and it is not at its old path; put it back, or name its path: checkpoint.load in "
+             "nothing else is at its old paths; put it back, or name its path: checkpoint.load in "
              "training, trireme checkpoint merge-lora MODEL ",
              checkpoint, " OUT, trireme generate MODEL --adapter ",
              (saved.parent_path() / "adapter").string());
