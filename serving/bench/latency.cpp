@@ -65,7 +65,7 @@ ServiceLevel parse_service_level(const std::vector<std::string>& bounds) {
                                            : nullptr;
     if (value == nullptr)
       fail_input("--goodput ", bound, ": bounds are ttft:MS, tpot:MS and e2el:MS");
-    if (*value >= 0) fail_input("--goodput ", bound, ": ", name, " is there twice");
+    if (*value >= 0) fail_input("--goodput ", bound, ": ", name, " is given twice");
     double ms = 0;
     const char* end = bound.data() + bound.size();
     const auto read = std::from_chars(std::min(bound.data() + colon + 1, end), end, ms);

@@ -84,7 +84,7 @@ class StreamClient final : public HttpClient {
 template <class Stream>
 void StreamClient<Stream>::check(error_code error, const char* doing, Limit limit) const {
   if (!error && !closed_) return;
-  if (closed_) throw ClientError(concat(server_.url(), ": ", doing, " was given up"), false);
+  if (closed_) throw ClientError(concat(server_.url(), ": ", doing, " was aborted"), false);
   const bool late = error == beast::error::timeout;
   throw ClientError(late ? concat(server_.url(), ": ", doing, " took longer than ",
                                   static_cast<double>(limit.count()) / 1e3, " s")

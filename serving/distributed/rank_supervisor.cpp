@@ -84,7 +84,7 @@ StepOutcome RankSupervisor::execute(const StepPlan& plan) {
   } catch (const std::exception& error) {
     // Whatever it is: ranks that have begun a step without the others are of no use, and start
     // again.
-    log_warning(name_, "step ", plan.number, " comes to nothing: ", error.what());
+    log_warning(name_, "step ", plan.number, " failed: ", error.what());
     for (const auto& channel : group->channels) channel->shut_down();
     fail_lost(kRanksLost);
   }
@@ -125,7 +125,7 @@ void RankSupervisor::ask_all(const Group& group, MessageKind kind,
   try {
     for (const auto& channel : group.channels) channel->send(kind, number, payload);
   } catch (const std::exception& error) {
-    log_warning(name_, "weights do not reach all ranks: ", error.what());
+    log_warning(name_, "cannot send weights to all ranks: ", error.what());
     for (const auto& channel : group.channels) channel->shut_down();
     fail_lost(kRanksLost);
   }
@@ -164,7 +164,8 @@ void RankSupervisor::commit(const StageRequest& request) {
     if (group_ != change_.group || !change_.staged) outdated = group_;
   }
   if (outdated == nullptr) return;
-  log_warning(name_, "the ranks have started without what others have staged: they start again");
+  log_warning(name_,
+              "the ranks started without weights that other replicas have staged; restarting them");
   for (const auto& channel : outdated->channels) channel->shut_down();
 }
 
@@ -224,7 +225,7 @@ void RankSupervisor::loop() {
       if (outcomes_ > 0) next = kFirstPause;
       outcomes_ = 0;
     }
-    log_warning(name_, "the ranks are lost: ", why, "; they start again");
+    log_warning(name_, "ranks lost: ", why, "; restarting them");
     if (!pause(next)) return;
     next = std::min(2 * next, kLongestPause);
   }
@@ -382,7 +383,7 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
         (now.bounds.blocks < first_->bounds.blocks || now.bounds.length < first_->bounds.length))
       fail_lost(concat("there is room for ", now.bounds.blocks, " blocks of the KV cache, not for ",
                        first_->bounds.blocks, " as before"));
-    if (group->task != task_) fail_lost("other weights are served by now than they have loaded");
+    if (group->task != task_) fail_lost("the served weights changed while the ranks loaded");
     if (!first_) first_ = now;
     group_ = group;
     why_.clear();
@@ -418,7 +419,7 @@ void RankSupervisor::check_step(const Group& group) const {
   for (size_t rank = 0; rank < group.computed.size(); ++rank)
     if (group.computed[rank] != step_.number) who += concat(who.empty() ? "" : ", ", rank);
   fail_lost(concat("step ", step_.number, " takes more than ", taken.count(),
-                   " s, and such steps do not; not computed by rank ", who));
+                   " s, longer than such steps take; not computed by rank ", who));
 }
 
 void RankSupervisor::let_end(Group& group) {

@@ -43,9 +43,9 @@ RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
   leader.accept_payloads(kMostTask);
   const std::optional<Message> message = leader.receive(limit);
   if (!message)
-    throw Error(concat(leader.peer(), " does not say what to load"), ExitCode::kLostRank);
+    throw Error(concat(leader.peer(), " did not send what to load"), ExitCode::kLostRank);
   if (message->kind != MessageKind::kTask)
-    throw BadMessage(concat(leader.peer(), " does not say what to load, but sends kind ",
+    throw BadMessage(concat(leader.peer(), " did not send what to load, but kind ",
                             static_cast<uint32_t>(message->kind)));
   RankTask task;
   leader.accept_payloads(SideChannel::kShort);
@@ -74,7 +74,7 @@ bool WeightsFollower::take(const Message& message) {
                      message.kind == MessageKind::kDrop;
   if (!known) return false;
   if (weights_ == nullptr)
-    throw BadMessage(concat(leader_.peer(), " changes weights, of which there are none"));
+    throw BadMessage(concat(leader_.peer(), " changes weights, but no model is loaded"));
   // The leader waits for what it has asked for before.
   if (worker_.joinable()) worker_.join();
   if (message.kind == MessageKind::kUse) {
@@ -116,7 +116,7 @@ void WeightsFollower::stage(uint64_t number, const StageRequest& request) {
       weights_->stage_adapter(request.slot, request.path);
   } catch (const std::exception& error) {
     why = cut(error.what());
-    if (why.empty()) why = "no word";
+    if (why.empty()) why = "no reason given";
   }
   leader_.send(MessageKind::kStaged, number, weight_bytes_of(why));
 }

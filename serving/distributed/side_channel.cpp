@@ -50,7 +50,7 @@ SideChannel::SideChannel(Socket socket, std::string peer)
 }
 
 void SideChannel::fail_gone() const {
-  throw Error(concat(peer_, " has gone"), ExitCode::kLostRank);
+  throw Error(concat(peer_, " closed the connection"), ExitCode::kLostRank);
 }
 
 void SideChannel::send(MessageKind kind, uint64_t number, std::span<const std::byte> payload) {
@@ -66,7 +66,7 @@ void SideChannel::send(MessageKind kind, uint64_t number, std::span<const std::b
       left = left.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (!wait_for(fd(), POLLOUT, kMostStalled))
-        throw Error(concat(peer_, " takes nothing any more"), ExitCode::kLostRank);
+        throw Error(concat(peer_, " does not read any more"), ExitCode::kLostRank);
     } else if (errno != EINTR) {
       fail_gone();
     }
@@ -87,10 +87,10 @@ std::optional<Message> SideChannel::parse() {
   Header header;
   if (arrived_.size() < sizeof header) return {};
   std::memcpy(&header, arrived_.data(), sizeof header);
-  if (header.magic != kMagic) throw BadMessage(concat(peer_, " sent something that is no message"));
+  if (header.magic != kMagic) throw BadMessage(concat(peer_, " sent an invalid message"));
   if (header.bytes > static_cast<uint64_t>(most_bytes_))
-    throw BadMessage(concat(peer_, " sent a message of ", header.bytes, " bytes, where ",
-                            most_bytes_, " are the most"));
+    throw BadMessage(concat(peer_, " sent a message of ", header.bytes, " bytes, at most ",
+                            most_bytes_, " are allowed"));
   const auto bytes = static_cast<size_t>(header.bytes);
   if (arrived_.size() - sizeof header < bytes) return {};
   const auto payload = std::span(arrived_).subspan(sizeof header, bytes);

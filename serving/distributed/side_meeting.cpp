@@ -58,7 +58,7 @@ std::string expect(SideChannel& channel, MessageKind kind,
                    milliseconds limit = SideListener::kMeeting) {
   const std::optional<Message> message = channel.receive(limit);
   if (!message || message->kind != kind)
-    throw BadMessage(concat(channel.peer(), " does not introduce itself"));
+    throw BadMessage(concat(channel.peer(), " did not authenticate"));
   return {reinterpret_cast<const char*>(message->payload.data()), message->payload.size()};
 }
 
@@ -84,7 +84,7 @@ struct Found {
     hints.ai_flags = flags;
     if (const int code = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); code != 0)
       fail_input("the address \"", host,
-                 "\" of the ranks' side channel is unknown: ", gai_strerror(code));
+                 "\" of the ranks' control channel is unknown: ", gai_strerror(code));
   }
   ~Found() { freeaddrinfo(list); }
   Found(const Found&) = delete;
@@ -127,7 +127,7 @@ SideAddress SideAddress::parse(const std::string& line) {
   const bool known = address.where.starts_with("unix:") ||
                      (address.where.starts_with("tcp:") && address.where.rfind(':') > 4);
   if (!known || address.secret.size() != 2 * kNonceBytes)
-    fail_input("\"", address.where, "\" is no address of a side channel with its secret");
+    fail_input("\"", address.where, "\" is not the address and secret of a control channel");
   return address;
 }
 
@@ -144,7 +144,7 @@ SideListener SideListener::on_this_machine() {
   const socklen_t length = fill(address, name);
   Socket socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket_.open() || bind(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) != 0)
-    throw Error(concat("cannot make a side channel: ", std::strerror(errno)));
+    throw Error(concat("cannot create a control channel: ", std::strerror(errno)));
   return SideListener(std::move(socket_), concat("unix:", name));
 }
 
@@ -217,7 +217,8 @@ std::unique_ptr<SideListener::Guest> SideListener::introduced(const std::vector<
 
 std::unique_ptr<SideListener::Guest> SideListener::guest_of(Stranger& stranger,
                                                             const Message& message) const {
-  if (message.kind != MessageKind::kHello) throw BadMessage("a stranger does not introduce itself");
+  if (message.kind != MessageKind::kHello)
+    throw BadMessage("an unknown process did not authenticate");
   RankHello hello;
   RecordReader reader(message.payload);
   reader.get(hello);
@@ -237,7 +238,7 @@ std::unique_ptr<SideListener::Guest> SideListener::guest_of(Stranger& stranger,
 
 void SideListener::turn_away_silent() {
   while (!strangers_.empty() && Clock::now() >= strangers_.front().came + kMeeting) {
-    turn_away("a stranger who does not introduce itself");
+    turn_away("an unknown process that did not authenticate");
     strangers_.erase(strangers_.begin());
   }
 }
@@ -258,13 +259,14 @@ void SideListener::take_stranger() {
     return;
   }
   if (full) {
-    turn_away("a stranger who does not introduce itself, for another");
+    turn_away("an unknown process that did not authenticate, to make room for another");
     strangers_.erase(strangers_.begin());
   }
   try {
     if (address_.where.starts_with("unix:") && !same_user(taken))
       throw BadMessage("a process of another user");
-    Stranger stranger{channel_of(std::move(taken), "a stranger"), random_bytes(kNonceBytes), now};
+    Stranger stranger{channel_of(std::move(taken), "an unknown process"), random_bytes(kNonceBytes),
+                      now};
     stranger.channel->send(MessageKind::kChallenge, 0, bytes_of(stranger.challenge));
     strangers_.push_back(std::move(stranger));
   } catch (const Error& error) {
@@ -284,11 +286,11 @@ std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, in
   Socket socket_ = connect_once(address.where);
   while (!socket_.open()) {
     if (Clock::now() >= end)
-      throw Error(concat("nobody listens for ranks at ", address.where), ExitCode::kLostRank);
+      throw Error(concat("no process listens for ranks at ", address.where), ExitCode::kLostRank);
     std::this_thread::sleep_for(milliseconds(20));
     socket_ = connect_once(address.where);
   }
-  auto channel = channel_of(std::move(socket_), "the process that leads");
+  auto channel = channel_of(std::move(socket_), "the leading process");
   // Others may be before it.
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
   const std::string challenge =
@@ -304,7 +306,7 @@ std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, in
   channel->send(MessageKind::kHello, 0, writer.take());
   if (!equal_in_constant_time(expect(*channel, MessageKind::kWelcome),
                               listener_proof(address, challenge, hello)))
-    throw BadMessage("who listens for ranks does not know this job's secret");
+    throw BadMessage("the process that listens for ranks does not know this job's secret");
   return channel;
 }
 

@@ -372,7 +372,7 @@ void Engine::step() {
     stalled_ = !settle();
     return publish_counts();
   }
-  TRIREME_CHECK(!plan.empty(), "sequences are there, but nothing can be computed");
+  TRIREME_CHECK(!plan.empty(), "scheduler returned an empty plan with sequences pending");
   report.tokens = std::ssize(plan.tokens);
   report.sequences = std::ssize(plan.sequences);
   for (const SequenceStep& s : plan.sequences) {

@@ -14,12 +14,13 @@ void check_same_tokens(const std::string& model, const Tokenizer& draft, const T
   if (draft.vocab_size() != served.vocab_size())
     fail_input(kDraftOption, ": the draft ", model, " has a vocabulary of ", draft.vocab_size(),
                " tokens, the model one of ", served.vocab_size(),
-               "; a draft has the model's tokenizer");
+               "; a draft model must have the model's tokenizer");
   const auto id = static_cast<int32_t>(served.vocab_size());
   for (int32_t i = 0; i < id; ++i)
     if (draft.token(i) != served.token(i))
       fail_input(kDraftOption, ": token ", i, " is \"", draft.token(i), "\" for the draft ", model,
-                 ", \"", served.token(i), "\" for the model; a draft has the model's tokenizer");
+                 ", \"", served.token(i),
+                 "\" for the model; a draft model must have the model's tokenizer");
 }
 
 }  // namespace
@@ -34,7 +35,7 @@ DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& token
   const std::string& own = loaded_->bundle().tokenizer;
   if (own.empty())
     fail_input(kDraftOption, ": the draft ", options.draft,
-               " names no tokenizer, so nobody knows whether its tokens are the model's");
+               " names no tokenizer, so it cannot be checked that its tokens are the model's");
   check_same_tokens(options.draft, *loaded_->open_tokenizer(own), tokenizer);
 }
 

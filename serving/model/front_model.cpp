@@ -69,7 +69,7 @@ FrontModel::FrontModel(const ServedModelOptions& options, const std::vector<std:
     wait_until_ready();
   } catch (const Error& error) {
     // Before the others have ended, which may take seconds.
-    if (replicas() > 1) log_warning(error.what(), "; the other replicas are being ended");
+    if (replicas() > 1) log_warning(error.what(), "; stopping the other replicas");
     end_groups();
     throw;
   }
@@ -220,7 +220,7 @@ void FrontModel::drop() {
     try {
       group->drop();
     } catch (const Error& error) {  // lost ranks have nothing staged
-      log_warning("weights are not given up: ", error.what());
+      log_warning("cannot release staged weights: ", error.what());
     }
   }
   next_.reset();

@@ -35,7 +35,8 @@ std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ran
   const auto end = std::chrono::steady_clock::now() + kMeeting;
   for (int missing = ranks - 1; missing > 0;) {
     if (std::chrono::steady_clock::now() > end)
-      throw Error(concat(missing, " ranks have not come to the side channel"), ExitCode::kLostRank);
+      throw Error(concat(missing, " ranks have not connected to the control channel"),
+                  ExitCode::kLostRank);
     const auto guest = listener.accept(milliseconds(500));
     if (guest == nullptr || guest->rank < 1 || guest->rank >= ranks) continue;
     auto& place = channels[static_cast<size_t>(guest->rank - 1)];
@@ -156,7 +157,7 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
   }
   if (bytes < of_block)
     fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens takes ",
-               of_block, "; give at least so many");
+               of_block, "; give at least as many");
   if (limits_.length <= blocks * kBlockTokens) return;
   if (options.max_model_len > 0)
     fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",

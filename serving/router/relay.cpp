@@ -163,7 +163,7 @@ Relay::Awaitable<void> Relay::run() {
     request_.forget_body();
   } catch (const std::exception& error) {
     log_error("request ", request_.id, ": ", error.what());
-    fail(ApiError(500, concat("a fault of the router; request ", request_.id), "",
+    fail(ApiError(500, concat("internal error of the router; request ", request_.id), "",
                   "internal_error"));
   }
 }
@@ -275,7 +275,7 @@ Relay::Awaitable<void> Relay::pass_events() {
     hold(pending);
     std::string events = take_whole_events(pending, seen);
     if (events.empty()) continue;
-    if (!put_events(events, false)) throw ClientError("the client has gone", false);
+    if (!put_events(events, false)) throw ClientError("the client closed the connection", false);
     request_.forget_body();  // it is not sent anew any more
     while (is_full()) {
       room_.expires_at(std::chrono::steady_clock::time_point::max());

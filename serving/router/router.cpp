@@ -109,7 +109,7 @@ void Router::Impl::run() {
       context_->run();
       done = true;
     } catch (const std::exception& error) {
-      log_error("the thread that talks to servers: ", error.what());
+      log_error("thread of the servers' connections: ", error.what());
     }
   }
 }
@@ -129,7 +129,7 @@ void Router::Impl::set_up(size_t server) {
 // restarts: it is not the process any more that it was, or will not be.
 void Router::Impl::set_out(size_t server, const std::string& why, bool restarts) {
   if (choice.set_up(server, false, restarts))
-    log_warning("server ", config.servers[server].url(), " is out: ", why);
+    log_warning("server ", config.servers[server].url(), " is down: ", why);
 }
 
 void Router::Impl::break_off(size_t server) {
@@ -170,7 +170,7 @@ asio::awaitable<void> Router::Impl::check(size_t server) {
       if (hangs || !error.timed_out()) set_out(server, error.what(), true);
       if (hangs) break_off(server);
     } catch (const std::exception& error) {  // of this process: it says nothing of the server
-      log_error("server ", config.servers[server].url(), " is not checked: ", error.what());
+      log_error("server ", config.servers[server].url(), " cannot be checked: ", error.what());
     }
     state_.pools[server]->close_old();
     pause.expires_after(config.health_interval);

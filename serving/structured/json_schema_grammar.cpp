@@ -107,7 +107,7 @@ class SchemaCompiler final : public Subschemas {
           std::stoul(part) < at->size())
         next = &(*at)[std::stoul(part)];
       if (path[begin] != '/' || next == nullptr)
-        fail_keyword(where, "$ref", concat("\"", path.substr(0, 80), "\" leads to nothing"));
+        fail_keyword(where, "$ref", concat("\"", path.substr(0, 80), "\" refers to nothing"));
       at = next;
       begin = end;
     }

@@ -28,7 +28,7 @@ class GrammarParser {
       skip();
       if (!take("::=")) fail("::= is missing after the name of a rule");
       const int32_t rule = rule_of(name);
-      if (!defined_.insert(name).second) fail(concat("the rule ", name, " is there twice"));
+      if (!defined_.insert(name).second) fail(concat("the rule ", name, " is defined twice"));
       g_.define(rule, choice());
       skip();
       if (at_ < text_.size() && !at_rule()) fail("this belongs to no rule");

@@ -153,7 +153,7 @@ class Serving(served_run.ServerTest):
         self.refused("start so many, or divide it further (trireme serve --data-parallel-size N has it N times)", "--ranks", 2)
         self.starts()
         self.starts("--ranks", 2, "--tensor", 2)
-        self.refused("give at least so many", "--kv-cache-memory-bytes", 16)
+        self.refused("give at least as many", "--kv-cache-memory-bytes", 16)
         _, stderr = self.trireme("serve", "--model", "run", "--kv-cache-memory-bytes", 16, expect=2)
         least = int(stderr.split(" tokens takes ")[1].split(";")[0])
         self.starts("--kv-cache-memory-bytes", least)
@@ -210,7 +210,7 @@ class Serving(served_run.ServerTest):
     def test_addresses(self):
         self.refused("is no address: give one of this machine, such as 127.0.0.1 or 0.0.0.0", "--host", "nowhere.invalid")
         self.starts("--host", "127.0.0.1")
-        open_to_all = "give one (--api-key-file), or listen on 127.0.0.1, or say that it is to be open to all (--insecure)"
+        open_to_all = "give one (--api-key-file), or listen on 127.0.0.1, or allow all clients (--insecure)"
         self.refused(open_to_all, "--host", "0.0.0.0")
         keys = self.write("keys", "a-key-that-is-long-enough\n")
         keys.chmod(0o600)

@@ -45,7 +45,7 @@ std::vector<std::string> read_api_keys(const std::string& path) {
   if (regular) file.open(path);
   if (!file.is_open()) fail_input("the file of API keys ", path, " cannot be read");
   if ((status.permissions() & std::filesystem::perms::others_read) != std::filesystem::perms::none)
-    log_warning("everyone on this machine may read the API keys in ", path, ": chmod 600 ", path);
+    log_warning("every user of this machine can read the API keys in ", path, ": chmod 600 ", path);
   std::vector<std::string> keys;
   constexpr char kSpace[] = " \t\r";
   for (std::string line; std::getline(file, line);) {
@@ -70,7 +70,7 @@ std::string ApiKeys::check(const std::string* authorization, Access access) cons
       access == Access::kMetrics
           ? "metrics need an admin's API key (--admin-api-key), or a server with --metrics-access "
             "open"
-          : "this needs an admin's API key, which the server is started with (--admin-api-key)";
+          : "this needs an admin's API key (the server's option --admin-api-key)";
   if (keys_.empty()) {
     if (access == Access::kAdmin) refuse(403, admin_needed, "admin_key_required");
     return {};

@@ -58,7 +58,7 @@ Connection::Awaitable<void> Connection::run(bool tls) {
       co_await transport_->take_leave();
     }
   } catch (const std::exception& error) {
-    log_error("a connection ends: ", error.what());
+    log_error("closing a connection: ", error.what());
   }
   transport_->disarm();
   transport_->close();

@@ -47,7 +47,7 @@ ApiError api_error_of(const std::exception& error, const std::string& request_id
   if (dynamic_cast<const InputError*>(&error) != nullptr)
     return {400, error.what(), "", "invalid_value"};
   log_error("request ", request_id, ": ", error.what());
-  return {500, concat("a fault of the server; request ", request_id), "", "internal_error"};
+  return {500, concat("internal error of the server; request ", request_id), "", "internal_error"};
 }
 
 HttpReply reply_of(const std::exception& error, const std::string& request_id) {

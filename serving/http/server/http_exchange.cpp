@@ -32,7 +32,7 @@ bool HttpExchange::expects_continue() const {
 }
 
 ApiError deadline_error() {
-  return {504, "the request's own time has passed", "", "deadline_exceeded"};
+  return {504, "the request's own time limit has passed", "", "deadline_exceeded"};
 }
 
 }  // namespace trireme

@@ -171,7 +171,7 @@ bool RequestReader::end_line(size_t length, std::string_view bytes) {
 bool RequestReader::to_origin_form() {
   const size_t hosts = head_.count("host");
   if (hosts > 1 || (head_.version == 11 && hosts == 0)) {
-    refuse(400, "the header Host must be there once", "bad_request");
+    refuse(400, "exactly one Host header is required", "bad_request");
     return false;
   }
   const size_t colon = head_.target.find("://");
@@ -208,11 +208,11 @@ void RequestReader::finish_head() {
     return refuse(400, "the header Content-Length is a list", "bad_request");
   for (const char* name : kSingleHeaders)
     if (head_.count(lower(name)) > 1)
-      return refuse(400, concat("the header ", name, " is there twice"), "bad_request");
+      return refuse(400, concat("the header ", name, " is given twice"), "bad_request");
   if (coding != nullptr && head_.version < 11)
     return refuse(400, "Transfer-Encoding in a request of HTTP/1.0", "bad_request");
   if (coding != nullptr && lower(*coding) != "chunked")
-    return refuse(501, "of the transfer codings only chunked is known", "not_implemented");
+    return refuse(501, "the only supported transfer coding is chunked", "not_implemented");
   state_ = parser_->is_done() ? State::kDone : State::kBody;
   if (state_ == State::kBody) parser_->eager(true);
 }

@@ -122,9 +122,9 @@ void HttpServer::Impl::listen() {
   if (given.keys.empty() && !given.insecure) {
     if (!address.is_loopback())
       fail_input(
-          "others could reach ", given.host,
-          " and there is no API key: give one (--api-key-file), or listen on 127.0.0.1, or say ",
-          "that it is to be open to all (--insecure)");
+          "other machines could reach ", given.host,
+          " and there is no API key: give one (--api-key-file), or listen on 127.0.0.1, or allow ",
+          "all clients (--insecure)");
     state_->local_names_only = true;
   }
   acceptor_ = std::make_unique<tcp::acceptor>(*contexts_[0]);
@@ -155,7 +155,7 @@ asio::awaitable<void> HttpServer::Impl::accept_connections() {
       try {
         welcome(std::move(socket), peer);
       } catch (const std::exception& fault) {
-        log_error("a connection is not taken: ", fault.what());
+        log_error("cannot accept a connection: ", fault.what());
       }
       continue;
     }

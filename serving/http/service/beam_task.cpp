@@ -25,7 +25,7 @@ void BeamTask::leave(const char* reason) noexcept {
     mailbox_->close();
     give_up(reason);
   } catch (const std::exception& error) {
-    log_error("a beam search is not cancelled: ", error.what());
+    log_error("cannot cancel a beam search: ", error.what());
   }
 }
 

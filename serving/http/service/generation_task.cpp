@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kGrammarRetryMs = 1000;
-constexpr char kFault[] = "a fault of the server";
+constexpr char kFault[] = "internal error of the server";
 
 int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
   int64_t bytes = 0;
@@ -106,7 +106,7 @@ void GenerationTask::leave(const char* reason) noexcept {
     mailbox_->close();
     cancel_all(reason);
   } catch (const std::exception& error) {
-    log_error("a request is not cancelled: ", error.what());
+    log_error("cannot cancel a request: ", error.what());
   }
 }
 

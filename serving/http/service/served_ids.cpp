@@ -64,7 +64,7 @@ int32_t ServedIds::free_slot(const std::string& name) const {
   const auto at =
       std::ranges::find_if(in_slots_->all, [](const Slot& slot) { return !slot.taken; });
   if (at == in_slots_->all.end())
-    throw ApiError(503, concat("all ", slots_, " places of adapters (--max-loras) are taken"),
+    throw ApiError(503, concat("all ", slots_, " slots for adapters (--max-loras) are in use"),
                    "lora_name", "no_adapter_place")
         .retry_after(1000);
   return static_cast<int32_t>(at - in_slots_->all.begin());

@@ -89,7 +89,7 @@ void ServiceContext::warn_unknown_fields(const std::vector<std::string>& fields)
       continue;
     std::string quoted;
     JsonWriter(quoted).string(valid_utf8(field));
-    log_warning("requests have a field ", quoted, " that nothing is known of: it is ignored");
+    log_warning("ignoring unknown request field ", quoted);
   }
 }
 

@@ -130,7 +130,7 @@ void WeightReload::load_adapter(int32_t slot, const std::string& path) {
   const auto fail_for_now = [&](const std::exception& error) {
     drop();
     log_error("adapter ", path, " is not loaded: ", error.what());
-    throw ApiError(503, "the adapter cannot be loaded now; the server's log says why", "",
+    throw ApiError(503, "the adapter cannot be loaded now; the server's log has the reason", "",
                    "engine_failure")
         .retry_after(1000);
   };
@@ -157,7 +157,8 @@ void WeightReload::use_on_all(Handover how) {
     engines_.change_weights(how, [this](size_t replica) { weights_.use(replica); });
   } catch (const std::exception& error) {
     if (!comes_back) throw;
-    log_warning("what is loaded is used, but not at once by all: ", error.what());
+    log_warning("switched to what was loaded, but replicas switch one after the other: ",
+                error.what());
   }
 }
 
@@ -165,7 +166,7 @@ void WeightReload::drop() noexcept {
   try {
     weights_.drop();
   } catch (const std::exception& error) {  // the engine finds the same
-    log_warning("weights are not given up: ", error.what());
+    log_warning("cannot release staged weights: ", error.what());
   }
 }
 

@@ -29,7 +29,7 @@ class Access(hostile_server.HostileTest):
 
     def test_30_a_file_that_everyone_may_read(self):
         log = (self.folder / "log.txt").read_text()
-        self.assertIn("everyone on this machine may read the API keys in keys", log)
+        self.assertIn("every user of this machine can read the API keys in keys", log)
         self.assertNotIn("admin-keys:", log)
 
     def test_30_guesses(self):

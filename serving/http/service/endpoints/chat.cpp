@@ -15,8 +15,8 @@ namespace {
 void use_tools(const ServiceContext& service, ChatRequest& request, ReplyForm& form) {
   if (service.config.tools == ToolFormat::kNone)
     fail_unavailable("tools",
-                     "how this model calls tools is not known: its chat template has no form that "
-                     "is; the server's --tool-call-parser names one");
+                     "this model's format of tool calls is not known from its chat template; the "
+                     "server's option --tool-call-parser sets it");
   const bool automatic = request.tool_choice == ToolChoice::kAuto;
   const bool constrained = request.constraint.kind != Constraint::Kind::kNone;
   const bool free = automatic && !constrained;

@@ -26,7 +26,7 @@ TEST(EngineError, FollowsFromTheCause) {
 // The text of a check names the program's files.
 TEST(EngineError, KeepsTheTextOfAFaultFromClients) {
   expect_error({"engine.cpp:1: check failed", FailureCause::kFault}, false, 500, "engine_failure",
-               "a fault of the server");
+               "internal error of the server");
 }
 
 }  // namespace
