@@ -72,7 +72,7 @@ class RowCollector final : public HyperparameterVisitor {
     if (known != rows.end()) {
       known->optimizers.push_back(name_);
       Key& key = known->row.key;
-      if (key.default_json != preset) key.help += concat("; of ", name_, " by default ", preset);
+      if (key.default_json != preset) key.help += concat("; for ", name_, " by default ", preset);
       return;
     }
     rows.push_back({row, {name_}});
@@ -107,7 +107,7 @@ void add_type(Schema& s) {
 
 void add_weight_decay(Schema& s) {
   s.number(kWeightDecay, default_text(OptimizerConfig().weight_decay),
-           "of matrices; norms and biases have none; of fine-tuning by default 0")
+           "weight decay of matrices; norms and biases have none; in fine-tuning by default 0")
       .at_least(0)
       .auto_left_out()
       .alias({"weight_decay"});
@@ -206,10 +206,9 @@ class ValueWriter final : public HyperparameterVisitor {
 
 void add_optimizer_keys(Schema& s) {
   add_type(s);
-  s.number(
-       kLr, default_text(OptimizerConfig().lr),
-       "learning rate after warm-up; of fine-tuning by default 2e-5, of adapters 2e-4, with dpo "
-       "1e-6 and 1e-5")
+  s.number(kLr, default_text(OptimizerConfig().lr),
+           "learning rate after warm-up; in fine-tuning by default 2e-5, for adapters 2e-4, with "
+           "dpo 1e-6 and 1e-5")
       .at_least(0)
       .auto_left_out()
       .alias({"lr", "learning_rate"});
@@ -227,15 +226,15 @@ void add_optimizer_keys(Schema& s) {
   add_weight_decay(s);
   for (const SharedRow& shared : shared_rows())
     if (!of_first(shared)) add(shared);
-  s.boolean(kAdamWMode, false, "DeepSpeed's word: with type Adam, true is AdamW").auto_left_out();
-  s.choice("optimizer.state_dtype", "fp32", {"fp32", "bf16"}, "type of the moments")
+  s.boolean(kAdamWMode, false, "DeepSpeed's name: with type Adam, true is AdamW").auto_left_out();
+  s.choice("optimizer.state_dtype", "fp32", {"fp32", "bf16"}, "data type of the moments")
       .synonym("float32", "fp32")
       .synonym("bfloat16", "bf16")
       .not_yet({"fp16", "fp8"})
       .alias({"exp_avg_dtype"});
   s.boolean(kMasterWeights, true,
-            "keep weights in fp32 beside the bf16 or fp16 ones; false: bf16 only, with stochastic "
-            "rounding");
+            "fp32 master weights in addition to the bf16 or fp16 ones; false: bf16 only, with "
+            "stochastic rounding");
   s.number(kBetaWords[0], "", "the first of optimizer.params.betas").at_least(0).below(1);
   s.number(kBetaWords[1], "", "the second of optimizer.params.betas").at_least(0).below(1);
 }

@@ -248,20 +248,18 @@ std::string config_reference() {
   for (const Family* family : families()) models += markdown_tables(model_schema(family->id));
   return concat(
       "# Configuration reference\n\n",
-      "Made from the schema by `trireme config reference`; `trireme config schema` prints the same "
-      "as a JSON Schema, `trireme config resolve --config FILE` what a file comes to.\n\n",
-      "A run is one JSON file. `--set a.b=value` changes one key, and so does its flag "
-      "`--a-b value`. An unknown key, a wrong type, a value out of range and a key given under two "
-      "names are errors, all reported at once. `\"auto\"` may stand only where it is listed. "
+      "Made from the schema by `trireme config reference`; `trireme config schema` prints it as a "
+      "JSON Schema, `trireme config resolve --config FILE` prints the resolved configuration of a "
+      "file.\n\n",
+      "A run is one JSON file. `--set a.b=value` changes one key, and so does its flag `--a-b "
+      "value`. An unknown key, a wrong type, a value out of range and a key given under two names "
+      "are errors, all reported at once. `\"auto\"` is accepted only where it is listed. "
       "`\"model\"` is relative to the file; data, output and checkpoints are relative to the "
-      "current "
-      "directory. Words of DeepSpeed, Megatron-LM and others are taken as the aliases say; a "
-      "DeepSpeed "
-      "file is named as it is by `\"deepspeed\"`: [its keys](deepspeed-keys.md).\n\n"
-      "The `resolved_config.json` of a run is a configuration too. It fixes "
-      "`parallel.data_parallel_size` and all three batch sizes, so it fits one number of ranks; "
-      "for "
-      "another add `--set parallel.data_parallel_size=auto --set "
+      "current directory. Names of DeepSpeed, Megatron-LM and others are accepted as the aliases "
+      "list them; `\"deepspeed\"` names an unchanged DeepSpeed file: [its "
+      "keys](deepspeed-keys.md).\n\nThe `resolved_config.json` of a run is a configuration too. It "
+      "fixes `parallel.data_parallel_size` and all three batch sizes, so it fits one number of "
+      "ranks; for another number add `--set parallel.data_parallel_size=auto --set "
       "gradient_accumulation_steps=auto`.\n\n",
       markdown_reference(run_schema()),
       "The keys of a model, by its `model_type`. All other keys: [keys of third-party "

@@ -50,37 +50,36 @@ void add_run(Schema& s) {
       .at_most(kMaxBatch)
       .beside_trajectory()
       .alias({"batch_accumulation_per_replica", "tokens.batch_accumulation_per_replica"});
-  s.integer("sequence_length", "\"auto\"", "tokens of a sequence; auto: the model's longest")
+  s.integer("sequence_length", "\"auto\"", "tokens per sequence; auto: the model's maximum")
       .or_auto()
       .at_least(1)
       .at_most(1 << 30)
       .alias({"seq_length", "max_length", "max_context_length", "training.max_context_length",
               "training.seq_len", "tokens.sequence_length"});
-  s.integer(
-       "train_steps", "\"auto\"",
-       "optimizer steps of the whole run; auto: of finetune.num_train_epochs, required without")
+  s.integer("train_steps", "\"auto\"",
+            "optimizer steps of the whole run; auto: from finetune.num_train_epochs; required "
+            "without it")
       .or_auto()
       .at_least(1)
       .at_most(kMaxTrainSteps)
       .beside_trajectory()
       .alias({"train_iters", "max_steps", "training.steps", "tokens.train_steps"});
-  s.integer("seed", "1234", "of the initial weights, the data order and dropout")
+  s.integer("seed", "1234", "seed of the initial weights, the data order and dropout")
       .at_least(0)
       .at_most(4294967295.0);
   s.choice("device", "auto", {"auto", "cpu", "cuda"},
-           "where to compute; auto: on GPUs where every rank sees one, else on the CPU")
+           "device; auto: GPUs if every rank sees one, else the CPU")
       .beside_trajectory();
   s.boolean("deterministic", true,
-            "two runs of one layout are bit-identical; false allows faster attention on a GPU that "
-            "is not, and "
-            "changes nothing on the CPU")
+            "bit-identical runs of one layout; false allows faster, nondeterministic attention on "
+            "a GPU and has no effect on the CPU")
       .beside_trajectory()
       .alias({"deterministic_mode"});
-  s.number("gradient_clipping", "1", "largest norm of the whole gradient; 0: no clipping")
+  s.number("gradient_clipping", "1", "maximum norm of the whole gradient; 0: no clipping")
       .at_least(0)
       .auto_left_out()
       .alias({"clip_grad", "max_norm", "max_grad_norm", "training.max_norm"});
-  s.integer("max_consecutive_skips", "20", "non-finite steps in a row before the run stops")
+  s.integer("max_consecutive_skips", "20", "consecutive non-finite steps before the run stops")
       .at_least(1)
       .at_most(kMaxSteps)
       .beside_trajectory();
@@ -91,27 +90,27 @@ void add_precision(Schema& s) {
   s.boolean("bf16.enabled", false, "weights and activations in bfloat16, sums in fp32")
       .auto_left_out()
       .alias({"bfloat16.enabled"});
-  s.section("fp16", "Half precision with a loss scale, DeepSpeed's rule.");
+  s.section("fp16", "Half precision with a loss scale that follows DeepSpeed's rule.");
   s.boolean("fp16.enabled", false, "weights and activations in float16").auto_left_out();
   s.number("fp16.loss_scale", "0", "constant factor on the loss; 0: dynamic")
       .at_least(0)
       .auto_left_out()
       .alias({"loss_scale"});
-  s.integer("fp16.initial_scale_power", "16", "the dynamic scale starts at 2 to this power")
+  s.integer("fp16.initial_scale_power", "16", "initial dynamic loss scale, as a power of 2")
       .at_least(0)
       .at_most(60)
       .auto_left_out();
-  s.integer("fp16.loss_scale_window", "1000", "good steps before the scale is doubled")
+  s.integer("fp16.loss_scale_window", "1000", "finite steps before the loss scale is doubled")
       .at_least(1)
       .at_most(kMaxSteps)
       .auto_left_out()
       .alias({"loss_scale_window"});
-  s.integer("fp16.hysteresis", "2", "overflows tolerated before the scale is halved")
+  s.integer("fp16.hysteresis", "2", "overflows tolerated before the loss scale is halved")
       .at_least(1)
       .at_most(kMaxSteps)
       .auto_left_out()
       .alias({"hysteresis"});
-  s.number("fp16.min_loss_scale", "1", "the dynamic scale does not go below")
+  s.number("fp16.min_loss_scale", "1", "minimum of the dynamic loss scale")
       .above(0)
       .auto_left_out()
       .alias({"min_loss_scale"});
@@ -119,29 +118,29 @@ void add_precision(Schema& s) {
 
 void add_float8(Schema& s) {
   s.section("fp8",
-            "The linear layers of blocks multiplied in 8-bit floats ([how](../design/float8.md)); "
-            "the words "
-            "are Transformer Engine's and Megatron's.");
+            "Linear layers of transformer blocks in 8-bit floats ([how](../design/float8.md)), "
+            "with the names of Transformer Engine and Megatron.");
   s.boolean("fp8.enabled", false,
-            "multiply in 8-bit floats; with bf16 or fp32 for everything else");
+            "matrix products in 8-bit floats; everything else in bf16 or fp32");
   s.choice("fp8.format", "hybrid", {"hybrid", "e4m3"},
-           "of gradients, E5M2 or E4M3; weights and activations are E4M3")
+           "format of gradients, E5M2 or E4M3; weights and activations are E4M3")
       .alias({"fp8_format"});
   s.choice(
        "fp8.recipe", "delayed", {"delayed", "tensorwise", "blockwise"},
-       "scales: of a tensor from earlier steps, of a tensor from itself, or of 1 x 128 elements "
-       "of activations and gradients and 128 x 128 of weights")
+       "scales per tensor from earlier steps (delayed), per tensor from itself (tensorwise), or "
+       "per 1 x 128 elements of activations and gradients and 128 x 128 of weights (blockwise)")
       .synonym("current", "tensorwise")
       .not_yet({"mxfp8"})
       .alias({"fp8_recipe"});
-  s.integer("fp8.amax_history_len", "16", "delayed: steps whose largest magnitudes are remembered")
+  s.integer("fp8.amax_history_len", "16",
+            "delayed: number of steps whose largest magnitudes are kept")
       .at_least(1)
       .at_most(4096)
       .alias({"fp8_amax_history_len"});
   s.choice("fp8.amax_compute_algo", "max", {"max", "most_recent"},
-           "delayed: scale by the largest or by the newest of them")
+           "delayed: scale by the largest or the most recent of them")
       .alias({"fp8_amax_compute_algo"});
-  s.integer("fp8.margin", "0", "scales of tensors are smaller by 2 to this power")
+  s.integer("fp8.margin", "0", "margin of tensor scales, as a power of 2 by which they are smaller")
       .at_least(0)
       .at_most(32)
       .alias({"fp8_margin"});
@@ -163,7 +162,7 @@ void add_scheduler(Schema& s) {
   s.choice("scheduler.type", "cosine",
            {"constant", "linear", "cosine", "inverse_sqrt", "WSD", "WarmupLR", "WarmupDecayLR",
             "WarmupCosineLR"},
-           "course of the learning rate after warm-up")
+           "schedule of the learning rate after warm-up")
       .synonym("inverse-square-root", "inverse_sqrt")
       .synonym("constant_with_warmup", "constant")
       .synonym("warmup_stable_decay", "WSD")
@@ -172,14 +171,14 @@ void add_scheduler(Schema& s) {
       .beside_trajectory()
       .alias({"lr_decay_style", "lr_scheduler_type"});
   s.integer("scheduler.params.warmup_steps", "0",
-            "steps of warm-up, at most train_steps; of fine-tuning by default 3 % of them")
+            "warm-up steps, at most train_steps; in fine-tuning by default 3 % of them")
       .at_least(0)
       .at_most(kMaxSteps)
       .auto_left_out()
       .beside_trajectory()
       .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
   s.number("scheduler.params.warmup_ratio", "",
-           "HuggingFace's word: warmup_steps as a part of train_steps, rounded up")
+           "HuggingFace's name: warmup_steps as a fraction of train_steps, rounded up")
       .at_least(0)
       .at_most(1)
       .beside_trajectory()
@@ -193,7 +192,7 @@ void add_scheduler(Schema& s) {
       .at_most(kMaxSteps)
       .beside_trajectory()
       .alias({"lr_decay_iters", "lr_wsd_decay_iters", "scheduler.params.total_num_steps"});
-  s.number("scheduler.params.min_lr", "0", "the rate does not go below")
+  s.number("scheduler.params.min_lr", "0", "minimum of the learning rate")
       .at_least(0)
       .beside_trajectory()
       .alias({"min_lr"});
@@ -206,10 +205,10 @@ void add_scheduler(Schema& s) {
            "scheduler types have it by default")
       .auto_left_out()
       .beside_trajectory();
-  s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's word: optimizer.params.lr again")
+  s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's name: must equal optimizer.params.lr")
       .at_least(0)
       .auto_left_out();
-  s.number("scheduler.params.cos_min_ratio", "", "DeepSpeed's word: min_lr as a part of lr")
+  s.number("scheduler.params.cos_min_ratio", "", "DeepSpeed's name: min_lr as a fraction of lr")
       .at_least(0)
       .at_most(1)
       .auto_left_out();
@@ -217,27 +216,27 @@ void add_scheduler(Schema& s) {
 
 void add_data(Schema& s) {
   s.section("data",
-            "A token file is named by the prefix of its .bin and .idx. A path is one prefix, "
-            "a list `[0.3, \"a\", 0.7, \"b\"]` of weights and prefixes, or the same as "
-            "one string, as Megatron takes it.");
-  s.any("data.data_path", "null", "prefix or list", "token files that `split` divides")
+            "A token file is named by the prefix of its .bin and .idx. A path is one prefix, a "
+            "list `[0.3, \"a\", 0.7, \"b\"]` of weights and prefixes, or that list as one string, "
+            "as in Megatron.");
+  s.any("data.data_path", "null", "prefix or list", "token files, divided by `split`")
       .or_null()
       .alias({"data_path"});
   s.any("data.train_data_path", "null", "prefix or list", "token files for training only")
       .or_null()
       .alias({"train_data_path"});
   s.any("data.valid_data_path", "null", "prefix, list or object",
-        "token files for validation, beside train_data_path; {\"wiki\": path, \"code\": path} are "
-        "sets with names, each with a loss of its own")
+        "token files for validation, with train_data_path; {\"wiki\": path, \"code\": path}: named "
+        "sets, each with its own loss")
       .or_null()
       .beside_trajectory()
       .alias({"valid_data_path"});
   s.any("data.test_data_path", "null", "prefix or list",
-        "token files whose loss is taken once, after the last step, beside train_data_path")
+        "token files for the test after the last step, with train_data_path")
       .or_null()
       .beside_trajectory()
       .alias({"test_data_path"});
-  s.string("data.split", "\"969,30,1\"", "parts of data_path for training, validation and test")
+  s.string("data.split", "\"969,30,1\"", "shares of data_path for training, validation and test")
       .alias({"split"});
   s.string(
        "data.tokenizer", "null",
@@ -245,14 +244,16 @@ void add_data(Schema& s) {
       .or_null()
       .beside_trajectory()
       .alias({"tokenizer_model", "data.tokenizer_model"});
-  s.boolean("data.reset_position_ids", false, "positions start again after each end of document")
+  s.boolean("data.reset_position_ids", false, "positions restart after each end of document")
       .alias({"reset_position_ids"});
   s.boolean("data.reset_attention_mask", false, "no attention across the end of a document")
       .alias({"reset_attention_mask"});
-  s.boolean("data.eod_mask_loss", false, "no loss where the input is the end of a document")
+  s.boolean("data.eod_mask_loss", false,
+            "no loss at positions whose input token is the end of a document")
       .alias({"eod_mask_loss"});
-  s.integer("data.eod_token_id", "null",
-            "id of the end of a document; null: the tokenizer's, else the model's eos_token_id")
+  s.integer(
+       "data.eod_token_id", "null",
+       "token id of the end of a document; null: the tokenizer's, else the model's eos_token_id")
       .or_null()
       .at_least(0)
       .at_most(2147483646);
@@ -260,8 +261,8 @@ void add_data(Schema& s) {
 
 void add_places(Schema& s) {
   s.choice("activation_checkpointing.granularity", "none", {"none", "selective", "full"},
-           "what backward computes again: nothing, norms and MLP activations, or whole blocks; the "
-           "results are the same")
+           "activations that backward recomputes: none, those of norms and MLPs, or whole blocks; "
+           "the results are the same")
       .or_null()
       .beside_trajectory()
       .alias({"recompute_granularity"});
@@ -270,9 +271,9 @@ void add_places(Schema& s) {
       .beside_trajectory()
       .alias({"save"});
   s.string("checkpoint.load", "null",
-           "checkpoint, or folder of them, to continue; or a HuggingFace directory or an imported "
-           "checkpoint, of which a run takes the weights only and starts at step 0 (Megatron's "
-           "--finetune)")
+           "checkpoint, or folder of checkpoints, to continue from; or a HuggingFace directory or "
+           "an imported checkpoint, from which a run takes only the weights and starts at step 0 "
+           "(Megatron's --finetune)")
       .or_null()
       .beside_trajectory()
       .alias({"load", "model_name_or_path"});
@@ -281,7 +282,7 @@ void add_places(Schema& s) {
       .at_most(kMaxSteps)
       .beside_trajectory()
       .alias({"save_interval", "save_steps"});
-  s.integer("checkpoint.keep_last", "3", "checkpoints kept; 0: all")
+  s.integer("checkpoint.keep_last", "3", "number of checkpoints to keep; 0: all")
       .at_least(0)
       .at_most(kMaxSteps)
       .beside_trajectory()
@@ -302,9 +303,8 @@ void add_places(Schema& s) {
       .beside_trajectory()
       .alias({"eval_interval", "eval_steps"});
   s.integer("evaluation.eval_iters", "0",
-            "batches of train_batch_size in a validation of each set, of samples at equal "
-            "distances in it; "
-            "0: the whole set")
+            "batches of train_batch_size per validation of a set, of evenly spaced samples; 0: the "
+            "whole set")
       .at_least(0)
       .at_most(kMaxCount)
       .beside_trajectory()
@@ -312,23 +312,22 @@ void add_places(Schema& s) {
 }
 
 void add_machine(Schema& s) {
-  s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"}, "how ranks talk")
+  s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"}, "communication backend of the ranks")
       .not_yet({"nccl", "gloo"})
       .beside_trajectory();
-  s.choice(
-       "comm.algorithm", "auto", {"auto", "ring", "shm"},
-       "all-reduce, and what ZeRO exchanges on one node: auto takes shared memory inside a node "
-       "and the ring between nodes")
+  s.choice("comm.algorithm", "auto", {"auto", "ring", "shm"},
+           "algorithm of all-reduce and of ZeRO's collectives on one node; auto: shared memory "
+           "within a node, ring between nodes")
       .beside_trajectory();
-  s.choice(
-       "comm.device_backend", "auto", {"auto", "nccl", "staged"},
-       "how tensors of GPUs travel: NCCL, which needs a GPU for each rank, or through host memory")
+  s.choice("comm.device_backend", "auto", {"auto", "nccl", "staged"},
+           "communication of GPU tensors: NCCL, which needs a GPU for each rank, or through host "
+           "memory")
       .beside_trajectory();
-  s.integer("comm.ranks_per_node", "0", "0: as the hosts are; else virtual nodes of so many ranks")
+  s.integer("comm.ranks_per_node", "0", "ranks per virtual node; 0: the real nodes")
       .at_least(0)
       .at_most(1 << 20)
       .beside_trajectory();
-  s.integer("comm.bucket_size", "6553600", "gradient elements (4 bytes each) reduced at once")
+  s.integer("comm.bucket_size", "6553600", "gradient elements (4 bytes each) per reduction")
       .at_least(1024)
       .at_most(1e12)
       .auto_left_out()
@@ -342,36 +341,34 @@ void add_machine(Schema& s) {
       .above(0)
       .at_most(1e9)
       .beside_trajectory();
-  s.integer("cpu.threads_per_rank", "0", "0: the cores of the node over the ranks on it")
+  s.integer("cpu.threads_per_rank", "0",
+            "threads per rank; 0: the node's cores divided by its ranks")
       .at_least(0)
       .at_most(4096)
       .beside_trajectory();
-  s.choice(
-       "cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
-       "best instruction set for kernels and the GEMM library; auto: the best of this processor")
+  s.choice("cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
+           "most advanced instruction set of kernels and the GEMM library; auto: the processor's")
       .beside_trajectory();
   s.boolean("cuda.autotune", false,
-            "time the library's algorithms for each matrix product once and keep the fastest; "
-            "which that is may change from run to run, and with it the last bits: deterministic "
-            "must be false, or gemm_algorithms keeps them")
+            "time the library's algorithms for each matrix product once and keep the fastest; the "
+            "choice, and with it the last bits, may differ between runs: requires deterministic "
+            "false, or gemm_algorithms to store the choice")
       .beside_trajectory();
   s.string("cuda.gemm_algorithms", "null",
-           "folder for the algorithms that autotune has chosen, a file of each rank; a run that "
-           "finds them takes them and has the same bits, and adds what they lack when it saves")
+           "folder for the algorithms that autotune chose, one file per rank; a run that finds "
+           "them uses them, with the same bits, and adds missing ones when it saves")
       .or_null()
       .beside_trajectory();
-  s.choice(
-       "cuda.graphs", "auto", {"auto", "off"},
-       "auto: record the work of a micro-batch on the GPU once and run it again at the cost of one "
-       "launch, "
-       "where nothing in it waits for the host or another rank; off: queue every kernel")
+  s.choice("cuda.graphs", "auto", {"auto", "off"},
+           "CUDA graphs; auto: record the work of a micro-batch on the GPU once and run it again "
+           "at the cost of one launch, if nothing in it waits for the host or another rank; off: "
+           "launch every kernel")
       .beside_trajectory();
   s.boolean("cuda.cudnn_attention", true,
-            "attention by cuDNN where it can; false: by our own kernels alone")
+            "attention by cuDNN where available; false: only by Trireme's own kernels")
       .beside_trajectory();
-  s.boolean(
-       "cuda.synchronous", false,
-       "wait after every piece of work on the GPU, so that a fault is named by its operation; slow")
+  s.boolean("cuda.synchronous", false,
+            "wait after every piece of work on the GPU, so that an error names its operation; slow")
       .beside_trajectory();
 }
 

@@ -59,11 +59,11 @@ void add_megatron(Schema& s) {
   s.no_effect("activation_checkpointing.modules",
               "selective computes norms and MLP activations again")
       .alias({"recompute_modules"});
-  s.no_effect("tensorboard_dir",
-              "event files lie in output_dir/tensorboard; logging.tensorboard.enabled switches "
-              "them on");
-  s.no_effect("distributed_backend", "comm.backend says how ranks talk");
-  s.no_effect("tokenizer_type", "data.tokenizer says which tokenizer");
+  s.no_effect(
+      "tensorboard_dir",
+      "event files are in output_dir/tensorboard; logging.tensorboard.enabled switches them on");
+  s.no_effect("distributed_backend", "comm.backend selects the communication of ranks");
+  s.no_effect("tokenizer_type", "data.tokenizer names the tokenizer");
   s.no_effect("data.cache_path", "no index is built: order follows from a closed form")
       .alias({"data_cache_path"});
   s.no_effect("make_vocab_size_divisible_by", "the engine pads the vocabulary as its kernels need");

@@ -14,39 +14,38 @@ Key& size(Schema& s, const char* name, const char* help) {
 
 void add_zero_keys(Schema& s) {
   s.section("zero_optimization",
-            "Ranks that hold the same parameters (dp x cp) divide their copies among them: see "
-            "docs/design/zero.md. Works with every layout.");
+            "Ranks that hold the same parameters (dp x cp) shard them: see docs/design/zero.md. "
+            "Works with every layout.");
   s.integer("zero_optimization.stage", "0",
-            "1: optimizer state divided; 2: gradients too; 3: weights too")
+            "1: optimizer state sharded; 2: gradients too; 3: weights too")
       .at_least(0)
       .at_most(3)
       .beside_trajectory()
       .alias({"zero_stage"});
-  s.boolean("use_distributed_optimizer", false, "Megatron's word for zero_optimization.stage 1")
+  s.boolean("use_distributed_optimizer", false, "Megatron's name for zero_optimization.stage 1")
       .beside_trajectory();
   s.choice("data_parallel_sharding_strategy", "no_shard",
            {"no_shard", "optim", "optim_grads", "optim_grads_params"},
-           "Megatron's words for zero_optimization.stage 0, 1, 2 and 3")
+           "Megatron's names for zero_optimization.stage 0, 1, 2 and 3")
       .beside_trajectory();
   s.boolean("zero_optimization.stage3_prefetch", true,
-            "stage 3: gather the next block's weights while one is at work; false: one gathered "
-            "block in memory instead of two")
+            "stage 3: gather the next transformer block's weights while the current one computes; "
+            "false: one gathered block in memory instead of two")
       .beside_trajectory();
   const std::string offload = "zero_optimization.offload_optimizer.";
-  s.choice(
-       "zero_optimization.offload_param.device", "none", {"none", "cpu"},
-       "where weights wait to be used; cpu: in the memory of the device that computes, which is "
-       "the host's on a CPU")
+  s.choice("zero_optimization.offload_param.device", "none", {"none", "cpu"},
+           "where sharded weights are stored; cpu: in the memory of the device that computes, "
+           "which is host memory on a CPU")
       .not_yet({"nvme"})
       .beside_trajectory();
   s.choice(offload + "device", "none", {"none", "cpu", "nvme"},
-           "where optimizer state lives: beside the weights, in host memory (the same memory where "
-           "the CPU computes), or in a file")
+           "where optimizer state is stored: with the weights, in host memory (the same if the CPU "
+           "computes), or in a file")
       .beside_trajectory();
   s.string(offload + "nvme_path", "null", "folder of the file, on a disk of each rank's machine")
       .or_null()
       .beside_trajectory();
-  s.integer(offload + "buffer_count", "3", "windows of the file that are in memory at once")
+  s.integer(offload + "buffer_count", "3", "windows of the file in memory at the same time")
       .at_least(2)
       .at_most(64)
       .auto_left_out()
@@ -62,10 +61,9 @@ void add_context_keys(Schema& s) {
   size(s, key::kContext, "ranks that split every sequence")
       .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
               "parallelism.cp", "parallelism.context_parallel_degree"});
-  s.choice(
-       key::kContextType, "p2p", context_comm_types(),
-       "what context-parallel ranks exchange in attention: keys and values around a ring (p2p), "
-       "heads (a2a), or heads between neighbours and keys between their groups")
+  s.choice(key::kContextType, "p2p", context_comm_types(),
+           "communication of context-parallel attention: keys and values around a ring (p2p), "
+           "heads by all-to-all (a2a), or heads between neighbours and keys between their groups")
       .beside_trajectory()
       .alias({"cp_comm_type"});
   s.choice(key::kContextBalance, "zigzag", context_balances(),
@@ -75,18 +73,18 @@ void add_context_keys(Schema& s) {
 }
 
 void add_expert_keys(Schema& s) {
-  size(s, key::kExpert, "ranks that divide the experts among them")
+  size(s, key::kExpert, "ranks that divide the experts")
       .alias({"expert_model_parallel_size", key::kAutoExpertSize, "ep_size",
               "expert_parallel_degree", "parallelism.expert_parallel_degree"});
   size(s, key::kExpertTensor, "ranks that split each expert's matrices")
       .alias({"expert_tensor_parallel_size", "expert_parallel.expert_tensor_parallel_size"});
   s.boolean(key::kAutoExpert, false,
-            "DeepSpeed's and TorchTitan's switch: false leaves expert_parallel.autoep_size without "
-            "effect, true needs a model with experts")
+            "DeepSpeed's and TorchTitan's switch: false disables expert_parallel.autoep_size, true "
+            "requires a model with experts")
       .beside_trajectory();
-  s.boolean_or_auto(
-       key::kSharedOverlap,
-       "compute the shared experts while tokens travel to the experts and back. auto: on GPUs")
+  s.boolean_or_auto(key::kSharedOverlap,
+                    "compute the shared experts while tokens are dispatched to the experts and "
+                    "combined; auto: on GPUs")
       .beside_trajectory()
       .alias({"moe_shared_expert_overlap"});
 }
@@ -95,33 +93,32 @@ void add_expert_keys(Schema& s) {
 
 void add_parallel_keys(Schema& s) {
   s.section("parallel",
-            "Ranks form a pp x dp x cp x tp mesh; dp is what the other sizes leave of the ranks. "
-            "Losses, gradients and norms do not depend on the layout.");
+            "Ranks form a pp x dp x cp x tp mesh; dp = ranks / (pp x cp x tp). Losses, gradients "
+            "and norms do not depend on the layout.");
   size(s, key::kTensor, "ranks that split every matrix")
       .alias({"tensor_model_parallel_size", "tensor_parallel.autotp_size", "tensor_parallel_degree",
               "tp", "parallelism.tp", "parallelism.tensor_parallel_degree"});
-  s.boolean(
-       key::kSequence, false,
-       "tensor-parallel ranks also split norms, dropout and the residual stream by tokens: the "
-       "same traffic, less memory")
+  s.boolean(key::kSequence, false,
+            "norms, dropout and the residual stream split by tokens over the tensor-parallel ranks "
+            "too: same traffic, less memory")
       .beside_trajectory()
       .alias({"sequence_parallel"});
   s.boolean_or_auto(key::kTensorOverlap,
-                    "with sequence_parallel: exchange tokens in pieces, one for each rank, while "
-                    "the products of other pieces are computed; the same bytes. auto: on GPUs")
+                    "with sequence_parallel: exchange tokens in one piece per rank while the "
+                    "products of other pieces are computed; same traffic. auto: on GPUs")
       .beside_trajectory()
       .alias({"tp_comm_overlap"});
-  size(s, key::kPipeline, "stages of neighbouring layers")
+  size(s, key::kPipeline, "pipeline stages of consecutive layers")
       .alias({"pipeline_model_parallel_size", "pipeline.stages", "pipeline_parallel_degree", "pp",
               "parallelism.pp", "parallelism.pipeline_parallel_degree"});
-  size(s, key::kVirtualStages, "chunks of layers on each pipeline rank")
+  size(s, key::kVirtualStages, "chunks of layers per pipeline rank")
       .alias({"num_virtual_stages_per_pipeline_rank"});
   s.string(key::kSchedule, "\"1f1b\"",
            "order of forward and backward on the stages: gpipe, 1f1b, interleaved_1f1b, zb_h1, "
            "zb_h2, or the path of a schedule file (`trireme schedule show` draws them)")
       .beside_trajectory();
   s.any(key::kStageLayers, "\"auto\"", "list of layer counts",
-        "layers of each chunk in model order; auto: as equal as possible")
+        "layers per chunk in model order; auto: as equal as possible")
       .or_auto()
       .beside_trajectory();
   add_context_keys(s);
@@ -132,16 +129,15 @@ void add_parallel_keys(Schema& s) {
       .at_most(kMostRanks)
       .beside_trajectory()
       .alias({"parallelism.dp", key::kDataReplicate, "data_parallel_replicate_degree", "dp"});
-  s.integer(
-       key::kDataShard, "",
-       "TorchTitan's word: data-parallel ranks that shard the weights, zero_optimization.stage "
-       "3; -1: all, 1: none")
+  s.integer(key::kDataShard, "",
+            "TorchTitan's name: data-parallel ranks that shard the weights, "
+            "zero_optimization.stage 3; -1: all, 1: none")
       .at_least(-1)
       .at_most(kMostRanks)
       .beside_trajectory()
       .alias({"data_parallel_shard_degree"});
   s.string(key::kOrder, "\"tp-cp-dp-pp\"",
-           "dims from those whose members are neighbouring ranks to those that lie apart")
+           "mesh dimensions from that with neighbouring ranks to that with ranks farthest apart")
       .beside_trajectory();
   add_zero_keys(s);
 }

@@ -36,7 +36,8 @@ class DeepSpeedRows {
   Schema& schema_;
 };
 
-constexpr const char* kBlockByBlock = "what is divided is gathered and reduced block by block";
+constexpr const char* kBlockByBlock =
+    "sharded tensors are gathered and reduced one transformer block at a time";
 constexpr const char* kAnyLayout = "every checkpoint loads into any layout and stage";
 
 void add_batch_rows(DeepSpeedRows& rows) {
@@ -46,15 +47,15 @@ void add_batch_rows(DeepSpeedRows& rows) {
   rows.no_effect("", {"zero_allow_untested_optimizer"}, "every optimizer here is tested");
   rows.no_effect("", {"zero_force_ds_cpu_optimizer"}, "there is one optimizer for each type");
   rows.no_effect("", {"use_data_before_expert_parallelism"},
-                 "parallel.order says which ranks are neighbours");
+                 "parallel.order determines which ranks are neighbours");
   rows.no_effect("", {"disable_allgather", "graph_harvesting", "compile"},
-                 "it is about how steps run, not about what they compute");
+                 "it changes how steps run, not what they compute");
 }
 
 void add_gradient_rows(DeepSpeedRows& rows) {
   rows.no_effect("", {"prescale_gradients", "gradient_predivide_factor"},
-                 "the loss is normalised once, by the global count of tokens, and gradients are "
-                 "summed in fp32: there is no mean over ranks to scale for");
+                 "the loss is normalised once, by the global token count, and gradients are summed "
+                 "in fp32, so no mean over ranks needs scaling");
   rows.refused("gradient_allreduce_op", {"\"mean\""},
                "the gradient is that of the mean loss over all tokens of a step");
   for (const char* name : {"communication_data_type", "seq_parallel_communication_data_type"})
@@ -72,7 +73,7 @@ void add_precision_rows(DeepSpeedRows& rows) {
                    "fp16 without fp32 master weights");
   rows.unavailable("fp16.consecutive_hysteresis", {"false"},
                    "hysteresis restored by each good step");
-  rows.no_effect("fp16", {"opt_level"}, "it is a word of apex, which fp16 does not use");
+  rows.no_effect("fp16", {"opt_level"}, "it is an option of apex, which fp16 does not use");
   rows.refused("bf16.bf16_master_weights_and_grads", {"false"},
                "write optimizer.master_weights: false");
   rows.refused("bf16.bf16_optimizer_states", {"false"}, "write optimizer.state_dtype: \"bf16\"");
@@ -197,8 +198,8 @@ void add_parallel_rows(DeepSpeedRows& rows) {
                  {"preset_model", "partition_config", "injection_policy_tuple", "tp_overlap_comm",
                   "keep_module_on_host", "replace_with_kernel_inject", "kernel_inject", "dtype",
                   "tp_grain_size"},
-                 "the model's family says how its matrices are split, and parallel.tp_comm_overlap "
-                 "whether traffic overlaps");
+                 "the model's family determines how its matrices are split, and "
+                 "parallel.tp_comm_overlap whether communication overlaps");
   rows.refused_each("tensor_parallel", {"tp", "tp_size"}, "write tensor_parallel.autotp_size");
   rows.no_effect(
       "expert_parallel",
@@ -206,25 +207,25 @@ void add_parallel_rows(DeepSpeedRows& rows) {
        "expert_w2", "expert_w3", "num_experts_attr", "top_k_attr", "has_shared_experts",
        "shared_experts_pattern", "shared_experts_gate_pattern", "use_grouped_mm",
        "disable_triton_grouped_mm", "combine_impl", "validate_folding_routing"},
-      "the model's family says where its experts are");
+      "the model's family determines where its experts are");
   rows.refused_each("expert_parallel",
                     {"score_func", "score_apply", "route_norm", "top_k", "routed_scaling_factor",
                      "num_expert_groups", "num_limited_groups", "load_balance_coeff"},
-                    "the model's config.json says how tokens are routed");
+                    "the model's config.json determines how tokens are routed");
   rows.refused("expert_parallel.route_scale", {"1"},
-               "the model's config.json says how tokens are routed");
+               "the model's config.json determines how tokens are routed");
   rows.no_effect("pipeline",
                  {"partition", "seed_layers", "activation_checkpoint_interval", "pipe_partitioned",
                   "grad_partitioned", "use_reentrant"},
-                 "parallel.pipeline_layout says how layers are divided, and "
-                 "activation_checkpointing.granularity what is computed again");
+                 "parallel.pipeline_layout determines how layers are divided, and "
+                 "activation_checkpointing.granularity what is recomputed");
   rows.no_effect("activation_checkpointing", {"partition_activations", "cpu_checkpointing"},
-                 "it saves memory and changes no number: --validate prints what a rank needs, "
-                 "activation_checkpointing.granularity makes it less");
+                 "it only saves memory: --validate prints what a rank needs, "
+                 "activation_checkpointing.granularity reduces it");
   rows.no_effect("activation_checkpointing",
                  {"contiguous_memory_optimization", "number_checkpoints",
                   "synchronize_checkpoint_boundary", "profile"},
-                 "activations lie in a planned arena");
+                 "activations are in a planned arena");
 }
 
 void add_monitor_rows(DeepSpeedRows& rows) {
@@ -235,9 +236,9 @@ void add_monitor_rows(DeepSpeedRows& rows) {
   rows.no_effect("", {"wandb", "comet", "csv_monitor", "monitor_config"},
                  "metrics.jsonl has every number of each step, and tensorboard.enabled adds event "
                  "files");
-  rows.no_effect("tensorboard", {"output_path", "job_name"},
-                 "event files lie in output_dir/tensorboard; logging.tensorboard.enabled switches "
-                 "them on");
+  rows.no_effect(
+      "tensorboard", {"output_path", "job_name"},
+      "event files are in output_dir/tensorboard; logging.tensorboard.enabled switches them on");
 }
 
 void add_checkpoint_rows(DeepSpeedRows& rows) {

@@ -69,8 +69,8 @@ TEST(DeepSpeedFiles, StageTwo) {
             "deepspeed.zero_optimization.allgather_bucket_size, "
             "deepspeed.zero_optimization.reduce_scatter, "
             "deepspeed.zero_optimization.contiguous_gradients, "
-            "deepspeed.zero_optimization.round_robin_gradients: have no effect here: what is "
-            "divided is gathered and reduced block by block");
+            "deepspeed.zero_optimization.round_robin_gradients: have no effect here: sharded "
+            "tensors are gathered and reduced one transformer block at a time");
 }
 
 TEST(DeepSpeedFiles, StageThree) {
