@@ -70,7 +70,7 @@ int open_locked(const std::string& temporary, const std::string& path) {
     if (same && S_ISREG(locked.st_mode)) return descriptor;
     ::close(descriptor);
     if (same)
-      fail_input("cannot create ", temporary, ": it is there and no regular file; remove it");
+      fail_input("cannot create ", temporary, ": it exists and is not a regular file; remove it");
   }
 }
 

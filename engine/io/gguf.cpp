@@ -162,14 +162,14 @@ class Parser {
     const std::string key = in_.string(kMaxName, "a key");
     const auto type = in_.number<uint32_t>();
     if (!contents_.metadata.emplace(key, value(type, key)).second)
-      fail_input(path_, ": the key \"", key, "\" is there twice");
+      fail_input(path_, ": the key \"", key, "\" appears twice");
   }
 
   void read_tensor() {
     GgufTensor tensor;
     tensor.name = in_.string(kMaxName, "a tensor's name");
     const std::string what = concat(path_, ": tensor \"", tensor.name, "\"");
-    if (!names_.insert(tensor.name).second) fail_input(what, " is there twice");
+    if (!names_.insert(tensor.name).second) fail_input(what, " appears twice");
     const auto dimensions = in_.number<uint32_t>();
     if (dimensions < 1 || dimensions > kMaxDimensions)
       fail_input(what, " has ", dimensions, " dimensions, 1 to ", kMaxDimensions, " are accepted");

@@ -67,7 +67,7 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   const std::vector<Level>& levels() const { return open_; }
   // Throw InputError.
   virtual void refuse_repeated(const std::string& name) {
-    fail_input(what_, ": the key \"", name, "\" is there twice");
+    fail_input(what_, ": the key \"", name, "\" appears twice");
   }
   virtual void refuse_depth() { fail_input(what_, ": JSON is nested deeper than ", limits_.depth); }
 

@@ -43,7 +43,7 @@ void read_messages(Json& variables) {
   if (found == variables.end()) return;
   if (!found->is_array()) fail_input("\"messages\" is no list of messages");
   for (Json& message : *found) {
-    if (!message.is_object()) fail_input("\"messages\" holds what is no object");
+    if (!message.is_object()) fail_input("\"messages\" has an entry that is not an object");
     Json::object_t kept;
     for (auto& [name, value] : message.items())
       if (!value.is_null()) kept.push_back({name, std::move(value)});

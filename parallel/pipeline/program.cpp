@@ -163,7 +163,7 @@ class Rendezvous {
         while (wrong_.empty() && advance(static_cast<int>(r))) moved = true;
     }
     for (size_t r = 0; r < ranks_.size() && wrong_.empty(); ++r)
-      if (!ranks_[r].ended) wrong_ = concat("rank ", r, " waits for ever at step ", ranks_[r].step);
+      if (!ranks_[r].ended) wrong_ = concat("rank ", r, " waits forever at step ", ranks_[r].step);
     for (const auto& [key, channel] : channels_)
       if (wrong_.empty() && channel.sent.size() != channel.received.size())
         wrong_ = concat(channel.sent.size(), " messages sent, ", channel.received.size(), " taken");

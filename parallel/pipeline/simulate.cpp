@@ -112,7 +112,7 @@ class Simulation {
       waits +=
           concat(named++ == 0 ? "" : "; ", "rank ", r, " at instruction ", at, ", ", order(r)[at]);
     }
-    fail_input(what, ": the ranks wait for each other for ever (", waits, ")");
+    fail_input(what, ": the ranks wait for each other forever (", waits, ")");
   }
 
   const Schedule& schedule_;

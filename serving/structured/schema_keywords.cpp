@@ -188,7 +188,7 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
     if (!out["allOf"].is_array()) fail_keyword(path, "allOf", "must be an array that is not empty");
     out["allOf"].push_back(Schema{{name, value}});
   } else {
-    fail_keyword(path, name.c_str(), "is there twice, with different values, where both must hold");
+    fail_keyword(path, name.c_str(), "appears twice, with different values, and both must hold");
   }
 }
 

@@ -384,7 +384,7 @@ class Adapters(advice.AdviceTest):
         config = json.loads(path.read_text())
         generate = ["generate", "base", "--adapter", "tuned/adapter", *NEW]
         path.write_text(json.dumps({**config, "new_kind_of_adapter": True}))
-        self.refused_with("or remove the key where it says nothing of the mathematics", *generate)
+        self.refused_with("or remove the key if it does not affect the computation", *generate)
         path.write_text(json.dumps(config))
         self.trireme(*generate)
 

@@ -88,7 +88,7 @@ class Files(advice.AdviceTest):
     def test_what_lies_in_the_way_of_a_file(self):
         place = self.folder / "out.bin.tmp"
         for make, remove, text in (
-                (lambda: os.mkfifo(place), place.unlink, "it is there and no regular file; remove it"),
+                (lambda: os.mkfifo(place), place.unlink, "it exists and is not a regular file; remove it"),
                 (lambda: place.symlink_to("train.txt"), place.unlink, "it is a symbolic link: remove it"),
                 ((self.folder / "out.bin").mkdir, (self.folder / "out.bin").rmdir,
                  "it is a directory: give the path of a file")):
@@ -207,7 +207,7 @@ class Runs(advice.AdviceTest):
         self.follow("holds the records of another run (seed 8 -> 7); use another output_dir",
                     [*command, "output_dir=other"], [*command, "output_dir=third"])
         (self.folder / "other/resolved_config.json").unlink()
-        self.follow("so nobody knows which; use another output_dir", [*command, "output_dir=other"],
+        self.follow("so the run is unknown; use another output_dir", [*command, "output_dir=other"],
                     [*command, "output_dir=fourth"])
 
     def test_a_configuration_that_is_none(self):

@@ -269,7 +269,7 @@ class Finetuning(tiny_run.RunTest):
         # Another base of the same shape.
         shutil.rmtree(self.folder / "base")
         self.base(seed=9)
-        self.assert_refused("eval", "tuned", *data, says=["trained beside", "is another model"])
+        self.assert_refused("eval", "tuned", *data, says=["trained with base model", "is another model"])
         self.assert_refused("finetune", "--config", "tune.json", "--resume", "auto", says="is another model")
         # Which lies beside the copy all the same.
         self.assertEqual(json.loads(self.trireme("eval", "moved/tuned", *data)[0])["loss"], loss)
@@ -345,7 +345,7 @@ class Finetuning(tiny_run.RunTest):
         self.write("wrong.jsonl", '{"messages": []}\n{"question": "a"}\n')
         refused = ["finetune", "--config", "tune.json"]
         self.assert_refused(*refused, "--set", "finetune.train_file=wrong.jsonl", says=["wrong.jsonl:2", "messages"])
-        self.assert_refused(*refused, "--set", "data.data_path=letters", says="finetune.train_file says what is learned")
+        self.assert_refused(*refused, "--set", "data.data_path=letters", says="finetune.train_file names the examples")
         self.assert_refused("pretrain", "--config", "tune.json", says="trireme finetune")
         self.assert_refused("finetune", "--config", "run.json", says="finetune.train_file")
         self.assert_refused(*refused, "--set", "checkpoint.load=nowhere", says="nowhere")

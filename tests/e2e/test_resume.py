@@ -53,7 +53,7 @@ class Resume(tiny_run.RunTest):
         _, stderr = self.pretrain("--set", "train_steps=10")
         self.assertNotIn("another order", stderr)
         _, stderr = self.resume("train_steps=80")
-        self.assertIn("train_steps 10 -> 80: the samples of train come in another order (1 epoch", stderr)
+        self.assertIn("train_steps 10 -> 80: the samples of train have another order (1 epoch", stderr)
         self.assertEqual(self.records()[-1]["step"], 80)
 
     def test_data_may_move(self):

@@ -86,7 +86,7 @@ std::vector<BlendPart> read_data_path(const Json& value, const std::string& path
   // A part that gets none of as many samples as there can be.
   for (const BlendPart& part : parts)
     if (part.weight / sum < 0x1p-62)
-      return fail(concat("weight ", part.weight, " is nothing beside a sum of ", sum));
+      return fail(concat("weight ", part.weight, " is negligible in a sum of ", sum));
   return parts;
 }
 

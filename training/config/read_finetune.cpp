@@ -122,11 +122,12 @@ void check_data(const ConfigValues& values, const RunConfig& config, ConfigRepor
        {"data.data_path", "data.train_data_path", "data.valid_data_path", "data.test_data_path"})
     if (values.given(key))
       report.error(values.spelled(key),
-                   "names token files; finetune.train_file says what is learned");
+                   "names token files; finetune.train_file names the examples");
   for (const char* key :
        {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
     if (values.given(key) && values.flag(key))
-      report.error(values.spelled(key), "is about token files: examples never see each other");
+      report.error(values.spelled(key),
+                   "applies to token files only: examples never attend to each other");
   if (config.data.tokenizer.empty())
     report.error("data.tokenizer", "is required: examples are tokenised with it");
 }

@@ -322,9 +322,9 @@ std::string order_change(const DataConfig& config, const BatchSourceOptions& opt
       return concat(p.epochs, p.epochs == 1 ? " epoch" : " epochs",
                     p.first_part < p.samples ? ", the last shuffled apart" : " shuffled together");
     };
-    return concat("the samples of ", parts[d].file->prefix(), " come in another order (",
-                  shown(was), " before; ", shown(is),
-                  " now): what is to come may repeat samples of the ", "epoch that was begun");
+    return concat("the samples of ", parts[d].file->prefix(), " have another order (", shown(was),
+                  " before; ", shown(is), " now): further steps may repeat samples of the ",
+                  "current epoch");
   }
   return "";
 }

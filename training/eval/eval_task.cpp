@@ -139,7 +139,7 @@ void EvalTask::add(const std::string& line, const std::string& place,
   std::vector<std::string> choices;
   for (const OrderedJson& choice : record["choices"]) {
     if (!choice.is_string() || choice.get<std::string>().empty())
-      fail_input("\"choices\" holds what is no text");
+      fail_input("\"choices\" has an entry that is not a text");
     choices.push_back(choice.get<std::string>());
   }
   if (choices.size() < 2) fail_input("\"choices\" are fewer than two");

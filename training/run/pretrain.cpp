@@ -111,7 +111,7 @@ void PretrainRun::open_examples() {
   else
     no_validation_ = "neither finetune.valid_file nor finetune.val_size is given; give one";
   if (validation_data_.empty() && config_.eval_interval > 0)
-    fail_input("evaluation.eval_interval ", config_.eval_interval, " asks for validation, but ",
+    fail_input("evaluation.eval_interval ", config_.eval_interval, " requests validation, but ",
                no_validation_, "; or set evaluation.eval_interval to 0");
 }
 
@@ -131,7 +131,7 @@ void PretrainRun::open_data() {
   if (!validation_data_.empty()) return;
   no_validation_ = why_no_validation(config_.data);
   if (config_.eval_interval > 0)
-    fail_input("evaluation.eval_interval ", config_.eval_interval, " asks for validation, but ",
+    fail_input("evaluation.eval_interval ", config_.eval_interval, " requests validation, but ",
                no_validation_, "; or set evaluation.eval_interval to 0");
   if (!config_.data.valid.empty()) fail_input(no_validation_);
 }

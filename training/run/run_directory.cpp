@@ -155,7 +155,7 @@ bool check_records(const RunConfig& config, bool own_checkpoint) {
   if (!fs::exists(resolved, ignored)) {
     if (!own_checkpoint && fs::exists(metrics_path(config), ignored))
       fail_input("output_dir ", config.output_dir, " holds the records of a run without its ",
-                 "resolved_config.json, so nobody knows which; use another output_dir");
+                 "resolved_config.json, so the run is unknown; use another output_dir");
     return false;
   }
   const RunConfig saved = read_resolved(resolved.string());

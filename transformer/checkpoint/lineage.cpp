@@ -50,9 +50,10 @@ std::string find_identified(const std::string& path, const std::string& identity
   return "";
 }
 
-// "CHECKPOINT was trained beside BASE (0123456789abcdef)"
+// "CHECKPOINT was trained with base model BASE (0123456789abcdef)"
 std::string tie(const std::string& checkpoint, const CheckpointLineage& lineage) {
-  return concat(checkpoint, " was trained beside ", lineage.base, " (", lineage.base_identity, ")");
+  return concat(checkpoint, " was trained with base model ", lineage.base, " (",
+                lineage.base_identity, ")");
 }
 
 }  // namespace

@@ -11,20 +11,23 @@
 namespace trireme {
 
 void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset) {
-  schema.integer("moe_layer_freq", "1", "layers whose number it divides have experts").at_least(1);
+  schema
+      .integer("moe_layer_freq", "1",
+               "interval of layers with experts: those whose number it divides")
+      .at_least(1);
   schema.integer("first_k_dense_replace", preset.first_dense, "first layers without experts")
       .at_least(0);
   schema
       .integer("n_shared_experts", preset.shared_experts,
-               "experts that every token passes, as one MLP of as many times their width")
+               "shared experts of every token, computed as one MLP of that multiple of their width")
       .or_null()
       .at_least(0)
       .at_most(kMaxExperts);
-  schema.integer("n_group", preset.groups, "neighbourhoods of experts; divides n_routed_experts")
+  schema.integer("n_group", preset.groups, "groups of experts; divides n_routed_experts")
       .or_null()
       .at_least(1)
       .at_most(64);
-  schema.integer("topk_group", preset.kept_groups, "neighbourhoods a token may choose from")
+  schema.integer("topk_group", preset.kept_groups, "groups that a token may choose from")
       .or_null()
       .at_least(1)
       .at_most(64);

@@ -30,7 +30,7 @@ void add_deepseek_v3_keys(Schema& schema) {
       .or_null();
   schema
       .integer("num_nextn_predict_layers", "0",
-               "layers after the last for predicting several tokens: left out")
+               "multi-token prediction layers after the last layer: left out")
       .alias({"num_mtp_layers"})
       .at_least(0);
   add_expert_keys(schema, kDeepseekV3Experts);

@@ -79,7 +79,7 @@ void write_expert_keys(const MoeConfig& moe, const ExpertKeys& keys, Json& json)
 void add_routing_keys(Schema& schema) {
   schema
       .choice("router_aux_loss_scope", "micro_batch", {"micro_batch", "sequence", "global"},
-              "over which tokens the balancing loss compares experts; global: by their shares of "
+              "tokens over which the balancing loss compares experts; global: by their shares of "
               "the previous step's batch")
       .or_null();
   schema.number("router_z_loss_coef", "0", "weight of mean logsumexp(router logits)^2").at_least(0);
@@ -89,15 +89,15 @@ void add_routing_keys(Schema& schema) {
   schema.number("router_load_loss_coef", "0", "weight of CV^2 of the experts' loads; noisy_gating")
       .at_least(0);
   schema
-      .number("router_bias_update_speed", "0",
-              "how far the selection bias of an expert moves each step towards an even load; 0: "
-              "it stays")
+      .number(
+          "router_bias_update_speed", "0",
+          "step of an expert's selection bias towards an even load, per optimizer step; 0: fixed")
       .at_least(0)
       .at_most(1);
   schema
       .number("expert_capacity_factor", "null",
-              "tokens over this multiple of an even share of an expert are dropped, the last ones "
-              "of the micro-batch first; null: none are")
+              "capacity factor: tokens beyond this multiple of an expert's even share are dropped, "
+              "the last ones of the micro-batch first; null: no token is dropped")
       .or_null()
       .above(0);
 }
@@ -134,7 +134,7 @@ void write_routing_keys(const MoeConfig& moe, Json& json) {
 }
 
 void add_qwen_layer_keys(Schema& schema) {
-  schema.integer("decoder_sparse_step", "1", "every how many layers one has experts").at_least(1);
+  schema.integer("decoder_sparse_step", "1", "interval of layers with experts").at_least(1);
   schema.any("mlp_only_layers", "[]", "list of layer numbers", "layers without experts").or_null();
 }
 

@@ -140,7 +140,7 @@ void add_pattern_window_keys(Schema& schema) {
            "tokens that a token sees, itself included, in the layers with a window");
   schema
       .integer("sliding_window_pattern", "6",
-               "every so many layers one sees all, where layer_types is not given")
+               "interval of layers with full attention, if layer_types is not given")
       .at_least(1);
   schema.ignored("_sliding_window_pattern");  // what transformers 5 took from the other, or 6
   add_layer_types(schema);

@@ -236,7 +236,7 @@ class Parser {
   StatementPtr read_named_block() {
     const std::string name = t_.want_any_name();
     if (!blocks_.insert(name).second)
-      t_.fail_here(concat("the block \"", name, "\" is there twice"));
+      t_.fail_here(concat("the block \"", name, "\" appears twice"));
     const bool scoped = t_.take_name("scoped");
     if (t_.is_name("required")) t_.fail_here("a required block is not available");
     end_tag();

@@ -218,7 +218,7 @@ TEST(AtomicFile, WritesThroughNoLinkAndIntoNoFifo) {
   EXPECT_EQ(read_small_file(dir / "precious"), "kept");
   ASSERT_EQ(mkfifo((dir / "other.tmp").c_str(), 0600), 0);
   EXPECT_NE(
-      message_of([&] { write_file_atomically(dir / "other", "new"); }).find("no regular file"),
+      message_of([&] { write_file_atomically(dir / "other", "new"); }).find("not a regular file"),
       std::string::npos);
 }
 

@@ -261,7 +261,7 @@ TEST(Gguf, LiesAreRefused) {
                      .number(uint32_t{7})
                      .number(uint8_t{0})
                      .bytes,
-                 "is there twice");
+                 "appears twice");
   expect_refused(draft(1, 0).tensor("t", {kHuge, 8}, 0, 0).data(64).bytes, "dimension of");
   expect_refused(draft(1, 0).tensor("t", {kHuge}, 0, 0).data(64).bytes, "larger than any file");
   expect_refused(draft(1, 0).tensor("t", {0}, 0, 0).data(64).bytes, "dimension of 0");
@@ -274,7 +274,7 @@ TEST(Gguf, LiesAreRefused) {
   expect_refused(draft(2, 0).tensor("t", {8}, 0, 0).tensor("u", {8}, 0, 0).data(64).bytes,
                  "overlaps");
   expect_refused(draft(2, 0).tensor("t", {8}, 0, 0).tensor("t", {8}, 0, 32).data(64).bytes,
-                 "is there twice");
+                 "appears twice");
   expect_refused(
       draft(0, 1).text("general.alignment").number(uint32_t{4}).number(uint32_t{24}).data(64).bytes,
       "power of two");

@@ -39,7 +39,7 @@ TEST(StrictJson, RefusesWhatIsNotOneValue) {
 }
 
 TEST(StrictJson, RefusesAKeyTwiceInOneObject) {
-  const std::string twice = "x.json: the key \"a\" is there twice";
+  const std::string twice = "x.json: the key \"a\" appears twice";
   EXPECT_EQ(problem<Json>(R"({"a": 1, "a": 1})"), twice);
   EXPECT_EQ(problem<Ordered>(R"([{"b": {"a": {}, "c": {"a": 1}, "a": 2}}])"), twice);
   EXPECT_EQ(problem<Json>(R"({"a": {"a": [{"a": 1}, {"a": 2}]}})"), "");

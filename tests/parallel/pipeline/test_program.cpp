@@ -139,7 +139,7 @@ TEST(Program, WrongProgramsAreNoticed) {
     ASSERT_EQ(wrong[1].steps[1].post.size(), 1u);
     wrong[1].steps[2].post.insert(wrong[1].steps[2].post.begin(), wrong[1].steps[1].post[0]);
     wrong[1].steps[1].post.clear();
-    EXPECT_NE(check_programs(wrong).find("waits for ever"), std::string::npos);
+    EXPECT_NE(check_programs(wrong).find("waits forever"), std::string::npos);
   }
 }
 

@@ -194,7 +194,7 @@ TEST(Schedule, FilesAreCheckedInstructionByInstruction) {
 TEST(Schedule, FilesWhoseRanksWaitForEverAreRefused) {
   // Rank 0 wants the gradient of 0 before it sends 1; rank 1 wants 1 first.
   EXPECT_EQ(ranks_refusal(R"(["F0", "B0", "F1", "B1"], ["F1", "B1", "F0", "B0"])"),
-            "f: the ranks wait for each other for ever (rank 0 at instruction 1, backward of chunk "
+            "f: the ranks wait for each other forever (rank 0 at instruction 1, backward of chunk "
             "0, micro-batch 0; rank 1 at instruction 0, forward of chunk 0, micro-batch 1)");
 }
 

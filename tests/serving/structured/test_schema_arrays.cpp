@@ -191,7 +191,7 @@ TEST(SchemaArrays, ElementsOfManyValuesThatMatch) {
                 .find("schema #: \"contains\" is not supported beside"),
             std::string::npos);
   EXPECT_NE(why(R"({"allOf":[{"contains":{"const":1}},{"contains":{"const":2}}]})")
-                .find("\"contains\" is there twice"),
+                .find("\"contains\" appears twice"),
             std::string::npos);
   // minContains is 1 where it is not given, also beside another schema's 0.
   expect_schema(R"({"allOf":[{"contains":{"const":1},"minContains":0,"maxContains":2},)"

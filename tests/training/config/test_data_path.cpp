@@ -80,7 +80,7 @@ TEST(DataPath, SaysWhatIsWrong) {
       R"(data.data_path: has weights whose sum is infinity in float64, got [1e+308,"a",1e+308,"b"])");
   EXPECT_EQ(
       parts(R"([1e-20, "a", 1e5, "b"])"),
-      R"(data.data_path: weight 1e-20 is nothing beside a sum of 1e+05, got [1e-20,"a",100000.0,"b"])");
+      R"(data.data_path: weight 1e-20 is negligible in a sum of 1e+05, got [1e-20,"a",100000.0,"b"])");
   EXPECT_EQ(parts(R"([0, "a"])"), R"(data.data_path: weight 0 is not above 0, got [0,"a"])");
   EXPECT_EQ(parts(R"("nan a 1 b")"), weight + R"("nan a 1 b")");
 }

@@ -171,7 +171,7 @@ Json messages_of_conversations(const Json& record) {
   if (!turns.is_array()) fail_input("\"conversations\" is no list");
   Json messages = Json::array();
   for (const Json& turn : turns) {
-    if (!turn.is_object()) fail_input("\"conversations\" holds what is no object");
+    if (!turn.is_object()) fail_input("\"conversations\" has an entry that is not an object");
     const std::string role = role_of(record_text(turn, "from"));
     if (role.empty()) fail_input("\"conversations\" holds a turn without \"from\"");
     if (record_member(turn, "value") == nullptr)

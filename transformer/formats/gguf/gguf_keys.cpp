@@ -90,8 +90,9 @@ Schema made(const std::string& architecture) {
     if (architecture == "gemma3")
       schema.number("rope.freq_base_swa", "10000", "rope_local_base_freq of config.json");
     schema.integer("attention.sliding_window", "", "sliding_window of config.json; 0: none");
-    schema.any("attention.sliding_window_pattern", "", "integer or list",
-               "every so many layers one sees all, or for each whether it has the window");
+    schema.any(
+        "attention.sliding_window_pattern", "", "integer or list",
+        "interval of layers with full attention, or for each layer whether it has the window");
   }
   add_experts(schema, architecture);
   add_other_mathematics(schema);
