@@ -20,7 +20,7 @@ constexpr int kArgumentsDepth = 32;
                  "invalid_type");
 }
 
-// A member that may be absent or null.
+// Returns nullptr if the member is absent or null.
 const ApiJson* member(const ApiJson& object, const char* name) {
   const auto at = object.find(name);
   return at == object.end() || at->is_null() ? nullptr : &*at;
@@ -50,7 +50,7 @@ std::string joined_parts(const ApiJson& parts, const std::string& param) {
   return out;
 }
 
-// What is said, or null.
+// Text of the content, or null if it may be absent.
 ApiJson content_of(const ApiJson& message, const std::string& where, bool may_be_absent) {
   const std::string param = concat(where, ".content");
   const ApiJson* content = member(message, "content");
@@ -71,8 +71,8 @@ bool is_tool_name(const std::string& name) {
          });
 }
 
-// Arguments are what a model wrote: what is no object of JSON (cut off, badly quoted) stays that
-// text, or no later turn of the conversation could be answered.
+// Arguments are written by a model: anything but a JSON object (truncated, badly quoted) stays
+// text, or no later turn of the conversation could be served.
 ApiJson read_arguments(const std::string& arguments) {
   if (arguments.find_first_not_of(" \t\r\n") == std::string::npos) return ApiJson::object();
   try {
@@ -113,7 +113,7 @@ bool says_nothing(const ApiJson& value) {
          ((value.is_structured() || value.is_string()) && value.empty());
 }
 
-// Members beside those that every message has.
+// Copies the optional members of a message.
 void read_other_members(const ApiJson& message, const std::string& where, ApiJson& out,
                         std::vector<std::string>& unknown) {
   for (const char* name : {"name", "reasoning_content"})
@@ -153,7 +153,7 @@ ApiJson read_message(const ApiJson& message, const std::string& where,
   return out;
 }
 
-// Arguments are an object.
+// Tool arguments form an object, so their schema must allow one.
 void check_parameters(const ApiJson& parameters, const std::string& param) {
   if (!parameters.is_object()) fail_message_type(param, "an object", parameters);
   const ApiJson* type = member(parameters, "type");
@@ -170,8 +170,8 @@ bool is_strict(const ApiJson& function, const std::string& where) {
   return strict != nullptr && strict->get<bool>();
 }
 
-// 400 for a member that asks for a constraint under another name, or misspells one; others are
-// passed over, because clients put marks of their own ("cache_control") beside what is read.
+// Throws 400 for a member that requests a constraint under another name, or misspells one. Others
+// are ignored, because clients add marks of their own ("cache_control").
 void check_tool_members(const std::string& param, const ApiJson& object,
                         std::initializer_list<std::string_view> known) {
   ApiJson asking = ApiJson::object();

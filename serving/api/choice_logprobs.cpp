@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// The name of a token at the place of `told`, which is the chosen token's own there.
+// Name of token `id` at this position; for the sampled token, that of its share of the text.
 TokenName name_at(const ReplyContext& reply, const GenerationChoice::Told& told, int32_t id) {
   TokenName name = id == told.token.id ? token_name(told.text) : token_name(reply.tokenizer, id);
   if (reply.form.tokens_as_ids) name.name = concat("token_id:", id);
@@ -24,9 +24,8 @@ void write_token(JsonWriter& json, const TokenName& token, double logprob) {
   json.end_array();
 }
 
-// The chosen token, first, and the most probable others by their names, of which none is there
-// twice: where the spelling is another token's too, the name is that of
-// `return_tokens_as_token_ids`.
+// The sampled token first, then the most probable others, keyed by unique names: a token whose
+// spelling is taken gets the name of `return_tokens_as_token_ids`.
 void write_top(JsonWriter& json, const ReplyContext& reply, const GenerationChoice::Told& told) {
   const std::string chosen = name_at(reply, told, told.token.id).name;
   std::set<std::string> names{chosen};

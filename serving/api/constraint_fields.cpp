@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-// A schema as text; from a string too, as vLLM takes it.
+// JSON text of a schema; also accepts a string, as vLLM does.
 std::string schema_text(const std::string& param, const ApiJson& value) {
   if (!value.is_object() && !value.is_boolean() && !value.is_string())
     fail_type(param, "a JSON schema", value);
@@ -22,7 +22,7 @@ Constraint schema_constraint(const std::string& param, const ApiJson& schema) {
   return {.kind = Constraint::Kind::kJsonSchema, .text = schema_text(param, schema)};
 }
 
-// By a member of structured_outputs; kNone: it is none of them.
+// Constraint of a member of structured_outputs; kNone: not one of them.
 Constraint constraint_of(std::string_view member, const ApiJson& value, const std::string& param) {
   using Kind = Constraint::Kind;
   if (member == "json") return schema_constraint(param, value);
@@ -54,7 +54,7 @@ bool has(const ApiJson& object, const char* name) {
   return object.contains(name) && !object[name].is_null();
 }
 
-// {"name", "description", "schema", "strict"}: `strict` changes nothing, all are enforced.
+// {"name", "description", "schema", "strict"}. `strict` has no effect: every schema is enforced.
 void check_description(const ApiJson& description, const std::string& param) {
   if (has(description, "name")) read_text(concat(param, ".name"), description["name"], 1, 64);
   if (has(description, "description") && !description["description"].is_string())
@@ -63,7 +63,7 @@ void check_description(const ApiJson& description, const std::string& param) {
     fail_type(concat(param, ".strict"), "true or false", description["strict"]);
 }
 
-// As OpenAI's chats have it in json_schema, which its Responses and others leave out.
+// Accepts the wrapper json_schema of OpenAI's chats, which its Responses API and others omit.
 Constraint read_json_schema(const ApiJson& value, const std::string& param) {
   check_members(param, value, {"type", "json_schema", "schema", "name", "description", "strict"});
   check_description(value, param);
@@ -85,7 +85,7 @@ Constraint read_json_schema(const ApiJson& value, const std::string& param) {
   return schema_constraint(concat(wrapper, ".schema"), description["schema"]);
 }
 
-// With a schema, as llama.cpp and others take it, it is of that schema.
+// An optional schema constrains the object, as in llama.cpp.
 Constraint read_json_object(const ApiJson& value, const std::string& param) {
   check_members(param, value, {"type", "schema", "json_schema"});
   if (!has(value, "schema") && !has(value, "json_schema"))
@@ -130,14 +130,14 @@ void read_structured_outputs(GenerationRequest& request, const ApiJson& value, c
   for (const auto& [name, what] : value.items()) {
     if (what.is_null()) continue;
     const std::string param = concat(field.name, ".", name.substr(0, 64));
-    // Flags of other backends: ours never leaves a constraint out, and has no other options.
+    // Options of vLLM's backends. Ours never drops a constraint, and has no such options.
     const bool is_flag = name == "disable_any_whitespace" || name == "whitespace_pattern" ||
                          name == "disable_additional_properties";
     if (name == "disable_fallback" || (is_flag && what == false)) continue;
     if (is_flag || name == "structural_tag")
       fail_unavailable(param, param, " is not available on this server");
     names_one = true;
-    // The schema `false` has no value at all; json_object: false asks for nothing.
+    // json_object: false asks for nothing, unlike the schema `false`, which matches nothing.
     if (name == "json_object" && what == false) continue;
     if (constraint.kind != Constraint::Kind::kNone)
       fail_field(param, field.name, " may hold one constraint only");
@@ -154,7 +154,7 @@ void read_structured_outputs(GenerationRequest& request, const ApiJson& value, c
 
 void read_constraint(GenerationRequest& request, const char* member, const ApiJson& value,
                      const Field& field) {
-  if (value == "") return;  // clients of llama.cpp send its default
+  if (value == "") return;  // default value sent by llama.cpp's clients
   set_constraint(request, constraint_of(member, value, field.name), field.name);
 }
 

@@ -1,6 +1,6 @@
 // Fields of a request that constrain its output, in the spellings of OpenAI, vLLM, llama.cpp and
-// their users. A member that is not known here is refused by its name: no request that asks for a
-// constraint is served without it. For .cpp files only (it includes the JSON library).
+// SGLang. Unknown members are rejected by name: no request is served without a constraint that it
+// asks for. For .cpp files only (includes the JSON library).
 #pragma once
 
 #include <span>
@@ -10,19 +10,20 @@
 
 namespace trireme {
 
-inline constexpr size_t kMaxConstraintBytes = 64 << 10;  // of a schema, an expression or a grammar
+inline constexpr size_t kMaxConstraintBytes = 64 << 10;  // of a schema, expression or grammar
 inline constexpr size_t kMaxConstraintChoices = 1024;
 
-// {"type": T, ...}: "text"; "json_object", with `schema` or `json_schema.schema` if that object has
-// a schema; "json_schema", with either; "grammar" with `grammar`; "regex" with `pattern`.
+// {"type": T, ...}. T is "text"; "json_object", with an optional schema in `schema` or
+// `json_schema.schema`; "json_schema", with either; "grammar" with `grammar`; "regex" with
+// `pattern`.
 void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field);
-// One of json, json_object, regex, choice and grammar.
+// Exactly one of json, json_object, regex, choice and grammar.
 void read_structured_outputs(GenerationRequest& request, const ApiJson& value, const Field& field);
-// A field that is one constraint by itself. member: its name within structured_outputs.
+// Field that is one constraint by itself. member: its name within structured_outputs.
 void read_constraint(GenerationRequest& request, const char* member, const ApiJson& value,
                      const Field& field);
 
-// 400 for a name that is no field's and asks for a constraint, or is a misspelling of one.
+// Throws 400 for an unknown field that looks like a constraint, or like a misspelling of one.
 void refuse_unknown_constraints(const ApiJson& object, std::span<const Field> fields);
 
 template <class Request>

@@ -49,7 +49,7 @@ void normalise(std::vector<float>& embedding) {
 
 int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64) {
   constexpr int64_t kOfText = 100;
-  // "-1.17549435e-38," or four digits for three bytes.
+  // "-1.17549435e-38,", or four base64 digits for three bytes.
   const int64_t of_number = int64_t{sizeof(float)} + (base64 ? 6 : 16);
   return texts * (kOfText + dimensions * of_number);
 }

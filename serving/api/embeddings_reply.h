@@ -1,4 +1,4 @@
-// The answer to /v1/embeddings.
+// Response of /v1/embeddings.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace trireme {
 
-// Format of the numbers of a vector.
+// Number format of the returned vectors.
 struct EmbeddingFormat {
-  bool base64 = false;        // the numbers' bytes as text (RFC 4648), instead of a list of numbers
+  bool base64 = false;        // base64 of the bytes (RFC 4648) instead of a list of numbers
   DType dtype = DType::kF32;  // of the bytes: float32, float16 or bfloat16
   bool big_endian = false;    // most significant byte first
 };
 
-// Divides a vector by its length, the root of the sum of its squares. Zeros stay.
+// Scales a vector to Euclidean length 1; a zero vector is unchanged.
 void normalise(std::vector<float>& embedding);
 
-// What is held of an answer that has not been sent, in bytes, at most: the numbers and their texts.
+// Upper bound of the bytes buffered for an unsent response: the numbers and their text.
 int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64);
 
 std::string embeddings_body(const std::string& model,

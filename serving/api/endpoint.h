@@ -1,7 +1,7 @@
-// Endpoint of the HTTP API: one row holds its path, access, documentation and request fields.
+// Endpoint of the HTTP API: one row with its path, access, documentation and request fields.
 //
 // Routes, access control, admission, metric labels, /openapi.json, the reference page and the
-// router's relays walk endpoints(). serving/http/service has a handler for each.
+// router's relays are derived from endpoints(). serving/http/service has a handler for each.
 #pragma once
 
 #include <span>
@@ -10,24 +10,24 @@
 
 namespace trireme {
 
-// Key that a request needs. Paths without a route need kUser. kMetrics: an admin's key, where the
-// server has keys and does not open its metrics to all.
+// API key that a request needs. Paths without a route need kUser. kMetrics: an admin's key, if the
+// server has keys and does not open its metrics to everyone.
 enum class Access { kOpen, kUser, kAdmin, kMetrics };
 
 struct Endpoint {
   const char* method;  // "GET", which serves HEAD too, or "POST"
-  const char* path;    // exact; a last "/*" matches all paths below it
+  const char* path;    // exact; a final "/*" matches all paths below it
   Access access = Access::kUser;
   const char* summary = "";                       // empty: not in the OpenAPI document
   std::span<const Field> (*fields)() = nullptr;   // of the JSON body; nullptr: no body is read
   const char* content_type = "application/json";  // of a successful response
-  bool streams = false;                           // on request as server-sent events
-  // Refused before the body is read while the engine has failed or the queue is full.
+  bool streams = false;                           // server-sent events on request
+  // Rejects requests before reading their body while the engine has failed or the queue is full.
   bool is_admitted = false;
   const char* conflict = "";  // documented cause of 409; empty: never
 };
 
-// All of them, in the order of the documents.
+// All endpoints, in the order of the documentation.
 std::span<const Endpoint* const> endpoints();
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// The fields of requests: one row says everything there is to say about a field. Parser, range
-// checks, error messages and /openapi.json are all driven by it.
+// Request fields: one row describes a field completely. The parser, range checks, error messages
+// and /openapi.json are all derived from it.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace trireme {
 
 enum class FieldKind {
   kBoolean,
-  kInteger,  // also a number with an integral value: 1.0
+  kInteger,  // also a number with an integral value, such as 1.0
   kNumber,
   kString,
   kObject,
   kArray,
-  kOther,  // of several kinds; `shape` says which, the code behind it checks
+  kOther,  // several kinds; `shape` describes them, the field's reader checks
 };
 
 enum class FieldStatus {
   kRead,
-  kIgnored,      // accepted in silence: it changes nothing here
-  kUnavailable,  // 501 unless its value is one of `trivial`
-  kRefused,      // the same with 400: what it asks for is not done for requests
+  kIgnored,      // accepted silently: no effect here
+  kUnavailable,  // 501 unless its value is in `trivial`
+  kRefused,      // same with 400: never available to requests
 };
 
 struct Field {
@@ -35,13 +35,13 @@ struct Field {
   bool is_required = false;
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  size_t most =
-      std::numeric_limits<size_t>::max();  // bytes of a string, entries of an array or object
+  // Bounds on the bytes of a string or the entries of an array or object.
+  size_t most = std::numeric_limits<size_t>::max();
   size_t least = 0;
-  std::vector<std::string> words = {};    // the only strings it may be
-  std::string shape = {};                 // JSON Schema of kOther, kObject and kArray
-  std::vector<std::string> trivial = {};  // JSON texts of values that are read as absent
-  std::string alias_of = {};              // the field that this is another name of; empty: none
+  std::vector<std::string> words = {};    // allowed strings; empty: any
+  std::string shape = {};                 // JSON Schema, for kOther, kObject and kArray
+  std::vector<std::string> trivial = {};  // JSON texts of values read as absent
+  std::string alias_of = {};              // field of which this is another name; empty: none
 
   Field& required();
   Field& range(double least_value, double most_value);

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kExactIntegers = int64_t{1} << 53;  // larger doubles are rounded integers
+constexpr int64_t kExactIntegers = int64_t{1} << 53;  // larger doubles are rounded
 constexpr double kTwoTo63 = 9223372036854775808.0;    // INT64_MAX as a double
 
 const char* kind_words(FieldKind kind) {
@@ -32,7 +32,7 @@ const char* kind_words(FieldKind kind) {
       field.name, "invalid_type");
 }
 
-// Bounds are written as integers where they are.
+// Integral bounds are written as integers.
 std::string bound_text(double bound) {
   if (bound == std::floor(bound) && std::abs(bound) < 1e18)
     return std::to_string(static_cast<int64_t>(bound));
@@ -138,7 +138,7 @@ ApiJson parse_body(std::string_view body, int depth) {
   if (!json.is_object())
     throw ApiError(400, concat("the request's body must be an object, not ", type_words(json)), "",
                    "invalid_type");
-  for (auto& [name, value] : json.items())  // fields that are numbers have bounds that doubles hold
+  for (auto& [name, value] : json.items())  // bounds of number fields fit doubles
     if (is_long_integer(value)) value = std::strtod(digits_of(value).c_str(), nullptr);
   return json;
 }

@@ -1,4 +1,4 @@
-// Reads requests by tables of fields. For .cpp files only (it includes the JSON library).
+// Parser of requests, driven by tables of fields. For .cpp files only (includes the JSON library).
 #pragma once
 
 #include <functional>
@@ -19,33 +19,33 @@ namespace trireme {
 
 using ApiJson = nlohmann::ordered_json;
 
-// The body as a JSON object; 400 for anything else. Whole numbers of more than 64 bits inside of
-// its fields are kept as they are written (JsonLimits::long_integers).
+// Body as a JSON object; throws 400 for anything else. Integers of more than 64 bits within its
+// fields keep their digits (JsonLimits::long_integers).
 ApiJson parse_body(std::string_view body, int depth);
 bool is_long_integer(const ApiJson& value);
-// Compact JSON; long integers as they were written.
+// Compact JSON; long integers keep their digits.
 std::string json_text(const ApiJson& value);
 
-// Checks of one value by its row; 400 naming the field.
+// Checks of one value against its row; throw 400 naming the field.
 bool read_boolean(const Field& field, const ApiJson& value);
 int64_t read_integer(const Field& field, const ApiJson& value);
 double read_number(const Field& field, const ApiJson& value);
 std::string read_string(const Field& field, const ApiJson& value);
-void check_value(const Field& field, const ApiJson& value);  // kind, words, sizes
-// Refuses a value of a field that is not done here.
+void check_value(const Field& field, const ApiJson& value);  // kind, allowed strings, sizes
+// Throws the error of an unavailable field unless the value is trivial.
 void check_unavailable(const Field& field, const ApiJson& value);
-// Membership of a value in field.trivial; numbers are compared by value: 1 and 1.0 are equal.
+// Membership in field.trivial. Numbers are compared by value: 1 and 1.0 are equal.
 bool is_trivial(const Field& field, const ApiJson& value);
-// 400 where two names of one field have different values.
+// Throws 400 if two names of one field have different values.
 void check_aliases(std::span<const Field> fields, const ApiJson& object);
-// The name of a JSON value's type, with its article.
+// Name of a JSON value's type, with article.
 const char* type_words(const ApiJson& value);
 
-// Checks of what is inside a field; param: its path, such as "response_format.type".
+// Checks inside a field. param: path, such as "response_format.type".
 [[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value);
 std::string read_text(const std::string& param, const ApiJson& value, size_t min_bytes,
                       size_t max_bytes);
-// 400 for a member that is none of these and not null.
+// Throws 400 for a non-null member that is not in `known`.
 void check_members(const std::string& param, const ApiJson& object,
                    std::initializer_list<std::string_view> known);
 
@@ -54,7 +54,7 @@ class FieldTable {
  public:
   using Reader = std::function<void(Request&, const ApiJson&, const Field&)>;
 
-  // Rows. `member`: a member of Request, or of what it inherits.
+  // Rows. `member`: member of Request or of its base classes.
   template <class Owner>
   Field& boolean(const char* name, bool Owner::*member, const char* preset, const char* help) {
     return add(
@@ -102,7 +102,7 @@ class FieldTable {
     unavailable(name, std::move(trivial), help);
     fields_.back().status = FieldStatus::kRefused;
   }
-  // Another name of a field that has a row: its bounds and its reader.
+  // Adds another name of a field that has a row already, with the same bounds and reader.
   Field& alias(const char* name, const char* of) {
     const size_t row = by_name_.at(of);
     by_name_.emplace(name, fields_.size());
@@ -114,8 +114,8 @@ class FieldTable {
     field.is_required = false;
     return fields_.emplace_back(std::move(field));
   }
-  // Completes the table by the rows of PeerField of an endpoint, once its own fields are there. A
-  // used field without a row of its own is a fault of the program.
+  // Adds the PeerField rows of an endpoint; call after its own fields. A PeerField in use without a
+  // row of its own is a program error.
   void add_peer_fields(char endpoint) {
     for (const PeerField& row : peer_fields()) {
       if (std::string_view(row.endpoints).find(endpoint) == std::string_view::npos) continue;
@@ -132,7 +132,7 @@ class FieldTable {
 
   const std::vector<Field>& fields() const { return fields_; }
 
-  // Reads an object into a request with the defaults. Names that are no field's go to `unknown`.
+  // Reads an object into a request that holds the defaults. Appends unknown names to `unknown`.
   void read(const ApiJson& object, Request& request, std::vector<std::string>& unknown) const {
     for (const auto& [name, value] : object.items()) {
       const auto at = by_name_.find(name);

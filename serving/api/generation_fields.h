@@ -1,5 +1,4 @@
-// The fields that completions and chats have in common. For .cpp files only (it includes the JSON
-// library).
+// Fields shared by completions and chats. For .cpp files only (includes the JSON library).
 #pragma once
 
 #include "serving/api/constraint_fields.h"
@@ -10,19 +9,19 @@ namespace trireme {
 
 inline constexpr size_t kMostStops = 16, kMostStopBytes = 256;
 inline constexpr size_t kMostBiases = 1024, kMostBadWords = 1024;
-// Of all bad words together: each is compared with the text's end before each token.
+// All bad words together: each is compared with the end of the text before each token.
 inline constexpr size_t kMostBadWordBytes = 16 << 10;
 inline constexpr size_t kMostListed = 1 << 20;  // entries of any array
 inline constexpr int64_t kMostTopLogprobs = 20;
 inline constexpr int64_t kMostBeams = 64;
 
-// JSON Schemas that several fields share.
+// JSON Schemas shared by several fields.
 inline constexpr char kStringsShape[] =
     R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]})";
 inline constexpr char kIdsShape[] = R"({"type":"array","items":{"type":"integer","minimum":0}})";
 
 std::vector<int32_t> read_ids(const Field& field, const ApiJson& value);
-// A string, or an array of `fewest` to `largest` of them, none empty and none above `bytes`.
+// A string, or an array of `fewest` to `largest` strings, each non-empty and at most `bytes` long.
 std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t fewest,
                                       size_t largest, size_t bytes);
 // string | [string] | [int] | [[int]]
@@ -31,10 +30,10 @@ void read_bad_words(GenerationRequest& request, const ApiJson& value, const Fiel
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field);
 
-// What several fields together must be.
+// Constraints between fields.
 void check_generation(const GenerationRequest& request, const ApiJson& object,
                       const RequestLimits& limits);
-// `beams`: n, or best_of.
+// beams: n or best_of.
 void check_beam_search(const GenerationRequest& request, int64_t beams);
 void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t vocab_size);
 

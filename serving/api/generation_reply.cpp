@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBytesOfToken = 100;  // with its log-probability, as JSON
+constexpr int64_t kBytesOfToken = 100;  // including its log-probability, as JSON
 constexpr int64_t kBytesOfId = 7;
 
 }  // namespace
@@ -21,8 +21,8 @@ GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const T
           new ReplyContext{std::move(identity), std::move(form), tokenizer, std::move(prompts)}) {
   for (const std::vector<int32_t>& prompt : reply_->prompts) {
     TextStreamOptions options = reply_->form.text;
-    // What follows a prompt is the beginning of a text where the prompt has none, or is a part of
-    // it.
+    // A text starts (without the space of its first token) if it includes the prompt, or if the
+    // prompt has no visible text.
     const auto has_text = [&](int32_t id) {
       return options.show_special || !tokenizer.is_control(id);
     };
@@ -80,7 +80,7 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
     hold(choice, delta, told, std::move(calls));
 }
 
-// The first choice of a prompt has the log-probabilities of its tokens, for itself and the others.
+// The first choice of a prompt stores the log-probabilities of the prompt's tokens for all choices.
 void GenerationReply::accept_prompt(GenerationChoice& choice, bool first,
                                     std::span<const ChosenToken> tokens, TextDelta& delta) {
   const ReplyForm& form = reply_->form;
@@ -96,19 +96,19 @@ void GenerationReply::accept_prompt(GenerationChoice& choice, bool first,
   if (form.prompt_logprobs < 0 || others) return;
   for (const ChosenToken& token : tokens)
     choice.prompt.push_back(with_top(token, form.prompt_logprobs));
-  // A completion has them with every choice.
+  // In a completion every choice repeats them.
   const int64_t copies = form.chat ? 1 : form.told > 0 ? form.told : form.n;
   held_ += copies * std::ssize(tokens) * kBytesOfToken * (1 + form.prompt_logprobs);
 }
 
-// A chat has the ids of its prompt once, a completion with every choice.
+// A chat lists the ids of its prompt once, a completion in every choice.
 void GenerationReply::hold_ids(const GenerationChoice& choice, bool first, int64_t tokens) {
   if (first && (!reply_->form.chat || choice.index == 0))
     held_ += std::ssize(reply_->prompt_of(choice.index)) * kBytesOfId;
   held_ += tokens * kBytesOfId;
 }
 
-// told: tokens with log-probabilities in the delta.
+// `told`: number of tokens with log-probabilities in the delta.
 void GenerationReply::hold(GenerationChoice& choice, const TextDelta& delta, int64_t told,
                            std::vector<ToolCallDelta::Call> calls) {
   for (const ToolCallDelta::Call& call : calls) held_ += std::ssize(call.arguments);

@@ -1,5 +1,5 @@
-// The response to a completion or a chat while its choices are generated: events of a stream
-// (reply_events.h), or one object at the end (reply_body.h).
+// Response of a completion or a chat during generation: events of a stream (reply_events.h), or one
+// object at the end (reply_body.h).
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,24 @@ namespace trireme {
 
 class GenerationReply {
  public:
-  // prompts: as they were computed; choice i belongs to prompt i / n. The tokenizer must outlive
-  // this object.
+  // prompts: as computed; choice i belongs to prompt i / n. The tokenizer must outlive this object.
   GenerationReply(ReplyIdentity identity, ReplyForm form, const Tokenizer& tokenizer,
                   std::vector<std::vector<int32_t>> prompts);
 
   size_t choices() const { return choices_.size(); }
-  // New output of a choice: log-probabilities of its prompt's tokens (from the second on; of a
-  // prompt's first choice, before anything of the others), tokens of its text, its end. Of a stream
-  // the events are appended to `frames`. Ignored after the choice's end.
+  // Adds output of a choice: log-probabilities of its prompt's tokens (from the second on; with a
+  // prompt's first choice only, before any output of its other choices), tokens of its text, its
+  // end. Appends the events of a stream to `frames`. Ignored after the choice has ended.
   void accept(size_t choice, std::span<const ChosenToken> prompt,
               std::span<const ChosenToken> tokens, int64_t cached_prompt,
               std::optional<FinishReason> finish, std::string& frames);
-  // The choice is complete: by its last token, or earlier by a stop string.
+  // The choice has ended, by its last token or earlier by a stop string.
   bool ended(size_t choice) const { return choices_[choice]->finish != nullptr; }
   bool done() const { return open_ == 0; }
 
-  // When done: the whole response.
+  // Whole response; requires done().
   std::string body() const;
-  // Approximate bytes of the part of it that is known; of a stream 0.
+  // Approximate bytes of the response so far; 0 for a stream.
   int64_t held_bytes() const { return held_; }
   Usage usage() const;
   int64_t completion_tokens(size_t choice) const { return choices_[choice]->generated; }

@@ -1,4 +1,4 @@
-// Writes JSON member by member into a string, in the order of the calls and without white space.
+// Appends compact JSON to a string, member by member in the order of the calls.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ class JsonWriter {
   JsonWriter& null();
   JsonWriter& string(std::string_view utf8);
   JsonWriter& integer(int64_t value);
-  JsonWriter& number(double value);  // finite; the shortest form that reads back equal
-  JsonWriter& number(float value);   // the same, read back as a float
+  JsonWriter& number(double value);  // finite; shortest form that reads back equal
+  JsonWriter& number(float value);   // same, read back as a float
   JsonWriter& boolean(bool value);
-  JsonWriter& json(std::string_view text);  // a value that is JSON already
+  JsonWriter& json(std::string_view text);  // value that is JSON already
 
  private:
   void value();
   std::string& out_;
-  bool comma_ = false;  // before what comes next
+  bool comma_ = false;  // write a comma before the next item
 };
 
 }  // namespace trireme

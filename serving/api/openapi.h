@@ -1,4 +1,4 @@
-// OpenAPI 3.1 document of the server, from the rows of its endpoints.
+// OpenAPI 3.1 document of the server, derived from its endpoints.
 #pragma once
 
 #include <string>

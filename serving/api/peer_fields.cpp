@@ -8,7 +8,7 @@ namespace {
 
 using enum PeerEffect;
 
-// Reasons and ways out that several rows share.
+// Reasons and ways out shared by several rows.
 constexpr char kTextOnly[] = "only text is served";
 constexpr char kNothingStored[] = "nothing is stored";
 constexpr char kPrefixCache[] = "equal prefixes are cached without a key";

@@ -1,7 +1,6 @@
-// Request fields of OpenAI, vLLM, SGLang, llama.cpp and Ollama at the endpoints that are served
-// here: one row a field. The field tables of the endpoints are completed from it, so that a field
-// that another server documents is used, known to have no effect, or refused by its name. A field
-// in no table is ignored.
+// Request fields of OpenAI, vLLM, SGLang, llama.cpp and Ollama at the endpoints served here, one
+// row per field. They complete the endpoints' field tables: a field documented by another server is
+// used, accepted without effect, or rejected by name. A field in no table is ignored.
 #pragma once
 
 #include <span>
@@ -11,18 +10,18 @@
 namespace trireme {
 
 enum class PeerEffect {
-  kUsed,      // `words` names the field that it is another name of, or is empty
-  kNoEffect,  // accepted with any value; `words` says why
-  kRefused,   // 501 unless its value is one of `nothing`; `words` is the way out
+  kUsed,      // `words`: the field of which this is another name, or empty
+  kNoEffect,  // accepted with any value; `words`: the reason
+  kRefused,   // 501 unless its value is in `nothing`; `words`: the way out
 };
 
 struct PeerField {
   const char* name;
   const char* endpoints;  // letters of kPeerEndpoints
-  const char* peers;      // letters of kPeers: those that document it
+  const char* peers;      // letters of kPeers: the servers that document it
   PeerEffect effect;
   const char* words = "";
-  const char* nothing = "";  // JSON values that are read as absent, with spaces between them
+  const char* nothing = "";  // JSON values read as absent, separated by spaces
 };
 
 struct FieldLetter {
@@ -40,7 +39,7 @@ inline constexpr FieldLetter kPeers[] = {
     {'O', "OpenAI"}, {'V', "vLLM"}, {'S', "SGLang"}, {'L', "llama.cpp"}, {'A', "Ollama"}};
 
 std::span<const PeerField> peer_fields();
-// The values of PeerField::nothing.
+// Values of PeerField::nothing.
 std::vector<std::string> values_of(const char* nothing);
 
 }  // namespace trireme

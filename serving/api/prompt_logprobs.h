@@ -1,4 +1,4 @@
-// `prompt_logprobs` of an answer, in vLLM's shape.
+// `prompt_logprobs` of a response, in vLLM's format.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace trireme {
 
-// OpenAI's answers say -9999 for less, -infinity too, which JSON does not have.
+// Clamps to -9999, as in OpenAI's responses: JSON has no -infinity.
 double told_logprob(double logprob);
 
-// [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: nothing of the
-// first token, then of each of `tokens` an object with the token itself and the most probable
-// others by their ids.
+// [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: null for the first
+// token, then for each of `tokens` an object with that token and the most probable others, keyed by
+// id.
 void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens,
                            const Tokenizer& tokenizer);
 

@@ -80,7 +80,7 @@ std::string effect_words(const PeerField& row) {
                 nothing.empty() ? "" : concat("; no effect: ", nothing));
 }
 
-// The section of what is done with the fields that other servers document.
+// Section on fields that other servers document.
 std::string peer_section() {
   std::string out =
       "## Fields of other servers\n\nFields that OpenAI, vLLM, SGLang, llama.cpp or Ollama "
@@ -94,7 +94,7 @@ std::string peer_section() {
   return out + "\n";
 }
 
-// The section of successful responses' types; errors are JSON.
+// Section on content types of successful responses; errors are JSON.
 std::string response_types() {
   std::string out = "## Responses\n\n| endpoint | Content-Type | |\n|---|---|---|\n";
   for (const Endpoint* endpoint : endpoints()) {

@@ -1,4 +1,4 @@
-// Reference of request fields as Markdown, from the rows of the endpoints.
+// Markdown reference of request fields, derived from the endpoints.
 #pragma once
 
 #include <string>

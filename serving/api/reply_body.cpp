@@ -31,7 +31,7 @@ void write_message(JsonWriter& json, const ReplyContext& reply, const Generation
   json.end_object();
 }
 
-// In their order; of each prompt's those that best_of leaves.
+// Indices of the returned choices, in order; for best_of, the best of each prompt, best first.
 std::vector<size_t> told_choices(const ReplyForm& form, Choices choices) {
   std::vector<size_t> out(choices.size());
   std::iota(out.begin(), out.end(), size_t{0});

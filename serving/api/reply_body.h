@@ -1,4 +1,4 @@
-// A whole response: one JSON object.
+// Whole response as one JSON object.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// All choices have ended.
+// All choices must have ended.
 std::string reply_body(const ReplyContext& reply,
                        std::span<const std::unique_ptr<GenerationChoice>> choices,
                        const Usage& usage);

@@ -1,5 +1,4 @@
-// Everything about the response to a completion or a chat that does not change while it is
-// generated.
+// Properties of a completion's or chat's response that do not change during generation.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +21,15 @@ struct ReplyIdentity {
 struct ReplyContext {
   ReplyIdentity identity;
   ReplyForm form;
-  const Tokenizer& tokenizer;  // which outlives this object
+  const Tokenizer& tokenizer;  // must outlive this object
   std::vector<std::vector<int32_t>> prompts;
 
-  // The prompt of the choice with this index, and the first choice of that prompt.
+  // Prompt of the choice with this index, and index of that prompt's first choice.
   const std::vector<int32_t>& prompt_of(size_t choice) const;
   size_t first_of_prompt(size_t choice) const;
-  // Begins the object of a whole response or of an event, with its members up to the choices.
+  // Begins the object of a whole response or of an event: the members before the choices.
   void begin_json(JsonWriter& json) const;
-  // Equal for equal responses, and as long as the templates of the model's family need it.
+  // Deterministic for a response id, choice and call; 9 characters for Mistral's templates.
   std::string call_id(size_t choice, int64_t call) const;
 };
 

@@ -16,7 +16,7 @@ void ReplyEvents::write_usage_so_far(JsonWriter& json) const {
     json.null();
 }
 
-// role: the first event of a chat's choice. The event carries the ids and log-probabilities too.
+// role: first event of a chat's choice. Writes pending ids and log-probabilities too.
 void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text, bool role,
                               const char* finish) {
   std::string data;

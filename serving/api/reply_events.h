@@ -1,9 +1,9 @@
 // Events of a streaming response.
 //
-// Their order: for each choice the role (chats only), pieces of text, an event with the
-// finish_reason; choices in any mixture; then, if asked for, one without choices that has the
-// usage; then "[DONE]". An error in between ends the stream with an event that holds it, and
-// nothing follows.
+// Order: for each choice its role (chats only), pieces of text, and an event with the
+// finish_reason, with choices interleaved in any way; then, if requested, an event without choices
+// that has the usage; then "[DONE]". An error ends the stream with an event that holds it, without
+// "[DONE]".
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@
 
 namespace trireme {
 
-// Writes events that are due together, in their order.
+// Writes events that are due together, in order.
 class ReplyEvents {
  public:
-  // All outlive this object. usage: of the response so far.
+  // All must outlive this object. usage: of the response so far.
   ReplyEvents(const ReplyContext& reply, const Usage& usage, std::string& frames)
       : reply_(reply), usage_(usage), frames_(frames) {}
 
   void write_role(GenerationChoice& choice) { write_frame(choice, "", true, nullptr); }
-  // With the log-probabilities and ids that are not written yet.
+  // Includes the log-probabilities and ids not yet written.
   void write_text(GenerationChoice& choice, const std::string& text) {
     write_frame(choice, text, false, nullptr);
   }
-  // An event for each call's name, then for its arguments.
+  // For each call an event with its name, then one with its arguments.
   void write_calls(const GenerationChoice& choice, const std::vector<ToolCallDelta::Call>& calls);
   void write_finish(GenerationChoice& choice) {
     write_frame(choice, "", false, choice.told_finish());

@@ -1,4 +1,4 @@
-// Form of the response to a completion or a chat, as its request asks for it.
+// Form of a completion's or chat's response, as requested.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace trireme {
 
-// Members of a request that the form of its response depends on.
+// Request members on which the form of the response depends.
 struct ReplyForm {
   bool chat = false;
   bool stream = false, include_usage = false, usage_in_each = false;
-  bool echo = false;  // the prompts begin the texts
-  // max_tokens = 0: the token that was computed all the same is left out.
+  bool echo = false;  // texts include their prompts
+  // max_tokens = 0: the token that is computed anyway is omitted.
   bool without_text = false;
   int32_t top_logprobs = -1, prompt_logprobs = -1;
   bool tokens_as_ids = false;
-  bool token_ids = false;              // those of prompts and completions are written
-  std::vector<int32_t> stop_ids = {};  // those of tokens that end a text which the client has named
-  int64_t n = 1;                       // choices of each prompt that are computed
-  int64_t told = 0;  // of them, those with the highest log-probability per token; 0: all
+  bool token_ids = false;              // writes the ids of prompts and completions
+  std::vector<int32_t> stop_ids = {};  // stop token ids of the request, for stop_reason
+  int64_t n = 1;                       // choices computed per prompt
+  int64_t told = 0;  // choices returned per prompt, by log-probability per token; 0: all
   TextStreamOptions text = {};
-  ToolCallOptions tools = {};  // of chats: what of the texts is calls
+  ToolCallOptions tools = {};  // of chats: how to find tool calls in the text
 };
 ReplyForm form_of(const CompletionRequest& request);
 ReplyForm form_of(const ChatRequest& request);

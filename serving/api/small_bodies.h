@@ -1,4 +1,4 @@
-// Bodies of the small answers: /v1/models, /tokenize, /detokenize.
+// Bodies of small responses: /v1/models, /tokenize, /detokenize.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ struct ModelCard {
   std::string id = {};
   int64_t created = 0;  // seconds since 1970
   int64_t max_model_len = 0;
-  std::string root = {};    // what was loaded
-  std::string parent = {};  // of an adapter: the id of its base
-  int32_t adapter = -1;     // its number; -1: the model alone
+  std::string root = {};    // path that was loaded
+  std::string parent = {};  // of an adapter: id of its base model
+  int32_t adapter = -1;     // adapter slot; -1: the model alone
 };
 
 std::string model_body(const ModelCard& card);
 std::string model_list_body(std::span<const ModelCard> cards);
 
-// spelling: of a token, in UTF-8; absent: the reply has none.
+// spelling: UTF-8 text of a token; absent: the response has no spellings.
 std::string tokenize_body(std::span<const int32_t> tokens, int64_t max_model_len,
                           const std::function<std::string(int32_t)>& spelling);
 std::string detokenize_body(const std::string& utf8);

@@ -1,4 +1,4 @@
-// Event of a stream of server-sent events.
+// Event of a server-sent event stream.
 #pragma once
 
 #include <string>

@@ -26,7 +26,7 @@ TokenName token_name(const Tokenizer& tokenizer, int32_t id) {
 
 TokenName token_name(const TokenText& told) {
   const bool is_text = find_invalid_utf8(told.bytes) == told.bytes.size();
-  // Characters that stayed incomplete before a token are replaced in its share.
+  // The share includes replacements of incomplete characters left by earlier tokens.
   const bool follows_replaced = !told.bytes.empty() && told.text.ends_with(told.bytes);
   return name_of_bytes(is_text && !follows_replaced ? told.text : told.bytes);
 }

@@ -1,4 +1,4 @@
-// Names of tokens in log-probabilities.
+// Token names in log-probabilities.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace trireme {
 
-// A token's name and the bytes that it stands for. The name is those bytes as text, or where they
-// are no UTF-8 (a part of a character) spelled in OpenAI's way: "bytes:\xf0\x9f".
+// Name of a token, and the bytes that it stands for. The name is those bytes as text, or if they
+// are not valid UTF-8 (part of a character) OpenAI's spelling: "bytes:\xf0\x9f".
 struct TokenName {
   std::string name, bytes;
 };
 
-// A token by itself.
+// Token by itself.
 TokenName token_name(const Tokenizer& tokenizer, int32_t id);
-// A token of a text: its share, which may be less than the token by itself (without the space at
-// the start of a text, cut off before a stop string, empty for a token that is not shown).
+// Token within a text: its share of the text, which may be shorter than the token by itself
+// (without the space at the start of a text, cut before a stop string, empty for a hidden token).
 TokenName token_name(const TokenText& told);
 
 }  // namespace trireme

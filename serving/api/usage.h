@@ -1,4 +1,4 @@
-// `usage` of a response: its tokens.
+// `usage` of a response: token counts.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// Which servers have seen the beginning of a prompt, and so probably hold its keys and values in
-// their caches. A server is one of those behind a router, or a replica of the model within one.
+// Table of the prompt prefixes that each server has computed, and so probably has in its KV cache.
+// A server is one behind a router, or a replica of the model within a server.
 //
-// A prompt's bytes (of its text, or of its token ids) are divided into blocks of kPrefixBlockBytes;
-// a block is known by a hash of itself and all before it (as vLLM's prefix cache knows blocks of
-// tokens), so that one look-up a block finds the longest beginning. What was looked for longest ago
-// is forgotten first, half of the table at a time.
+// A prompt's bytes (of its text, or of its token ids) are divided into blocks of kPrefixBlockBytes.
+// A block is identified by a hash of itself and all blocks before it (as vLLM's prefix cache
+// identifies blocks of tokens), so that one look-up per block finds the longest prefix. The least
+// recently inserted blocks are dropped first, half of the table at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@
 namespace trireme {
 
 constexpr size_t kPrefixBlockBytes = 128;
-constexpr size_t kMostPrefixBlocks = 4096;  // what is behind them does not count
+constexpr size_t kMostPrefixBlocks = 4096;  // later blocks of a prompt are ignored
 constexpr size_t kMostServers = 64;
 using ServerSet = uint64_t;  // bit i: server i
 
-// Of what keeps beginnings apart (models, keys, salts).
+// Hash of whatever separates prefixes: models, keys, salts.
 uint64_t prefix_scope(std::string_view what);
-// Hashes of the whole blocks.
+// Hashes of the full blocks of a prompt.
 std::vector<uint64_t> prefix_blocks(std::string_view text, uint64_t scope);
 
-// For one thread at a time.
+// Not thread-safe.
 class PrefixTable {
  public:
   explicit PrefixTable(size_t most_blocks = 1 << 18) : most_blocks_(most_blocks) {}
 
   struct Match {
-    ServerSet servers = 0;  // of those asked for, the ones that know the most
-    size_t blocks = 0;      // how many of the first blocks
+    ServerSet servers = 0;  // servers of `among` with the longest prefix
+    size_t blocks = 0;      // its length
   };
   Match find(std::span<const uint64_t> blocks, ServerSet among) const;
   void insert(std::span<const uint64_t> blocks, size_t server);
-  void forget(size_t server);  // its cache is gone
+  void forget(size_t server);  // the server has lost its cache
   size_t size() const { return young_.size() + old_.size(); }
 
  private:

@@ -1,8 +1,8 @@
-// Which of several servers gets a request: the one that has the most of its prompt in its cache,
-// unless that one has too much to do; else the one with the least to do. The rule and its defaults
-// are those of SGLang's router ("cache_aware"). Servers are those behind a router, or the replicas
-// of a model within one; a server's load is what whoever chooses has under way there: requests, or
-// sequences.
+// Cache-aware load balancer: sends a request to the server with the longest prefix of its prompt in
+// the cache, unless the loads are out of balance; otherwise to the least loaded server. Rule and
+// defaults are those of SGLang's router ("cache_aware"). Servers are those behind a router, or the
+// replicas of a model within a server; a server's load is the number of requests or sequences that
+// this process has in progress there.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,32 @@
 namespace trireme {
 
 struct BalanceRule {
-  double cache_threshold =
-      0.3;  // share of a prompt's blocks that a server must know to be preferred for it
-  // Loads are out of balance where most - least > absolute and most > relative * least: then
-  // prompts do not count.
+  // Minimum fraction of a prompt's blocks that a server must have cached to be preferred.
+  double cache_threshold = 0.3;
+  // Loads are out of balance if most - least > absolute and most > relative * least: then prefixes
+  // are ignored.
   int64_t absolute = 64;
   double relative = 1.5;
 };
 
-enum class Affinity { kNone, kHit, kMiss };  // none: the prompt has no whole block
+enum class Affinity { kNone, kHit, kMiss };  // kNone: the prompt has no full block
 
-// Any thread may call.
+// Thread-safe.
 class ServerChoice {
  public:
-  // Servers are not up before set_up().
+  // All servers are down until set_up().
   ServerChoice(size_t servers, const BalanceRule& rule);
 
   struct Chosen {
     size_t server = 0;
     Affinity affinity = Affinity::kNone;
   };
-  // One of the servers that are up and were not tried; its load is one more until end(). It now
-  // counts as knowing the prompt. Absent: there is none.
+  // Chooses a server that is up and not in `tried`, adds one to its load until end(), and records
+  // the prompt as cached there. nullopt: there is none.
   std::optional<Chosen> begin(std::span<const uint64_t> blocks, ServerSet tried);
   void end(size_t server);
 
-  // True: it was otherwise before. lost: its cache is gone as well.
+  // Sets whether a server is up; true: that has changed. lost: it has lost its cache, too.
   bool set_up(size_t server, bool up, bool lost = false);
   bool is_up(size_t server) const;
   bool any_up() const;
@@ -54,7 +54,7 @@ class ServerChoice {
   mutable std::mutex mutex_;
   std::vector<int64_t> loads_;
   ServerSet up_ = 0;
-  size_t turn_ = 0;  // who comes first among equals
+  size_t turn_ = 0;  // first candidate among servers with equal load
   PrefixTable prefixes_;
 };
 

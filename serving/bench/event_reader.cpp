@@ -7,7 +7,7 @@ namespace trireme {
 void EventReader::feed(std::string_view bytes,
                        const std::function<void(const std::string&)>& event) {
   while (!bytes.empty()) {
-    // A line ends with CR, LF or both.
+    // A line ends with CR, LF or CRLF.
     if (after_return_ && bytes[0] == '\n') bytes.remove_prefix(1);
     after_return_ = false;
     const size_t end = std::min(bytes.find_first_of("\r\n"), bytes.size());

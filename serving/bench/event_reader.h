@@ -1,4 +1,4 @@
-// Server-sent events out of the pieces they come in (WHATWG HTML, 9.2.6). Only their data is kept.
+// Incremental parser of server-sent events (WHATWG HTML, 9.2.6). Keeps only their data.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,9 @@ namespace trireme {
 
 class EventReader {
  public:
-  // most_bytes: of one event; InputError beyond.
+  // most_bytes: size limit of one event; InputError above it.
   explicit EventReader(size_t most_bytes) : most_bytes_(most_bytes) {}
-  // Calls `event` for every event that is complete now.
+  // Calls `event` with the data of each event that `bytes` completes.
   void feed(std::string_view bytes, const std::function<void(const std::string&)>& event);
 
  private:

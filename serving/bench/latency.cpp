@@ -25,7 +25,7 @@ double tpot_of(const RequestOutcome& outcome) {
 bool keeps(double value, double bound) { return bound < 0 || value <= bound; }
 
 int64_t most_concurrent(const std::vector<RequestOutcome>& outcomes) {
-  std::vector<std::pair<double, int>> changes;  // ends come before beginnings of the same time
+  std::vector<std::pair<double, int>> changes;  // at equal times ends sort before starts
   for (const RequestOutcome& outcome : outcomes) {
     if (!outcome.error.empty()) continue;
     changes.emplace_back(outcome.sent, 1);

@@ -73,7 +73,7 @@ class LoadRun {
   const std::vector<LoadRequest>& requests_;
   const std::vector<double>& arrivals_;
   asio::io_context context_{1};
-  asio::steady_timer ended_{context_};  // cancelled when a request has
+  asio::steady_timer ended_{context_};  // cancelled when a request ends
   ClientPool clients_;
   int64_t under_way_ = 0;
   Clock::time_point start_;

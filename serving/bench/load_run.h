@@ -1,5 +1,5 @@
-// Sends a workload to a server and times the answers: one thread, as many connections as requests
-// are under way.
+// Load generator: sends a workload to a server and times the responses, on one thread, with one
+// connection per request in flight.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,26 @@ namespace trireme {
 struct LoadOptions {
   ServerAddress server;
   std::string path = "/v1/completions";
-  bool chat = false;  // how events are read
+  bool chat = false;  // format of the events
   std::string api_key = {}, ca_file = {};
-  int64_t max_concurrency = 0;                 // requests under way at most; 0: no bound
-  std::chrono::milliseconds timeout{300'000};  // that a server may be silent
+  int64_t max_concurrency = 0;                 // limit on requests in flight; 0: none
+  std::chrono::milliseconds timeout{300'000};  // limit on the server's silence
 };
 
 struct LoadResult {
-  std::vector<RequestOutcome> outcomes;  // of each request, in their order
+  std::vector<RequestOutcome> outcomes;  // by request
   double duration = 0;                   // seconds
-  bool has_usage = true;                 // all numbers of tokens are the server's
+  bool has_usage = true;                 // all token counts are the server's
 };
 
-// Request i is sent arrivals[i] seconds after the beginning, or later where max_concurrency makes
-// it wait: waiting is no part of its times. What goes wrong with a request is its outcome's error.
-// A connection that the server closed between two requests is opened anew. InputError for
-// certificates that cannot be read.
+// Sends request i arrivals[i] seconds after the start, or later if max_concurrency delays it; the
+// delay is not part of its times. A failure of a request is stored in its outcome's error. A
+// connection closed by the server between two requests is reopened. InputError for unreadable
+// certificates.
 LoadResult run_load(const LoadOptions& options, const std::vector<LoadRequest>& requests,
                     const std::vector<double>& arrivals);
 
-// The first id of /v1/models. Error where there is none.
+// First id of /v1/models. Error if there is none.
 std::string first_served_model(const LoadOptions& options);
 
 }  // namespace trireme

@@ -87,7 +87,7 @@ void StreamTimer::finish(int64_t known_input_tokens) {
     outcome_.output_tokens = token_events_;
   }
   if (outcome_.output_tokens == 0) fail_input("the response has no token");
-  if (!begun_) outcome_.ttft = outcome_.e2el;  // none of its tokens had a text
+  if (!begun_) outcome_.ttft = outcome_.e2el;  // none of its tokens had text
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Reads the events of one streamed answer of OpenAI's API and notes when its tokens came.
+// Timer of a streamed response of OpenAI's API: reads its events and records when tokens arrive.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@ class StreamTimer {
  public:
   StreamTimer(RequestOutcome& outcome, bool chat) : outcome_(outcome), chat_(chat) {}
 
-  // An event's data, so many seconds after the request was sent. What tells of tokens is an event
-  // with text, and one without text that is neither a chat's opening (its role) nor a choice's end:
-  // a token may have no text of its own. InputError with the server's words where it is an error,
-  // and for what is no event of the API.
+  // Processes an event's data, received `seconds` after the request was sent. An event has tokens
+  // if it has text, or if it has no text but is neither a chat's opening (its role) nor the end of
+  // a choice: a token may have no text of its own. InputError with the server's message for an
+  // error event, and for an event that is not the API's.
   void event(const std::string& data, double seconds);
 
-  // The answer has ended. known_input_tokens: where the server has told no numbers; 0: not known.
-  // InputError where the answer was not complete.
+  // The response has ended. known_input_tokens: used if the server has sent no usage; 0: unknown.
+  // InputError if the response is incomplete.
   void finish(int64_t known_input_tokens);
 
-  // Numbers of tokens are the server's; else events were counted.
+  // True: token counts are the server's; false: events were counted.
   bool has_usage() const { return has_usage_; }
 
  private:
@@ -31,7 +31,7 @@ class StreamTimer {
   int64_t token_events_ = 0;
 };
 
-// What an error's body says: its message where it has one.
+// Message of an error response; the start of the body if it has none.
 std::string error_message_of(const std::string& body);
 
 }  // namespace trireme

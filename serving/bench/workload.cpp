@@ -18,15 +18,15 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kMostFileBytes = int64_t{4} << 30;
-// Of English words whose spelling behind a space is one token of nearly every vocabulary.
+// English words that, after a space, are one token in nearly every vocabulary.
 constexpr std::array<const char*, 16> kWords = {"the",  "of",   "and", "to",   "in",   "that",
                                                 "it",   "is",   "was", "with", "from", "they",
                                                 "this", "have", "or",  "one"};
 
 struct PromptText {
-  OrderedJson value;  // a text, tokens, or messages
+  OrderedJson value;  // text, token ids or messages
   int64_t input_tokens = 0;
-  int64_t output_tokens = 0;  // 0: as all
+  int64_t output_tokens = 0;  // 0: WorkloadOptions::output_tokens
 };
 
 OrderedJson as_messages(const std::string& text) {
@@ -52,7 +52,7 @@ PromptText random_prompt(const WorkloadOptions& options, uint64_t number,
   }
   if (!options.chat) return out;
   out.value = as_messages(words);
-  out.input_tokens = 0;  // the template adds some
+  out.input_tokens = 0;  // the chat template adds some
   return out;
 }
 
@@ -63,7 +63,7 @@ std::string_view text_of(const MappedFile& file, const WorkloadOptions& options)
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-// A member that is a string; "" otherwise.
+// Value of a string member; "" otherwise.
 std::string string_of(const OrderedJson& object, const char* name) {
   if (!object.is_object()) return "";
   const auto at = object.find(name);
@@ -143,7 +143,7 @@ std::string body_of(const WorkloadOptions& options, const PromptText& prompt,
   return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-// Numbers of one stream after the other.
+// Sequence of random numbers of one stream.
 class Draws {
  public:
   explicit Draws(uint64_t seed) : key_{seed, stream_id("arrivals")} {}
@@ -153,7 +153,7 @@ class Draws {
     const uint64_t bits = (uint64_t{words[0]} << 20) ^ words[1];
     return (static_cast<double>(bits & ((uint64_t{1} << 52) - 1)) + 0.5) * 0x1p-52;
   }
-  // Of unit scale (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
+  // Unit scale (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
   double gamma(double shape) {
     if (shape < 1) return gamma(shape + 1) * std::pow(uniform(), 1 / shape);
     const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
@@ -200,7 +200,7 @@ std::vector<double> arrival_times(int64_t count, double rate, double burstiness,
   Draws draws(seed);
   double last = 0;
   for (double& time : out) time = last += draws.gamma(burstiness);
-  if (last <= 0) return out;  // so bursty that all come at once
+  if (last <= 0) return out;  // so bursty that all arrive at once
   const double scale = static_cast<double>(count) / rate / last;
   for (double& time : out) time *= scale;
   return out;

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-// Servers close idle connections after a minute or more; vLLM's after five seconds.
+// Servers close idle connections after a minute or more; vLLM after five seconds.
 constexpr std::chrono::seconds kIdleTime{4};
 
 }  // namespace
@@ -36,7 +36,7 @@ boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& head,
       co_await kept->send(head, body, limit);
       co_return co_await kept->read_head(limit);
     } catch (const ClientError& error) {
-      if (error.timed_out() || kept->is_closed()) throw;  // else the server has closed it
+      if (error.timed_out() || kept->is_closed()) throw;  // otherwise the server has closed it
     }
   }
   const std::shared_ptr<HttpClient> fresh = make_client();

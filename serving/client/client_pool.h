@@ -1,4 +1,4 @@
-// Connections to one server that are kept between requests. For .cpp files only (it includes Asio).
+// Pool of idle connections to one server. For .cpp files only (includes Asio).
 #pragma once
 
 #include <chrono>
@@ -17,21 +17,21 @@ class ClientPool {
       : executor_(std::move(executor)), server_(std::move(server)), tls_(std::move(tls)) {}
   const ServerAddress& server() const { return server_; }
 
-  // Sends a request, as HttpClient::send() has it, on a connection that is kept where there is one,
-  // and reads the answer's head. `client` is the connection in use, also while this waits: who
-  // closes it has this fail. A kept connection that the server has closed meanwhile is replaced by
-  // a new one; ClientError where that fails too.
+  // Sends a request, as HttpClient::send() does, on an idle connection if there is one, and reads
+  // the response's head. `client` is set to the connection in use, also during the wait: closing it
+  // makes this call fail. An idle connection that the server has closed meanwhile is replaced by a
+  // new one; ClientError if that fails too.
   boost::asio::awaitable<ResponseHead> send(const std::string& head, std::string_view body,
                                             HttpClient::Limit connect_limit,
                                             HttpClient::Limit limit,
                                             std::shared_ptr<HttpClient>& client);
-  // A client that is not connected yet, for whoever keeps none here.
+  // Unconnected client that is not pooled.
   std::unique_ptr<HttpClient> make_client() const {
     return make_http_client(executor_, server_, tls_, known_);
   }
-  // The answer has been read: the connection is kept if it can be.
+  // Returns a connection whose response has been read; it is kept if it can be reused.
   void give_back(std::shared_ptr<HttpClient> client);
-  // Those that nobody has asked for lately are closed; who takes one does that too.
+  // Closes connections that have been idle for too long; send() does that too.
   void close_old();
 
  private:
@@ -45,7 +45,7 @@ class ClientPool {
   ServerAddress server_;
   std::shared_ptr<boost::asio::ssl::context> tls_;
   std::shared_ptr<KnownAddresses> known_ = std::make_shared<KnownAddresses>();
-  std::vector<Idle> idle_;  // the longest idle first
+  std::vector<Idle> idle_;  // longest idle first
 };
 
 }  // namespace trireme

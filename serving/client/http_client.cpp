@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kMostHeadBytes = 64 << 10;
 constexpr size_t kReadBytes = 16 << 10;
 
-// Nothing is thrown out of the middle of Asio: errors come as values.
+// Errors are returned as values, so that nothing is thrown inside Asio.
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 
 std::string lower(std::string text) {
@@ -70,7 +70,7 @@ class StreamClient final : public HttpClient {
   Awaitable<std::vector<tcp::endpoint>> resolve(Limit limit);
   void check(error_code error, const char* doing, Limit limit) const;
 
-  std::shared_ptr<asio::ssl::context> tls_;  // outlives the stream
+  std::shared_ptr<asio::ssl::context> tls_;  // must outlive the stream
   Stream stream_;
   ServerAddress server_;
   std::shared_ptr<KnownAddresses> known_;
@@ -129,12 +129,12 @@ asio::awaitable<void> StreamClient<Stream>::connect(Limit limit) {
   beast::tcp_stream& tcp_layer = beast::get_lowest_layer(stream_);
   tcp_layer.expires_after(limit);
   const auto [error, where] = co_await tcp_layer.async_connect(addresses, kTuple);
-  if (error && known_ != nullptr) known_->looked.reset();  // it may have moved
+  if (error && known_ != nullptr) known_->looked.reset();  // its address may have changed
   check(error, "connecting", limit);
   error_code ignored;
   tcp_layer.socket().set_option(tcp::no_delay(true), ignored);
   if constexpr (std::is_same_v<Stream, TlsStream>) {
-    // The name for servers of several; addresses have none (RFC 6066).
+    // Server name for SNI; addresses have none (RFC 6066).
     asio::ip::make_address(server_.host, ignored);
     if (ignored) SSL_set_tlsext_host_name(stream_.native_handle(), server_.host.c_str());
     stream_.set_verify_callback(asio::ssl::host_name_verification(server_.host));

@@ -15,7 +15,7 @@ bool is_port(const std::string& text) {
   return read.ec == std::errc() && read.ptr == end && port > 0 && port < 65536;
 }
 
-// What may stand in a request's head without a second thought.
+// Characters that are safe in a request's head.
 bool is_plain(const std::string& text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return c > ' ' && c < '\x7f' && c != '@' && c != '\\'; });

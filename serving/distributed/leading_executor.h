@@ -1,6 +1,5 @@
-// The executor of rank 0 where the scheduler lives beside it, in one of the ranks of `mpirun ...
-// trireme serve`:
-// sends each plan to the others, and takes part in computing it.
+// Step executor of rank 0 when the scheduler runs in the same process, as one of the ranks of
+// `mpirun ... trireme serve`. Sends each plan to the other ranks and computes its own part of it.
 #pragma once
 
 #include <memory>
@@ -12,12 +11,12 @@ namespace trireme {
 
 class LeadingExecutor final : public StepExecutor {
  public:
-  // own: this rank's part. followers: outlive this object.
+  // own: executor of this rank's part. followers: must outlive this object.
   LeadingExecutor(std::unique_ptr<StepExecutor> own, Followers& followers)
       : own_(std::move(own)), followers_(followers) {}
-  ~LeadingExecutor() override;  // the others' follow_plans() return
+  ~LeadingExecutor() override;  // ends follow_plans() of the other ranks
 
-  // Error(kLostRank) when one of the others has gone: nothing can be computed from then on.
+  // Error(kLostRank) when another rank's channel has closed; no step can be computed after that.
   StepOutcome execute(const StepPlan& plan) override;
   double tell_seconds() const override { return tell_seconds_; }
 

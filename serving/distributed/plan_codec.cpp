@@ -25,10 +25,9 @@ bool none_negative(const std::vector<int32_t>& ids) {
   return std::ranges::all_of(ids, [](int32_t id) { return id >= 0; });
 }
 
-// No narrower than what requests may ask for (serving/api/generation_fields.h): a plan that ranks
-// refuse costs all requests, not the one that it is made for. Ids that a choice names and the model
-// has not are passed over where tokens are chosen, and no more log-probabilities are told than
-// there are ids.
+// No stricter than the limits on requests (serving/api/generation_fields.h): a plan that ranks
+// reject fails all requests, not only the one at fault. The sampler ignores ids that the model does
+// not have, and returns no more log-probabilities than there are ids.
 void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
   const SamplingParams& s = choice.sampling;
   require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);
@@ -51,7 +50,7 @@ void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
     require(!word.empty() && none_negative(word), "a bad word without ids, or with negative ones");
 }
 
-// Marks a slot; false: it was marked already, or there is none of this number.
+// Marks a slot; false: it was marked already, or the slot does not exist.
 bool mark(std::vector<char>& slots, int32_t slot) {
   return within(slot, 0, std::ssize(slots) - 1) &&
          std::exchange(slots[static_cast<size_t>(slot)], char{1}) == 0;
@@ -89,7 +88,7 @@ void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBound
           " for ", s.guesses, " draft tokens");
   require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
           " requested tokens from ", s.first_asked, " on");
-  // The last token is followed by one that only the plan can name.
+  // The successor of the last token is not in the step's tokens: the plan must name it.
   const bool needs = s.asked > 0 && s.first_asked + s.asked == s.tokens;
   require(within(s.following, needs ? 0 : -1, bounds.ids - 1), "token ", s.following,
           " follows in slot ", s.slot);
@@ -122,11 +121,11 @@ void check_plan(const StepPlan& plan, const PlanBounds& bounds) {
 }  // namespace
 
 int64_t PlanBounds::most_bytes() const {
-  // Requests may name a thousand biases and some thousands of words by their ids.
+  // A request may list a thousand biases and a few thousand words as token ids.
   constexpr int64_t kOfSlot = int64_t{8} << 20;
   const int64_t blocks_of_slot = ceil_div(length, block_tokens);
   const int64_t numbers = checked_add(checked_add(length, blocks_of_slot), mask_words);
-  // A guess has a mask of its own.
+  // Each draft token has its own mask.
   return checked_add(checked_mul(slots, checked_add(kOfSlot, checked_mul(numbers, 4))),
                      checked_mul(tokens, checked_mul(checked_add(mask_words, 1), 4)));
 }

@@ -1,8 +1,7 @@
-// What a step plan and its outcome consist of, field by field, in the order in which they are sent.
+// Field lists of a step plan and its outcome, in the order in which the fields are sent.
 //
-// members(record) are references to all of its fields. The lists below name every one: a struct
-// that gets another field does not compile here until that is sent too (a structured binding must
-// name all).
+// members(record) returns references to all fields of a record. A structured binding must name
+// every field: a struct that gains one does not compile here until the field is added to its list.
 #pragma once
 
 #include <concepts>

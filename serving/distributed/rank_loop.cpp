@@ -45,7 +45,7 @@ Heartbeat::~Heartbeat() {
 }
 
 void Heartbeat::loop() {
-  // Signals are for the threads that handle them.
+  // Signals are handled by other threads.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -55,7 +55,7 @@ void Heartbeat::loop() {
     try {
       channel_.send(MessageKind::kBeat, computed_);
     } catch (const Error&) {
-      return;  // whoever waits for plans finds the same
+      return;  // follow_plans() detects the closed channel too
     }
   }
 }

@@ -1,5 +1,4 @@
-// What a rank does that a scheduler elsewhere leads: it waits for a plan, computes it, and waits
-// again.
+// Main loop of a rank whose scheduler runs in another process: wait for a plan, compute it, repeat.
 #pragma once
 
 #include <atomic>
@@ -12,11 +11,10 @@
 
 namespace trireme {
 
-// How often a rank shows that its process runs.
+// Period of the heartbeats of a rank.
 inline constexpr std::chrono::milliseconds kBeatPeriod{100};
 
-// Sends a beat every kBeatPeriod, from a thread of its own, until it is destroyed or the peer has
-// gone.
+// Sends a beat every kBeatPeriod from its own thread, until destroyed or until the peer has closed.
 class Heartbeat {
  public:
   explicit Heartbeat(SideChannel& channel);
@@ -24,7 +22,7 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // The number of the last plan computed, told with the next beats.
+  // number: of the last plan computed; the next beats report it.
   void computed(uint64_t number) { computed_ = number; }
 
  private:
@@ -38,22 +36,22 @@ class Heartbeat {
   std::thread thread_;
 };
 
-// What a rank says of itself once it has loaded.
+// Description that a rank sends to its leader after loading.
 struct RankReady {
   PlanBounds bounds;
-  std::string dtype, device;  // for people
+  std::string dtype, device;  // for log lines
 };
 std::vector<std::byte> encode_ready(const RankReady& ready);
 RankReady decode_ready(std::span<const std::byte> bytes);
 
 struct RankLoop {
   PlanBounds bounds;
-  bool tells_outcomes = false;  // one rank does, of those whose scheduler computes nothing itself
-  Heartbeat* heartbeat = nullptr;   // told of every plan
-  ModelWeights* weights = nullptr;  // which the leader may change; absent: it does not
+  bool tells_outcomes = false;      // set on one rank if the scheduler computes nothing itself
+  Heartbeat* heartbeat = nullptr;   // reports the last plan computed; may be nullptr
+  ModelWeights* weights = nullptr;  // that the leader may replace; nullptr: it may not
 };
-// Returns when the leader says that no plan comes any more. Error(kLostRank) when it goes without a
-// word, BadMessage for plans that are not to be computed; what the executor throws passes.
+// Returns when the leader sends kEnd. Error(kLostRank) when the channel closes without it,
+// BadMessage for an invalid plan or message. Exceptions of the executor propagate.
 void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& how);
 
 }  // namespace trireme

@@ -54,7 +54,7 @@ bool RankProcesses::wait(std::chrono::milliseconds limit) {
 }
 
 void RankProcesses::kill() {
-  // Each leads a group of its own, of whatever it has started here.
+  // Each process leads its own process group, which includes its local children.
   for (const int process : running_) ::kill(-process, SIGKILL);
   for (const int process : running_) ::kill(process, SIGKILL);
   for (const int process : running_) waitpid(process, nullptr, 0);

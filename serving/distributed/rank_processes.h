@@ -1,4 +1,4 @@
-// The processes of a group of ranks, as the one that leads them sees them: started together, ended
+// Processes of a group of ranks, owned by the process that leads them: started together, ended
 // together.
 #pragma once
 
@@ -12,22 +12,21 @@ namespace trireme {
 
 class RankProcesses {
  public:
-  // They are killed when the thread that calls this ends, whatever ends it.
+  // The kernel kills the processes when the thread that calls this ends, for any reason.
   explicit RankProcesses(const std::vector<RankCommand>& commands);
   ~RankProcesses();  // kill()
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  const std::vector<int>& numbers() const {
-    return running_;
-  }  // of those that have not been seen to end
-  // Of the first that was found to have ended: "process 7 ended with exit code 2"; empty: all run.
+  const std::vector<int>& numbers() const { return running_; }  // process ids not yet seen to end
+  // Describes the first process found to have ended: "process 7 ended with exit code 2". Empty: all
+  // run.
   std::string ended();
-  // Its exit code; -1: a signal ended it, or all run.
+  // Exit code of that process; -1: a signal ended it, or all run.
   int exit_code() const { return exit_code_; }
-  // Waits until all have ended; false: some run on after that time.
+  // Waits until all processes have ended. False: some still run after `limit`.
   bool wait(std::chrono::milliseconds limit);
-  void kill();  // those that run, and waits for their ends
+  void kill();  // kills the remaining processes and waits until they have ended
 
  private:
   void look();

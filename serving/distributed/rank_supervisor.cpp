@@ -18,12 +18,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSupervisorLook{50};
 constexpr milliseconds kReadyLook{120'000};
 constexpr milliseconds kEnding{5000};
-constexpr milliseconds kLastWords{3000};  // ranks that cannot load say why, one after the other
+constexpr milliseconds kLastWords{3000};  // ranks that fail to load report why, one after the other
 constexpr milliseconds kFirstPause{100}, kLongestPause{30'000};
 constexpr int64_t kMostOutcome = int64_t{256} << 20;
-// A rank that loads may have the machine's disks and processors to wait for. On this machine a
-// process that is stopped or has ended is seen at once; one that only waits for a processor is not
-// lost.
+// A loading rank may wait for the machine's disks and processors. On this machine a process that is
+// stopped or has ended is detected at once, and one that only waits for a processor is not lost.
 constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)}, kServingHere = kLoading,
                                                                   kServingElsewhere{};
 
@@ -69,8 +68,7 @@ RankGroupCounts RankSupervisor::counts() const {
   return {group_ != nullptr, starts_};
 }
 
-// --- the engine's thread
-// ----------------------------------------------------------------------------------
+// --- engine's thread ---
 
 StepOutcome RankSupervisor::execute(const StepPlan& plan) {
   const std::shared_ptr<Group> group = begin_step(plan);
@@ -82,8 +80,8 @@ StepOutcome RankSupervisor::execute(const StepPlan& plan) {
     tell_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
     return decode_outcome(wait_for_outcome(*group), plan, group->ready.bounds.ids);
   } catch (const std::exception& error) {
-    // Whatever it is: ranks that have begun a step without the others are of no use, and start
-    // again.
+    // Any error: ranks that have begun a step without the others are unusable, so the group
+    // restarts.
     log_warning(name_, "step ", plan.number, " failed: ", error.what());
     for (const auto& channel : group->channels) channel->shut_down();
     fail_lost(kRanksLost);
@@ -109,10 +107,9 @@ std::vector<std::byte> RankSupervisor::wait_for_outcome(const Group& group) {
   return told;
 }
 
-// --- weights
-// ----------------------------------------------------------------------------------------------
+// --- weights ---
 
-// Whatever goes wrong here is a group that does not have one state any more.
+// On any error the ranks of a group no longer agree on the weights, so the group restarts.
 void RankSupervisor::ask_all(const Group& group, MessageKind kind,
                              std::span<const std::byte> payload) {
   uint64_t number = 0;
@@ -174,7 +171,7 @@ void RankSupervisor::use() {
   {
     const std::lock_guard lock(mutex_);
     if (group_ == nullptr) fail_lost(kRanksLost);
-    if (group_ != change_.group) return;  // they have loaded what is used now
+    if (group_ != change_.group) return;  // the restarted ranks have loaded the current weights
     group = group_;
   }
   ask_all(*group, MessageKind::kUse);
@@ -196,8 +193,7 @@ void RankSupervisor::forget_adapter(int32_t slot) {
   config_.task.adapters.at(static_cast<size_t>(slot)).clear();
 }
 
-// --- the supervisor's thread
-// ------------------------------------------------------------------------------
+// --- supervisor's thread ---
 
 bool RankSupervisor::stopping() const {
   const std::lock_guard lock(mutex_);
@@ -221,7 +217,7 @@ void RankSupervisor::loop() {
     {
       const std::lock_guard lock(mutex_);
       if (!first_) return;
-      // They have worked: what has happened may not happen again.
+      // The group has worked: the failure may not recur, so the next pause is short.
       if (outcomes_ > 0) next = kFirstPause;
       outcomes_ = 0;
     }
@@ -241,8 +237,8 @@ std::string RankSupervisor::run_group() {
       SideListener listener =
           here ? SideListener::on_this_machine() : SideListener::on_address(config_.address);
       group->on_this_machine = here;
-      // Rank 0 has inherited the port where ranks meet, and closes it once they have met: it must
-      // not stay open here.
+      // Rank 0 has inherited the ranks' rendezvous port (RankCommand::port) and closes it after the
+      // rendezvous. The commands are destroyed at once, so that it does not stay open here.
       group->processes = std::make_unique<RankProcesses>(
           rank_commands(config_.launcher, config_.ranks, config_.command, listener.address().line(),
                         config_.place));
@@ -254,7 +250,7 @@ std::string RankSupervisor::run_group() {
   } catch (const Error& error) {
     why = error.what();
     code = error.code();
-  } catch (const std::exception& error) {  // memory that is not there, as a rule
+  } catch (const std::exception& error) {  // usually std::bad_alloc
     why = error.what();
   }
   say_lost(why);
@@ -284,8 +280,8 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
     const std::lock_guard lock(mutex_);
     ++starts_;
     task = config_.task;
-    // What others have taken of a GPU meanwhile (the draft's cache) would leave less by the rule of
-    // the first start.
+    // By the rule of the first start the cache would be smaller: others (the draft model's cache)
+    // have since allocated GPU memory.
     if (first_) task.blocks = first_->bounds.blocks;
     group.task = task_;
   }
@@ -434,7 +430,7 @@ void RankSupervisor::let_end(Group& group) {
     try {
       told = told && channel != nullptr;
       if (channel != nullptr) channel->send(MessageKind::kEnd, 0);
-    } catch (const Error&) {  // it has gone already
+    } catch (const Error&) {  // it has ended already
     }
   }
   if (told) group.processes->wait(kEnding);

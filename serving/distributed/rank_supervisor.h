@@ -1,13 +1,13 @@
-// Keeps a group of ranks alive from outside: starts them, sends them plans, notices when one is
-// lost or stuck, ends the others (ranks that wait inside a step for one that is gone are of no more
-// use) and starts all again.
+// Supervisor of a group of ranks in other processes: starts them, sends them plans, detects a lost
+// or stuck rank, kills the others and restarts the whole group. Ranks that wait inside a step for a
+// lost rank cannot be used any more.
 //
-// One thread starts, watches and ends them; execute() is called on the engine's. What a rank is
-// lost by:
-//   its process or its side channel ends; it sends something that is no message; it is stopped, or silent
+// One thread starts, watches and ends the ranks; execute() is called on the engine's thread. A rank
+// is lost when:
+//   its process or its side channel ends; it sends an invalid message; it is stopped, or silent
 //   (rank_watch.h); a step takes longer than StepDeadline allows.
-// They start again a tenth of a second later; where they are lost before they have computed
-// anything, after a pause that doubles up to half a minute.
+// A lost group restarts after 0.1 s; if it had not computed anything, after a pause that doubles up
+// to 30 s.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,7 @@
 
 namespace trireme {
 
-// For those whose requests end by it. Which process, and what happened to it, is for the log.
+// Message for requests that fail because of it. The log names the process and the cause.
 inline constexpr const char* kRanksLost =
     "a rank of the model was lost; the server is ready again when all ranks have reloaded";
 
@@ -32,77 +32,78 @@ struct RankGroupConfig {
   int ranks = 1;
   RankLauncher launcher = RankLauncher::kLocal;
   std::vector<std::string> command;  // of each rank
-  RankTask task = {};                // what it is told then
-  std::string address =
-      {};  // TCP: of this machine for ranks on others; empty: what its name stands for
-  GroupPlace place = {};                       // beside other groups
-  StepDeadline::Seconds least_step{10};        // StepDeadline's
-  std::chrono::milliseconds meeting{120'000};  // for all ranks to connect, whoever else does
+  RankTask task = {};                // sent to each rank when it connects
+  // TCP address of this machine for ranks on other machines. Empty: a Unix socket, or with
+  // RankLauncher::kSrun the address of the host name.
+  std::string address = {};
+  GroupPlace place = {};                       // its position among several groups (replicas)
+  StepDeadline::Seconds least_step{10};        // StepDeadline's minimum
+  std::chrono::milliseconds meeting{120'000};  // limit for all ranks to connect
 };
 
 struct RankGroupCounts {
   bool ready = false;
-  int64_t starts = 0;  // of the whole group
+  int64_t starts = 0;  // of the whole group, restarts included
 };
 
 class RankSupervisor {
  public:
-  // why: the ranks are lost; empty: they are ready. Called on the supervisor's thread.
+  // why: cause of the loss; empty: the ranks are ready. Called on the supervisor's thread.
   using Listener = std::function<void(const std::string& why)>;
 
   explicit RankSupervisor(RankGroupConfig config);
-  ~RankSupervisor();  // lets the ranks end, kills those that have not after five seconds
+  ~RankSupervisor();  // asks the ranks to end, and kills those still running after 5 s
   RankSupervisor(const RankSupervisor&) = delete;
   RankSupervisor& operator=(const RankSupervisor&) = delete;
 
-  // Waits for the first start. Where it fails it is not tried again: Error with the exit code of
-  // the rank that failed, ReportedError where that rank has logged bad input; it names the replica
-  // where there are others.
+  // Waits for the first start, which is not retried. When it fails: Error with the exit code of the
+  // rank that failed, or ReportedError if that rank has logged bad input. The message names the
+  // replica if there are several.
   RankReady wait_until_ready();
-  // The same, but no longer than that; absent: they are still being started.
+  // Same, for at most `limit`; absent: the ranks are still starting.
   std::optional<RankReady> wait_until_ready(std::chrono::milliseconds limit);
-  // From now on; once this returns the one before is not called any more.
+  // Replaces the listener; the previous one is not called after this returns.
   void listen(Listener listener);
-  // Error(kLostRank) with kRanksLost when a rank is lost meanwhile, or was before and all are not
-  // ready again; whatever else goes wrong has the ranks start again too.
+  // Error(kLostRank) with kRanksLost when a rank is lost during the step, or when the group has not
+  // restarted since an earlier loss. Any other failure also restarts the group.
   StepOutcome execute(const StepPlan& plan);
-  double tell_seconds() const { return tell_seconds_; }  // StepExecutor's
+  double tell_seconds() const { return tell_seconds_; }  // see StepExecutor
   RankGroupCounts counts() const;
 
-  // As of ModelWeights. stage(): InputError with what one of the ranks says, Error(kLostRank) when
-  // they are lost meanwhile.
+  // See ModelWeights. stage(): InputError with the message of the first rank that refuses,
+  // Error(kLostRank) when the ranks are lost during the call.
   void stage(const StageRequest& request);
-  // Ranks that start from now on load what is named, which others may have staged; those that have
-  // loaded something else, or are about to, and have not staged it, start again.
+  // Ranks that start from now on load the named path, which other replicas may have staged.
+  // Restarts ranks that have loaded, or are loading, something else and have not staged it.
   void commit(const StageRequest& request);
-  // After commit(). Error(kLostRank) when the ranks are lost meanwhile, or were. Nothing where
-  // other ranks have started since.
+  // After commit(). Error(kLostRank) when the ranks are lost before or during the call. No effect
+  // if the group has restarted since stage(): it has loaded the new weights already.
   void use();
   void drop();
   void forget_adapter(int32_t slot);
 
  private:
-  // Ranks from one start to their end.
+  // One start of the ranks, until their end.
   struct Group {
     std::unique_ptr<RankProcesses> processes;
     std::vector<std::unique_ptr<SideChannel>> channels;
-    std::vector<int> numbers;        // their processes
-    std::vector<uint64_t> computed;  // the last steps that they say they have
+    std::vector<int> numbers;        // process ids
+    std::vector<uint64_t> computed;  // last step that each rank reports as computed
     bool on_this_machine = true;
-    uint64_t task = 0;  // what it was told to load: task_ at the time
-    RankReady ready;    // what rank 0 has said of all
-    size_t loaded = 0;  // ranks that have
+    uint64_t task = 0;  // value of task_ when its task was sent
+    RankReady ready;    // as rank 0 reports it for all
+    size_t loaded = 0;  // count of ranks that have loaded
   };
-  // Of weights: what the ranks of a group have answered.
+  // Progress of a weight change: the responses of a group's ranks.
   struct Change {
     std::shared_ptr<Group> group;
     uint64_t number = 0;
-    size_t answers = 0;   // to the last question
-    std::string refusal;  // the first
-    bool staged = false;  // by all
+    size_t answers = 0;   // responses to the last request
+    std::string refusal;  // the first one; empty: none
+    bool staged = false;  // by all ranks
   };
   struct Step {
-    uint64_t number = 0;  // 0: none is under way
+    uint64_t number = 0;  // 0: no step is running
     int64_t tokens = 0;
     std::chrono::steady_clock::time_point began;
   };
@@ -112,7 +113,7 @@ class RankSupervisor {
   void ask_all(const Group& group, MessageKind kind, std::span<const std::byte> payload = {});
   std::string wait_for_answers(const std::shared_ptr<Group>& group);
   void loop();
-  std::string run_group();  // until it is lost: why; or until the end is asked for
+  std::string run_group();  // returns the cause of its loss, or empty once stopped
   void meet(Group& group, SideListener& listener);
   void watch(const std::shared_ptr<Group>& group);
   void take(Group& group, size_t rank, Message message);
@@ -121,32 +122,33 @@ class RankSupervisor {
   void check_step(const Group& group) const;
   void let_end(Group& group);
   bool stopping() const;
-  bool pause(std::chrono::milliseconds time);  // false: the end was asked for
+  bool pause(std::chrono::milliseconds time);  // false: stopped meanwhile
 
   RankGroupConfig config_;
-  const std::string name_;   // for the log; empty where there are no other groups
-  double tell_seconds_ = 0;  // the engine's thread's
-  std::mutex listening_;     // of the listener, while it is called
+  const std::string name_;   // prefix of log lines; empty if there is only one group
+  double tell_seconds_ = 0;  // engine's thread only
+  std::mutex listening_;     // guards listener_, also during its call
   Listener listener_;
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  std::shared_ptr<Group> group_;  // while it is ready
+  std::shared_ptr<Group> group_;  // nullptr unless the ranks are ready
+  // Description at the first start.
   std::optional<RankReady> first_;
   std::string why_ = "the ranks are being started";
-  ExitCode failed_ = ExitCode::kDone;  // of the first start
-  bool said_by_rank_ = false;          // likewise: ranks were started, which log their errors
+  ExitCode failed_ = ExitCode::kDone;  // exit code of the first start, if it failed
+  bool said_by_rank_ = false;  // of the first start: ranks were started, which log their own errors
   Step step_;
   Change change_;
   std::optional<std::vector<std::byte>> outcome_;
   StepDeadline deadline_;
-  uint64_t task_ = 0;                  // counts changes of config_.task
-  int64_t starts_ = 0, outcomes_ = 0;  // outcomes: of the last start
+  uint64_t task_ = 0;                  // number of changes of config_.task
+  int64_t starts_ = 0, outcomes_ = 0;  // outcomes_: since the last start
   bool stop_ = false;
   std::thread thread_;
 };
 
-// The executor of a process that leads ranks from outside: it computes nothing itself.
+// Executor of a process that only leads ranks and computes nothing itself.
 class RemoteExecutor final : public StepExecutor {
  public:
   explicit RemoteExecutor(RankSupervisor& ranks) : ranks_(ranks) {}

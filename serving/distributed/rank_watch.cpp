@@ -33,7 +33,7 @@ std::string RankWatch::look(Clock::time_point now) {
     if (on_this_machine_) {
       const ProcessState state = process_state(processes_[rank]);
       if (state.letter == 'T') return concat(who, " is stopped");
-      if (state.letter == 't' || state.traced) {  // whoever debugs it has time
+      if (state.letter == 't' || state.traced) {  // a debugger may take its time
         silent_[rank] = {};
         continue;
       }

@@ -1,5 +1,5 @@
-// When a rank that is led over a side channel counts as lost though its process has not ended: it
-// shows no life, or a step takes too long. Pure arithmetic on times that the caller gives.
+// Liveness checks for a rank led over a side channel whose process has not ended: it is silent, or
+// a step takes too long. Pure arithmetic on times passed by the caller.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-// How long ranks may be silent (their period: kBeatPeriod). Time counts in which the observer
-// itself ran.
+// Limits on the silence of a rank (heartbeat period: kBeatPeriod). Only time in which the observer
+// itself ran counts.
 struct SilenceLimits {
-  std::chrono::milliseconds stopped{300};  // then a process of this machine is asked for its state
-  std::chrono::milliseconds silent{2000};  // whatever its state
+  std::chrono::milliseconds stopped{300};  // then a process on this machine is checked
+  std::chrono::milliseconds silent{2000};  // lost in any state
 };
 
 class RankWatch {
@@ -23,11 +23,12 @@ class RankWatch {
   RankWatch(std::vector<int> processes, bool on_this_machine, const SilenceLimits& limits,
             Clock::time_point now);
 
-  void heard(size_t rank);  // anything
-  // Names the rank that is lost and why; empty: none is. Often, at least every kMostCounted.
+  void heard(size_t rank);  // a message of any kind arrived
+  // Returns which rank is lost and why; empty: none. Call at least every kMostCounted.
   std::string look(Clock::time_point now);
 
  private:
+  // Longest time that one call counts as silence.
   static constexpr std::chrono::milliseconds kMostCounted{200};
   std::vector<int> processes_;
   bool on_this_machine_;
@@ -36,10 +37,10 @@ class RankWatch {
   std::vector<Clock::duration> silent_;
 };
 
-// How long a step may take before ranks that show life are given up all the same: ten times the
-// moving average of steps with about as many tokens, at least ten seconds, for which other work may
-// hold a machine up; a minute for the first of its kind, which plans memory, tunes kernels and
-// records graphs.
+// Time limit of a step, after which live ranks are given up too: ten times the moving average of
+// steps with a similar number of tokens, at least 10 s (`least`) because other work may delay the
+// machine. The first step of each kind gets a minute: it plans memory, tunes kernels and records
+// graphs.
 class StepDeadline {
  public:
   using Seconds = std::chrono::duration<double>;
@@ -50,7 +51,8 @@ class StepDeadline {
  private:
   static size_t kind_of(int64_t tokens);
   double least_;
-  std::array<double, 64> average_{};  // seconds, by the power of two above the tokens; 0: none yet
+  // Seconds, indexed by log2 of the token count, rounded up; 0: not measured yet.
+  std::array<double, 64> average_{};
 };
 
 }  // namespace trireme

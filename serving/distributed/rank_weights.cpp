@@ -12,16 +12,16 @@ std::span<const std::byte> weight_bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-constexpr int64_t kMostTask = 4 << 20;  // paths of all adapters, the longest that there can be
+constexpr int64_t kMostTask = 4 << 20;  // paths of all adapters, of maximal length
 
-// What fits into a short message.
+// Truncates to what fits into a short message.
 std::string cut(std::string words) {
   constexpr size_t kMost = 16 << 10;
   if (words.size() > kMost) words.resize(kMost);
   return words;
 }
 
-// However long it takes.
+// Waits without limit.
 Message next_message(SideChannel& channel) {
   for (;;)
     if (std::optional<Message> message = channel.receive(SideChannel::kForever))
@@ -75,7 +75,7 @@ bool WeightsFollower::take(const Message& message) {
   if (!known) return false;
   if (weights_ == nullptr)
     throw BadMessage(concat(leader_.peer(), " changes weights, but no model is loaded"));
-  // The leader waits for what it has asked for before.
+  // The leader has waited for kStaged before it sends more, so at most a drop is still running.
   if (worker_.joinable()) worker_.join();
   if (message.kind == MessageKind::kUse) {
     weights_->use(0);
@@ -96,12 +96,11 @@ bool WeightsFollower::take(const Message& message) {
 void WeightsFollower::begin(std::function<void()> work) {
   worker_ = std::thread([work = std::move(work)] {
     name_thread("loader");
-    // The core that this thread comes from computes steps.
+    // This thread inherits the affinity of the core that computes steps.
     allow_cores(0, available_cores());
     try {
       work();
-    } catch (
-        const std::exception& error) {  // whoever waits for plans finds that the leader has gone
+    } catch (const std::exception& error) {  // follow_plans() detects the lost leader
       log_warning("weights: ", error.what());
     }
   });
@@ -129,7 +128,7 @@ void Followers::end() noexcept {
   for (const auto& channel : channels_) {
     try {
       channel->send(MessageKind::kEnd, 0);
-    } catch (const std::exception&) {  // it has gone already
+    } catch (const std::exception&) {  // it has ended already
     }
   }
 }

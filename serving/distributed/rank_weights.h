@@ -1,9 +1,9 @@
-// Other weights for ranks that serve (serving/scheduler/model_weights.h), over their side channels:
-//   leader -> rank: stage, with a StageRequest; rank -> leader: staged, with nothing or why not
-//   leader -> rank: use, between two plans, so that all change at the same step; rank -> leader: used
+// Weight changes of serving ranks (serving/scheduler/model_weights.h), over their side channels:
+//   leader -> rank: stage, with a StageRequest; rank -> leader: staged, empty or with the error
+//   leader -> rank: use, between two plans: all switch at the same step; rank -> leader: used
 //   leader -> rank: drop
-// A rank stages and drops on a thread of its own, and computes plans meanwhile. One change at a
-// time; its number is that of all of its messages.
+// A rank stages and drops on a separate thread while it computes plans. One change at a time; all
+// messages of a change have its number.
 #pragma once
 
 #include <functional>
@@ -18,35 +18,36 @@
 
 namespace trireme {
 
-// What a rank that another process has started is to load, the first thing that it is told.
+// Task of a rank started by another process: what to load. The first message it receives.
 struct RankTask {
-  std::string model;                  // a checkpoint, or files of others
-  std::string tokenizer;              // its path, or "byte"
-  std::vector<std::string> adapters;  // of the slots; "": none. Empty: as the command line says
-  // Of its cache: as many as before, where it starts again; 0: what there is memory for.
+  std::string model;      // checkpoint, or third-party model files
+  std::string tokenizer;  // path, or "byte"
+  // Paths by slot; "": empty slot. Empty list: the adapters of the command line.
+  std::vector<std::string> adapters;
+  // KV blocks in the cache: the same count as before a restart; 0: as many as memory allows.
   int64_t blocks = 0;
 };
 void send_task(SideChannel& rank, const RankTask& task);
-// Error(kLostRank) where nothing is told for so long; BadMessage for something else.
+// Error(kLostRank) when no message arrives within `limit`, BadMessage for one of another kind.
 RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit);
 
 struct StageRequest {
-  int32_t slot = -1;  // of an adapter; -1: the weights
+  int32_t slot = -1;  // adapter slot; -1: the model's weights
   std::string path;
 };
 std::vector<std::byte> encode_stage(const StageRequest& request);
 
-// A rank's side.
+// Weight changes on the side of a rank.
 class WeightsFollower {
  public:
-  // weights: nullptr: it has none to change. Both outlive this object.
+  // weights: nullptr: this rank has none to change. Both must outlive this object.
   WeightsFollower(SideChannel& leader, ModelWeights* weights)
       : leader_(leader), weights_(weights) {}
-  ~WeightsFollower();  // waits for what is being staged
+  ~WeightsFollower();  // waits for staging to end
   WeightsFollower(const WeightsFollower&) = delete;
   WeightsFollower& operator=(const WeightsFollower&) = delete;
 
-  // Does what the message asks for; false: it is about something else.
+  // Executes the message; false: it is not about weights.
   bool take(const Message& message);
 
  private:
@@ -58,28 +59,28 @@ class WeightsFollower {
   std::thread worker_;
 };
 
-// The side of rank 0 that computes too: all other ranks. One thread at a time.
+// Side channels of rank 0, which computes too, to all other ranks. Used by one thread at a time.
 class Followers {
  public:
-  // Those of all other ranks, which call follow_plans().
+  // channels: one for each other rank, which runs follow_plans().
   explicit Followers(std::vector<std::unique_ptr<SideChannel>> channels)
       : channels_(std::move(channels)) {}
 
-  // To all. Error(kLostRank) when one has gone.
+  // Sends to all ranks. Error(kLostRank) when a channel has closed.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
-  void end() noexcept;  // no plan comes any more
+  void end() noexcept;  // no more plans
 
   void stage(const StageRequest& request);
-  // Waits until all have: why the first that has not could not; empty: all have.
+  // Waits for all ranks. Returns the first error; empty: all have staged.
   std::string staged();
   void use();
-  void used();  // waits until all do
+  void used();  // waits until all ranks use the new weights
   void drop();
 
  private:
   std::string wait_for(MessageKind kind);
   std::vector<std::unique_ptr<SideChannel>> channels_;
-  uint64_t change_ = 0;  // the number of the last
+  uint64_t change_ = 0;  // number of the last change
 };
 
 }  // namespace trireme

@@ -1,10 +1,10 @@
-// Structs as bytes. A number is its own bytes, as the machine has them (all ranks run one program
-// on one kind of machine, which the hello of the side channel checks); a bool one byte, 0 or 1; a
-// list its length (uint32) and its elements; a struct its fields one after the other (members(), as
-// plan_fields.h lists them).
+// Binary format of structs. A number is its native bytes (all ranks run the same program on the
+// same kind of machine, which the hello of the side channel checks); a bool is one byte, 0 or 1; a
+// list is its length (uint32) and its elements; a struct is its fields in order (members(), see
+// plan_fields.h).
 //
-// Reading takes nothing on trust: a list that says it is longer than what follows is refused before
-// memory is taken for it, and so is whatever is left behind the end.
+// The reader trusts nothing: it rejects a list longer than the remaining bytes before allocating
+// memory for it, and bytes left over after the end.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace trireme {
 
-// Bytes of a peer that are not what they should be.
+// Malformed bytes from a peer.
 class BadMessage : public Error {
  public:
   explicit BadMessage(const std::string& what) : Error(what, ExitCode::kLostRank) {}
@@ -77,7 +77,7 @@ class RecordWriter {
   std::vector<std::byte> bytes_;
 };
 
-// BadMessage where the bytes end too early.
+// Throws BadMessage when the bytes end too early.
 class RecordReader {
  public:
   explicit RecordReader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -132,7 +132,7 @@ class RecordReader {
     if (bytes > 0) std::memcpy(out, rest_.data(), bytes);
     rest_ = rest_.subspan(bytes);
   }
-  // Of a list whose elements take at least so many bytes each.
+  // Length of a list whose elements take at least element_bytes each.
   size_t length(size_t element_bytes) {
     uint32_t count = 0;
     get(count);

@@ -36,7 +36,7 @@ uint64_t checksum_of(Header header, std::span<const std::byte> payload) {
   return sum.value();
 }
 
-// Until fd is ready or the limit is over; negative: however long it takes.
+// Waits until fd is ready; false: not within `limit`. Negative limit: none.
 bool wait_for(int fd, short what, milliseconds limit) {
   pollfd ready{fd, what, 0};
   return ::poll(&ready, 1, static_cast<int>(limit.count())) > 0;

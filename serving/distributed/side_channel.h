@@ -1,12 +1,12 @@
-// The way on which plans come to ranks that wait, and outcomes go back: a stream socket between two
-// processes of one job, waited on by the kernel, so that an idle rank takes no processor. MPI and
-// NCCL, whose waiting ranks spin, are used inside a step only.
+// Stream socket between two processes of a job, which carries plans to waiting ranks and outcomes
+// back. The kernel does the waiting, so an idle rank uses no CPU. MPI and NCCL, whose waiting ranks
+// spin, are used inside a step only.
 //
 // A message is a header of fixed size and a payload:
-//   uint32 magic, uint32 kind, uint64 number, uint64 bytes of the payload, uint64 checksum of all this (XXH3)
-// Its kind says what the payload is: fixed records (records.h), words, or nothing. There is nothing
-// in it that could name code or a type, and memory is taken as bytes arrive, not as a header
-// announces them.
+//   uint32 magic, uint32 kind, uint64 number, uint64 payload bytes,
+//   uint64 checksum (XXH3) of the rest of the header and the payload
+// The kind determines the payload: fixed records (records.h), text, or nothing. No message names
+// code or a type. Memory is allocated as bytes arrive, not for the size that a header claims.
 #pragma once
 
 #include <chrono>
@@ -21,16 +21,16 @@
 namespace trireme {
 
 enum class MessageKind : uint32_t {
-  kChallenge = 1,  // the three of the meeting (side_meeting.h)
+  kChallenge = 1,  // the three of the handshake (side_meeting.h)
   kHello,
   kWelcome,
   kReady,    // from a rank: it has loaded
   kPlan,     // number: of the plan
   kOutcome,  // number: of the plan
-  kBeat,     // from a rank: its process runs. number: of the last plan it has computed
-  kEnd,      // to a rank: no plan comes any more
-  kFailed,   // from a rank: why it ends, in words
-  kTask,     // to a rank that starts, and what follows: rank_weights.h
+  kBeat,     // from a rank: its process runs. number: of the last plan computed
+  kEnd,      // to a rank: no more plans
+  kFailed,   // from a rank: why it ends, as text
+  kTask,     // to a rank that starts; this and the rest: rank_weights.h
   kStage,
   kStaged,
   kUse,
@@ -47,30 +47,30 @@ struct Message {
 class SideChannel {
  public:
   static constexpr std::chrono::milliseconds kForever{-1};
+  // Default limit of accept_payloads(), in bytes.
   static constexpr int64_t kShort = 64 << 10;
 
-  // peer: in words, for errors. Both ends are of this class.
+  // peer: name of the other end, for errors. Both ends must use this class.
   SideChannel(Socket socket, std::string peer);
   const std::string& peer() const { return peer_; }
   void name_peer(std::string peer) { peer_ = std::move(peer); }
-  // Longer payloads that arrive from now on are refused; kShort before.
+  // Sets the size limit of payloads received from now on; before: kShort.
   void accept_payloads(int64_t most_bytes) { most_bytes_ = most_bytes; }
 
-  // Any thread. Error(kLostRank) when the peer has gone, or takes nothing for two seconds.
+  // Any thread. Error(kLostRank) when the peer has closed, or reads nothing for two seconds.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
-  // One thread. The next message; none within `limit`. Error(kLostRank) when the peer has gone,
-  // BadMessage for what is no message.
+  // One thread. Returns the next message; absent: none within `limit`. Error(kLostRank) when the
+  // peer has closed, BadMessage for an invalid message.
   std::optional<Message> receive(std::chrono::milliseconds limit);
-  // The same without waiting: a message that has arrived in whole.
+  // Same without waiting: a message that has arrived completely.
   std::optional<Message> poll();
 
   int fd() const { return socket_.fd(); }
-  // Whoever sends or receives here, or at the other end, is told that the peer has gone. Any
-  // thread.
+  // Closes the connection: senders and receivers at both ends get Error(kLostRank). Any thread.
   void shut_down() const noexcept { socket_.shut_down(); }
 
  private:
-  bool read_some();  // false: nothing is there
+  bool read_some();  // false: no bytes available
   std::optional<Message> parse();
   [[noreturn]] void fail_gone() const;
 

@@ -23,9 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kNoDescriptor{100};  // until the next try after one failed
+constexpr milliseconds kNoDescriptor{100};  // before the next attempt after accept() failed
 constexpr size_t kNonceBytes = 32;
-constexpr int64_t kMostWarnings = 10;  // strangers do not fill a log
+constexpr int64_t kMostWarnings = 10;  // strangers must not fill the log
 
 struct RankHello {
   int32_t rank = 0, process = 0;
@@ -53,7 +53,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// The next message, which must be of this kind.
+// Receives the next message, which must be of this kind.
 std::string expect(SideChannel& channel, MessageKind kind,
                    milliseconds limit = SideListener::kMeeting) {
   const std::optional<Message> message = channel.receive(limit);
@@ -68,7 +68,7 @@ std::unique_ptr<SideChannel> channel_of(Socket socket_, std::string peer) {
   return std::make_unique<SideChannel>(std::move(socket_), std::move(peer));
 }
 
-// An address without a file: it begins with a zero, and goes with its socket.
+// Abstract address: the name starts with a zero byte, and the socket has no file.
 socklen_t fill(sockaddr_un& address, const std::string& name) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -178,8 +178,8 @@ std::unique_ptr<SideListener::Guest> SideListener::accept(milliseconds limit) {
   return {};
 }
 
-// Until somebody connects or says something, or there is something else to do. Which of the
-// strangers have said something.
+// Waits until a peer connects or sends, or until another time limit is due. Returns which strangers
+// have sent something.
 std::vector<bool> SideListener::wait_until(Clock::time_point end) const {
   const bool takes = Clock::now() >= takes_again_;
   if (!takes) end = std::min(end, takes_again_);
@@ -193,8 +193,7 @@ std::vector<bool> SideListener::wait_until(Clock::time_point end) const {
   return said;
 }
 
-// The first of the strangers that has proved what it is. Who has said something else is turned
-// away.
+// First stranger that proves its identity. Those that send anything else are rejected.
 std::unique_ptr<SideListener::Guest> SideListener::introduced(const std::vector<bool>& said) {
   auto stranger = strangers_.begin();
   for (const bool something : said) {
@@ -243,9 +242,8 @@ void SideListener::turn_away_silent() {
   }
 }
 
-// One connection, if there is any. Where all places are taken, whoever came first makes room once
-// it has had the time in which a rank answers: so many who say nothing do not keep ranks out
-// either.
+// Accepts one connection, if there is one. When all places are taken, the oldest is rejected once
+// it has had the time in which a rank responds: many silent strangers cannot keep ranks out.
 void SideListener::take_stranger() {
   const auto now = Clock::now();
   if (now < takes_again_) return;
@@ -291,7 +289,7 @@ std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, in
     socket_ = connect_once(address.where);
   }
   auto channel = channel_of(std::move(socket_), "the leading process");
-  // Others may be before it.
+  // Other connections may be served first.
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
   const std::string challenge =
       expect(*channel, MessageKind::kChallenge, std::max(left, SideListener::kMeeting));

@@ -1,15 +1,16 @@
-// How the side channels of a job come about: one process listens until all of its ranks have come,
-// and then no more.
+// Set-up of a job's side channels: one process listens until all ranks have connected, and then
+// stops listening.
 //
 // Both sides prove that they know the job's secret without sending it (HMAC-SHA256 over both sides'
 // random numbers):
-//   listener -> rank: challenge; rank -> listener: its number, process, program, a random number, proof;
+//   listener -> rank: challenge;
+//   rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
-// All who connect are served at once by the one thread that calls accept(): a stranger who says
-// nothing holds up nobody. At most kMostStrangers have not introduced themselves yet; each has
-// kMeeting for it, or kShortestMeeting where others wait for its place.
-// On one machine the socket is a Unix socket without a file, and the other process must be the same
-// user's. Across machines it is TCP on one address of this machine, not on all of them.
+// The thread that calls accept() serves all connections at once: a silent stranger delays nobody.
+// At most kMostStrangers connections may be unauthenticated; each has kMeeting to authenticate, or
+// kShortestMeeting when others wait for its place.
+// On one machine the socket is an abstract Unix socket (no file), and the peer must run as the same
+// user. Across machines it is TCP on one address of this machine, not on all of them.
 #pragma once
 
 #include <chrono>
@@ -23,9 +24,9 @@ namespace trireme {
 
 struct SideAddress {
   std::string where;   // "unix:NAME" or "tcp:HOST:PORT"
-  std::string secret;  // of the job: 64 hex digits
+  std::string secret;  // of the job: 64 hexadecimal digits
 
-  // Both in one line, for a rank's environment or a broadcast. parse() throws InputError.
+  // Both on one line, for a rank's environment or a broadcast. parse() throws InputError.
   std::string line() const;
   static SideAddress parse(const std::string& line);
 };
@@ -37,17 +38,17 @@ class SideListener {
 
   struct Guest {
     int rank = 0;
-    int process = 0;  // where it lives
+    int process = 0;  // process id on its machine
     std::unique_ptr<SideChannel> channel;
   };
 
   static SideListener on_this_machine();
-  // host: a name or an address of this machine; empty: what its own name stands for.
+  // host: a name or address of this machine; empty: the address of its own host name.
   static SideListener on_address(const std::string& host);
 
   const SideAddress& address() const { return address_; }
-  // The next that proves to be a rank of this job and runs this program; none within `limit`.
-  // Others are turned away, the first of them with a warning. One thread.
+  // Next connection that proves to be a rank of this job and runs this program; nullptr: none
+  // within `limit`. Others are rejected; the first ones are logged as warnings. One thread.
   std::unique_ptr<Guest> accept(std::chrono::milliseconds limit);
 
  private:
@@ -68,12 +69,12 @@ class SideListener {
 
   Socket socket_;
   SideAddress address_;
-  std::vector<Stranger> strangers_;  // who came first is first
-  Clock::time_point takes_again_{};  // no connection is taken before
+  std::vector<Stranger> strangers_;  // oldest first
+  Clock::time_point takes_again_{};  // no connection is accepted before this
   int64_t turned_away_ = 0;
 };
 
-// A rank's end. Error(kLostRank) when nobody is there within `limit`; BadMessage when it is not the
+// Rank's end. Error(kLostRank) when nobody listens within `limit`, BadMessage when it is not the
 // job's listener.
 std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,
                                                   std::chrono::milliseconds limit);

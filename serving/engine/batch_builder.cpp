@@ -59,7 +59,7 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_
   batch.write(ctx, parts_, wanted_, padding, embedded_, sampling_);
 }
 
-// Nothing where one row needs its logits on the host. Padding is sampled too, and nobody reads it.
+// Adds no parameters if any row needs its logits on the host. Padding is sampled too, and ignored.
 void BatchBuilder::ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,
                                 const TokenChooser& chooser) {
   const bool all = std::ranges::all_of(rows, [&](const LogitRow& row) {

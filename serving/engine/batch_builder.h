@@ -1,5 +1,5 @@
-// From plans to batches: keeps the table of blocks of each slot, as plans extend it, and says which
-// rows of logits a plan asks for.
+// Converts step plans to device batches: keeps the block table of each slot, which plans extend,
+// and lists the rows of logits that a plan needs.
 #pragma once
 
 #include <vector>
@@ -10,39 +10,39 @@
 
 namespace trireme {
 
-// A row of logits that a plan asks for.
+// Row of logits that a plan needs.
 struct LogitRow {
-  size_t part;          // of the plan's sequences
-  int32_t asked;        // a token of the prompt; -1: the next token is chosen
-  int32_t guess;        // counts where this is what the row before chose; -1: always
-  int64_t position;     // of the token behind the row
-  ChosenToken outcome;  // where the logits are
-  float seconds = 0;    // that choosing it took there
+  size_t part;          // index of the sequence in the plan
+  int32_t asked;        // prompt token to score; -1: the next token is sampled
+  int32_t guess;        // the row counts only if the previous row's token is this; -1: always
+  int64_t position;     // of the token after the row
+  ChosenToken outcome;  // on the rank that has the logits
+  float seconds = 0;    // spent there on sampling
 };
 
 class BatchBuilder {
  public:
-  // adapters: inner columns of each that sequences name
+  // adapters: for each LoRA adapter its inner columns of the stacked ones
   // (transformer/formats/peft/stacked_adapters.h).
   BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters);
 
-  // The plan that comes: who enters a slot, and the new blocks of all.
+  // Applies a plan to the tables: sequences that enter slots, and new blocks.
   void take(const StepPlan& plan);
-  // Its sequences [begin, end), and `padding` tokens behind theirs, into `batch`; `rows` are those
-  // that they ask for, in the order of the batch's. Costs what has changed since the batch was last
-  // written, beside a few numbers of each sequence and token. chooser: where all rows may be chosen
-  // by their parameters alone, the batch has these.
+  // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`; sets
+  // `rows` to the logit rows that they need, in the batch's order. Copies the table blocks that are
+  // new since the batch was last written, and a few numbers per sequence and token. chooser: if all
+  // rows can be sampled by their SamplingParams alone, the batch gets these; nullptr: never.
   void write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
              int64_t padding, std::vector<LogitRow>& rows, const TokenChooser* chooser = nullptr);
 
  private:
   struct Table {
-    uint64_t name = 0;  // of the sequence that entered, never used twice
+    uint64_t name = 0;  // identity of the sequence in the slot, never reused
     std::vector<int32_t> blocks;
     AdapterColumns columns;
   };
   std::vector<AdapterColumns> adapters_;
-  std::vector<Table> tables_;  // of the slots
+  std::vector<Table> tables_;  // by slot
   uint64_t entered_ = 0;
   std::vector<StepBatch::Part> parts_;
   void ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,

@@ -12,8 +12,8 @@
 namespace trireme {
 namespace {
 
-// Of masks, in nodes of a vocabulary's trie: half a millisecond or so. Others wait for no more of
-// them in a step.
+// Work on masks per step, in nodes of the vocabulary's trie: about half a millisecond. Bounds how
+// long masks delay other sequences.
 constexpr int64_t kMaskWorkOfAStep = int64_t{1} << 16;
 
 bool is_out_of_memory(const std::exception& error) {
@@ -116,7 +116,7 @@ std::vector<SequenceId> Engine::add_siblings(
   return ids;
 }
 
-// What ends it comes behind its sequences.
+// Registers a hold; its release is queued after its sequences.
 const WeightsHold* Engine::know(const std::shared_ptr<WeightsHold>& hold) {
   if (hold == nullptr) return nullptr;
   hold->on_end(this, [this, ended = hold.get()] {
@@ -195,7 +195,7 @@ void Engine::interrupt(const std::string& why) {
     if (failure_.empty()) failure_ = lost;
   }
   hand_in_work([this, lost] {
-    if (!is_stopped()) end_all(lost);  // later it is not the engine's thread that runs this
+    if (!is_stopped()) end_all(lost);  // once stopped, another thread runs this
   });
 }
 
@@ -206,7 +206,7 @@ bool Engine::is_stopped() const {
 
 void Engine::resume() {
   hand_in_work([this] {
-    if (is_stopped()) return;  // then it is not the engine's thread that runs this
+    if (is_stopped()) return;  // then another thread runs this
     pool_.forget_all();
     const std::lock_guard lock(mutex_);
     if (!stopped_) failure_ = {};
@@ -232,7 +232,7 @@ void Engine::loop() {
     change_if_due();
     if (!failure().empty() || scheduler_.idle()) continue;
     run_step();
-    change_if_due();  // it may have waited for what ended with this step
+    change_if_due();  // it may have waited for sequences that ended with this step
   }
   std::vector<Incoming> incoming;
   {
@@ -274,7 +274,7 @@ void Engine::accept(Incoming& one) {
   if (failed.empty() && hold != holds_.end() && hold->second) failed = weights_change();
   if (!failed.empty())
     return one.listener({.finish = FinishReason::kError, .error = failed, .of_engine = true});
-  // The change waits for those of a hold that goes on.
+  // Sequences of a registered hold still start: the change waits for them.
   if (change_ && hold == holds_.end())
     held_.push_back(std::move(one));
   else
@@ -305,7 +305,7 @@ void Engine::start(Incoming& one) {
     adapters_ = std::max(adapters_, one.sequence->adapter + 1);
     ids_.emplace(one.sequence.get(), one.id);
     running_.emplace(one.id, Running{one.sequence, one.listener});
-  } catch (const std::exception& e) {  // also of memory that is not there
+  } catch (const std::exception& e) {  // includes std::bad_alloc
     if (one.sequence == nullptr) return;
     scheduler_.cancel(*one.sequence);
     ids_.erase(one.sequence.get());
@@ -351,7 +351,7 @@ void Engine::run_step() {
   }
 }
 
-// Whether something has come of sequences that waited for masks.
+// Reports the progress of sequences that waited for masks; false: none.
 bool Engine::settle() {
   std::vector<Progress> all = scheduler_.settle();
   if (all.empty()) return false;
@@ -396,7 +396,7 @@ void Engine::step() {
   report.tell_seconds = executor_->tell_seconds();
   report.execute_seconds = seconds_since(last) - report.tell_seconds;
   std::vector<Progress> all = scheduler_.done(plan, std::move(result));
-  publish_counts();  // whoever is told an end may look at them at once
+  publish_counts();  // before the events: a client may read the counts right after its last one
   for (Progress& progress : all) {
     const int64_t tokens = std::ssize(progress.tokens);
     if (tokens > 0 && progress.sequence->generated() <= tokens) ++report.first_tokens;
@@ -461,8 +461,8 @@ void Engine::end_all(const Failure& failure) {
     if (failure_.empty()) failure_ = failure;
   }
   end_sequences(failure);
-  // Of what belongs to one answer some may have ended here: what is left of it may find other
-  // weights, and is refused.
+  // Some sequences of a response may have ended here: the rest could run on other weights, so it is
+  // refused.
   for (auto& [hold, is_over] : holds_) is_over = true;
   std::vector<Incoming> held = std::exchange(held_, {});
   for (const Incoming& one : held)

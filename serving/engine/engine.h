@@ -1,10 +1,10 @@
-// The engine of a server: one thread schedules, has steps computed and tells what comes of them;
-// any others hand in sequences and take them back. It sleeps while there is nothing to do.
+// Engine of a server: one thread schedules steps, runs them and reports results. Any thread may
+// submit or cancel a sequence. The thread sleeps while there is nothing to do.
 //
-// When a step throws, its sequences end with the error and the others go on, where the executor
-// can. With one that cannot, and after kMostFailures such steps one after the other, the engine has
-// failed. Steps that lack memory do not count: it comes back as sequences end. What lacks it
-// outside the executor ends all sequences, and the engine goes on.
+// A step that throws ends its sequences with the error; other sequences continue if the executor
+// survives failures. The engine fails if the executor does not, or after kMostFailures failed steps
+// in a row. Out-of-memory steps do not count, since memory is freed as sequences end.
+// std::bad_alloc outside the executor ends all sequences, and the engine continues.
 #pragma once
 
 #include <atomic>
@@ -26,46 +26,47 @@
 
 namespace trireme {
 
-// What has come of a sequence since the last time.
+// Progress of a sequence since its last event.
 struct SequenceEvent {
-  std::vector<ChosenToken> prompt = {};  // log-probabilities of tokens of the prompt
-  std::vector<ChosenToken> tokens = {};  // of the text; the one that ends it included
-  std::vector<float> embedding = {};     // of the prompt, with the end
-  int64_t cached_prompt = 0;             // tokens of the prompt that were in the cache
-  // When it was first computed; none: never yet.
+  std::vector<ChosenToken> prompt = {};  // prompt log-probabilities
+  std::vector<ChosenToken> tokens = {};  // sampled tokens, a final stop token included
+  std::vector<float> embedding = {};     // of the prompt; with `finish`
+  int64_t cached_prompt = 0;             // prompt tokens found in the cache
+  // When the sequence first entered a step; time_point{}: not yet.
   std::chrono::steady_clock::time_point begun = {};
   std::optional<FinishReason> finish = {};
   Failure error = {};  // with kError
-  // With kError: to the engine, and not by what was asked for. It may be asked for again.
+  // With kError: the engine's failure, not the request's; the request may be retried.
   bool of_engine = false;
-  size_t replica = 0;  // of Replicas, that tells it
+  size_t replica = 0;  // index in Replicas that reports it
 };
 
-// Called on the engine's thread, which must not be kept, and nothing thrown to; once the engine has
-// stopped, on that of add(). An event may come while the sequence is being cancelled.
+// Runs on the engine's thread; must not block or throw. After the engine has stopped, it runs on
+// the thread that calls add(). Events may still arrive until the engine's thread has processed
+// cancel().
 using SequenceListener = std::function<void(SequenceEvent&&)>;
 using SequenceId = uint64_t;
 
-// What a step has been, for whoever counts.
+// Statistics of one step, for the step listener.
 struct StepReport {
-  int64_t tokens = 0;  // computed
+  int64_t tokens = 0;  // tokens computed
   int64_t sequences = 0;
-  int64_t first_tokens = 0;  // chosen, of texts that begin
-  int64_t keys = 0;          // that its tokens attend to, summed over the tokens
-  int64_t cached = 0;        // tokens whose keys it reads, summed over its sequences
-  // tell: ranks what to do, and clients what came of it.
+  int64_t first_tokens = 0;  // sequences that got the first tokens of their completion
+  int64_t keys = 0;          // attended keys, summed over the tokens
+  int64_t cached = 0;        // tokens whose keys are read, summed over the sequences
+  // tell_seconds: sending the plan to ranks and reporting results to clients.
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, tell_seconds = 0;
 };
 
-// What becomes of sequences when the weights change that compute them; of several that belong
-// together, see serving/engine/weights_hold.h.
+// Policy for live sequences when the weights change; for sequences of one response see
+// serving/engine/weights_hold.h.
 enum class Handover {
-  kWait,  // those that have come before end with the old weights, those that come meanwhile wait for the new ones
-  kAbort,   // all end with an error
-  kKeep,    // they go on: behind the keys and values of the old weights, with the new ones
-  kBeside,  // they go on, and what is cached stays: none of them names what changes
+  kWait,    // earlier sequences finish with the old weights, later ones wait for the new ones
+  kAbort,   // all sequences end with an error
+  kKeep,    // sequences continue with the new weights after the old weights' keys and values
+  kBeside,  // sequences continue and the cache stays valid: none of them uses what changes
 };
-// Texts of failures of these causes.
+// Error messages of these failures.
 inline constexpr const char* kEngineStops = "the server is stopping";
 inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
 inline constexpr const char* kAllForbidden =
@@ -78,68 +79,65 @@ inline constexpr const char* kNoMemory = "the server has not enough memory";
 struct EngineCounts {
   SchedulerCounts scheduler;
   int64_t used_blocks = 0, blocks = 0;
-  std::vector<int32_t> running_adapters = {}, waiting_adapters = {};  // of sequences, each once
+  std::vector<int32_t> running_adapters = {}, waiting_adapters = {};  // each index once
 };
 
 class Engine {
  public:
   static constexpr int kMostFailures = 3;
   using StepListener = std::function<void(const StepReport&)>;
-  // Executor and drafter (Scheduler) are called on the engine's thread only. on_step may be absent.
+  // The engine's thread alone calls executor and drafter (Scheduler). on_step may be empty.
   Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
          int64_t block_tokens, StepListener on_step = {}, std::unique_ptr<Drafter> drafter = {});
   ~Engine();  // stop()
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Its events come in order, the last one with `finish`. After the engine has failed that one
-  // comes at once.
+  // Submits a sequence. Its events arrive in order, the last one with `finish`; if the engine has
+  // failed, that one at once.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr);
-  // The same prompt n times, drawn differently from one choice (request.draw counts on); the first
-  // is computed, the others find it. Log-probabilities of the prompt are told with the first alone,
-  // before anything of the others.
+  // Submits n sequences with the same prompt; sequence i has random stream request.draw + i. The
+  // first computes the prompt, the others find it in the cache. Only the first reports prompt
+  // log-probabilities, before any event of the others.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);
-  // As if a sequence of this hold had come: some may come later.
+  // Registers a hold before its first sequence, as if one had been submitted.
   void begin(const std::shared_ptr<WeightsHold>& hold);
-  // It ends without an event. Nothing if it has ended.
+  // Ends a sequence without a further event. No effect if it has ended.
   void cancel(SequenceId id);
-  // No prefix is found any more that was computed before. After the weights have changed, with
-  // nothing running.
+  // Empties the prefix cache, after the weights have changed and while no sequence runs.
   void forget_prefixes();
   // Runs `work` on the engine's thread between two steps and waits for it.
   void between_steps(const std::function<void()>& work);
 
   // Runs `change`, which gives the executor other weights, on the engine's thread between two
-  // steps, after which the future is ready; but for kBeside nothing is found in the cache then that
-  // was computed before. The future has an Error where the engine fails or stops before it comes to
-  // that, and what `change` throws: after an InputError the old weights go on, with any other the
-  // engine has failed. One at a time.
+  // steps; the future is ready afterwards. Unless kBeside, it empties the prefix cache. The future
+  // has an Error if the engine fails or stops first, or the exception of `change`: after an
+  // InputError the old weights stay in use, after any other the engine has failed. One at a time.
   [[nodiscard]] std::future<void> change_weights(Handover how, std::function<void()> change);
 
-  // The executor cannot compute for now, as failure() says at once: sequences end with an error,
-  // those that come too, until resume(); from then on nothing is found in the cache that was
-  // computed before. Neither waits.
+  // Suspends the engine while its executor cannot run: failure() reports `why` at once, and all
+  // sequences, also those submitted meanwhile, end with an error until resume(), which empties the
+  // prefix cache. Neither waits.
   void interrupt(const std::string& why);
   void resume();
-  // Ends the sequences that are still there, and any that come later, with an error. Once stopped,
-  // it stays so.
+  // Ends all sequences, and any submitted later, with an error. Permanent.
   void stop();
 
   EngineCounts counts() const;
-  // Why the executor has failed; empty: it has not, or has been resumed.
+  // Cause why the executor cannot run; empty: it can.
   Failure failure() const;
 
  private:
   struct Incoming {
-    std::shared_ptr<Sequence> sequence = {};  // absent: `id` is cancelled
+    std::shared_ptr<Sequence> sequence = {};  // nullptr: `id` is cancelled
     SequenceId id = 0;
     SequenceListener listener = {};
-    std::function<void()> work = {};    // in the place of both
-    const WeightsHold* hold = nullptr;  // of the sequence; without sequence and id: it has ended
-    bool begins = false;                // the hold does, without a sequence
+    std::function<void()> work = {};    // instead of all others
+    const WeightsHold* hold = nullptr;  // of the sequence; without sequence and `begins`: released
+    bool begins = false;                // registers the hold, without a sequence
     bool is_released() const { return sequence == nullptr && hold != nullptr && !begins; }
   };
   struct Running {
@@ -177,23 +175,23 @@ class Engine {
   BlockPool pool_;
   Scheduler scheduler_;
   StepListener on_step_;
-  int failures_ = 0;  // steps that have failed since one did not
+  int failures_ = 0;  // failed steps in a row
   std::unordered_map<SequenceId, Running> running_;
   std::unordered_map<const Sequence*, SequenceId> ids_;
-  int32_t adapters_ = 0;  // that sequences have had are below this
+  int32_t adapters_ = 0;  // above the largest adapter index used so far
   std::shared_ptr<MaskPace> pace_;
-  bool stalled_ = false;          // nothing can be computed before a mask is there
-  std::optional<Change> change_;  // that is due, or waits
-  std::vector<Incoming> held_;    // sequences that wait for it
-  // Whose sequences have started, by their addresses; true: the weights have changed, and no more
-  // may come of it.
+  bool stalled_ = false;          // nothing can run until a mask is ready
+  std::optional<Change> change_;  // pending
+  std::vector<Incoming> held_;    // waits for that change
+  // Registered holds by address; true: further sequences of it are refused, since they might run on
+  // other weights than its earlier ones.
   std::unordered_map<const WeightsHold*, bool> holds_;
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable wake_;
   std::vector<Incoming> incoming_;
   bool stop_ = false, stopped_ = false;
-  bool masks_came_ = false;  // since the loop last looked
+  bool masks_came_ = false;  // since the loop last checked
   Failure failure_;
   EngineCounts counts_;
   std::atomic<SequenceId> next_id_{1};

@@ -1,4 +1,4 @@
-// Failure of a sequence or of the engine: a text for people, and a cause for code that decides.
+// Failure of a sequence or of the engine: a message for users, and a cause for code.
 #pragma once
 
 #include <exception>
@@ -8,12 +8,12 @@ namespace trireme {
 
 enum class FailureCause {
   kOther,          // of a step or of the model
-  kFault,          // CheckFailed: the text is for the program's authors
+  kFault,          // CheckFailed: the message is for developers
   kLostRanks,      // Error(kLostRank)
   kStopping,       // Engine::stop()
   kWeightsChange,  // Handover::kAbort
-  kAllForbidden,   // the sequence's own request forbids every token that could follow
-  kNoRuleMemory,   // of the schema, expression or grammar; the request may be repeated
+  kAllForbidden,   // the request's own options forbid every next token
+  kNoRuleMemory,   // for the schema, expression or grammar; the request may be retried
 };
 
 struct Failure {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBlockTokens = 16;
 
-// One text alone.
+// Scheduler, cache and executor of a single sequence.
 struct Decoder {
   Decoder(const Model& model, ParameterStore& params, Ctx& ctx, int64_t positions, int64_t prompt,
           const GenerateOptions& options)

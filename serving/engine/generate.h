@@ -1,4 +1,4 @@
-// The decode loop: a prompt through the model into a KV cache, then one token at a time.
+// Decode loop: computes a prompt into a KV cache, then samples one token at a time.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@ struct GenerateOptions {
   SamplingParams sampling;
   int64_t max_new_tokens = 256;
   std::vector<int32_t> stop_tokens;  // each ends the text and is not part of it
-  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's,
-  // and the rows of the padding were hardly trained. 0: the model's vocabulary.
+  // Ids from here on are never sampled: a model's vocabulary may be padded beyond its tokenizer's,
+  // and the padding rows are hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;
-  // Ranks that hold the model together: its matrices divided by tensor parallelism, its experts,
-  // its layers by pipeline parallelism, one chunk a rank. All call generate() with the same
-  // arguments and get the same tokens, chosen by one of them; on_token ends the text on all of them
-  // or on none. nullptr: this rank holds the whole model. Samples and sequences are not divided.
+  // Ranks that share the model: by tensor parallelism, expert parallelism and pipeline parallelism
+  // with one chunk per rank. All call generate() with the same arguments and get the same tokens,
+  // sampled by one of them; if on_token returns false on one rank, it must on all. nullptr: this
+  // rank has the whole model. No data or context parallelism.
   const Groups* groups = nullptr;
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
 };
@@ -30,17 +30,17 @@ struct GenerateOptions {
 enum class StopReason { kLength, kStopToken, kContextFull };
 
 struct Generation {
-  std::vector<int32_t> tokens;   // new ones only
-  std::vector<double> logprobs;  // of each, among the ids that may be chosen
+  std::vector<int32_t> tokens;   // generated tokens, without the prompt
+  std::vector<double> logprobs;  // of each, over the ids that may be sampled
   StopReason reason = StopReason::kLength;
 };
 
-// Positions that a prompt and its continuation take: those to reserve in the model before.
+// Positions of a prompt and its completion, which the model must have reserved.
 int64_t positions_of(const ModelConfig& config, std::span<const int32_t> prompt,
                      const GenerateOptions& options);
 
-// One sequence. The prompt holds at least one token and leaves room in the model's positions.
-// on_token is called as tokens come; returning false ends the generation.
+// Generates one completion. The prompt has at least one token and leaves room in the model's
+// positions. on_token is called for each token; returning false ends the generation.
 Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
                     std::span<const int32_t> prompt, const GenerateOptions& options,
                     const std::function<bool(int32_t)>& on_token = {});

@@ -1,4 +1,4 @@
-// A drafter that may fail without harm: no text depends on guesses.
+// Drafter whose failure is harmless: no output depends on drafts.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,10 @@
 
 namespace trireme {
 
-// Guesses what the other one does, until that throws: then it says so in the log, and from then on
-// guesses nothing.
+// Forwards to another drafter. Once that throws, logs a warning and returns empty drafts.
 class GuardedDrafter final : public Drafter {
  public:
-  // turn: held while it guesses, by those who share a device; may be absent.
+  // turn: locked while drafting, by all drafters that share a device; may be nullptr.
   GuardedDrafter(std::unique_ptr<Drafter> drafter, std::shared_ptr<std::mutex> turn)
       : drafter_(std::move(drafter)), turn_(std::move(turn)) {}
 
@@ -20,7 +19,7 @@ class GuardedDrafter final : public Drafter {
   void forget(const Sequence& sequence) override;
 
  private:
-  std::unique_ptr<Drafter> drafter_;  // absent: it has failed
+  std::unique_ptr<Drafter> drafter_;  // nullptr: it has failed
   std::shared_ptr<std::mutex> turn_;
 };
 

@@ -1,5 +1,5 @@
-// A model that guesses for another one (serving/scheduler/model_drafter.h), on an executor and a
-// cache of its own. When it fails, guessing ends and nothing else.
+// Draft model (serving/scheduler/model_drafter.h) with its own executor and cache. If it fails,
+// only speculation ends.
 #pragma once
 
 #include <mutex>
@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-// This process holds the whole model. config: as of a ModelExecutor; sequences longer than
-// limits.length get no guesses. The context is this drafter's alone: its arena lies as the draft's
-// passes need it. turn: held while it computes, by the drafters of several engines.
+// Drafter of a model that this process holds whole. config: as for a ModelExecutor; sequences
+// longer than limits.length get no drafts. The context must not be shared: its arena is laid out
+// for the draft model's passes. turn: locked while it computes, by the drafters of several engines.
 std::unique_ptr<Drafter> make_model_drafter(const Model& model, ParameterStore& params, Ctx& ctx,
                                             const ExecutorConfig& config,
                                             std::shared_ptr<std::mutex> turn = {});

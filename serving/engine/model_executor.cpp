@@ -17,7 +17,7 @@ constexpr int64_t kMostLogitRows = 256;  // on the host at a time
 constexpr size_t kMostPlans = 512;
 using Clock = std::chrono::steady_clock;
 
-constexpr int32_t kNotChosen = kNothingLeft - 1;  // behind a guess that did not come true
+constexpr int32_t kNotChosen = kNothingLeft - 1;  // row after a rejected draft token
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -72,7 +72,7 @@ StepOutcome ModelExecutor::execute(const StepPlan& plan) {
     throw;
   }
   ctx_.mode = before;
-  // After the loss of a rank a GPU goes on with anything for what it should have sent.
+  // After the loss of a rank a GPU continues with undefined data in place of that rank's.
   if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
   if (ctx_.gpu != nullptr) log_notes(*ctx_.gpu);
   share_outcomes();
@@ -90,7 +90,7 @@ void ModelExecutor::write_batches(const StepPlan& plan) {
                    rows_[static_cast<size_t>(m)], samples_there() ? &chooser_ : nullptr);
 }
 
-// Of ranks one chooses, on its host; the kernel is for float32.
+// With several ranks one of them samples on its host; the kernel takes float32 only.
 bool ModelExecutor::samples_there() const {
   return ctx_.gpu != nullptr && alone() && params_dtype_ != DType::kF64;
 }
@@ -99,7 +99,7 @@ bool ModelExecutor::alone() const {
   return groups_ == nullptr || groups_->layout.tp.size * groups_->layout.pp.size == 1;
 }
 
-// Few different numbers of sequences are recorded: 1, 2, 4, 8, then each eighth one.
+// Pads to a small set of batch sizes to record: 1, 2, 4, 8, then multiples of 8.
 int64_t ModelExecutor::padding_of(const StepPlan& plan) const {
   const auto sequences = std::ssize(plan.sequences);
   if (!can_record() || std::ssize(plan.tokens) != sequences) return 0;
@@ -108,8 +108,8 @@ int64_t ModelExecutor::padding_of(const StepPlan& plan) const {
   return std::min(padded, limits_.sequences) - sequences;
 }
 
-// The host reads how many tokens each expert gets, takes part in what ranks send each other, and
-// looks on where somebody observes.
+// Not with experts (the host reads their token counts), other ranks (the host takes part in their
+// communication) or an observer (which runs on the host).
 bool ModelExecutor::can_record() const {
   return ctx_.gpu != nullptr && !ctx_.gpu->synchronous && alone() && !ctx_.observer &&
          model_.config().moe.experts == 0;
@@ -128,8 +128,8 @@ void ModelExecutor::run() {
   const bool one_token_each = tokens.count == tokens.cached.context_lens.size(0);
   if (!can_record() || !one_token_each || stage_.batch(0).rows().present())
     return run_planned(plan);
-  // The first time as it is, so that libraries make their choices; then recorded; then the record
-  // alone, for which the host works as long for a model of a hundred layers as for one of two.
+  // First pass: run directly, so that libraries make their choices; second: recorded; then
+  // replayed, for which the host takes as long for a model of a hundred layers as for one of two.
   if (std::exchange(library_moves_, ctx_.gpu->library_moves) != ctx_.gpu->library_moves)
     graphs_.clear();
   const auto [at, first] =
@@ -149,7 +149,7 @@ const ArenaPlan& ModelExecutor::plan_for(const PassShape& shape) {
     if (at->second.capacity > reserved_) {
       ctx_.arena.reserve(at->second.capacity);
       reserved_ = at->second.capacity;
-      graphs_.clear();  // they use the memory as it lay
+      graphs_.clear();  // they have the old addresses
     }
   } catch (...) {
     plans_.erase(at);
@@ -171,7 +171,8 @@ ArenaPlan ModelExecutor::planned_pass() {
 
 namespace {
 
-// `tokens` over `parts` sequences of at most `length`: alike, or all but one each in the first.
+// Divides `tokens` over `parts` sequences of at most `length`: evenly, or one token each and the
+// rest in the first.
 std::vector<int64_t> shares_of(int64_t tokens, int64_t parts, int64_t length, bool alike) {
   std::vector<int64_t> out;
   for (int64_t i = 0; i < parts; ++i) {
@@ -184,9 +185,10 @@ std::vector<int64_t> shares_of(int64_t tokens, int64_t parts, int64_t length, bo
 
 }  // namespace
 
-// Of as many tokens and rows of logits as may be: new prompts, and the ends of the longest texts,
-// whose attention needs most partial results; of all sequences alike, of one beside single tokens,
-// and of one alone, which is not divided among stages.
+// Steps with the maximum of tokens and logit rows: new prompts, and the ends of the longest
+// sequences, whose attention needs the most partial results; each divided evenly over all
+// sequences, as one long sequence with single tokens of the others, and as one sequence alone,
+// which is not divided into micro-batches.
 int64_t ModelExecutor::largest_step_bytes() {
   const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
@@ -201,7 +203,7 @@ int64_t ModelExecutor::largest_step_bytes() {
   return largest;
 }
 
-// Of a step over so many tokens of each sequence.
+// Activation bytes of a step with shares[i] tokens of sequence i.
 int64_t ModelExecutor::planned_bytes(const std::vector<int64_t>& shares, bool new_prompts) {
   const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
   const std::vector<int32_t> table(static_cast<size_t>(limits_.blocks_of_sequence()));
@@ -253,7 +255,7 @@ void ModelExecutor::pass() {
 void ModelExecutor::read_tokens(int m, int64_t first, std::span<const int32_t> ids,
                                 std::span<const double> logprobs) {
   std::vector<LogitRow>& rows = rows_[static_cast<size_t>(m)];
-  // Rows behind those asked for are padding.
+  // Rows beyond the requested ones are padding.
   const int64_t count = std::min(std::ssize(ids), std::ssize(rows) - first);
   for (int64_t i = 0; i < count; ++i) {
     LogitRow& row = rows[static_cast<size_t>(first + i)];
@@ -267,13 +269,13 @@ void ModelExecutor::read_tokens(int m, int64_t first, std::span<const int32_t> i
 }
 
 void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> logits) {
-  // Of tensor-parallel ranks, which all have them, one chooses.
+  // All tensor-parallel ranks have the logits; the first one samples.
   if (groups_ != nullptr && groups_->layout.tp.index > 0) return;
   const int64_t width = model_.config().vocab_size, words = ceil_div(width, 32);
   std::vector<LogitRow>& rows = rows_[static_cast<size_t>(m)];
-  // Rows behind those asked for are padding.
+  // Rows beyond the requested ones are padding.
   const int64_t count = std::min(std::ssize(logits) / width, std::ssize(rows) - first);
-  // Rows of guesses wait for the one before: who chooses that one chooses these.
+  // Draft rows depend on the previous row: the thread that samples that one samples these, too.
   const auto waits = [&](int64_t i) {
     return i > 0 && i < count && rows[static_cast<size_t>(first + i)].guess >= 0;
   };
@@ -309,7 +311,7 @@ int64_t ModelExecutor::told_of(const LogitRow& row) const {
 void ModelExecutor::share_outcomes() {
   if (alone()) return;
   const Place &tp = groups_->layout.tp, &pp = groups_->layout.pp;
-  // Of each row: the token, its log-probability, its rank, how many others, and these.
+  // Per row: token, its log-probability, its rank, number of top entries, top entries.
   std::vector<double> message;
   const auto each = [&](const auto& row_and_numbers) {
     size_t at = 0;
@@ -348,7 +350,7 @@ void ModelExecutor::share_outcomes() {
   });
 }
 
-// From the rank that chooses to all.
+// Broadcasts from the sampling rank to all.
 void ModelExecutor::broadcast(std::vector<double>& message) {
   const Place &tp = groups_->layout.tp, &pp = groups_->layout.pp;
   const Tensor view(message.data(), DType::kF64, Shape{std::ssize(message)});

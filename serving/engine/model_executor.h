@@ -1,5 +1,4 @@
-// Runs the steps that a scheduler plans (serving/scheduler/step_plan.h) on a model, whole or
-// divided over ranks.
+// Executes scheduled steps (serving/scheduler/step_plan.h) on a model, whole or divided over ranks.
 #pragma once
 
 #include <map>
@@ -17,40 +16,39 @@ namespace trireme {
 
 struct ExecutorConfig {
   StepLimits limits;  // sequences: also the number of slots
-  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's,
-  // and the rows of the padding were hardly trained. 0: the model's vocabulary.
+  // Ids from here on are never sampled: a model's vocabulary may be padded beyond its tokenizer's,
+  // and the padding rows are hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;
-  // Where limits.adapters: of the inner columns of the model's adapters those of each that
-  // sequences name.
+  // With limits.adapters: for each LoRA adapter its inner columns of the model's stacked ones.
   std::vector<AdapterColumns> adapters = {};
 };
 
 class ModelExecutor final : public StepExecutor {
  public:
-  // groups: ranks that hold the model together, its matrices divided by tensor parallelism, its
-  // experts, its layers by pipeline parallelism, one chunk a rank; nullptr: this rank holds the
-  // whole model. The model has reserved limits.length positions.
+  // groups: ranks that share the model by tensor parallelism, expert parallelism and pipeline
+  // parallelism with one chunk per rank; nullptr: this rank has the whole model. The model must
+  // have reserved limits.length positions.
   ModelExecutor(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
                 const ExecutorConfig& config);
 
-  // All ranks call it with the same plans and get the same results, chosen by one of them, the
-  // first tensor-parallel rank of the last stage: exp() may differ in the last bit between CPUs,
-  // and ranks that chose for themselves could part. The sequences of a step are divided into as
-  // many micro-batches as there are stages. On a GPU passes over one token of each sequence are
-  // recorded, once for each of some numbers of sequences, and then replayed, unless ranks share the
-  // model or it has experts.
+  // Runs one step. All ranks call it with the same plans and get the same result, sampled by the
+  // first tensor-parallel rank of the last stage: exp() may differ in the last bit between CPUs, so
+  // that ranks that each sampled could diverge. The step's sequences are divided into as many
+  // micro-batches as there are stages. On a GPU, passes over one token of each sequence are
+  // recorded as graphs, for a few batch sizes, and replayed, unless ranks share the model or it has
+  // experts.
   StepOutcome execute(const StepPlan& plan) override;
-  // Bytes of activations of the largest steps that the limits allow. Computes nothing; all ranks
-  // alike.
+  // Peak activation bytes of the largest steps within the limits. Runs no computation; the same on
+  // all ranks.
   int64_t largest_step_bytes();
-  // Other ranks stand in the middle of the step then, and what has come of a GPU's work is not
-  // known.
+  // False with other ranks, which are in the middle of the step then, and on a GPU, whose results
+  // are unknown then.
   bool survives_failures() const override { return ctx_.gpu == nullptr && alone(); }
 
  private:
   using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>>;
 
-  bool alone() const;  // no other rank holds a part of the model
+  bool alone() const;  // no other rank has a part of the model
   bool can_record() const;
   bool samples_there() const;
   int64_t padding_of(const StepPlan& plan) const;
@@ -67,7 +65,7 @@ class ModelExecutor final : public StepExecutor {
   void share_outcomes();
   void share_embeddings();
   void broadcast(std::vector<double>& message);
-  int64_t told_of(const LogitRow& row) const;  // log-probabilities beside the token's own
+  int64_t told_of(const LogitRow& row) const;  // log-probabilities reported besides the token's own
   StepOutcome collect(const StepPlan& plan);
 
   Ctx& ctx_;
@@ -78,19 +76,19 @@ class ModelExecutor final : public StepExecutor {
   TokenChooser chooser_;
   BatchBuilder builder_;
   StepStage stage_;
-  std::map<int, PipelineExecutor> executors_;   // of several stages, by the number of micro-batches
-  int micro_batches_ = 1;                       // of the step under way
+  std::map<int, PipelineExecutor> executors_;   // several stages: by number of micro-batches
+  int micro_batches_ = 1;                       // of the current step
   std::vector<std::vector<LogitRow>> rows_;     // of each micro-batch
   std::vector<std::vector<float>> embeddings_;  // of the plan's sequences that embed
   const StepPlan* plan_ = nullptr;
-  double choosing_seconds_ = 0;  // of the step under way
+  double choosing_seconds_ = 0;  // of the current step
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena
-  // Recorded passes over one token of each sequence, by their number,
-  // CachedTokens::longest_context, on which the blocks of threads depend, and whether tokens are
-  // sampled there; absent before the second one.
+  // Recorded passes over one token of each sequence, by token count, CachedTokens::longest_context,
+  // which determines the grid of the kernels, and whether tokens are sampled on the GPU. Not
+  // present before a key's second pass.
   std::map<std::tuple<int64_t, int64_t, bool>, cuda::Graph> graphs_;
-  int64_t library_moves_ = 0;  // of the GPU when they were recorded
+  int64_t library_moves_ = 0;  // of the GPU, when they were recorded
 };
 
 }  // namespace trireme

@@ -9,7 +9,7 @@ namespace {
 
 ServerSet all_but(size_t replica) { return ~(ServerSet{1} << replica); }
 
-// Of its tokens as bytes.
+// Prefix blocks of the prompt, its tokens taken as bytes.
 std::vector<uint64_t> blocks_of(const SequenceRequest& request) {
   const std::string_view bytes(reinterpret_cast<const char*>(request.prompt.data()),
                                request.prompt.size() * sizeof(int32_t));
@@ -23,11 +23,11 @@ Replicas::Replicas(std::vector<std::unique_ptr<Engine>> engines, const BalanceRu
 
 Replicas::~Replicas() { stop(); }
 
-// Who can compute.
+// Updates which engines can run.
 void Replicas::look() {
   for (size_t i = 0; i < engines_.size(); ++i) {
     const bool able = engines_[i]->failure().empty();
-    // Whoever could not has lost its cache.
+    // An engine that could not run has lost its cache.
     if (able != choice_.is_up(i)) choice_.set_up(i, able, !able);
   }
 }
@@ -35,7 +35,7 @@ void Replicas::look() {
 Replicas::Place Replicas::find_place(std::span<const uint64_t> blocks, ServerSet others) {
   look();
   const std::optional<ServerChoice::Chosen> chosen = choice_.begin(blocks, others);
-  // Any will say why it cannot.
+  // None can run: the engine returned will report why.
   if (!chosen) return {static_cast<size_t>(std::countr_one(others))};
   const size_t replica = chosen->server;
   return {replica, std::shared_ptr<const void>(
@@ -52,7 +52,7 @@ Replicas::Place Replicas::place_on(size_t replica) {
   return find_place({}, all_but(replica));
 }
 
-// An engine drops its listener with the end of the sequence, whatever ends it.
+// The listener holds the load; an engine drops it when the sequence ends, for whatever reason.
 SequenceListener Replicas::told_by(const Place& place, SequenceListener listener) const {
   if (size() == 1) return listener;
   return [place, listener = std::move(listener)](SequenceEvent&& event) {
@@ -61,8 +61,8 @@ SequenceListener Replicas::told_by(const Place& place, SequenceListener listener
   };
 }
 
-// On all, wherever its sequences will be computed: the change of one replica never waits for what
-// waits for the change of another.
+// On all engines, wherever its sequences will run: so the change of one replica never waits for
+// sequences that wait for the change of another.
 void Replicas::begin(const std::shared_ptr<WeightsHold>& hold) {
   if (hold == nullptr || size() == 1 || hold->is_known()) return;
   const std::lock_guard lock(order_);

@@ -1,11 +1,11 @@
-// The engines of a server whose model is there several times (data parallelism): each with ranks,
-// cache and scheduler of its own, so that one that cannot compute for a while ends its own
-// sequences and no others. One engine alone is the plain case.
+// Engines of a server with several replicas of its model (data parallelism). Each has its own
+// ranks, cache and scheduler, so that a replica that cannot run for a while ends its own sequences
+// only. A single engine is the plain case.
 //
-// A sequence is computed where it is handed in: by the replica that probably has the longest
-// beginning of its prompt in its cache, else by the one with the fewest sequences
-// (serving/balance/server_choice.h), of those that can compute. Beginnings are kept apart as the
-// caches keep them apart.
+// Each sequence is assigned when it is submitted: to the replica that probably has the longest
+// prefix of its prompt cached, else to the one with the fewest sequences
+// (serving/balance/server_choice.h), among those that can run. Prefixes are distinguished by
+// adapter and salt, as in the caches.
 #pragma once
 
 #include "serving/balance/server_choice.h"
@@ -13,44 +13,43 @@
 
 namespace trireme {
 
-// Any thread may call, but for what says otherwise.
+// Thread-safe, except where noted.
 class Replicas {
  public:
-  // At least one engine, at most kMostServers, all of the same model. What their step listeners
-  // refer to outlives this object.
+  // engines: between one and kMostServers, all of the same model. Objects that their step listeners
+  // refer to must outlive this one.
   explicit Replicas(std::vector<std::unique_ptr<Engine>> engines, const BalanceRule& rule = {});
   ~Replicas();  // stop()
 
   size_t size() const { return engines_.size(); }
   Engine& operator[](size_t replica) { return *engines_[replica]; }
 
-  // As of Engine; SequenceEvent::replica says which one tells it. An id is of one sequence of all
-  // replicas. beside: a sequence that was handed in before: this one is computed where that one is;
-  // 0: wherever it is best.
+  // As Engine::add(); SequenceEvent::replica is the reporting replica. Ids are unique across
+  // replicas. beside: id of an earlier sequence whose replica this one must use; 0: the best one.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr, SequenceId beside = 0);
-  // All on one replica.
+  // As Engine::add_siblings(), all on one replica.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);
   void cancel(SequenceId id);
   size_t replica_of(SequenceId id) const { return static_cast<size_t>(id % engines_.size()); }
 
-  void forget_prefixes();  // of all
-  // Runs `change` with the number of each replica on its engine's thread, as
-  // Engine::change_weights() does, and waits for all; each comes to it at a time of its own. Then
-  // the first exception of any is thrown. One call at a time.
+  void forget_prefixes();  // of all replicas
+  // Runs `change` with each replica's index on that replica's engine thread, as
+  // Engine::change_weights() does; replicas switch independently. Waits for all, then throws the
+  // first replica's exception, if any. One call at a time.
   void change_weights(Handover how, const std::function<void(size_t)>& change);
   void stop();
 
-  std::vector<EngineCounts> counts() const;  // of each
-  // Why none can compute; empty: one can.
+  std::vector<EngineCounts> counts() const;  // by replica
+  // Failure of the first replica if none can run; empty: at least one can.
   Failure failure() const;
 
  private:
   struct Place {
     size_t replica = 0;
-    std::shared_ptr<const void> load = {};  // counts while a listener has it
+    std::shared_ptr<const void> load = {};  // the sequence counts as load while this lives
   };
   Place find_place(std::span<const uint64_t> blocks, ServerSet others);
   Place best_place(const SequenceRequest& request);
@@ -62,9 +61,10 @@ class Replicas {
     return of_engine * engines_.size() + replica;
   }
 
-  std::mutex order_;  // a change of weights comes to all before a hold begins on any, or behind it
+  // Makes weight changes and begin() of a hold reach all engines in the same order.
+  std::mutex order_;
   ServerChoice choice_;
-  std::vector<std::unique_ptr<Engine>> engines_;  // their listeners count in choice_
+  std::vector<std::unique_ptr<Engine>> engines_;  // last: their listeners use choice_
 };
 
 }  // namespace trireme

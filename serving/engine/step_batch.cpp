@@ -8,10 +8,10 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kSamplingBytes = 48;  // of a row: its parameters, and its position
+constexpr int64_t kSamplingBytes = 48;  // per row: sampling parameters and position
 
-// A slot, an id, a position, a row, an adapter's columns and parameters of sampling for each token;
-// of each sequence an offset, a length and its last token.
+// Per token: slot, id, position, row, adapter columns and sampling parameters; per sequence:
+// offset, length and its embedded token.
 int64_t bytes_for(const StepLimits& limits) {
   return ((limits.adapters ? 28 : 20) + kSamplingBytes) * limits.tokens +
          4 * (3 * limits.sequences + 1) + 8;
@@ -50,7 +50,7 @@ ConstTensor StepBatch::put(const Shape& shape, F&& value) {
 void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows,
                       int64_t padded, std::span<const int32_t> embedded,
                       std::span<const RowSampling> sampling) {
-  // Whoever has read the last pass's result need not wait here.
+  // Does not wait if the caller has read the last pass's result.
   if (ctx.gpu != nullptr && !cuda::done(copied_)) cuda::synchronize(copied_);
   used_ = 0;
   put_tokens(parts, padded);
@@ -58,7 +58,7 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
   put_tables(ctx, parts);
   row_count_ = std::ssize(rows);
   rows_ = {};
-  // Of each token's row only as many as a step has sequences are taken at once.
+  // Rows of all tokens need no list, unless there are more than a step has sequences.
   if (row_count_ != tokens_.count || row_count_ > limits_.sequences)
     rows_ = put<int32_t>({row_count_}, [&](int64_t i) { return rows[static_cast<size_t>(i)]; });
   embedded_ = {};
@@ -102,7 +102,7 @@ void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
   TRIREME_CHECK(count + padded <= limits_.tokens, count, " tokens and ", padded, " more of ",
                 limits_.tokens);
   tokens_.count = count + padded;
-  // Token after token: of which part, and which of its own.
+  // Steps through the tokens: `part` is the token's part, `own` its index in it.
   size_t part = 0;
   int64_t own = -1;
   AdapterColumns from;
@@ -154,11 +154,11 @@ void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
     cached.new_sequences &= part.past == 0;
   }
   cached.longest_context = paged_context_bound(longest);
-  // Whole prompts from their first token on: a library may attend to them.
+  // Only whole prompts without cached tokens: a library's attention may compute them.
   tokens_.longest = cached.new_sequences ? cached.most_queries : 0;
 }
 
-// What stands behind a table in its row is of sequences before, and nobody reads it.
+// Stale blocks of earlier sequences after the end of a table in its row are never read.
 void StepBatch::put_tables(Ctx& ctx, std::span<const Part> parts) {
   const auto width = static_cast<size_t>(limits_.blocks_of_sequence());
   for (size_t n = 0; n < parts.size(); ++n) {

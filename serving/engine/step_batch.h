@@ -1,5 +1,5 @@
-// What a model is told about the next tokens of some sequences, in one piece of memory where it
-// computes.
+// Device batch of a step: the model's inputs for the next tokens of some sequences, in one buffer
+// in the memory of the device that computes.
 #pragma once
 
 #include <optional>
@@ -16,16 +16,15 @@ namespace trireme {
 struct StepLimits {
   int64_t tokens = 0;     // of a step
   int64_t sequences = 0;  // of a step
-  int64_t length = 0;     // tokens of a sequence
+  int64_t length = 0;     // maximum tokens of a sequence
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
-  // What comes of a sequence has the same bits whatever else is computed, in whatever chunks, and
-  // whatever of it the cache holds: products are batch-invariant (GemmEngine), and prompts that a
-  // step computes from their beginnings are attended like later chunks, not as in training. Slower.
-  // On the CPU only.
+  // Batch invariance: results of a sequence have the same bits whatever else the step computes, and
+  // however its prompt is chunked or cached. Products are batch-invariant (GemmEngine), and whole
+  // prompts use the attention of later chunks, not that of training. Slower; CPU only.
   bool deterministic = false;
-  bool adapters = false;  // tokens choose among adapters (Part::columns)
+  bool adapters = false;  // tokens select LoRA adapters (Part::columns)
   int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
 };
 
@@ -36,30 +35,31 @@ class StepBatch {
   struct Part {
     std::span<const int32_t> ids;    // new tokens
     int64_t past = 0;                // tokens before them
-    std::span<const int32_t> table;  // blocks of all of these
-    // Of two tables with one name the shorter is the beginning of the longer: only what is new of
-    // it is written where it already stands. 0: none.
+    std::span<const int32_t> table;  // block table of past and new tokens
+    // Identity of the table across calls: of two tables with the same name one is a prefix of the
+    // other, so that a row that has the table gets its new blocks only. 0: none, written whole.
     uint64_t table_name = 0;
-    AdapterColumns columns = {};  // of the adapters', those that act
+    AdapterColumns columns = {};  // inner columns of the stacked adapters that act on these tokens
   };
-  // rows: those of the tokens, in ascending order, that the next token's logits are wanted behind.
-  // `padded` tokens and as many sequences without any are behind the real ones. On a GPU a copy
-  // from pinned memory, and one of each sequence's new blocks, queued on the main stream; every
-  // call with so many tokens, sequences and rows puts each number at the same address, so that
-  // these copies are all that a recorded pass needs to run again while
-  // tokens().cached.longest_context stays the same. embedded: those that are wanted themselves,
-  // behind the final norm; at most StepLimits::sequences. sampling: of each of `rows`, whose tokens
-  // are then chosen where the logits are; empty: by the host.
+  // Sampling parameters of a row, and the position of the sampled token.
   struct RowSampling {
     SamplingParams params;
     int64_t position = 0;
   };
+  // Writes the tokens of `parts`, followed by `padded` padding tokens and as many empty sequences.
+  //   rows      tokens, ascending, after which the logits of the next token are wanted
+  //   embedded  tokens whose state after the final norm is wanted; at most StepLimits::sequences
+  //   sampling  of each of `rows`, whose tokens are then sampled on the device; empty: by the host
+  // On a GPU this queues one copy from pinned memory, and one of each sequence's new blocks, on the
+  // main stream. Calls with the same numbers of tokens, sequences and rows put each number at the
+  // same address, so that these copies are all that a recorded pass needs to run again, while
+  // tokens().cached.longest_context stays the same.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
              std::span<const int32_t> embedded = {}, std::span<const RowSampling> sampling = {});
 
-  // What write() wrote; position_end is the limit, whatever has come of it.
+  // Batch as written. position_end is always StepLimits::length.
   const Tokens& tokens() const { return tokens_; }
-  // (R) int32; absent: each token's row, of at most StepLimits::sequences.
+  // (R) int32; absent: the rows are all tokens, at most StepLimits::sequences.
   const ConstTensor& rows() const { return rows_; }
   int64_t row_count() const { return row_count_; }
   const SampleRows& sampling() const { return sampling_; }
@@ -68,7 +68,7 @@ class StepBatch {
   int64_t embedded_count() const { return embedded_.present() ? embedded_.size(0) : 0; }
 
  private:
-  // Writes number i as value(i) behind those written before; where the numbers will be.
+  // Appends value(i) for each number i to the host buffer; returns the view on the device.
   template <class T, class F>
   ConstTensor put(const Shape& shape, F&& value);
   void put_tokens(std::span<const Part> parts, int64_t padded);
@@ -78,15 +78,15 @@ class StepBatch {
 
   StepLimits limits_;
   Buffer host_;                         // pinned on a GPU
-  Buffer device_;                       // on a GPU: of the same layout
-  Buffer host_tables_, device_tables_;  // (sequences, blocks of a sequence); the same
+  Buffer device_;                       // GPU only: same layout
+  Buffer host_tables_, device_tables_;  // (sequences, blocks of a sequence), likewise
   struct Written {
     uint64_t name = 0;
     size_t blocks = 0;
   };
-  std::vector<Written> written_;  // of each row of the tables
+  std::vector<Written> written_;  // by row of the tables
   int64_t used_ = 0;
-  cuda::Event copied_;  // the last copy has run
+  cuda::Event copied_;  // recorded after the last copy
   Tokens tokens_;
   ConstTensor rows_, embedded_;
   int64_t row_count_ = 0;

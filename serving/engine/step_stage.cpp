@@ -96,7 +96,7 @@ void StepStage::compute_logits(Pass& pass, int micro_batch, const ConstTensor& x
   }
 }
 
-// Of the rows from number `first` of the batch's on; 12 bytes of each come to the host.
+// Samples rows of the batch from number `first`; copies 12 bytes per row to the host.
 void StepStage::sample(const Tensor& logits, const StepBatch& batch, int64_t first) {
   const int64_t rows = logits.size(0);
   const Activation ids = ctx_.allocate("decode.ids", DType::kI32, {rows});

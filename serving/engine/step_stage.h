@@ -1,4 +1,5 @@
-// A rank's part of the model over the micro-batches of a step, behind what its KV cache holds.
+// Pipeline stage of inference: a rank's part of the model, run on the micro-batches of a step after
+// the tokens in the rank's KV cache.
 #pragma once
 
 #include <functional>
@@ -18,33 +19,32 @@ int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* gro
 
 class StepStage final : public PipelineStage {
  public:
-  // Given logits of rows of a micro-batch, from number `first` of its rows on, where they are on
-  // the host.
+  // Receives logits of consecutive rows of a micro-batch, from its row number `first`, on the host.
   using Reader = std::function<void(int micro_batch, int64_t first, std::span<const float> logits)>;
-  // Given the tokens of rows in the place of their logits, where the batch has parameters for that.
+  // Receives the sampled tokens of rows instead, if the batch has sampling parameters.
   using TokenReader =
       std::function<void(int micro_batch, int64_t first, std::span<const int32_t> ids,
                          std::span<const double> logprobs)>;
-  // Logits come to the host `logit_rows` at a time. Tokens are chosen of ids below `choices`.
+  // Copies at most logit_rows rows of logits to the host at a time. Samples ids below `choices`.
   StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
             const StepLimits& limits, int micro_batches, int64_t logit_rows, Reader reader,
             int64_t choices, TokenReader token_reader);
 
-  // Micro-batch m of the step that comes. Before the pass.
+  // Batch of micro-batch m, to be written before the pass.
   StepBatch& batch(int m) { return batches_[static_cast<size_t>(m)]; }
   const StepBatch& batch(int m) const { return batches_[static_cast<size_t>(m)]; }
-  int64_t logit_rows() const { return logit_rows_; }  // that come to the host at a time
-  // A recorded pass over micro-batch 0 has been queued again, in the place of forward().
+  int64_t logit_rows() const { return logit_rows_; }
+  // Instead of forward(): a recorded pass over micro-batch 0 has been replayed.
   void replayed() { pending_ = {0, 0, batch(0).row_count(), batch(0).samples()}; }
-  // After the pass: all logits are read, and what is embedded has come to the host.
+  // Ends the pass: reads all logits and waits until embeddings are on the host.
   void end();
-  // Then, where the head is: number i of what micro-batch m embeds (C).
+  // After end(), on the stage with the head: embedding number i of micro-batch m, (C).
   std::vector<float> embedding(int m, int64_t i) const;
-  // In the place of end(), of a pass that has not come to its own: nothing of it is read.
+  // Instead of end(), after a pass that threw: drops its unread logits.
   void abandon() { pending_ = {}; }
 
-  // On a GPU it queues its work on the main stream and waits for nothing, unless logits of an
-  // earlier micro-batch or of earlier rows are to be read first.
+  // On a GPU, queues work on the main stream without waiting, unless logits of an earlier
+  // micro-batch or of earlier rows must be read first.
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
@@ -66,10 +66,12 @@ class StepStage final : public PipelineStage {
   std::vector<StepBatch> batches_;
   std::unique_ptr<KvCache> cache_;
   Buffer logits_data_;
-  Tensor logits_;              // (logit_rows, V) on the host where the head is: float32, or float64
-  std::vector<float> narrow_;  // of a float64 model
-  std::vector<Buffer>
-      embeddings_;  // (sequences, C) of each micro-batch on the host, in the model's dtype
+  // (logit_rows, V) on the host of the stage with the head: float64 for a float64 model, else
+  // float32.
+  Tensor logits_;
+  std::vector<float> narrow_;  // logits of a float64 model as float32
+  // (sequences, C) per micro-batch on the host, in the model's dtype.
+  std::vector<Buffer> embeddings_;
   struct Pending {
     int micro_batch = 0;
     int64_t first = 0, rows = 0;
@@ -77,7 +79,7 @@ class StepStage final : public PipelineStage {
   } pending_;  // computed, not read yet
   int64_t choices_;
   TokenReader token_reader_;
-  Buffer tokens_data_;  // of a GPU, on the host: log-probabilities and ids of logit_rows
+  Buffer tokens_data_;  // GPU only: log-probabilities and ids of logit_rows rows, on the host
   Tensor sampled_logprobs_, sampled_ids_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
-// The `count` largest, in descending order, ties to the lower id.
+// The `count` largest logits, in descending order, ties to the lower id.
 std::vector<TokenLogprob> most_probable(std::span<const float> logits, double normaliser,
                                         int64_t count) {
   std::vector<int32_t> order;
@@ -33,7 +33,7 @@ ChosenToken told(int32_t id, std::span<const float> logits, int64_t top) {
   return token;
 }
 
-// Forbids the last token of each word that the text is about to end with.
+// Forbids the last token of each word whose other tokens are the last of the text.
 void forbid_words(const std::vector<std::vector<int32_t>>& words, std::span<const int32_t> text,
                   std::span<float> logits) {
   for (const std::vector<int32_t>& word : words) {
@@ -45,8 +45,7 @@ void forbid_words(const std::vector<std::vector<int32_t>>& words, std::span<cons
   }
 }
 
-// Forbids the ids whose bits are not set. Without a branch on a bit, which no processor would
-// foresee.
+// Forbids the ids whose bits are not set. Branch-free: branches on mask bits are unpredictable.
 void apply_mask(const uint32_t* mask, std::span<float> logits) {
   for (size_t id = 0; id < logits.size(); ++id) {
     const bool allowed = (mask[id / 32] >> (id % 32) & 1) != 0;
@@ -115,7 +114,7 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
     if (used.data() != logits.data() && all_forbidden) token.id = kNothingLeft;
     return token;
   }
-  // The log-probability is the model's, not that of what was left to choose from.
+  // The log-probability is the model's own, not that of the modified logits.
   if (choice.top_logprobs > 0 || (choice.top_logprobs == 0 && used.data() != logits.data()))
     token = told(sampled.id, logits, choice.top_logprobs);
   ++slot.generated;
@@ -149,7 +148,7 @@ ChosenToken TokenChooser::score(int32_t number, int32_t id, std::span<const floa
   ChosenToken token = told(id, logits, slot.choice->prompt_logprobs);
   const float own = logits[static_cast<size_t>(id)];
   token.rank = 1 + std::ranges::count_if(logits, [own](float l) { return l > own; });
-  // Equal ones in the order of their ids.
+  // Ties rank by id.
   token.rank += std::ranges::count(logits.first(static_cast<size_t>(id)), own);
   return token;
 }
@@ -176,7 +175,7 @@ void TokenChooser::change_logits(Slot& slot, const uint32_t* mask) const {
   for (const auto& [id, count] : slot.counts.all()) {
     if (id >= choices_) continue;
     float& l = at(id);
-    // Tables rather than a branch on a logit, which no processor would foresee.
+    // Tables instead of a branch on the logit's sign, which would be unpredictable.
     l = l / divisors[l > 0 ? 1 : 0] * factors[l > 0 ? 1 : 0];
     if (count > 0)
       l -= static_cast<float>(choice.frequency_penalty * count + choice.presence_penalty);

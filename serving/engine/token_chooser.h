@@ -1,4 +1,4 @@
-// Chooses the tokens of many sequences, each in its own way (serving/scheduler/token_choice.h).
+// Sampler of many sequences, each with its own options (serving/scheduler/token_choice.h).
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace trireme {
 // InputError naming the parameter that is out of range.
 void check_sampling_params(const SamplingParams& params);
 
-// Occurrences of each id, contiguous: a step of a long text reads them all.
+// Occurrence counts by id, stored contiguously: every sampled token of a long sequence reads all.
 class TokenCounts {
  public:
   struct Count {
@@ -29,28 +29,28 @@ class TokenCounts {
 
 class TokenChooser {
  public:
-  // slots: sequences at a time. Ids from `choices` on are never chosen.
+  // slots: maximum number of sequences. Ids from `choices` on are never sampled.
   TokenChooser(int64_t slots, int64_t choices);
 
-  // A sequence enters a slot; whatever was there is forgotten.
+  // Starts a sequence in a slot, in place of the slot's previous one.
   void start(const SlotStart& start);
   const TokenChoice& choice(int32_t slot) const;
   int64_t choices() const { return choices_; }
 
-  // The token that stands at `position` of the slot's sequence, from the logits before it (V);
-  // remembered as a part of its text. mask: bits of the ids that may be chosen; nullptr: all. Id
-  // kNotFinite where logits are not finite, kNothingLeft where all tokens are forbidden. Slots are
-  // independent: several threads may choose for different ones.
+  // Samples the token at `position` of the slot's sequence from the logits before it, (V), and
+  // records it. mask: bits of the allowed ids; nullptr: all. The id is kNotFinite if logits are not
+  // finite, kNothingLeft if every token is forbidden. Different slots may be used by several
+  // threads at the same time.
   ChosenToken choose(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
-  // Whether choose() would take the token by its sampling parameters alone, from logits as they
-  // are, and tell nothing of others: sample_rows() then does the same where the logits are.
+  // True if choose() would sample from the unmodified logits by sampling parameters alone and
+  // report no other tokens: sample_rows() then gives the same result where the logits are.
   bool chooses_by_sampling(int32_t slot, const uint32_t* mask) const;
-  // Of such a slot, with the seed of its sequence.
+  // Parameters for sample_rows() of such a slot, with the seed of its sequence.
   SamplingParams sampling(int32_t slot) const;
-  // In the place of choose(): what sample_rows() has chosen.
+  // Instead of choose(): records a token that sample_rows() has sampled.
   ChosenToken chosen(int32_t slot, const SampledToken& token);
-  // What the slot's choice tells of a token of the prompt.
+  // Scores a prompt token: its log-probability, rank and the top ones by TokenChoice.
   ChosenToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
 
  private:
@@ -58,9 +58,9 @@ class TokenChooser {
     std::shared_ptr<const TokenChoice> choice;
     int64_t generated = 0;
     uint64_t seed = 0;
-    std::vector<int32_t> text;  // prompt and text, where the choice needs it
-    TokenCounts counts;         // of the ids in it: 0 of those in the prompt alone
-    std::vector<float> logits;  // changed
+    std::vector<int32_t> text;  // prompt and completion, if the choice needs it
+    TokenCounts counts;         // of the ids in `text`; 0 for ids of the prompt only
+    std::vector<float> logits;  // modified copy
   };
   bool changes_logits(const Slot& slot, const uint32_t* mask) const;
   void change_logits(Slot& slot, const uint32_t* mask) const;

@@ -1,13 +1,13 @@
-// What sequences have in common that belong to one answer: the rounds of a beam search, the texts
-// of a request. All that are submitted with the same hold are computed with the same
-// weights, also those that come later:
+// Pins one weight version for all sequences of a response: the rounds of a beam search, or the
+// completions of a request. All sequences submitted with the same hold, also later ones, are
+// computed with the same weights:
 //
-// - Handover::kWait waits until the hold is gone. Sequences of a hold that was there before go on meanwhile; a hold whose
-//   first sequence comes later begins with the new weights.
-// - Handover::kAbort ends what the hold has in the engine, and refuses what comes of it later.
+// - Handover::kWait waits until the hold ends. Sequences of a hold that was registered before the
+//   change still start; a hold whose first sequence arrives later starts with the new weights.
+// - Handover::kAbort ends the hold's sequences in the engine and refuses later ones.
 //
-// kKeep and kBeside take no notice. Whoever makes one lets it go as soon as no sequence of it will
-// come any more.
+// kKeep and kBeside ignore holds. The owner must release a hold as soon as no further sequence of
+// it will be submitted.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-// Sequences of one hold are added by one thread at a time.
+// Sequences of a hold must be submitted by one thread at a time.
 class WeightsHold {
  public:
   WeightsHold() = default;
@@ -24,10 +24,10 @@ class WeightsHold {
   WeightsHold(const WeightsHold&) = delete;
   WeightsHold& operator=(const WeightsHold&) = delete;
 
-  // An engine knows it.
+  // True once an engine has registered it.
   bool is_known() const { return !releases_.empty(); }
-  // `release` is called at the end of this hold; of each engine, which must still be there then,
-  // the first one counts.
+  // Registers `release`, which is called when this hold ends; `engine` must still exist then. Later
+  // calls for the same engine are ignored.
   void on_end(const void* engine, std::function<void()> release);
 
  private:

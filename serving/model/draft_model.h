@@ -1,6 +1,6 @@
-// The second model of `trireme serve`, which guesses for the first
-// (serving/scheduler/model_drafter.h). The process with the requests has all of it: beside its part
-// of the first model where it computes that too, else alone.
+// Draft model of `trireme serve` (serving/scheduler/model_drafter.h). The process that accepts the
+// requests has all of it: next to its part of the served model if it computes that, too, else
+// alone.
 #pragma once
 
 #include <mutex>
@@ -11,22 +11,20 @@ namespace trireme {
 
 class DraftModel {
  public:
-  // Opens options.draft. InputError where its tokens are not those of `tokenizer`: a guess is a
-  // number.
+  // Opens options.draft. InputError if its token ids are not those of `tokenizer`: drafts are ids.
   DraftModel(const ServedModelOptions& options, const Tokenizer& tokenizer);
 
-  // Reads its parameters. length: of the longest sequences that are served; it guesses for texts up
-  // to its own.
+  // Loads its parameters. length: of the longest served sequences; sequences longer than the draft
+  // model's own maximum get no drafts.
   void load(int threads, cuda::Context* gpu, int64_t length);
-  // Of the keys and values of block_tokens tokens.
+  // Bytes of the keys and values of block_tokens tokens.
   int64_t block_bytes(int64_t block_tokens);
-  // Each drafter's cache has as many blocks as the served model's, or as all that it guesses for
-  // need.
+  // Sets each drafter's cache size: as many blocks as the served model's, or as many as all drafted
+  // sequences need, if fewer.
   void divide_memory(const StepLimits& served);
-  // The same where that has no room for it: bytes of memory, for the caches of so many drafters
-  // together.
+  // The same with at most `bytes` of memory for the caches of all drafters together.
   void divide_memory(const StepLimits& served, int64_t bytes, size_t drafters);
-  // For each engine one. They take turns.
+  // Makes the drafter of one engine. Drafters of several engines compute in turn.
   std::unique_ptr<Drafter> make_drafter();
   int threads() const { return threads_; }
 
@@ -37,7 +35,7 @@ class DraftModel {
   int threads_ = 1;
   cuda::Context* gpu_ = nullptr;
   std::unique_ptr<LoadedModel> loaded_;
-  std::vector<std::unique_ptr<Ctx>> contexts_;  // of the drafters
+  std::vector<std::unique_ptr<Ctx>> contexts_;  // by drafter
   std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
 };
 

@@ -16,7 +16,7 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::milliseconds kFrontMeeting{60'000};
-constexpr std::chrono::milliseconds kLook{5};  // at each replica that still loads
+constexpr std::chrono::milliseconds kLook{5};  // wait for each replica still loading, per round
 
 DType dtype_named(const std::string& name) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
@@ -24,8 +24,8 @@ DType dtype_named(const std::string& name) {
   throw BadMessage(concat("ranks compute in ", name));
 }
 
-// Ranks answer no requests, and on other machines their arguments are for all to see, Slurm's
-// records included.
+// Ranks serve no requests and need no keys, and their arguments are visible to others on other
+// machines, for example in Slurm's records.
 std::vector<std::string> without_keys(const std::vector<std::string>& command) {
   std::vector<std::string> out;
   out.reserve(command.size());
@@ -39,7 +39,8 @@ std::vector<std::string> without_keys(const std::vector<std::string>& command) {
   return out;
 }
 
-// With room for adapters, those of all slots; without it the ranks' own command line names them.
+// With slots for run-time adapters the task lists the adapters of all slots; otherwise the ranks'
+// command line lists the adapters.
 RankTask task_of(const LoadedModel& loaded, const std::string& tokenizer,
                  const ServedModelOptions& options) {
   RankTask task{.model = loaded.checkpoint(), .tokenizer = tokenizer, .adapters = {}};
@@ -68,7 +69,7 @@ FrontModel::FrontModel(const ServedModelOptions& options, const std::vector<std:
   try {
     wait_until_ready();
   } catch (const Error& error) {
-    // Before the others have ended, which may take seconds.
+    // Logged before the other replicas have ended, which may take seconds.
     if (replicas() > 1) log_warning(error.what(), "; stopping the other replicas");
     end_groups();
     throw;
@@ -77,8 +78,8 @@ FrontModel::FrontModel(const ServedModelOptions& options, const std::vector<std:
   if (replicas() > 1) device_ = concat(replicas(), " replicas, each of ", device_);
 }
 
-// Before ranks take their share of the memory. On a CPU it leaves the cores to them but for one, or
-// so many as each of them has been told to use.
+// Runs before ranks take their share of the memory. On a CPU the draft model uses one thread, or as
+// many as each rank is set to use, and leaves the other cores to the ranks.
 void FrontModel::load_draft(const ServedModelOptions& options) {
   draft_ = std::make_unique<DraftModel>(options, *tokenizer_);
   draft_device_ = open_rank_device(*alone_, options.device);
@@ -87,8 +88,8 @@ void FrontModel::load_draft(const ServedModelOptions& options) {
            describe_device(draft_device_, draft_->threads()));
 }
 
-// Ranks on the same GPU have taken their share of it by now: half of the rest is for the steps of
-// all.
+// Ranks on the same GPU have taken their share by now; half of the rest is left for the activations
+// of all.
 void FrontModel::divide_memory_of_draft(const ServedModelOptions& options) {
   std::optional<int64_t> of_gpu;
   if (draft_device_.get() != nullptr) of_gpu = cuda::device_memory(*draft_device_.get()).free() / 2;
@@ -99,14 +100,14 @@ std::unique_ptr<Drafter> FrontModel::make_drafter() {
   return draft_ != nullptr ? draft_->make_drafter() : nullptr;
 }
 
-// Its own core is whichever is free: ranks of this machine have theirs.
+// Not bound to fixed cores: the ranks on this machine are bound to theirs.
 void FrontModel::move_here() {
   if (draft_ == nullptr) return;
   pin_team(0, draft_->threads());
   allow_cores(0, available_cores());
 }
 
-// What one replica fails by is known at once, whatever the others still load.
+// Polls all replicas, so that a failure of one is reported at once, while others still load.
 void FrontModel::wait_until_ready() {
   std::vector<std::optional<RankReady>> ready(groups_.size());
   for (size_t missing = ready.size(); missing > 0;) {
@@ -117,12 +118,12 @@ void FrontModel::wait_until_ready() {
     }
   }
   for (const std::optional<RankReady>& one : ready)
-    if (one) take(*one);  // all are there by now
+    if (one) take(*one);  // always true here
 }
 
 FrontModel::~FrontModel() { end_groups(); }
 
-// All replicas' ranks end at the same time.
+// Ends the ranks of all replicas at the same time.
 void FrontModel::end_groups() {
   std::vector<std::future<void>> ends;
   ends.reserve(groups_.size());
@@ -142,7 +143,7 @@ void FrontModel::start(const ServedModelOptions& options, const std::vector<std:
                         .place = {.number = replica, .groups = replicas}}));
 }
 
-// Where memory differs, all have what the one with the least has.
+// If replicas differ in memory, all use the smallest length and number of blocks.
 void FrontModel::take(const RankReady& ready) {
   const PlanBounds& bounds = ready.bounds;
   const bool first = device_.empty();
@@ -184,8 +185,8 @@ void FrontModel::stage_adapter(int32_t slot, const std::string& path) {
   stage_on_all({.slot = slot, .path = path});
 }
 
-// Replicas whose ranks are lost load it when they start again (commit()); what is wrong with it one
-// of the others says.
+// Replicas whose ranks are lost load the weights when they restart (commit()); whether the weights
+// are valid is reported by the other replicas.
 void FrontModel::stage_on_all(StageRequest request) {
   staged_ = std::move(request);
   std::vector<std::future<void>> stages;
@@ -237,7 +238,7 @@ void serve_as_rank(ServedModelOptions options, const std::string& leader) {
       connect_side_channel(SideAddress::parse(leader), detect_launcher().rank, kFrontMeeting);
   Heartbeat heartbeat(*channel);
   options.led = true;
-  options.draft.clear();  // the leader's own
+  options.draft.clear();  // runs in the front process
   try {
     const RankTask task = receive_task(*channel, kFrontMeeting);
     options.model = task.model;
@@ -249,7 +250,7 @@ void serve_as_rank(ServedModelOptions options, const std::string& leader) {
     try {
       const std::string why = error.what();
       channel->send(MessageKind::kFailed, 0, std::as_bytes(std::span(why)));
-    } catch (const Error&) {  // there is nobody to tell
+    } catch (const Error&) {  // the front process is gone
     }
     throw;
   }

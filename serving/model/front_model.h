@@ -1,6 +1,6 @@
-// The model of a process that owns sockets, requests and the scheduler, and has others compute: it
-// starts them, and outlives them (serving/distributed/rank_supervisor.h). Replicas of the model are
-// groups of ranks that know nothing of each other.
+// Model of a front process, which owns sockets, requests and the scheduler, and starts and
+// supervises the ranks that compute (serving/distributed/rank_supervisor.h). Replicas of the model
+// are independent groups of ranks.
 #pragma once
 
 #include "parallel/device.h"
@@ -11,8 +11,8 @@ namespace trireme {
 
 class FrontModel final : public ServedModel {
  public:
-  // Starts options.ranks processes with this command line, as many for each of options.replicas,
-  // and waits until they have loaded. InputError for what does not fit together.
+  // Starts options.ranks processes with this command line, divided equally among options.replicas
+  // replicas, and waits until they have loaded. InputError if options are inconsistent.
   FrontModel(const ServedModelOptions& options, const std::vector<std::string>& command);
   ~FrontModel() override;
 
@@ -44,16 +44,16 @@ class FrontModel final : public ServedModel {
 
   DType dtype_ = DType::kF32;
   std::string device_;
-  // Where there is a draft model, it has a device in this process.
+  // World and device of the draft model, if there is one.
   std::unique_ptr<World> alone_;
   RankDevice draft_device_;
   std::unique_ptr<DraftModel> draft_;
-  StageRequest staged_;  // last
+  StageRequest staged_;  // the last one
   std::vector<std::unique_ptr<RankSupervisor>> groups_;
 };
 
-// A rank that such a process has started: loads its part, says so, and computes until the other one
-// ends it.
+// Main function of a rank started by a FrontModel: loads its part of the model, reports that it is
+// ready, and runs steps until the front process ends it.
 void serve_as_rank(ServedModelOptions options, const std::string& leader);
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// InputError where a model whose weights have the type `weights` cannot keep its cache as `type`.
+// InputError if a model with weights of type `weights` cannot have a KV cache of this type.
 void check_kv_type(const KvType& type, DType weights, bool gpu);
 
 }  // namespace trireme

@@ -23,13 +23,12 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kBlockTokens = 16;
 constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
-constexpr int64_t kRecordBytes = int64_t{512}
-                                 << 20;  // of a GPU: recorded steps, and libraries' plans
+constexpr int64_t kRecordBytes = int64_t{512} << 20;  // GPU: recorded steps, library plans
 constexpr milliseconds kMeeting{60'000};
 
 int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
 
-// Rank 0's ends of the channels to all other ranks.
+// Rank 0's ends of its channels to all other ranks.
 std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ranks) {
   std::vector<std::unique_ptr<SideChannel>> channels(static_cast<size_t>(ranks - 1));
   const auto end = std::chrono::steady_clock::now() + kMeeting;
@@ -64,7 +63,7 @@ RankModel::RankModel(const ServedModelOptions& options) {
   if (world_->size() > 1 && !options.led) meet(options.rank_address);
 }
 
-// Parameters lie on the device.
+// Frees parameters before the device.
 RankModel::~RankModel() {
   if (const cuda::Context* const gpu = device_.get(); gpu != nullptr)
     log_info("attention by ", cuda::attention_paths(*gpu), "; products by ",
@@ -84,7 +83,7 @@ void RankModel::load(const ServedModelOptions& options) {
   threads_ = pin_rank(*world_, options.threads);
   ctx_ = std::make_unique<Ctx>(threads_, "activations", device_.get());
   agreed(world_->world(), [&] { loaded_->load(*ctx_, groups_->layout, limits_.length); });
-  // Exact on one machine, whose replicas are all alike; of several machines the mean.
+  // Exact on one machine, since its replicas are equal; with several machines, the mean.
   const int64_t all =
       world_->world().all_reduce_scalar(loaded_->parameters().value_bytes(), ReduceOp::kSum);
   weight_bytes_ = ceil_div(checked_mul(all, world_->local_size()), world_->size());
@@ -93,8 +92,8 @@ void RankModel::load(const ServedModelOptions& options) {
   });
 }
 
-// How many sequences run at a time, and what their keys and values take. All ranks have as many
-// blocks as the one that has room for the fewest.
+// Sets the number of concurrent sequences and the size of their KV cache. All ranks use the
+// smallest number of blocks that fits on any of them.
 void RankModel::divide_memory(const ServedModelOptions& options) {
   const bool gpu = device_.get() != nullptr;
   limits_.sequences = or_default(options.max_num_seqs, kSequences);
@@ -120,10 +119,10 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   if (draft_ != nullptr) draft_->divide_memory(limits_);
 }
 
-// All ranks have loaded, and none has a cache: what is in use is everybody's weights, the
-// libraries' memory and that of others. Ranks that share a GPU, because there are fewer, share what
-// is left. Of a small GPU the rest beside the share may be too little for the largest step: the
-// cache is smaller then.
+// Bytes of a GPU that are left for this rank's cache. Called once all ranks have loaded and before
+// any has a cache: memory in use is that of all weights, libraries and other processes. Ranks that
+// share a GPU share the rest. On a small GPU the memory outside the share may be too little for the
+// largest step: the cache is smaller then.
 std::optional<int64_t> RankModel::left_of_gpu(double share) const {
   if (device_.get() == nullptr) return std::nullopt;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
@@ -169,7 +168,7 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
 
 void RankModel::meet(const std::string& address) {
   std::unique_ptr<SideListener> listener;
-  // Containers of one machine may have networks of their own.
+  // Containers on one machine may have separate networks.
   const bool one_machine = world_->local_size() == world_->size() && world_->nodes() == 1;
   const std::string line = from_rank_0(world_->world(), [&] {
     listener = std::make_unique<SideListener>(one_machine ? SideListener::on_this_machine()
@@ -228,14 +227,14 @@ void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
                 .weights = this});
 }
 
-// Every rank its part, this one by `own`: InputError with the first that says why not.
+// Stages on all ranks, on this one by `own`. InputError with the first rank's error, if any.
 void RankModel::stage_everywhere(const StageRequest& request, const std::function<void()>& own) {
   if (followers_ != nullptr) followers_->stage(request);
   std::string why;
   try {
     own();
   } catch (const std::exception& error) {
-    why = error.what();  // whatever it is: the others' answers come all the same
+    why = error.what();  // any exception: the other ranks' replies must still be received
   }
   if (followers_ != nullptr)
     if (const std::string theirs = followers_->staged(); why.empty()) why = theirs;
@@ -244,9 +243,9 @@ void RankModel::stage_everywhere(const StageRequest& request, const std::functio
   throw InputError(why);
 }
 
-// On the host, wherever they are computed with, and on one core, so that steps are computed
-// meanwhile. All ranks of a machine do it at nearly the same time, and each asks first what is
-// free: where it is tight, one that comes later may refuse although there was room.
+// Loads on the host, whatever the device, and on one core, so that steps continue meanwhile. The
+// ranks of a machine load at about the same time, and each first checks the free memory: if memory
+// is tight, a later rank may refuse although all would have fitted.
 ModelWeights::Place RankModel::stage(const std::string& path) {
   const int64_t free = free_host_memory();
   next_ = loaded_->open_next(path);

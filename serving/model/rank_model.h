@@ -1,4 +1,4 @@
-// A rank's part of the served model, and the steps that it runs.
+// A rank's part of the served model, and its worker loop.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,16 @@ class Heartbeat;
 
 class RankModel final : public ServedModel {
  public:
-  // Loads this rank's part. InputError for what does not fit together.
+  // Loads this rank's part. InputError if options are inconsistent.
   explicit RankModel(const ServedModelOptions& options);
   ~RankModel() override;
 
-  // Of the ranks of a launcher number 0 leads: it has the requests. The others follow until it
-  // ends.
+  // With ranks started by a launcher, rank 0 accepts the requests and leads; the other ranks follow
+  // until it ends.
   bool leads() const { return world_->rank() == 0; }
   void follow();
-  // The same where a process that is no rank leads all of them: says that this one is ready. One of
-  // them, which chooses the tokens, tells what has come of each step.
+  // Follows a process that is not a rank: reports to it that this rank is ready, then runs its
+  // plans. The sampling rank returns the results of each step.
   void follow(SideChannel& leader, Heartbeat& heartbeat);
 
   DType dtype() override { return loaded_->parameters().dtype(); }
@@ -33,7 +33,7 @@ class RankModel final : public ServedModel {
   std::unique_ptr<StepExecutor> make_executor(size_t replica) override;
   std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
-  // Of rank 0: on all ranks that follow it too.
+  // On rank 0, also runs the following four on all ranks that follow it.
   Place stage(const std::string& path) override;
   void stage_adapter(int32_t slot, const std::string& path) override;
   void use(size_t replica) override;
@@ -52,15 +52,15 @@ class RankModel final : public ServedModel {
   PlanBounds bounds() const;
 
   std::unique_ptr<World> world_;
-  RankDevice device_;  // outlives what lies on it
+  RankDevice device_;  // outlives everything in its memory
   int threads_ = 0;
-  int64_t weight_bytes_ = 0;  // of all ranks of this machine
+  int64_t weight_bytes_ = 0;  // of all ranks on this machine
   ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;
-  std::unique_ptr<DraftModel> draft_;     // of rank 0; absent: none was asked for
-  std::unique_ptr<Followers> followers_;  // of rank 0 where there are others
-  std::unique_ptr<SideChannel> leader_;   // of one of these
+  std::unique_ptr<DraftModel> draft_;     // on rank 0; nullptr: no draft model
+  std::unique_ptr<Followers> followers_;  // on rank 0, if there are other ranks
+  std::unique_ptr<SideChannel> leader_;   // on the other ranks
 };
 
 }  // namespace trireme

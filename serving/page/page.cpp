@@ -5,8 +5,8 @@
 namespace trireme {
 namespace {
 
-// Nothing but the page's own two files runs or is loaded, nobody else may frame it, and it talks to
-// nobody but the server that it came from.
+// Runs and loads only the page's own script and style sheet, connects only to its own server, and
+// cannot be framed.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

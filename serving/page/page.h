@@ -1,6 +1,5 @@
-// The page at / of a server: a chat and what the server does meanwhile. Its three files are part of
-// the program and open to everyone; whatever they ask the server for needs a key where the server
-// has keys.
+// Web UI at / of a server: a chat and the server's gauges. Its three files are compiled into the
+// program and need no API key; its requests to the server need one if the server has keys.
 #pragma once
 
 #include "serving/http/server/routes.h"

@@ -1,14 +1,14 @@
 "use strict";
-// A chat with the server this page came from, and what the server does meanwhile. Texts of the model are shown as
-// text, never as markup; the API key lives in its field only.
+// Chat with the server of this page, and the server's gauges. Model output is shown as text, never
+// as markup; the API key is kept in its input field only.
 const $ = (id) => document.getElementById(id);
 const POLL_MS = 2000;
 
 const state = {
   turns: [],        // {role, content}
-  chat: true,       // the model has a chat template; else its texts are continued
-  running: null,    // AbortController of the answer under way
-  scraped: null,    // the last look at /metrics
+  chat: true,       // the model has a chat template; false: plain completions
+  running: null,    // AbortController of the response in progress
+  scraped: null,    // last values of /metrics
   metrics: true,    // this key may read them
 };
 
@@ -35,7 +35,7 @@ async function ask(path, options = {}) {
   throw new RefusedError(answer.status, error.message || `the server answered ${answer.status}`, error.code);
 }
 
-// --- the server ---------------------------------------------------------------------------------------
+// --- server ---
 
 function notice(text) {
   $("notice").textContent = text;
@@ -78,10 +78,10 @@ async function hasTemplate(model) {
   return true;
 }
 
-// --- answers ------------------------------------------------------------------------------------------
+// --- responses ---
 
-// Without "Max tokens" a chat's answer may fill the model's context, as the server has it. A completion's default is 16
-// tokens, so that what there is room for is asked for.
+// Tokens left in the model's context after a prompt. Without "Max tokens" the server lets a chat
+// response fill the context, but a completion has a default of 16 tokens: it requests this number.
 async function room(model, prompt) {
   const body = JSON.stringify({ model, prompt });
   const { count, max_model_len: most } = await (await ask("tokenize", { method: "POST", body })).json();
@@ -103,7 +103,7 @@ async function requestBody() {
   return body;
 }
 
-// The data of each event of a stream, as it comes.
+// Yields the data of each server-sent event of a streaming response.
 async function* events(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -142,7 +142,7 @@ async function answer(shown) {
   const cut = reason !== "length" ? [] : [$("max-tokens").value !== "" ? "cut off at max tokens" : "cut off: the context is full"];
   if (first === null) return ["no text", ...cut].join(", ");
   const facts = [`first token after ${duration((first - started) / 1e3)}`];
-  // Over the whole answer: tokens that come together would make the time after the first one nothing.
+  // Rate over the whole response: tokens sent at once would leave no time after the first one.
   const tokens = usage ? usage.completion_tokens : 0, seconds = (performance.now() - started) / 1e3;
   if (tokens > 0) facts.unshift(tokens === 1 ? "1 token" : `${tokens} tokens`);
   if (tokens > 1) facts.push(`${rate(tokens / seconds)} tokens/s`);
@@ -152,7 +152,7 @@ async function answer(shown) {
 async function submit() {
   const said = $("input").value;
   if (state.running || said.trim() === "") return;
-  if (!$("parameters").checkValidity()) $("settings").open = true;  // closed they would not show what is wrong
+  if (!$("parameters").checkValidity()) $("settings").open = true;  // opened, to show the invalid field
   if (!$("parameters").reportValidity()) return;
   $("input").value = "";
   grow();
@@ -173,7 +173,7 @@ async function submit() {
       if (error.status === 401 || error.status === 403) $("settings").open = true;
     }
   }
-  // What was not answered is not asked again with what comes next.
+  // A message without a response is not sent again with the next one.
   if (shown.turn.content === "") state.turns = state.turns.filter((turn) => turn !== asked.turn && turn !== shown.turn);
   busy(null);
 }
@@ -186,7 +186,7 @@ function busy(controller) {
   $(controller ? "stop" : "input").focus({ preventScroll: true });
 }
 
-// Adds a turn to the conversation; what it returns changes it.
+// Adds a turn to the conversation; returns functions that change it.
 function show(turn) {
   state.turns.push(turn);
   $("empty").hidden = true;
@@ -197,7 +197,7 @@ function show(turn) {
   text.textContent = turn.content;
   element.append(title, text);
   $("log").append(element);
-  let drawn = 0;  // the animation frame in which what was written is to be seen
+  let drawn = 0;  // animation frame of the pending redraw; 0: none
   const redraw = () => {
     drawn = 0;
     text.textContent = turn.content;
@@ -210,7 +210,7 @@ function show(turn) {
   scroll(true);
   return {
     element, turn,
-    // Tokens may come faster than they can be drawn.
+    // Tokens may arrive faster than they can be drawn.
     write(content) {
       turn.content = content;
       if (drawn === 0) drawn = requestAnimationFrame(redraw);
@@ -240,9 +240,9 @@ function grow() {
   input.style.height = `${input.scrollHeight + 2}px`;
 }
 
-// --- gauges -------------------------------------------------------------------------------------------
+// --- gauges ---
 
-// Series of the same name are added up, whatever their labels.
+// Sums the series of each name over their labels.
 function parseMetrics(text) {
   const out = {};
   for (const line of text.split("\n")) {
@@ -259,14 +259,14 @@ function duration(seconds) {
   return seconds < 1 ? `${Math.round(seconds * 1e3)} ms` : `${seconds.toFixed(1)} s`;
 }
 
-// Means are over what came since the look before.
+// Rates and means are over the time since the previous values.
 function draw(now, before) {
   const set = (id, text) => { $(id).textContent = text; };
   const value = (name) => now.values[name] || 0;
   const more = (name) => value(name) - (before.values[name] || 0);
   set("g-running", String(value("vllm:num_requests_running")));
   set("g-waiting", String(value("vllm:num_requests_waiting")));
-  // Of caches of one size: of each replica.
+  // Mean over the replicas, whose caches have the same size.
   const cache = value("vllm:kv_cache_usage_perc") / (value("vllm:cache_config_info") || 1);
   set("g-cache", `${(100 * cache).toFixed(cache < 0.1 ? 1 : 0)} %`);
   $("g-cache-bar").value = cache;
@@ -287,14 +287,14 @@ async function poll() {
     state.scraped = now;
   } catch (error) {
     state.scraped = null;
-    // Metrics are an admin's, unless the server opens them: a refused key is not tried again.
+    // Metrics need an admin key, unless the server opens them; after a refusal, polling stops.
     state.metrics = error.status !== 401 && error.status !== 403;
     for (const id of ["g-running", "g-waiting", "g-cache", "g-rate", "g-ttft", "g-itl"]) $(id).textContent = "–";
   }
   $("gauges").hidden = !state.metrics;
 }
 
-// --- events -------------------------------------------------------------------------------------------
+// --- events ---
 
 $("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
 $("parameters").addEventListener("submit", (event) => event.preventDefault());

@@ -22,7 +22,7 @@ constexpr std::array kOfConnection = {"connection",
                                       "transfer-encoding",
                                       "upgrade",
                                       "content-length"};
-// Origin is among them: the router itself decides about web pages of other origins.
+// Includes Origin: the router itself decides about other origins (CORS).
 constexpr std::array kWrittenAnew = {"host", "expect", "accept-encoding", "x-request-id", "origin"};
 constexpr std::array kOfReply = {"content-type", "date", "server", "x-request-id"};
 
@@ -37,7 +37,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Connection: names further headers that concern it only.
+// The header Connection lists further hop-by-hop headers.
 bool is_of_connection(const Headers& headers, const std::string& name) {
   if (is_one_of(kOfConnection, name)) return true;
   for (const auto& [key, value] : headers) {
@@ -90,7 +90,7 @@ bool climbs(std::string_view path) {
 
 std::string take_whole_events(std::string& pending, size_t seen) {
   size_t end = 0;
-  const size_t from = seen - std::min<size_t>(seen, 2);  // an end may have begun there
+  const size_t from = seen - std::min<size_t>(seen, 2);  // the end of an event may have begun there
   const std::string_view rest = std::string_view(pending).substr(from);
   for (const std::string_view blank : {"\n\n", "\n\r\n"})
     if (const size_t at = rest.rfind(blank); at != std::string::npos)
@@ -106,7 +106,7 @@ PromptText prompt_text(const HttpRequest& request) {
   try {
     body = parse_strict_json<Json>(request.body, "body", {.depth = 64});
   } catch (const InputError&) {
-    return out;  // a server will say what is wrong with it
+    return out;  // the server reports what is wrong with it
   }
   if (!body.is_object()) return out;
   const auto text_of = [&](const char* name) {
@@ -115,7 +115,7 @@ PromptText prompt_text(const HttpRequest& request) {
     return at->is_string() ? at->get<std::string>()
                            : at->dump(-1, ' ', false, Json::error_handler_t::replace);
   };
-  // A server shares its cache among requests of the same key and salt.
+  // A server shares its prefix cache among requests with the same key and salt.
   const std::string* key = request.head.find("authorization");
   const std::string scope =
       concat(text_of("model"), "\n", text_of("cache_salt"), "\n", key == nullptr ? "" : *key);

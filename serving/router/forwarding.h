@@ -1,5 +1,5 @@
-// What goes through a router and what does not: heads are written anew, so that nobody else's
-// framing gets through (RFC 9110, 7.6.1).
+// Request and response parts that a router forwards. Heads are rewritten, so that no peer's framing
+// gets through (RFC 9110, 7.6.1).
 #pragma once
 
 #include <string>
@@ -9,29 +9,29 @@
 
 namespace trireme {
 
-// What goes before forwarded_body() when the request is sent on to `authority` (host:port), below
-// `base`: its own Host, Content-Length and X-Request-Id; without headers that concern one
-// connection only, and without Accept-Encoding and Expect.
+// Head to send before forwarded_body() to `authority` (host:port), with paths below `base`: sets
+// Host, Content-Length and X-Request-Id; omits hop-by-hop headers, Accept-Encoding, Expect and
+// Origin; sends HEAD as GET.
 std::string forwarded_head(const HttpRequest& request, const std::string& authority,
                            const std::string& base);
-// Of POST the request's own, of others none: it would be one more request's beginning.
+// Body of a POST request; empty otherwise, since it would be taken for the next request.
 std::string_view forwarded_body(const HttpRequest& request);
 
-// Of an answer's headers (names in lower case) those that go back: not the ones of one connection,
-// nor those that the router writes itself.
+// Response headers (names in lower case) to return to the client: without hop-by-hop headers, and
+// without those that the router writes itself.
 Headers forwarded_headers(const Headers& headers);
 
-// The bytes of `pending` up to the end of its last whole event, which are taken from it: between
-// events something may be put in. seen: so many of its bytes have been looked at, and no event ends
-// among them.
+// Removes and returns the bytes of `pending` up to the end of its last complete event, so that
+// something may be inserted between events. seen: number of leading bytes already scanned without
+// finding the end of an event.
 std::string take_whole_events(std::string& pending, size_t seen);
 
-// A path that some server may take for another one, above those that go through: with "." or ".."
-// between its slashes, however they are spelled.
+// True for a path that some server may resolve to another one outside the forwarded paths: it has a
+// segment "." or "..", in any encoding.
 bool climbs(std::string_view path);
 
-// What a prompt begins with, for prefix_blocks(): model, salt and key go into the scope. "" where
-// the body is none of OpenAI's.
+// Prompt text for prefix_blocks(); the scope is derived from model, salt and API key. Empty if the
+// body is not a request of OpenAI's API.
 struct PromptText {
   std::string text;
   uint64_t scope = 0;

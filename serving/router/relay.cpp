@@ -33,7 +33,7 @@ class PendingRelay final : public PendingReply {
   std::shared_ptr<Relay> relay_;
 };
 
-// Counts a request at its server for as long as this lives.
+// Counts a request as running at its server while it exists.
 class UnderWay {
  public:
   UnderWay(RelayState& state, size_t server, Relay& relay)
@@ -57,7 +57,7 @@ class UnderWay {
 
 bool is_stream(const ResponseHead& head) {
   const std::string* type = head.find("content-type");
-  // Events cannot be told apart in what is compressed.
+  // Compressed data cannot be split into events.
   return head.status == 200 && type != nullptr && type->starts_with("text/event-stream") &&
          head.find("content-encoding") == nullptr;
 }
@@ -84,8 +84,7 @@ Relay::Relay(RelayState& state, HttpRequest request, std::vector<uint64_t> block
             state.all_answers->of(request_.tenant)),
       room_(state.executor) {}
 
-// --- from the thread that serves the client
-// ---------------------------------------------------------------
+// --- client's thread ---
 
 void Relay::start(std::function<void()> wake) {
   {
@@ -117,8 +116,7 @@ void Relay::cancel() {
   asio::post(state_.executor, [self = shared_from_this()] { self->break_off(); });
 }
 
-// --- the way
-// ----------------------------------------------------------------------------------------------
+// --- state's thread ---
 
 void Relay::break_off() {
   if (client_ != nullptr) client_->close();
@@ -130,7 +128,7 @@ bool Relay::is_cancelled() {
   return cancelled_;
 }
 
-// False: the client is gone.
+// False: the client has disconnected.
 bool Relay::put_events(const std::string& events, bool done, bool failed) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) return false;
@@ -216,7 +214,7 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
              ? ApiError(504, "the server has been silent for too long", "", "server_timeout")
              : ApiError(502, "the server closed the connection before its response was complete",
                         "", "server_lost"));
-  } catch (const ApiError& error) {  // of this process: the rest of the answer is not read
+  } catch (const ApiError& error) {  // the router's own error: the rest of the response is not read
     client_ = nullptr;
     under_way.end = AttemptEnd::kAnswered;
     fail(error);
@@ -224,10 +222,10 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
   co_return Next::kDone;
 }
 
-// So much of the answer is here and on its way.
+// Accounts for the buffered bytes of the response. ApiError above a limit.
 void Relay::hold(const std::string& bytes) {
   const int64_t size = std::ssize(bytes);
-  if (size > held_.most())  // of another server it would be as large
+  if (size > held_.most())  // it would be as large from another server
     throw ApiError(
         502, concat("the response is larger than ", held_.most(), " bytes: set stream to true"), "",
         "answer_too_large");
@@ -249,7 +247,7 @@ Relay::Awaitable<Relay::Next> Relay::answer(size_t server, const ResponseHead& h
     co_return Next::kDone;
   }
   const bool unready = head.status == 503;
-  std::string body;  // assigned: of a condition's two waits GCC 12 destroys what they return twice
+  std::string body;  // assigned: GCC 12 destroys results of co_await within ?: twice
   if (unready)
     body = co_await read_whole_body(*client_, kMostRefusalBytes, state_.limits.silence);
   else
@@ -276,7 +274,7 @@ Relay::Awaitable<void> Relay::pass_events() {
     std::string events = take_whole_events(pending, seen);
     if (events.empty()) continue;
     if (!put_events(events, false)) throw ClientError("the client closed the connection", false);
-    request_.forget_body();  // it is not sent anew any more
+    request_.forget_body();  // it can no longer be retried
     while (is_full()) {
       room_.expires_at(std::chrono::steady_clock::time_point::max());
       co_await room_.async_wait(asio::as_tuple(asio::use_awaitable));
@@ -285,7 +283,7 @@ Relay::Awaitable<void> Relay::pass_events() {
   }
   if (passed_ || !pending.empty())
     put_events(pending, true);
-  else  // a stream of nothing
+  else  // an empty stream
     put_whole({.body = "", .content_type = "text/event-stream; charset=utf-8"});
 }
 

@@ -1,9 +1,10 @@
-// One request on its way through the router. For .cpp files only (it includes Asio).
+// Relay of one request through the router. For .cpp files only (includes Asio).
 //
-// It is sent to one server after the other until one answers; once a byte of the answer has gone to
-// the client it is never sent anew, and its body is forgotten. Streams of events go through event
-// by event; anything else is read whole, up to a bound, so that it too can still be had from
-// another server when this one breaks off.
+// Tries one server after the other until one responds. 503 and a failed connection lead to the next
+// server; a server that is silent for too long ends the request with 504. Once a byte of the
+// response has been passed to the client, the request is never retried and its body is freed. Event
+// streams are passed on event by event; any other response is read completely, up to a limit, so
+// that the request can still be retried when the server breaks off.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -25,25 +26,25 @@ namespace trireme {
 
 struct RelayLimits {
   std::chrono::milliseconds connect{5000};
-  std::chrono::milliseconds silence{600'000};  // of a server, before its answer and within
+  std::chrono::milliseconds silence{600'000};  // of a server, before and during its response
   RelayedAnswerLimits answers = {};
-  size_t buffered_events =
-      256 << 10;  // that the client has not taken: the server is read no further
+  // Bytes of events that the client has not read; at this size the server is not read further.
+  size_t buffered_events = 256 << 10;
 };
 
 class Relay;
 
-// What all requests share. The thread of `executor` alone touches what is not of other threads by
-// its own words.
+// State shared by all requests. Used on the thread of `executor` only, except for members that are
+// thread-safe themselves.
 struct RelayState {
   boost::asio::any_io_executor executor;
   RelayLimits limits;
   std::shared_ptr<TenantBudgets> all_answers;
   ServerChoice& choice;
   RouterMetrics& metrics;
-  std::vector<std::unique_ptr<ClientPool>> pools;  // of each server
-  std::vector<std::set<Relay*>> under_way;         // at each server
-  // A server could not be connected to.
+  std::vector<std::unique_ptr<ClientPool>> pools;  // by server
+  std::vector<std::set<Relay*>> under_way;         // relays in progress, by server
+  // Called when a server cannot be connected to.
   std::function<void(size_t server, const std::string& why)> on_unreachable;
 };
 
@@ -54,9 +55,9 @@ class Relay : public std::enable_shared_from_this<Relay> {
   // Any thread.
   void start(std::function<void()> wake);
   PendingReply::Part take();
-  void cancel();  // wake is not called any more, and the server is left
+  void cancel();  // wake is not called any more; closes the connection to the server
 
-  // The state's thread: its server is lost.
+  // Closes the connection to its server, which is lost. Thread of the state only.
   void break_off();
 
  private:
@@ -77,21 +78,21 @@ class Relay : public std::enable_shared_from_this<Relay> {
   bool is_cancelled();
 
   RelayState& state_;
-  HttpRequest request_;  // the state's thread
+  HttpRequest request_;  // state's thread
   const std::vector<uint64_t> blocks_;
-  HeldBytes held_;                         // of the answer
-  std::shared_ptr<HttpClient> client_;     // the state's thread
+  HeldBytes held_;                         // for the response
+  std::shared_ptr<HttpClient> client_;     // state's thread
   HttpReply refusal_;                      // of the last server that was not ready
-  bool refused_ = false, passed_ = false;  // passed: bytes have gone to the client
-  boost::asio::steady_timer room_;         // cancelled when the client has taken something
+  bool refused_ = false, passed_ = false;  // passed_: bytes have been passed to the client
+  boost::asio::steady_timer room_;         // cancelled when the client has read events
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards all below
   std::function<void()> wake_;
   PendingReply::Part part_;
   bool cancelled_ = false;
 };
 
-// The relay as the server that listens wants it: it ends with this object.
+// The relay as a PendingReply, which cancels it on destruction.
 std::unique_ptr<PendingReply> make_pending(std::shared_ptr<Relay> relay);
 
 }  // namespace trireme

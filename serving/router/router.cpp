@@ -101,7 +101,7 @@ Router::Impl::Impl(RouterConfig its_config)
   thread_ = std::thread([this] { run(); });
 }
 
-// What a handler throws, memory that is not there as a rule, ends nothing but the handler.
+// An exception of an Asio handler, usually std::bad_alloc, ends only that handler.
 void Router::Impl::run() {
   name_thread("router");
   for (bool done = false; !done;) {
@@ -119,14 +119,14 @@ Router::Impl::~Impl() {
   thread_.join();
   state_.pools.clear();
   guard_.reset();
-  context_.reset();  // and the requests that wait in it, which know the state
+  context_.reset();  // destroys pending requests too, which refer to the state
 }
 
 void Router::Impl::set_up(size_t server) {
   if (choice.set_up(server, true)) log_info("server ", config.servers[server].url(), " is up");
 }
 
-// restarts: it is not the process any more that it was, or will not be.
+// restarts: the server loses its prefix cache: its process has been or will be replaced.
 void Router::Impl::set_out(size_t server, const std::string& why, bool restarts) {
   if (choice.set_up(server, false, restarts))
     log_warning("server ", config.servers[server].url(), " is down: ", why);
@@ -169,7 +169,7 @@ asio::awaitable<void> Router::Impl::check(size_t server) {
       const bool hangs = failures >= config.health_failures;
       if (hangs || !error.timed_out()) set_out(server, error.what(), true);
       if (hangs) break_off(server);
-    } catch (const std::exception& error) {  // of this process: it says nothing of the server
+    } catch (const std::exception& error) {  // the router's own error, not the server's
       log_error("server ", config.servers[server].url(), " cannot be checked: ", error.what());
     }
     state_.pools[server]->close_old();
@@ -220,8 +220,8 @@ Routes Router::routes() {
     return HttpAnswer{{.body = impl_->metrics.text(impl_->choice),
                        .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
   });
-  // Requests of administrators (weights, adapters, metrics) are for one server, not for whichever
-  // comes next: those below /v1 are refused, the others have no route.
+  // Admin requests (weights, adapters, metrics) concern one server, not whichever is chosen. Those
+  // below /v1 are rejected; the others have no route.
   const auto relayed = [&](const char* method, const char* path) {
     routes.add({.method = method,
                 .path = path,

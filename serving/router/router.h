@@ -1,11 +1,11 @@
-// One address before several servers of OpenAI's API: health checks, a choice by prompt and load,
-// and the relays.
+// Router: one address for several servers of OpenAI's API, with health checks, load balancing by
+// prompt and load, and relays.
 //
-// A server is up while it answers GET /health/ready (where it has no such path, /health) with 200;
-// the first answer lets it in. It is out as soon as it says that it is not ready or refuses a
-// connection, or has been silent `health_failures` times in a row. What is under way there goes on,
-// but for the last of these: then it breaks off, and is sent elsewhere where nothing of its answer
-// has come. One thread talks to all servers.
+// A server is up while GET /health/ready (or /health if it has no such path) returns 200; the first
+// such response admits it. It is out as soon as it reports that it is not ready or a connection to
+// it fails, or after `health_failures` failed checks in a row. Its running requests continue,
+// except in the last case: then they are broken off, and retried on another server if none of their
+// response has arrived. One thread talks to all servers.
 #pragma once
 
 #include <chrono>
@@ -19,16 +19,16 @@ namespace trireme {
 
 class Router {
  public:
-  // Begins to check the servers. InputError for certificates that cannot be read.
+  // Starts health checks. InputError for certificates that cannot be read.
   explicit Router(RouterConfig config);
-  ~Router();  // after the server that has its routes
+  ~Router();  // destroy the server that uses its routes first
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;
 
   Routes routes();
   void count(const RequestSummary& summary);
-  void close();  // new requests are refused from now on
-  // Whether some server is up, after waiting so long for one.
+  void close();  // rejects new requests from now on
+  // Waits for up to `limit`; returns whether any server is up.
   bool wait_for_a_server(std::chrono::milliseconds limit) const;
 
  private:

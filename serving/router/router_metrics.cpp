@@ -100,7 +100,7 @@ void RouterMetrics::first_byte(size_t server, double seconds) {
 }
 
 void RouterMetrics::http_request(const RequestSummary& summary) {
-  // Whoever asks chooses the method: other names would be series without end.
+  // Clients choose the method: unknown ones would create an unbounded number of series.
   const bool usual =
       summary.method == "GET" || summary.method == "POST" || summary.method == "HEAD";
   series_->requests

@@ -1,4 +1,4 @@
-// What a router tells Prometheus. Any thread may call.
+// Prometheus metrics of a router. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@ enum class AttemptEnd { kAnswered, kUnready, kConnect, kBroken, kTimeout, kCance
 
 class RouterMetrics {
  public:
-  explicit RouterMetrics(const std::vector<std::string>& servers);  // their URLs
+  explicit RouterMetrics(const std::vector<std::string>& servers);  // servers: their URLs
   ~RouterMetrics();
 
   void chosen(Affinity affinity);
-  void ended(size_t server, AttemptEnd how);  // one attempt
-  void retried(size_t server);                // after an attempt there
+  void ended(size_t server, AttemptEnd how);  // end of one attempt
+  void retried(size_t server);                // retried after an attempt there
   void first_byte(size_t server, double seconds);
   void http_request(const RequestSummary& summary);
 
-  // The text format; gauges as of now.
+  // Prometheus text format, with gauges as of now.
   std::string text(const ServerChoice& choice);
 
  private:

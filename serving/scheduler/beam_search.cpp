@@ -13,7 +13,7 @@ BeamSearch::BeamSearch(BeamSearchConfig config) : config_(std::move(config)), be
                 " beams and ", config_.max_tokens, " tokens");
 }
 
-// If every beam's first tokens end its text, `width` others are still among them.
+// Leaves `width` candidates even if all stop token ids are among a beam's most probable tokens.
 int64_t BeamSearch::candidates() const {
   return std::max<int64_t>(2 * config_.width, config_.width + std::ssize(config_.end_ids));
 }
@@ -22,7 +22,7 @@ bool BeamSearch::ends(int32_t id) const {
   return std::ranges::find(config_.end_ids, id) != config_.end_ids.end();
 }
 
-// Of a text of as many tokens as there were rounds.
+// Score of a completion with one token per round so far.
 double BeamSearch::score(double logprob) const {
   return logprob / std::pow(static_cast<double>(rounds_), config_.length_penalty);
 }

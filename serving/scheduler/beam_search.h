@@ -1,20 +1,21 @@
-// Beam search (Lowerre 1976): the texts that a search of `width` beginnings finds most probable.
-// Nothing is drawn.
+// Beam search (Lowerre 1976) for the most probable completions, with `width` beams. Deterministic:
+// nothing is sampled.
 //
-// Round by round each beginning ("beam") is followed by its most probable tokens. All of these
-// candidates are put in the order of their sum of log-probabilities (descending; ties to the
-// earlier beam, then to the lower id). The first `width` that end no text are the beams of the next
-// round; those among the first `width` of all that end one are texts. With
+// Each round extends every beam (a partial completion) by its most probable tokens. All candidates
+// are sorted by the sum of their log-probabilities (descending; ties: earlier beam first, then
+// lower id). The first `width` candidates that do not end with a stop token are the beams of the
+// next round; those among the first `width` of all that end with one are finished completions. With
 //
-//   score = sum of the log-probabilities of the text's tokens, that which ends it included / their number^length_penalty
+//   score = sum of the completion's log-probabilities, its stop token included
+//           / (number of tokens)^length_penalty
 //
-// the best `width` texts are kept. The search is over when no beam is left, when the beams are
-// max_tokens long (then they are texts too), or when there are `width` texts and the best beam, as
-// long as it is, would score below them all. That is what other libraries do too (HuggingFace's
-// generate, early_stopping=False); with a length_penalty above 0 a longer text of a beam that was
-// given up might still have scored better.
+// the best `width` completions are kept. The search ends when no beam is left, when the beams are
+// max_tokens long (they are finished then, too), or when `width` completions are finished and the
+// best beam, at its current length, would score below all of them. Other libraries stop the same
+// way (HuggingFace's generate, early_stopping=False); with a length_penalty above 0 a longer
+// completion of a dropped beam might still have scored better.
 //
-// Not for several threads.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,12 @@
 namespace trireme {
 
 struct BeamSearchConfig {
-  int64_t width = 1;       // at least one
-  int64_t max_tokens = 1;  // of a text, at least one
-  int64_t min_tokens = 0;  // of a text that ends by itself
+  int64_t width = 1;       // beams, at least one
+  int64_t max_tokens = 1;  // of a completion, at least one
+  int64_t min_tokens = 0;  // of a completion that ends with a stop token
   double length_penalty = 1;
-  std::vector<int32_t> end_ids = {};  // end a text and belong to it
-  int32_t told = -1;  // of each token so many of the most probable beside it are kept; -1: none
+  std::vector<int32_t> end_ids = {};  // stop token ids, part of the completion
+  int32_t told = -1;  // number of top log-probabilities kept with each token; -1: none
 };
 
 class BeamSearch {
@@ -39,33 +40,33 @@ class BeamSearch {
   struct Text {
     std::vector<ChosenToken> tokens = {};
     double score = 0;
-    bool ended = false;  // by its last token
+    bool ended = false;  // with a stop token
   };
 
   explicit BeamSearch(BeamSearchConfig config);
 
-  // How many of the most probable tokens advance() wants, of a vocabulary that has as many.
+  // Number of most probable tokens per beam that advance() needs; with a smaller vocabulary, all.
   int64_t candidates() const;
-  // The beams that are open; at first one, without a token.
+  // Number of open beams; before the first round one, without tokens.
   size_t beams() const { return beams_.size(); }
   std::vector<int32_t> tokens(size_t beam) const;
-  // A round. following[i]: the most probable tokens behind beam i, in descending order,
-  // candidates() or all there are.
+  // Runs a round. following[i]: most probable tokens after beam i, in descending order:
+  // candidates() of them, or the whole vocabulary.
   void advance(std::span<const std::vector<TokenLogprob>> following);
 
   bool done() const { return beams_.empty(); }
-  int64_t rounds() const { return rounds_; }  // tokens of each beam
-  // Once done: the best n, or as many as there are, in descending order of their scores.
+  int64_t rounds() const { return rounds_; }  // length of every beam in tokens
+  // Up to n best completions, by descending score. Only once done().
   std::vector<Text> best(size_t n) const;
-  int64_t bytes() const { return bytes_; }  // that it holds, roughly
+  int64_t bytes() const { return bytes_; }  // approximate memory of the search
 
  private:
-  struct Node {  // a token of a tree of texts
+  struct Node {  // token in the tree of completions
     int32_t parent = -1;
     ChosenToken token;
   };
   struct Beam {
-    int32_t last = -1;  // of nodes_; -1: no token
+    int32_t last = -1;  // index into nodes_; -1: no token
     double logprob = 0;
   };
   struct Done {
@@ -86,7 +87,7 @@ class BeamSearch {
   BeamSearchConfig config_;
   std::vector<Node> nodes_;
   std::vector<Beam> beams_;
-  std::vector<Done> texts_;  // descending
+  std::vector<Done> texts_;  // by descending score
   int64_t rounds_ = 0, bytes_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// Names of the beginnings of published blocks count from 1; those of salts have this bit.
+// Marks the ids of roots; those of published blocks count from 1.
 constexpr PrefixId kRoot = PrefixId{1} << 63;
 
 }  // namespace

@@ -1,19 +1,20 @@
-// The blocks of a paged KV cache by their numbers: who uses them, which hold the keys of which
-// tokens, and which may be taken (PagedAttention, Kwon et al., SOSP 2023).
+// Allocator and prefix index of the blocks of a paged KV cache, by block number: users of each
+// block, tokens whose keys it holds, and the free list (PagedAttention, Kwon et al., SOSP 2023).
 //
-// A block holds the keys and values of block_tokens tokens. It is used by any number of sequences;
-// when the last gives it back, it may be taken again, the one given back longest ago first. Until
-// then a block that was published is found by sequences with the same beginning (prefix caching):
-// the key of a block is the published block before it and its own tokens, compared token by token,
-// so that equal hashes never mix two texts up. Beginnings with different salts have nothing in
-// common.
+// A block holds the keys and values of block_tokens tokens and may have any number of users
+// (sequences). When the last one releases it, it joins the free list, which is reused least
+// recently released first. Until it is reused, a published block can be found by sequences with the
+// same prefix (prefix caching): its key is the published block before it plus its own tokens, which
+// are compared token by token, so that equal hashes never confuse two prefixes. Prefixes with
+// different salts share nothing.
 //
-// Nothing is copied on write: shared are published blocks, which are full and not written to any
-// more. What follows the last of them, fewer tokens than a block has or (so that there are logits)
-// a whole block, is computed again by each who goes on from there, the texts of one prompt and
-// beams: at most block_tokens rows of a step, which reads all weights in any case.
+// No copy on write: only published blocks are shared, which are full and no longer written. Each
+// sequence that continues from a shared prefix, such as the samples of one prompt or beams,
+// recomputes the tokens after its last full block: less than a block, or a whole block where no
+// logits would be left otherwise. That is at most block_tokens rows of a step, which reads all
+// weights in any case.
 //
-// Costs: everything is O(1) per block. Not for several threads.
+// All operations are O(1) per block. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,37 +25,36 @@
 
 namespace trireme {
 
-// What a published block, and the beginning of the text that ends with it, is named by; never used
-// twice.
+// Identity of a published block and thus of the prefix that ends with it; never reused.
 using PrefixId = uint64_t;
 
 class BlockPool {
  public:
-  // secret: keys the hashes, so that nobody outside can make collisions.
+  // secret: seed of the hashes, so that clients cannot construct collisions.
   BlockPool(int64_t blocks, int64_t block_tokens, uint64_t secret);
 
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t block_tokens() const { return block_tokens_; }
-  int64_t free() const { return free_; }  // may be taken, published or not
+  int64_t free() const { return free_; }  // blocks without users, published or not
   int64_t used() const { return blocks() - free_; }
   int64_t users(int32_t block) const { return blocks_[index(block)].users; }
 
-  // A block with one user and unknown content; it is no longer published. There must be a free one.
+  // Allocates a block with one user, unpublished and with undefined content. Requires free() > 0.
   int32_t take();
-  void share(int32_t block);    // one user more; of a block with users
-  void release(int32_t block);  // one user less
+  void share(int32_t block);    // adds a user to a block that has users
+  void release(int32_t block);  // removes a user
 
-  // The empty beginning, of texts with this salt.
+  // Id of the empty prefix of this salt.
   PrefixId root(std::string_view salt) const;
-  // The published block whose tokens follow `before`, with one user more; -1: there is none. `id`
-  // is then its name.
+  // Finds the published block with these tokens after prefix `before` and adds a user; sets `id` to
+  // the id of the extended prefix. -1 if there is none.
   int32_t find(PrefixId before, std::span<const int32_t> tokens, PrefixId& id);
-  // Says that a block with users holds these tokens, block_tokens of them, after `before`. Returns
-  // the name of that beginning. Where another block is published under it already, this one stays
-  // unpublished.
+  // Publishes a block that has users: it holds these block_tokens tokens after prefix `before`.
+  // Returns the id of the extended prefix. If another block is already published for it, this one
+  // stays unpublished.
   PrefixId publish(int32_t block, PrefixId before, std::span<const int32_t> tokens);
-  // Nothing is published any more, since the weights have changed, and what follows beginnings of
-  // before will not be found: roots are others.
+  // Unpublishes all blocks, after the weights have changed. Earlier prefix ids are never found
+  // again: the roots change as well.
   void forget_all();
 
  private:
@@ -62,7 +62,7 @@ class BlockPool {
   struct Block {
     int64_t users = 0;
     PrefixId id = 0, before = 0;             // 0: not published
-    int32_t earlier = kNone, later = kNone;  // among the free
+    int32_t earlier = kNone, later = kNone;  // neighbours in the free list
   };
   static size_t index(int32_t block) { return static_cast<size_t>(block); }
   uint64_t hash(PrefixId before, std::span<const int32_t> tokens) const;
@@ -76,8 +76,8 @@ class BlockPool {
   uint64_t secret_;
   PrefixId next_id_ = 1;
   std::vector<Block> blocks_;
-  std::vector<int32_t> tokens_;                         // (blocks, block_tokens) of the published
-  std::unordered_multimap<uint64_t, int32_t> by_hash_;  // the published
+  std::vector<int32_t> tokens_;  // (blocks, block_tokens), of published blocks
+  std::unordered_multimap<uint64_t, int32_t> by_hash_;  // published blocks
   int32_t first_free_ = kNone, last_free_ = kNone;
 };
 

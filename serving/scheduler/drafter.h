@@ -1,4 +1,5 @@
-// Who guesses what follows texts, for a step to verify (serving/scheduler/speculation.h).
+// Interface of drafters: propose draft tokens that a step verifies
+// (serving/scheduler/speculation.h).
 #pragma once
 
 #include <span>
@@ -9,21 +10,21 @@
 namespace trireme {
 
 struct DraftWish {
-  const Sequence* sequence;  // it runs, and all of its tokens are known
-  int64_t count;             // guesses at most, at least one
+  const Sequence* sequence;  // running, with all of its tokens known
+  int64_t count;             // maximum number of draft tokens, at least one
 };
 
-// On one thread, between two steps.
+// Called on one thread, between two steps.
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // Of each wish what may follow its text, at most `count` tokens, maybe none.
+  // Drafts for each request: at most `count` tokens that may follow the sequence, possibly none.
   virtual std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) = 0;
-  // The sequence does not run any more: nothing is kept for it.
+  // Releases the state of a sequence that no longer runs.
   virtual void forget(const Sequence&) {}
 };
 
-// Guesses from the texts themselves (guess_from_text()).
+// Prompt lookup: drafts from the sequence's own tokens (guess_from_text()).
 class TextDrafter final : public Drafter {
  public:
   explicit TextDrafter(const SpeculationConfig& config) : config_(config) {}

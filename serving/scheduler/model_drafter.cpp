@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Guesses need no log-probabilities.
+// Drafts need no log-probabilities.
 std::shared_ptr<const TokenChoice> without_logprobs(
     const std::shared_ptr<const TokenChoice>& choice) {
   if (choice->top_logprobs < 0 && choice->prompt_logprobs < 0) return choice;
@@ -22,7 +22,7 @@ std::shared_ptr<const TokenChoice> without_logprobs(
 ModelDrafter::ModelDrafter(std::unique_ptr<StepExecutor> executor, const DraftLimits& limits)
     : executor_(std::move(executor)),
       limits_(limits),
-      pool_(limits.blocks, limits.block_tokens, 0) {  // nothing is published: no hash to guess
+      pool_(limits.blocks, limits.block_tokens, 0) {  // no secret: nothing is published
   TRIREME_CHECK(limits.sequences > 0 && limits.step_tokens >= limits.sequences, limits.sequences,
                 " sequences, ", limits.step_tokens, " tokens a step");
   for (int64_t slot = limits.sequences; slot-- > 0;)
@@ -37,7 +37,7 @@ void ModelDrafter::forget(const Sequence& sequence) {
   drafts_.erase(at);
 }
 
-// What the cache holds of the text is what has come true. nullptr: there is no slot.
+// Draft of a sequence, trimmed to the cached tokens that were accepted. nullptr: no slot is free.
 ModelDrafter::Draft* ModelDrafter::draft_of(const Sequence& s) {
   const auto found = drafts_.find(&s);
   if (found == drafts_.end()) {
@@ -55,7 +55,7 @@ ModelDrafter::Draft* ModelDrafter::draft_of(const Sequence& s) {
     ++same;
   }
   draft.guessed.clear();
-  // Behind the last token of the text something is to be chosen: it is computed in any case.
+  // The last token is computed in any case: the next one is sampled from its logits.
   draft.computed = std::min({draft.computed, same, s.length() - 1});
   return &draft;
 }
@@ -71,7 +71,7 @@ std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftWish
   std::vector<Line> lines;
   for (size_t i = 0; i < wishes.size(); ++i) {
     const Sequence& s = *wishes[i].sequence;
-    // The last guess is chosen and not computed.
+    // The last draft token is sampled, but not computed.
     int64_t count = std::min(wishes[i].count, limits_.length - s.length() + 1);
     if (count <= 0) {
       forget(s);
@@ -90,7 +90,7 @@ std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftWish
   return lines;
 }
 
-// Penalties act on the text, whose end is another than the one that the executor has made up.
+// Penalties need the sequence's tokens again: the executor's history ends with the last draft.
 void ModelDrafter::start(StepPlan& plan, Draft& draft, const Sequence& s) const {
   const bool tells = draft.choice->needs_history();
   if (draft.started && !tells) return;
@@ -133,7 +133,7 @@ void ModelDrafter::run(StepPlan& plan, std::vector<Line>& lines,
   size_t n = 0;
   std::erase_if(lines, [&](const Line& line) {
     const int32_t id = result.chosen[n++].id;
-    if (id < 0) return true;  // not finite: the draft's own affair
+    if (id < 0) return true;  // logits not finite: ends this draft only
     std::vector<int32_t>& of = guesses[line.wish];
     of.push_back(id);
     return std::ssize(of) >= line.count ||

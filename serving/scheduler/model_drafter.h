@@ -1,16 +1,15 @@
-// Guesses of a second, smaller model (Leviathan, Kalman and Matias 2023).
+// Drafter with a second, smaller model (Leviathan, Kalman and Matias 2023).
 //
-// The draft has a slot, a table and blocks of its own for each sequence that it guesses for, in a
-// cache of its own, and writes a continuation of every text at once: one step over what it has not
-// seen of the texts, in chunks where that is much, then one token of each text after the other. Its
-// tokens are chosen with the sequence's own sampling, seed and positions. Where draft and model
-// give much the same probabilities they so draw much the same tokens: both invert their
-// distributions at the same random number. What is kept of a guess is decided as for any other
-// (serving/scheduler/speculation.h), so the draft changes no text.
+// Each drafted sequence has a slot, a block table and blocks in the drafter's own cache. A call
+// drafts for all sequences together: one step computes the tokens that the drafter has not seen
+// yet, in chunks if there are many, then each further step adds one token to every draft. Draft
+// tokens are sampled with the sequence's own parameters, seed and positions: where both models have
+// similar distributions they mostly sample the same token, because both invert their distribution
+// at the same random number. Drafts are verified like any others (serving/scheduler/speculation.h),
+// so the output does not depend on the draft model.
 //
-// The keys of guesses that did not come true are overwritten when their positions are computed
-// again. A sequence whose text is not computed yet, or for which there are no blocks, gets no
-// guesses.
+// Keys of rejected draft tokens are overwritten when their positions are computed again. A sequence
+// that the drafter has not caught up with, or for which it has no blocks, gets no draft.
 #pragma once
 
 #include <memory>
@@ -23,18 +22,18 @@
 namespace trireme {
 
 struct DraftLimits {
-  int64_t sequences = 0;    // that it guesses for at a time: its slots
-  int64_t step_tokens = 0;  // at least as many
-  int64_t length = 0;       // tokens of a text and its guesses: longer ones get none
+  int64_t sequences = 0;    // drafted at a time: number of slots
+  int64_t step_tokens = 0;  // at least `sequences`
+  int64_t length = 0;       // maximum tokens of a sequence with its draft; longer ones get none
   int64_t blocks = 0, block_tokens = 16;
 };
 
 class ModelDrafter final : public Drafter {
  public:
-  // The executor has these limits, and no adapters.
+  // executor: has these limits and no adapters.
   ModelDrafter(std::unique_ptr<StepExecutor> executor, const DraftLimits& limits);
 
-  // At most step_tokens tokens of texts are caught up with in a call, the shortest rests first.
+  // Each call catches up with at most step_tokens tokens, sequences with the fewest left first.
   std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) override;
   void forget(const Sequence& sequence) override;
   int64_t used_blocks() const { return pool_.used(); }
@@ -44,26 +43,26 @@ class ModelDrafter final : public Drafter {
     int32_t slot = -1;
     std::shared_ptr<const TokenChoice> choice;
     std::vector<int32_t> blocks;
-    int64_t told_blocks = 0;       // of them the executor knows
-    int64_t computed = 0;          // tokens whose keys the cache holds: of the text, then of
-    int64_t length = 0;            // (where the text ended when it was last guessed for)
-    std::vector<int32_t> guessed;  // these
+    int64_t told_blocks = 0;       // blocks that the executor knows
+    int64_t computed = 0;          // tokens with keys in the cache: the sequence's, then `guessed`
+    int64_t length = 0;            // of the sequence when it was last drafted for
+    std::vector<int32_t> guessed;  // draft tokens computed after these `length` tokens
     bool started = false;
   };
-  // One text of a call.
+  // One sequence of a call.
   struct Line {
     size_t wish;
     Draft* draft;
-    int64_t left;   // tokens of the text to compute
-    int64_t count;  // guesses
+    int64_t left;   // tokens of the sequence still to compute
+    int64_t count;  // maximum number of draft tokens
   };
   Draft* draft_of(const Sequence& sequence);
   std::vector<Line> lines_of(std::span<const DraftWish> wishes);
   bool give_blocks(Draft& draft, int64_t tokens);
   void start(StepPlan& plan, Draft& draft, const Sequence& sequence) const;
   static void append(StepPlan& plan, Draft& draft, std::span<const int32_t> tokens, bool samples);
-  // Has the plan computed, and keeps of the lines, which are its sequences that sample, those that
-  // go on.
+  // Executes the plan, whose sampling sequences are `lines`, appends the draft tokens, and removes
+  // the lines whose drafts are complete.
   void run(StepPlan& plan, std::vector<Line>& lines, std::vector<std::vector<int32_t>>& guesses);
 
   std::unique_ptr<StepExecutor> executor_;

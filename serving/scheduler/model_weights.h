@@ -1,5 +1,4 @@
-// The weights that a server's model computes with, as whoever replaces them sees them while it
-// serves.
+// Interface for replacing a server's model weights while it serves.
 #pragma once
 
 #include <cstddef>
@@ -13,28 +12,28 @@ class ModelWeights {
   virtual ~ModelWeights() = default;
 
   struct Place {
-    std::string directory;  // the checkpoint itself, where a run was named
-    int64_t step = 0;       // of its training
+    std::string directory;  // of the checkpoint, also where a run's directory was given
+    int64_t step = 0;       // training step of the checkpoint
   };
-  // What is served.
+  // Weights in use.
   virtual Place served() const = 0;
-  // Loads what lies at a path beside what is served: InputError that names every difference where
-  // it is for another model, and nothing has changed then. Takes its time. Not on the engine's
-  // thread.
+  // Loads the weights at `path` next to those in use. Blocks while it loads; not on the engine's
+  // thread. InputError listing every difference if they are of another model; nothing has changed
+  // then.
   virtual Place stage(const std::string& path) = 0;
-  // The same for an adapter, in a slot of those that come and go, in the place of what is there.
+  // Stages an adapter for a run-time slot, in place of the adapter that is in it.
   virtual void stage_adapter(int32_t slot, const std::string& path) = 0;
-  // What is staged is to be used: the last thing before use(). True: ranks that are lost from now
-  // on, before use() or in it, are started again with it; false: nothing is.
+  // Commits to the staged weights; the last call before use(). True: ranks lost from now on, before
+  // or during use(), are restarted with them; false: no ranks are restarted.
   virtual bool commit() { return false; }
-  // What is staged is computed with from now on, by one of the replicas: by all others too, each at
-  // a time of its own. On its engine's thread between two steps (Engine::change_weights).
+  // Switches this replica to the staged weights; replicas switch independently. On its engine's
+  // thread between two steps (Engine::change_weights).
   virtual void use(size_t replica) = 0;
-  // Gives up what is staged, or after use() on all what was served before. Not on the engine's
-  // thread.
+  // Releases the staged weights, or, after use() on all replicas, the previous ones. Not on the
+  // engine's thread.
   virtual void drop() = 0;
-  // No request names that slot any more: whoever starts again need not load what is there. On any
-  // thread, at once.
+  // No request names this adapter slot any more: restarted ranks need not load its adapter. From
+  // any thread, returns at once.
   virtual void forget_adapter(int32_t) {}
 };
 

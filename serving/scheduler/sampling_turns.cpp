@@ -29,8 +29,8 @@ void SamplingTurns::measured_choice(const Sequence& s, double seconds) {
   smooth(recent_[s.tenant], seconds);
 }
 
-// Also sets row_. By the two levels that were measured below so many sequences, the lowest and the
-// highest: what is not known yet is estimated too low.
+// Expected seconds of a plain step; also sets row_. Extrapolates from the lowest and the highest
+// level measured at up to `sequences`: what is not measured yet is underestimated.
 double SamplingTurns::plain_of(int64_t sequences) {
   const auto n = static_cast<double>(sequences);
   const Level *lowest = nullptr, *highest = nullptr;
@@ -72,7 +72,7 @@ void SamplingTurns::begin(std::span<Sequence* const> decoding) {
   const double plain = of_choice_.empty() ? 0 : plain_of(std::ssize(decoding));
   bounded_ = plain > 0;
   if (!bounded_) return;
-  std::map<std::string, double> extra;  // seconds beyond those of plain choices
+  std::map<std::string, double> extra;  // seconds beyond plain sampling
   for (const auto& [name, members] : tenants)
     for (const Sequence* s : members) extra[name] += (choice_of(*s) - least_) / threads_;
   const auto costly = std::ranges::count_if(extra, [](const auto& of) { return of.second > 0; });
@@ -88,7 +88,7 @@ void SamplingTurns::begin(std::span<Sequence* const> decoding) {
     if (!waits(*s)) s->turn = step_;
 }
 
-// The members that fit, those first that have waited longest.
+// Lets the members run that fit, those that have waited longest first; the others wait.
 void SamplingTurns::choose(Members& members, double room) {
   std::ranges::stable_sort(members, {}, &Sequence::turn);
   size_t taken = 0;

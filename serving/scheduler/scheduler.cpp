@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// How many tokens of an outcome, from number `first` on, are those of a sequence.
+// Number of tokens, from result.chosen[first], that belong to one sequence: accepted drafts + 1.
 size_t chosen_of(const StepPlan& plan, const SequenceStep& step, const StepOutcome& result,
                  size_t first) {
   const size_t guess = static_cast<size_t>(step.first_token + step.tokens - step.guesses);
@@ -21,7 +21,7 @@ size_t chosen_of(const StepPlan& plan, const SequenceStep& step, const StepOutco
   return count;
 }
 
-// What is known of a step that has done nothing but decode; absent: it has done something else.
+// Timing entry of a step that only decoded; nullopt: it did something else, too.
 std::optional<DecodeTiming> decoding_of(const StepPlan& plan, const StepOutcome& result) {
   DecodeTiming out;
   for (const SequenceStep& step : plan.sequences) {
@@ -94,7 +94,7 @@ StepPlan Scheduler::next() {
   guess();
   plan_decoding(plan, budget);
   plan_prompts(plan, budget);
-  // What has just been freed is for those that run.
+  // Blocks freed by a preemption are for running sequences.
   if (!preempted_) plan_waiting(plan, budget);
   if (plan.empty())
     under_way_.pop_back();
@@ -110,7 +110,7 @@ void Scheduler::give_turns() {
   turns_.begin(decoding);
 }
 
-// It may have a token in the plan that is being made.
+// True if the sequence decodes in the plan being made.
 bool Scheduler::is_due(Sequence& s) { return decodes(s) && has_mask(s) && !turns_.waits(s); }
 
 void Scheduler::guess() {
@@ -124,12 +124,12 @@ void Scheduler::guess() {
   counts_.speculates = std::ssize(running_) <= how.most_sequences && switch_.guesses(decode);
   under_way_.back().speculates = counts_.speculates;
   if (!counts_.speculates) return;
-  // A guess takes no token from others: this is what is left once every sequence that runs has one.
+  // Drafts take no token from others: this is left once every running sequence has one.
   int64_t budget = config_.max_step_tokens - std::ssize(running_);
   for (const auto& [place, sequence] : running_) {
     const Sequence& s = *sequence;
     if (!is_due(*sequence)) continue;
-    // The last token that may be is chosen behind the others.
+    // One token of that room is sampled after the last draft token.
     const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
     const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
     if (count <= 0) continue;
@@ -150,7 +150,7 @@ void Scheduler::guess() {
 }
 
 void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
-  // Who is preempted comes last, behind all that are planned already.
+  // The last sequence in order is preempted: it comes after all that are already planned.
   for (auto at = running_.begin(); at != running_.end();) {
     const std::shared_ptr<Sequence> sequence = at->second;
     if (is_due(*sequence)) {
@@ -181,7 +181,8 @@ void Scheduler::plan_prompts(StepPlan& plan, int64_t& budget) {
   }
 }
 
-// Of so many tokens of its prompt those that the step computes: log-probabilities take time.
+// Number of prompt tokens to compute in this step: fewer with prompt log-probabilities, which are
+// slow.
 int64_t Scheduler::prompt_part(const Sequence& s, int64_t tokens) {
   if (s.choice->prompt_logprobs < 0) return tokens;
   return turns_.take_prompt_rows(s, tokens);
@@ -190,7 +191,7 @@ int64_t Scheduler::prompt_part(const Sequence& s, int64_t tokens) {
 void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
   size_t pending = 0;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    // Masks are begun of those only that may start soon.
+    // Only sequences that may start soon have their first mask made.
     if (budget == 0 || free_slots_.size() <= pending) return;
     const std::shared_ptr<Sequence> sequence = at->second;
     ++at;
@@ -212,7 +213,7 @@ void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
   }
 }
 
-// Whether it may sample as far as its rule is concerned.
+// True if the sequence's rule lets it sample now; else notes that a mask is awaited.
 bool Scheduler::has_mask(Sequence& s) {
   if (!s.reader || (!s.unsettled && s.reader->state() == RuleReader::State::kOpen)) return true;
   waits_for_masks_ = true;
@@ -241,13 +242,13 @@ bool Scheduler::waits_for_sibling(const Sequence& s) const {
 }
 
 bool Scheduler::may_start(Sequence& s) {
-  // Nothing has changed for one that was refused.
+  // A sequence refused before is not checked again until more blocks are free.
   if (refused_ == s.arrival && pool_.free() <= refused_free_) return false;
   refused_ = s.arrival;
   refused_free_ = pool_.free();
   find_prefix(s);
   const int64_t more = ceil_div(s.length(), pool_.block_tokens()) - std::ssize(s.blocks);
-  const auto room = std::ssize(running_);  // a block more for each that runs
+  const auto room = std::ssize(running_);  // one block for each running sequence
   if (more + room <= pool_.free() && give_blocks(s, s.length())) {
     refused_ = 0;
     return true;
@@ -285,7 +286,7 @@ void Scheduler::find_prefix(Sequence& s) {
   s.prefix = pool_.root(concat(s.adapter, ":", s.salt));
   if (!config_.prefix_caching) return;
   const int64_t size = pool_.block_tokens();
-  // What follows the last token is not in the cache, and neither are log-probabilities.
+  // The cache holds neither the logits after the last token nor prompt log-probabilities.
   const bool asks = s.choice->prompt_logprobs >= 0 && s.asked + 1 < s.prompt_tokens;
   const int64_t most = asks ? s.asked : s.length() - 1;
   while ((s.published + 1) * size <= most) {
@@ -405,7 +406,7 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
   return out;
 }
 
-// What choosing took, of each sequence and in all.
+// Records the sampling times of each sequence and of the step.
 void Scheduler::note_seconds(const StepPlan& plan, const UnderWay& step,
                              const StepOutcome& result) {
   choices_ = {.choosing = result.choosing_seconds,
@@ -425,12 +426,12 @@ void Scheduler::note_seconds(const StepPlan& plan, const UnderWay& step,
   }
 }
 
-// By what a step has brought. chosen: as many tokens as it was to sample; starts: of the sequence,
-// when it was planned.
+// Applies one step's result to a sequence. chosen: its sampled tokens; starts: Sequence::starts
+// when the step was planned.
 void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t starts,
                         std::span<ChosenToken> chosen) {
   Sequence& s = *progress.sequence;
-  // A cache of numbers that are not finite is of no use to others.
+  // Keys that are not finite must not be shared through the prefix cache.
   const bool finite = chosen.empty() || chosen.front().id != kNotFinite;
   const bool cached = s.state == Sequence::State::kRunning && s.starts == starts;
   if (finite && cached) publish(s, part.past + part.tokens - part.guesses);
@@ -453,8 +454,8 @@ void Scheduler::took(double seconds) {
   counts_.speculation_gain = switch_.gain();
 }
 
-// The tokens that a step has brought a sequence: all but the last were guessed. cached: their keys
-// are where the sequence's blocks are.
+// Accepts sampled tokens, of which all but the last were drafts. cached: their keys are in the
+// sequence's current blocks.
 void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
                        bool cached) {
   Sequence& s = *progress.sequence;
@@ -483,18 +484,18 @@ void Scheduler::accept(Progress& progress, ChosenToken token) {
   if (progress.finish) cancel(s);
 }
 
-// The tokens that a step has brought, by the rule: all but the last were looked ahead at.
+// Advances the rule by the step's tokens; look_ahead() has checked all but the last.
 void Scheduler::read(Progress& progress) {
   std::vector<int32_t> ids;
   ids.reserve(progress.tokens.size());
   for (const ChosenToken& token : progress.tokens) ids.push_back(token.id);
   Sequence& s = *progress.sequence;
-  // Asked once: the mask may come at any time, and all that follows goes by this answer.
+  // State read once: the mask may become ready at any time, and both branches must agree.
   s.unsettled = s.reader->accept(ids) == RuleReader::State::kPending;
   if (!s.unsettled) conclude(progress);
 }
 
-// By what the rule says of the text so far.
+// Ends the sequence if its rule allows no further token.
 void Scheduler::conclude(Progress& progress) {
   Sequence& s = *progress.sequence;
   const RuleReader::State state = s.reader->state();
@@ -530,7 +531,7 @@ void Scheduler::publish(Sequence& s, int64_t computed) {
 }
 
 void Scheduler::release_blocks(Sequence& s) {
-  // The end of a text first: without its beginning it would not be found.
+  // Last block first, so that prefixes stay cached longest: later blocks are unusable without them.
   for (auto block = s.blocks.rbegin(); block != s.blocks.rend(); ++block) pool_.release(*block);
   s.blocks.clear();
   s.computed = s.told_blocks = s.published = 0;

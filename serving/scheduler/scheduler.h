@@ -1,26 +1,27 @@
-// Which tokens of which sequences the next step computes (continuous batching: Yu et al., OSDI
-// 2022; prompts in chunks beside decoding: Agrawal et al. 2023, "Sarathi").
+// Scheduler of continuous batching (Yu et al., OSDI 2022) with chunked prefill next to decoding
+// (Agrawal et al. 2023, "Sarathi"): plans the tokens and sequences of each step.
 //
-// A step has at most max_step_tokens tokens of at most max_sequences sequences. Sequences that
-// decode come first, one token each; what is left of the budget goes to prompts, those under way
-// before those that wait, in the order of (priority, arrival). A sequence starts when a slot is
-// free and the pool has blocks for all of its tokens and one more for each that runs. When a
-// running one needs a block and there is none, the last of the same order gives up its blocks and
-// waits again, in its old place (preemption); its tokens are computed again later, except those
-// whose published blocks are still there.
+// A step has at most max_step_tokens tokens of at most max_sequences sequences. Decoding sequences
+// come first, one token each; the rest of the budget is for prompts, running ones before waiting
+// ones, each in the order of (priority, arrival). A sequence starts when a slot is free and the
+// pool has blocks for all of its tokens, plus one for each running sequence. When a running
+// sequence needs a block and none is free, the last one in that order releases its blocks and waits
+// again, at its old position (preemption); its tokens are computed again later, except those whose
+// published blocks are still in the cache.
 //
-// A sequence whose mask is not there yet (RuleReader::State::kPending) waits, and keeps what it
-// has, while others go on; what came of its last step is told with what the mask says: settle().
+// A sequence whose mask is not ready (RuleReader::State::kPending) waits and keeps its slot and
+// blocks while others continue; the result of its last step is reported once the mask is ready:
+// settle().
 //
-// While several tenants' sequences decode, those of one whose tokens take long to choose have turns
-// (serving/scheduler/sampling_turns.h).
+// While sequences of several tenants decode, those of tenants whose tokens take long to sample take
+// turns (serving/scheduler/sampling_turns.h).
 //
-// With speculation a sequence that decodes has guesses behind its token, where the budget and the
-// free blocks allow, and where guessing has not turned out slower than not guessing
+// With speculation a decoding sequence gets draft tokens after its last token, as far as the token
+// budget and the free blocks allow, unless drafting has proved slower
 // (serving/scheduler/speculation_switch.h).
 //
-// Not for several threads. next() and done() alternate, or next() runs ahead by some steps; each
-// plan's result is handed to done() in the order of the plans.
+// Not thread-safe. next() and done() alternate, or next() runs ahead by several steps; results must
+// be passed to done() in the order of the plans.
 #pragma once
 
 #include <deque>
@@ -40,66 +41,66 @@ namespace trireme {
 struct BatchingConfig {
   int64_t max_sequences = 256;
   int64_t max_step_tokens = 2048;  // at least max_sequences
-  int64_t max_model_len = 0;       // tokens of a sequence; its blocks fit into the pool
+  int64_t max_model_len = 0;       // tokens of a sequence; the pool has blocks for that many
   bool prefix_caching = true;
   SpeculationConfig speculation = {};
 };
 
 struct SchedulerCounts {
   int64_t running = 0, waiting = 0;
-  int64_t preemptions = 0;                      // since the beginning, as are
-  int64_t prefix_queries = 0, prefix_hits = 0;  // tokens looked for, and found
-  int64_t drafts = 0, draft_tokens = 0;         // steps of sequences with guesses, and these
-  int64_t accepted_tokens = 0;                  // that came true
-  double draft_seconds = 0;                     // that guessing took
-  int64_t speculation_changes = 0;              // on or off
-  bool speculates = false;                      // the last step that decoded was to have guesses
-  int64_t failed_steps = 0;                     // of which nothing came
+  int64_t preemptions = 0;                      // since start, as all counts below
+  int64_t prefix_queries = 0, prefix_hits = 0;  // prompt tokens looked up in the cache, and found
+  int64_t drafts = 0, draft_tokens = 0;         // drafts verified, and their tokens
+  int64_t accepted_tokens = 0;                  // draft tokens accepted
+  double draft_seconds = 0;                     // spent on drafting
+  int64_t speculation_changes = 0;              // times that speculation was switched on or off
+  bool speculates = false;                      // the last decoding step was to have drafts
+  int64_t failed_steps = 0;                     // steps without a result
   double speculation_gain = 0;                  // SpeculationSwitch::gain()
 };
 
-// What a step has brought a sequence.
+// Result of a step for one sequence.
 struct Progress {
   std::shared_ptr<Sequence> sequence;
-  std::vector<ChosenToken> prompt = {};  // log-probabilities of tokens of the prompt
+  std::vector<ChosenToken> prompt = {};  // prompt log-probabilities
   std::vector<float> embedding = {};     // of the prompt
-  std::vector<ChosenToken> tokens = {};  // chosen; in sequence->tokens but for one whose id is -1
-  std::optional<FinishReason> finish = {};  // the sequence has ended
-  // With kError and without a token that says so: the rule leaves nothing where min_tokens wants
-  // more, or has no memory.
+  std::vector<ChosenToken> tokens = {};  // sampled; also in sequence->tokens, unless the id is < 0
+  std::optional<FinishReason> finish = {};  // set: the sequence has ended
+  // Causes of kError that no token id reports: the rule allows no further token before min_tokens,
+  // or memory for the rule ran out.
   bool nothing_left = false, lacks_memory = false;
   bool says_something() const { return !tokens.empty() || finish || !prompt.empty(); }
 };
 
 class Scheduler {
  public:
-  // drafter: guesses where config.speculation has tokens; absent: the texts themselves are looked
-  // through.
+  // drafter: used if config.speculation.tokens > 0; nullptr: a TextDrafter.
   Scheduler(const BatchingConfig& config, BlockPool& pool, std::unique_ptr<Drafter> drafter = {});
 
-  // It waits. Its prompt is shorter than max_model_len, or as long where no second token follows.
+  // Queues a sequence. Its prompt must be shorter than max_model_len, or at most that long if
+  // nothing is computed after the prompt (Sequence::is_whole_prompt()).
   void add(std::shared_ptr<Sequence> sequence);
-  // It ends now, wherever it is; its blocks may be taken by the next plan. Nothing if it has ended.
+  // Ends a sequence in any state; the next plan may reuse its blocks. No effect if it has ended.
   void cancel(Sequence& sequence);
-  // After that, outside of settle(): gives up what cancelled sequences were still to be told, and
-  // with it their grammars.
+  // Drops the unreported progress of cancelled sequences, and with it their grammars. Call after
+  // cancel(), but not inside settle().
   void forget_ended();
 
-  // The next step; empty where nothing can be computed before the results of steps under way, or
-  // before masks.
+  // Plans the next step. Empty: nothing can run before results of steps in flight or masks arrive.
   StepPlan next();
-  // A sequence that could have been in the last plan waits for its mask.
+  // True if a sequence was left out of the last plan because its mask was not ready.
   bool waits_for_masks() const { return waits_for_masks_; }
-  // What has come of sequences whose masks are there since. Before next().
+  // Returns the progress of sequences whose masks have become ready. Call before next().
   std::vector<Progress> settle();
+  // Takes the result of a step and returns its sequences' progress.
   std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
-  // In the place of done(): nothing has come of this step. Its sequences, which have ended with it.
+  // Instead of done(), for a step without a result: ends its sequences and returns them.
   std::vector<std::shared_ptr<Sequence>> failed(const StepPlan& plan);
-  // What the step that was done last took from its planning on. Without such news guessing is never
-  // given up, and there are no turns.
+  // Reports the duration of the last step passed to done(), planning included. Without these
+  // reports speculation is never switched off and sampling takes no turns.
   void took(double seconds);
 
-  // Nothing comes of the steps under way any more. After all of their sequences are cancelled.
+  // Discards all steps in flight; their sequences must have been cancelled.
   void forget_steps() { under_way_.clear(); }
 
   bool idle() const { return running_.empty() && waiting_.empty(); }
@@ -113,7 +114,7 @@ class Scheduler {
   UnderWay take_under_way(uint64_t number);
   struct Guesses {
     std::vector<int32_t> ids = {};
-    std::vector<uint32_t> masks = {};  // of what may follow each, where a rule says so
+    std::vector<uint32_t> masks = {};  // after each of them, if the sequence has a rule
   };
   bool is_due(Sequence& sequence);
   void give_turns();
@@ -136,11 +137,11 @@ class Scheduler {
   void verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
               bool cached);
   void ask(SequenceStep& step, Sequence& sequence) const;
-  // Its whole blocks of the first `computed` tokens.
+  // Publishes the full blocks of the first `computed` tokens.
   void publish(Sequence& sequence, int64_t computed);
   void release_blocks(Sequence& sequence);
   void leave(Sequence& sequence);
-  // What comes of a token chosen for a sequence: it goes on, or it ends.
+  // Appends the sampled token and checks the stop conditions.
   void accept(Progress& progress, ChosenToken token);
   void read(Progress& progress);
   void conclude(Progress& progress);
@@ -152,31 +153,31 @@ class Scheduler {
   std::unique_ptr<Drafter> drafter_;
   SpeculationSwitch switch_;
   SamplingTurns turns_;
-  // Of the plan that is being made.
+  // Draft requests and drafts of the plan being made.
   std::vector<DraftWish> wishes_;
   std::unordered_map<const Sequence*, Guesses> guesses_;
   std::map<Order, std::shared_ptr<Sequence>> waiting_, running_;
   std::vector<int32_t> free_slots_;
-  std::vector<Progress>
-      held_;  // of sequences that wait for masks, or whose first mask there will never be
+  // Progress of sequences that wait for masks, or whose first mask cannot be made.
+  std::vector<Progress> held_;
   bool waits_for_masks_ = false;
-  bool preempted_ = false;  // in the plan that is being made
-  // The sequence that last found too few blocks, and how many were free.
+  bool preempted_ = false;  // in the plan being made
+  // Arrival of the sequence last refused for lack of blocks, and the free blocks then.
   uint64_t refused_ = 0;
   int64_t refused_free_ = 0;
-  // Sequences of the plans whose results are not there yet, in the plans' order.
+  // Sequences of the planned steps without a result yet, in the order of the plans.
   struct UnderWay {
     uint64_t number = 0;
     bool speculates = false;
     struct Member {
       std::shared_ptr<Sequence> sequence;
-      uint64_t starts;  // of it when it was planned
+      uint64_t starts;  // Sequence::starts when it was planned
     };
     std::vector<Member> members;
   };
   std::deque<UnderWay> under_way_;
-  std::optional<DecodeTiming> decoded_;  // the last step done, if it did nothing else
-  ChoiceTiming choices_;                 // of the last step done
+  std::optional<DecodeTiming> decoded_;  // last finished step, if it only decoded
+  ChoiceTiming choices_;                 // of the last finished step
   uint64_t arrivals_ = 0, plans_ = 0;
   mutable SchedulerCounts counts_;
 };

@@ -1,4 +1,4 @@
-// A sequence as the scheduler sees it: its tokens, what ends it, and how far the cache has got.
+// Sequence of the scheduler: its tokens, stop conditions and position in the KV cache.
 #pragma once
 
 #include <chrono>
@@ -16,10 +16,10 @@
 namespace trireme {
 
 enum class FinishReason {
-  kStop,    // a token of TokenChoice::end_ids, or the text is embedded
-  kWhole,   // nothing may follow by the text's rule: the last token belongs to the text
-  kLength,  // max_tokens, or the model's length, or no token goes on with a text that is not whole
-  kError,  // its logits were not finite, no token was left to choose from, or no memory for its rule
+  kStop,    // a stop token id (TokenChoice::end_ids), or the prompt has been embedded
+  kWhole,   // the rule allows no further token: the completion is whole, its last token included
+  kLength,  // max_tokens or the model's length reached, or no token can continue an incomplete text
+  kError,   // logits not finite, no token left to sample, or no memory for the rule
 };
 
 class Sequence;
@@ -27,17 +27,17 @@ class Sequence;
 struct SequenceRequest {
   std::vector<int32_t> prompt;  // at least one token
   std::shared_ptr<const TokenChoice> choice;
-  int64_t max_tokens = 0;   // to generate, at least one
+  int64_t max_tokens = 0;   // to generate, at least one; 0 with `embeds`
   int priority = 0;         // lower first
-  std::string salt = {};    // prefixes are shared among equal salts only
-  std::string tenant = {};  // whose it is: steps are shared fairly (sampling_turns.h)
-  uint64_t draw = 0;        // draw_of(): sequences that share a choice draw differently
-  // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
+  std::string salt = {};    // prefixes are shared only among sequences with equal salts
+  std::string tenant = {};  // for fair sharing of steps (sampling_turns.h)
+  uint64_t draw = 0;        // draw_of(): sequences that share a TokenChoice sample differently
+  // Sequence of the same prompt to compute first: this one then finds the prompt in the cache.
   std::shared_ptr<Sequence> sibling = {};
-  int32_t adapter = -1;  // of those served beside one another; -1: the model alone
-  std::shared_ptr<const TextRule> rule = {};  // of the text; absent: any
-  std::shared_ptr<MaskPace> pace = {};        // of its masks; the engine's
-  bool embeds = false;  // nothing is generated: what the model makes of the prompt is told
+  int32_t adapter = -1;                       // index of the LoRA adapter; -1: base model
+  std::shared_ptr<const TextRule> rule = {};  // constraint on the completion; nullptr: none
+  std::shared_ptr<MaskPace> pace = {};        // for the rule's masks; set by the engine
+  bool embeds = false;                        // returns the prompt's embedding, generates nothing
 };
 
 class Sequence {
@@ -59,10 +59,10 @@ class Sequence {
 
   int64_t length() const { return std::ssize(tokens); }
   int64_t generated() const { return length() - prompt_tokens; }
-  // Nothing is computed behind the prompt.
+  // True if nothing is computed after the prompt.
   bool is_whole_prompt() const { return embeds || max_tokens == 1; }
 
-  std::vector<int32_t> tokens;  // the prompt's, then those generated
+  std::vector<int32_t> tokens;  // prompt, then generated tokens
   int64_t prompt_tokens;
   std::shared_ptr<const TokenChoice> choice;
   int64_t max_tokens;
@@ -71,28 +71,28 @@ class Sequence {
   uint64_t draw;
   std::shared_ptr<Sequence> sibling;
   int32_t adapter;
-  std::unique_ptr<RuleReader> reader;  // has read the tokens generated; absent: any text
+  std::unique_ptr<RuleReader> reader;  // has read the generated tokens; nullptr: no constraint
   bool embeds;
 
-  // The scheduler's.
+  // Fields of the scheduler.
   enum class State { kNew, kWaiting, kRunning, kEnded };
   State state = State::kNew;
   uint64_t arrival = 0;
-  int32_t slot = -1;                                 // while it runs
-  uint64_t starts = 0;                               // how often it has entered one
-  std::chrono::steady_clock::time_point begun = {};  // when it first did
-  int64_t computed = 0;  // tokens whose keys the cache holds, or will after the steps under way
-  int64_t cached_prompt = 0;    // of the prompt found in the cache when it first ran
-  std::vector<int32_t> blocks;  // of the tokens up to computed, and some more
-  int64_t told_blocks = 0;      // of them the ranks know
-  int64_t published = 0;        // of them published
-  PrefixId prefix = 0;          // of the published
+  int32_t slot = -1;                                 // while running
+  uint64_t starts = 0;                               // times that it entered a slot
+  std::chrono::steady_clock::time_point begun = {};  // first start
+  int64_t computed = 0;         // tokens with keys in the cache, counting steps in flight
+  int64_t cached_prompt = 0;    // prompt tokens found in the cache at the first start
+  std::vector<int32_t> blocks;  // for the first `computed` tokens, and possibly more
+  int64_t told_blocks = 0;      // of these, known to the ranks
+  int64_t published = 0;        // of these, published
+  PrefixId prefix = 0;          // of the published blocks
   GuessAllowance guesses;
-  bool unsettled = false;      // the tokens of its last step wait for its mask (Scheduler::settle)
-  uint64_t turn = 0;           // step of the last one (sampling_turns.h); 0: none yet
-  double choice_seconds = -1;  // of its last token; -1: not known
-  double score_seconds = -1;   // of a log-probability of its prompt; -1: not known
-  int64_t asked = 0;           // tokens whose followers' log-probabilities are told, or will be
+  bool unsettled = false;      // its last step is reported once the mask is ready: settle()
+  uint64_t turn = 0;           // step of its last turn (sampling_turns.h); 0: none yet
+  double choice_seconds = -1;  // to sample its last token; -1: unknown
+  double score_seconds = -1;   // per prompt log-probability; -1: unknown
+  int64_t asked = 0;           // prompt log-probabilities reported or in flight
 };
 
 }  // namespace trireme

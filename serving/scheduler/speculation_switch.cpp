@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kKept = 31.0 / 32;  // of older steps with each one
+constexpr double kKept = 31.0 / 32;  // weight that older steps keep with each new step
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void SpeculationSwitch::measured(const DecodeTiming& step) {
     return;
   }
   if (!(step.seconds > 0)) return;
-  if (step.speculates != guesses(step.sequences)) return;  // planned before that changed
+  if (step.speculates != guesses(step.sequences)) return;  // planned before the last switch
   Load& load = loads_[index(step.sequences)];
   (step.speculates ? load.with : load.without).add(step);
   if (load.probing > 0) {

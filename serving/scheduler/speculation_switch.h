@@ -1,17 +1,18 @@
-// Whether guessing pays, by how many sequences decode: measured, since it depends on model,
-// machine, draft and texts.
+// Switches speculation on and off by measured throughput, for each number of decoding sequences:
+// whether it pays depends on model, machine, drafter and text.
 //
-// Of steps that do nothing but decode are kept, for each power of two of sequences apart, what they
-// brought with guesses and without, in tokens a second: the sum of their tokens over the sum of
-// their seconds, drafting included, in which older steps fade (a half after 22). gain = with /
-// without, that is (1 + guesses accepted of a sequence and step) times the step's time without
-// guesses over that with them. Guessing starts on. It goes off where the gain is below 1, and on
-// again from kOnGain on.
+// For each power of two of sequences, the throughput of steps that only decode is kept with and
+// without drafts, in tokens a second: the sum of their tokens over the sum of their seconds,
+// drafting included, with older steps decaying (half after 22 steps). gain = with / without, that
+// is (1 + accepted draft tokens per sequence and step) times the step time without drafts over that
+// with drafts. Speculation starts on; it is switched off where the gain is below 1, and on again
+// from kOnGain.
 //
-// The other way is tried now and then: kProbe steps of it, after 32 of the usual ones at first, and
-// twice as many each time that nothing changes, up to 512. The first kSettling steps after a change
-// do not count: a draft model first catches up with the texts. Steps that were to have guesses and
-// have none do not count either: they cost next to nothing.
+// The other mode is probed for kProbe steps after an interval of kFirstInterval steps in the
+// current one; the interval doubles after each probe without a change, up to kMostInterval. The
+// first kSettling steps after a change of mode do not count, since a draft model first catches up
+// with the sequences. Steps of the drafting mode that got no draft do not count either: they cost
+// next to nothing.
 #pragma once
 
 #include <array>
@@ -20,13 +21,13 @@
 
 namespace trireme {
 
-// A step that has done nothing but decode.
+// Timing of a step that only decoded.
 struct DecodeTiming {
   int64_t sequences = 0;
-  bool speculates = false;  // as guesses() said when it was planned
-  int64_t guesses = 0;      // of all sequences
-  int64_t tokens = 0;       // that it brought
-  double seconds = 0;       // with the drafting
+  bool speculates = false;  // value of `guesses()` when it was planned
+  int64_t guesses = 0;      // draft tokens of all sequences
+  int64_t tokens = 0;       // sampled tokens that count
+  double seconds = 0;       // drafting included
 };
 
 class SpeculationSwitch {
@@ -34,12 +35,12 @@ class SpeculationSwitch {
   static constexpr int64_t kProbe = 8, kSettling = 4, kFirstInterval = 32, kMostInterval = 512;
   static constexpr double kOnGain = 1.1;
 
-  // Whether a step in which so many sequences decode is to have guesses.
+  // True if a step with this number of decoding sequences should have drafts.
   bool guesses(int64_t sequences) const;
   void measured(const DecodeTiming& step);
 
-  int64_t changes() const { return changes_; }  // of all numbers of sequences
-  double gain() const { return gain_; }         // as last compared; 0: never
+  int64_t changes() const { return changes_; }  // times switched, all loads together
+  double gain() const { return gain_; }         // last compared, of any load; 0: none yet
 
  private:
   struct Rate {
@@ -51,15 +52,15 @@ class SpeculationSwitch {
   struct Load {
     Rate with, without;
     bool on = true;
-    int64_t probing = 0;  // steps left of the other way
-    int64_t usual = 0;    // steps of the usual way since
+    int64_t probing = 0;  // steps left of the current probe
+    int64_t usual = 0;    // steps since the last probe
     int64_t interval = kFirstInterval;
   };
   static size_t index(int64_t sequences);
   void decide(Load& load);
 
   std::array<Load, 64> loads_;
-  bool speculated_ = true;  // the step before
+  bool speculated_ = true;  // in the previous step
   int64_t settling_ = 0, changes_ = 0;
   double gain_ = 0;
 };

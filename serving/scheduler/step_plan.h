@@ -1,9 +1,9 @@
-// One step of the engine: what every rank computes, and what comes of it. A rank keeps, of each
-// slot, the table of its sequence's blocks and, where tokens are chosen, the TokenChoice; a plan
-// says what changes.
+// Plan and result of one engine step, which every rank computes. A rank keeps, for each slot, the
+// block table of its sequence and, where tokens are sampled, the TokenChoice; a plan has the
+// changes.
 //
-// Nothing in it is a request's own text or name: a rank can do nothing with a plan but run the
-// model.
+// A plan holds no strings of a request, neither text nor names: all that a rank can do with it is
+// run the model.
 #pragma once
 
 #include <cstdint>
@@ -14,46 +14,45 @@
 
 namespace trireme {
 
-// A sequence enters a slot, new or after preemption.
+// A sequence enters a slot, for the first time or after preemption.
 struct SlotStart {
   int32_t slot = 0;
-  int64_t prompt_tokens = 0;     // of history
-  std::vector<int32_t> history;  // prompt and text so far; empty unless the choice needs it
-  int64_t generated = 0;         // tokens of the text so far
-  uint64_t draw = 0;             // of the sequence (token_choice.h)
-  int32_t adapter = -1;          // of those served beside one another; -1: the model alone
+  int64_t prompt_tokens = 0;     // number of prompt tokens at the start of `history`
+  std::vector<int32_t> history;  // prompt and completion so far; empty if the choice needs none
+  int64_t generated = 0;         // tokens of the completion so far
+  uint64_t draw = 0;             // random stream of the sequence (token_choice.h)
+  int32_t adapter = -1;          // index of the LoRA adapter; -1: base model
   std::shared_ptr<const TokenChoice> choice;
 };
 
-// Some tokens of one sequence behind those that the cache holds.
+// Consecutive tokens of one sequence after those in its cache.
 struct SequenceStep {
   int32_t slot = 0;
-  int32_t first_token = 0, tokens = 0;  // of StepPlan::tokens
+  int32_t first_token = 0, tokens = 0;  // range of StepPlan::tokens
   int32_t past = 0;                     // tokens before them
-  int32_t kept_blocks = 0;              // of the slot's table; behind them come
-  int32_t first_block = 0, blocks = 0;  // of StepPlan::blocks
-  bool samples = false;                 // the token after the last of these is chosen
-  // So many of the tokens, the last ones, are guesses of what follows
-  // (serving/scheduler/speculation.h): with `samples` the token behind the last other one is
-  // chosen, and as long as it is the guess, that behind each of these.
+  int32_t kept_blocks = 0;              // blocks kept of the slot's table, which is extended by
+  int32_t first_block = 0, blocks = 0;  // this range of StepPlan::blocks
+  bool samples = false;                 // samples the token after the last of these
+  // Number of draft tokens, which are the last of the tokens (serving/scheduler/speculation.h):
+  // with `samples` the token after the last other one is sampled, and, as long as each sample
+  // equals its draft token, the one after it.
   int32_t guesses = 0;
-  bool embeds = false;  // the last of these is the end of a text to be embedded
-  // Row of StepPlan::masks that says among which tokens, and behind it one for what follows each
-  // guess; -1: among all.
+  bool embeds = false;  // the last token is the end of a prompt to embed
+  // First row of the sequence's masks in StepPlan::masks: for the next token, then one row after
+  // each draft token; -1: all tokens are allowed.
   int32_t mask = -1;
-  // The tokens of the prompt behind these of the step's tokens have their log-probabilities told:
-  // `asked` tokens from number first_asked on (of the step's own).
+  // Prompt log-probabilities: scores the token after each of `asked` tokens of this step, the first
+  // of which is the step's token number first_asked.
   int32_t first_asked = 0, asked = 0;
-  int32_t following =
-      -1;  // the token behind the last of the step; -1: it is not known, or not asked for
+  int32_t following = -1;  // token after the last of these, used if the step ends there; -1: none
 };
 
 struct StepPlan {
-  uint64_t number = 0;  // counts from 1
+  uint64_t number = 0;  // step number, from 1
   std::vector<SlotStart> starts;
   std::vector<SequenceStep> sequences;
   std::vector<int32_t> tokens, blocks;
-  std::vector<uint32_t> masks;  // (rows, ceil(V / 32)): bit id % 32 of word id / 32 allows an id
+  std::vector<uint32_t> masks;  // (rows, ceil(V / 32)): bit id % 32 of word id / 32: id is allowed
 
   bool empty() const { return sequences.empty(); }
 };
@@ -63,44 +62,45 @@ struct TokenLogprob {
   double logprob = 0;
 };
 
-// In place of a token's id where there is none.
-inline constexpr int32_t kNotFinite = -1;  // the logits were not
-// What the choice forbids and what the mask does not allow are all tokens together.
+// Values in place of a token id.
+inline constexpr int32_t kNotFinite = -1;  // the logits are not finite
+// The choice and the mask together forbid every token.
 inline constexpr int32_t kNothingLeft = -2;
 
-// A token with its log-probability and those of the most probable ones, in descending order.
+// Token with its log-probability and those of the most probable tokens, in descending order.
 struct ChosenToken {
   int32_t id = kNotFinite;
   double logprob = 0;
   std::vector<TokenLogprob> top = {};
-  int64_t rank = 0;  // of a token of the prompt, from 1: its place among all by probability
+  int64_t rank = 0;  // of a prompt token: its position by probability, from 1
 };
 
 struct StepOutcome {
   uint64_t number = 0;
-  // Of the sequences that sample, in the plan's order. Of one with guesses as many as came true and
-  // one more: one is followed by another of the same sequence where it is the guess.
+  // Sampled tokens of the sequences that sample, in the plan's order: of each its accepted draft
+  // tokens and one more. A token that equals its draft token is followed by the same sequence's
+  // next.
   std::vector<ChosenToken> chosen;
-  // Of the sequences with asked > 0, in the plan's order: the tokens behind those asked.
+  // Scored prompt tokens of the sequences with asked > 0, in the plan's order.
   std::vector<std::vector<ChosenToken>> prompt;
-  // Of the sequences that embed, in the plan's order: the last token behind the final norm (C).
+  // (C) of the sequences that embed, in the plan's order: last token's state after the final norm.
   std::vector<std::vector<float>> embeddings;
-  // Seconds that choosing and scoring tokens took, of each of the plan's sequences; empty: not
-  // known. And those in which the executor did nothing else.
+  // Seconds spent on sampling and scoring, for each of the plan's sequences; empty: unknown.
   std::vector<float> choice_seconds = {};
+  // Wall-clock seconds in which the executor only sampled and scored.
   double choosing_seconds = 0;
 };
 
-// Runs plans, one after the other.
+// Executor of plans, one at a time.
 class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
   virtual StepOutcome execute(const StepPlan& plan) = 0;
-  // Seconds of the last execute() in which this process did not compute or wait, but told other
-  // ranks the plan.
+  // Seconds that this process spent in the last execute() sending the plan to other ranks, which
+  // are neither compute nor waiting time.
   virtual double tell_seconds() const { return 0; }
-  // When execute() has thrown, only the sequences of its plan are lost: the next plan may go on
-  // with others.
+  // True if an exception from execute() affects only the sequences of its plan: the next plan may
+  // continue with the others.
   virtual bool survives_failures() const { return false; }
 };
 

@@ -1,4 +1,4 @@
-// Constraint on a completion, followed token by token: which tokens may come next.
+// Constraint on a completion, followed token by token: gives the mask of allowed next tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace trireme {
 
-// Shared by all readers of one thread: what that thread spends on their masks, and how it is told
-// of masks that other threads have made instead.
+// Work limit and wake-up of all rule readers of one thread: bounds the time that the thread spends
+// on their masks, and notifies it of masks that other threads have made.
 class MaskPace {
  public:
   explicit MaskPace(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  // Work, in nodes of the vocabulary's trie, that the readers' thread may still do itself. That
-  // thread's alone.
+  // Work left for the readers' thread itself, in nodes of the vocabulary's trie. Only that thread
+  // accesses it.
   int64_t left = 0;
 
-  // A mask is there. From any thread.
+  // A mask is ready. From any thread.
   void notify() {
     const std::lock_guard lock(mutex_);
     if (wake_) wake_();
   }
-  // From here on `wake` is not called.
+  // `wake` is not called any more.
   void close() {
     const std::lock_guard lock(mutex_);
     wake_ = {};
@@ -37,43 +37,43 @@ class MaskPace {
   std::function<void()> wake_;
 };
 
-// Follows the completion of one sequence. One thread at a time; does not throw.
+// Reads the completion of one sequence. Not thread-safe; does not throw.
 class RuleReader {
  public:
   enum class State : uint8_t {
-    kOpen,     // tokens may follow: mask()
-    kEnded,    // none may
-    kPending,  // another thread finds out; MaskPace::notify() follows
-    kRefused,  // there is no memory to find out
+    kOpen,     // further tokens are allowed: mask()
+    kEnded,    // no further token is allowed
+    kPending,  // another thread makes the mask; MaskPace::notify() follows
+    kRefused,  // no memory to make the mask
   };
   virtual ~RuleReader() = default;
-  // With kPending: looks whether the mask is there. The first mask is begun here.
+  // In kPending, checks whether the mask is ready. The first call starts the first mask.
   virtual State state() = 0;
-  // (ceil(V / 32)): bit id % 32 of word id / 32 says whether the id may come next; among them are
-  // the ids that end the sequence where the completion may end. At least one may. Of kOpen.
+  // (ceil(V / 32)): bit id % 32 of word id / 32: the id is allowed next. Includes the ids that end
+  // the sequence where the completion may end. At least one id is allowed. Requires kOpen.
   virtual std::span<const uint32_t> mask() const = 0;
-  // Appends these tokens, all of which the masks allow; of kOpen. Returns state().
+  // Appends tokens, all of which the masks allow. Requires kOpen. Returns state().
   virtual State accept(std::span<const int32_t> ids) = 0;
-  // The same with one token. False: no other may follow it.
+  // Appends one token. False: no further token may follow.
   bool accept(int32_t id) {
     const State now = accept(std::span<const int32_t>(&id, 1));
     return now == State::kOpen || now == State::kPending;
   }
-  // The number of these tokens, from the first on, that may come next and have another one follow;
-  // appends the mask of what may follow each of them to `masks`. Fewer where finding out would take
-  // more than MaskPace::left. The completion stays as it is. Of kOpen.
+  // Returns how many of `ids`, from the first, are allowed and leave a further token allowed, and
+  // appends to `masks` the mask after each of them. Fewer where the work would exceed
+  // MaskPace::left. Leaves the completion unchanged. Requires kOpen.
   virtual size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) = 0;
-  // The completion so far is one that the rule allows.
+  // True if the rule allows the completion so far as a whole.
   virtual bool is_whole() const = 0;
 };
 
-// Shared by sequences and threads.
+// Thread-safe; shared by sequences.
 class TextRule {
  public:
   virtual ~TextRule() = default;
-  // At the beginning of a completion of at most so many tokens. When they run short, the masks lead
-  // to an end that is near. pace: nullptr: masks are made at once, whatever they take, and there is
-  // no kPending.
+  // Reader at the start of a completion of at most max_tokens tokens. As they run short, the masks
+  // steer towards a near end. pace: nullptr: masks are made at once, however long that takes, and
+  // kPending does not occur.
   virtual std::unique_ptr<RuleReader> begin(std::vector<int32_t> end_ids, int64_t max_tokens,
                                             std::shared_ptr<MaskPace> pace = {}) const = 0;
 };

@@ -1,16 +1,17 @@
-// How the next token of a sequence is chosen: what a request asks for, checked, in the order in
-// which it acts on a row of logits l (V):
+// Choice of a sequence's next token: the checked sampling options of a request, in the order in
+// which they act on a row of logits l (V):
 //
 //   mask                   tokens that a grammar forbids get -infinity
-//   min_tokens             so do the ids that end the sequence, until so many are generated
-//   bad_words              so does the last token of each of these where the text ends with those before it
+//   min_tokens             so do the stop token ids, until min_tokens tokens are generated
+//   bad_words              so does the last token of a word if its other tokens are the latest ones
 //   logit_bias             l[id] += bias
-//   repetition_penalty r   l[id] of ids in prompt or text: / r where positive, * r else (Keskar et al. 2019)
-//   frequency_penalty f    l[id] -= f * how often id is in the text (without the prompt)
-//   presence_penalty p     l[id] -= p where it is
-//   temperature, top_k, top_p, min_p, seed      engine/ops/sample.h
+//   repetition_penalty r   ids in prompt or completion: l[id] / r if positive, l[id] * r otherwise
+//                          (Keskar et al. 2019)
+//   frequency_penalty f    l[id] -= f * occurrences of id in the completion (without the prompt)
+//   presence_penalty p     l[id] -= p for each id in the completion
+//   temperature, top_k, top_p, min_p, typical_p, seed      engine/ops/sample.h
 //
-// Log-probabilities are of the logits as the model gives them, before all that.
+// Log-probabilities are those of the model's own logits, before all of this.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,14 @@
 
 namespace trireme {
 
-// Number of a sequence within its request, for its random stream: of choice `choice` of prompt
-// `prompt`.
+// Random stream of a sequence within its request: choice `choice` of prompt `prompt`.
 constexpr uint64_t draw_of(size_t prompt, size_t choice) {
   return (uint64_t{prompt} << 32) + choice;
 }
 
-// Seed of a sequence whose request has this seed. The first choice of the first prompt has the
-// request's own; those of the others are hashed, so that choice i of seed s + 1 is not choice i + 1
-// of seed s.
+// Seed of a sequence in a request with this seed. The first choice of the first prompt uses the
+// request's seed; the seeds of the others are hashed, so that choice i of seed s + 1 is not choice
+// i + 1 of seed s.
 inline uint64_t seed_of_draw(uint64_t seed, uint64_t draw) {
   if (draw == 0) return seed;
   const PhiloxBlock words = philox({seed, stream_id("seed of a draw")}, draw);
@@ -42,11 +42,11 @@ struct TokenChoice {
   double repetition_penalty = 1;
   double frequency_penalty = 0;
   double presence_penalty = 0;
-  int32_t top_logprobs =
-      -1;  // so many of the most probable beside the chosen one; -1: no log-probabilities
-  int32_t prompt_logprobs = -1;  // the same for the tokens of the prompt
+  // Number of most probable tokens reported besides the sampled one; -1: no log-probabilities.
+  int32_t top_logprobs = -1;
+  int32_t prompt_logprobs = -1;  // the same for prompt tokens
   int64_t min_tokens = 0;
-  std::vector<int32_t> end_ids = {};  // end the sequence and belong to it
+  std::vector<int32_t> end_ids = {};  // stop token ids; part of the completion
   std::vector<std::pair<int32_t, double>> logit_bias = {};
   std::vector<std::vector<int32_t>> bad_words = {};
 

@@ -8,12 +8,12 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr size_t kMaxNameBytes = 128;  // of other members
-// Names whose bytes have different sums modulo this are different.
+constexpr size_t kMaxNameBytes = 128;  // of additional members
+// Names whose byte sums differ modulo this are different.
 constexpr size_t kNameClasses = 5;
 constexpr int64_t kMaxDifferentNames = 4, kMaxDifferentMembers = 64;
 
-// Texts whose bytes have this sum.
+// Accepts the texts with this byte sum.
 FiniteAutomaton sum_automaton(size_t sum) {
   FiniteAutomaton states(kNameClasses);
   states[sum].final = true;
@@ -60,7 +60,7 @@ Node AdditionalMembers::make_members(int64_t least, int64_t most, bool is_first)
   return g_.named(least > 0 ? some : g_.optional(some));
 }
 
-// A rule for each set of sums so far, and number of members where that is bounded.
+// One rule per set of byte sums used so far, and per number of members if that is bounded.
 Node AdditionalMembers::different_members(int64_t least, int64_t most, bool is_first) {
   if (least > kMaxDifferentNames || most > kMaxDifferentMembers)
     fail_keyword(path_, most > kMaxDifferentMembers ? "maxProperties" : "minProperties",
@@ -68,7 +68,7 @@ Node AdditionalMembers::different_members(int64_t least, int64_t most, bool is_f
                         " properties with other names than the schema's are needed, or more than ",
                         kMaxDifferentMembers, " of them are allowed beside a minimum of 2"));
   g_.budget().note_count(1, concat("schema ", path_, ": \"minProperties\""));
-  std::map<std::pair<uint64_t, int64_t>, Node> known;  // by sums and number of members
+  std::map<std::pair<uint64_t, int64_t>, Node> known;  // by set of sums and number of members
   const auto make = [&](const auto& self, uint64_t sums, int64_t count) -> Node {
     if (most >= 0 && count > most) return g_.choice({});
     if (std::popcount(sums) == least) return members(0, most < 0 ? -1 : most - count, false);
@@ -140,7 +140,7 @@ Node AdditionalMembers::key_of_class(const MemberKind& kind, size_t sum) {
   return g_.named_all(std::move(names.all), names.max_bytes, std::move(automata));
 }
 
-// Expressions of names, where they have only constraints of strings.
+// Expressions of the names, for names with string constraints only.
 StringBodies AdditionalMembers::bodies_of(const MemberKind& kind) {
   const std::string where = path_of(kind);
   StringBodies bodies;

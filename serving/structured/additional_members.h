@@ -1,5 +1,5 @@
-// Members of an object whose names its schema does not give. For .cpp files only (it includes the
-// JSON library).
+// Additional members of an object: those whose names its schema does not list. For .cpp files only
+// (it includes the JSON library).
 #pragma once
 
 #include <map>
@@ -13,23 +13,23 @@
 
 namespace trireme {
 
-// Names and values of some of them.
+// One kind of additional member: its names and values.
 struct MemberKind {
-  std::string pattern = {};  // of the names; absent if has_pattern is false
+  std::string pattern = {};  // of the names; unused if has_pattern is false
   bool has_pattern = false;
-  std::vector<FiniteAutomaton> automata = {};  // which the names are texts of, too
+  std::vector<FiniteAutomaton> automata = {};  // each also accepts the names
   Grammar::Node value = -1;
 };
 
 class AdditionalMembers {
  public:
-  // s: constraints of the object; named: names of other members, which these may not have.
-  // References must outlive this object.
+  // s: constraints of the object; named: names of the listed members, which these may not have. The
+  // referenced objects must outlive this one.
   AdditionalMembers(Subschemas& subschemas, const Schema& s, std::vector<std::string> named,
                     std::vector<MemberKind> kinds, const std::string& path, int depth);
 
-  // Grammar of least or more different members, at most `most` (most < 0: without bound), where
-  // others are before them or not.
+  // Grammar of `least` to `most` different members (most < 0: unbounded). is_first: no member
+  // precedes them, so no comma does.
   Grammar::Node members(int64_t least, int64_t most, bool is_first);
 
  private:

@@ -14,7 +14,7 @@ using Node = Grammar::Node;
 
 constexpr int64_t kMaxCountedRules = 4000;
 constexpr int64_t kMaxDistinctStates = 24'000;
-constexpr size_t kMaxDistinctValues = 64;  // bits of a set
+constexpr size_t kMaxDistinctValues = 64;  // bits of a set of values
 constexpr size_t kMaxSplitValues = 256;
 
 class ArrayBuilder {
@@ -56,7 +56,7 @@ class ArrayBuilder {
   Node brackets(Node inside) {
     return g_.named(g_.sequence({g_.literal("["), json_.space(), inside, g_.literal("]")}));
   }
-  // The schema of an element is that of its place, or the last one.
+  // Index of an element's schema: its prefixItems entry, or the last one.
   size_t schema_of(int64_t element) const {
     return static_cast<size_t>(std::min(element, places_));
   }
@@ -72,8 +72,7 @@ class ArrayBuilder {
     return elements > 0 ? g_.sequence({comma_, next}) : next;
   }
 
-  // --- items and prefixItems
-  // ----------------------------------------------------------------------------
+  // --- items and prefixItems ---
 
   Node plain() {
     std::vector<Node> first;
@@ -97,14 +96,13 @@ class ArrayBuilder {
     return tail;
   }
 
-  // --- contains
-  // -----------------------------------------------------------------------------------------
+  // --- contains ---
 
   struct Split {
-    Node other = -1, match = -1;  // elements that are not counted, and those that are
+    Node other = -1, match = -1;  // elements that are not counted, and matches
   };
 
-  // exactly: others do not match.
+  // exactly: elements that are not counted must not match.
   Split split(size_t schema, bool exactly) {
     const Schema &of = schemas_[schema], &contains = s_["contains"];
     const std::string where = path_of(schema), inside = path_ + "/contains";
@@ -137,7 +135,7 @@ class ArrayBuilder {
     int64_t allowed = count_of(s_, "maxContains", -1, path_);
     if (most_ >= 0 && allowed >= most_) allowed = -1;
     if (allowed >= 0 && wanted > allowed) return g_.choice({});
-    // Elements are counted as far as the bounds depend on them.
+    // Counts elements only as far as the bounds depend on them.
     const int64_t elements = most_ >= 0 ? most_ : std::max<int64_t>({places_, least_, 1});
     const int64_t matches = allowed >= 0 ? allowed : wanted;
     if ((elements + 1) * (matches + 1) > kMaxCountedRules)
@@ -170,10 +168,9 @@ class ArrayBuilder {
     return g_.call(rule_of(0, 0));
   }
 
-  // --- uniqueItems
-  // --------------------------------------------------------------------------------------
+  // --- uniqueItems ---
 
-  // The schemas of all elements exclude each other.
+  // True if the schemas of all elements exclude each other.
   bool are_different() {
     if (has_rest_ && (most_ < 0 || most_ > places_)) return false;
     Schema first = Schema::array();
@@ -181,12 +178,12 @@ class ArrayBuilder {
     return sub_.exclude_each_other(first, path_ + "/prefixItems");
   }
 
-  // Known values, each once, and those of each schema.
+  // All known values, each once, and the indices of each schema's values.
   struct KnownValues {
     std::vector<Schema> all = {};
     std::vector<Node> nodes = {};
-    std::vector<char> matches = {};            // of contains
-    std::vector<std::vector<size_t>> of = {};  // by schema
+    std::vector<char> matches = {};            // satisfies contains
+    std::vector<std::vector<size_t>> of = {};  // by schema: indices into `all`
   };
 
   KnownValues known_values() {
@@ -230,7 +227,7 @@ class ArrayBuilder {
         found += (set >> i & 1) != 0 && known.matches[i] != 0 ? 1 : 0;
       return found;
     };
-    std::map<uint64_t, int32_t> rules;  // by the set of values before
+    std::map<uint64_t, int32_t> rules;  // by the set of values used so far
     std::deque<uint64_t> waiting;
     const auto after_set = [&](uint64_t set) {
       if (std::popcount(set) == most_)
@@ -275,7 +272,7 @@ class ArrayBuilder {
   const Node comma_;
   int64_t least_ = 0, most_ = -1, places_ = 0;
   bool has_rest_ = false;
-  std::vector<Schema> schemas_;  // of prefixItems, and of all other elements
+  std::vector<Schema> schemas_;  // prefixItems, then the schema of all other elements
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Arrays of JSON Schema: items, prefixItems, minItems, maxItems, uniqueItems and contains. For .cpp
+// JSON Schema arrays: items, prefixItems, minItems, maxItems, uniqueItems and contains. For .cpp
 // files only (it includes the JSON library).
 #pragma once
 
@@ -8,16 +8,16 @@
 
 namespace trireme {
 
-// s: as constraints_of() or merged() returns it.
+// s: constraints as returned by constraints_of() or merged().
 //
-// contains: one rule for each number of elements and of matches so far. Without maxContains an
-// element that is not counted may match as well, so that no complement is needed; with it, elements
-// are told apart by their values, or by schemas that exclude each other.
+// contains: one rule per number of elements and of matches so far. Without maxContains, elements
+// that are not counted may match, too, so that no complement is needed; with it, matches are
+// distinguished by listing their values, or because the schemas exclude each other.
 //
-// uniqueItems: one rule for each set of values that have been written, where each element is of a
-// few known values; nothing is needed where the schemas of all elements exclude each other.
+// uniqueItems: one rule per set of values used so far, if every element is from a few known values;
+// not needed if the schemas of all elements exclude each other.
 //
-// InputError naming path and keyword for anything else, and for too many of these rules.
+// InputError with path and keyword for anything else, and for too many of these rules.
 Grammar::Node array_schema_grammar(Subschemas& subschemas, const Schema& s, const std::string& path,
                                    int depth);
 

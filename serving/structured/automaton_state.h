@@ -6,32 +6,32 @@
 
 namespace trireme {
 
-// Meaning of the count of a configuration (grammar_states.h) in this state. Counted repetitions
-// need one state for all their turns, where a chain of states would need one for each.
+// Meaning of a configuration's count (grammar_states.h) in this state. A counted repetition needs
+// one set of states for all of its turns (iterations), where a chain would need one set per turn.
 enum class StateCounter : uint8_t {
-  kNone,    // nothing: it is 0
-  kLoop,    // turns of a repetition that have begun; another may begin here, or the loop is left
-  kInLoop,  // the same, inside of a turn
-  kBytes,   // bytes of the rule that have been read
+  kNone,    // unused: 0
+  kLoop,    // turns begun so far, between turns: another turn may begin, or the loop ends
+  kInLoop,  // turns begun so far, inside a turn
+  kBytes,   // bytes of the rule read so far
 };
 
 struct AutomatonState {
   struct Edge {
     uint8_t first = 0, last = 0;  // bytes
-    bool begins_turn = false;     // of kLoop
+    bool begins_turn = false;     // in kLoop
     int32_t target = 0;
   };
   struct Call {
     int32_t rule = 0, target = 0;
   };
-  std::vector<Edge> edges;  // ascending, disjoint
-  std::vector<Call> calls;  // of different rules
+  std::vector<Edge> edges;  // ascending, disjoint byte ranges
+  std::vector<Call> calls;  // one per rule
   bool final = false;
   StateCounter counter = StateCounter::kNone;
   int32_t max_count = 0;
-  int32_t free_count = 0;  // up to here the count forbids no edge
+  int32_t free_count = 0;  // up to this count every edge is allowed
 };
 
-using FiniteAutomaton = std::vector<AutomatonState>;  // the start first
+using FiniteAutomaton = std::vector<AutomatonState>;  // start state first
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ std::array<uint8_t, 4> encode(uint32_t c) {
   }
 }
 
-// Splits where sequences of byte ranges would not be a product.
+// Splits ranges whose UTF-8 is not a product of byte ranges.
 void split(CharRange range, std::vector<std::vector<ByteRange>>& out) {
   if (bytes_of(range.first) != bytes_of(range.last)) {
     for (const uint32_t last : {0x7Fu, 0x7FFu, 0xFFFFu})

@@ -8,22 +8,22 @@
 namespace trireme {
 
 struct CharRange {
-  uint32_t first = 0, last = 0;  // both belong to it
+  uint32_t first = 0, last = 0;  // inclusive
   bool operator==(const CharRange&) const = default;
 };
 using CharSet = std::vector<CharRange>;
 
 inline constexpr uint32_t kLastChar = 0x10FFFF;
 
-// Any ranges, in any order: united, without surrogates and what is above U+10FFFF.
+// Union of ranges in any order, without surrogates and values above U+10FFFF.
 CharSet make_char_set(const CharSet& ranges);
 CharSet complement(const CharSet& set);
 CharSet united(const CharSet& a, const CharSet& b);
 CharSet without(const CharSet& a, const CharSet& b);
 bool contains(const CharSet& set, uint32_t c);
 
-// The UTF-8 of a range of scalar values, as sequences of byte ranges (Thompson; Cox 2007): a text
-// is a character of the range iff its bytes lie in one of them.
+// UTF-8 encoding of a range of scalar values, as sequences of byte ranges (Thompson; Cox 2007): a
+// text is a character of the range iff its bytes match one of the sequences.
 struct ByteRange {
   uint8_t first = 0, last = 0;
 };

@@ -1,6 +1,5 @@
-// What a grammar may cost to compile. Whoever sends one is not to be trusted: everything that grows
-// is charged before it is made, and what is too much is an InputError, which costs nobody else
-// anything.
+// Compile-time limits of a grammar. Grammars come from untrusted clients: everything that grows is
+// charged before it is made, and excess is an InputError of that request alone.
 #pragma once
 
 #include <chrono>
@@ -13,15 +12,15 @@
 namespace trireme {
 
 struct GrammarLimits {
-  std::chrono::milliseconds time{2000};  // of the compiling thread's CPU
+  std::chrono::milliseconds time{2000};  // CPU time of the compiling thread
   int64_t bytes = int64_t{256} << 20;
   int64_t states = 30'000;   // of the automaton
-  int depth = 64;            // of what is nested in a schema, an expression or a grammar
+  int depth = 64;            // nesting of a schema, an expression or a grammar
   int64_t min_counted = 64;  // optional turns from which a repetition is counted (StateCounter)
 };
 
-// On one thread. Time is that thread's CPU time: a busy machine refuses nothing that an idle one
-// compiles.
+// Tracks the cost of one compilation on one thread. Time is that thread's CPU time: a busy machine
+// refuses nothing that an idle one compiles.
 class CompileBudget {
  public:
   explicit CompileBudget(const GrammarLimits& limits)
@@ -39,8 +38,8 @@ class CompileBudget {
       fail_input("its automaton has more than ", limits_.states, " states: make it simpler",
                  largest_count_.empty() ? "" : ", beginning with ", largest_count_);
   }
-  // For the message of take_state(): a part with so many states, and what it is. The largest is
-  // named.
+  // For the error of take_state(): a part of the source and its number of states. The error names
+  // the largest part.
   void note_count(int64_t count, const std::string& part) {
     if (count <= largest_) return;
     largest_ = count;
@@ -49,7 +48,7 @@ class CompileBudget {
   void check_depth(int depth) const {
     if (depth > limits_.depth) fail_input("it is nested deeper than ", limits_.depth);
   }
-  // Reads the clock, a system call, now and then only.
+  // Reads the clock, which is a system call, on every 256th call.
   void check_time() {
     if ((++asked_ & 255) == 0 && out_of_time())
       fail_input("compiling it takes longer than ", limits_.time.count(),

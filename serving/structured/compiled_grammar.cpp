@@ -13,12 +13,12 @@
 namespace trireme {
 namespace {
 
-// What is not prepared with this work (a fifth of a second or so) is computed when it is first
-// needed.
+// Work of prepare(), about a fifth of a second; the rest is computed when first needed.
 constexpr int64_t kWorkOfPreparing = int64_t{1} << 25;
-// Of the masks of one text together (TokenMasks::work): a second or so. What takes more ends there.
+// Work on all masks of one completion (TokenMasks::work), about a second; beyond it the completion
+// ends.
 constexpr int64_t kMostWorkOfAText = 8 * TokenMasks::kMostWork;
-// More is not read again.
+// Bytes after which the state is saved again; bounds what is read again after forget().
 constexpr size_t kMaxTextSinceSaved = 4096;
 
 int64_t bytes_of(const PushdownAutomaton& automaton) {
@@ -56,7 +56,7 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
 GrammarMemoryError::GrammarMemoryError(GrammarMemory::Answer why)
     : Error("the memory for schemas, expressions and grammars in use is taken"), why_(why) {}
 
-// Mask that a reader waits for. Lives as long as reader or worker needs it.
+// Mask that a reader waits for. Shared by reader and worker.
 struct MaskJob final : MaskWork {
   MaskJob(std::shared_ptr<const CompiledGrammar> of, CompiledGrammar::Place from,
           std::string_view read, int64_t tokens, std::vector<uint32_t> room,
@@ -75,7 +75,7 @@ struct MaskJob final : MaskWork {
   std::vector<uint32_t> mask;
   const std::shared_ptr<MaskPace> pace;
   CompiledGrammar::Found found = {};
-  std::atomic<bool> done{false};  // all above is the reader's again
+  std::atomic<bool> done{false};  // true: the reader owns all of the above again
   std::atomic<bool> wanted{true};
 
   void run() override {
@@ -95,7 +95,7 @@ struct MaskJob final : MaskWork {
   }
 };
 
-// Follows one completion.
+// Reader of one completion.
 class GrammarReader final : public RuleReader {
  public:
   GrammarReader(std::shared_ptr<const CompiledGrammar> grammar, std::vector<int32_t> end_ids,
@@ -110,7 +110,7 @@ class GrammarReader final : public RuleReader {
   ~GrammarReader() override {
     if (job_ != nullptr) job_->wanted = false;
   }
-  GrammarReader(const GrammarReader&) = default;  // of one that waits for nothing
+  GrammarReader(const GrammarReader&) = default;  // only while no job is pending
   GrammarReader& operator=(const GrammarReader&) = delete;
 
   State state() override {
@@ -142,7 +142,7 @@ class GrammarReader final : public RuleReader {
     size_t count = 0;
     try {
       look_further(ids, masks, count);
-    } catch (const std::bad_alloc&) {  // what has been found holds
+    } catch (const std::bad_alloc&) {  // `count` and `masks` are valid as far as they got
     }
     return count;
   }
@@ -160,13 +160,13 @@ class GrammarReader final : public RuleReader {
       masks.insert(masks.end(), ahead.mask_.begin(), ahead.mask_.end());
       ++count;
     }
-    place_.work = ahead.place_.work;  // what a text may cost, whether it goes this way or not
+    place_.work = ahead.place_.work;  // charged even if the draft tokens are rejected
   }
   void advance(std::string_view bytes) {
     try {
       begin_mask(bytes);
     } catch (const std::bad_alloc&) {
-      job_.reset();  // the worker has not got it
+      job_.reset();  // it has not been submitted
       state_ = State::kRefused;
     }
   }
@@ -179,7 +179,7 @@ class GrammarReader final : public RuleReader {
     state_ = State::kPending;
     worker->submit(grammar_->charge_.tenant(), job_->place.work, job_);
   }
-  // False: it would take too long on this thread.
+  // False: too slow for this thread.
   bool advance_here(std::string_view bytes) {
     std::ranges::fill(mask_, 0);
     if (pace_ == nullptr) {
@@ -213,7 +213,7 @@ class GrammarReader final : public RuleReader {
   bool whole_ = false;
   State state_ = State::kPending;
   std::vector<uint32_t> mask_;
-  std::shared_ptr<MaskJob> job_;  // what state_ waits for; absent: the first mask is not begun
+  std::shared_ptr<MaskJob> job_;  // that kPending waits for; nullptr: first mask not started
 };
 
 CompiledGrammar::CompiledGrammar(PushdownAutomaton automaton, std::shared_ptr<const TokenTrie> trie,
@@ -251,7 +251,7 @@ void CompiledGrammar::prepare() {
   const bool prepared = masks_.prepare(kWorkOfPreparing);
   Found found{.gave_up = !prepared};
   if (prepared) found = read(place, {}, kNeverEnds, mask);
-  // The share of the tenant, where it is the bound, is smaller than the memory of all.
+  // Which bound it was is unknown; a tenant's share is never larger than the memory of all.
   if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::Answer::kShareIsFull);
   if (found.gave_up)
     fail_input("its texts can be read in too many ways at once: make it less ambiguous");
@@ -283,7 +283,7 @@ void CompiledGrammar::forget() const noexcept {
   ++epoch_;
 }
 
-// A text of which much has been read since the last saved state.
+// Saves the state of a text if much has been read since the last saved one.
 void CompiledGrammar::save(Place& place) const {
   if (place.epoch != epoch_ || place.text.size() < kMaxTextSinceSaved ||
       place.state == GrammarStates::kDead)
@@ -301,12 +301,12 @@ CompiledGrammar::Found CompiledGrammar::read(Place& place, std::string_view byte
     const size_t before = place.text.size();
     const Found found = read_locked(place, bytes, tokens_left, mask, TokenMasks::kMostWork);
     if (!found.lacks_memory) return found;
-    // Again, in the place of what was only kept.
+    // Retries without the cached states and masks.
     forget();
     place.text.resize(before);
     std::ranges::fill(mask, 0);
     return read_locked(place, bytes, tokens_left, mask, TokenMasks::kMostWork);
-  } catch (const std::exception&) {  // std::bad_alloc: what is kept may be half made
+  } catch (const std::exception&) {  // std::bad_alloc: cached states may be incomplete
     forget();
     return {.lacks_memory = true};
   }
@@ -346,13 +346,13 @@ CompiledGrammar::Found CompiledGrammar::read_locked(Place& place, std::string_vi
                                          : masks_.states().at(automaton_.root());
     step(place, place.text);
   }
-  const int64_t before = masks_.work();  // to read anew what was forgotten is no cost of the text
+  const int64_t before = masks_.work();  // reading forgotten text again is not charged to it
   place.text += bytes;
   Found found;
   if (step(place, bytes)) {
     found.whole = masks_.states().is_whole(place.state);
-    // Behind the next token as many bytes may be missing as there are tokens: a byte is a token of
-    // most vocabularies.
+    // After the next token as many bytes may be missing as tokens are left: in most vocabularies
+    // every byte is a token.
     found.goes_on = masks_.add(place.state, tokens_left - 1, mask);
   }
   found.gave_up = masks_.gave_up();

@@ -1,5 +1,5 @@
-// Grammars of texts as expressions over characters and rules: what regular expressions, schemas,
-// lists of choices and written grammars are all turned into, and what PushdownAutomaton is made of.
+// Grammars as expressions over characters and rules: the common form of regular expressions,
+// schemas, lists of choices and written grammars, and the input of PushdownAutomaton.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class Grammar {
   enum class Kind : uint8_t {
     kLiteral,   // bytes
     kChars,     // one character of a set
-    kSequence,  // of parts, one after the other; of none: the empty text
-    kChoice,    // between parts; of none: no text at all
+    kSequence,  // of parts; without parts: the empty text
+    kChoice,    // between parts; without parts: no text at all
     kRepeat,    // of parts[0], least to most times
     kCall,      // of a rule
   };
@@ -29,7 +29,7 @@ class Grammar {
     std::string bytes = {};
     CharSet chars = {};
     std::vector<Node> parts = {};
-    int64_t least = 0, most = 0;  // most < 0: without bound
+    int64_t least = 0, most = 0;  // most < 0: unbounded
     int32_t rule = 0;
   };
 
@@ -38,15 +38,15 @@ class Grammar {
 
   Node literal(std::string_view bytes);
   Node chars(const CharSet& set);
-  // A character as it stands in a JSON string: `"`, `\` and control characters are escaped there.
+  // One character as written in a JSON string: `"`, `\` and control characters are escaped.
   Node json_chars(const CharSet& set);
   Node sequence(std::vector<Node> parts);
   Node choice(std::vector<Node> parts);
   Node repeat(Node part, int64_t least, int64_t most);
   Node optional(Node part) { return repeat(part, 0, 1); }
-  // As repeat(part, count, count), in O(log count) expressions: blocks of blocks that are rules.
+  // Same as repeat(part, count, count), in O(log count) expressions: nested rules of blocks.
   Node exactly(Node part, int64_t count);
-  // `part`, then more of them, each behind a separator; least to most in all.
+  // `part` repeated least to most times, with a separator before all but the first.
   Node separated(Node part, Node separator, int64_t least, int64_t most);
 
   // Rules may call each other before they are defined.
@@ -56,16 +56,15 @@ class Grammar {
   }
   void define(int32_t rule, Node body) { rules_[static_cast<size_t>(rule)] = {{body}, -1}; }
   Node call(int32_t rule);
-  Node named(Node body);  // a call of a rule of its own
-  // A call of a rule whose texts are those of all these expressions, none of which calls a rule,
-  // and of all these automata, which have no calls or counters, that have at most so many bytes
-  // (max_bytes < 0: without bound).
+  Node named(Node body);  // call of a new rule
+  // Call of a new rule: the intersection of expressions without calls and automata without calls
+  // and counters, limited to max_bytes bytes (max_bytes < 0: unlimited).
   Node named_all(std::vector<Node> bodies, int64_t max_bytes,
                  std::vector<FiniteAutomaton> automata = {});
 
   const Expression& at(Node node) const { return expressions_[static_cast<size_t>(node)]; }
   struct Rule {
-    std::vector<Node> bodies = {};  // its texts are those of all of them; empty: not defined
+    std::vector<Node> bodies = {};  // the rule is their intersection; empty: not defined
     int64_t max_bytes = -1;
     std::vector<FiniteAutomaton> automata = {};
   };

@@ -9,8 +9,8 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostKept = 256;  // looked through one after the other
-// So short that a string of it takes no memory.
+constexpr size_t kMostKept = 256;  // cache entries; lookup is linear
+// Short enough for a std::string without heap memory.
 constexpr const char* kNoMemory = "out of memory";
 
 int64_t bytes_of(const GrammarSource& source) {
@@ -42,7 +42,7 @@ GrammarCompiler::~GrammarCompiler() {
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  masks_.reset();  // grammars that are still in use grow no more on its thread
+  masks_.reset();  // grammars still in use stop growing on its thread
   memory_->set_evict({});
 }
 
@@ -53,9 +53,9 @@ void GrammarCompiler::compile(const std::string& tenant, GrammarSource source, c
     const std::lock_guard lock(mutex_);
     known = find(tenant, source);
     if (known == nullptr) {
-      // Clients that ask and leave would have jobs wait without end.
+      // Clients that disconnect must not leave jobs in the queue.
       jobs_.erase_if([](const Job& job) { return !job.wanted(); });
-      running_.try_emplace(tenant, 0);  // here, where want of memory is the caller's to answer
+      running_.try_emplace(tenant, 0);  // here, so that std::bad_alloc reaches the caller
       jobs_.push(tenant, {tenant, std::move(source), done, std::move(wanted)});
     }
   }
@@ -70,7 +70,7 @@ GrammarCompiler::Counts GrammarCompiler::counts() const {
   return counts;
 }
 
-// With the lock held.
+// The caller holds the lock.
 std::shared_ptr<const CompiledGrammar> GrammarCompiler::find(const std::string& tenant,
                                                              const GrammarSource& source) {
   const auto at = std::ranges::find_if(
@@ -82,10 +82,10 @@ std::shared_ptr<const CompiledGrammar> GrammarCompiler::find(const std::string& 
 
 void GrammarCompiler::keep(const std::string& tenant, GrammarSource source,
                            const std::shared_ptr<const CompiledGrammar>& grammar) {
-  std::list<Kept> dropped;  // freed without the lock
+  std::list<Kept> dropped;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   kept_.push_front({tenant, std::move(source), grammar});
-  // They grow with what is read with them.
+  // Sizes are read again: grammars grow as they are used.
   int64_t bytes = 0;
   size_t count = 0;
   for (auto at = kept_.begin(); at != kept_.end(); ++at) {
@@ -96,7 +96,7 @@ void GrammarCompiler::keep(const std::string& tenant, GrammarSource source,
   }
 }
 
-// The one used longest ago of those that no request uses.
+// Drops the least recently used grammar that no request uses.
 bool GrammarCompiler::evict(const std::string* tenant) {
   std::list<Kept> dropped;
   const std::lock_guard lock(mutex_);
@@ -130,7 +130,7 @@ void GrammarCompiler::work() {
       const std::lock_guard lock(mutex_);
       --running_.find(job->tenant)->second;
     }
-    wake_.notify_one();  // for a job of the tenant's that was passed over
+    wake_.notify_one();  // for a job of this tenant that was passed over
   }
 }
 
@@ -161,7 +161,7 @@ void GrammarCompiler::run(Job& job) {
   Outcome outcome;
   try {
     outcome = outcome_of(job);
-  } catch (const std::bad_alloc&) {  // of the grammar, or of the words that refuse it
+  } catch (const std::bad_alloc&) {  // from compiling, or from building an error message
     outcome.refusal = {GrammarRefusal::Kind::kMemoryIsFull, kNoMemory};
   }
   job.done(std::move(outcome.grammar), outcome.refusal);

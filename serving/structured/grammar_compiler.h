@@ -1,7 +1,7 @@
-// Compiles grammars on threads of its own and keeps those used last: neither the engine nor other
-// requests wait for one that is hard. Tenants (API keys) are served in turn, and one of them takes
-// all threads but one at most. What is compiled for a tenant is kept for that tenant alone, and its
-// memory is charged to it (grammar_memory.h).
+// Compiler of grammars with its own threads and a cache of the last used ones: neither the engine
+// nor other requests wait for a slow one. Tenants (API keys) are served in turn, and a single key
+// occupies at most all threads but one; requests without a key may occupy all. A compiled grammar
+// is cached for its tenant alone, and its memory is charged to that tenant (grammar_memory.h).
 #pragma once
 
 #include <condition_variable>
@@ -18,15 +18,15 @@ namespace trireme {
 struct GrammarCompilerConfig {
   GrammarLimits limits = {};
   int threads = 2;
-  int64_t kept_bytes = int64_t{256} << 20;  // of grammars that no request uses
+  int64_t kept_bytes = int64_t{256} << 20;  // of cached grammars
   int64_t live_bytes = int64_t{1} << 30;    // of all grammars
 };
 
 struct GrammarRefusal {
   enum class Kind {
-    kInvalid,       // the source is at fault
+    kInvalid,       // the source is invalid
     kShareIsFull,   // the tenant's grammars in use leave no memory for it
-    kMemoryIsFull,  // those of all do not
+    kMemoryIsFull,  // all grammars in use together leave no memory for it
   };
   Kind kind = Kind::kInvalid;
   std::string message = {};
@@ -36,21 +36,21 @@ class GrammarCompiler {
  public:
   explicit GrammarCompiler(std::shared_ptr<const TokenTrie> trie,
                            const GrammarCompilerConfig& config = {});
-  ~GrammarCompiler();  // jobs that have not begun are not done
+  ~GrammarCompiler();  // drops jobs that have not started
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
-  // The rule, or (nullptr) why there is none. Called once, from compile() where the rule is kept,
-  // else on a thread of the compiler's; it must not throw. wanted: whether anybody still waits;
-  // what nobody waits for is not compiled.
+  // Compiles a grammar for a tenant. done: receives the rule, or nullptr and the refusal. Called
+  // once: from compile() itself if the rule is cached, else on a compiler thread; must not throw.
+  // wanted: false once no client waits; such jobs are not compiled.
   using Done = std::function<void(std::shared_ptr<const TextRule>, const GrammarRefusal& refusal)>;
   using Wanted = std::function<bool()>;
   void compile(const std::string& tenant, GrammarSource source, const Done& done, Wanted wanted);
 
   struct Counts {
-    int64_t waiting = 0;     // jobs
+    int64_t waiting = 0;     // jobs not started
     int64_t live_bytes = 0;  // of all grammars
-    int64_t masks = 0;       // made by the worker so far
+    int64_t masks = 0;       // made by the mask worker since start
   };
   Counts counts() const;
 
@@ -73,9 +73,9 @@ class GrammarCompiler {
   bool evict(const std::string* tenant);
   struct Outcome {
     std::shared_ptr<const CompiledGrammar> grammar;
-    GrammarRefusal refusal;  // where there is none
+    GrammarRefusal refusal;  // if grammar is nullptr
   };
-  Outcome outcome_of(Job& job);  // throws std::bad_alloc alone
+  Outcome outcome_of(Job& job);  // throws only std::bad_alloc
   void work();
   void run(Job& job);
 
@@ -83,12 +83,12 @@ class GrammarCompiler {
   const GrammarCompilerConfig config_;
   std::shared_ptr<GrammarMemory> memory_;
   std::shared_ptr<MaskWorker> masks_ = std::make_shared<MaskWorker>();
-  mutable std::mutex mutex_;  // of those below
+  mutable std::mutex mutex_;  // guards those below
   std::condition_variable wake_;
   bool stop_ = false;
   FairQueue<Job> jobs_;
-  std::map<std::string, int> running_;  // jobs, by tenant that ever had one
-  std::list<Kept> kept_;                // the last used first
+  std::map<std::string, int> running_;  // jobs running, by every tenant so far
+  std::list<Kept> kept_;                // cache, last used first
   std::vector<std::thread> threads_;
 };
 

@@ -9,13 +9,13 @@ void GrammarMemory::set_evict(Evict evict) {
   evict_ = std::move(evict);
 }
 
-// Of the tenant's own first. others: also what others only keep.
+// Evicts a grammar of the tenant, else, with `others`, of any tenant.
 bool GrammarMemory::evict(const std::string& tenant, bool others) {
   const std::lock_guard lock(evicts_);
   return evict_ && (evict_(&tenant) || (others && evict_(nullptr)));
 }
 
-// Whether so many bytes fit into the share that a tenant has beside one other.
+// True if `bytes` would fit into the tenant's share with only one other tenant active.
 bool GrammarMemory::others_narrow_share_of(const std::string& tenant, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto at = of_tenant_.find(tenant);

@@ -1,6 +1,6 @@
-// Byte budget of all live grammars: automata, states and masks, whether requests use them or the
-// cache keeps them. Charged before memory is taken and given back when the last user of a grammar
-// is gone. Each tenant (API key) has a share of it (tenant_share). Any thread may use it.
+// Byte budget of all live grammars: automata, states and masks, in use or cached. Charged before
+// memory is allocated and released with the last user of a grammar. Each tenant (API key) has a
+// share of it (tenant_share). Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class GrammarMemory {
   GrammarMemory(const GrammarMemory&) = delete;
   GrammarMemory& operator=(const GrammarMemory&) = delete;
 
-  // Called where memory is short; it may give back, and not take.
+  // Sets the callback for when memory is short; it may call give_back(), but not take().
   void set_evict(Evict evict);
   Answer take(const std::string& tenant, int64_t bytes);
   void give_back(const std::string& tenant, int64_t bytes);
@@ -36,24 +36,24 @@ class GrammarMemory {
   bool others_narrow_share_of(const std::string& tenant, int64_t bytes);
 
   const int64_t bytes_;
-  std::mutex evicts_;  // of evict_
+  std::mutex evicts_;  // guards evict_
   Evict evict_;
-  mutable std::mutex mutex_;  // of those below
+  mutable std::mutex mutex_;  // guards those below
   int64_t used_ = 0;
   std::map<std::string, int64_t> of_tenant_;
 };
 
-// Bytes that one grammar holds of the budget; given back with it. One thread at a time.
+// Bytes that one grammar has charged to the budget; released on destruction. Not thread-safe.
 class GrammarCharge {
  public:
-  // memory: nullptr: no bound.
+  // memory: nullptr: unlimited.
   GrammarCharge(std::shared_ptr<GrammarMemory> memory, std::string tenant)
       : memory_(std::move(memory)), tenant_(std::move(tenant)) {}
   ~GrammarCharge() { (void)set(0); }
   GrammarCharge(const GrammarCharge&) = delete;
   GrammarCharge& operator=(const GrammarCharge&) = delete;
 
-  // To hold so many in all; where that is refused what was held before stays. Fewer are never
+  // Changes the total charge to `bytes`; if refused, the previous charge stays. A decrease is never
   // refused.
   GrammarMemory::Answer set(int64_t bytes);
   const std::string& tenant() const { return tenant_; }

@@ -120,7 +120,7 @@ bool GrammarStates::follow(const Configuration& from, const PushdownAutomaton::E
   return false;
 }
 
-// Some edge may be followed.
+// True if some edge may be followed.
 bool GrammarStates::leads_on(const Configuration& c) const {
   const auto& state = automaton_.states()[static_cast<size_t>(c.state)];
   if (state.counter != StateCounter::kLoop || c.count < state.max_count)
@@ -128,14 +128,14 @@ bool GrammarStates::leads_on(const Configuration& c) const {
   return std::ranges::any_of(state.edges, [](const auto& edge) { return !edge.begins_turn; });
 }
 
-// The least count from which no other edge is forbidden within reach.
+// Count of the representative: 0 if no edge is forbidden within reach.
 int32_t GrammarStates::count_alike(int32_t state, int32_t count) const {
   const auto& s = automaton_.states()[static_cast<size_t>(state)];
   return int64_t{count} + reach_ <= s.free_count ? 0 : count;
 }
 
 int32_t GrammarStates::push(const Configuration& frame) {
-  // Where nothing is left to be done there, one returns to where that one would.
+  // Tail call: a frame with nothing left to read is replaced by the one below it.
   if (automaton_.ends(frame.state)) return frame.stack;
   const auto next = static_cast<int32_t>(stacks_.size());
   const auto [at, is_new] = stack_ids_.try_emplace(frame, next);
@@ -148,7 +148,7 @@ int32_t GrammarStates::push(const Configuration& frame) {
   const Configuration alike = {frame.state, stack_alike_[static_cast<size_t>(frame.stack)],
                                count_alike(frame.state, frame.count)};
   if (alike != frame) {
-    const int32_t id = push(alike);  // which is like itself
+    const int32_t id = push(alike);  // its own representative
     stack_alike_[static_cast<size_t>(next)] = id;
   }
   return next;
@@ -205,7 +205,7 @@ int32_t GrammarStates::restore(const Snapshot& saved) {
   return number_of(std::move(members), saved.whole);
 }
 
-// All that is reached from these without a byte, calls and returns.
+// State of everything that these configurations reach without a byte, by calls and returns.
 int32_t GrammarStates::id_of(std::vector<Configuration> work) {
   std::unordered_set<Configuration, Hash> seen;
   std::vector<Configuration> kept;

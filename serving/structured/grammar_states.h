@@ -1,10 +1,10 @@
-// All ways in which a text so far may be read, as numbers: a state of the reader is a set of (state
-// of the pushdown automaton, stack of states to return to), made when it is first reached and found
-// again when it is reached again, with what each byte leads to. Reading a byte is a look into a
-// table then.
+// Reader states: each is the set of all ways to read the text so far, as configurations (state of
+// the pushdown automaton, stack of states to return to). A set gets a number when it is first
+// reached, is found again when it is reached again, and remembers the transition of each byte, so
+// that reading a byte is a table lookup.
 //
-// A stack's bottom is the end of the text, or of a part whose surroundings are not known:
-// is_whole() tells that it is reached.
+// The bottom of a stack is the end of the text, or of a rule that is read without its callers;
+// is_whole() is true if it can be reached.
 #pragma once
 
 #include <cstdint>
@@ -21,40 +21,41 @@ class GrammarStates {
   static constexpr int32_t kDead = -1;
   struct Configuration {
     int32_t state = 0, stack = 0;  // stack 0: the bottom
-    int32_t count = 0;             // as the state's StateCounter says
+    int32_t count = 0;             // as defined by the state's StateCounter
     auto operator<=>(const Configuration&) const = default;
   };
 
-  // The automaton must outlive this object. reach: bytes that alike() looks ahead.
+  // The automaton must outlive this object. reach: bytes of look-ahead that alike() preserves.
   explicit GrammarStates(const PushdownAutomaton& automaton, int32_t reach = 0);
 
-  // The state of one who is at the automaton's `state` with nothing to return to.
+  // Reader state at the automaton's `state` with an empty stack.
   int32_t at(int32_t state);
-  // The same of one who calls no rule there: what its own edges lead to.
+  // The same without the state's calls: only its own edges.
   int32_t on_edges_of(int32_t state, int32_t count = 0);
-  // A state with the same texts of up to `reach` bytes ahead, and as many bytes to its end: one for
-  // all counts that are further from their bounds.
+  // Representative of a state: a state with the same continuations of up to `reach` bytes and as
+  // many bytes to its end. All counts further from their bounds have the same one.
   int32_t alike(int32_t state);
-  // Of one whose rule has ended with this stack, which is not the bottom.
+  // Reader state after a rule has ended and returned to `stack`, which is not the bottom.
   int32_t behind(int32_t stack);
   int32_t step(int32_t state, uint8_t byte) {
     const int32_t next = steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]];
     return next != kUnknown ? next : make_step(state, byte);
   }
-  // Whether step() is a look into the table.
+  // True if step() is a table lookup.
   bool knows_step(int32_t state, uint8_t byte) const {
     return steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]] != kUnknown;
   }
   bool is_whole(int32_t state) const { return whole_[static_cast<size_t>(state)] != 0; }
   bool can_go_on(int32_t state) const { return !configurations(state).empty(); }
-  // With edges all.
+  // All of them have edges that may be followed.
   std::span<const Configuration> configurations(int32_t state) const;
-  // Of the shortest text that ends there what is missing.
+  // Bytes missing to the shortest text that continues from the state.
   int64_t bytes_to_end(int32_t state) const { return to_end_[static_cast<size_t>(state)]; }
+  // The same from the return to `stack`.
   int64_t bytes_behind(int32_t stack) const { return behind_end_[static_cast<size_t>(stack)]; }
 
-  // A state by itself, for when all are forgotten. Frames follow those they return to; `stack` 0 is
-  // the bottom, n the n-th frame.
+  // Copy of a state that survives clear(). Frames come after those they return to; `stack` is 0 for
+  // the bottom, n for the n-th frame.
   struct Snapshot {
     std::vector<Configuration> frames = {}, configurations = {};
     bool whole = false;
@@ -62,21 +63,21 @@ class GrammarStates {
   Snapshot save(int32_t state) const;
   int32_t restore(const Snapshot& saved);
 
-  int64_t bytes() const;                            // of the heap that all this holds
-  int64_t looked_at() const { return looked_at_; }  // readings, since the beginning
-  // Forgets all states and frees their memory; earlier numbers mean nothing any more. It takes no
-  // memory, so that it can follow std::bad_alloc, after which states may be half made.
+  int64_t bytes() const;                            // heap memory
+  int64_t looked_at() const { return looked_at_; }  // configurations visited since construction
+  // Forgets all states and frees their memory; earlier numbers are invalid. Allocates nothing, so
+  // that it can follow std::bad_alloc, which may leave states incomplete.
   void clear() noexcept;
 
  private:
   static constexpr int32_t kUnknown = -2;
-  // Readings at a time: more than GrammarLimits leaves rules to choose from. Grammars that are
-  // ambiguous without end have more; further ones are not followed, so that some of their texts are
-  // not found.
+  // Maximum configurations of a state: more than GrammarLimits leaves rules to choose from.
+  // Grammars that are ambiguous without bound have more; the rest is not followed, so that some of
+  // their texts are not accepted.
   static constexpr size_t kMostConfigurations = 16384;
-  void make_bottom();  // the stack 0 and the places of the first state, where they are not yet
+  void make_bottom();  // creates stack 0 and the first entries of the tables, unless present
   int32_t make_step(int32_t state, uint8_t byte);
-  // The configuration behind an edge of one; false: its count forbids the edge.
+  // Configuration after an edge; false: its count forbids the edge.
   bool follow(const Configuration& from, const PushdownAutomaton::Edge& edge, Configuration& to);
   bool leads_on(const Configuration& c) const;
   int32_t count_alike(int32_t state, int32_t count) const;
@@ -90,14 +91,14 @@ class GrammarStates {
 
   const PushdownAutomaton& automaton_;
   const int32_t reach_;
-  size_t classes_ = 0;  // of bytes that no edge tells apart
+  size_t classes_ = 0;  // of bytes that no edge distinguishes
   std::vector<uint8_t> class_of_;
-  std::vector<Configuration> stacks_;  // returns to `state`, above `stack`
+  std::vector<Configuration> stacks_;  // frame: returns to `state`, on top of `stack`
   std::unordered_map<Configuration, int32_t, Hash> stack_ids_;
   std::vector<int32_t> behind_, stack_alike_;  // by stack
-  std::vector<int64_t> behind_end_;  // by stack: bytes to the end of all that is returned to
+  std::vector<int64_t> behind_end_;            // by stack: bytes to the end after returning to it
   std::unordered_map<int32_t, int32_t> at_;
-  std::vector<Configuration> members_;  // of all states
+  std::vector<Configuration> members_;  // configurations of all states
   std::vector<size_t> first_member_;    // (states + 1)
   std::vector<char> whole_;
   std::vector<int64_t> to_end_;

@@ -17,7 +17,7 @@ constexpr int64_t kMostSpaces = 20;
 Node JsonGrammar::shared(int32_t& rule, Node (JsonGrammar::*make)()) {
   if (rule < 0) {
     rule = grammar_.add_rule();
-    const int32_t made = rule;  // a rule may use itself
+    const int32_t made = rule;  // a rule may call itself
     grammar_.define(made, (this->*make)());
   }
   return grammar_.call(rule);
@@ -51,7 +51,7 @@ Node JsonGrammar::make_space() {
                    g.sequence({g.literal("\n"), g.repeat(g.literal(" "), 0, kMostSpaces)})});
 }
 
-// Escaped, or above ASCII.
+// An escape, or a character above ASCII.
 Node JsonGrammar::make_long_char() {
   Grammar& g = grammar_;
   return g.choice({g.chars(complement({{0, 0x7F}})),
@@ -68,7 +68,7 @@ Node JsonGrammar::any_char() {
 }
 
 Node JsonGrammar::make_string() {
-  // The characters are here, not in a rule: they are most of a text, and one state this way.
+  // Inline instead of a rule: characters are most of a text, and take one state this way.
   Grammar& g = grammar_;
   return g.sequence({g.literal("\""), g.repeat(any_char(), 0, -1), g.literal("\"")});
 }
@@ -104,8 +104,7 @@ Node JsonGrammar::make_array() {
                      g.literal("]")});
 }
 
-// --- keys that others have not
-// ----------------------------------------------------------------------------
+// --- keys except given ones ---
 
 Node JsonGrammar::plain_key(const std::vector<std::string>& except) {
   std::vector<std::u32string> names;
@@ -120,8 +119,8 @@ Node JsonGrammar::plain_key(const std::vector<std::string>& except) {
       {grammar_.literal("\""), key_except(names, 0, names.size(), 0), grammar_.literal("\"")});
 }
 
-// What may follow the first `depth` characters, which names[begin, end) have in common; the others
-// have not.
+// Continuations of a key that is not one of `names`, after its first `depth` characters, which only
+// names[begin, end) start with.
 Node JsonGrammar::key_except(const std::vector<std::u32string>& names, size_t begin, size_t end,
                              size_t depth) {
   Grammar& g = grammar_;
@@ -137,7 +136,7 @@ Node JsonGrammar::key_except(const std::vector<std::u32string>& names, size_t be
     while (next < end && static_cast<uint32_t>(names[next][depth]) == c) ++next;
     taken.push_back({c, c});
     if (contains(plain, c)) {
-      // Of a single name the rest needs no further calls of this function inside each other.
+      // With a single name left, this does not nest calls of this function.
       ways.push_back(g.sequence({g.chars({{c, c}}), key_except(names, i, next, depth + 1)}));
     }
     i = next;

@@ -1,8 +1,8 @@
-// The rules of JSON that schemas share (RFC 8259).
+// JSON grammar rules shared by schemas (RFC 8259).
 //
-// Texts are narrower than JSON, so that they end and every reader takes them: between values stands
+// Narrower than JSON, so that texts end and every parser accepts them: between values there is
 // nothing, a space, or a line end with up to 20 spaces; integers have up to 18 digits, fractions up
-// to 17, exponents up to 2; no escape stands for half of a surrogate pair.
+// to 17, exponents up to 2; no escape is half of a surrogate pair.
 #pragma once
 
 #include <functional>
@@ -21,17 +21,17 @@ class JsonGrammar {
 
   Grammar& grammar() { return grammar_; }
   Grammar::Node space();
-  Grammar::Node string();     // any
-  Grammar::Node long_char();  // a character of its content that takes more than a byte
-  Grammar::Node any_char();   // a character of its content, with no call of a rule
+  Grammar::Node string();     // any string
+  Grammar::Node long_char();  // character in a string that takes more than a byte
+  Grammar::Node any_char();   // character in a string, without calling a rule
   Grammar::Node plain_key(
-      const std::vector<std::string>& except);  // without escapes, none of these
+      const std::vector<std::string>& except);  // any key without escapes, except these
   Grammar::Node number(const NumberBounds& bounds);
   Grammar::Node integer(const NumberBounds& bounds);
-  Grammar::Node value();   // any
-  Grammar::Node object();  // any
-  Grammar::Node array();   // any
-  // Node of a key, made once.
+  Grammar::Node value();   // any value
+  Grammar::Node object();  // any object
+  Grammar::Node array();   // any array
+  // Node cached under a key; made on first use.
   Grammar::Node shared(const std::string& key, const std::function<Grammar::Node()>& make);
 
  private:

@@ -26,7 +26,7 @@ class SchemaCompiler final : public Subschemas {
 
   Node compile_root() {
     const Node whole = reference("#", "#");
-    // Schemas that are referred to are made one after the other: their references may be circles.
+    // Referenced schemas are compiled one after another: references may be cyclic.
     for (; !waiting_.empty(); waiting_.pop_front()) {
       const auto [rule, path] = waiting_.front();
       g_.define(rule, compile(found(path, path), path, 0));
@@ -92,7 +92,7 @@ class SchemaCompiler final : public Subschemas {
     return g_.call(at->second);
   }
 
-  // What a reference such as "#/$defs/name" leads to.
+  // Schema that a reference such as "#/$defs/name" points to.
   const Schema& found(const std::string& path, const std::string& where) {
     if (path.empty() || path[0] != '#')
       fail_keyword(where, "$ref", concat("\"", path.substr(0, 80), "\" is not within the schema"));
@@ -120,7 +120,7 @@ class SchemaCompiler final : public Subschemas {
     return part;
   }
 
-  // Values that satisfy a schema.
+  // The values that satisfy a schema.
   std::vector<Schema> select(const Schema& values, const Schema& schema, const std::string& path) {
     if (schema.is_boolean())
       return schema == true ? std::vector<Schema>(values.begin(), values.end())
@@ -133,13 +133,13 @@ class SchemaCompiler final : public Subschemas {
     return [this, path](const std::string& to) -> const Schema& { return found(to, path); };
   }
 
-  // References, and what combines schemas, until only keywords of types are left.
+  // Resolves references and combining keywords until only keywords of types are left.
   Node constrained(Schema s, const std::string& path, int depth) {
     g_.budget().check_depth(depth);
     if (s.contains("nullable")) {
       if (s["nullable"] != true) fail_keyword(path, "nullable", "must be true or false");
       s.erase("nullable");
-      // A list of values says itself whether null is one: then it extends the type only.
+      // With enum or const, nullable only extends the type: the list itself must have null.
       Schema of_null = s;
       of_null.erase("type");
       const bool is_listed = s.contains("enum") || s.contains("const");
@@ -154,7 +154,7 @@ class SchemaCompiler final : public Subschemas {
       const Schema target = take_reference(s, path);
       return both(s, target, path, depth);
     }
-    // An own anyOf or oneOf comes first: a schema of allOf may have another one.
+    // Own anyOf or oneOf first: a schema of allOf may have another one.
     if (s.contains("allOf") && !s.contains("anyOf") && !s.contains("oneOf")) {
       if (s.size() == 1 && s["allOf"].is_array() && s["allOf"].size() == 1)
         return compile(s["allOf"][0], path + "/allOf/0", depth + 1);
@@ -177,7 +177,7 @@ class SchemaCompiler final : public Subschemas {
     return of_types(s, path, depth);
   }
 
-  // A text of one schema of oneOf may satisfy no other.
+  // InputError if a text of one schema of oneOf may satisfy another one.
   void check_exclusive(const Schema& beside, const Schema& alternatives, const std::string& path) {
     const SchemaFinder find = finder(path);
     if (const auto two = find_overlap(beside, alternatives, find, path + "/oneOf", strings_))
@@ -188,7 +188,7 @@ class SchemaCompiler final : public Subschemas {
                           "with a different const in each, or use anyOf"));
   }
 
-  // s: constraints without `nullable`.
+  // Intersection of constraints without `nullable` and a schema.
   Node both(const Schema& s, const Schema& more, const std::string& path, int depth) {
     if (more.is_boolean()) return more == true ? constrained(s, path, depth + 1) : g_.choice({});
     if (!more.is_object()) fail_input("schema ", path, " must be an object, true or false");
@@ -202,14 +202,14 @@ class SchemaCompiler final : public Subschemas {
     return !satisfying(Schema::array({value}), constraints, finder(path), path, strings_).empty();
   }
 
-  // Removes a reference from constraints, and returns its schema.
+  // Removes $ref from constraints and returns its schema.
   Schema take_reference(Schema& s, const std::string& path) {
     if (!s["$ref"].is_string()) fail_keyword(path, "$ref", "must be a string");
     const auto to = s["$ref"].get<std::string>();
     s.erase("$ref");
     return found(to, path);
   }
-  // Removes the first schema of allOf from constraints, and returns it.
+  // Removes the first schema of allOf from constraints and returns it.
   Schema take_first_of_all(Schema& s, const std::string& path) {
     const Schema all = list(s, "allOf", path);
     s.erase("allOf");
@@ -240,17 +240,16 @@ class SchemaCompiler final : public Subschemas {
     return g_.choice(std::move(ways));
   }
 
-  // --- enum and const
-  // -----------------------------------------------------------------------------------
+  // --- enum and const ---
 
-  // The values of enum or const of constraints, or of a schema of $ref or allOf beside them.
+  // Values of enum or const in constraints, also in their $ref and allOf schemas.
   std::optional<Schema> listed_values(const Schema& s, const std::string& path) {
     if (s.contains("enum") && !s["enum"].is_array()) fail_keyword(path, "enum", "must be an array");
     return candidate_values(s, finder(path), CandidateSource::kLists, SIZE_MAX);
   }
 
-  // Those that satisfy the other keywords, too: references and what combines schemas among them,
-  // which need not merge.
+  // Grammar of the values that satisfy all other keywords, too, including $ref and combining
+  // keywords, which thus need not be mergeable.
   Node values(const Schema& all, const Schema& s, const std::string& path) {
     std::vector<Node> ways;
     for (const Schema& value : satisfying(all, s, finder(path), path, strings_))

@@ -1,5 +1,5 @@
-// Thread that makes the masks which would hold up an engine's thread. Tenants (API keys) are served
-// in turn; of one tenant the completion comes first whose masks have cost least so far.
+// Thread that makes the masks that are too slow for an engine's thread. Tenants (API keys) are
+// served in turn; within a tenant, the completion whose masks have cost least so far comes first.
 #pragma once
 
 #include <atomic>
@@ -15,31 +15,31 @@
 
 namespace trireme {
 
-// Work on one mask, of which a worker does one or the other.
+// Job that makes one mask; the worker calls exactly one of its functions, once.
 struct MaskWork {
   MaskWork() = default;
   MaskWork(const MaskWork&) = delete;
   MaskWork& operator=(const MaskWork&) = delete;
   virtual ~MaskWork() = default;
   virtual void run() = 0;
-  virtual void refuse() = 0;  // the mask cannot be made any more
+  virtual void refuse() = 0;  // the worker stops; the mask is not made
 };
 
 class MaskWorker {
  public:
   MaskWorker();
-  ~MaskWorker();  // jobs that have not begun are refused
+  ~MaskWorker();  // refuses jobs that have not started
   MaskWorker(const MaskWorker&) = delete;
   MaskWorker& operator=(const MaskWorker&) = delete;
 
   void submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskWork> job);
-  int64_t done() const { return done_; }  // jobs, since the beginning
+  int64_t done() const { return done_; }  // jobs run since start
 
  private:
   void run();
 
   std::atomic<int64_t> done_{0};
-  std::mutex mutex_;  // of those below
+  std::mutex mutex_;  // guards those below
   std::condition_variable wake_;
   FairQueue<std::shared_ptr<MaskWork>> jobs_;
   bool stop_ = false;

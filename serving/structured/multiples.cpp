@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMaxFactorDigits = 17;                    // ten times a remainder is an int64_t
 constexpr int64_t kLargePower = 1'000'000'000'000'000'000;  // above every remainder
 
-// digits * 10^exponent, without zeros at the ends of the digits; zero has none.
+// digits * 10^exponent, without leading and trailing zeros; zero has no digits.
 struct ScaledDigits {
   std::string digits = {};
   int64_t exponent = 0;
@@ -45,10 +45,10 @@ int64_t times_power(int64_t remainder, int64_t exponent, int64_t modulus) {
   return remainder;
 }
 
-// Number after some digits.
+// Number read so far.
 struct DigitsRead {
   int64_t remainder = 0;  // of the number times 10^decimals of the factor
-  int decimals = -1;      // digits after the point; -1: there is no point
+  int decimals = -1;      // digits after the point; -1: no point yet
 };
 
 class MultiplesSearch {
@@ -71,9 +71,9 @@ class MultiplesSearch {
   }
 
  private:
-  // Numbers of one key have the same continuations. Before the point, of a factor without decimals
-  // and numerator a d, where a divides a power of ten and d has no divisor in common with ten: the
-  // remainder for d, and for each number of further digits the least that these must be for a.
+  // Numbers with equal keys have the same continuations. Before the point, and for a factor without
+  // decimals with numerator a d, where a divides a power of ten and d is coprime to ten, the key is
+  // the remainder for d and, for each number of further digits, the least value of these for a.
   std::vector<int64_t> key_of(const DigitsRead& read) const {
     if (f_.decimals > 0 || read.decimals >= 0) return {read.decimals, read.remainder};
     std::vector<int64_t> key = {-1, read.remainder % odd_};

@@ -1,4 +1,4 @@
-// Multiples of a decimal number: check, and finite automaton over digits.
+// Multiples of a decimal number: exact check, and finite automaton over digits.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace trireme {
 
-// A number above zero: numerator / 10^decimals, with as few decimals as it has.
+// Positive number numerator / 10^decimals, with the fewest possible decimals.
 struct Factor {
   int64_t numerator = 1;
   int decimals = 0;
 };
 
-// text: as JSON spells numbers. Absent: zero, negative, or of more than 17 digits.
+// text: a JSON number. nullopt: zero, negative, or more than 17 digits.
 std::optional<Factor> read_factor(const std::string& text);
-// The factor whose multiples are the integers among the multiples of `factor`.
+// Factor whose multiples are the integers among the multiples of `factor`.
 Factor integer_factor(const Factor& factor);
-// Whether a number, as JSON spells it, is a multiple of the factor, exactly.
+// True if a JSON number is exactly a multiple of the factor.
 bool is_multiple(const std::string& number, const Factor& factor);
 
-// Texts of a sign, digits and a fraction whose number is a multiple, to be intersected with a
-// grammar of numbers without exponents, whose other rules (leading zeros) it does not enforce. The
-// state is the number so far modulo the numerator; for a factor without decimals only as far as
-// later digits depend on it, so that a multiple of 1000 needs 4 states. Absent: more states than
-// max_states.
+// Automaton of sign, digits and fraction whose number is a multiple of the factor; to be
+// intersected with a grammar of numbers without exponents, whose other rules (leading zeros) it
+// does not enforce. Its state is the number so far modulo the numerator; for a factor without
+// decimals only as far as later digits depend on it, so that multiples of 1000 need 4 states.
+// nullopt: more than max_states states.
 std::optional<FiniteAutomaton> multiples_automaton(const Factor& factor, size_t max_states);
 
 }  // namespace trireme

@@ -17,14 +17,14 @@ CharSet digits(char first, char last) {
   return {{static_cast<uint32_t>(first), static_cast<uint32_t>(last)}};
 }
 
-// |x| of a bound, without zeros at its ends: "012.50" is 12 and 5.
+// Absolute value of a bound without leading and trailing zeros: "012.50" is 12 and 5.
 struct Decimal {
   bool negative = false, too_large = false;
-  std::string whole, fraction;  // whole: "0" at least; fraction: "" at least
+  std::string whole, fraction;  // whole: at least "0"; fraction: may be empty
   bool is_zero() const { return whole == "0" && fraction.empty() && !too_large; }
 };
 
-// text: as JSON spells numbers.
+// text: a JSON number.
 Decimal read_decimal(const std::string& text) {
   Decimal d;
   std::string mantissa;
@@ -65,11 +65,10 @@ Decimal read_decimal(const std::string& text) {
   return d;
 }
 
-// --- integers
-// -------------------------------------------------------------------------------------------
+// --- integers ---
 
-// Numbers of so many digits from place i on, not below `low` and not above `high` where those are
-// given (tight).
+// Digits from place i of numbers as long as `low` and `high`; at_low, at_high: the digits before
+// are those of the bound, which must not be passed.
 Node of_length(Grammar& g, const std::string& low, const std::string& high, size_t i, bool at_low,
                bool at_high) {
   const size_t left = low.size() - i;
@@ -100,16 +99,16 @@ Node all_of_length(Grammar& g, int64_t length) {
       {g.chars(digits('1', '9')), g.repeat(g.chars(kDigits), length - 1, length - 1)});
 }
 
-// Of 0 <= low <= high.
+// Requires 0 <= low <= high.
 Node natural_range(Grammar& g, int64_t low, int64_t high) {
   std::vector<Node> ways;
   for (int64_t begin = 0, end = 9;; begin = end + 1, end = end * 10 + 9) {
     const int64_t least = std::max(low, begin), most = std::min(high, end);
-    if (least == begin && most == end)  // few states for numbers of any length
+    if (least == begin && most == end)  // a full range of a length needs few states
       ways.push_back(all_of_length(g, std::ssize(std::to_string(end))));
     else if (least <= most)
       ways.push_back(of_length(g, std::to_string(least), std::to_string(most), 0, true, true));
-    if (high <= end) break;  // what follows may be no integer any more
+    if (high <= end) break;  // the next range may overflow
   }
   return g.choice(std::move(ways));
 }
@@ -131,15 +130,14 @@ int64_t integer_bound(const std::string& text, bool excluded, bool is_least) {
   return is_least ? value + 1 : value - 1;
 }
 
-// --- fractions
-// ------------------------------------------------------------------------------------------
+// --- fractions ---
 
 struct Fraction {
   std::string low, high;  // digits
   bool has_low = false, has_high = false, low_excluded = false, high_excluded = false;
 };
 
-// Further digits behind the first i, which are those of the bounds that are tight.
+// Digits after the first i of a fraction; at_low, at_high: those are the digits of the bound.
 Node more_digits(Grammar& g, const Fraction& f, size_t i, bool at_low, bool at_high) {
   const auto most = static_cast<int64_t>(kMostFraction - i);
   if (!at_low && !at_high) return g.repeat(g.chars(kDigits), i == 0 ? 1 : 0, most);
@@ -159,7 +157,7 @@ Node more_digits(Grammar& g, const Fraction& f, size_t i, bool at_low, bool at_h
   return g.choice(std::move(ways));
 }
 
-// What stands behind a whole part: nothing, or a point and digits.
+// Fraction after a whole part: nothing, or a point and digits.
 Node fraction(Grammar& g, const Fraction& f) {
   std::vector<Node> ways = {
       g.sequence({g.literal("."), more_digits(g, f, 0, f.has_low, f.has_high)})};
@@ -169,7 +167,7 @@ Node fraction(Grammar& g, const Fraction& f) {
   return g.choice(std::move(ways));
 }
 
-// Numbers without sign from low to high.
+// Unsigned numbers from low to high.
 Node magnitude(Grammar& g, const Decimal& low, bool low_excluded, const Decimal& high,
                bool high_excluded) {
   const int64_t first = std::stoll(low.whole), last = std::stoll(high.whole);
@@ -183,7 +181,7 @@ Node magnitude(Grammar& g, const Decimal& low, bool low_excluded, const Decimal&
     both.high = to.high;
     both.has_high = true;
     both.high_excluded = high_excluded;
-    // No fraction is between them.
+    // Empty range.
     if (both.low > both.high) return g.choice({});
     return g.sequence({g.literal(low.whole), fraction(g, both)});
   }

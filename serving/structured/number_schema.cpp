@@ -8,7 +8,7 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr size_t kMaxFactorStates = 1000;  // beside each of up to 15 digits
+constexpr size_t kMaxFactorStates = 1000;  // multiplied by up to 15 digits
 constexpr int64_t kMaxListedMultiples = 256;
 constexpr int64_t kExactDigits = 15;
 
@@ -18,7 +18,7 @@ std::string bound_of(const Schema& s, const char* name, const std::string& path)
   return s[name].dump();
 }
 
-// Integers between bounds with so few multiples of a factor between them: one by one.
+// Literals of the multiples between integer bounds; nullopt: more than kMaxListedMultiples.
 std::optional<Node> listed_multiples(Grammar& g, const NumberBounds& bounds,
                                      const std::vector<Factor>& factors) {
   const auto [low, high] = integer_range(bounds);
@@ -33,7 +33,7 @@ std::optional<Node> listed_multiples(Grammar& g, const NumberBounds& bounds,
   return g.choice(std::move(ways));
 }
 
-// Bounds where there are none, unless the other one is beyond them.
+// Adds missing bounds of kExactDigits digits, unless the other bound is already beyond them.
 void bound_digits(NumberBounds& bounds, const std::vector<Factor>& factors) {
   const int decimals = std::ranges::max(factors, {}, &Factor::decimals).decimals;
   const std::string power =

@@ -1,5 +1,5 @@
-// Numbers of JSON Schema: minimum, maximum, the exclusive ones and multipleOf. For .cpp files only
-// (it includes the JSON library).
+// JSON Schema numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf. For
+// .cpp files only (it includes the JSON library).
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace trireme {
 
-// s: as constraints_of() or merged() returns it; type: "integer" or "number". Beside multipleOf,
-// numbers have no exponent and, where no bound is further away, up to 15 digits, which a double
-// holds exactly. InputError names path and keyword.
+// s: constraints as returned by constraints_of() or merged(); type: "integer" or "number". With
+// multipleOf, numbers have no exponent and, unless a bound is larger, up to 15 digits, which a
+// double holds exactly. InputError with path and keyword.
 Grammar::Node number_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& type,
                                     const std::string& path);
 
-// The bounds of a schema, and the factors of its multipleOf, which merged() collects in an array.
+// Bounds of a schema, and the factors of its multipleOf, which merged() collects in an array.
 NumberBounds number_bounds(const Schema& s, const std::string& path);
 std::vector<Factor> factors_of(const Schema& s, const std::string& path);
 

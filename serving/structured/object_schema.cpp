@@ -14,7 +14,7 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr size_t kMaxMemberRules = 4000;  // beside two for each member
+constexpr size_t kMaxMemberRules = 4000;  // besides two per member
 constexpr size_t kMaxListedNames = 1000;
 
 class ObjectBuilder {
@@ -40,11 +40,10 @@ class ObjectBuilder {
     std::string name;
     Node node;
     bool required = false;
-    std::vector<size_t> needs = {}, needed_by = {};  // dependentRequired
+    std::vector<size_t> needs = {}, needed_by = {};  // by dependentRequired
   };
 
-  // --- members with known names
-  // ---------------------------------------------------------------------------
+  // --- members with known names ---
 
   void read_members() {
     const Schema properties = s_.value("properties", Schema::object());
@@ -58,7 +57,7 @@ class ObjectBuilder {
                    ? s_["additionalProperties"] != false
                    : !s_.contains("properties") && required.empty() && patterns_.empty();
     for (const auto& [name, of] : properties.items()) add_property(name, of);
-    // Those without a schema of their own are what additional ones are.
+    // Required names without their own schema have that of additional members.
     for (const Schema& name : required) {
       add_additional(name);
       members_[place_.at(name)].required = true;
@@ -100,7 +99,7 @@ class ObjectBuilder {
     return !s_.contains("propertyNames") ||
            sub_.satisfies(name, s_["propertyNames"], path_ + "/propertyNames");
   }
-  // Of the patterns that a name matches.
+  // Schemas of the patterns that a name matches.
   Schema schemas_of_patterns(const std::string& name) {
     Schema all = Schema::array();
     for (const auto& [pattern, of] : patterns_)
@@ -108,12 +107,12 @@ class ObjectBuilder {
         all.push_back(of);
     return all;
   }
-  // Whether a name may be there that has no schema of its own.
+  // True if a name without its own schema is allowed.
   bool may_be_additional(const std::string& name) {
     return is_open_ || !schemas_of_patterns(name).empty();
   }
 
-  // A member that cannot be there needs none; one that another needs may need others.
+  // A member that is not allowed requires none; a required member may require others.
   void read_dependencies() {
     const Schema all = s_.value("dependentRequired", Schema::object());
     for (bool is_complete = false; !is_complete;) {
@@ -136,8 +135,8 @@ class ObjectBuilder {
     }
   }
 
-  // Additional members with names from a list are members like others: each may be there once.
-  // False: there is no list.
+  // Treats additional names from a finite list as known members, which occur at most once. False:
+  // there is no list.
   bool read_listed_names() {
     if (!s_.contains("propertyNames")) return false;
     const auto names =
@@ -152,7 +151,8 @@ class ObjectBuilder {
     return std::ranges::any_of(intersection(a, b, g_.budget()), &AutomatonState::final);
   }
 
-  // Members with any names: those that match one pattern and no other, and those that match none.
+  // Members with unlisted names: kinds for names that match exactly one pattern, and for no
+  // pattern.
   void read_others() {
     const std::string where = path_ + "/patternProperties";
     g_.budget().note_count(std::ssize(patterns_),
@@ -180,8 +180,7 @@ class ObjectBuilder {
     others_.emplace(sub_, s_, std::move(names), std::move(kinds), path_, depth_);
   }
 
-  // --- which of them are there
-  // --------------------------------------------------------------------------
+  // --- which members are present ---
 
   void read_counts() {
     least_ = count_of(s_, "minProperties", 0, path_);
@@ -189,14 +188,14 @@ class ObjectBuilder {
     const int64_t named = std::ssize(members_);
     if (!others_ && most_ >= named) most_ = -1;
     if (least_ <= std::ranges::count_if(members_, &Member::required)) least_ = 0;
-    // The number of members is known up to here: 1 says whether a comma is needed.
+    // Members are counted up to here; at least 1, to know whether a comma is needed.
     max_count_ = std::min(most_ < 0 ? std::max<int64_t>(least_, 1) : most_, named);
   }
 
-  // Members before one, as far as later ones depend on them.
+  // Members so far, as far as later ones depend on them.
   struct Progress {
-    int64_t count = 0;                          // how many are there
-    std::vector<size_t> forced = {}, out = {};  // later ones that must and must not be there
+    int64_t count = 0;                          // members present
+    std::vector<size_t> forced = {}, out = {};  // later members: required, and not allowed
     auto operator<=>(const Progress&) const = default;
   };
 
@@ -208,7 +207,7 @@ class ObjectBuilder {
     to.erase(first, last);
   }
 
-  // Progress after a member that is there, or is not; absent: it must not, or must be there.
+  // Progress after a member that is present or not; nullopt: it must not, or must, be present.
   std::optional<Progress> after(Progress before, size_t member, bool is_there) const {
     const Member& m = members_[member];
     const bool forced = std::erase(before.forced, member) > 0 || m.required;
@@ -281,7 +280,7 @@ class ObjectBuilder {
   std::vector<Member> members_;
   std::map<std::string, size_t, std::less<>> place_;
   std::vector<std::pair<std::string, Schema>> patterns_;
-  bool is_open_ = false;  // there may be additional ones
+  bool is_open_ = false;  // additional members are allowed
   std::optional<Node> additional_value_;
   std::optional<AdditionalMembers> others_;
   int64_t least_ = 0, most_ = -1, max_count_ = 0;

@@ -1,4 +1,4 @@
-// Objects of JSON Schema: properties, required, additionalProperties, minProperties, maxProperties,
+// JSON Schema objects: properties, required, additionalProperties, minProperties, maxProperties,
 // propertyNames, patternProperties and dependentRequired. For .cpp files only (it includes the JSON
 // library).
 #pragma once
@@ -9,19 +9,19 @@
 
 namespace trireme {
 
-// s: as constraints_of() or merged() returns it.
+// s: constraints as returned by constraints_of() or merged().
 //
-// Members with known names come in one order: properties, then names that are required only, or
-// named by dependentRequired, or listed by propertyNames. There is a rule for each of them and each
-// number of members before it, as far as bounds depend on that number, and each set of later
-// members that those before require or exclude. Additional members follow. To reach minProperties,
-// additional members count if the sums of their names' bytes differ modulo 5, which tells names
-// apart with few states; others may be there, too.
+// Members with known names come in a fixed order: properties, then names that appear only in
+// required, dependentRequired or propertyNames. There is a rule for each of them, for each number
+// of members before it, as far as bounds depend on that number, and for each set of later members
+// that the earlier ones require or exclude. Additional members follow. Towards minProperties,
+// additional members count if the byte sums of their names differ modulo 5, which distinguishes
+// names with few states; more of them are allowed.
 //
-// Names that match a pattern of patternProperties match no other of its patterns, unless they are
-// known; without additionalProperties there are none that match no pattern.
+// An additional name that matches a pattern of patternProperties matches no other pattern. If
+// additionalProperties is absent, there are no additional names that match no pattern.
 //
-// InputError naming path and keyword for anything else, and for too many of these rules.
+// InputError with path and keyword for anything else, and for too many of these rules.
 Grammar::Node object_schema_grammar(Subschemas& subschemas, const Schema& s,
                                     const std::string& path, int depth);
 

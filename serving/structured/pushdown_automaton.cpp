@@ -45,8 +45,9 @@ void PushdownAutomaton::remove_useless() {
   }
 }
 
-// States with the same ways on are one: of lists of words, most of their ends. From the last state
-// to the first, whose targets follow it as a rule: what is one a byte later is known then.
+// Merges states with equal continuations; in word lists these are most of the endings. Proceeds
+// from the last state to the first: targets usually have higher numbers, so they are merged
+// already.
 void PushdownAutomaton::merge_equal(CompileBudget& budget) {
   using Key = std::tuple<bool, std::vector<int32_t>>;
   for (bool changed = true; changed;) {
@@ -72,7 +73,7 @@ void PushdownAutomaton::merge_equal(CompileBudget& budget) {
   }
 }
 
-// Leaves of equal states the one that they are the same as.
+// Keeps of each class of equal states the first one. same: by state, that state.
 void PushdownAutomaton::keep_first(const std::vector<int32_t>& same) {
   std::vector<int32_t> place(states_.size());
   std::vector<State> kept;
@@ -93,7 +94,7 @@ void PushdownAutomaton::keep_first(const std::vector<int32_t>& same) {
 }
 
 std::vector<char> PushdownAutomaton::nullable_rules(CompileBudget& budget) const {
-  // The states that lead to an end of their rule without a byte.
+  // States that can reach the end of their rule without a byte.
   std::vector<char> empty(states_.size(), 0);
   for (size_t s = 0; s < states_.size(); ++s) empty[s] = states_[s].final ? 1 : 0;
   for (bool changed = true; changed;) {
@@ -115,16 +116,17 @@ std::vector<char> PushdownAutomaton::nullable_rules(CompileBudget& budget) const
 
 void PushdownAutomaton::check_left_recursion(CompileBudget& budget) const {
   const std::vector<char> nullable = nullable_rules(budget);
-  // A state leads, before a byte, to the starts of the rules it calls, and behind those that may be
-  // empty: that must be no circle. 0: not seen, 1: on the way, 2: done.
+  // Edges without a byte lead from a state to the starts of the rules it calls, and to those called
+  // after calls that may be empty. They must have no cycle. 0: not visited, 1: on the path, 2:
+  // done.
   std::vector<char> seen(states_.size(), 0);
   const auto next_of = [&](int32_t s) {
     std::vector<int32_t> next;
     for (const Call& call : states_[static_cast<size_t>(s)].calls) next.push_back(start(call.rule));
     return next;
   };
-  // Behind an empty call a circle is harmless unless it leads through a call's start: (a?)* is one
-  // state.
+  // A cycle through empty calls alone is harmless, unless it includes the start of a called rule:
+  // (a?)* is one state.
   const auto reached = [&](int32_t s) {
     std::vector<int32_t> all = {s};
     for (size_t i = 0; i < all.size(); ++i)

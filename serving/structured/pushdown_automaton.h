@@ -1,9 +1,8 @@
-// A grammar as one deterministic finite automaton for each rule, over bytes and calls of rules (a
-// recursive transition network: Woods 1970). A text belongs to the grammar iff it leads from the
-// start of the root rule to one of its final states, where a call is passed by any text of the rule
-// called.
+// Grammar as one deterministic finite automaton per rule, over bytes and calls of rules (recursive
+// transition network: Woods 1970). A text belongs to the grammar iff it leads from the start of the
+// root rule to one of its final states, where a call is passed by any text of the called rule.
 //
-// Every state can reach a final one of its rule: whatever has been read, some text goes on from
+// Every state can reach a final state of its rule: whatever has been read, some text continues from
 // there. No rule calls itself before it has read a byte.
 #pragma once
 
@@ -21,20 +20,20 @@ class PushdownAutomaton {
   using Edge = State::Edge;
   using Call = State::Call;
 
-  // InputError where the grammar is too large, has no text at all, or is left-recursive. Rules
-  // without a body have no text.
+  // InputError if the grammar is too large, has no text at all, or is left-recursive. Rules without
+  // a body have no text.
   PushdownAutomaton(const Grammar& grammar, int32_t root, CompileBudget& budget);
 
   const std::vector<State>& states() const { return states_; }
   int32_t start(int32_t rule) const { return starts_[static_cast<size_t>(rule)]; }
-  int32_t root() const { return root_; }   // state
+  int32_t root() const { return root_; }   // start state of the root rule
   bool counts() const { return counts_; }  // some state has a StateCounter
-  // Behind it nothing comes within its rule.
+  // True for a final state without continuation.
   bool ends(int32_t state) const {
     const State& s = states_[static_cast<size_t>(state)];
     return s.final && s.edges.empty() && s.calls.empty();
   }
-  // Of the shortest text from there to the end of its rule.
+  // Bytes of the shortest text from a state to the end of its rule.
   int64_t bytes_to_end(int32_t state) const { return bytes_to_end_[static_cast<size_t>(state)]; }
 
  private:
@@ -46,7 +45,7 @@ class PushdownAutomaton {
 
   std::vector<State> states_;
   std::vector<int64_t> bytes_to_end_;
-  std::vector<int32_t> starts_;  // of the rules
+  std::vector<int32_t> starts_;  // by rule
   int32_t root_ = 0;
   bool counts_ = false;
 };

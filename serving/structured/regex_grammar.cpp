@@ -13,7 +13,7 @@ constexpr int64_t kMaxRegexRepeats = 10'000;
 const CharSet kRegexDigits = {{'0', '9'}};
 const CharSet kWords = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const CharSet kSpaces = {{'\t', '\r'}, {' ', ' '}};
-// What some dialect takes for space: none of it is in \S, nor in [^\s].
+// White space of any dialect: none of it is in \S, nor in [^\s].
 const CharSet kAnySpaces = {{'\t', '\r'},     {0x1C, ' '},      {0x85, 0x85},     {0xA0, 0xA0},
                             {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                             {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
@@ -113,14 +113,14 @@ class RegexParser {
     }
     return at_ > begin ? std::optional(value) : std::nullopt;
   }
-  // {n}, {n,} or {n,m}; anything else begins with a brace that means itself.
+  // {n}, {n,} or {n,m}; false: the brace is a literal.
   bool counts(int64_t& least, int64_t& most) {
     const size_t begin = at_;
     if (!take('{')) return false;
     const std::optional<int64_t> first = number();
     const bool open = take(',');
     const std::optional<int64_t> last = open ? number() : first;
-    // A count in Python, text in ECMAScript.
+    // A count in Python, literal text in ECMAScript.
     if (!first && open && last && take('}'))
       fail("{,n} means different things in different dialects; write {0,n}");
     if (!first || !take('}')) {
@@ -183,7 +183,7 @@ class RegexParser {
     }
     return value;
   }
-  // Behind a backslash. negated: in a class whose characters are those that are not taken.
+  // After a backslash. negated: the class is a complement.
   CharSet escape(bool in_class, bool negated) {
     const uint32_t c = next();
     const auto one = [](uint32_t is) { return CharSet{{is, is}}; };
@@ -214,8 +214,8 @@ class RegexParser {
     return one(c);
   }
 
-  // Behind a bracket within a class: whether a POSIX class, collation or equivalence is named, as
-  // in [[:alpha:]].
+  // After a bracket within a class: true if a POSIX class, collation or equivalence follows, as in
+  // [[:alpha:]].
   bool names_class() const {
     if (at_ == chars_.size()) return false;
     const uint32_t kind = chars_[at_];
@@ -224,7 +224,7 @@ class RegexParser {
       if (chars_[i] == kind && chars_[i + 1] == ']') return true;
     return false;
   }
-  // Behind the opening bracket.
+  // After the opening bracket.
   CharSet char_class() {
     const bool negated = take('^');
     CharSet set;

@@ -20,23 +20,23 @@ constexpr int64_t kMaxCount = int64_t{1} << 30;
 class Nfa {
  public:
   struct Edge {
-    int32_t first, last;  // bytes, or kCalls + a rule
+    int32_t first, last;  // bytes; or both kCalls + rule
     int32_t target;
   };
   struct Node {
     std::vector<Edge> edges;
-    std::vector<int32_t> free;  // reached without a symbol
+    std::vector<int32_t> free;  // epsilon edges
   };
   static constexpr int32_t kCalls = 256;
   static constexpr int64_t kNodeBytes = 128, kEdgeBytes = 24, kFreeBytes = 8;  // as vectors grow
-  // A counted repetition: its nodes are from `head`, where a turn begins, to `last`.
+  // Counted repetition: its nodes are `head`, where a turn begins, to `last`.
   struct Loop {
     int32_t head = 0, last = 0;
-    int32_t exit = 0;  // reached from the head without a symbol
+    int32_t exit = 0;  // reached from the head by an epsilon edge
     int32_t max_turns = 0;
   };
 
-  // counts: repetitions with many optional turns are counted.
+  // counts: counts repetitions with many optional turns.
   Nfa(const Grammar& grammar, CompileBudget& budget, bool counts)
       : grammar_(grammar), budget_(budget), counts_(counts) {}
 
@@ -45,7 +45,7 @@ class Nfa {
     nodes_.emplace_back();
     return static_cast<int32_t>(nodes_.size()) - 1;
   }
-  // Ways for the texts of an expression from one state to another.
+  // Adds paths for the texts of an expression from one node to another.
   void build(Grammar::Node node, int32_t from, int32_t to) {
     const Grammar::Expression& e = grammar_.at(node);
     switch (e.kind) {
@@ -68,7 +68,7 @@ class Nfa {
   }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Loop>& loops() const { return loops_; }  // ascending
-  // The counted repetition that a node belongs to; absent: none.
+  // Counted repetition of a node; nullptr: none.
   const Loop* loop_of(int32_t node) const {
     const auto after = std::ranges::upper_bound(loops_, node, {}, &Loop::head);
     if (after == loops_.begin() || node > std::prev(after)->last) return nullptr;
@@ -93,7 +93,7 @@ class Nfa {
     }
   }
   void build_chars(const CharSet& set, int32_t from, int32_t to) {
-    // Characters share their last bytes: of a large set most of the states.
+    // Characters with equal last bytes share their nodes, which are most nodes of a large set.
     std::map<std::vector<std::pair<uint8_t, uint8_t>>, int32_t> tails;
     for (const CharRange& range : set)
       for (const std::vector<ByteRange>& bytes : utf8_ranges(range)) {
@@ -117,7 +117,7 @@ class Nfa {
       build(e.parts[0], std::exchange(from, next), next);
     }
     if (counts_ && e.most - e.least >= budget_.limits().min_counted) {
-      counts_ = false;  // not inside
+      counts_ = false;  // no counting inside a counted repetition
       const int32_t head = add(), end = add();
       free(from, head);
       build(e.parts[0], head, end);
@@ -131,7 +131,7 @@ class Nfa {
     if (e.most < 0) {
       const int32_t loop = add();
       free(from, loop);
-      const int32_t end = add();  // not the loop itself: inside may be loops, too
+      const int32_t end = add();  // not the loop itself: the part may have loops, too
       build(e.parts[0], loop, end);
       free(end, loop);
       return free(loop, to);
@@ -166,7 +166,7 @@ class Determiniser {
   Determiniser(const Nfa& nfa, int32_t end, CompileBudget& budget)
       : nfa_(nfa), end_(end), budget_(budget), seen_(nfa.nodes().size(), 0) {}
 
-  // Absent: a count would not say how a text has been read.
+  // nullopt: a count would not determine how a text has been read.
   std::optional<std::vector<State>> run(int32_t start) {
     for (const Nfa::Loop& loop : nfa_.loops()) check_turns(loop);
     id_of({start});
@@ -176,7 +176,7 @@ class Determiniser {
   }
 
  private:
-  // With what is reached from it without a symbol; only states with edges matter, heads of loops,
+  // Epsilon closure of a set, reduced to the nodes that matter: those with edges, heads of loops
   // and the end.
   Set closed(Set set) {
     ++stamp_;
@@ -212,7 +212,7 @@ class Determiniser {
     return id;
   }
 
-  // A turn must not have ended where it may go on.
+  // Ambiguous if a turn may have ended where it may also continue.
   void check_turns(const Nfa::Loop& loop) {
     for (int32_t first = loop.head + 1; first <= loop.last && !is_ambiguous_; ++first) {
       ++stamp_;
@@ -232,7 +232,7 @@ class Determiniser {
     }
   }
 
-  // A set is the head of one loop with what that reaches, or inside of one loop, or in none.
+  // A set must be the closure of one loop's head, or inside one loop, or outside all loops.
   void count(const Set& set, State& state) {
     const Nfa::Loop *inside = nullptr, *head = nullptr;
     size_t nodes_inside = 0;
@@ -246,7 +246,7 @@ class Determiniser {
     }
     if (inside == nullptr) return;
     const bool is_one = head != nullptr ? set == closed({head->head}) : nodes_inside == set.size();
-    // A loop that may follow itself: its turns are not bounded.
+    // A loop that may follow itself would have unbounded turns.
     const bool follows_itself =
         head != nullptr && std::ranges::binary_search(closed({head->exit}), head->head);
     is_ambiguous_ = is_ambiguous_ || !is_one || follows_itself;
@@ -256,7 +256,7 @@ class Determiniser {
 
   void expand(size_t number) {
     const bool is_loop = states_[number].counter == StateCounter::kLoop;
-    // Bytes lead to the same states from one end of a range to the next.
+    // Within a range, all bytes lead to the same states.
     std::array<bool, 257> begins{};
     std::map<int32_t, Set> calls;
     for (const int32_t s : sets_[number])
@@ -264,7 +264,7 @@ class Determiniser {
         budget_.check_time();
         if (edge.first >= Nfa::kCalls) {
           calls[edge.first - Nfa::kCalls].push_back(edge.target);
-          // A rule may have an empty text: turns without end.
+          // The called rule may have an empty text, so turns could repeat without end.
           is_ambiguous_ = is_ambiguous_ || (is_loop && nfa_.loop_of(s) != nullptr);
         } else {
           begins[static_cast<size_t>(edge.first)] = begins[static_cast<size_t>(edge.last) + 1] =
@@ -294,7 +294,7 @@ class Determiniser {
     states_[number].edges = std::move(edges);
   }
 
-  // The states that a byte leads to; of a loop's head: whether it begins a turn.
+  // Nodes that a byte leads to. begins_turn: at a loop's head, whether it begins a turn.
   Set behind(size_t number, int32_t byte, bool& begins_turn) {
     Set targets;
     const bool is_loop = states_[number].counter == StateCounter::kLoop;
@@ -329,7 +329,7 @@ std::optional<std::vector<State>> automaton_of(const Grammar& grammar, Grammar::
   return Determiniser(nfa, end, budget).run(start);
 }
 
-// Counts the bytes of a rule without calls. A byte is allowed where the rule can still end in time.
+// Adds a byte counter to a rule without calls: a byte is allowed if the rule can still end in time.
 void count_bytes(std::vector<State>& states, int64_t max_bytes) {
   const std::vector<int64_t> to_end = bytes_to_end(states, std::vector<int32_t>{0});
   if (to_end[0] > max_bytes) {
@@ -354,7 +354,7 @@ std::vector<State> rule_automaton(const Grammar& grammar, const Grammar::Rule& r
   const bool is_plain = rule.bodies.size() == 1 && rule.max_bytes < 0 && rule.automata.empty();
   if (is_plain)
     if (auto counted = automaton_of(grammar, rule.bodies[0], budget, true)) return *counted;
-  // Without counting there always is one.
+  // Without counting the result is never nullopt.
   const auto plain = [&](size_t body) {
     return automaton_of(grammar, rule.bodies[body], budget, false).value();
   };

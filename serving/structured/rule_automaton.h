@@ -1,9 +1,9 @@
-// The automaton of one rule: expression -> nondeterministic automaton (Thompson 1968) ->
-// deterministic one by its sets of states (Rabin and Scott 1959). Calls are symbols like bytes.
+// Automaton of one rule: expression -> nondeterministic automaton (Thompson 1968) -> deterministic
+// automaton by the subset construction (Rabin and Scott 1959). Calls are symbols like bytes.
 //
-// Repetitions with many optional turns are loops with a counter (StateCounter) where a byte always
-// decides between another turn, its inside and what follows the loop: for texts of JSON, as a quote
-// ends a string and a bracket an array. Elsewhere each turn has states of its own.
+// Repetitions with many optional turns become loops with a counter (StateCounter) if each byte
+// decides between another turn, the current one and the continuation: true of JSON, where a quote
+// ends a string and a bracket an array. Otherwise each turn has its own states.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// The states, the start first; targets count from 0.
+// States of the rule, the start state first; targets count from 0.
 std::vector<AutomatonState> rule_automaton(const Grammar& grammar, const Grammar::Rule& rule,
                                            CompileBudget& budget);
 

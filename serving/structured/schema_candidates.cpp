@@ -33,7 +33,7 @@ class CandidateSearch {
     return values;
   }
 
-  // The first that is found: each has all values.
+  // First set found; each contains all values.
   std::optional<Schema> narrowest(const Schema& s, int depth) {
     if (by_types_ && s.contains("type"))
       if (auto values = values_of_types(s)) return values;

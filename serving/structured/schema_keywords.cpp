@@ -43,7 +43,7 @@ constexpr std::array kDescribing = {"title",
                                     "markdownDescription",
                                     "errorMessage",
                                     "propertyOrdering"};
-// Keywords and the type they speak of; "": all.
+// Keywords and the type that they refer to; "": all types.
 constexpr std::array<std::pair<const char*, const char*>, 33> kKeywords = {{
     {"type", ""},
     {"enum", ""},
@@ -85,9 +85,9 @@ bool is_describing(const std::string& name) {
   return std::ranges::find(kDescribing, name) != kDescribing.end() || name.starts_with("x-");
 }
 
-// The later of two lower bounds or the earlier of two upper ones.
+// Larger of two lower bounds, or smaller of two upper bounds.
 const Schema& stricter(const Schema& a, const Schema& b, bool larger) {
-  if (!a.is_number() || !b.is_number()) return a;  // said of the whole later
+  if (!a.is_number() || !b.is_number()) return a;  // reported later, for the merged schema
   return (a > b) == larger ? a : b;
 }
 
@@ -113,7 +113,7 @@ void merge_properties(Schema& into, const Schema& more) {
   }
 }
 
-// into, more: names of properties by the name of the one that they are required beside.
+// into, more: by property name, the names of the properties that it requires.
 void add_dependencies(Schema& into, const Schema& more) {
   for (const auto& [trigger, names] : more.items()) {
     Schema& all = into[trigger];
@@ -127,8 +127,7 @@ bool closes(const Schema& s) {
   return s.contains("additionalProperties") && s["additionalProperties"] != true;
 }
 
-// s, whose properties that another schema does not name are also what that one allows as additional
-// ones.
+// s, whose properties that `other` does not name must also satisfy other's additionalProperties.
 Schema with_additional(const Schema& s, const Schema& other) {
   if (!closes(other) || !s.contains("properties") || !s["properties"].is_object()) return s;
   Schema out = s;
@@ -192,7 +191,7 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
   }
 }
 
-// A schema that every value satisfies.
+// True for a schema that every value satisfies.
 bool is_anything(const Schema& schema) {
   if (schema == true) return true;
   if (!schema.is_object()) return false;
@@ -205,7 +204,7 @@ bool is_anything_at(const Schema& s, const char* name) {
   return !s.contains(name) || is_anything(s[name]);
 }
 
-// Whether the properties required beside some others are required anyway.
+// True if everything that dependents require is required anyway.
 bool are_required(const Schema& s, const Schema& dependents) {
   const Schema required = s.value("required", Schema::array());
   return std::ranges::all_of(dependents, [&](const Schema& names) {
@@ -215,7 +214,7 @@ bool are_required(const Schema& s, const Schema& dependents) {
   });
 }
 
-// Whether a keyword of a schema is no constraint, with this value.
+// True if a keyword with this value is no constraint.
 bool allows_everything(const Schema& s, const std::string& name, const Schema& value) {
   const auto is = [&](std::initializer_list<const char*> names) {
     return std::ranges::any_of(names, [&](const char* one) { return name == one; });
@@ -260,7 +259,7 @@ void check_kind(const Schema& value, const std::string& path, const std::string&
             "an object of arrays of strings");
 }
 
-// `dependencies` and `dependentSchemas` that only require other properties, as dependentRequired.
+// Renames `dependencies` and `dependentSchemas` that only require properties to dependentRequired.
 void rename_dependencies(Schema& s, const std::string& path) {
   for (const char* keyword : {"dependencies", "dependentSchemas"}) {
     if (!s.contains(keyword) || !s[keyword].is_object()) continue;
@@ -283,7 +282,8 @@ void rename_dependencies(Schema& s, const std::string& path) {
   }
 }
 
-// Spellings of earlier drafts, and unevaluated ones where they mean the same as additional ones.
+// Replaces spellings of earlier drafts, and unevaluated* keywords that mean the same as
+// additional*.
 Schema modern(const Schema& schema, const std::string& path) {
   Schema s = schema;
   for (const auto& [bound, excluded] :
@@ -333,7 +333,7 @@ Schema constraints_of(const Schema& schema, const std::string& path) {
     if (!known) fail_keyword(path, name.c_str(), "is not supported");
     out[name] = value;
   }
-  // Its own default, which must not be lost when schemas are merged.
+  // Made explicit: merging schemas must not lose the default.
   if (out.contains("contains") && !out.contains("minContains")) out["minContains"] = 1;
   return out;
 }
@@ -354,7 +354,7 @@ int64_t count_of(const Schema& s, const char* keyword, int64_t otherwise, const 
 Schema merged(const Schema& a, const Schema& b, const std::string& path, CompileBudget& budget) {
   budget.take_bytes(static_cast<int64_t>(64 * (a.size() + b.size()) + 256));
   if (budget.out_of_time()) fail_input("compiling it takes too long: make it simpler");
-  // `items` speaks of what is behind the `prefixItems` of its own schema.
+  // `items` applies after the `prefixItems` of its own schema only.
   const auto prefix = [](const Schema& s) { return s.value("prefixItems", Schema()); };
   const auto speaks = [](const Schema& s) {
     return s.contains("items") || s.contains("prefixItems");
@@ -363,7 +363,7 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
       (a.contains("items") || b.contains("items")))
     fail_keyword(path, "items",
                  "does not go with prefixItems of another schema that must hold, too");
-  // Patterns decide which properties are additional ones.
+  // Patterns determine which properties are additional.
   for (const auto& [one, other] : {std::pair{&a, &b}, {&b, &a}})
     if (one->contains("patternProperties") &&
         (closes(*other) ||
@@ -374,7 +374,7 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
   Schema out = with_additional(a, b);
   const Schema more = with_additional(b, a);
   for (const auto& [name, value] : more.items()) {
-    if (name == "nullable") continue;  // the other one, whose own was dealt with before, has none
+    if (name == "nullable") continue;  // `a` has none: the caller has handled it
     if (out.contains(name))
       merge_keyword(out, name, value, path);
     else

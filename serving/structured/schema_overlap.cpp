@@ -8,23 +8,23 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostWays = 256;  // of a schema
+constexpr size_t kMostWays = 256;  // alternatives of a schema
 constexpr int kMostSteps = 20'000, kMostDepth = 64;
 
 bool has_values(const Schema& s) { return s.contains("enum") || s.contains("const"); }
 
-// a <= b, for certain: bounds of different kinds are compared as doubles.
+// True only if a <= b is certain: bounds of different number types are compared as doubles.
 bool at_most(const Schema& a, const Schema& b) {
   return a < b || (a == b && a.is_number_float() == b.is_number_float());
 }
 
-// A number that a keyword gives; null: it gives none.
+// Number given by a keyword; null: none.
 Schema number_of(const Schema& s, const char* keyword) {
   const Schema value = s.value(keyword, Schema());
   return value.is_number() ? value : Schema();
 }
 
-// Nothing is at least `a`'s lower bound and at most `b`'s upper one.
+// True if a's lower bound is above b's upper bound.
 bool is_above(const Schema& a, const char* least, const Schema& b, const char* most) {
   const Schema low = number_of(a, least), high = number_of(b, most);
   return !low.is_null() && !high.is_null() && high < low;
@@ -34,7 +34,7 @@ bool counts_differ(const Schema& a, const Schema& b, const char* least, const ch
   return is_above(a, least, b, most) || is_above(b, least, a, most);
 }
 
-// No number is within the bounds of both.
+// True if no number is within the bounds of both.
 bool numbers_differ(const Schema& a, const Schema& b) {
   for (const auto& [low, high] : {std::pair{&a, &b}, {&b, &a}}) {
     if (is_above(*low, "minimum", *high, "maximum")) return true;
@@ -60,7 +60,7 @@ Schema properties_of(const Schema& s) {
   return properties.is_object() ? properties : Schema::object();
 }
 
-// Names that a property requires beside itself.
+// True if another property requires this name.
 bool is_dependent(const Schema& s, const std::string& name) {
   const Schema dependent = s.value("dependentRequired", Schema::object());
   return std::any_of(dependent.begin(), dependent.end(), [&](const Schema& names) {
@@ -68,7 +68,7 @@ bool is_dependent(const Schema& s, const std::string& name) {
   });
 }
 
-// No other names are in what is made of it than those that it names.
+// True if texts generated for the schema have no names except those that it lists.
 bool is_closed(const Schema& s) {
   if (s.contains("patternProperties")) return false;
   if (s.contains("additionalProperties")) return s["additionalProperties"] == false;
@@ -77,12 +77,12 @@ bool is_closed(const Schema& s) {
 
 class OverlapSearch {
  public:
-  using Ways = std::vector<Schema>;  // constraints; a value satisfies one of them at least
+  using Ways = std::vector<Schema>;  // alternatives: each value satisfies at least one of them
 
   OverlapSearch(const SchemaFinder& find, std::string path, StringCheck& strings)
       : find_(find), path_(std::move(path)), strings_(strings), budget_(strings.budget()) {}
 
-  // beside: constraints that hold, too.
+  // Alternatives of a schema. beside: further constraints.
   Ways ways_of(const Schema& schema, const Schema& beside = Schema::object()) {
     Ways out;
     add_ways(beside, schema, out);
@@ -103,14 +103,14 @@ class OverlapSearch {
     Deeper& operator=(const Deeper&) = delete;
     int& depth;
   };
-  // Whether the search goes on.
+  // False: the search is given up.
   bool step() {
     budget_.check_time();
     gave_up_ = gave_up_ || ++steps_ > kMostSteps || depth_ > kMostDepth;
     return !gave_up_;
   }
 
-  // Of values that satisfy both.
+  // Adds the alternatives of values that satisfy both.
   void add_ways(const Schema& beside, const Schema& schema, Ways& out) {
     const Deeper deeper(depth_);
     if (schema == false || !step()) return;
@@ -118,13 +118,13 @@ class OverlapSearch {
     if (!schema.is_object()) fail_input("schema ", path_, " must be an object, true or false");
     Schema own = constraints_of(schema, path_);
     if (!beside.empty() && own.erase("nullable") > 0 && !has_values(own))
-      out.push_back({{"type", "null"}});  // if what is beside it allows null
+      out.push_back({{"type", "null"}});  // only if `beside` allows null, too
     resolve(beside.empty() ? std::move(own) : merged(beside, own, path_, budget_), out);
   }
 
   void resolve(Schema s, Ways& out) {
     if (!step()) return;
-    if (s.contains("nullable")) {  // with a list of values it says itself whether null is one
+    if (s.contains("nullable")) {  // with enum or const the list itself must have null
       s.erase("nullable");
       if (!has_values(s)) out.push_back({{"type", "null"}});
     }
@@ -152,8 +152,8 @@ class OverlapSearch {
     if (!gave_up_) out.push_back(std::move(s));
   }
 
-  // `made` is what a text is made of: one without a type has the types that its keywords speak of,
-  // and no others.
+  // True if a text generated for `made` may satisfy `other`. Without a type, texts have the types
+  // that the keywords of `made` refer to, and no others.
   bool both(const Schema& made, const Schema& other) {
     const Deeper deeper(depth_);
     if (!step()) return true;
@@ -208,7 +208,7 @@ class OverlapSearch {
     return true;
   }
 
-  // False: the value does not satisfy it, for certain.
+  // False: the value certainly does not satisfy the schema.
   bool may_hold(const Schema& value, const Schema& s) {
     const Deeper deeper(depth_);
     if (!step()) return true;
@@ -252,7 +252,7 @@ class OverlapSearch {
   StringCheck& strings_;
   CompileBudget& budget_;
   int steps_ = 0, depth_ = 0;
-  bool gave_up_ = false;  // anything may be
+  bool gave_up_ = false;  // then an overlap is assumed
 };
 
 }  // namespace

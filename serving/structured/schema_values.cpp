@@ -21,7 +21,7 @@ class ValueCheck {
   bool holds_all(const Schema& value, const Schema& s, int depth) {
     budget_.check_depth(depth);
     budget_.check_time();
-    // With a list of values it says itself whether null is one.
+    // With enum or const the list itself must have null.
     if (s.contains("nullable") && value.is_null() && !s.contains("enum") && !s.contains("const"))
       return true;
     if (s.contains("$ref")) {
@@ -67,7 +67,7 @@ class ValueCheck {
     return !value.is_object() || holds_of_object(value, s, depth);
   }
 
-  // a <= b; b is of `keyword`.
+  // a <= b; b is the value of `keyword`.
   bool at_most(const Schema& a, const Schema& b, const char* keyword) {
     const auto is_exact = [](const Schema& number) {
       return number.is_number_float() || std::abs(number.get<double>()) <= kExactIntegers;
@@ -156,7 +156,7 @@ class ValueCheck {
   StringCheck& strings_;
   CompileBudget& budget_;
   const Schema none_ = Schema::array(), no_members_ = Schema::object();
-  // By schema, of the request or within other constraints, which stay where they are.
+  // By the address of a schema, of the request or within other constraints, which does not change.
   std::map<const Schema*, Schema> constraints_;
 };
 

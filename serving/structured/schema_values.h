@@ -1,5 +1,5 @@
-// Values of enum and const beside other keywords: which of them satisfy those. For .cpp files only
-// (it includes the JSON library).
+// Filter for the values of enum and const by the schema's other keywords. For .cpp files only (it
+// includes the JSON library).
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace trireme {
 
-// Whether two values are one for JSON Schema: members of objects have no order.
+// True if two values are equal by JSON Schema: the order of object members does not matter.
 bool are_equal(const Schema& a, const Schema& b);
 bool contains_value(const Schema& values, const Schema& value);
 
-// Values of an array that satisfy constraints, exactly, as constraints_of() or merged() returns
-// them. find: resolves references; strings: shared by the values of all schemas. InputError names
-// path and keyword where that is not known.
+// Elements of an array that satisfy constraints, exactly; constraints as returned by
+// constraints_of() or merged(). find: resolves references; strings: shared by the values of all
+// schemas. InputError with path and keyword if that cannot be decided.
 std::vector<Schema> satisfying(const Schema& values, const Schema& constraints,
                                const SchemaFinder& find, const std::string& path,
                                StringCheck& strings);

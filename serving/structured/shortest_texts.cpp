@@ -49,7 +49,7 @@ class Search {
     bytes_[index(s)] = bytes;
     work_.emplace(bytes, s);
   }
-  // What is known of `s` is final: nothing that comes later is nearer.
+  // The distance of `s` is final: all states still queued are at least as far away.
   void spread(int32_t s) {
     const int64_t bytes = bytes_[index(s)];
     for (const int32_t from : before_[index(s)]) reach(from, sum_of_bytes(bytes, 1));

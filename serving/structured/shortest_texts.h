@@ -1,6 +1,5 @@
-// How far it is to the end of a rule: the bytes of the shortest text that leads there from each
-// state (Knuth 1977, which is Dijkstra's algorithm for grammars: a call is as long as the shortest
-// text of its rule).
+// Shortest distance from each state to the end of its rule, in bytes (Knuth 1977, Dijkstra's
+// algorithm for grammars: a call is as long as the shortest text of its rule).
 #pragma once
 
 #include <algorithm>
@@ -12,13 +11,13 @@
 
 namespace trireme {
 
-inline constexpr int64_t kNeverEnds = int64_t{1} << 50;  // larger distances are one less
+inline constexpr int64_t kNeverEnds = int64_t{1} << 50;  // finite distances are capped below it
 
 inline int64_t sum_of_bytes(int64_t a, int64_t b) {
   return a == kNeverEnds || b == kNeverEnds ? kNeverEnds : std::min(a + b, kNeverEnds - 1);
 }
 
-// starts: of the rules. O((edges + calls) log states)
+// starts: start state of each rule. O((edges + calls) log states).
 std::vector<int64_t> bytes_to_end(std::span<const AutomatonState> states,
                                   std::span<const int32_t> starts);
 

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// RFC 3339: every day that there is, of the years 0001 to 9999.
+// RFC 3339: every existing day of the years 0001 to 9999.
 constexpr char kDate[] =
     "("
     "([0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})-"
@@ -61,8 +61,7 @@ const auto& table() {
   return formats;
 }
 
-// --- formats of given strings
-// ------------------------------------------------------------------------------------
+// --- formats of given strings ---
 
 constexpr char kAnyTime[] =
     "(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
@@ -76,7 +75,7 @@ constexpr char kAnyUuid[] =
 constexpr char kPointer[] = "(/([^~/]|~[01])*)*";
 constexpr char kAboveAscii[] = "\\u{80}-\\u{10FFFF}";
 
-// letters: characters above ASCII as a part of a class, or none.
+// letters: characters above ASCII, as part of a class; "": none.
 std::string any_host(const std::string& letters) {
   const std::string letter = "[A-Za-z0-9" + letters + "]",
                     inside = "[A-Za-z0-9" + letters + "-]{0,61}",

@@ -1,4 +1,4 @@
-// JSON Schema's `format` of strings, as regular expressions.
+// Regular expressions of JSON Schema's string formats.
 #pragma once
 
 #include <string>
@@ -6,12 +6,11 @@
 
 namespace trireme {
 
-// Strings to generate: every match is of the format, in its usual forms. "" for a format that is
-// not known.
+// For generation: every match has the format, in its usual forms. "" for an unknown format.
 std::string format_expression(std::string_view format);
-// All strings of a known format, to check given ones: RFC 3339 (date, time, duration), 4122 (uuid),
-// 5321 (email), 1123 (hostname, but for its 253 characters), 4291 (ipv6), 3986 (uri), 3987 (iri),
-// 6901 (json-pointer).
+// For checking given strings: all strings of a known format, by RFC 3339 (date, time, duration),
+// 4122 (uuid), 5321 (email), 1123 (hostname, except its limit of 253 characters), 4291 (ipv6), 3986
+// (uri), 3987 (iri), 6901 (json-pointer).
 std::string format_check(std::string_view format);
 
 }  // namespace trireme

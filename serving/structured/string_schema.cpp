@@ -11,10 +11,10 @@ namespace {
 
 using Node = Grammar::Node;
 
-// A state for each character beside each state of the expression.
+// Each character multiplies the states of the expression.
 constexpr int64_t kMaxMinLengthOfExpressions = 1024;
 
-// Bytes of JSON, more than any value of a schema has.
+// Bytes of JSON; more than any value in a schema has.
 constexpr int64_t kMaxValueBytes = int64_t{1} << 30;
 
 std::vector<StringExpression> expressions_of(const Schema& s) {
@@ -28,13 +28,13 @@ std::vector<StringExpression> expressions_of(const Schema& s) {
   return all;
 }
 
-// The strings of a pattern, with their quotes.
+// Strings that match a pattern, with their quotes.
 Node pattern_grammar(Grammar& g, const std::string& pattern) {
   const Node quote = g.literal("\"");
   return g.sequence({quote, regex_grammar(g, pattern, RegexUse::kJsonString), quote});
 }
 
-// The strings of a format or pattern, with their quotes.
+// Strings of a format or pattern, with their quotes.
 Node expression_grammar(Grammar& g, const StringExpression& expression, const std::string& path) {
   const auto& [keyword, text] = expression;
   try {
@@ -51,7 +51,7 @@ int64_t characters_of(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-// Whether an automaton without calls and counted loops takes a text.
+// True if an automaton without calls and counted loops accepts a text.
 bool takes(const std::vector<AutomatonState>& states, const std::string& text) {
   size_t at = 0;
   for (const char c : text) {
@@ -74,8 +74,8 @@ Node make_string(JsonGrammar& json, const Schema& s, const std::string& path) {
   g.budget().note_count(least, concat("schema ", path, ": \"minLength\""));
   if (!s.contains("pattern") && !s.contains("format")) {
     if (least == 0 && most < 0) return json.string();
-    // Characters of several bytes share a rule of their own where each turn needs a state; counted
-    // turns cannot begin with a call.
+    // Characters of several bytes share a rule if each turn needs its own state; counted turns must
+    // not begin with a call.
     const CharSet ascii = without({{0x20, 0x7F}}, {{'"', '"'}, {'\\', '\\'}});
     const Node one = g.choice({g.chars(ascii), json.long_char()});
     const bool counted = most < 0 || most - least >= g.budget().limits().min_counted;
@@ -130,11 +130,11 @@ const std::vector<AutomatonState>& StringCheck::automaton_of(const StringExpress
   const auto known = automata_.find(expression);
   if (known != automata_.end()) return known->second;
   Grammar g(budget_);
-  // Values that are given may have any form of their format, not only those that are generated.
+  // Given values may have any form of their format, not only the generated ones.
   const Node body = expression.first == "format"
                         ? pattern_grammar(g, concat("^(", format_check(expression.second), ")$"))
                         : expression_grammar(g, expression, path);
-  // Bounded, so that no loop is counted.
+  // A byte limit, so that no loop is counted.
   return automata_.emplace(expression, rule_automaton(g, {{body}, kMaxValueBytes}, budget_))
       .first->second;
 }

@@ -1,4 +1,4 @@
-// Strings of JSON Schema: minLength, maxLength, pattern and format, also together. For .cpp files
+// JSON Schema strings: minLength, maxLength, pattern and format, in any combination. For .cpp files
 // only (it includes the JSON library).
 #pragma once
 
@@ -13,31 +13,32 @@
 
 namespace trireme {
 
-// A pattern or format: keyword and value.
+// Pattern or format, as keyword and value.
 using StringExpression = std::pair<std::string, std::string>;
 
-// s: as constraints_of() or merged() returns it. A string that has a maxLength beside a pattern or
-// format has at most so many bytes as JSON, so that some with escapes or characters above ASCII are
-// left out. Strings of equal keywords share a node. InputError names path and keyword.
+// s: constraints as returned by constraints_of() or merged(). With a pattern or format, maxLength
+// limits the bytes of the string as written in JSON, which excludes some strings with escapes or
+// characters above ASCII. Strings with equal keywords share a node. InputError with path and
+// keyword.
 Grammar::Node string_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& path);
 
-// Expressions without calls of rules: the strings are their common texts of at most max_bytes bytes
-// (max_bytes < 0: without bound). There is one at least.
+// Expressions without calls whose intersection, limited to max_bytes bytes (max_bytes < 0:
+// unlimited), is the set of strings. At least one expression.
 struct StringBodies {
   std::vector<Grammar::Node> all = {};
   int64_t max_bytes = -1;
 };
 StringBodies string_bodies(Grammar& grammar, const Schema& s, const std::string& path);
 
-// Check of strings against such constraints. The automaton of each pattern and format is built
-// once, charged to the budget, which must outlive this object.
+// Check of given strings against such constraints. The automaton of each pattern and format is
+// built once and charged to the budget, which must outlive this object.
 class StringCheck {
  public:
   explicit StringCheck(CompileBudget& budget) : budget_(budget) {}
 
-  // Whether a string satisfies them. Errors as string_schema_grammar().
+  // True if a string satisfies the constraints. Errors as string_schema_grammar().
   bool holds(const Schema& value, const Schema& s, const std::string& path);
-  // The texts of JSON, with their quotes, of strings that match a pattern.
+  // Automaton of the strings that match a pattern, as JSON with quotes.
   const FiniteAutomaton& pattern_automaton(const std::string& pattern, const std::string& path) {
     return automaton_of({"pattern", pattern}, path);
   }

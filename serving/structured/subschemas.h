@@ -1,4 +1,4 @@
-// Subschemas of arrays and objects, as the compiler of the whole schema compiles and compares them.
+// Compiler interface for the subschemas of arrays and objects.
 // For .cpp files only (it includes the JSON library).
 #pragma once
 
@@ -11,26 +11,26 @@
 
 namespace trireme {
 
-// path: a schema's place, for messages; depth: its level of nesting. Schemas are as they are given,
-// not constraints. InputError as json_schema_grammar().
+// path: of a schema, for errors; depth: its nesting level. Schemas are as given, not normalised
+// constraints. InputError as json_schema_grammar().
 class Subschemas {
  public:
   virtual ~Subschemas() = default;
   virtual JsonGrammar& json() = 0;
   // Grammar of the values of a schema.
   virtual Grammar::Node compile(const Schema& schema, const std::string& path, int depth) = 0;
-  // All values of a schema, different ones; absent: more than max_count, or that is not known.
+  // All values of a schema, without duplicates; nullopt: more than max_count, or unknown.
   virtual std::optional<std::vector<Schema>> list_values(const Schema& schema,
                                                          const std::string& path,
                                                          size_t max_count) = 0;
-  // Whether a value satisfies a schema, exactly.
+  // True if a value satisfies a schema, exactly.
   virtual bool satisfies(const Schema& value, const Schema& schema, const std::string& path) = 0;
-  // Whether it is certain that no text of one schema of an array satisfies another one.
+  // True if it is certain that no text of one schema of an array satisfies another one.
   virtual bool exclude_each_other(const Schema& schemas, const std::string& path) = 0;
-  // The texts of JSON of strings that match a pattern.
+  // Automaton of the strings that match a pattern, as JSON with quotes.
   virtual const FiniteAutomaton& pattern_automaton(const std::string& pattern,
                                                    const std::string& path) = 0;
-  // Constraints of a schema with references and allOf resolved.
+  // Constraints of a schema, with references and allOf resolved.
   virtual Schema flattened(const Schema& schema, const std::string& path) = 0;
 };
 

@@ -8,11 +8,11 @@ namespace {
 
 constexpr int64_t kMostStateBytes = int64_t{32} << 20, kMostMaskBytes = int64_t{16} << 20;
 constexpr int64_t kMostAutomatonBytes = int64_t{32} << 20;
-// Of states, until a walk is over: then they may be forgotten.
+// Limit for states during a walk; between walks they can be forgotten.
 constexpr int64_t kMostBytesOfAWalk = int64_t{160} << 20;
-constexpr int64_t kWorkOfReading = 8;  // a reading that is looked at, in nodes of the trie
-constexpr int64_t kWordsOfWork = 16;   // of a mask that are written in the time of a node
-// Charged ahead: what one step makes of states is known only behind it.
+constexpr int64_t kWorkOfReading = 8;  // cost of a visited configuration, in trie nodes
+constexpr int64_t kWordsOfWork = 16;   // mask words written at the cost of a trie node
+// Charged in advance: the memory that a step takes for states is known only after it.
 constexpr int64_t kChargedAhead = 64 << 10;
 
 void set_bit(std::span<uint32_t> mask, int32_t id) {
@@ -41,7 +41,7 @@ int64_t TokenMasks::bytes() const {
          hash_map_bytes(of_reader_);
 }
 
-// For so many bytes more.
+// Charges `more` additional bytes; false: refused.
 bool TokenMasks::has_room(int64_t more) {
   const int64_t wanted = bytes() + more;
   if (!charge_ || wanted <= charged_) return true;
@@ -50,7 +50,7 @@ bool TokenMasks::has_room(int64_t more) {
   return true;
 }
 
-// After a step that may have made states.
+// Accounts for a step that may have created states.
 void TokenMasks::charge_states(int64_t looked_at_before) {
   const int64_t looked_at = states_.looked_at() - looked_at_before;
   if (looked_at == 0) return;
@@ -78,8 +78,8 @@ int32_t TokenMasks::restore(const GrammarStates::Snapshot& saved) {
   return gave_up() ? GrammarStates::kDead : state;
 }
 
-// visit(n, s): of each node n below `node` that can be read from `state`, which is what reading up
-// to `node` has led to; it leads to s.
+// Calls visit(n, s) for each node n below `node` that can be read from `state`, the reader state at
+// `node`; s is the reader state at n.
 template <class Visit>
 void TokenMasks::walk(int32_t state, int32_t node, Visit&& visit) {
   const int32_t end = trie_.end(node);
@@ -205,9 +205,9 @@ bool TokenMasks::add_of(const ReaderTokens& of, int32_t state, int64_t most,
   return !of.tokens.few.empty() || !of.tokens.bits.empty();
 }
 
-// As add(), of a state from behind which some token leads further.
+// As add(), for a state where some token leads too far from the end.
 bool TokenMasks::add_near(int32_t state, int64_t most, std::span<uint32_t> mask) {
-  std::vector<std::pair<int64_t, int32_t>> found;  // bytes that are missing behind a node, the node
+  std::vector<std::pair<int64_t, int32_t>> found;  // bytes missing after a node, and the node
   int64_t fewest = kNeverEnds;
   walk(state, 0, [&](int32_t node, int32_t next) {
     if (trie_.tokens(node).empty()) return;
@@ -223,7 +223,7 @@ bool TokenMasks::add_near(int32_t state, int64_t most, std::span<uint32_t> mask)
 }
 
 bool TokenMasks::prepare(int64_t most_work) {
-  std::vector<std::pair<int32_t, int32_t>> order;  // bytes that lead on, state
+  std::vector<std::pair<int32_t, int32_t>> order;  // minus the number of accepted bytes, state
   for (size_t s = 0; s < automaton_.states().size(); ++s) {
     int32_t width = 0;
     for (const auto& edge : automaton_.states()[s].edges) width += edge.last - edge.first + 1;
@@ -256,7 +256,7 @@ void TokenMasks::clear() noexcept {
   }
   if (!charge_) return;
   charged_ = std::min(charged_, bytes() + kChargedAhead);
-  (void)charge_(charged_);  // not more than before: not refused
+  (void)charge_(charged_);  // never refused: not more than before
 }
 
 }  // namespace trireme

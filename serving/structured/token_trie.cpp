@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kLongest = 1024;  // bytes of a token; longer ones are not offered
+constexpr size_t kLongest = 1024;  // bytes; longer tokens are left out
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The tokens of a vocabulary by their bytes. Nodes are numbered so that those below a node follow
-// it: a walk over all of them is a loop, and what cannot be is skipped.
+// Trie of a vocabulary's tokens by their bytes. Nodes are in depth-first order: a walk is a loop,
+// and subtrees that cannot match are skipped.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,34 @@ namespace trireme {
 
 class TokenTrie {
  public:
-  // model_ids: rows of the model's output, at least the tokenizer's. Control tokens, and tokens
-  // without bytes, are not in it. Bytes are those that tokens have behind others
+  // model_ids: number of the model's output rows, at least the tokenizer's vocabulary. Control
+  // tokens and tokens without bytes are left out. Bytes are those of a token that follows others
   // (Tokenizer::append_bytes).
   TokenTrie(const Tokenizer& tokenizer, int64_t model_ids);
-  // Of given tokens, ids from 0 on; of empty ones none is in it.
+  // Trie of given tokens with ids from 0; empty ones are left out.
   explicit TokenTrie(const std::vector<std::string>& tokens);
 
   int64_t ids() const { return ids_; }
   int64_t words() const { return (ids_ + 31) / 32; }  // of a mask
   std::string_view bytes(int32_t id) const;           // "" for a control token
 
-  // Node 0 is the empty text.
+  // Node 0 is the root, the empty text.
   int32_t nodes() const { return static_cast<int32_t>(bytes_.size()); }
-  uint8_t byte(int32_t node) const { return bytes_[static_cast<size_t>(node)]; }  // its last
+  uint8_t byte(int32_t node) const { return bytes_[static_cast<size_t>(node)]; }  // last byte
   uint16_t depth(int32_t node) const { return depths_[static_cast<size_t>(node)]; }
-  int32_t end(int32_t node) const { return ends_[static_cast<size_t>(node)]; }  // behind all below
+  int32_t end(int32_t node) const { return ends_[static_cast<size_t>(node)]; }  // of its subtree
   std::span<const int32_t> tokens(int32_t node) const {
     const auto begin = static_cast<size_t>(first_token_[static_cast<size_t>(node)]);
     const auto last = static_cast<size_t>(first_token_[static_cast<size_t>(node) + 1]);
     return std::span(tokens_).subspan(begin, last - begin);
   }
-  uint16_t depth() const { return depth_; }  // of the deepest
+  uint16_t depth() const { return depth_; }  // of the deepest node
 
  private:
   void build(const std::vector<std::string>& tokens);
 
   int64_t ids_ = 0;
-  std::string text_;              // the tokens' bytes, by id
+  std::string text_;              // bytes of all tokens, by id
   std::vector<int64_t> text_at_;  // (tokens + 1)
   std::vector<uint8_t> bytes_;
   std::vector<uint16_t> depths_;

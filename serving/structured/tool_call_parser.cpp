@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kLongestName = 256;  // bytes of a member's name, or of a tool's
+constexpr size_t kLongestName = 256;  // bytes of a member's or tool's name
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -30,7 +30,7 @@ void ToolCallParser::finish(ToolCallDelta& delta) {
   if (state_ == State::kObject && !named_) give_up(delta);
   if (state_ == State::kBefore && !raw_.empty() && !options_.only_calls && calls_ == 0)
     delta.content += raw_;
-  // White space at the end belongs to the calls, if there are any.
+  // Trailing white space belongs to the calls, if there are any.
   const size_t spaces =
       static_cast<size_t>(std::ranges::find_if_not(held_, is_space) - held_.begin());
   delta.content += calls_ > 0 ? held_.substr(spaces) : held_;
@@ -69,7 +69,7 @@ void ToolCallParser::content(char c, ToolCallDelta& delta) {
       return;
     }
     if (std::string_view(marker_).starts_with(rest)) return;
-    // Up to the next place where a marker may begin.
+    // Reports content up to the next possible start of a marker.
     size_t told = begin + 1;
     while (told < held_.size() && held_[told] != marker_[0] && !is_space(held_[told])) ++told;
     delta.content.append(held_, 0, told);
@@ -78,7 +78,7 @@ void ToolCallParser::content(char c, ToolCallDelta& delta) {
   }
 }
 
-// Between the marker, or another call, and an object.
+// Between a marker or call and the next object.
 void ToolCallParser::before(char c, ToolCallDelta& delta) {
   raw_ += c;
   if (is_space(c)) return;
@@ -104,7 +104,7 @@ void ToolCallParser::before(char c, ToolCallDelta& delta) {
     return;
   }
   if (options_.format == ToolFormat::kLlama3 && c == ';') return;
-  // No call: what led here is content, unless calls came before.
+  // No call: the marker and the text after it are content, unless calls precede them.
   state_ = State::kContent;
   if (calls_ == 0) {
     delta.content += raw_;
@@ -176,7 +176,7 @@ void ToolCallParser::member(char c, ToolCallDelta& delta) {
     return;
   }
   if (!is_arguments() || has_arguments_) return;
-  // White space around a value is not told.
+  // White space around a value is not reported.
   if (is_space(c) && !quoted_) {
     spaces_ += c;
     return;
@@ -209,7 +209,7 @@ void ToolCallParser::end_value(ToolCallDelta& delta) {
   spaces_.clear();
   has_arguments_ = has_arguments_ || (is_arguments() && !arguments_.empty());
   if (key_ != R"("name")" || named_) return;
-  // Names have no escapes: letters, digits, _ and -.
+  // Tool names need no escapes: letters, digits, _ and -.
   const bool is_string = value_.size() > 2 && value_.front() == '"' && value_.back() == '"';
   const std::string name = is_string ? value_.substr(1, value_.size() - 2) : "";
   if (!is_call(name)) return give_up(delta);
@@ -237,7 +237,7 @@ void ToolCallParser::end_object(ToolCallDelta& delta) {
   state_ = options_.format == ToolFormat::kHermes ? State::kBehind : State::kBefore;
 }
 
-// It is no call: content, as it came.
+// Not a call: reports the text as content, unchanged.
 void ToolCallParser::give_up(ToolCallDelta& delta) {
   delta.content += raw_;
   said_ = true;

@@ -17,8 +17,8 @@ using Json = nlohmann::ordered_json;
 struct Form {
   ToolFormat format;
   const char *name, *marker;
-  const char *before, *between, *after;  // of the calls of a text
-  const char* arguments;                 // the member that holds them
+  const char *before, *between, *after;  // text around the calls
+  const char* arguments;                 // name of the member with the arguments
 };
 constexpr std::array<Form, 3> kForms = {{
     {ToolFormat::kHermes, "hermes", "<tool_call>", "<tool_call>\n", "\n</tool_call>\n<tool_call>\n",
@@ -51,8 +51,8 @@ Node one_call(JsonGrammar& json, const Form& form, const Json& tool) {
   return g.sequence({name, arguments, g.literal("}")});
 }
 
-// State of the search for `marker` (Knuth, Morris and Pratt 1977) behind its first `found`
-// characters and another.
+// State of the search for `marker` (Knuth, Morris and Pratt 1977) after its first `found`
+// characters and `c`.
 size_t next_found(std::string_view marker, size_t found, char c) {
   const std::string read = concat(marker.substr(0, found), std::string(1, c));
   size_t longest = std::min(read.size(), marker.size());
@@ -60,10 +60,10 @@ size_t next_found(std::string_view marker, size_t found, char c) {
   return longest;
 }
 
-// Any text without the marker, or such a text, the marker and `calls`. no_object: the first
-// character that is no space is no brace.
+// Any text without the marker, optionally followed by the marker and `calls`. no_object: the first
+// character other than white space must not be a brace.
 Node text_then_calls(Grammar& g, std::string_view marker, Node calls, bool no_object) {
-  std::vector<int32_t> rules;  // behind so many characters of the marker
+  std::vector<int32_t> rules;  // by matched characters of the marker
   for (size_t i = 0; i < marker.size(); ++i) rules.push_back(g.add_rule());
   CharSet in_marker;
   for (const char c : marker) {
@@ -104,7 +104,7 @@ ToolFormat tool_format_of_templates(const ChatTemplateSources& sources) {
   const std::string& chat_template = used->second;
   for (const Form& form : kForms)
     if (chat_template.find(form.marker) != std::string::npos) return form.format;
-  // Llama 3's template calls the role of what tools say so, and names no marker.
+  // Llama 3's template has no marker, but gives tool results the role "ipython".
   const bool llama = chat_template.find("ipython") != std::string::npos;
   return llama ? ToolFormat::kLlama3 : ToolFormat::kNone;
 }

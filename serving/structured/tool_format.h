@@ -1,7 +1,8 @@
-// How models write calls of tools, each family in its own way:
+// Formats of tool calls, by model family:
 //
-//   hermes   <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>, one after the other    (Hermes, Qwen)
-//   llama3   {"name": "f", "parameters": {...}}, with ; between; <|python_tag|> may precede them  (Llama 3)
+//   hermes   <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>, repeated  (Hermes, Qwen)
+//   llama3   {"name": "f", "parameters": {...}}, separated by ;                      (Llama 3)
+//            <|python_tag|> may precede them
 //   mistral  [TOOL_CALLS] [{"name": "f", "arguments": {...}}, ...]
 //
 // The names are vLLM's ("llama3_json" for the second).
@@ -17,20 +18,21 @@ namespace trireme {
 
 enum class ToolFormat { kNone, kHermes, kLlama3, kMistral };
 
-// By what the chat template for conversations with tools writes; kNone: no form that is known.
+// Format that the chat template for conversations with tools uses; kNone: unknown.
 ToolFormat tool_format_of_templates(const ChatTemplateSources& sources);
-// InputError for a name that is not known.
+// InputError for an unknown name.
 ToolFormat tool_format(std::string_view name);
 const char* text(ToolFormat format);
-// What begins calls in a text; "" for kNone.
+// Marker before the calls of a text; "" for kNone.
 const char* tool_marker(ToolFormat format);
-// What ends one call; "" where nothing does.
+// Marker after each call; "" if there is none.
 std::string_view tool_end(ToolFormat format);
 
-// Calls of tools and nothing else, as a text of JSON says: {"format": "hermes", "parallel": true,
-// "free": false, "tools": [{"name", "parameters"}]}. The marker that is a token of its own for
-// llama3 and mistral is left out. free: any text in which no call begins, and behind it calls or
-// nothing; there the marker is spelled. For llama3 no text begins with { that is no call.
+// Grammar of tool calls. tools: JSON, {"format": "hermes", "parallel": true, "free": false,
+// "tools": [{"name", "parameters"}]}. With "free": false, calls only, without the marker that is a
+// single token for llama3 and mistral. With "free": true, any text without a marker, optionally
+// followed by a marker, written out, and calls; for llama3 such a text does not begin with {,
+// unless it is a call.
 Grammar::Node tool_call_grammar(Grammar& grammar, std::string_view tools);
 
 }  // namespace trireme

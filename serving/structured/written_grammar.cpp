@@ -63,7 +63,7 @@ class GrammarParser {
     if (at_ == begin) fail("the name of a rule is missing");
     return std::string(text_.substr(begin, at_ - begin));
   }
-  // Whether the next rule begins here.
+  // True at the start of the next rule.
   bool at_rule() {
     const size_t before = at_;
     while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
@@ -111,7 +111,7 @@ class GrammarParser {
   }
 
   Node repeated(Node part) {
-    int depth = depth_;  // repetitions of repetitions, too, are inside each other
+    int depth = depth_;  // repetitions of repetitions nest, too
     for (skip(); at_ < text_.size(); skip()) {
       if (take("*"))
         part = g_.repeat(part, 0, -1);
@@ -152,7 +152,7 @@ class GrammarParser {
     return value;
   }
 
-  // A character of a literal or a class, which an escape may stand for.
+  // Character of a literal or a class, possibly escaped.
   uint32_t character() {
     if (at_ == text_.size()) fail("the grammar ends within a literal or a class");
     if (!take("\\")) {

@@ -1,13 +1,13 @@
-// Grammars as llama.cpp writes them (GBNF):
+// Parser of grammars in llama.cpp's format (GBNF):
 //
 //   root  ::= "yes" | "no" reason?        # the text is one of `root`
 //   reason ::= " because " [a-z ]{1,40} "."
 //
 // Literals in double quotes and classes in brackets with \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH
 // \UHHHHHHHH, `.` (any character), rules by name (letters, digits, -, _), groups, | for
-// alternatives, * + ? {n} {n,} {n,m}, comments from # to the end of the line. A rule goes on over
-// lines until the next `name ::=`. InputError with the line of what is wrong; rules that call
-// themselves before anything is read are refused when the automaton is made.
+// alternatives, * + ? {n} {n,} {n,m}, comments from # to the end of the line. A rule may span
+// lines, up to the next `name ::=`. InputError with the line of an error; left-recursive rules are
+// refused later, when the automaton is made.
 #pragma once
 
 #include <string_view>

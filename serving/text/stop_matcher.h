@@ -1,5 +1,5 @@
-// Finds stop strings in a text that comes byte by byte (Knuth, Morris, Pratt 1977): O(1) amortised
-// for each byte and stop string, however the text is cut into tokens.
+// Streaming search for stop strings (Knuth, Morris, Pratt 1977): O(1) amortised per byte and stop
+// string, independent of how tokens divide the text.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@ namespace trireme {
 
 class StopMatcher {
  public:
-  // None may be empty.
+  // stops: none may be empty.
   explicit StopMatcher(std::vector<std::string> stops);
 
-  // Goes on by one byte. The number of the longest stop string that ends with it; -1: none does.
+  // Appends one byte. Returns the index of the longest stop string that ends with it; -1: none.
   int push(char byte);
-  // The last bytes of the text that are the beginning of a stop string.
+  // Length of the longest end of the text that is a prefix of a stop string, in bytes.
   size_t held() const { return held_; }
   const std::string& stop(int number) const { return patterns_[static_cast<size_t>(number)].text; }
 
  private:
   struct Pattern {
     std::string text;
-    std::vector<size_t> border;  // of text[0, i]: the longest that both begins and ends it
-    size_t matched = 0;          // bytes of `text` that the text ends with
+    std::vector<size_t> border;  // of text[0, i]: longest proper prefix that is also its end
+    size_t matched = 0;          // bytes of `text` matched by the end of the input
   };
   std::vector<Pattern> patterns_;
   size_t held_ = 0;

@@ -46,7 +46,7 @@ void TextStream::push(int32_t id, TokenRole role, TextDelta& delta) {
   release(stopped() ? length_ : length_ - (last_may_stop_ ? matcher_.held() : 0), delta);
 }
 
-// Appends the shares of tokens that are decided now, up to a stop string; the bytes of them all.
+// Appends the shares of tokens that are known now, up to a stop string; returns the bytes of all.
 size_t TextStream::add_shares(const DetokenizedText& now) {
   size_t at = 0;
   for (const size_t share : now.shares) {
@@ -62,7 +62,7 @@ void TextStream::add_token(const Undecided& token, std::string_view text) {
   if (options_.tell_tokens) {
     TokenText told{.id = token.id, .text = std::string(text), .offset = characters_};
     if (token.shown) told.bytes = token_bytes(tokenizer_, token.id);
-    // At the start of a text a token may be less than its bytes elsewhere.
+    // At the start of a text a token may have fewer bytes than elsewhere.
     if (find_invalid_utf8(told.bytes) == told.bytes.size() && told.bytes.ends_with(text))
       told.bytes = text;
     characters_ += count_characters(text);
@@ -72,7 +72,7 @@ void TextStream::add_token(const Undecided& token, std::string_view text) {
   append_text(text);
 }
 
-// Text of the last token. A stop string in it ends the text.
+// Appends text of the last token. A stop string in it ends the text.
 void TextStream::append_text(std::string_view text) {
   held_ += text;
   length_ += text.size();
@@ -84,7 +84,7 @@ void TextStream::append_text(std::string_view text) {
   }
 }
 
-// The text ends there, and so do the shares of its tokens.
+// Truncates the text and its tokens' shares at `end`.
 void TextStream::cut(size_t end) {
   held_.resize(held_.size() - (length_ - end));
   length_ = end;
@@ -95,7 +95,7 @@ void TextStream::cut(size_t end) {
   last.token.text.resize(std::min(last.token.text.size(), end - last.begin));
 }
 
-// The text up to there will not change, nor will the tokens whose shares lie in it.
+// Appends to `delta` the text up to `end`, which is final, and the tokens with shares in it.
 void TextStream::release(size_t end, TextDelta& delta) {
   const size_t bytes = held_.size() - (length_ - end);
   delta.text.append(held_, 0, bytes);

@@ -1,14 +1,14 @@
-// The text of a sequence while its tokens come, in pieces of valid UTF-8 that are never taken back.
+// Streaming text of a sequence: pieces of valid UTF-8 that are never retracted.
 //
-// Text that a later token may change is held back (engine/text/detokenizer.h). The text ends before
-// the first stop string in it (of those that become whole with the same byte: the longest), or
-// behind it where stop strings belong to the text, and what may still become one is held back; so
-// the pieces together are what the whole text would be, wherever tokens begin and end.
+// Text that a later token may change is held back (engine/text/detokenizer.h), and so is a possible
+// start of a stop string. The text ends before the first stop string in it, or after it with
+// include_stop; of several that are complete with the same byte the longest counts. So the pieces
+// together equal the whole text, independent of token boundaries.
 //
-// A token's share of the text is what became whole with it, nothing as a rule for the first tokens
-// of a character that several spell: the shares together are the text.
+// A token's share of the text is the part that is complete with this token; usually empty for the
+// first tokens of a character that several tokens spell. The shares together are the text.
 //
-// Cost: O(bytes of the token), for each stop string.
+// Cost: O(bytes of the token) per stop string.
 #pragma once
 
 #include <cstdint>
@@ -24,32 +24,31 @@
 namespace trireme {
 
 struct TextStreamOptions {
-  std::vector<std::string> stops = {};  // none empty
-  bool include_stop = false;            // stop strings, and tokens that end the text, belong to it
-  int64_t min_tokens = 0;               // stop strings that end in the first ones are none
-  bool show_special = false;            // control tokens are written as they are spelled
-  std::vector<int32_t> shown = {};      // these are in any case
+  std::vector<std::string> stops = {};  // stop strings, none empty
+  bool include_stop = false;            // keeps stop strings and stop tokens in the text
+  int64_t min_tokens = 0;               // stop strings that end within the first ones are ignored
+  bool show_special = false;            // writes control tokens as spelled
+  std::vector<int32_t> shown = {};      // control tokens written in any case
   bool at_start = false;                // nothing precedes the text (Tokenizer::detokenizer)
-  bool tell_tokens = false;             // TextDelta::tokens is filled
+  bool tell_tokens = false;             // fills TextDelta::tokens
 };
 
 struct TokenText {
   int32_t id = 0;
-  std::string text = {};   // its share; cut off where the text ends
-  std::string bytes = {};  // that it stands for, which may be a part of a character
+  std::string text = {};   // its share of the text, truncated where the text ends
+  std::string bytes = {};  // its own bytes, possibly a part of a character
   int64_t offset = 0;      // characters of the text before its share
 };
 
 struct TextDelta {
   std::string text = {};
-  std::vector<TokenText> tokens =
-      {};  // of which nothing will change any more, in the order of push()
+  std::vector<TokenText> tokens = {};  // final, in the order of push()
 };
 
 enum class TokenRole {
-  kPrompt,  // stop strings in it are none
+  kPrompt,  // stop strings in it are ignored
   kText,
-  kEnd,  // ended the sequence
+  kEnd,  // stop token that ended the sequence
 };
 
 class TextStream {
@@ -57,25 +56,26 @@ class TextStream {
   // The tokenizer must outlive this object.
   TextStream(const Tokenizer& tokenizer, TextStreamOptions options);
 
-  // The next token; what is certain then is appended to `delta`. Nothing may come after stopped().
-  // Tokens behind the end of the text are never told.
+  // Adds the next token and appends final text to `delta`. Not allowed once stopped(). Tokens after
+  // the end of the text are not reported.
   void push(int32_t id, TokenRole role, TextDelta& delta);
-  // There is no further token; the rest is appended. It may hold a stop string: see stopped().
+  // Ends the tokens and appends the rest of the text, which may contain a stop string: see
+  // stopped().
   void finish(TextDelta& delta);
-  // A stop string has ended the text; which.
+  // True if a stop string has ended the text.
   bool stopped() const { return stop_ >= 0; }
   const std::string& stop() const { return matcher_.stop(stop_); }
 
  private:
   struct Waiting {
     TokenText token;
-    size_t begin;  // bytes of the text before its share
+    size_t begin;  // offset of its share in the text, bytes
   };
-  // A token whose share of the text is not known.
+  // Token whose share of the text is not known yet.
   struct Undecided {
     int32_t id;
     bool shown;
-    bool may_stop;  // stop strings may end in its share
+    bool may_stop;  // a stop string may end in its share
   };
   bool is_shown(int32_t id, TokenRole role) const;
   size_t add_shares(const DetokenizedText& now);
@@ -90,17 +90,17 @@ class TextStream {
   std::unique_ptr<Detokenizer> detokenizer_;
   StopMatcher matcher_;
   int stop_ = -1;
-  bool last_may_stop_ = false;  // of the last token that has its share
+  bool last_may_stop_ = false;  // of the last token with a known share
   int64_t generated_ = 0;
   std::deque<Undecided> undecided_;
-  size_t unfinished_ = 0;  // the last tokens of waiting_, whose character is not complete
-  std::string held_;       // text that may begin a stop string
-  size_t length_ = 0;      // of the text so far, bytes, with held_
+  size_t unfinished_ = 0;  // last tokens of waiting_ whose character is incomplete
+  std::string held_;       // text that may start a stop string
+  size_t length_ = 0;      // of the text so far in bytes, held_ included
   int64_t characters_ = 0;
   std::deque<Waiting> waiting_;
 };
 
-// Bytes that a token stands for by itself: its spelling if it is a control token.
+// Own bytes of a token: for a control token, its spelling.
 std::string token_bytes(const Tokenizer& tokenizer, int32_t id);
 
 // Characters in valid UTF-8.

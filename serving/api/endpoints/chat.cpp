@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// What fields of a chat say that others decide about.
+// Values of fields that other fields interpret.
 struct ChatFields : ChatRequest {
   ApiJson given = ApiJson::object();  // variables of the template
   ApiJson kwargs = ApiJson::object();

@@ -15,17 +15,17 @@ namespace trireme {
 enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
 
 struct ChatRequest : GenerationRequest {
-  // For ChatTemplate::render(): messages, tools, add_generation_prompt and what the request says of
-  // the template's variables, checked; never null.
+  // Checked variables for ChatTemplate::render(): messages, tools, add_generation_prompt and those
+  // set by the request. Never null.
   std::shared_ptr<const nlohmann::ordered_json> variables;
   ToolChoice tool_choice = ToolChoice::kNone;
-  std::string tool_name;               // of kNamed
-  std::set<std::string> strict_tools;  // their names
+  std::string tool_name;               // for kNamed
+  std::set<std::string> strict_tools;  // names of strict tools
   bool parallel_tool_calls = true;
   bool add_special = false;
 };
 
-// ApiError (400, or 501 for what this server does not do) names the field.
+// ApiError names the field (400; 501 if it is not available on this server).
 ChatRequest parse_chat(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kChatEndpoint;

@@ -13,11 +13,11 @@ struct CompletionRequest : GenerationRequest {
   std::vector<Prompt> prompts;
   bool echo = false;
   bool add_special = true;
-  int64_t best_of =
-      0;  // so many choices of each prompt are computed, at least n, and the best n told; 0: n
+  // Choices computed for each prompt, at least n; the best n are returned. 0: n.
+  int64_t best_of = 0;
 };
 
-// ApiError (400, or 501 for what this server does not do) names the field.
+// ApiError names the field (400; 501 if it is not available on this server).
 CompletionRequest parse_completion(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kCompletionsEndpoint;

@@ -17,7 +17,7 @@ struct DetokenizeRequest {
   std::vector<std::string> unknown;
 };
 
-// ApiError (400, or 501 for what this server does not do) names the field.
+// ApiError names the field (400; 501 if it is not available on this server).
 DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kDetokenizeEndpoint;

@@ -19,13 +19,13 @@ struct EmbeddingsRequest {
   std::optional<int64_t> dimensions;
   bool normalize = true;
   bool add_special = true;
-  std::optional<int64_t> truncate_prompt_tokens;  // -1: as many as the server computes
-  bool keeps_end = true;                          // of a longer text
+  std::optional<int64_t> truncate_prompt_tokens;  // -1: the server's maximum length
+  bool keeps_end = true;                          // truncation keeps the end of a longer text
   std::string cache_salt;
   std::vector<std::string> unknown;
 };
 
-// ApiError (400, or 501 for what this server does not do) names the field.
+// ApiError names the field (400; 501 if it is not available on this server).
 EmbeddingsRequest parse_embeddings(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kEmbeddingsEndpoint;

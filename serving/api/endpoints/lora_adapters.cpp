@@ -28,7 +28,7 @@ const FieldTable<AdapterRequest>& unload_adapter_table() {
   return made;
 }
 
-// Names and paths go into logs, and names into a list in a metric's label.
+// Names and paths are logged, and names are listed in a metric's label.
 void check_words(const char* field, const std::string& words, bool listed) {
   for (const char c : words)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || (listed && c == ','))

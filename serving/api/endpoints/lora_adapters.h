@@ -10,13 +10,13 @@
 
 namespace trireme {
 
-// Adapter to load or to unload; to unload it `path` is empty.
+// Adapter to load or unload; `path` is empty for unloading.
 struct AdapterRequest {
   std::string name, path;
   std::vector<std::string> unknown;
 };
 
-// ApiError (400, or 501 for what this server does not do) names the field.
+// ApiError names the field (400; 501 if it is not available on this server).
 AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits = {});
 AdapterRequest parse_unload_adapter(std::string_view body, const RequestLimits& limits = {});
 

@@ -14,14 +14,14 @@ namespace trireme {
 
 struct TokenizeRequest {
   std::string model;
-  std::string prompt;                                       // of a text
-  std::shared_ptr<const nlohmann::ordered_json> variables;  // of a chat; null: a text
+  std::string prompt;                                       // for a text
+  std::shared_ptr<const nlohmann::ordered_json> variables;  // for a chat; null: a text
   bool add_special = true;
   bool token_strings = false;
   std::vector<std::string> unknown;
 };
 
-// ApiError (400, or 501 for what this server does not do) names the field.
+// ApiError names the field (400; 501 if it is not available on this server).
 TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kTokenizeEndpoint;

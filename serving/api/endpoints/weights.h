@@ -11,12 +11,12 @@
 namespace trireme {
 
 struct WeightsRequest {
-  std::string model;  // empty: what is served
+  std::string model;  // path; empty: the one that is served
   std::string mode = "wait";
   std::vector<std::string> unknown;
 };
 
-// ApiError (400, or 501 for what this server does not do) names the field.
+// ApiError names the field (400; 501 if it is not available on this server).
 WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kReplaceWeightsEndpoint, kServedWeightsEndpoint;

@@ -9,14 +9,14 @@ namespace trireme {
 namespace {
 
 constexpr char kReadableHeaders[] = "X-Request-Id, Retry-After, retry-after-ms, x-should-retry";
-constexpr char kPreflightSeconds[] = "600";  // that browsers may keep the response
+constexpr char kPreflightSeconds[] = "600";  // for which browsers may cache the response
 
 bool is_origin(std::string_view origin) {
   size_t scheme = 0;
   for (const std::string_view one : {"http://", "https://"})
     if (origin.starts_with(one)) scheme = one.size();
   if (scheme == 0 || origin.size() == scheme) return false;
-  // Upper case, a path and what else browsers never write would equal no Origin.
+  // Browsers send neither upper case nor a path: such an origin would match no header.
   return std::ranges::all_of(origin.substr(scheme), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
            c == ':' || c == '[' || c == ']';
@@ -42,7 +42,8 @@ bool AllowedOrigins::allows(const std::string& origin) const {
 Headers AllowedOrigins::headers(const RequestHead& head) const {
   Headers out;
   if (origins_.empty()) return out;
-  if (!all_) out.emplace_back("Vary", "Origin");  // also without one: caches know them apart
+  // Also for requests without Origin, so that caches keep both variants.
+  if (!all_) out.emplace_back("Vary", "Origin");
   const std::string* origin = head.find("origin");
   if (origin == nullptr || head.count("origin") > 1 || !allows(*origin)) return out;
   out.emplace_back("Access-Control-Allow-Origin", all_ ? "*" : *origin);

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostLine = 4096, kMostKeys = 10'000;  // of a file
+constexpr size_t kMostLine = 4096, kMostKeys = 10'000;  // per file
 
 }  // namespace
 
@@ -39,7 +39,7 @@ ApiKeys::ApiKeys(const std::vector<std::string>& user_keys,
 std::vector<std::string> read_api_keys(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  // The open of a FIFO would wait for a writer.
+  // Opening a FIFO would wait for a writer.
   const bool regular = std::filesystem::is_regular_file(status);
   std::ifstream file;
   if (regular) file.open(path);
@@ -88,7 +88,7 @@ std::string ApiKeys::check(const std::string* authorization, Access access) cons
   const Digest digest_of_given = digest(given);
   size_t found = keys_.size();
   bool admin = false;
-  for (size_t i = 0; i < keys_.size(); ++i) {  // all of them, whichever it is
+  for (size_t i = 0; i < keys_.size(); ++i) {  // compares with all keys: constant time
     const bool equal =
         CRYPTO_memcmp(keys_[i].digest.data(), digest_of_given.data(), digest_of_given.size()) == 0;
     if (equal) found = i;

@@ -1,5 +1,5 @@
-// Who may do what. Only digests of keys are kept, and comparing takes the same time whether a key
-// is nearly right or not at all.
+// API keys and what each may access. Only digests of keys are stored, and they are compared in
+// constant time.
 #pragma once
 
 #include <array>
@@ -14,15 +14,16 @@ namespace trireme {
 
 class ApiKeys {
  public:
-  // An admin's key is a user's as well. Without any key everyone is a user and nobody an admin.
+  // Admin keys have the rights of user keys too. Without any key everyone is a user and nobody an
+  // admin.
   ApiKeys() = default;
   ApiKeys(const std::vector<std::string>& user_keys, const std::vector<std::string>& admin_keys,
           bool open_metrics = false);
 
   bool empty() const { return keys_.empty(); }
-  // authorization: the header's value, "Bearer KEY"; nullptr: there is none. ApiError 401 or 403.
-  // Returns a name for the key, "" where there are not several: equal for equal keys, and nothing
-  // can be learnt of the key from it.
+  // authorization: the header's value, "Bearer KEY"; nullptr: the header is absent. Throws ApiError
+  // 401 or 403. Returns a name for the key, equal for equal keys, which reveals nothing of the key;
+  // "" if there is at most one key.
   std::string check(const std::string* authorization, Access access) const;
 
  private:
@@ -36,9 +37,8 @@ class ApiKeys {
   bool open_metrics_ = false;
 };
 
-// The keys of a file: one a line, without the spaces around it; empty lines and those that begin
-// with # are none. InputError where the file cannot be read or has no key. Warns of a file that
-// everyone may read.
+// API keys of a file: one per line, trimmed; empty lines and lines that begin with # are ignored.
+// InputError when the file cannot be read or has no key. Warns when everyone may read the file.
 std::vector<std::string> read_api_keys(const std::string& path);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
-// Byte budgets of a process: of all requests, and of those of one API key within it. Shares are
-// counted by what holds them: whichever way a request dies, its share goes back with it. Any thread
-// may use all of them.
+// Byte budgets of a process: one for all requests, and within it one for each API key. A request
+// owns its share as an object (ByteShare), which returns it however the request ends. ByteBudget
+// and TenantBudgets are thread-safe; a ByteShare or HeldBytes is not.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ namespace trireme {
 
 class ByteBudget {
  public:
-  // whole: what this one is a part of; its bytes are taken there as well.
+  // whole: budget that contains this one; bytes are taken from it as well.
   explicit ByteBudget(int64_t bytes, std::shared_ptr<ByteBudget> whole = {})
       : left_(bytes), whole_(std::move(whole)) {}
-  // False: there are not so many left, and nothing is taken.
+  // False: not enough left; nothing is taken.
   bool take(int64_t bytes) {
     if (!take_own(bytes)) return false;
     if (whole_ == nullptr || whole_->take(bytes)) return true;
@@ -44,14 +44,14 @@ class ByteBudget {
   const std::shared_ptr<ByteBudget> whole_;
 };
 
-// One budget for all, and within it one for each tenant, so that no API key takes it from the
-// others. Requests without a key (tenant "") are those of the only user, who may have all.
+// One budget for all requests, and within it one per tenant, so that no API key uses up the bytes
+// of the others. Requests without a key (tenant "") come from the only user, who may use all.
 class TenantBudgets {
  public:
   TenantBudgets(int64_t all, int64_t of_a_tenant)
       : all_(std::make_shared<ByteBudget>(all)), of_a_tenant_(of_a_tenant) {}
-  // tenant: of a server's own list (HttpRequest::tenant), so that there are not more of them than
-  // keys.
+  // tenant: HttpRequest::tenant, from the server's own list of keys, which bounds the number of
+  // budgets.
   std::shared_ptr<ByteBudget> of(const std::string& tenant) {
     if (tenant.empty()) return all_;
     const std::lock_guard lock(mutex_);
@@ -68,9 +68,10 @@ class TenantBudgets {
   std::map<std::string, std::shared_ptr<ByteBudget>> tenants_;
 };
 
+// Bytes that a request has taken from a budget; returned on destruction.
 class ByteShare {
  public:
-  ByteShare() = default;  // of no budget: it cannot grow
+  ByteShare() = default;  // no budget: it cannot grow
   explicit ByteShare(std::shared_ptr<ByteBudget> budget) : budget_(std::move(budget)) {}
   ByteShare(ByteShare&& other) noexcept { *this = std::move(other); }
   ByteShare& operator=(ByteShare&& other) noexcept {
@@ -82,7 +83,7 @@ class ByteShare {
   ~ByteShare() { release(); }
 
   int64_t bytes() const { return bytes_; }
-  // False: the budget has not so much, and the share stays as it is.
+  // False: the budget has not enough left; the share is unchanged.
   bool grow(int64_t more) {
     if (budget_ == nullptr || !budget_->take(more)) return false;
     bytes_ += more;
@@ -97,13 +98,13 @@ class ByteShare {
   int64_t bytes_ = 0;
 };
 
-// What is held for one request: up to `always` bytes whatever others hold, beyond of the budget of
-// all.
+// Bytes buffered for one request: up to `always` bytes are free; bytes beyond count against the
+// common budget.
 class HeldBytes {
  public:
   HeldBytes(int64_t most, int64_t always, std::shared_ptr<ByteBudget> all)
       : most_(most), always_(always), share_(std::move(all)) {}
-  // False: it is too much.
+  // False: over the limit of the request, or of the budget.
   bool set(int64_t bytes) {
     bytes_ = bytes;
     if (bytes > most_) return false;

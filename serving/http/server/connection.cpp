@@ -36,7 +36,7 @@ void Connection::start(bool tls) {
     const std::lock_guard lock(state_->mutex);
     state_->open.emplace(this, weak_from_this());
   }
-  // What is spawned is kept until it is done, and the connection with it.
+  // The coroutine's frame owns the lambda, and with it the connection, until it has ended.
   asio::co_spawn(
       transport_->executor(), [self = shared_from_this(), tls] { return self->run(tls); },
       asio::detached);
@@ -64,7 +64,7 @@ Connection::Awaitable<void> Connection::run(bool tls) {
   transport_->close();
 }
 
-// True: the connection stays.
+// Returns whether the connection stays open.
 Connection::Awaitable<bool> Connection::serve() {
   RequestReader reader(state_->config.limits, state_->all_bodies);
   const RequestInput::Head read = co_await input_.read_head(reader);
@@ -109,7 +109,7 @@ Connection::Awaitable<bool> Connection::refuse(HttpExchange& exchange, RequestRe
   co_return whole || co_await input_.discard_body(reader);
 }
 
-// A body, which no preflight has, is not read.
+// Does not read a body: no preflight has one.
 Connection::Awaitable<bool> Connection::answer_preflight(HttpExchange& exchange,
                                                          const RequestReader& reader,
                                                          const HttpReply& preflight) {

@@ -1,5 +1,5 @@
-// One connection of a server: its requests one after the other, and their responses. For .cpp files
-// only (it includes Asio).
+// One connection of a server: serves its requests one after the other. For .cpp files only
+// (includes Asio).
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace trireme {
 
-// Runs in the one thread of its socket's context.
+// Runs on the single thread of its socket's io_context.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionPlace> place,
              std::unique_ptr<HttpTransport> transport);
   ~Connection();
   void start(bool tls);
-  // From any thread: it is closed, unless a request has begun; where none has come yet, after
-  // limits.unasked_time.
+  // Any thread. Closes the connection unless a request has begun; before the first request, only
+  // after limits.unasked_time.
   void leave_when_idle();
 
  private:

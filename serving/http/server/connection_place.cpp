@@ -7,7 +7,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-// The part of an address whose connections are counted together.
+// Part of an address whose connections share a limit: an IPv4 address, or an IPv6 /64 prefix.
 std::string address_group(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
   const asio::ip::address_v6 v6 = address.to_v6();

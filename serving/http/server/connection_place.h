@@ -1,5 +1,5 @@
-// Place of a connection among those that a server and one address may have. For .cpp files only (it
-// includes Asio).
+// Slot of a connection, limited per server and per client address. For .cpp files only (includes
+// Asio).
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -10,10 +10,10 @@
 
 namespace trireme {
 
-// Counted while it exists.
+// Counts as one connection while it exists.
 class ConnectionPlace {
  public:
-  // nullptr: there is none left.
+  // nullptr: no slot is free.
   static std::unique_ptr<ConnectionPlace> take(std::shared_ptr<ServerState> state,
                                                const boost::asio::ip::address& peer);
   ~ConnectionPlace();
@@ -25,7 +25,7 @@ class ConnectionPlace {
       : state_(std::move(state)), group_(std::move(group)) {}
 
   std::shared_ptr<ServerState> state_;
-  std::string group_;  // the part of the address whose connections are counted together
+  std::string group_;  // part of the address whose connections share a limit
 };
 
 }  // namespace trireme

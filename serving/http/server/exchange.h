@@ -1,4 +1,4 @@
-// A request and its answer, without sockets.
+// HTTP request and response types, independent of sockets.
 #pragma once
 
 #include <chrono>
@@ -20,13 +20,13 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct RequestHead {
   std::string method, target, path, query;
-  int version = 11;  // of HTTP, times ten
+  int version = 11;  // HTTP version times ten
   Headers headers;   // names in lower case
   bool keep_alive = true;
-  std::optional<uint64_t> content_length;  // absent with chunks, and without a body
+  std::optional<uint64_t> content_length;  // absent for chunked and for no body
   bool chunked = false;
 
-  // The value of the only header of that name; absent: there is none.
+  // Value of the first header of that name; nullptr: absent.
   const std::string* find(std::string_view lower_case_name) const;
   size_t count(std::string_view lower_case_name) const;
 };
@@ -34,70 +34,71 @@ struct RequestHead {
 struct HttpRequest {
   RequestHead head;
   std::string body;
-  ByteShare share;     // of all bodies, the body's
+  ByteShare share;     // bytes of the body, in the budget of all bodies
   std::string id;      // X-Request-Id
-  std::string tenant;  // whose key; equal for equal keys, tells nothing of them; "" without keys
+  std::string tenant;  // name of the API key, reveals nothing of it; "" without keys
   std::chrono::steady_clock::time_point arrival;
   std::optional<std::chrono::milliseconds> timeout;  // X-Request-Timeout-Ms
 
-  // Gives back its memory, and then its share.
+  // Frees the body's memory, then returns its share.
   void forget_body();
 };
 
 struct HttpReply {
   int status = 200;
   std::string body = {};
-  // In the place of `body`: one document for all, however many connections are slow to take it.
+  // Replaces `body`: one document shared by all connections, however slowly they read it.
   std::shared_ptr<const std::string> document = {};
   std::string content_type = "application/json";
   Headers headers = {};
-  std::shared_ptr<const void> held = {};  // budget that `body` takes until it is sent
+  std::shared_ptr<const void> held = {};  // budget share of `body`, kept until it is sent
 
   const std::string& content() const { return document != nullptr ? *document : body; }
 };
 
-// The reply to an error: its body and the headers that go with the status.
+// Response to an error: its body, and the headers that belong to its status.
 HttpReply reply_of(const ApiError& error);
-// What is told of any exception: ApiError as it is, InputError as 400, anything else as 500 without
-// a word of what it is about (that is logged).
+// Error that the client sees for any exception: ApiError unchanged, InputError as 400, anything
+// else as 500 without details, which are logged.
 ApiError api_error_of(const std::exception& error, const std::string& request_id);
 HttpReply reply_of(const std::exception& error, const std::string& request_id);
 
-// What an answer may read, copy or write on a thread that serves connections; beyond, see
-// PendingReply::Part::work.
+// Bytes that a response may read, copy or write on a thread that serves connections; above that,
+// use PendingReply::Part::work.
 inline constexpr int64_t kQuickBytes = 64 << 10;
 
-// An answer that comes by and by. One thread at a time calls it.
+// Response that is produced incrementally. Called by one thread at a time.
 class PendingReply {
  public:
-  virtual ~PendingReply() = default;  // what is still computed for it is cancelled
+  virtual ~PendingReply() = default;  // cancels what is still being computed
 
-  // wake: called from any thread when take() may have something new; not called after this object
-  // is gone. What this and take() throw ends the answer with an error.
+  // wake: called from any thread when take() may have something new, never after this object's
+  // destruction. An exception of start() or take() ends the response with an error.
   virtual void start(std::function<void()> wake) = 0;
 
   struct Part {
-    std::optional<HttpReply> whole = {};  // the whole answer, nothing was there before
-    std::string events = {};              // of a stream, in the order they come
+    std::optional<HttpReply> whole = {};  // complete response; nothing may precede it
+    std::string events = {};              // next events of a stream
     bool done = false;
-    bool failed = false;  // the events end with an error: the connection is closed behind them
-    // In the place of all the above, and before an event of a stream: what takes long. A worker
-    // does it, and take() is called again then, or this object ends; what it throws ends the answer
-    // with an error.
+    bool failed = false;  // `events` end with an error: the connection is closed after them
+    // Slow work, instead of all fields above and before the first event of a stream. A worker runs
+    // it; then take() is called again, or this object is destroyed. An exception of the work ends
+    // the response with an error.
     std::function<void()> work = {};
   };
   virtual Part take() = 0;
-  // What start(), take() or their work threw has ended the answer: for those who count. Only
-  // error_event() is called then.
+  // Notification that an exception of start(), take() or their work has ended the response, for
+  // metrics. After it only error_event() is called.
   virtual void failed() noexcept {}
-  // The event that ends a stream after an error.
+  // Event that ends a stream after an error.
   virtual std::string error_event(const ApiError& error) const = 0;
 };
 
-// The body of an answer that is told whole, which a worker writes if it is large.
+// Body of a non-streamed response, written by a worker if it is large.
 class WholeBody {
  public:
-  // The last part, of about so many bytes, or the work that comes before it.
+  // Returns the last part if `bytes` (approximate) is small or the body is written, else the work
+  // that writes it.
   PendingReply::Part part(int64_t bytes, std::function<std::string()> write);
 
  private:
@@ -106,7 +107,7 @@ class WholeBody {
 
 struct HttpAnswer {
   HttpReply reply = {};
-  std::unique_ptr<PendingReply> pending = {};  // in its place
+  std::unique_ptr<PendingReply> pending = {};  // if set, replaces `reply`
 };
 
 }  // namespace trireme

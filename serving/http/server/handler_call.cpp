@@ -40,7 +40,7 @@ TimedTransport::Awaitable<bool> run_at_worker(HttpExchange& exchange,
     exchange.refusal->retry_after(1000);
     co_return true;
   }
-  // A client that sends GET may have closed its half already.
+  // A client that sends GET may have closed its sending half already.
   const bool is_look_up = exchange.route->method == "GET";
   const auto end = exchange.deadline();
   const auto left = [&] { return !is_look_up && transport.has_left(); };

@@ -1,5 +1,5 @@
-// Call of a route's handler, on the connection's thread or a worker's. For .cpp files only (it
-// includes Asio).
+// Call of a route's handler, on the connection's thread or on a worker. For .cpp files only
+// (includes Asio).
 #pragma once
 
 #include "serving/http/server/http_exchange.h"
@@ -8,7 +8,7 @@
 namespace trireme {
 
 struct HandlerCall final : WorkerTask {
-  // `body` and its share go with the call, since it may outlive the exchange.
+  // Owns `body` and its share, since it may outlive the exchange.
   HandlerCall(const HttpExchange& exchange, std::string body, ByteShare share);
   void run() override;
 
@@ -17,8 +17,7 @@ struct HandlerCall final : WorkerTask {
   HttpAnswer answer = {};
 };
 
-// Has a worker run the call, unless it is refused: then exchange.refusal is set. False: the peer
-// has left.
+// Runs the call on a worker, or sets exchange.refusal. False: the peer has disconnected.
 TimedTransport::Awaitable<bool> run_at_worker(HttpExchange& exchange,
                                               const std::shared_ptr<HandlerCall>& call,
                                               TimedTransport& transport);

@@ -19,8 +19,8 @@ std::string trimmed_lower(std::string_view text) {
   return out;
 }
 
-// "localhost" and addresses of the machine itself, with any port; names such as 127.example are
-// others'.
+// True for "localhost" and loopback addresses, with any port. Names such as 127.example belong to
+// other machines.
 bool is_local_name(const std::string& host) {
   const bool brackets = host.starts_with("[");
   const size_t end = std::min(brackets ? host.find(']') : host.find(':'), host.size());
@@ -28,15 +28,15 @@ bool is_local_name(const std::string& host) {
   if ((brackets && end == host.size()) || (!port.empty() && port[0] != ':')) return false;
   if (port.find_first_not_of("0123456789", 1) != std::string::npos) return false;
   std::string name = brackets ? host.substr(1, end - 1) : trimmed_lower(host.substr(0, end));
-  if (!brackets && name.ends_with('.')) name.pop_back();  // a name from the root of all names
+  if (!brackets && name.ends_with('.')) name.pop_back();  // fully qualified name
   if (name == "localhost") return true;
   boost::system::error_code error;
   const boost::asio::ip::address address = boost::asio::ip::make_address(name, error);
   return !error && address.is_loopback();
 }
 
-// The value of a media type's parameter, without the quotes around it; empty: there is none. Values
-// with ; in quotes are no character sets.
+// Value of a media type's parameter, without quotes; empty: absent. Does not support ; within
+// quotes, which no character set contains.
 std::string parameter_of(std::string_view content_type, std::string_view name) {
   while (content_type.find(';') != std::string_view::npos) {
     content_type.remove_prefix(content_type.find(';') + 1);
@@ -51,7 +51,7 @@ std::string parameter_of(std::string_view content_type, std::string_view name) {
   return {};
 }
 
-// Of a request with a body: what the body's bytes are.
+// Checks the type, charset and encoding of a request's body.
 void check_body_headers(const RequestHead& head) {
   const auto refuse = [](const std::string& message) {
     throw ApiError(415, message, "", "unsupported_media_type");
@@ -62,7 +62,7 @@ void check_body_headers(const RequestHead& head) {
   const std::string charset = parameter_of(*type, "charset");
   if (!charset.empty() && charset != "utf-8" && charset != "utf8" && charset != "us-ascii")
     refuse(concat("the charset ", charset.substr(0, 100), " is not read: JSON is UTF-8"));
-  // Several headers are one list (RFC 9110, 5.3).
+  // Repeated headers form one list (RFC 9110, 5.3).
   for (const auto& [name, value] : head.headers)
     if (name == "content-encoding" && trimmed_lower(value) != "identity")
       refuse(concat("the Content-Encoding ", value.substr(0, 100),

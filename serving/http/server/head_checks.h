@@ -1,5 +1,5 @@
-// What can be said of a request by its head alone, before its body is read: cheap, since anybody
-// may have it done.
+// Checks of a request's head, before its body is read. Cheap, since unauthenticated clients can
+// trigger them.
 #pragma once
 
 #include <string>
@@ -9,21 +9,22 @@
 
 namespace trireme {
 
-// The client's own X-Request-Id where it is harmless, else a random one.
+// The client's X-Request-Id if it is harmless, else a random one.
 std::string request_id_of(const RequestHead& head);
 std::string random_request_id();
 
-// local_names_only: pages from elsewhere, whose names may point here, are refused.
+// local_names_only: reject requests with another Host than this machine's local names (protects
+// against DNS rebinding).
 struct HeadRules {
   const Routes& routes;
   const ApiKeys& keys;
   bool local_names_only = false;
 };
 
-// The route that is asked for; sets request.tenant. ApiError where it is not for this client, or
-// there is none: 405 with the methods that its path has (Routes::find).
+// Route of the request; sets request.tenant. ApiError when this client may not use it or it does
+// not exist: 405 with the methods of its path (Routes::find).
 const Route& find_route(const HeadRules& rules, HttpRequest& request, std::string& other_methods);
-// The headers a route needs; sets request.timeout. ApiError where they are not right.
+// Checks the headers that a route needs; sets request.timeout. ApiError when one is invalid.
 void check_headers(const Route& route, HttpRequest& request);
 
 }  // namespace trireme

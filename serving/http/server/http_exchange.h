@@ -1,4 +1,4 @@
-// A request of a connection, from its head to the end of its response.
+// Request of a connection, from its head to the end of its response.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// Counted in the server's state while it exists, and reported at its end.
+// Counted in the server's state while it exists; reported to on_request at its end.
 struct HttpExchange {
   using Clock = std::chrono::steady_clock;
 
@@ -20,18 +20,18 @@ struct HttpExchange {
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
-  // When the request's own time has passed.
+  // End of the request's own time limit (X-Request-Timeout-Ms).
   Clock::time_point deadline() const;
-  bool is_chunked() const { return request.head.version >= 11; }  // a streaming response
-  bool expects_continue() const;                                  // before it sends its body
+  bool is_chunked() const { return request.head.version >= 11; }  // framing of a streaming response
+  bool expects_continue() const;  // waits for 100 Continue before the body
 
   ServerState& state;
   HttpRequest request;  // without its body
   const Route* route = nullptr;
   std::optional<ApiError> refusal;
-  std::string other_methods;  // that the path has, where it has not this one
-  Headers origin_headers;     // of its response (AllowedOrigins)
-  bool keep = true;           // the connection stays afterwards
+  std::string other_methods;  // methods of the path, if it lacks the request's
+  Headers origin_headers;     // CORS headers of its response (AllowedOrigins)
+  bool keep = true;           // the connection stays open after it
   int status = 0;
   int64_t body_bytes = 0;
 
@@ -39,7 +39,7 @@ struct HttpExchange {
   void report() const;
 };
 
-// The error of a request whose own deadline has passed.
+// Error of a request whose own time limit has passed.
 ApiError deadline_error();
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ struct PendingResponse::PartWork final : WorkerTask {
     }
   }
 
-  const std::shared_ptr<PendingReply> pending;  // which the work is of
+  const std::shared_ptr<PendingReply> pending;  // owner of the work
   const std::function<void()> work;
   std::exception_ptr thrown = {};
 };
@@ -41,7 +41,7 @@ PendingResponse::Awaitable<bool> PendingResponse::run() {
   co_return stays;
 }
 
-// An exception of a pending reply ends the response.
+// Converts an exception of a pending reply to the part that ends the response.
 PendingReply::Part PendingResponse::failure_of(const std::exception& error) {
   pending_->failed();
   const ApiError told = api_error_of(error, exchange_.request.id);
@@ -57,7 +57,7 @@ PendingReply::Part PendingResponse::failure_of(const std::exception_ptr& thrown)
   }
 }
 
-// Not done: nothing was thrown.
+// Returns a part that is not done unless start() has thrown.
 PendingReply::Part PendingResponse::start() {
   try {
     pending_->start(transport_.waker());
@@ -75,8 +75,8 @@ PendingReply::Part PendingResponse::take() {
   }
 }
 
-// Until a worker has done it, until the request's time has passed, or until the peer has left.
-// Runs the work here if the queue of the workers is full.
+// Waits until a worker has run it, the request's time limit has passed, or the peer has
+// disconnected. Runs the work on this thread if the workers' queue is full.
 PendingResponse::Awaitable<void> PendingResponse::run_at_worker(std::shared_ptr<PartWork> work) {
   WorkQueue& workers = exchange_.state.workers;
   const auto ticket = submit_task(workers, exchange_.request.tenant, 0, work, transport_);
@@ -89,7 +89,7 @@ PendingResponse::Awaitable<void> PendingResponse::run_at_worker(std::shared_ptr<
   if (!work->done) workers.withdraw(ticket);
 }
 
-// The next part without work; absent: the peer has left.
+// Next part that has no work; absent: the peer has disconnected.
 PendingResponse::Awaitable<std::optional<PendingReply::Part>> PendingResponse::next_part() {
   for (;;) {
     PendingReply::Part part = take();

@@ -1,5 +1,5 @@
-// Response whose parts come while it is written: a stream of events, or one body at the end. For
-// .cpp files only (it includes Asio).
+// Writer of a PendingReply: a stream of events, or one body at the end. For .cpp files only
+// (includes Asio).
 #pragma once
 
 #include <exception>
@@ -17,10 +17,11 @@ class PendingResponse {
   template <class T>
   using Awaitable = TimedTransport::Awaitable<T>;
 
-  // All outlive this object.
+  // All references must outlive this object.
   PendingResponse(std::shared_ptr<PendingReply> pending, HttpExchange& exchange,
                   ResponseWriter& writer, TimedTransport& transport);
-  // Until it is done or the peer has gone. True: the connection stays.
+  // Runs until the response is complete or the peer has disconnected. True: the connection stays
+  // open.
   Awaitable<bool> run();
 
  private:

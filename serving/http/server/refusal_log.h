@@ -1,5 +1,5 @@
-// Log of requests that were refused for their API key: who guesses keys is to be seen, and does not
-// fill the log.
+// Rate-limited log of requests refused for their API key: brute-force attempts are visible but do
+// not fill the log.
 #pragma once
 
 #include <chrono>
@@ -14,18 +14,19 @@ namespace trireme {
 class RefusalLog {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr int kLines = 5;  // within each period; the rest is counted
+  static constexpr int kLines = 5;  // per period; the rest is only counted
   static constexpr std::chrono::seconds kPeriod{60};
 
-  // peer: an address; route: a path of the server's own table, or empty. Neither the key nor
-  // anything else that the client has written reaches the log. Any thread.
+  // Any thread. peer: an address; route: a path of the server's own table, or empty. Neither the
+  // key nor anything else written by the client is logged.
   void note(const std::string& peer, const std::string& route, const ApiError& error,
             Clock::time_point now = Clock::now());
 
  private:
   std::mutex mutex_;
-  Clock::time_point begun_{};  // of the period
-  int lines_ = 0;              // in it
+  Clock::time_point begun_{};  // start of the period
+  int lines_ = 0;              // logged in the period
+  // Refusals since the last logged line.
   int64_t unwritten_ = 0;
 };
 

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-// Bytes of a refused request's body that are read and dropped, so that the connection stays.
+// Largest body of a rejected request that is read and dropped to keep the connection open.
 constexpr size_t kDiscarded = 64 << 10;
 
 }  // namespace
@@ -17,8 +17,8 @@ void RequestInput::leave() {
   transport_.notify();
 }
 
-// Until its first byte. A client that has just connected when the server begins to drain cannot
-// know of it, and gets a response.
+// Time limit until the first byte. A client that connects just as the server begins to drain cannot
+// know, so its first request still gets a response.
 std::chrono::milliseconds RequestInput::time_for_head() const {
   if (!first_) return limits_.idle_time;
   return leave_ ? std::min(limits_.unasked_time, limits_.head_time) : limits_.head_time;

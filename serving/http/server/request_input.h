@@ -1,5 +1,5 @@
-// Requests of a connection as they are read, with the time that each part of one may take. For .cpp
-// files only (it includes Asio).
+// Reader of a connection's requests, with a time limit for each part. For .cpp files only (includes
+// Asio).
 #pragma once
 
 #include "serving/http/server/http_exchange.h"
@@ -14,21 +14,21 @@ class RequestInput {
   using Awaitable = TimedTransport::Awaitable<T>;
   enum class Head { kRead, kNone, kTooSlow };
 
-  // Both outlive this object.
+  // Both must outlive this object.
   RequestInput(TimedTransport& transport, const HttpLimits& limits)
       : transport_(transport), limits_(limits) {}
 
-  // kRead: the reader is beyond the head, or has refused it.
+  // kRead: the head is complete, or the reader has rejected it.
   Awaitable<Head> read_head(RequestReader& reader);
-  // Sets exchange.refusal where the body is refused or too slow. False: the connection is broken.
+  // Sets exchange.refusal when the body is rejected or too slow. False: the connection is broken.
   Awaitable<bool> read_body(RequestReader& reader, HttpExchange& exchange);
-  // Reads and drops the body of a refused request. False: it has not come.
+  // Reads and drops the body of a rejected request. False: it did not arrive.
   Awaitable<bool> discard_body(RequestReader& reader);
-  // Small enough to be read for nothing, so that the connection stays.
+  // True if the body is small enough to read and drop, which keeps the connection open.
   bool has_small_body(const RequestReader& reader, const HttpExchange& exchange) const;
-  // The first request has had its response.
+  // The response to the first request has been sent.
   void end_first() { first_ = false; }
-  // No request that has not begun is wanted any more; where none has come yet, after
+  // Accepts no request that has not begun; before the first request, only after
   // limits.unasked_time.
   void leave();
 
@@ -38,8 +38,8 @@ class RequestInput {
 
   TimedTransport& transport_;
   const HttpLimits& limits_;
-  bool first_ = true;                  // request
-  bool idle_ = false, leave_ = false;  // between requests; when it is, it ends or ends soon
+  bool first_ = true;                  // no request has been served yet
+  bool idle_ = false, leave_ = false;  // idle_: between requests; leave_: end when idle
 };
 
 }  // namespace trireme

@@ -10,12 +10,12 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using BeastText = boost::beast::string_view;
 
-constexpr size_t kMostChunkHead = 8 << 10;  // a chunk's size with its extensions, or the trailer
-// The least of chunked bodies, "0\r\n\r\n". The parser, once it has seen the last chunk's size,
-// takes it for granted that so many bytes are there, which is so behind another chunk.
+constexpr size_t kMostChunkHead = 8 << 10;  // a chunk's size line with extensions, or the trailer
+// Shortest chunked body, "0\r\n\r\n". After the size of a last chunk, Beast's parser assumes that
+// this many bytes are available, which holds only after another chunk.
 constexpr size_t kLeastChunkedBody = 5;
 
-// Headers that are no lists: a second one makes the request ambiguous.
+// Headers that are not lists: a repetition makes the request ambiguous.
 constexpr const char* kSingleHeaders[] = {"Content-Length", "Content-Type", "Authorization",
                                           "X-Request-Timeout-Ms"};
 
@@ -37,7 +37,7 @@ bool is_fault_of_size(const error_code& error) { return error == http::error::bo
 
 }  // namespace
 
-// What the parser finds goes into the reader.
+// Stores the parser's results in the reader.
 class RequestReader::Parser final : public http::basic_parser<true> {
  public:
   explicit Parser(RequestReader& reader) : reader_(reader) {}
@@ -51,7 +51,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   }
   void on_response_impl(int, BeastText, int, error_code&) override {}
   void on_field_impl(http::field, BeastText name, BeastText value, error_code&) override {
-    if (!head_done_)  // else of the trailer, which nobody reads
+    if (!head_done_)  // ignores the trailer
       reader_.head_.headers.emplace_back(lower(plain(name)), plain(value));
   }
   void on_header_impl(error_code&) override { head_done_ = true; }
@@ -97,7 +97,7 @@ size_t RequestReader::feed(std::string_view bytes) {
 }
 
 size_t RequestReader::feed_head(std::string_view bytes) {
-  // An empty line before a request is no request (RFC 9112, 2.2).
+  // Empty lines before a request are ignored (RFC 9112, 2.2).
   if (!begun_ && bytes.substr(0, 2) == "\r\n") return 2;
   if (!begun_ && bytes == "\r") return 0;
   begun_ = begun_ || !bytes.empty();
@@ -119,7 +119,7 @@ size_t RequestReader::feed_head(std::string_view bytes) {
   return taken;
 }
 
-// Looks at lines until the empty one; the head then ends at scanned_.
+// Scans lines up to the empty one, after which scanned_ is the end of the head.
 bool RequestReader::scan(std::string_view bytes) {
   while (state_ == State::kHead && scanned_ < bytes.size()) {
     const size_t end = bytes.find('\n', scanned_);
@@ -145,7 +145,7 @@ bool RequestReader::scan(std::string_view bytes) {
   return false;
 }
 
-// The bounds of a line, of which so many bytes are there. False: they are exceeded.
+// Checks the limits of a line of which `length` bytes have arrived. False: rejected.
 bool RequestReader::end_line(size_t length, std::string_view bytes) {
   if (lines_ == 0) {
     if (length <= limits_.request_line) return true;
@@ -166,8 +166,8 @@ bool RequestReader::end_line(size_t length, std::string_view bytes) {
   return false;
 }
 
-// "http://HOST/PATH" becomes "/PATH", and HOST the request's host whatever its header says (RFC
-// 9112, 3.2.2). False: refused.
+// Converts the target "http://HOST/PATH" to "/PATH", and sets the request's host to HOST, ignoring
+// the Host header (RFC 9112, 3.2.2). False: rejected.
 bool RequestReader::to_origin_form() {
   const size_t hosts = head_.count("host");
   if (hosts > 1 || (head_.version == 11 && hosts == 0)) {

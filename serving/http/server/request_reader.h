@@ -1,7 +1,7 @@
-// Requests of HTTP/1.1 from the bytes of a connection (RFC 9112), within limits, stricter than the
-// RFC where leniency has been abused: lines end with CRLF, no header is folded, Content-Length is
-// there once and not beside Transfer-Encoding, which is "chunked" and nothing else. A target in
-// absolute form is read as the path and host that it names.
+// Incremental parser of HTTP/1.1 requests (RFC 9112), with limits. Stricter than the RFC where
+// leniency enables attacks: lines must end with CRLF, headers must not be folded, Content-Length
+// must occur at most once and not beside Transfer-Encoding, which must be "chunked". A target in
+// absolute form is converted to its path and host.
 #pragma once
 
 #include <memory>
@@ -18,28 +18,28 @@ class RequestReader {
  public:
   enum class State { kHead, kBody, kDone, kRefused };
 
-  // all_bodies: what bodies of all requests may take. The limits outlive this object.
+  // all_bodies: budget of all requests' bodies. The limits must outlive this object.
   RequestReader(const HttpLimits& limits, std::shared_ptr<ByteBudget> all_bodies);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  // bytes: everything that is there and was not taken. Returns how many were taken, which may be
-  // none. Goes no further than the end of the head, and then to the end of the body.
+  // bytes: all received bytes not consumed yet. Returns the number consumed, possibly 0. Stops at
+  // the end of the head, then at the end of the body.
   size_t feed(std::string_view bytes);
   State state() const { return state_; }
-  bool begun() const { return begun_; }              // a byte of the request has come
-  const RequestHead& head() const { return head_; }  // once state() is beyond kHead
-  // The body is read, but not kept.
+  bool begun() const { return begun_; }              // at least one byte of the request has arrived
+  const RequestHead& head() const { return head_; }  // valid once state() is past kHead
+  // Reads the rest of the body without storing it.
   void discard_body() {
     keep_body_ = false;
     body_ = {};
     share_.release();
   }
-  // When done. The share is what the body has taken of the budget.
+  // For kDone. The share is the part of the budget that the body uses.
   std::string take_body() { return std::move(body_); }
   ByteShare take_share() { return std::move(share_); }
-  const ApiError& refusal() const { return *refusal_; }  // when refused
+  const ApiError& refusal() const { return *refusal_; }  // for kRefused
 
  private:
   class Parser;
@@ -53,13 +53,14 @@ class RequestReader {
   void refuse(int status, const std::string& message, const char* code);
 
   const HttpLimits& limits_;
-  ByteShare share_;  // of body_
+  ByteShare share_;  // budget share of body_
   State state_ = State::kHead;
   bool begun_ = false, chunks_begun_ = false, keep_body_ = true;
   RequestHead head_;
   std::string body_;
   std::unique_ptr<ApiError> refusal_;
-  // The head so far: bytes looked at, where the line begins, lines and bytes of headers.
+  // Scanner of the head: bytes scanned, start of the current line, count of lines, bytes of
+  // headers.
   size_t scanned_ = 0, line_ = 0, lines_ = 0, headers_bytes_ = 0;
   std::unique_ptr<Parser> parser_;
 };

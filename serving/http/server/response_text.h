@@ -1,4 +1,4 @@
-// The text of responses of HTTP/1.1: heads and chunks.
+// Text of HTTP/1.1 responses: heads and chunks.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ struct AnswerHead {
   std::string content_type = {};
   std::string request_id = {};
   Headers headers = {};
-  std::string framing = {};  // whole lines: Content-Length or Transfer-Encoding
-  bool keep = true;          // the connection goes on afterwards
-  int version = 11;          // of the request, times ten
+  std::string framing = {};  // whole header lines: Content-Length or Transfer-Encoding
+  bool keep = true;          // the connection stays open after it
+  int version = 11;          // HTTP version of the request, times ten
 };
 
-// Up to the empty line and with it.
+// Head of the response, up to and including the empty line.
 std::string head_text(const AnswerHead& head);
-// A chunk with its framing; bytes must not be empty.
+// One chunk with its framing; bytes must not be empty.
 std::string chunk_text(const std::string& bytes);
 
 }  // namespace trireme

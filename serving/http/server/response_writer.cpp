@@ -5,7 +5,8 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kCopied = 64 << 10;  // of a body, at most, to be written with its head
+// Largest body that is copied, to be written together with its head.
+constexpr size_t kCopied = 64 << 10;
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Responses of a connection: whole ones, and streams of events. For .cpp files only (it includes
-// Asio).
+// Writer of a connection's responses: complete ones, and streams of events. For .cpp files only
+// (includes Asio).
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ class ResponseWriter {
   template <class T>
   using Awaitable = TimedTransport::Awaitable<T>;
 
-  // Both outlive this object.
+  // Both must outlive this object.
   ResponseWriter(TimedTransport& transport, const ServerState& state)
       : transport_(transport), state_(state) {}
 
-  // True: the connection stays.
+  // Returns whether the connection stays open.
   Awaitable<bool> write_whole(HttpExchange& exchange, const HttpReply& whole);
-  // Events of a stream, which may be none: with its head where it begins, with its end where it
-  // ends. False: the peer has gone.
+  // Writes events of a stream, possibly none: after the head if `begins`, with the end of the
+  // stream if `ends`. False: the peer has disconnected.
   Awaitable<bool> write_events(HttpExchange& exchange, const std::string& events, bool begins,
                                bool ends);
 

@@ -1,4 +1,4 @@
-// The paths a server answers, what each asks for, and who does the work.
+// Routes of a server: the paths it serves, their requirements and handlers.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,25 @@
 namespace trireme {
 
 struct Route {
-  std::string method;  // GET (which answers HEAD too) or POST
-  std::string path;    // exactly, or with a last "/*" all below it
+  std::string method;  // GET (also serves HEAD) or POST
+  std::string path;    // exact, or with a final "/*" all paths below it
   Access access = Access::kUser;
-  // On a thread of the workers', several at a time. What it throws becomes an error's reply.
+  // Runs on a worker thread, several calls in parallel. An exception becomes an error response.
   std::function<HttpAnswer(HttpRequest&)> handle;
-  // Before the body is read, and again before the request waits for a worker: throws ApiError where
-  // it would be in vain. tenant: whose key. On a thread that serves connections: must not wait.
+  // Early rejection: called before the body is read, and again before the request is queued for a
+  // worker. Throws ApiError if the request would be rejected anyway. tenant: name of the API key.
+  // Runs on a thread that serves connections: must not block.
   std::function<void(const RequestHead&, const std::string& tenant)> admit = {};
-  // handle() neither waits nor works for long: it is called on the thread that serves the
-  // connection, however many requests wait for the workers.
+  // handle() neither blocks nor runs long: it is called on the connection's thread, even when the
+  // workers' queue is full.
   bool is_quick = false;
 };
 
 class Routes {
  public:
   void add(Route route);
-  // nullptr: no route has this path. Where others' have it, `other_methods` names them: "GET, HEAD,
-  // POST".
+  // nullptr: no route matches. If the path has routes for other methods, `other_methods` lists
+  // those: "GET, HEAD, POST".
   const Route* find(std::string_view method, std::string_view path,
                     std::string& other_methods) const;
 

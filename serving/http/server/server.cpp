@@ -50,7 +50,7 @@ std::unique_ptr<asio::ssl::context> tls_context(const TlsFiles& files) {
   return tls;
 }
 
-// What a connection too many gets, at once and without a look at what it asks.
+// Response to a connection above the limit, sent at once without reading its request.
 std::string refusal_of_connection() {
   const std::string body = error_body(503, "too many connections", "too_many_connections");
   return concat("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n",
@@ -103,7 +103,7 @@ HttpServer::Impl::Impl(HttpConfig config, Routes routes,
     threads_.emplace_back([&context = *contexts_[i], i] { run(context, i); });
 }
 
-// What a handler throws, memory that is not there as a rule, ends nothing but the handler.
+// An exception of an Asio handler, usually std::bad_alloc, ends only that handler.
 void HttpServer::Impl::run(Context& context, size_t number) {
   name_thread("http", number);
   for (bool done = false; !done;) {
@@ -159,7 +159,7 @@ asio::awaitable<void> HttpServer::Impl::accept_connections() {
       }
       continue;
     }
-    // Too many open files, as a rule: some will be closed.
+    // Usually too many open files: wait until some are closed.
     pause.expires_after(std::chrono::milliseconds(20));
     co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
   }
@@ -176,7 +176,7 @@ void HttpServer::Impl::welcome(tcp::socket socket, const tcp::endpoint& peer) {
   }
   socket.set_option(tcp::no_delay(true), ignored);
   socket.non_blocking(true, ignored);
-  // Who reads slowly shall not have megabytes wait for him in the system's buffer.
+  // A slow reader must not have megabytes waiting in the kernel's buffer.
   const int unsent = kMostUnsent;
   setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   auto connection = std::make_shared<Connection>(state_, std::move(place),
@@ -201,7 +201,7 @@ void HttpServer::Impl::stop() {
   state_->workers.stop();
   acceptor_.reset();
   guards_.clear();
-  contexts_.clear();  // and all that waits in them
+  contexts_.clear();  // destroys all pending handlers too
 }
 
 HttpServer::HttpServer(HttpConfig config, Routes routes,

@@ -1,8 +1,7 @@
-// A server of HTTP/1.1: few threads, thousands of connections, every wait with a bound.
+// HTTP/1.1 server: few threads, thousands of connections, a time limit on every wait.
 //
-// A connection's requests are answered one after the other, in their order. Who goes away takes
-// what is computed for him along: a peer that closes, even only its half, while a POST is answered
-// has it cancelled.
+// Requests of a connection are served one after the other, in order. When a peer closes its
+// connection, even only its sending half, while a POST is running, the request is cancelled.
 #pragma once
 
 #include <chrono>
@@ -17,14 +16,15 @@ namespace trireme {
 
 struct HttpCounts {
   int64_t connections = 0;
-  int64_t exchanges = 0;  // requests whose answers are not complete
-  int64_t waiting = 0;    // of them, those that wait for the workers
+  int64_t exchanges = 0;  // requests whose responses are incomplete
+  int64_t waiting = 0;    // those that wait for the workers
 };
 
 class HttpServer {
  public:
-  // Serves at once. InputError for an address that cannot be bound, for files of TLS that cannot be
-  // read, and for an address that others reach without keys.
+  // Serves immediately. InputError for an address that cannot be bound, for TLS files that cannot
+  // be read, and, without API keys, for an address that other machines can reach (see
+  // HttpConfig::insecure).
   HttpServer(HttpConfig config, Routes routes,
              std::function<void(const RequestSummary&)> on_request = {});
   ~HttpServer();  // stop()
@@ -33,12 +33,12 @@ class HttpServer {
 
   int port() const;
   HttpCounts counts() const;
-  // From now on connections are closed after their answers, and at once those between requests. One
-  // that has not been asked anything is left limits.unasked_time, as its first request may be on
-  // the way. Waits until no answer is pending, or until the limit; says which. What is refused
-  // meanwhile is for the routes to decide.
+  // Starts draining: closes idle connections now and the others after their current response. A
+  // connection without any request yet gets limits.unasked_time, since its first request may be on
+  // the way. Waits until no response is pending (true) or until the limit (false). Rejecting
+  // requests meanwhile is up to the routes.
   bool drain(std::chrono::milliseconds limit);
-  // Closes everything; answers under way are cut off.
+  // Closes all connections and cuts off incomplete responses.
   void stop();
 
  private:

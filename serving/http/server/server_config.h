@@ -1,4 +1,4 @@
-// Configuration of a server of HTTP/1.1, and what it reports of a request.
+// Configuration of an HTTP server, and its report about a request.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@
 namespace trireme {
 
 struct TlsFiles {
-  std::string certificate, key;  // PEM: the chain, the private key
+  std::string certificate, key;  // PEM: certificate chain; private key
 };
 
 struct HttpConfig {
-  std::string host = "127.0.0.1";  // an address, of IPv6 with brackets or without, or "localhost"
-  int port = 8000;                 // 0: any free one
-  int threads = 2;                 // that serve connections
-  int workers = 2;                 // that read requests and tokenize
+  std::string host = "127.0.0.1";  // IPv4, IPv6 with or without brackets, or "localhost"
+  int port = 8000;                 // 0: any free port
+  int threads = 2;                 // serve connections
+  int workers = 2;                 // parse requests and tokenize
   HttpLimits limits = {};
   std::optional<TlsFiles> tls = {};
   ApiKeys keys = {};
   AllowedOrigins origins = {};
-  // Without keys only the machine itself may be served, under its own names (a page from elsewhere
-  // could have its name point here), unless this is set.
+  // Allows serving without API keys beyond this machine. Without keys and unless set, only a
+  // loopback address may be bound, and only local host names are accepted (DNS rebinding).
   bool insecure = false;
 };
 
-// A request with its response, for metrics. Passed on a thread that serves connections.
+// Request with its response, for metrics. Reported on a thread that serves connections.
 struct RequestSummary {
-  std::string handler;  // the route's path; "none"
+  std::string handler;  // path of the route, or "none"
   std::string method;
   int status = 0;
   double seconds = 0;

@@ -1,4 +1,4 @@
-// State that all connections of a server share.
+// State shared by all connections of a server.
 #pragma once
 
 #include <atomic>
@@ -36,9 +36,9 @@ struct ServerState {
   std::atomic<int64_t> connections{0}, exchanges{0};
   std::atomic<bool> draining{false};
   RefusalLog refusals;
-  WorkQueue workers;                          // stopped before the connections' contexts are gone
-  std::mutex mutex;                           // of all below
-  std::map<std::string, int64_t> of_address;  // connections
+  WorkQueue workers;                          // stopped before the connections' io_contexts end
+  std::mutex mutex;                           // guards all below
+  std::map<std::string, int64_t> of_address;  // connections by address group
   std::map<const Connection*, std::weak_ptr<Connection>> open;
 };
 

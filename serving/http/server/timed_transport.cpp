@@ -14,8 +14,8 @@ using boost::system::error_code;
 
 constexpr size_t kReadBytes = 8 << 10;
 constexpr size_t kWriteBytes = 64 << 10;
-constexpr size_t kIdleBytes = 4 << 10;  // of a buffer that nothing is in
-// How often a peer is looked for whose later requests are not read any more.
+constexpr size_t kIdleBytes = 4 << 10;  // capacity that an empty buffer keeps
+// Period of checks for a disconnected peer when its later requests are no longer read.
 constexpr std::chrono::milliseconds kLook{100};
 constexpr std::chrono::milliseconds kLinger{1000};
 constexpr size_t kLingerBytes = 1 << 20;
@@ -40,13 +40,13 @@ std::function<void()> TimedTransport::waker() {
 
 void TimedTransport::notify() { wake_.cancel(); }
 
-// Until it is notified, or until then. Both may have other reasons than what the caller waits for.
+// Waits until notified, or until `until`. Both may happen for other reasons than the caller's.
 TimedTransport::Awaitable<void> TimedTransport::wait(Clock::time_point until) {
   wake_.expires_at(until);
   co_await wake_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
-// Reads and writes that go on then are given up, and expired_ is set.
+// After `limit`, cancels pending reads and writes and sets expired_.
 void TimedTransport::arm(std::chrono::milliseconds limit) {
   expired_ = false;
   deadline_.expires_after(limit);
@@ -55,9 +55,9 @@ void TimedTransport::arm(std::chrono::milliseconds limit) {
   });
 }
 
-// The same for a peer that takes nothing of what is written. One that takes a little now and then
-// goes on, which the end of a write does not show: the system's own buffer is large, and has room
-// again when much of it was taken.
+// Same for a peer that reads nothing of what is written. A peer that reads a little now and then
+// keeps its connection. The completion of a write does not show this: the kernel's buffer is large,
+// and accepts more only when much of it has been read.
 void TimedTransport::arm_against_stall(Clock::time_point since, int unsent) {
   const auto limit = stall_time_;
   expired_ = false;
@@ -86,19 +86,20 @@ void TimedTransport::disarm() {
   deadline_.cancel();
 }
 
-// While an answer is pending: so that a peer that goes away is noticed. What it sends meanwhile is
-// kept, up to a bound.
+// While a response is pending: reads, so that a disconnect is noticed. What the peer sends is kept,
+// up to read_ahead_.
 void TimedTransport::watch() {
   if (in_.size() < read_ahead_) start_read();
 }
 
-// Nobody waits for an answer any more.
+// The peer has disconnected.
 bool TimedTransport::has_left() const {
   const bool reads = in_.size() < read_ahead_;
   return gone_ || (!reads && has_hung_up(transport_->socket().native_handle()));
 }
 
-// While an answer is pending: until it is notified, until then, or until the peer has left.
+// While a response is pending: waits until notified, until `until`, or until the peer has
+// disconnected.
 TimedTransport::Awaitable<void> TimedTransport::wait_or_leave(Clock::time_point until) {
   watch();
   const bool looks = in_.size() >= read_ahead_;
@@ -170,7 +171,8 @@ void TimedTransport::free_received() {
   if (in_.empty() && in_.capacity() > kIdleBytes) std::string().swap(in_);
 }
 
-// The last bytes shall arrive: a socket that is closed with bytes unread takes its response back.
+// Makes sure that the last bytes arrive: closing a socket with unread bytes resets the connection,
+// and the peer may lose the response.
 TimedTransport::Awaitable<void> TimedTransport::take_leave() {
   if (gone_ || write_failed_) co_return;
   arm(kLinger);

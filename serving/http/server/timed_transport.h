@@ -1,8 +1,8 @@
-// Transport of a connection whose waits all have a bound: reads, writes and deadlines. For .cpp
-// files only (it includes Asio).
+// Transport of a connection with a time limit on every wait: reads, writes and deadlines. For .cpp
+// files only (includes Asio).
 //
-// Runs in the one thread of its socket's context. Every wait is for one timer: reads, writes,
-// alarms and other threads set their results and wake it.
+// Runs on the single thread of its socket's io_context. Every wait uses the same timer: reads,
+// writes, deadlines and other threads store their results and cancel it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-// Kept by its handlers until they have run.
+// Pending handlers own it until they have run.
 class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,36 +28,38 @@ class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
 
   boost::asio::any_io_executor executor() { return wake_.get_executor(); }
   boost::asio::ip::tcp::socket& socket() { return transport_->socket(); }
-  // From any thread: ends the wait of wait_or_leave().
+  // Callable from any thread; ends the wait of wait_or_leave().
   std::function<void()> waker();
   void notify();
 
-  // Reads and writes that have not ended by then are given up, and expired() is true.
+  // After `limit`, cancels pending reads and writes and sets expired().
   void arm(std::chrono::milliseconds limit);
   void disarm();
   bool expired() const { return expired_; }
 
-  // Bytes that were read, for the reader to erase.
+  // Received bytes; the reader erases those that it consumes.
   std::string& received() { return in_; }
-  void free_received();  // the memory of an empty buffer that was large
-  // Reads more. False: nothing came before the peer or the time was gone, or no request is wanted.
+  void free_received();  // frees the capacity of an empty buffer
+  // Reads more. False: nothing arrived before the peer closed or the deadline passed, or
+  // set_unwanted(true) is in effect.
   Awaitable<bool> fill();
-  // While it is so, fill() does not wait.
+  // While set, fill() does not wait.
   void set_unwanted(bool unwanted) { unwanted_ = unwanted; }
 
-  // `bytes` outlives the wait. False: the peer has gone, or has taken nothing for too long.
+  // `bytes` must outlive the wait. False: the peer has disconnected, or has read nothing for
+  // stall_time.
   Awaitable<bool> write(const std::string& bytes);
-  // While it is so, what is written is computed for a peer that must still be there.
+  // While set, write() also fails once the peer has closed its sending half (has_left()).
   void set_streaming(bool streaming) { streaming_ = streaming; }
 
-  // While a response is pending. has_left(): nobody waits for it any more. What the peer sends
+  // For use while a response is pending. has_left(): the peer has disconnected. What the peer sends
   // meanwhile is kept, up to limits.read_ahead.
   bool has_left() const;
-  // Until it is notified, until then, or until the peer has left; may return earlier.
+  // Waits until notified, until `until`, or until the peer has disconnected; may return earlier.
   Awaitable<void> wait_or_leave(Clock::time_point until = Clock::time_point::max());
 
-  Awaitable<bool> greet() { return perform(&HttpTransport::greet); }  // of TLS
-  // Ends what is written and waits a moment for the peer to take it.
+  Awaitable<bool> greet() { return perform(&HttpTransport::greet); }  // TLS handshake
+  // Ends the sending direction and waits up to a second for the peer to read the rest.
   Awaitable<void> take_leave();
   void close();
 
@@ -73,12 +75,12 @@ class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
   const std::chrono::milliseconds stall_time_;
   const size_t read_ahead_;
   boost::asio::steady_timer wake_, deadline_;
-  uint64_t alarm_ = 0;    // number of the deadline that counts
-  bool expired_ = false;  // it has passed
+  uint64_t alarm_ = 0;    // number of the current deadline
+  bool expired_ = false;  // the current deadline has passed
   std::unique_ptr<char[]> space_;
-  std::string in_;  // read, not taken
+  std::string in_;  // received, not consumed
   uint64_t arrived_ = 0;
-  bool reading_ = false, gone_ = false;  // gone: the peer sends nothing any more
+  bool reading_ = false, gone_ = false;  // gone_: the peer has stopped sending
   bool unwanted_ = false;
   bool writing_ = false, write_failed_ = false, streaming_ = false;
   size_t written_ = 0;

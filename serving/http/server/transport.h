@@ -1,4 +1,4 @@
-// Bytes of a connection, in the clear or over TLS. For .cpp files only (it includes Asio).
+// Byte transport of a connection: plain TCP or TLS. For .cpp files only (includes Asio).
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -16,21 +16,21 @@ class HttpTransport {
  public:
   using Done = std::function<void(boost::system::error_code, size_t)>;
   virtual ~HttpTransport() = default;
-  // One of each kind at a time.
+  // At most one pending call of each kind.
   virtual void read(boost::asio::mutable_buffer space, Done done) = 0;
   virtual void write(boost::asio::const_buffer bytes, Done done) = 0;
-  virtual void greet(Done done) = 0;       // TLS's handshake
-  virtual void take_leave(Done done) = 0;  // nothing more is written
+  virtual void greet(Done done) = 0;       // TLS handshake
+  virtual void take_leave(Done done) = 0;  // ends the sending direction
   virtual boost::asio::ip::tcp::socket& socket() = 0;
 };
 
-// tls: nullptr: in the clear.
+// tls: nullptr: plain TCP.
 std::unique_ptr<HttpTransport> make_transport(boost::asio::ip::tcp::socket socket,
                                               boost::asio::ssl::context* tls);
 
-// Bytes that were written to a socket and that the peer has not got.
+// Bytes written to a socket that the peer has not acknowledged.
 int unsent_bytes(int socket);
-// The peer has closed, if only its half, whatever it sent before.
+// The peer has closed, even only its sending half, whether or not its earlier bytes are read.
 bool has_hung_up(int socket);
 
 }  // namespace trireme

@@ -18,7 +18,7 @@ WorkQueue::WorkQueue(int threads, const WorkLimits& limits)
 
 WorkQueue::~WorkQueue() { stop(); }
 
-// With the lock held. A tenant without waiting work is refused only where the queue itself is full.
+// Requires the lock. A tenant without waiting work is refused only when the queue itself is full.
 bool WorkQueue::is_full(const std::string& tenant, int64_t bytes) const {
   if (jobs_.size() >= limits_.jobs || (bytes_ > 0 && bytes > limits_.bytes - bytes_)) return true;
   const auto own = of_tenant_.find(tenant);
@@ -52,7 +52,7 @@ WorkQueue::Ticket WorkQueue::push(const std::string& tenant, int64_t bytes,
 }
 
 bool WorkQueue::withdraw(const Ticket& ticket) {
-  std::optional<Job> gone;  // what it holds is freed without the lock
+  std::optional<Job> gone;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   gone = jobs_.withdraw(ticket.tenant, ticket.number);
   if (!gone) return false;
@@ -88,7 +88,7 @@ void WorkQueue::run() {
       const std::lock_guard lock(mutex_);
       --large_;
     }
-    wake_.notify_one();  // for a large job that was passed over
+    wake_.notify_one();  // for a large job that was skipped
   }
 }
 

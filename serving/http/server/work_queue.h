@@ -1,6 +1,5 @@
-// Work of requests that takes time (parsing JSON, tokenizing, writing large responses), on a few
-// threads. API keys are served in turn, and what waits is bounded for all together and for each
-// key. Waiting work can be withdrawn.
+// Queue of slow work of requests (parsing JSON, tokenizing, writing large responses) for a few
+// threads. API keys take turns; waiting work is limited in total and per key, and can be withdrawn.
 #pragma once
 
 #include <condition_variable>
@@ -18,8 +17,9 @@ namespace trireme {
 
 struct WorkLimits {
   int64_t jobs = 1024;
-  int64_t bytes = int64_t{64} << 20;  // of bodies; one job is always taken
-  // Jobs of larger bodies take all threads but one at most: the others never wait for them alone.
+  int64_t bytes = int64_t{64} << 20;  // of bodies; while none wait, any size is accepted
+  // Jobs with larger bodies use at most all threads but one (at least one), so that small ones
+  // never wait for large ones alone.
   int64_t large = int64_t{256} << 10;
 };
 
@@ -36,12 +36,12 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  // Refused: the queue is full, or the tenant has its share of it (tenant_share), or it has
-  // stopped. Exceptions of `work` are logged.
+  // Refused (number 0): the queue is full, the tenant has used its share (tenant_share), or the
+  // queue has stopped. Exceptions of `work` are logged.
   Ticket push(const std::string& tenant, int64_t bytes, std::function<void()> work);
-  // False: the work has begun.
+  // False: the work has begun, or has ended.
   bool withdraw(const Ticket& ticket);
-  // Waits for work that has begun; waiting work is dropped.
+  // Waits for running work; drops waiting work.
   void stop();
   int64_t waiting() const;
 
@@ -62,11 +62,11 @@ class WorkQueue {
 
   const WorkLimits limits_;
   const int64_t most_large_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable wake_;
   FairQueue<Job> jobs_;
-  std::map<std::string, Held> of_tenant_;  // in jobs_
-  int64_t bytes_ = 0;                      // in jobs_
+  std::map<std::string, Held> of_tenant_;  // waiting, in jobs_
+  int64_t bytes_ = 0;                      // waiting, in jobs_
   int64_t large_ = 0;                      // running
   bool stop_ = false;
   std::vector<std::thread> threads_;

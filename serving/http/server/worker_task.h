@@ -1,4 +1,4 @@
-// Work of a connection on a thread of the workers'. For .cpp files only (it includes Asio).
+// Work of a connection that runs on a worker thread. For .cpp files only (includes Asio).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// Kept until the work has ended, wherever the connection is by then.
+// Kept alive until it has run, even if the connection has closed.
 struct WorkerTask {
   WorkerTask() = default;
   WorkerTask(const WorkerTask&) = delete;
@@ -18,11 +18,11 @@ struct WorkerTask {
   virtual ~WorkerTask() = default;
   virtual void run() = 0;
 
-  bool done = false;  // of the connection's thread
+  bool done = false;  // written on the connection's thread only
 };
 
-// Sets `done` on the connection's thread once the task has run, and notifies the transport. No
-// ticket: the workers have refused it.
+// Runs the task on a worker, then sets `done` on the connection's thread and notifies the
+// transport. A ticket that is false: the workers have refused it.
 WorkQueue::Ticket submit_task(WorkQueue& workers, const std::string& tenant, int64_t bytes,
                               const std::shared_ptr<WorkerTask>& task, TimedTransport& transport);
 

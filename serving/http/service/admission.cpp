@@ -68,7 +68,7 @@ void Admission::check_locked(const std::string& tenant, int64_t sequences, int64
   throw ApiError(503, message, "", "server_overloaded").retry_after(kRetryMs);
 }
 
-// More than the tenant's share. The first request of one is bounded by what any may ask for.
+// Above the tenant's share. A tenant without sequences may submit as many as any request may have.
 bool Admission::is_over(const std::string& tenant, int64_t sequences, int64_t tokens) const {
   const auto at = of_tenant_.find(tenant);
   if (at == of_tenant_.end()) return sequences > limits_.of_a_tenant();

@@ -1,13 +1,12 @@
-// How much work a server takes: decided before a prompt is tokenized, so that a refusal costs
-// nothing.
+// Admission control: decides before a prompt is tokenized, so that a refusal is cheap.
 //
-// Sequences that were admitted and have not ended are at most `running` + `waiting`, and the tokens
-// of prompts among them that have not been computed at most waiting_tokens (one request is always
-// taken, however long). Where there are several tenants (API keys), those that have sequences here
-// share the places evenly, and a tenant alone leaves half of them, but never a place to run, to one
-// that may come. A tenant above its share keeps what it has and gets 429 until it is below. One
-// without sequences always has a place for one, beside all others where these are taken: tenants
-// are as many as there are keys. Everyone else gets 503.
+// At most `running` + `waiting` admitted sequences may be unfinished, and at most waiting_tokens of
+// their prompt tokens uncomputed (one request is always admitted, however long). With several
+// tenants (API keys), those that have sequences share both limits equally; a single active tenant
+// leaves half for others, but may always use `running` places. A tenant above its share keeps its
+// sequences and gets 429 until it is below. A tenant without sequences may always submit one, even
+// when all places are taken: there are only as many tenants as keys. Other refusals are 503, or 429
+// while no other tenant has sequences.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +23,9 @@ struct AdmissionLimits {
   int64_t waiting_tokens = INT64_MAX;
   bool several_tenants = false;
 
-  // Share of one of `active` tenants.
+  // Sequences that one of `active` tenants may have.
   int64_t share(int64_t active) const;
-  // Sequences that a request may ask for: more would be refused for ever.
+  // Sequences that one request may have: a request for more could never be admitted.
   int64_t of_a_tenant() const { return share(1); }
 };
 
@@ -34,7 +33,7 @@ class Admission {
  public:
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
-  // A request's place. When the last copy is gone, so is what it holds.
+  // Admission of a request; its destructor returns what is left of it.
   class Place {
    public:
     Place(Admission& admission, std::string tenant, int64_t sequences, int64_t prompt_tokens)
@@ -45,7 +44,7 @@ class Admission {
     ~Place();
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
-    void set_prompt_tokens(int64_t tokens);  // now that they are known; 0: they are computed
+    void set_prompt_tokens(int64_t tokens);  // once known; 0: computed
     void end_sequence();                     // one of its sequences has ended
 
    private:
@@ -54,13 +53,13 @@ class Admission {
     int64_t sequences_, tokens_;
   };
 
-  // ApiError 429 or 503 where one more sequence has no place, or none is taken any more.
+  // Throws ApiError 429 or 503 if one more sequence would be refused now.
   void check(const std::string& tenant) const;
-  // The same for so many, whose prompts have about that many tokens.
+  // Same for `sequences` with about prompt_tokens in total; admits them.
   std::unique_ptr<Place> enter(const std::string& tenant, int64_t sequences, int64_t prompt_tokens);
-  // Nothing is admitted any more: 503 with this code and message. Empty: again.
+  // Refuses every request with 503, this code and message. Empty code: admits again.
   void close(const std::string& code, const std::string& message);
-  void check_open() const;  // 503 where nothing is admitted
+  void check_open() const;  // ApiError 503 while closed
   int64_t sequences() const;
   int64_t prompt_tokens() const;
 
@@ -70,7 +69,7 @@ class Admission {
   void change(const std::string& tenant, int64_t sequences, int64_t tokens);
 
   AdmissionLimits limits_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   int64_t sequences_ = 0, tokens_ = 0;
   struct Held {
     int64_t sequences = 0, tokens = 0;

@@ -29,7 +29,7 @@ void BeamTask::leave(const char* reason) noexcept {
   }
 }
 
-// Nothing comes of the searches that go on.
+// Cancels the unfinished searches and counts them as ended for `reason`.
 void BeamTask::give_up(const char* reason) {
   const Clock::time_point now = Clock::now();
   for (Search& search : searches_) {
@@ -118,7 +118,8 @@ PendingReply::Part BeamTask::take() {
   return part;
 }
 
-// What their rounds copy and sort, roughly: each beam's next sequence has the whole prompt.
+// Approximate bytes that the next rounds copy and sort: the sequence of each beam has the whole
+// prompt.
 int64_t BeamTask::bytes_of(const std::vector<Letter>& letters) const {
   int64_t bytes = 0;
   for (const Letter& letter : letters) {
@@ -160,7 +161,7 @@ void BeamTask::finish(size_t number) {
   search.told = true;
   --open_;
   std::vector<BeamSearch::Text> texts = search.beams.best(work_.n);
-  // A vocabulary smaller than the beams has fewer texts.
+  // If the vocabulary is smaller than the beams, there are fewer texts.
   texts.resize(work_.n);
   int64_t longest = 0;
   for (size_t i = 0; i < work_.n; ++i) {

@@ -1,6 +1,6 @@
-// A completion or a chat by beam search (serving/scheduler/beam_search.h): each round of it is
-// sequences of one token for the engine, which finds what they have in common in its prefix cache.
-// They are cancelled with the request.
+// Completion or chat by beam search (serving/scheduler/beam_search.h). Each round submits one
+// sequence of one token per beam to the engine, which finds their common prefix in its cache. The
+// sequences are cancelled with the request.
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,16 @@
 namespace trireme {
 
 struct BeamWork {
-  std::vector<SequenceRequest>
-      prompts;              // their choice: what is told of the prompts; max_tokens: of the search
-  size_t n = 1;             // texts told of each
-  BeamSearchConfig search;  // but max_tokens
-  GenerationReply reply;    // of n choices
+  // max_tokens: of the search. Only prompt_logprobs of their `choice` is used.
+  std::vector<SequenceRequest> prompts;
+  size_t n = 1;             // texts returned per prompt
+  BeamSearchConfig search;  // its max_tokens is ignored
+  GenerationReply reply;    // has n choices per prompt
   AskedFor asked = {};
   std::unique_ptr<Admission::Place> place;
   std::chrono::steady_clock::time_point arrival;
-  HeldBytes held;                          // for the searches and the answer
-  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
+  HeldBytes held;                          // for the searches and the response
+  std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 
 class BeamTask final : public PendingReply {
@@ -46,17 +46,18 @@ class BeamTask final : public PendingReply {
   };
   struct Arrived {
     std::vector<Letter> letters;
-    Failure error;           // of a sequence
-    bool of_engine = false;  // the error
+    Failure error;           // of a failed sequence
+    bool of_engine = false;  // the engine has failed, not the request
   };
   struct Search {
     BeamSearch beams;
     std::vector<SequenceId> ids = {};                       // of this round; 0: it has ended
-    std::vector<std::vector<TokenLogprob>> following = {};  // of it
-    size_t open = 0;                                        // of them have not ended
-    SequenceId first = 0;  // of all: where it was computed the others are, who find it in the cache
-    bool told = false;     // its texts are in the reply
-    std::vector<ChosenToken> prompt = {};  // what is told of it
+    std::vector<std::vector<TokenLogprob>> following = {};  // top tokens after each beam
+    size_t open = 0;  // sequences of this round that have not ended
+    // First sequence; later ones run on its replica, whose prefix cache has the prompt.
+    SequenceId first = 0;
+    bool told = false;                     // its texts are in the reply
+    std::vector<ChosenToken> prompt = {};  // log-probabilities of the prompt
     int64_t cached_prompt = 0;
     Clock::time_point begun = {}, first_token = {};
   };
@@ -74,12 +75,12 @@ class BeamTask final : public PendingReply {
   BeamWork work_;
   std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();
   std::vector<Search> searches_;
-  std::vector<int64_t> lengths_;  // of the prompts
-  size_t open_ = 0;               // searches that go on
-  int64_t prompt_tokens_ = 0;     // not computed yet
+  std::vector<int64_t> lengths_;  // prompt tokens, by prompt
+  size_t open_ = 0;               // unfinished searches
+  int64_t prompt_tokens_ = 0;     // prompt tokens not computed yet
   WholeBody body_;
-  std::shared_ptr<WeightsHold> hold_ = std::make_shared<WeightsHold>();  // while rounds may come
-  Clock::time_point entered_;                                            // the engine
+  std::shared_ptr<WeightsHold> hold_ = std::make_shared<WeightsHold>();  // until the last round
+  Clock::time_point entered_;  // time of submission to the engine
 };
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Times of requests, for metrics.
+// Durations of requests, for metrics.
 #pragma once
 
 #include <chrono>

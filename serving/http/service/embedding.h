@@ -1,4 +1,4 @@
-// Embeddings for an endpoint: from texts to a response that is written of their vectors.
+// Embedding requests of an endpoint: from texts to a response with their vectors.
 #pragma once
 
 #include <functional>
@@ -10,26 +10,26 @@
 namespace trireme {
 
 struct EmbeddingResponse {
-  int64_t dimensions = 0;    // of a vector: the first so many
-  bool normalises = true;    // as a vector of length one
-  int64_t bytes = 0;         // of the body, at most
-  const char* way_out = "";  // what a client may do where `bytes` are too many
+  int64_t dimensions = 0;    // of the returned vectors, which are truncated to it
+  bool normalises = true;    // scales each vector to length 1
+  int64_t bytes = 0;         // upper bound of the body's size
+  const char* way_out = "";  // hint to the client when `bytes` exceeds the limit
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
                             int64_t prompt_tokens)>
       write_body = {};
 };
 
-// Texts of a request, and how they are tokenized.
+// Texts of a request, and how to tokenize them.
 struct EmbeddedTexts {
   const std::vector<Prompt>& texts;
-  const char* param;        // their field
-  bool add_special = true;  // tokens around a text
-  int64_t kept_tokens = 0;  // so many are kept of a longer one; 0: it is refused
-  bool keeps_end = true;    // the last ones; else the first
-  std::string salt = {};    // requests with another one share no cached prefixes
+  const char* param;        // field that holds them
+  bool add_special = true;  // adds special tokens around each text
+  int64_t kept_tokens = 0;  // longer texts are truncated to this; 0: rejected
+  bool keeps_end = true;    // truncation keeps the end, else the start
+  std::string salt = {};    // cached prefixes are shared only between equal salts
 };
 
-// ApiError where texts are too long, or there is no room for them.
+// ApiError when a text is too long, or admission is refused.
 HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
                  const EmbeddedTexts& input, EmbeddingResponse response);
 

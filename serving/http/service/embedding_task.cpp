@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// Of a text that has ended.
+// Stores the result of a text that has ended.
 void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, bool normalises,
                         SequenceEvent& event) {
   mailbox.put([&](Arrived& arrived) {

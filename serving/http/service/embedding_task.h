@@ -1,5 +1,5 @@
-// A request for embeddings on the engine: its texts are computed in the same steps as what others
-// generate, so many at a time, and cancelled with it.
+// Request for embeddings on the engine. Its texts run in the same steps as generation, at most
+// at_a_time of them at once, and are cancelled with the request.
 #pragma once
 
 #include <functional>
@@ -20,18 +20,18 @@ struct EmbeddingWork {
   std::vector<SequenceRequest> texts;
   size_t dimensions = 0;
   bool normalises = true;
-  size_t at_a_time = 1;  // texts in the engine; what `place` has room for
-  HeldBytes held;        // for the answer
+  size_t at_a_time = 1;  // texts in the engine at once, admitted by `place`
+  HeldBytes held;        // for the response
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
                             int64_t prompt_tokens)>
       write_body = {};
   std::unique_ptr<Admission::Place> place = {};
-  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
+  std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 
 class EmbeddingTask final : public PendingReply {
  public:
-  // Both must outlive this object, and the metrics the engines.
+  // Both must outlive this object, and `metrics` must outlive `engines`.
   EmbeddingTask(Replicas& engines, ServingMetrics& metrics, EmbeddingWork work);
   ~EmbeddingTask() override;
 
@@ -42,10 +42,10 @@ class EmbeddingTask final : public PendingReply {
  private:
   struct Arrived {
     std::vector<std::vector<float>> embeddings;
-    std::vector<bool> ended;  // of each text
+    std::vector<bool> ended;  // by text
     size_t ends = 0;
     Failure error;
-    bool of_engine = false;  // the error
+    bool of_engine = false;  // the engine has failed, not the request
   };
   static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, bool normalises,
                   SequenceEvent& event);
@@ -55,10 +55,10 @@ class EmbeddingTask final : public PendingReply {
   EmbeddingWork work_;
   int64_t prompt_tokens_ = 0;
   std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();
-  std::vector<std::vector<float>> embeddings_;  // of all, once they are there
+  std::vector<std::vector<float>> embeddings_;  // of all texts, once complete
   WholeBody body_;
-  std::vector<SequenceId> ids_;        // of the texts that have been handed in
-  std::shared_ptr<WeightsHold> hold_;  // while others may come
+  std::vector<SequenceId> ids_;        // of the submitted texts
+  std::shared_ptr<WeightsHold> hold_;  // until the last text is submitted
 };
 
 }  // namespace trireme

@@ -57,8 +57,8 @@ struct EngineMetrics::Series {
     return counter("vllm:prompt_tokens_by_source_total",
                    "Prompt tokens by source: computed, or found in a cache.", {{"source", source}});
   }
-  // What dashboards ask of any server. This one never sleeps, and has no caches elsewhere or of
-  // pictures.
+  // Constant series that dashboards expect of any server. This one never sleeps, and has no
+  // external or multimodal caches.
   void add_what_is_not_there() {
     for (const std::string state : {"awake", "weights_offloaded", "discard_all"})
       gauge("vllm:engine_sleep_state",
@@ -71,13 +71,13 @@ struct EngineMetrics::Series {
           "vllm:mm_cache_queries_total", "vllm:mm_cache_hits_total"})
       counter(name, "Always 0: this server has no such cache.");
   }
-  // The same values as under the names of today.
+  // Current values under the names of earlier versions.
   void add_old_names() {
     old_itl = &histogram("vllm:time_per_output_token_seconds",
                          "Old name of vllm:inter_token_latency_seconds.", kInterToken);
     old_usage = &gauge("vllm:gpu_cache_usage_perc", "Old name of vllm:kv_cache_usage_perc.");
     gauge("vllm:num_requests_swapped", "Always 0: sequences are not swapped.");
-    // In the documents, and as Python's client wrote them.
+    // The name in vLLM's documentation, and with the suffix that Prometheus's Python client adds.
     for (const std::string end : {"", "_total"}) {
       old_queries.push_back(&counter(("vllm:gpu_prefix_cache_queries" + end).c_str(),
                                      "Old name of vllm:prefix_cache_queries_total."));
@@ -89,13 +89,13 @@ struct EngineMetrics::Series {
     more.insert(labels.begin(), labels.end());
     return more;
   }
-  // Counters that somebody else counts.
+  // Updates a counter from a total that is counted elsewhere.
   static void raise(Counter& counter, int64_t to) {
     const double more = static_cast<double>(to) - counter.Value();
     if (more > 0) counter.Increment(more);
   }
 
-  InferenceCost cost;  // of one rank
+  InferenceCost cost;  // per rank
   prometheus::Registry& registry;
   Labels labels;
 
@@ -111,7 +111,7 @@ struct EngineMetrics::Series {
       counter("vllm:num_preemptions_total", "Preempted sequences, which are computed again.");
   Counter& failed_steps =
       counter("trireme:failed_steps_total", "Failed steps, whose sequences ended with an error.");
-  // Where there is speculation.
+  // nullptr without speculative decoding.
   Counter *drafts = nullptr, *draft_tokens = nullptr, *accepted = nullptr, *changes = nullptr;
   Gauge *speculates = nullptr, *speculation_gain = nullptr;
   Histogram* drafting = nullptr;
@@ -166,11 +166,11 @@ struct EngineMetrics::Series {
   Histogram* params_n = nullptr;
   Histogram* params_max_tokens = nullptr;
   std::map<std::string, Counter*> success;
-  // Where old names are asked for.
+  // nullptr unless CacheInfo::old_names.
   Histogram* old_itl = nullptr;
   Gauge* old_usage = nullptr;
   std::vector<Counter*> old_queries, old_hits;
-  // Where there are adapters: one series, whose labels change.
+  // nullptr without adapters. One series, whose labels change.
   prometheus::Family<Gauge>* adapter_info = nullptr;
   Gauge* adapters = nullptr;
 };
@@ -228,8 +228,8 @@ EngineMetrics::EngineMetrics(prometheus::Registry& registry, const std::string& 
 EngineMetrics::~EngineMetrics() = default;
 
 void EngineMetrics::step(const StepReport& report) {
-  // As vLLM counts: tokens of prompts, and tokens generated, of which the first comes with its
-  // prompt.
+  // As vLLM counts: prompt tokens plus generated tokens. The first token of a sequence is generated
+  // in the step that completes its prompt.
   series_->iteration.Observe(static_cast<double>(report.tokens + report.first_tokens));
   series_->host.Observe(report.plan_seconds + report.tell_seconds);
   series_->execute.Observe(report.execute_seconds);

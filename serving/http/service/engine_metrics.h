@@ -1,6 +1,5 @@
-// What Prometheus is told of one engine, under the names that dashboards made for vLLM read. Every
-// series has the labels model_name and engine, the number of the replica. Any thread may call, but
-// for what says otherwise.
+// Prometheus metrics of one engine, under the names that dashboards for vLLM read. Every series has
+// the labels model_name and engine (number of the replica). Thread-safe, except where stated.
 #pragma once
 
 #include <cstdint>
@@ -22,45 +21,46 @@ struct CacheInfo {
   int64_t block_size = 0, blocks = 0;
   std::string dtype = {};
   bool prefix_caching = true;
-  bool speculation = false;  // its counters are there
-  bool old_names = false;    // those of earlier vLLM too, which dashboards still ask for
+  bool speculation = false;  // exports its counters
+  bool old_names = false;    // exports names of earlier vLLM versions too
   InferenceCost cost = {};   // all ranks of the engine together
   int ranks = 1;
 };
 
-// A sequence that has come to its end.
+// Sequence that has ended.
 struct FinishedSequence {
   const char* reason = "";  // stop, length, abort or error
   int64_t generated = 0;
   double seconds = 0;         // since the request arrived
   double decode_seconds = 0;  // from the first token to the last
-  // Where it has come so far: until it was first computed, from then to its first token, and to its
-  // last.
+  // Absent for phases that it has not reached: until its first step, from there to the first token,
+  // and from there to the last token.
   std::optional<double> queue_seconds = {}, prefill_seconds = {}, inference_seconds = {};
 };
 
-// In seconds.
+// Bucket boundaries in seconds.
 const std::vector<double>& latency_buckets();
 
 class EngineMetrics {
  public:
-  // The registry outlives this object.
+  // The registry must outlive this object.
   EngineMetrics(prometheus::Registry& registry, const std::string& model_name, size_t engine,
                 int64_t max_model_len, const CacheInfo& cache);
   ~EngineMetrics();
 
   void step(const StepReport& report);
-  // A request has come. max_tokens: 0: as many as there is room for.
+  // A request was submitted. max_tokens: 0: limited only by the context length.
   void entered(int64_t n, int64_t max_tokens);
-  void prompt_computed(int64_t tokens, int64_t cached);  // once a prompt
+  void prompt_computed(int64_t tokens, int64_t cached);  // once per prompt
   void first_token(double seconds);                      // since the request arrived
-  void next_token(double seconds);                       // since the one before
+  void next_token(double seconds);                       // since the previous token
   void generated(int64_t tokens);
   void finished(const FinishedSequence& sequence);
-  void prompt_finished(int64_t longest);  // all sequences of a prompt are: tokens of the longest
+  // All sequences of a prompt have ended. longest: tokens of the longest one.
+  void prompt_finished(int64_t longest);
 
-  // The rest is for one thread at a time. Names with commas between them, of adapters that
-  // sequences name; `most`: that there is room for.
+  // The rest must be called by one thread at a time. running, waiting: comma-separated adapter
+  // names of sequences; most: number of adapter slots.
   void adapters(int64_t most, const std::string& running, const std::string& waiting);
   void set(const EngineCounts& counts);
 

@@ -16,7 +16,7 @@ uint64_t random_seed() {
   return source();
 }
 
-// What the texts must be; absent: anything.
+// Grammar that the texts must match; absent: none.
 std::optional<GrammarSource> grammar_of(const Constraint& constraint) {
   using From = Constraint::Kind;
   using To = GrammarSource::Kind;
@@ -35,7 +35,7 @@ std::optional<GrammarSource> grammar_of(const Constraint& constraint) {
   return {};
 }
 
-// name: the prompt's.
+// name: of the prompt, for errors.
 int64_t tokens_to_generate(const ServiceContext& service, const GenerationRequest& request,
                            int64_t prompt, const std::string& name) {
   const int64_t room = service.config.max_model_len - prompt;
@@ -43,8 +43,8 @@ int64_t tokens_to_generate(const ServiceContext& service, const GenerationReques
     throw ApiError(400, message, param, "context_length_exceeded");
   };
   if (prompt == 0) fail_field("prompt", name, " has no tokens");
-  // An echo without text computes the prompt alone: the token behind it is neither kept nor
-  // computed.
+  // An echo with max_tokens 0 computes the prompt alone: the token after it is neither stored in
+  // the KV cache nor computed with, so it needs no room.
   const bool scores = request.max_tokens == 0 && room == 0;
   if (room < 1 && !scores)
     fail_length("prompt", concat(name, " has ", prompt, " tokens, and with one more it may have ",
@@ -54,7 +54,7 @@ int64_t tokens_to_generate(const ServiceContext& service, const GenerationReques
     fail_length("max_tokens", concat(name, " has ", prompt, " tokens: with ", wanted,
                                      " to generate they are more than the model's ",
                                      service.config.max_model_len));
-  return std::max<int64_t>(wanted, 1);  // what an echo without text needs
+  return std::max<int64_t>(wanted, 1);  // an echo with max_tokens 0 needs one
 }
 
 std::shared_ptr<TokenChoice> choice_of(const ServiceContext& service,
@@ -77,7 +77,7 @@ std::shared_ptr<TokenChoice> choice_of(const ServiceContext& service,
                            service.config.end_ids.end());
   choice->logit_bias = request.logit_bias;
   for (const std::string& word : request.bad_words) {
-    // As it is at the beginning of a text, and behind a space.
+    // Both spellings: at the start of a text, and after a space.
     for (const std::string& spelled : {word, concat(" ", word)})
       if (std::vector<int32_t> ids = service.tokenizer.encode(spelled); !ids.empty())
         choice->bad_words.push_back(std::move(ids));
@@ -118,7 +118,7 @@ HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
   int64_t tokens = 0;
   for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
   place->set_prompt_tokens(tokens);
-  // One for all choices, however large it is.
+  // Shared by all choices, since it may be large.
   const std::shared_ptr<TokenChoice> choice = choice_of(service, request);
   choice->prompt_logprobs = request.prompt_logprobs;
   if (form.echo) choice->prompt_logprobs = std::max(choice->prompt_logprobs, request.top_logprobs);

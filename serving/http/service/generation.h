@@ -1,4 +1,5 @@
-// Generation for an endpoint: from a request and its prompts to a response that engines compute.
+// Generation requests of an endpoint: from a request and its prompts to a response computed by the
+// engines.
 #pragma once
 
 #include <memory>
@@ -10,14 +11,14 @@
 
 namespace trireme {
 
-// Estimate for admission, of prompts that are not tokenized yet.
+// Estimate for admission, used for prompts before they are tokenized.
 inline constexpr int64_t kBytesPerToken = 4;
 
-// Prefixes are shared among requests of equal salts: same key, same cache_salt and same adapter,
-// whatever its slot.
+// Salt of the prefix cache. Prefixes are shared among requests with equal salts: same API key, same
+// cache_salt and same adapter, in whatever slot.
 std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt);
 
-// ApiError where a prompt leaves no room for what the request asks for.
+// ApiError when a prompt leaves no room for the tokens that the request wants.
 HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
                     const GenerationRequest& request, ReplyForm form,
                     std::vector<std::vector<int32_t>> prompts,

@@ -51,22 +51,22 @@ ApiError engine_error(const Failure& failure, bool of_engine) {
   return ApiError(503, why, "", "engine_failure").retry_after(1000);
 }
 
-// When it is full nothing is computed for its reader any more: who reads slower than a model writes
-// would have the whole text lie here.
+// When the buffer is full, the sequences are cancelled: otherwise the whole text would accumulate
+// here for a client that reads more slowly than the model generates.
 struct GenerationTask::Arrived {
   Replicas& engines;
   HeldBytes held;
   std::vector<Letter> letters = {};
   std::vector<SequenceId> senders = {};
   bool overflown = false;
-  // What has come of the grammar; absent: nothing yet, or it has been taken.
+  // Result of compiling the grammar; absent: not available yet, or taken already.
   struct Compiled {
     std::shared_ptr<const TextRule> rule;
     GrammarRefusal refusal;
   };
   std::optional<Compiled> compiled = {};
 
-  // Its reader is woken when the first letter comes, and told of the others when it looks.
+  // Wakes the reader for the first letter only: it takes all others along.
   bool put(size_t choice, SequenceEvent&& event) {
     if (overflown) return false;
     const int64_t bytes = int64_t{sizeof(Letter)} + bytes_of(event.tokens) + bytes_of(event.prompt);
@@ -110,9 +110,9 @@ void GenerationTask::leave(const char* reason) noexcept {
   }
 }
 
-// Those too that no engine has yet, since their grammar is not compiled or their prompt not copied:
-// they are counted with the first engine. reason: abort where nobody waits any more, or another
-// sequence has failed; error where the server has failed to compute them.
+// Includes choices that no engine has yet because their grammar is being compiled or their prompt
+// copied; metrics count those for the first engine. reason: "abort" if the client has left or
+// another sequence has failed, "error" if the server has failed to compute them.
 void GenerationTask::cancel_all(const char* reason) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].ended) continue;
@@ -142,7 +142,7 @@ void GenerationTask::start(std::function<void()> wake) {
       [mailbox = mailbox_] { return mailbox->is_open(); });
 }
 
-// Each choice has a prompt of its own in the engine.
+// The engine gets a separate copy of the prompt for each choice.
 int64_t GenerationTask::bytes_to_copy() const {
   return prompt_tokens_ * static_cast<int64_t>(work_.n * sizeof(int32_t));
 }
@@ -157,7 +157,7 @@ void GenerationTask::enter(const std::shared_ptr<const TextRule>& rule) {
 void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   const size_t n = work_.n;
   if (!moved_) entered_ = Clock::now();
-  // All are handed in here, but not at once.
+  // Submitted one after the other: the hold makes them use the same weights.
   const auto hold = work_.prompts.size() > 1 ? std::make_shared<WeightsHold>() : nullptr;
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
     work_.prompts[p].rule = rule;
@@ -172,7 +172,8 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
     mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
   }
-  // The engines have them. One text is kept for another replica until something comes of it.
+  // Now owned by the engines. A request with one text keeps its prompt until the first event, so
+  // that it can move to another replica.
   if (moved_ || choices_.size() > 1 || engines_.size() == 1) work_.prompts = {};
   if (!moved_) metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
 }
@@ -183,8 +184,8 @@ PendingReply::Part GenerationTask::enter_by_worker() {
   }};
 }
 
-// A text that was lost with its replica, and was not begun there: so it is not what the replica was
-// lost by, and nothing of it has been told. Of several texts some may have been begun.
+// True for a single text lost with its replica before it began to run: it did not cause the loss,
+// and the client has received nothing of it. With several texts some may have begun.
 bool GenerationTask::can_move(const SequenceEvent& event) const {
   const bool waited = event.of_engine && event.begun == Clock::time_point{};
   const bool elsewhere = event.error.cause != FailureCause::kWeightsChange &&
@@ -197,7 +198,7 @@ void GenerationTask::take_rule(Part& part) {
       mailbox_->look([](Arrived& arrived) { return std::exchange(arrived.compiled, {}); });
   if (!compiled) return;
   if (compiled->rule != nullptr) return enter(compiled->rule);
-  choices_.clear();  // refused as any other field is: there was no sequence
+  choices_.clear();  // rejected like any other invalid field: no sequence was submitted
   fail(grammar_error(compiled->refusal, work_.grammar_param), part);
 }
 
@@ -306,10 +307,10 @@ EngineMetrics& GenerationTask::metrics_of(const Choice& choice) const {
   return metrics_.of(engines_.replica_of(choice.id));
 }
 
-// Nothing more comes of the others either. Whoever has seen nothing yet may ask again.
+// Ends all other choices too. A client that has received nothing may retry.
 void GenerationTask::fail_sequence(const SequenceEvent& event, Part& part) {
   ApiError error = engine_error(event.error, event.of_engine);
-  // An error of status 503 is for those who may ask again.
+  // Status 503 invites a retry, which is wrong once part of the stream is sent.
   const bool streams = work_.stream && (begun_ || !part.events.empty());
   if (streams && error.status() == 503)
     error = ApiError(500, error.what(), error.param(), error.error_code());
@@ -326,9 +327,9 @@ void GenerationTask::fail(const ApiError& error, Part& part, const char* reason)
   cancel_all(reason);
 }
 
-// Log-probabilities of a long text are many times as large as the text. Of a stream it is the
-// events that are to be written now: what is told of a prompt (echo, its ids) comes with each of
-// its choices.
+// Log-probabilities of a long text are many times larger than the text. For a stream the size is
+// that of the events to be written now, since the prompt's part (echo, token ids) is repeated for
+// each choice.
 void GenerationTask::check_size(Part& part) {
   const int64_t bytes = work_.stream ? std::ssize(part.events) : work_.reply.held_bytes();
   if (part.done || held_.set(bytes)) return;

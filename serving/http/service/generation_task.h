@@ -1,5 +1,5 @@
-// A completion or a chat on the engine: its sequences go in when it starts and are cancelled with
-// it.
+// Completion or chat on the engine: submits its sequences when it starts and cancels them with the
+// request.
 #pragma once
 
 #include <chrono>
@@ -18,17 +18,18 @@
 
 namespace trireme {
 
-// Approximate bytes buffered for responses: unread tokens of a stream, or a body that is sent
-// whole, until it is sent.
+// Limits on approximate bytes buffered for responses: unread tokens of a stream, or the body of a
+// non-streamed response until it is sent.
 struct AnswerLimits {
-  int64_t unread = int64_t{4} << 20;   // of a request: it is cancelled
-  int64_t whole = int64_t{64} << 20;   // of a request: it ends with an error
-  int64_t always = int64_t{64} << 10;  // of a request: what is above is of the budget of all
+  int64_t unread = int64_t{4} << 20;   // per request; above it the request is cancelled
+  int64_t whole = int64_t{64} << 20;   // per request; above it the request fails
+  int64_t always = int64_t{64} << 10;  // per request, free; bytes beyond count against `all`
   int64_t all = int64_t{512} << 20;
-  int64_t of_a_key = int64_t{256} << 20;  // of all; without keys a request may use all
+  // Per API key, within `all`; without keys a request may use all.
+  int64_t of_a_key = int64_t{256} << 20;
 };
 
-// For those who count: the request's n, and its max_tokens; 0: as many as there is room for.
+// Values for metrics: n and max_tokens of the request; 0: limited only by the context length.
 struct AskedFor {
   int64_t n = 1, max_tokens = 0;
 };
@@ -43,18 +44,20 @@ struct GenerationWork {
   std::chrono::steady_clock::time_point arrival;
   AnswerLimits limits = {};
   std::shared_ptr<ByteBudget> all_answers;
-  // What the texts must be, and the field that says so: compiled before anything is computed.
+  // Grammar of the texts, and the request's field that sets it. Compiled before anything is
+  // computed.
   std::optional<GrammarSource> grammar = {};
   std::string grammar_param = {};
   std::string tenant = {};
-  GrammarCompiler* compiler = nullptr;     // where there is a grammar
-  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
+  GrammarCompiler* compiler = nullptr;     // nullptr without a grammar
+  std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 
-// The server holds too many large answers, or this one is larger than the bound, whatever others
-// hold. `param`: the field that makes it so.
+// Error when the response exceeds its own limit, or the budget of all responses. `param`: the field
+// to change.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
-// Response for a sequence that has failed: 503 where the request may be repeated (of_engine).
+// Error for a failed sequence: 503 if the engine has failed and not the request (of_engine):
+// the request may be retried.
 ApiError engine_error(const Failure& failure, bool of_engine);
 
 class GenerationTask final : public PendingReply {
@@ -75,7 +78,7 @@ class GenerationTask final : public PendingReply {
     SequenceEvent event;
     Clock::time_point when;
   };
-  struct Arrived;  // what lies in the mailbox
+  struct Arrived;  // contents of the mailbox
   struct Choice {
     SequenceId id = 0;
     bool started = false, ended = false;
@@ -104,14 +107,15 @@ class GenerationTask final : public PendingReply {
   GenerationWork work_;
   std::shared_ptr<Mailbox<Arrived>> mailbox_;
   std::vector<Choice> choices_;
-  std::vector<int64_t> lengths_;  // of the prompts
-  Clock::time_point entered_;     // the engine
-  HeldBytes held_;                // of an answer that is told whole
+  std::vector<int64_t> lengths_;  // prompt tokens, by prompt
+  Clock::time_point entered_;     // time of submission to the engine
+  HeldBytes held_;                // of a non-streamed response, or of unsent events
   WholeBody body_;
-  std::optional<std::shared_ptr<const TextRule>> entering_;  // by a worker, with this rule
-  int64_t prompt_tokens_ = 0;                                // not computed yet
-  bool begun_ = false;                                       // an event of the stream has been told
-  bool moved_ = false;  // to another replica than the one that it came to
+  // Rule with which a worker is to submit the sequences; absent: no submission is waiting.
+  std::optional<std::shared_ptr<const TextRule>> entering_;
+  int64_t prompt_tokens_ = 0;  // prompt tokens not computed yet
+  bool begun_ = false;         // an event of the stream has been sent
+  bool moved_ = false;         // resubmitted to another replica
 };
 
 }  // namespace trireme

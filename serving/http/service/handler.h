@@ -1,4 +1,4 @@
-// Handler of an endpoint: what the server does for a row of serving/api/endpoint.h.
+// Handler of an endpoint: implementation of a row of serving/api/endpoint.h.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@ namespace trireme {
 struct Handler {
   const Endpoint& endpoint;
   HttpAnswer (*handle)(ServiceContext&, HttpRequest&);
-  // Whether this server has the endpoint; nullptr: always.
+  // Condition for offering the endpoint; nullptr: always.
   bool (*is_offered)(const ServiceContext&) = nullptr;
 };
 
-// All of them; in tests they are the endpoints() of the API, each once.
+// All handlers. Tests check that they match the API's endpoints() one to one.
 std::span<const Handler* const> handlers();
 
 }  // namespace trireme

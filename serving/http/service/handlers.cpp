@@ -2,7 +2,7 @@
 
 namespace trireme {
 
-// Each beside its function, in endpoints/.
+// Defined in endpoints/, each next to its function.
 extern const Handler kCompletionsHandler, kChatHandler, kEmbeddingsHandler, kTokenizeHandler,
     kDetokenizeHandler, kReplaceWeightsHandler, kServedWeightsHandler, kLoadAdapterHandler,
     kUnloadAdapterHandler, kResetPrefixCacheHandler, kModelsHandler, kModelHandler, kVersionHandler,

@@ -1,4 +1,4 @@
-// Where other threads put what an answer waits for (PendingReply), and wake it.
+// Mailbox through which other threads pass data to a PendingReply and wake it.
 #pragma once
 
 #include <exception>
@@ -11,15 +11,14 @@
 
 namespace trireme {
 
-// Any thread may call everything. What is called with the contents has them alone, and calls
-// nothing of the mailbox.
+// Thread-safe. Callbacks that get the contents have exclusive access and must not call the mailbox.
 template <class Contents>
 class Mailbox {
  public:
   template <class... Args>
   explicit Mailbox(Args&&... args) : contents_{std::forward<Args>(args)...} {}
 
-  // Before, and once it is closed, nothing is put.
+  // Puts are ignored before open() and after close().
   void open(std::function<void()> wake) {
     const std::lock_guard lock(mutex_);
     wake_ = std::move(wake);
@@ -30,8 +29,8 @@ class Mailbox {
     return static_cast<bool>(wake_);
   }
 
-  // put(contents) says whether the reader is to be woken. Nothing is thrown, as the engine's thread
-  // wants it: what is lost for want of memory makes a failure().
+  // put(contents) returns whether to wake the reader. Does not throw, as the engine's thread
+  // requires: data lost for lack of memory is reported by failure().
   template <class Put>
   void put(Put&& put) noexcept {
     const std::lock_guard lock(mutex_);
@@ -42,13 +41,13 @@ class Mailbox {
       lose(error);
     }
   }
-  // What look(contents) returns.
+  // Returns look(contents).
   template <class Look>
   auto look(Look&& look) {
     const std::lock_guard lock(mutex_);
     return look(contents_);
   }
-  // Empty: nothing is lost.
+  // Error of lost data; empty: none.
   std::string failure() const {
     const std::lock_guard lock(mutex_);
     return lost_ ? "the server has not enough memory" : "";
@@ -60,14 +59,14 @@ class Mailbox {
     try {
       wake_();
       log_error("a message for a response was lost: ", error.what());
-    } catch (...) {  // the reader finds it when it looks next
+    } catch (...) {  // the reader checks failure() when it looks next
     }
   }
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   Contents contents_;
   bool lost_ = false;
-  std::function<void()> wake_;  // none: it is closed
+  std::function<void()> wake_;  // empty: closed
 };
 
 }  // namespace trireme

@@ -37,7 +37,7 @@ std::vector<int32_t> PromptEncoder::encode_part(const Prompt& prompt, bool add_s
   std::vector<int32_t> whole = encode(prompt, add_special);
   const int64_t over = std::ssize(whole) - kept;
   if (over <= 0) return whole;
-  // Without the special tokens, where it has any.
+  // Truncates the text between the special tokens.
   const std::vector<int32_t> text = encode(prompt, false);
   auto begin = std::ranges::search(whole, text).begin();
   int64_t size = std::ssize(text);

@@ -1,4 +1,4 @@
-// Prompts as token ids: text, token ids or a conversation through the model's chat template.
+// Tokenization of prompts: text, token ids, or a conversation through the model's chat template.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-// A text of a request: its field, and its index where the field has a list of several.
+// Text of a request, for errors: its field, and its index if the field is a list.
 struct TextField {
   const char* param = "prompt";
   size_t index = 0, count = 1;
@@ -24,31 +24,30 @@ struct TextField {
 
 class PromptEncoder {
  public:
-  // Both must outlive this object; chat may be nullptr: conversations are refused then.
-  // adds_special: texts get the tokenizer's special tokens where a request asks for them.
+  // Both must outlive this object. chat: nullptr: conversations are rejected. adds_special: texts
+  // get the tokenizer's special tokens if the request wants them.
   PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* chat, bool adds_special);
 
-  // ApiError 400 for a text that must have more than max_tokens tokens, before it is tokenized.
+  // ApiError 400 before tokenizing if the text must have more than max_tokens tokens.
   std::vector<int32_t> encode(const Prompt& prompt, bool add_special,
                               std::optional<int64_t> max_tokens = {},
                               const TextField& field = {}) const;
-  // The same, of which only `kept` tokens are kept, special tokens around the text among them: its
-  // last ones, or its first.
+  // Same, truncated to `kept` tokens, which include the special tokens around the text: its last
+  // tokens if keeps_end, else its first.
   std::vector<int32_t> encode_part(const Prompt& prompt, bool add_special, int64_t kept,
                                    bool keeps_end) const;
   struct Chat {
     std::vector<int32_t> tokens;
-    std::vector<std::string> unread_members;  // of messages, whose text the template did not read
+    std::vector<std::string> unread_members;  // keys of messages whose text the template ignored
   };
-  // ApiError 400 where the template refuses the conversation, or does not look at tools or
-  // documents in it.
+  // ApiError 400 when the template refuses the conversation, or ignores its tools or documents.
   Chat encode_chat(const nlohmann::ordered_json& variables, bool add_special,
                    std::optional<int64_t> max_tokens = {}) const;
 
  private:
   void check_bytes(std::string_view text, std::optional<int64_t> max_tokens,
                    const TextField& field) const;
-  // ApiError 400 for a template that the model has not.
+  // ApiError 400 when the request names a template that the model does not have.
   void check_template(const nlohmann::ordered_json& variables) const;
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_;

@@ -1,5 +1,5 @@
-// The ids that requests name: the model's, and those of adapters, which come and go where there is
-// room for them.
+// Model ids that requests may name: those of the model, and those of adapters, which can be loaded
+// and unloaded at run time.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,19 @@
 
 namespace trireme {
 
-// What a request names. While somebody has the lease, the slot is no other adapter's.
+// Model id of a request. While a copy of the lease exists, the slot is not given to another
+// adapter.
 struct ServedId {
   ModelCard card;
-  uint64_t generation = 0;  // 0: the model alone; another one for each adapter that was ever served
+  uint64_t generation = 0;  // 0: the model alone; unique for each adapter ever served
   std::shared_ptr<const void> lease = {};
 };
 
 class ServedIds {
  public:
-  // cards: those of the beginning. slots: adapters that there is room for; 0: none can come. freed:
-  // of a slot that nobody has the lease of any more, before another adapter can have it; on any
-  // thread, and never after this object's end.
+  // cards: ids served from the start. slots: for adapters loaded at run time; 0: none can be
+  // loaded. freed: called when the last lease of a slot ends, before another adapter can take the
+  // slot; on any thread, never after this object's destruction.
   ServedIds(const std::vector<ModelCard>& cards, int64_t slots, std::function<void(int32_t)> freed);
   ~ServedIds();
   ServedIds(const ServedIds&) = delete;
@@ -32,26 +33,25 @@ class ServedIds {
 
   std::optional<ServedId> find(const std::string& id) const;
   std::vector<ModelCard> cards() const;
-  std::string name_of(int32_t slot) const;  // of the adapter that was there last; "": none was
+  std::string name_of(int32_t slot) const;  // last adapter in the slot; "": none yet
   int64_t slots() const { return slots_; }
-  // Adapters that there is room for, or as many as are served from the beginning where none can
-  // come.
+  // Number of adapter slots; without run-time loading, that of the adapters served from the start.
   int64_t places() const { return std::ssize(in_slots_->all); }
 
-  // A slot that nobody computes with, for a name that is free: ApiError (400, or 503 where all are
-  // taken). It stays free until add(): one call of both at a time.
+  // Returns a slot that no sequence uses, for an unused name. ApiError 400, or 503 when all slots
+  // are taken. Does not reserve the slot: callers must serialize free_slot() and add().
   int32_t free_slot(const std::string& name) const;
-  // The card's id is served from now on, in the slot that it names.
+  // Serves the card's id from now on, in the card's slot.
   void add(const ModelCard& card);
-  // Requests that have it already keep it. ApiError 404 where it is no adapter.
+  // Requests that use the adapter already keep it. ApiError 404 if it is not an adapter.
   void remove(const std::string& name);
 
  private:
   struct Slot {
-    std::string name;  // of the last
+    std::string name;  // of the last adapter
     bool taken = false;
   };
-  // Of which leases may be the last to know.
+  // Shared with leases, which may outlive ServedIds.
   struct Slots {
     std::mutex mutex;
     std::vector<Slot> all;
@@ -60,7 +60,7 @@ class ServedIds {
   class Lease;
   const int64_t slots_;
   std::shared_ptr<Slots> in_slots_ = std::make_shared<Slots>();
-  mutable std::mutex mutex_;  // of all below; comes before that of the slots
+  mutable std::mutex mutex_;  // guards all below; locked before that of the slots
   std::vector<ServedId> ids_;
   uint64_t generations_ = 0;
 };

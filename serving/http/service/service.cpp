@@ -14,7 +14,7 @@ Route route_of(ServiceContext& service, const Handler& handler) {
               .access = endpoint.access,
               .handle = [&service, handle = handler.handle](
                             HttpRequest& request) { return handle(service, request); },
-              // All of these look something up.
+              // All of these only look something up.
               .is_quick = endpoint.method == std::string_view("GET")};
   if (endpoint.is_admitted)
     route.admit = [&service](const RequestHead&, const std::string& tenant) {
@@ -35,7 +35,7 @@ Routes Service::routes() {
 }
 
 void Service::count(const RequestSummary& summary) {
-  // Whoever asks chooses the method: other names would be series without end.
+  // Clients choose the method: unknown ones would create an unbounded number of series.
   const bool usual =
       summary.method == "GET" || summary.method == "POST" || summary.method == "HEAD";
   context_.metrics.http_request(summary.handler, usual ? summary.method : "other", summary.status,

@@ -1,4 +1,4 @@
-// HTTP service of a model: the handlers of all endpoints as routes of a server.
+// HTTP service of a model: routes for the handlers of all endpoints.
 #pragma once
 
 #include "serving/http/server/routes.h"
@@ -9,14 +9,14 @@ namespace trireme {
 
 class Service {
  public:
-  // All must outlive this object; chat may be nullptr: chats are refused then.
+  // All must outlive this object. chat: nullptr: chats are rejected.
   Service(Replicas& engines, const Tokenizer& tokenizer, const ChatTemplate* chat,
           ServingMetrics& metrics, ServiceConfig config)
       : context_(engines, tokenizer, chat, metrics, std::move(config)) {}
 
-  // A route for each endpoint that this server offers. This object must outlive the server.
+  // One route for each endpoint that this server offers. This object must outlive the server.
   Routes routes();
-  // For HttpServer's on_request.
+  // Metrics of a request; for HttpServer's on_request.
   void count(const RequestSummary& summary);
   Admission& admission() { return context_.admission; }
   GrammarCompiler::Counts grammars() const { return context_.compiler.counts(); }

@@ -1,4 +1,4 @@
-// State that all endpoints share: engines, tokenizer, models, limits and counters.
+// State shared by all endpoints: engines, tokenizer, models, limits and counters.
 #pragma once
 
 #include <memory>
@@ -23,48 +23,48 @@
 namespace trireme {
 
 struct ServiceConfig {
-  // All of them the same model, under different ids, or with one of its adapters; at least one.
+  // At least one. All are the same model, under different ids or with one of its adapters.
   std::vector<ModelCard> models;
   std::string version, fingerprint;
   int64_t max_model_len = 0;
-  int64_t embedding_size = 0;    // numbers of the model's embeddings
-  std::vector<int32_t> end_ids;  // that end the model's texts
-  // Whether the model has seen texts with what its tokenizer puts around them. Where it has not,
-  // add_special_tokens of a request changes nothing for texts.
+  int64_t embedding_size = 0;    // dimensions of the model's embeddings
+  std::vector<int32_t> end_ids;  // EOS token ids of the model
+  // The model was trained with the special tokens that its tokenizer adds around texts. If false,
+  // the field add_special_tokens has no effect on texts.
   bool adds_special = true;
   RequestLimits requests;
   AdmissionLimits admission;
   AnswerLimits answers;
   GrammarCompilerConfig grammars = {};
-  ToolFormat tools = ToolFormat::kNone;  // how the model writes calls of tools
-  int64_t model_ids = 0;  // rows of the model's output; 0: as many as the tokenizer's ids
-  // What may be replaced by an admin; nullptr: nothing. Outlives the service.
+  ToolFormat tools = ToolFormat::kNone;  // how the model writes tool calls
+  int64_t model_ids = 0;  // rows of the model's output; 0: size of the tokenizer's vocabulary
+  // Weights that an admin may replace; nullptr: none. Must outlive the service.
   ModelWeights* weights = nullptr;
-  int64_t adapters = 0;  // that there is room for; 0: none can come
+  int64_t adapters = 0;  // slots for adapters loaded at run time; 0: none can be loaded
 };
 
-// Handlers run on several threads at a time; members are safe for that.
+// Handlers run on several threads in parallel; all members are safe for that.
 struct ServiceContext {
-  // All must outlive this object; chat may be nullptr: chats are refused then.
+  // All must outlive this object. chat: nullptr: chats are rejected.
   ServiceContext(Replicas& replicas, const Tokenizer& tokens, const ChatTemplate* chat,
                  ServingMetrics& counters, ServiceConfig options);
 
-  // A request from its JSON body; logs each unknown field once.
+  // Parses the JSON body of a request; logs each unknown field once.
   template <class Request>
   Request read(Request (*parse)(std::string_view, const RequestLimits&), std::string_view body) {
     Request request = parse(body, config.requests);
     warn_unknown_fields(request.unknown);
     return request;
   }
-  // PromptEncoder::encode_chat(); logs each member of messages that the template did not read once,
-  // with the id of the request.
+  // PromptEncoder::encode_chat(). Logs each key of messages that the template ignored once, with
+  // the id of the request.
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special,
                                    std::string_view request,
                                    std::optional<int64_t> max_tokens = {});
-  ServedId find_model(const std::string& id) const;  // ApiError 404 where it is not served
+  ServedId find_model(const std::string& id) const;  // ApiError 404 if it is not served
   std::vector<ModelCard> models() const;
-  std::string fingerprint() const;  // of the weights that new requests get
-  void check_engine() const;        // ApiError 503 where it has failed
+  std::string fingerprint() const;  // of the weights that new requests use
+  void check_engine() const;        // ApiError 503 when it has failed
   std::shared_ptr<HeldBytes> held_for(const HttpRequest& request);
   std::string metrics_text();
 
@@ -77,19 +77,19 @@ struct ServiceContext {
   Admission admission;
   TenantBudgets answers;
   GrammarCompiler compiler;
-  const std::shared_ptr<const std::string> openapi;  // the document
+  const std::shared_ptr<const std::string> openapi;  // document of the API
   std::unique_ptr<WeightReload> reload;              // nullptr: weights cannot be replaced
 
  private:
   void warn_unknown_fields(const std::vector<std::string>& fields);
   std::mutex mutex_;
-  std::set<std::string> unknown_fields_;  // that were logged
-  std::set<std::string> unread_members_;  // likewise
+  std::set<std::string> unknown_fields_;  // logged already
+  std::set<std::string> unread_members_;  // logged already
 };
 
 // ApiError 404, code model_not_found.
 [[noreturn]] void fail_no_model(const std::string& id);
-// Bytes as UTF-8, invalid ones replaced.
+// Replaces invalid UTF-8.
 std::string valid_utf8(std::string bytes);
 
 }  // namespace trireme

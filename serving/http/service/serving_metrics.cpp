@@ -32,7 +32,7 @@ struct ServingMetrics::Series {
   Labels labels;
   prometheus::Registry registry;
   std::vector<std::unique_ptr<EngineMetrics>> engines;
-  std::mutex mutex;  // of text(), which brings counters up to date
+  std::mutex mutex;  // serializes text(), which updates counters
   prometheus::Family<Counter>& requests =
       prometheus::BuildCounter()
           .Name("http_requests_total")
@@ -60,7 +60,7 @@ struct ServingMetrics::Series {
                            "computed on another.")
                        .Register(registry)
                        .Add(labels);
-  // Where weights can be replaced.
+  // nullptr, empty: weights cannot be replaced.
   Gauge* weights_version = nullptr;
   std::map<std::string, Counter*> weight_reloads;
 };

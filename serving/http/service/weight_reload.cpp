@@ -30,7 +30,7 @@ std::string body_of(const WeightReload::State& state, const char* doing) {
 struct WeightReload::Outcome {
   std::mutex mutex;
   std::optional<HttpReply> reply;
-  std::function<void()> wake;  // none: nobody waits
+  std::function<void()> wake;  // empty: nobody waits
 
   void put(HttpReply made) {
     const std::lock_guard lock(mutex);
@@ -93,7 +93,7 @@ std::unique_ptr<PendingReply> WeightReload::begin(const char* doing,
   const std::lock_guard lock(mutex_);
   if (doing_ != nullptr)
     throw ApiError(409, "the weights are being replaced already", "", "reload_in_progress");
-  if (thread_.joinable()) thread_.join();  // it has said that it is done
+  if (thread_.joinable()) thread_.join();  // short: it has reset doing_
   const auto outcome = std::make_shared<Outcome>();
   auto reply = std::make_unique<Reply>(outcome);
   thread_ = std::thread([this, work = std::move(work), outcome] {
@@ -150,7 +150,8 @@ void WeightReload::load_adapter(int32_t slot, const std::string& path) {
   drop();
 }
 
-// Whoever is lost on the way comes back with what is staged.
+// A replica lost during the call restarts with the staged weights if commit() returned true; then
+// the change succeeds all the same.
 void WeightReload::use_on_all(Handover how) {
   const bool comes_back = weights_.commit();
   try {
@@ -165,7 +166,7 @@ void WeightReload::use_on_all(Handover how) {
 void WeightReload::drop() noexcept {
   try {
     weights_.drop();
-  } catch (const std::exception& error) {  // the engine finds the same
+  } catch (const std::exception& error) {  // the engine will fail in the same way
     log_warning("cannot release staged weights: ", error.what());
   }
 }

@@ -1,5 +1,5 @@
-// POST /admin/weights: other weights for the model while requests are answered, one change at a
-// time. POST /v1/load_lora_adapter: another adapter, in the same order.
+// Replacement of the model's weights while requests run (POST /admin/weights), and loading of
+// adapters (POST /v1/load_lora_adapter). One change at a time.
 #pragma once
 
 #include <functional>
@@ -18,33 +18,34 @@ namespace trireme {
 
 class WeightReload {
  public:
-  // All must outlive this object. path: what is served, as it was named.
+  // All must outlive this object. path: of the served weights, as given by the user.
   WeightReload(Replicas& engines, ModelWeights& weights, ServingMetrics& metrics, std::string path);
-  ~WeightReload();  // waits for what is under way
+  ~WeightReload();  // waits for a running change
 
-  // The answer comes when the weights have changed, or are not going to. It goes on where nobody
-  // waits for it any more. ApiError 409 while another is under way.
+  // Starts a change. The response is complete when the weights are replaced or the change has
+  // failed; the change continues if the client leaves. ApiError 409 while another change is
+  // running.
   std::unique_ptr<PendingReply> begin(const WeightsRequest& request);
 
-  // The same for an adapter: `load`, with load_adapter() in it, makes the answer, on a thread of
-  // its own.
+  // Same for an adapter: `load`, which calls load_adapter(), produces the response on a separate
+  // thread.
   std::unique_ptr<PendingReply> begin_adapter(std::function<HttpReply()> load);
-  // Into a slot that nobody computes with. ApiError 400 for one that cannot be served, 503 where
+  // Loads into a slot that no sequence uses. ApiError 400 if the adapter cannot be served, 503 if
   // the engine or a rank fails meanwhile.
   void load_adapter(int32_t slot, const std::string& path);
 
-  // Of requests that come now.
+  // Weights that new requests use.
   struct State {
-    std::string path;       // as it was named
-    std::string directory;  // the checkpoint
+    std::string path;       // as given by the user
+    std::string directory;  // of the checkpoint
     int64_t step = 0;
-    int64_t version = 1;  // counts changes
+    int64_t version = 1;  // incremented by each change
   };
   State state() const;
-  std::string state_body() const;  // GET
+  std::string state_body() const;  // response to GET
 
  private:
-  struct Outcome;  // what the reply waits for
+  struct Outcome;  // result of a change, shared with its Reply
   class Reply;
   std::unique_ptr<PendingReply> begin(const char* doing, std::function<HttpReply()> work);
   HttpReply run(const WeightsRequest& request);
@@ -55,9 +56,9 @@ class WeightReload {
   Replicas& engines_;
   ModelWeights& weights_;
   ServingMetrics& metrics_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   State state_;
-  const char* doing_ = nullptr;  // for people; nullptr: nothing
+  const char* doing_ = nullptr;  // phase shown by state_body(); nullptr: no change is running
   std::thread thread_;
 };
 

@@ -9,9 +9,9 @@
 namespace trireme {
 namespace {
 
-// Calls of tools are found in the model's text. Where it must call one, or a strict one, a grammar
-// sees to it; where it need not, and the request has a constraint, the text is what that asks for,
-// or calls.
+// Tool calls are parsed from the model's text. A grammar enforces required calls and strict tools.
+// With tool_choice "auto" and a constraint, the text is either what the constraint requires or tool
+// calls.
 void use_tools(const ServiceContext& service, ChatRequest& request, ReplyForm& form) {
   if (service.config.tools == ToolFormat::kNone)
     fail_unavailable("tools",
@@ -30,13 +30,13 @@ void use_tools(const ServiceContext& service, ChatRequest& request, ReplyForm& f
     if (!request.tool_name.empty() && request.tool_name != name) continue;
     nlohmann::ordered_json one = {{"name", name}};
     if (free && !request.strict_tools.contains(name))
-      one["parameters"] = {{"type", "object"}};  // any
+      one["parameters"] = {{"type", "object"}};  // any arguments
     else if (function.contains("parameters"))
       one["parameters"] = function["parameters"];
     called.push_back(std::move(one));
   }
   if (free) {
-    // A marker that is a token of its own must be seen to be found.
+    // A marker that is a single token must be part of the text for the parser to find it.
     for (const std::string_view marker :
          {std::string_view(tool_marker(service.config.tools)), tool_end(service.config.tools)})
       form.text.shown.push_back(service.tokenizer.find(marker));

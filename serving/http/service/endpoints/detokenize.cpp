@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMaxDetokenized = 1 << 17;  // ids, where max_model_len is less
+constexpr int64_t kMaxDetokenized = 1 << 17;  // ids, if max_model_len is lower
 
 HttpAnswer detokenize(ServiceContext& service, HttpRequest& http) {
   const DetokenizeRequest request = service.read(parse_detokenize, http.body);
@@ -16,7 +16,7 @@ HttpAnswer detokenize(ServiceContext& service, HttpRequest& http) {
   if (std::ssize(request.tokens) > most)
     fail_field("tokens", "tokens has ", request.tokens.size(), " entries, at most ", most,
                " are allowed");
-  // A token of a few bytes may stand for hundreds: counted before the text is made.
+  // A short id may decode to hundreds of bytes: the size is checked before the text is built.
   int64_t bytes = 0;
   for (const int32_t token : request.tokens) bytes += std::ssize(service.tokenizer.token(token));
   const auto held = service.held_for(http);

@@ -18,7 +18,7 @@ HttpAnswer tokenize(ServiceContext& service, HttpRequest& http) {
     return valid_utf8(service.tokenizer.token(token));
   };
   const auto held = service.held_for(http);
-  constexpr int64_t kBytesOfId = 8;  // with its comma
+  constexpr int64_t kBytesOfId = 8;  // including its comma
   int64_t bytes = kBytesOfId * std::ssize(tokens);
   if (request.token_strings)
     for (const int32_t token : tokens) bytes += std::ssize(spelling(token)) + 3;  // "",
