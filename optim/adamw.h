@@ -1,4 +1,4 @@
-// AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), and Adam (Kingma & Ba 2015) with the decay
+// AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), and Adam (Kingma & Ba 2015) with weight decay
 // added to the gradient. States: exp_avg and exp_avg_sq.
 #pragma once
 

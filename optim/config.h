@@ -17,16 +17,16 @@ class Optimizer;
 std::shared_ptr<const Optimizer> default_optimizer();  // AdamW
 
 struct OptimizerConfig {
-  std::shared_ptr<const Optimizer> rule = default_optimizer();  // and its hyper-parameters
+  std::shared_ptr<const Optimizer> rule = default_optimizer();  // with its hyper-parameters
   double lr = 3e-4, weight_decay = 0.1;
   DType state_dtype = DType::kF32;  // of the moments: float32 or bfloat16
   bool master_weights = true;       // false with bf16: stochastic rounding
 };
 
-// Where optimizer states live between updates.
+// Storage of optimizer states between updates.
 enum class OffloadDevice {
-  kNone,  // beside the parameters
-  kCpu,   // in host memory: for a build that computes on the CPU the same memory
+  kNone,  // in the same memory as the parameters
+  kCpu,   // in host memory; no difference when computing on the CPU
   kFile,  // in a file
 };
 
@@ -40,8 +40,8 @@ struct OffloadConfig {
 struct SchedulerConfig {
   DecayStyle style = DecayStyle::kCosine;
   int64_t warmup_steps = 0;
-  bool log_warmup = false;  // along a logarithm, from 0
-  // The rates of DeepSpeed's class of the style: WarmupLR, WarmupDecayLR or WarmupCosineLR.
+  bool log_warmup = false;  // logarithmic instead of linear, from 0
+  // The rates of DeepSpeed's class for the style: WarmupLR, WarmupDecayLR or WarmupCosineLR.
   bool deepspeed = false;
   int64_t decay_steps = 0;  // step at which the decay ends; WSD: length of the decay
   double min_lr = 0.0;

@@ -16,7 +16,7 @@ FlatOptimizer::FlatOptimizer(const OptimizerConfig& config, const OffloadConfig&
       store_(store),
       seed_(seed),
       storage_(kinds(), store.state_map().size(), offload) {
-  // Alignment padding is in no segment: it stays zero.
+  // Alignment padding belongs to no segment: it stays zero.
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
     store.state_map().for_each(store.range(h), [&](const FlatRange& part, int64_t offset) {
       segments_.push_back({part, offset, h});
@@ -37,7 +37,7 @@ std::vector<StateStorage::Kind> FlatOptimizer::kinds() const {
   return out;
 }
 
-// Shards, boxes of tensor parallelism and windows of a file cut matrices.
+// Shards, boxes of tensor parallelism and windows of a file split matrices.
 void FlatOptimizer::check_matrices(const OffloadConfig& offload) const {
   if (!config_.rule->needs_matrices()) return;
   if (offload.device == OffloadDevice::kFile)
@@ -55,7 +55,7 @@ void FlatOptimizer::check_matrices(const OffloadConfig& offload) const {
   }
 }
 
-// f(segment) for what of the segments lies in a window of the states.
+// Calls f(segment) for the parts of segments that are inside a window of the states.
 template <class F>
 void FlatOptimizer::for_each_part(const FlatRange& window, F&& f) const {
   const auto end_of = [](const Segment& s) { return s.offset + s.flat.size(); };
@@ -103,7 +103,7 @@ void FlatOptimizer::update_part(Ctx& ctx, const ConstTensor& scalars, const Segm
     return array.slice(0, at, at + part.flat.size());
   };
   const ParameterSpec& spec = store_.specs()[static_cast<size_t>(part.parameter)];
-  // The same random bits for an element wherever it lies.
+  // The same random bits for an element in every layout.
   const uint64_t stream = substream(stream_id("stochastic_rounding"), stream_id(spec.name));
   ElementIndex index = spec.element_index();
   index.offset = part.flat.begin - store_.range(part.parameter).begin;

@@ -1,4 +1,4 @@
-// Optimizer states over the part of a ParameterStore's flat range that this rank updates, and the
+// Optimizer states over the part of a ParameterStore's flat range that this rank updates, and their
 // update.
 #pragma once
 
@@ -16,22 +16,21 @@ struct Ctx;
 
 class FlatOptimizer {
  public:
-  // Keeps a reference to the store. States lie as its state_map() says. InputError where the
-  // optimizer needs whole matrices and the layout cuts them.
+  // Keeps a reference to the store. States are laid out by its state_map(). Throws InputError if
+  // the optimizer needs whole matrices and the layout splits them.
   FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload, ParameterStore& store,
                 uint64_t seed);
   void allocate(Ctx& ctx) { storage_.allocate(ctx); }
-  // Master weights start as the parameters' values.
+  // Initializes the master weights from the parameters.
   void initialize(Ctx& ctx);
   int64_t state_bytes() const { return storage_.memory_bytes(); }
   int64_t file_bytes() const { return storage_.file_bytes(); }  // of states kept in a file
 
-  // One update of every parameter this rank holds states of, from the store's gradients; `scalars`
-  // as in engine/ops/optimizer_step.h. Norms and biases are not decayed.
+  // Updates every parameter this rank has states for, from the store's gradients; `scalars` as in
+  // engine/ops/optimizer_step.h. Norms and biases are not decayed.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
-  // The states for a checkpoint: "master", where weights are kept in float32, and those of the
-  // optimizer.
+  // States in a checkpoint: "master" if weights are kept in float32, and the optimizer's own.
   struct State {
     std::string kind;
     Tensor flat;
@@ -39,9 +38,9 @@ class FlatOptimizer {
   std::vector<State> states() const;
 
  private:
-  struct Segment {   // a parameter's part of one piece
+  struct Segment {   // part of a parameter in one piece
     FlatRange flat;  // of the store's flat range
-    int64_t offset;  // in the states
+    int64_t offset;  // of the optimizer states
     ParamHandle parameter;
   };
   template <class F>

@@ -27,38 +27,38 @@ struct UpdatePart {
   std::span<const Tensor> states;  // (n) each, in the order of Optimizer::states()
   ConstTensor scalars;             // a StepScalars (engine/ops/optimizer_scalars.h)
   double weight_decay = 0.0;       // 0 where the parameter is not decayed
-  RandomKey rounding;              // of stochastic rounding, keyed by
-  ElementIndex index;              // the global index of the range's elements
+  RandomKey rounding;              // key of stochastic rounding, with the index below
+  ElementIndex index;              // global index of the range's elements
 };
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::unique_ptr<Optimizer> clone() const = 0;
-  // Value of optimizer.type.
+  // The value of optimizer.type.
   virtual const char* name() const = 0;
 
-  // Those of its own: lr and weight_decay are OptimizerConfig's.
+  // Visits the rule's own hyper-parameters: lr and weight_decay are OptimizerConfig's.
   virtual void visit(HyperparameterVisitor& visitor) = 0;
-  // One "optimizer.params.momentum: problem" or remark about values that are legal one by one.
+  // One "optimizer.params.momentum: problem", or a note, about values that are valid one by one.
   struct Finding {
     std::string key;
     std::string message;
     bool error = true;  // false: a note
   };
-  // Findings about the rule's values and the two of OptimizerConfig. Default: a note where a
-  // decoupled decay, weight -= lr x weight_decay x weight, changes the sign of weights.
+  // Findings about the rule's values and OptimizerConfig's two. Default: a note if a decoupled
+  // decay, weight -= lr x weight_decay x weight, changes the sign of weights.
   virtual std::vector<Finding> review(double lr, double weight_decay) const;
-  // Whether an update changes every weight by about the learning rate, whatever the size of its
-  // gradient.
+  // Whether an update changes every weight by about the learning rate, regardless of the size of
+  // its gradient.
   virtual bool normalizes() const = 0;
 
-  // State tensors by their kind in checkpoints. dtype: of optimizer.state_dtype, or float64 beside
-  // float64 parameters; a state that is not exact enough in bfloat16 may be kept in another. All
-  // start as zeros.
+  // State tensors by their kind in checkpoints, all initialized to zero. dtype:
+  // optimizer.state_dtype, or float64 for float64 parameters; a state that needs more precision
+  // than bfloat16 may use another.
   virtual std::vector<StateStorage::Kind> states(DType dtype) const = 0;
-  // Whether update() must see each parameter of two or more dimensions as one whole range: refused
-  // for layouts that cut matrices.
+  // Whether update() must see each parameter of two or more dimensions as one whole range; layouts
+  // that split matrices are then refused.
   virtual bool needs_matrices() const { return false; }
   virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
 };

@@ -12,17 +12,17 @@ namespace trireme {
 struct OptimizerRow {
   const char* name;  // value of optimizer.type
   std::unique_ptr<Optimizer> (*make)();
-  const char* summary;  // of the configuration reference; "": none
-  // Type that optimizer.params.adam_w_mode: true makes of this one, DeepSpeed's default; nullptr:
+  const char* summary;  // for the configuration reference; "": none
+  // Optimizer type selected by optimizer.params.adam_w_mode: true, DeepSpeed's default; nullptr:
   // the key has no effect.
   const char* with_adam_w_mode = nullptr;
 };
 
-// The first is the default of optimizer.type.
+// The first row is the default of optimizer.type.
 std::span<const OptimizerRow> optimizers();
-// Names that other programs have and this one has not.
+// Optimizer names of other programs that are not implemented here.
 std::span<const char* const> unavailable_optimizers();
-// Error for a name that no row has.
+// Throws for an unknown name.
 const OptimizerRow& optimizer_row(const std::string& name);
 
 }  // namespace trireme

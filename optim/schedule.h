@@ -9,22 +9,23 @@ namespace trireme {
 // warmup_steps (the first update already uses peak / warmup_steps), then, with x the fraction of
 // the decay done:
 //   constant      peak
-//   linear        peak + (min - peak) x                      x runs from warm-up's end to decay_steps
+//   linear        peak + (min - peak) x               x runs from the end of warm-up to decay_steps
 //   cosine        min + (peak - min) (1 + cos(pi x)) / 2     (Loshchilov & Hutter 2017)
 //   inverse_sqrt  peak sqrt(w / step), w = max(warmup, 1), not below min
 //   WSD           peak until the last decay_steps of the run, then down to min: linear, cosine,
-//                 exponential (peak (min/peak)^x; 0.5^(10 x) when min is 0) or minus_sqrt (1 - sqrt x)
+//                 exponential (peak (min/peak)^x; 0.5^(10 x) when min is 0) or
+//                 minus_sqrt (1 - sqrt x)
 // With log_warmup the warm-up is peak log(step + 1) / log(max(warmup_steps, 2)). decay_steps = 0
 // means total_steps (for WSD: a tenth of it).
 //
-// With deepspeed it is what DeepSpeed's class (deepspeed/runtime/lr_schedules.py) has after
-// step + 1 calls of its step(), for w = max(warmup_steps, 2) and T = decay_steps:
+// With deepspeed: the rate of DeepSpeed's class (deepspeed/runtime/lr_schedules.py) after step + 1
+// calls of its step(), for w = max(warmup_steps, 2) and T = decay_steps:
 //   warm-up       peak step / w, or with log_warmup peak log(step + 1) / log(w), for step < w
 //   constant      peak
 //   linear        x = (step - w) / max(T - w, 1)
 //   cosine        x = (step - w + 1) / (T - w)
-// x is at most 1; DeepSpeed's cosine rises again after T. Its engine makes the first update before
-// the first call, with a rate of 0, and so gives update k + 1 what update k has here.
+// x is at most 1; DeepSpeed's cosine rises again after T. DeepSpeed's engine runs the first update
+// before the first call, with a rate of 0, so its update k + 1 has the rate of update k here.
 double learning_rate(const SchedulerConfig& config, double peak, int64_t step, int64_t total_steps);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Stochastic gradient descent, with momentum as PyTorch's and optionally Nesterov's. State:
-// momentum, where it is not 0.
+// Stochastic gradient descent with PyTorch's momentum, optionally Nesterov's. State: momentum,
+// unless it is 0.
 #pragma once
 
 #include "optim/optimizer.h"

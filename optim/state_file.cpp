@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPage = 4096;  // bytes; and elements, so that every dtype's windows begin a page
+constexpr int64_t kPage = 4096;  // bytes; elements too: windows are page-aligned for every dtype
 constexpr const char* kKey = "zero_optimization.offload_optimizer";
 
 int64_t array_bytes(DType dtype, int64_t elements) {
@@ -26,7 +26,7 @@ int64_t window_size(int64_t elements, const OffloadConfig& offload) {
 
 }  // namespace
 
-// The main thread has computed `computed` windows; the serving one has read `read` and written
+// The main thread has computed `computed` windows; the I/O thread has read `read` and written
 // `written`. Window i uses buffer i % buffers.
 struct StateFile::Progress {
   std::mutex mutex;
@@ -127,7 +127,7 @@ void StateFile::transfer(int64_t index, bool write) {
   }
 }
 
-// Writing goes first: it frees a buffer.
+// Writes take precedence over reads: a write frees a buffer.
 void StateFile::serve(Progress& p) {
   const auto buffers = std::ssize(buffers_);
   std::unique_lock lock(p.mutex);

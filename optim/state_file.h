@@ -1,6 +1,6 @@
-// Optimizer states in a file: arrays one behind the other, each at a page's beginning, streamed
-// through a few windows by a thread that lives as long as the loop. The file has no name once it is
-// open, so that it goes away with the process however that ends.
+// Optimizer states in a file: page-aligned arrays, one after the other, streamed through a few
+// windows by a thread that lives as long as the loop. The file is unlinked once it is open, so that
+// it disappears with the process however that ends.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@ namespace trireme {
 
 class StateFile {
  public:
-  // Reserves the space. The elements of a window are rounded up to whole pages of every array.
+  // Reserves the space. Windows are rounded up to whole pages of every array.
   StateFile(const std::vector<StateKind>& kinds, int64_t elements, const OffloadConfig& offload);
   ~StateFile();
   StateFile(const StateFile&) = delete;
@@ -36,12 +36,12 @@ class StateFile {
   std::vector<StateKind> kinds_;
   int64_t elements_;
   int64_t window_elements_;
-  std::vector<int64_t> begins_;  // bytes, of each kind in the file
+  std::vector<int64_t> begins_;  // byte offset of each kind in the file
   std::string name_;             // for messages
   int descriptor_ = -1;
   void* mapping_ = nullptr;
   int64_t bytes_;
-  std::vector<Buffer> buffers_;  // one a window
+  std::vector<Buffer> buffers_;  // one per window
 };
 
 }  // namespace trireme

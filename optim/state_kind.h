@@ -1,4 +1,4 @@
-// Kind of optimizer state: one array, as long as the parameters.
+// Kind of optimizer state: one array as long as the parameters.
 #pragma once
 
 #include <functional>

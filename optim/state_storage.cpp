@@ -17,7 +17,7 @@ void StateStorage::allocate(Ctx& ctx) {
   }
   for (const Kind& kind : kinds_) {
     memory_.emplace_back(kind.name, elements_ * dtype_size(kind.dtype), ctx.memory());
-    // A GPU's memory comes with anything in it; the host's comes as zeros, untouched.
+    // GPU memory is uninitialized; host memory is zero and not yet touched.
     if (ctx.gpu != nullptr) fill_zero(ctx, memory_.back().tensor(kind.dtype, Shape{elements_}));
   }
 }

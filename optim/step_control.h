@@ -1,7 +1,7 @@
-// What a step decides from the loss and the gradient norm: clip, skip, loss scale, update count.
+// Decision of a step from the loss and the gradient norm: clip, skip, loss scale, update count.
 //
-// The decision reads and writes device views only; the host reads the outcome after the step for
-// its records. A step whose loss or gradient norm is not finite changes nothing and is counted.
+// The decision reads and writes device views only; the host reads the result after the step for its
+// records. A step whose loss or gradient norm is not finite changes nothing and is counted.
 #pragma once
 
 #include "engine/ops/optimizer_step.h"
@@ -21,9 +21,9 @@ void decide_step(Ctx& ctx, const Tensor& scalars, const Tensor& state,
                  const ConstTensor& sum_of_squares, const ConstTensor& loss_sum,
                  const StepDecision& decision);
 
-// scale (2) float64: what the gradient of each of `valid_tokens` tokens is multiplied with,
+// scale (2) float64: the factor of the gradient of each of `valid_tokens` tokens,
 //   loss_scale / max(1, valid_tokens)
-// (a batch of masked tokens only has zero gradients, not infinite ones), and the loss scale itself.
+// (a batch of only masked tokens has zero gradients, not infinite ones), and the loss scale itself.
 void gradient_scale(Ctx& ctx, const Tensor& scale, const ConstTensor& state, int64_t valid_tokens);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// The state of a training's steps and what one step decides: one function for both sides, since the
+// State of the training steps and the decision of one step: one function for CPU and GPU, since the
 // decision is made where the gradients are.
 #pragma once
 
@@ -42,7 +42,8 @@ TRIREME_HOST_DEVICE inline void adapt_loss_scale(StepState& state, const LossSca
       return;
     }
     state.loss_scale = std::max(config.min_scale, state.loss_scale / 2.0);
-    state.hysteresis_left = 1;  // once it has begun to fall, each further overflow halves again
+    state.hysteresis_left = 1;  // once the scale has begun to fall, each further overflow halves it
+                                // again
   }
   state.good_since_growth = 0;
 }

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Names longer than this are not typing errors of a word; the tables below stay small.
+// Longer names are not misspelled words; the limit keeps the tables below small.
 constexpr size_t kLongest = 128;
 
 std::string plain(std::string name) {
@@ -35,7 +35,7 @@ std::string initials_of(const std::vector<std::string>& parts) {
   return initials;
 }
 
-// Whether `shorter` is `whole` with characters left out, but not the first.
+// Whether `shorter` is `whole` with characters left out, but not the first one.
 bool shortens(const std::string& shorter, const std::string& whole) {
   if (shorter.front() != whole.front()) return false;
   size_t at = 0;
@@ -44,7 +44,7 @@ bool shortens(const std::string& shorter, const std::string& whole) {
   return at == shorter.size();
 }
 
-// Whether each part shortens a part of the whole, in its order.
+// Whether each part abbreviates a part of the whole, in order.
 bool all_shorten(const std::vector<std::string>& parts, const std::vector<std::string>& whole) {
   size_t at = 0;
   for (const std::string& part : whole)

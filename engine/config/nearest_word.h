@@ -1,5 +1,4 @@
-// The known word that a mistyped or half-remembered one was meant to be: a key of a configuration,
-// an option, a command.
+// Suggestion for a misspelled word: the nearest known configuration key, option or command.
 #pragma once
 
 #include <string>
@@ -7,14 +6,14 @@
 
 namespace trireme {
 
-// Insertions, deletions, substitutions and swaps of neighbours that turn a into b (optimal string
-// alignment), comparing without regard to case and to '-' against '_'.
+// Edits that turn a into b: insertions, deletions, substitutions and swaps of neighbours (optimal
+// string alignment), ignoring case and treating '-' and '_' as equal.
 int edit_distance(const std::string& a, const std::string& b);
 
-// The nearest of `known`, "" where none is near: the one with the fewest edits, at most one in
-// three characters; else the one with these initials ("tp": "tensor-parallel"); else the one
-// nearest in length whose parts between '-', '_' and '.' are shortened by the word's ("batch-sz":
-// "micro-batch-size"), or shorten them. Leading hyphens do not count as parts.
+// Nearest of `known`, "" if none is near: the one with the fewest edits, at most one per three
+// characters; else the one with these initials ("tp": "tensor-parallel"); else, among those whose
+// parts between '-', '_' and '.' the word's parts abbreviate ("batch-sz": "micro-batch-size") or
+// vice versa, the nearest in length. Leading hyphens do not count as parts.
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace trireme

@@ -22,7 +22,7 @@ std::vector<std::string> split_path(const std::string& path) {
   return names;
 }
 
-// Takes away every spelling of the key, `bf16: true` for bf16.enabled included.
+// Removes every spelling of the key, including `bf16: true` for bf16.enabled.
 void erase_key(const Key& key, Json& document) {
   erase_path(document, key.path);
   for (const std::string& alias : key.aliases) erase_path(document, alias);
@@ -67,10 +67,10 @@ void apply_override(const Schema& schema, const Override& change, Json& document
   try {
     value = parse_json(change.value, "--set " + change.path);
   } catch (const InputError&) {
-    value = change.value;  // not JSON: a string without its quotes
+    value = change.value;  // not JSON: an unquoted string
   }
   if (const Key* key = schema.find_any(change.path)) {
-    // A folder may be called 2024, a split be 100.
+    // A folder may be named 2024, a split 100.
     const bool word = value.is_number() || value.is_boolean();
     if (key->kind == KeyKind::kString && word) value = change.value;
     erase_key(*key, document);
@@ -100,7 +100,7 @@ namespace {
 std::vector<std::string> overrides_from_flags(const Schema& schema,
                                               const std::vector<std::string>& arguments,
                                               const std::vector<std::string>& options) {
-  std::map<std::string, std::string> paths;  // flag: path as the schema spells it
+  std::map<std::string, std::string> paths;  // flag: canonical path
   std::vector<std::string> known = options;
   for (const Key& key : schema.keys()) {
     std::vector<std::string> spellings = key.aliases;

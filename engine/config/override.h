@@ -1,4 +1,4 @@
-// Changes to a document from the command line.
+// Command-line overrides of a configuration document.
 #pragma once
 
 #include <string>
@@ -17,15 +17,15 @@ struct Override {
 
 // Splits "a.b=v" at the first '='. Throws InputError.
 Override parse_override(const std::string& assignment);
-// Puts the value at its path, and takes away what the document says for the same key under other
-// names. An unknown path is left for read_config() to report.
+// Sets the value at its path, and removes what the document has for the same key under other names.
+// An unknown path is left for read_config() to report.
 void apply_override(const Schema& schema, const Override& change, Json& document,
                     ConfigReport& report);
-// Takes away the value at a path; nothing happens when there is none.
+// Removes the value at a path, if there is one.
 void erase_path(Json& document, const std::string& path);
 // "--train-steps 10", "--optimizer-params-lr=1e-3" -> "train_steps=10", ...: every key and alias is
-// also a flag, with '-' for '.' and '_'; a boolean needs no value. Throws InputError on others;
-// `options` are further flags of the command (without "--") that may have been meant.
+// also a flag, with '-' for '.' and '_'; a boolean needs no value. Throws InputError on an unknown
+// flag; `options` are further flags of the command (without "--") to suggest then.
 std::vector<std::string> overrides_from_flags(const Schema& schema,
                                               const std::vector<std::string>& arguments,
                                               const std::vector<std::string>& options = {});

@@ -27,7 +27,7 @@ std::string place_of(const std::string& json_text, size_t offset) {
   return concat(line, ":", 1 + (end - start));
 }
 
-// Errors with the line and column of a mistake and the whole path of a duplicate key.
+// Reports the line and column of a syntax error and the whole path of a duplicate key.
 class Builder final : public StrictJsonBuilder<Json> {
  public:
   Builder(const std::string& json_text, const std::string& name)
@@ -36,7 +36,8 @@ class Builder final : public StrictJsonBuilder<Json> {
 
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const Json::exception& problem) override {
-    // nlohmann: "[json.exception...] parse error at line L, column C: what"; ours says the place.
+    // nlohmann: "[json.exception...] parse error at line L, column C: what"; our message has its
+    // own position.
     std::string message = problem.what();
     if (const size_t column = message.find("column "); column != std::string::npos)
       if (const size_t colon = message.find(": ", column); colon != std::string::npos)
@@ -105,8 +106,8 @@ std::string read_config_text(const std::string& path) {
   require_file_or_pipe(path);
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_input(path, ": cannot be read: ", std::strerror(errno));
-  // In pieces, because the size of a pipe is not known beforehand; one byte over the limit is
-  // enough.
+  // In pieces, because the size of a pipe is not known beforehand; one byte above the limit is
+  // enough to refuse.
   std::string content;
   std::array<char, 1 << 16> piece;
   while (static_cast<int64_t>(content.size()) <= kMaxConfigBytes &&

@@ -87,7 +87,7 @@ std::string listed(const std::vector<std::string>& words, const std::string& sep
   return out;
 }
 
-// A path in messages; names from a hostile file are quoted so that a line stays a line.
+// Path as shown in messages; names from a hostile file are quoted so that a message stays one line.
 std::string safe_path(const std::string& path) {
   const bool plain = std::all_of(path.begin(), path.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -101,7 +101,7 @@ std::string lower(std::string word) {
   return word;
 }
 
-// An integer, or a float with an integral value that a double holds exactly.
+// Accepts an integer, or a float with an integral value that a double represents exactly.
 bool as_integer(const Json& value, int64_t& out) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
@@ -123,14 +123,15 @@ std::string range_problem(const Key& key, double value) {
   if (!low && !high) return "";
   const std::string from = concat(key.above_min ? "above " : "at least ", key.min);
   const std::string to = concat(key.below_max ? "below " : "at most ", key.max);
-  constexpr double kTechnical = 1e6;  // a bound that only keeps arithmetic exact is no advice
+  constexpr double kTechnical = 1e6;  // a bound that only keeps arithmetic exact is no useful
+                                      // advice
   if (std::isinf(key.max) || (low && key.max > kTechnical)) return "must be " + from;
   if (std::isinf(key.min)) return "must be " + to;
   return concat("must be ", from, " and ", to);
 }
 
-// Numbers that steps compute with are float32 there: what is 0, infinity or a bound in it is not
-// what the document asks for.
+// Steps compute with float32: a nonzero number that becomes 0, infinity or a bound in float32 is
+// not what the document requests.
 std::string float32_problem(const Key& key, double value) {
   using Float = std::numeric_limits<float>;
   if (std::abs(value) > Float::max()) return "must be at most 3.4e+38 in size, the largest float32";
@@ -142,8 +143,8 @@ std::string float32_problem(const Key& key, double value) {
   return "";
 }
 
-// What is wrong with the value of an implemented key; "" when it is right. Puts the value into its
-// normal form: integers as integers, enumerations as the table spells them.
+// Problem with an enumeration's value; "" if valid. Replaces a valid value by the spelling of the
+// table.
 std::string check_enum(const Key& key, Json& value) {
   const std::string choices = listed(key.values, ", ");
   const std::string word = value.is_string() ? lower(value.get<std::string>()) : "";
@@ -164,6 +165,8 @@ std::string check_enum(const Key& key, Json& value) {
   return concat(rule, choices, "; got ", shown(value));
 }
 
+// Problem with the value of an implemented key; "" if valid. Normalizes the value: integers as
+// integers, enumerations as spelled in the table.
 std::string check_value(const Key& key, Json& value) {
   if (key.allows_auto && value == "auto") return "";
   if (key.allows_null && value.is_null()) return "";
@@ -195,7 +198,7 @@ bool mentions_switch(const Json& section) {
          (section.contains("enabled") || std::ranges::any_of(section, mentions_switch));
 }
 
-// Whether a section asks for nothing: it is disabled, or each of its parts that could be enabled
+// Whether a section requests nothing: it is disabled, or every part of it that has an "enabled" key
 // is.
 bool switched_off(const Json& section) {
   if (!section.is_object()) return false;
@@ -210,8 +213,8 @@ bool switched_off(const Json& section) {
   return any;
 }
 
-// Whether the value of a refused or unavailable key asks for nothing: null, one of the row's values
-// by meaning (1 and 1.0 alike), or a section that is switched off.
+// Whether the value of a refused or unavailable key requests nothing: null, equal in meaning to one
+// of the row's values (1 and 1.0 alike), or a section that is switched off.
 bool is_trivial(const Key& key, const Json& value) {
   if (value.is_null()) return true;
   for (const std::string& known : key.trivial)
@@ -231,7 +234,7 @@ class Reader {
     bool valid;
   };
   std::map<std::string, Found> found;  // by canonical path
-  std::set<std::string> meant;         // canonical paths that an unknown key was taken for
+  std::set<std::string> meant;         // canonical paths suggested for an unknown key
   std::set<std::string> left_out;      // canonical paths whose "auto" means the default
 
   void walk(const Json& object, const std::string& section) {
@@ -263,7 +266,8 @@ class Reader {
   }
 
  private:
-  // A hostile file could hold a million wrong keys, each costing a search for its neighbours.
+  // Bounds the work for a hostile file with a million unknown keys, each of which costs a search
+  // for its neighbours.
   bool full() const { return report_.errors().size() >= 100; }
 
   void enter(const std::string& path, const Json& value) {
@@ -291,7 +295,7 @@ class Reader {
       problem = foreign_problem(key, value);
     }
     if (!problem.empty()) fail(path, problem);
-    // Programs write a value under its old and its new name: that is no contradiction.
+    // Programs write a value under both its old and its new name: equal values do not conflict.
     if (again && !(value == earlier->second.value) && !value.is_null() &&
         !earlier->second.value.is_null() && problem.empty() && earlier->second.valid) {
       const std::string other = join_path(prefix_, earlier->second.spelled);
@@ -338,7 +342,7 @@ class Reader {
   const Schema& schema_;
   std::string prefix_;
   ConfigReport& report_;
-  // Reason, and the keys that have no effect for it, in the order of the document.
+  // Reason, and the keys that have no effect because of it, in document order.
   std::vector<std::pair<std::string, std::vector<std::string>>> without_effect_;
 };
 
@@ -367,7 +371,7 @@ ConfigValues read_config(const Schema& schema, const Json& document, const std::
       if (entry.valid) entry.value = it->second.value;
     } else if (key.is_required) {
       entry.valid = false;
-      // A misspelled required key is one problem, not two.
+      // A misspelled required key is reported once, not twice.
       if (document.is_object() && !reader.meant.contains(key.path))
         reader.fail(key.path, "is required: " + key.help);
     }

@@ -1,8 +1,8 @@
-// Strict reading of JSON configurations, independent of what is configured.
+// Strict reader of JSON configurations, driven by a schema.
 //
-// A Schema (schema.h) lists every key. Reading reports all problems at once: an unknown key names
-// the nearest known one, a key and its alias with different values are an error, foreign keys
-// (DeepSpeed's, Megatron's) are accepted, explained or refused.
+// A Schema (schema.h) lists every key. Reading reports all problems at once: an unknown key is
+// reported with the nearest known one, a key and its alias with different values are an error,
+// foreign keys (DeepSpeed's, Megatron's) are accepted, explained or refused.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class ConfigReport {
   bool ok() const { return errors_.empty(); }
   const std::vector<std::string>& errors() const { return errors_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  // Throws InputError: "what: path: problem", or "what: N problems" and one a line under it.
+  // Throws InputError: "what: path: problem", or "what: N problems" and one per line below.
   void throw_if_errors(const std::string& what) const;
 
  private:
@@ -32,15 +32,15 @@ class ConfigReport {
   std::vector<std::string> notes_;
 };
 
-// What a document says for every key of a schema, under canonical paths. A key that is not given,
-// or given wrongly (already reported), has its default, or zero/empty without one, so that the
-// checks that follow can go on; they ask valid() first where a default would mislead.
+// Values of a document for every key of a schema, under canonical paths. A key that is absent or
+// invalid (already reported) has its default, or zero/empty without one, so that later checks can
+// run; they call valid() first where a default would mislead.
 class ConfigValues {
  public:
   bool given(const std::string& path) const;    // present in the document, not null
-  bool valid(const std::string& path) const;    // given and right, or a default stands in
+  bool valid(const std::string& path) const;    // given and valid, or replaced by a default
   bool is_auto(const std::string& path) const;  // "auto", given or by default
-  // "auto" stands where it means the default; given() is false then.
+  // Whether "auto" was written and means the default; given() is false then.
   bool left_to_default(const std::string& path) const;
   // The path as the user wrote it (an alias, under the document's prefix), for messages.
   std::string spelled(const std::string& path) const;
@@ -58,7 +58,7 @@ class ConfigValues {
   std::shared_ptr<const Table> table_;
 };
 
-// Checks `document` against the schema. `prefix` ("model") stands before each path in the report.
+// Checks `document` against the schema. `prefix` ("model") precedes each path in the report.
 ConfigValues read_config(const Schema& schema, const Json& document, const std::string& prefix,
                          ConfigReport& report);
 

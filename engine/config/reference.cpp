@@ -75,7 +75,7 @@ Json row_of(const Key& key) {
     for (const std::string& value : key.values) add(value);
     for (const auto& [foreign, value] : key.synonyms) add(foreign);
     if (key.allows_null) words.push_back(nullptr);
-    // The words as editors offer them, and as the program takes them.
+    // The words as editors suggest them, and the pattern that the program accepts.
     row["anyOf"] = Json::array(
         {{{"enum", words}}, {{"type", "string"}, {"pattern", concat("^(", any_case, ")$")}}});
   }
@@ -100,7 +100,7 @@ void put(Json& root, const std::string& path, Json row) {
   object_at(root, parent_path(path))["properties"][leaf_name(path)] = std::move(row);
 }
 
-// "integer, at least 1, or auto". Bounds that only guard arithmetic are left to the JSON Schema.
+// "integer, at least 1, or auto". Bounds that only guard arithmetic appear in the JSON Schema only.
 std::string type_words(const Key& key) {
   constexpr double kTechnical = 1e9;
   std::string words = key.shape;
@@ -179,7 +179,7 @@ Json json_schema(const Schema& schema) {
       copy["description"] = concat("Alias of ", key.path, ". ", description_of(key));
       put(root, alias, std::move(copy));
     }
-    // A required key that has an alias may come under that name, which `required` cannot say.
+    // A required key with an alias may be given under the alias, which `required` cannot express.
     if (key.is_required && key.aliases.empty()) required.push_back(key.path);
   }
   if (!required.empty()) root["required"] = required;

@@ -1,4 +1,4 @@
-// What a schema says, for editors and for people.
+// Reference of a schema: JSON Schema for editors, Markdown for people.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace trireme {
 
 // JSON Schema, draft 2020-12: types, defaults, ranges, enumerations, descriptions; aliases too.
 Json json_schema(const Schema& schema);
-// Markdown tables of the keys that are read, one a section.
+// Markdown tables of the implemented keys, one per section.
 std::string markdown_tables(const Schema& schema);
-// These, then what is accepted without effect, refused, not available.
+// The tables, then the keys accepted without effect, refused and not available.
 std::string markdown_reference(const Schema& schema);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// The table of keys that a configuration may hold; one row says everything there is to say about a
-// key, and the reader, the JSON Schema, the reference page and the overrides are all driven by it.
+// Schema of a configuration: one row per key holds all facts about it, and drives the reader, the
+// JSON Schema, the reference page and the overrides.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ enum class KeyKind {
 
 enum class KeyStatus {
   kImplemented,
-  kIgnored,      // says nothing about what is computed; accepted in silence
-  kNoEffect,     // accepted, and noted once with the reason
+  kIgnored,      // does not affect what is computed; accepted in silence
+  kNoEffect,     // accepted, with one note that gives the reason
   kRefused,      // an error with the reason, unless the value is one of `trivial`
   kUnavailable,  // an error "not available in this version", unless the value is one of `trivial`
 };
@@ -34,11 +34,11 @@ struct Key {
   KeyKind kind = KeyKind::kAny;
   std::string default_json;  // the default as JSON text; empty: none
   std::string help;
-  std::string shape;  // of a kAny value, in words, for the reference
+  std::string shape;  // description of a kAny value, for the reference
   KeyStatus status = KeyStatus::kImplemented;
   bool is_required = false;
   bool allows_auto = false;
-  bool auto_is_left_out = false;  // "auto" says as little as a key that is not given
+  bool auto_is_left_out = false;  // "auto" is equivalent to leaving the key out
   bool allows_null = false;
   bool is_trajectory = true;  // whether the course of the training depends on it
   double min = -std::numeric_limits<double>::infinity();
@@ -49,7 +49,7 @@ struct Key {
   std::vector<std::pair<std::string, std::string>> synonyms;  // foreign word, value
   std::vector<std::string> unavailable_values;  // known words without an implementation yet
   std::vector<std::string> aliases;             // paths with the same meaning and unit
-  std::vector<std::string> trivial;             // JSON texts that ask for nothing special
+  std::vector<std::string> trivial;             // JSON texts that request nothing special
 
   Key& required();
   Key& or_auto();
@@ -78,14 +78,14 @@ class Schema {
   Key& choice(std::string path, const std::string& preset, std::vector<std::string> values,
               std::string help);
   Key& any(std::string path, std::string default_json, std::string shape, std::string help);
-  Key& row(Key key);  // a row of another schema, or one changed
+  Key& row(Key key);  // a row copied or changed from another schema
   Key& ignored(std::string path);
   Key& no_effect(std::string path, std::string reason);
   Key& refused(std::string path, std::vector<std::string> trivial, std::string reason);
   Key& unavailable(std::string path, std::vector<std::string> trivial, std::string help);
-  void section(std::string path, std::string help);  // what the reference says above its table
-  // Builds the look-up tables and checks the rows (help present, no path or alias twice, defaults
-  // of their own kind). To be called once, after the last row.
+  void section(std::string path, std::string help);  // text above its table in the reference
+  // Builds the look-up tables and checks the rows (help present, no duplicate path or alias,
+  // defaults of the key's kind). To be called once, after the last row.
   void finish();
 
   const std::string& title() const { return title_; }
@@ -94,10 +94,10 @@ class Schema {
   const Key* find(const std::string& path) const;      // by canonical path
   const Key* find_any(const std::string& path) const;  // by canonical path or alias
   bool is_section(const std::string& path) const;      // an object that holds keys or aliases
-  // Known names for a path that is not known, best first, at most three; siblings are given by
-  // their leaf name, keys elsewhere by their whole path. Empty when nothing is near.
+  // Suggestions for an unknown path, best first, at most three: siblings by their leaf name, keys
+  // elsewhere by their whole path. Empty if nothing is near.
   std::vector<std::string> nearest(const std::string& path) const;
-  // The names an object may hold: keys, sections, no aliases.
+  // Names that an object may hold: keys and sections, no aliases.
   std::vector<std::string> children(const std::string& section) const;
 
  private:

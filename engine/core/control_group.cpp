@@ -30,7 +30,7 @@ void for_each_control_group(const std::string& root, const std::string& controll
     if (controllers.empty()) {
       visit_with_parents(groups, path, ControlGroupVersion::kSecond, visit);
     } else if (("," + controllers + ",").find("," + controller + ",") != std::string::npos) {
-      // "cpu,cpuacct" is mounted under its whole name, and most often under each part of it.
+      // "cpu,cpuacct" is mounted under its whole name, and usually also under each part of it.
       visit_with_parents(groups / controllers, path, ControlGroupVersion::kFirst, visit);
       if (controllers != controller)
         visit_with_parents(groups / controller, path, ControlGroupVersion::kFirst, visit);

@@ -1,4 +1,4 @@
-// Conversion between the float types of tensors, the same on the CPU and on a GPU.
+// Conversion between the float types of tensors, identical on the CPU and on a GPU.
 #pragma once
 
 #include <type_traits>
@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// float64 to float32 so that a second rounding to a narrower type gives the same as one rounding
-// from float64: towards zero, with the last bit set when anything was lost ("round to odd").
+// float64 to float32 such that rounding the result to a narrower type equals one direct rounding
+// from float64: towards zero, with the last bit set if anything was lost ("round to odd").
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float round_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);
@@ -18,7 +18,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float round_to_odd(double x) {
   return std::bit_cast<float>(bits | 1u);
 }
 
-// Rounded once, to nearest even.
+// Conversion with a single rounding, to nearest even.
 template <class To, class From>
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline To convert_float(From x) {
   if constexpr (std::is_same_v<From, double> && sizeof(To) == 2)

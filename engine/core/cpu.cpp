@@ -60,7 +60,7 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-// The mask the process started with: pinning the main thread must not shrink it.
+// The affinity mask at process start: pinning the main thread must not shrink it.
 const std::vector<int> g_cores = allowed_cores();
 
 }  // namespace
@@ -180,7 +180,7 @@ void allow_cores(int first, int count) {
   CPU_ZERO(&set);
   for (int i = 0; i < count; ++i)
     CPU_SET(g_cores[static_cast<size_t>(first + i) % g_cores.size()], &set);
-  sched_setaffinity(0, sizeof set, &set);  // advice: a refusal costs speed only
+  sched_setaffinity(0, sizeof set, &set);  // advisory: a refusal costs only speed
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// What this processor offers, which kernels were chosen for it, and where threads may run.
+// Processor features, the instruction set of the CPU kernels, and the placement of threads.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@ namespace trireme {
 // Instruction sets the CPU kernels are compiled for, best first.
 enum class Isa { kAvx512, kAvx2, kPortable };
 
-Isa best_isa();            // the best that this build has too, or a lower limit (limit_isa())
-bool has_isa(Isa isa);     // whether this build has it, and it is not above best_isa()
-std::string built_isas();  // "avx512 portable": what this build has kernels for
-// Where the processor has a better set than this build: "built without avx512 kernels, ..."; else
+Isa best_isa();            // the best that processor and build both have, or the lower limit of
+                           // limit_isa()
+bool has_isa(Isa isa);     // whether this build has it and it is not above best_isa()
+std::string built_isas();  // "avx512 portable": instruction sets this build has kernels for
+// "built without avx512 kernels, ..." if the processor has a better set than this build; else
 // empty.
 std::string missing_isa_note();
-Isa active_isa();              // what kernels use now: best_isa() unless lowered
-void set_active_isa(Isa isa);  // for tests that compare sets; InputError where !has_isa(isa)
-// Lowers best_isa() and active_isa() for the life of the process; InputError where !has_isa(isa).
+Isa active_isa();              // the set that kernels use now: best_isa() unless lowered
+void set_active_isa(Isa isa);  // for tests that compare sets; InputError if !has_isa(isa)
+// Lowers best_isa() and active_isa() for the life of the process; InputError if !has_isa(isa).
 // Commands call limit_instruction_set (engine/ops/instruction_set.h), which also limits the GEMM
 // library.
 void limit_isa(Isa isa);
@@ -24,9 +25,9 @@ const char* isa_name(Isa isa);
 Isa parse_isa(const std::string& name);  // "auto" is best_isa(); InputError for other words
 
 bool cpu_has_avx512_bf16();
-// Whether a dot product of bfloat16 (AVX-512 BF16) takes no longer than a float32 multiply-add: on
-// AMD's processors. On Intel's it takes about four times as long (measured: Emerald Rapids), and
-// twice the work is no gain.
+// Whether a bfloat16 dot product (AVX-512 BF16) is as fast as a float32 multiply-add: true on AMD's
+// processors. On Intel's it takes about four times as long (measured: Emerald Rapids) for twice the
+// work, which is no gain.
 bool has_fast_bf16_dots();
 std::string cpu_model_name();
 std::string cpu_features();  // "avx2 fma avx512f ..." for --version and reports
@@ -35,7 +36,7 @@ int available_cores();       // cores this process may use (affinity mask, cgrou
 // Binds the calling thread's OpenMP team, `threads` wide, to consecutive cores of the process's
 // affinity mask starting at core number `first` (modulo their number), and sets the team size. Each
 // member gets its own core. The calling thread may use all of them, and so may threads that OpenMP
-// starts later, after a library has asked for a smaller team.
+// starts later, after a library has requested a smaller team.
 void pin_team(int first, int threads);
 
 // Lets the calling thread run on the same cores that pin_team(first, count) would use.

@@ -1,4 +1,4 @@
-// Element types and the one helper that turns a run-time dtype into a C++ type.
+// Element types, and the helper that maps a run-time dtype to a C++ type.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Errors that carry values.
 //
-// TRIREME_CHECK(condition, parts...) throws CheckFailed when an internal contract is broken
-// (a bug in the caller); fail_input(parts...) throws InputError when what the user gave cannot be
-// used (exit code 2). Parts are strings, numbers, booleans or types with a text(const T&) overload;
-// they are joined into one line. Libraries never print or exit.
+// TRIREME_CHECK(condition, parts...) throws CheckFailed if an internal contract is broken (a bug in
+// the caller); fail_input(parts...) throws InputError if the user's input cannot be used (exit code
+// 2). Parts are strings, numbers, booleans or types with a text(const T&) overload; they are joined
+// into one line. Libraries never print or exit.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@ enum class ExitCode : int {
   kBadInput = 2,      // config, files, sizes, full disk: the message says what to change
   kStoppedSaved = 3,  // stopped by request after saving a checkpoint
   kDiverged = 4,      // too many non-finite steps in a row
-  kLostRank = 5,      // a peer died or stopped answering
+  kLostRank = 5,      // a peer died or stopped responding
 };
 
 class Error : public std::runtime_error {
@@ -35,13 +35,13 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// An internal contract is broken: the message is for the program's authors.
+// Broken internal contract: the message is for the program's authors.
 class CheckFailed : public Error {
  public:
   using Error::Error;
 };
 
-// The user's input is at fault; the message names the value, the place and the way out.
+// Error in the user's input; the message names the value, the place and the way out.
 class InputError : public Error {
  public:
   explicit InputError(const std::string& what) : Error(what, ExitCode::kBadInput) {}
@@ -63,7 +63,7 @@ std::string text(double value);  // shortest form that reads back equal
 
 namespace detail {
 
-// An integer's digits or one character: a part without an allocation.
+// Digits of an integer, or one character: a message part without an allocation.
 class ShortText {
  public:
   explicit ShortText(char c);
@@ -103,8 +103,8 @@ std::string join(Parts parts);
 
 }  // namespace detail
 
-// The functions of messages are inlined to a list of string_views and one call: each message has
-// other types of parts, and compiling a function that joins them for each took a tenth of a build.
+// Message functions are inlined to a list of string_views and one call: each message has other
+// types of parts, and compiling a joining function for each took a tenth of the build time.
 template <class... Parts>
 [[gnu::always_inline]] inline std::string concat(const Parts&... parts) {
   return detail::join({std::string_view(detail::part(parts))...});
@@ -126,7 +126,7 @@ template <class... Parts>
 
 }  // namespace trireme
 
-// The condition must be a bool: a string literal or a pointer there does not compile.
+// The condition must be a bool: a string literal or a pointer does not compile.
 #define TRIREME_CHECK(condition, ...)                                                            \
   do {                                                                                           \
     const std::same_as<bool> auto trireme_ok = (condition);                                      \

@@ -1,6 +1,6 @@
-// Queue that serves tenants in turn (round robin): however many jobs one tenant has waiting,
-// another waits for one of them at most before each of its own. Of one tenant the job of the lowest
-// rank comes first, of equal ones the oldest. Not thread-safe.
+// Queue that serves tenants round robin: before each of its own jobs a tenant waits for at most one
+// job of every other tenant, however many these have queued. Within a tenant the job of the lowest
+// rank comes first, among equal ranks the oldest. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,9 @@
 
 namespace trireme {
 
-// Share of `limit` that a tenant may hold while `active` tenants hold or want some of it. Half of
-// it is left to a tenant that may come. The tenant "" (no API keys) has no others beside it.
+// Share of `limit` for one tenant while `active` tenants hold or want part of it. Half of the limit
+// is kept free for a tenant that may arrive. The tenant "" (no API keys) is the only one and gets
+// all of it.
 inline int64_t tenant_share(int64_t limit, const std::string& tenant, int64_t active) {
   return tenant.empty() ? limit : limit / std::max<int64_t>(active, 2);
 }
@@ -24,7 +25,7 @@ inline int64_t tenant_share(int64_t limit, const std::string& tenant, int64_t ac
 template <class Job>
 class FairQueue {
  public:
-  using Ticket = uint64_t;  // from 1 on
+  using Ticket = uint64_t;  // starts at 1
 
   Ticket push(const std::string& tenant, Job job, int64_t rank = 0) {
     const auto own = jobs_.try_emplace(tenant).first;
@@ -34,7 +35,7 @@ class FairQueue {
       auto at = entries.end();
       while (at != entries.begin() && std::prev(at)->rank > rank) --at;
       entries.insert(at, Entry{++last_, rank, std::move(job)});
-    } catch (...) {  // want of memory: the queue is as it was
+    } catch (...) {  // out of memory: the queue stays unchanged
       drop_if_empty(own);
       throw;
     }
@@ -42,7 +43,7 @@ class FairQueue {
     return last_;
   }
 
-  // The first job of the next tenant for which may_run(tenant, job) holds; empty: there is none.
+  // Pops the first job of the next tenant for which may_run(tenant, job) holds; empty: none.
   template <class MayRun>
   std::optional<Job> pop_if(MayRun&& may_run) {
     for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
@@ -63,7 +64,7 @@ class FairQueue {
     return pop_if([](const std::string&, const Job&) { return true; });
   }
 
-  // Empty: it has been popped.
+  // Removes a queued job; empty: it was popped already.
   std::optional<Job> withdraw(const std::string& tenant, Ticket ticket) {
     const auto at = jobs_.find(tenant);
     if (at == jobs_.end()) return {};
@@ -101,8 +102,8 @@ class FairQueue {
     jobs_.erase(at);
   }
 
-  Jobs jobs_;                     // of each tenant that has any, in the order in which they come
-  std::list<std::string> turns_;  // of these tenants, the next one first
+  Jobs jobs_;                     // by tenant, only tenants with jobs, in order of service
+  std::list<std::string> turns_;  // the same tenants, next one first
   int64_t size_ = 0;
   Ticket last_ = 0;
 };

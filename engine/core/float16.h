@@ -1,4 +1,4 @@
-// The 16-bit float types of tensors. Light enough for every kernel file, of the CPU and of CUDA.
+// 16-bit float types of tensors. Light enough for every kernel file, of the CPU and of CUDA.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ struct bf16 {
   }
 };
 
-// The conversions of f16 for host code that nvcc compiles, whose front end does not know _Float16.
+// Conversions of f16 for host code that nvcc compiles, whose front end does not know _Float16.
 uint16_t float_to_half_bits(float value);
 float half_bits_to_float(uint16_t bits);
 
@@ -58,7 +58,7 @@ struct f16 {
 #endif
 };
 
-// The type in which elements of T are computed: double for double, float for the others.
+// Type in which elements of T are computed: double for double, float for the others.
 template <class T>
 struct ComputeType {
   using type = float;

@@ -1,11 +1,10 @@
-// The 8-bit float types of matrix products (Micikevicius et al. 2022, "FP8 Formats for Deep
-// Learning").
+// 8-bit float types of matrix products (Micikevicius et al. 2022, "FP8 Formats for Deep Learning").
 //
 //   fp8_e4m3   4 bits of exponent, 3 of mantissa: up to 448, no infinities; weights and activations
 //   fp8_e5m2   5 and 2: up to 57344; gradients
-// Conversion from float32 rounds to nearest, ties to even, and saturates: what is larger than the
-// largest number becomes it, infinities too. NaN stays NaN. They are storage only: nothing is
-// computed in them.
+// Conversion from float32 rounds to nearest, ties to even, and saturates: larger values, infinity
+// included, become the largest number. NaN stays NaN. Storage types only: no arithmetic is done in
+// them.
 #pragma once
 
 #include <bit>
@@ -15,14 +14,14 @@
 
 namespace trireme {
 
-// A float with kExponent bits of exponent and kMantissa of mantissa. kInfinities: the largest
-// exponent is infinity and NaN as in IEEE types; otherwise only its last mantissa is NaN.
+// Float with kExponent bits of exponent and kMantissa of mantissa. kInfinities: the largest
+// exponent encodes infinity and NaN as in IEEE types; otherwise only its last mantissa is NaN.
 template <int kExponent, int kMantissa, bool kInfinities>
 struct Float8 {
   static constexpr int kBias = (1 << (kExponent - 1)) - 1;
   static constexpr uint32_t kNan = 0x7f;
   static constexpr uint32_t kLargest =
-      kInfinities ? (((1u << kExponent) - 1) << kMantissa) - 1 : kNan - 1;  // bits of it
+      kInfinities ? (((1u << kExponent) - 1) << kMantissa) - 1 : kNan - 1;  // its bits
 
   uint8_t bits = 0;
   Float8() = default;
@@ -49,14 +48,14 @@ struct Float8 {
   }
 
  private:
-  // Bits of a float32 without sign, no NaN.
+  // Bits of a float32 without sign; not NaN.
   TRIREME_HOST_DEVICE [[gnu::always_inline]] static uint32_t rounded(uint32_t magnitude) {
     constexpr uint32_t kFirstNormal = static_cast<uint32_t>(127 + 1 - kBias) << 23;
     uint32_t out = 0;
     if (magnitude >= kFirstNormal) {
       constexpr int kDropped = 23 - kMantissa;
       const uint32_t half = (1u << (kDropped - 1)) - 1 + ((magnitude >> kDropped) & 1u);
-      // A carry out of the mantissa makes the exponent one larger, as it should.
+      // A carry out of the mantissa increments the exponent, as it should.
       out = ((magnitude + half) >> kDropped) - (static_cast<uint32_t>(127 - kBias) << kMantissa);
     } else {
       // Added to a number whose last bit is the smallest fp8 number, float32 addition does the
@@ -72,7 +71,7 @@ struct Float8 {
 using fp8_e4m3 = Float8<4, 3, false>;
 using fp8_e5m2 = Float8<5, 2, true>;
 
-// Which of them the bytes of a tensor are: codes are kept as uint8.
+// Float8 type of a tensor's bytes: codes are stored as uint8.
 enum class Float8Format : uint8_t { kE4M3, kE5M2 };
 TRIREME_HOST_DEVICE constexpr float float8_max(Float8Format format) {
   return format == Float8Format::kE4M3 ? 448.0f : 57344.0f;

@@ -1,5 +1,5 @@
-// Return of freed memory to the system. An allocator keeps what is freed, so that without it a
-// process holds for good what its busiest second needed.
+// Return of freed memory to the system. The allocator keeps freed memory, so that without trimming
+// a process stays at the size of its busiest second.
 #pragma once
 
 #include <chrono>
@@ -7,21 +7,21 @@
 
 namespace trireme {
 
-// Bytes of the heap in use: allocated and not freed. 0 with a C library that does not count them.
+// Heap bytes in use: allocated and not freed. 0 with a C library that does not count them.
 int64_t heap_in_use();
 
-// Gives freed memory back once much less is in use than at the peak. One thread at a time.
+// Returns freed memory once much less is in use than at the peak. One thread at a time.
 class HeapTrim {
  public:
   static constexpr int64_t kFall = int64_t{64} << 20;  // bytes below the peak
-  static constexpr std::chrono::seconds kInterval{1};  // between two looks at the heap
+  static constexpr std::chrono::seconds kInterval{1};  // between two heap counts
 
-  // trim_after_fall() at most once an interval. To be called often, by a thread that no other waits
-  // for.
+  // Calls trim_after_fall() at most once per interval. To be called often, by a thread that no
+  // other waits for.
   void poll();
-  // Counts the heap, and gives back what is free where it has fallen.
+  // Counts the heap, and returns free memory if it has shrunk (has_fallen()).
   void trim_after_fall();
-  // Whether kFall bytes less are in use than at the peak. Then a new peak begins here.
+  // Whether kFall bytes less are in use than at the peak. If so, a new peak starts here.
   bool has_fallen(int64_t in_use);
 
  private:

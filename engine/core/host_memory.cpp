@@ -13,17 +13,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the two versions of control groups keep what they know of memory.
+// Memory files of the two control-group versions.
 struct GroupFiles {
   const char *limit, *used;
   const char *idle_pages,
-      *busy_pages;  // of files, the groups inside included: lines of memory.stat
+      *busy_pages;  // page cache, child groups included: lines of memory.stat
 };
 constexpr GroupFiles kFirst{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
                             "total_active_file"};
 constexpr GroupFiles kSecond{"memory.max", "memory.current", "inactive_file", "active_file"};
 
-// The number behind a word at the beginning of a line; absent: there is none.
+// Number after a word at the start of a line; absent: no such line.
 std::optional<int64_t> number_behind(const fs::path& file, const std::string& word) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {

@@ -1,4 +1,4 @@
-// Memory of the machine that this process may still take.
+// Host memory that this process may still allocate.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace trireme {
 
-// Bytes that can be taken before the kernel ends a process for want of memory: MemAvailable of
-// /proc/meminfo, or what is left of the limits of the control groups (v1, v2) that this process is
-// in, whichever is less. Pages of files count as free, since the kernel gives them up; swap does
-// not. INT64_MAX where the system tells nothing. root: a folder with a proc and a sys in it; tests
-// have their own.
+// Bytes that can be allocated before the kernel kills a process for lack of memory: MemAvailable of
+// /proc/meminfo, or the remainder of the limits of this process's control groups (v1, v2),
+// whichever is less. The page cache counts as free, since the kernel evicts it; swap does not.
+// INT64_MAX if the system reports nothing. root: a folder that contains proc and sys; tests pass
+// their own.
 int64_t free_host_memory(const std::string& root = "/");
 
 }  // namespace trireme

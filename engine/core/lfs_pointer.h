@@ -1,5 +1,5 @@
-// Files that git left out: a clone without git-lfs holds some lines of text in the place of each
-// large file.
+// Git LFS pointer files: a clone without git-lfs holds a few lines of text in place of each large
+// file.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Throws InputError where a file that begins with `head` is such a pointer, with how to get the
-// file. `head`: the file or at least its first 32 bytes.
+// Throws InputError if a file that starts with `head` is such a pointer; the message says how to
+// get the file. `head`: the file or at least its first 32 bytes.
 void refuse_lfs_pointer(std::string_view head, const std::string& path);
 void refuse_lfs_pointer(std::span<const std::byte> head, const std::string& path);
 

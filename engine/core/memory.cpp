@@ -17,12 +17,13 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kPage = 4096;
-// A cache line and an AVX-512 register; on a GPU what its libraries ask for and copies like.
+// Host: a cache line and an AVX-512 register. GPU: required by its libraries, and good for copies.
 constexpr int64_t kHostAlignment = 64, kDeviceAlignment = 256;
-// Planning hands out addresses no system maps, so that a read is a fault and not a wrong number.
+// Planning returns addresses that no system maps, so that a read faults instead of yielding a wrong
+// number.
 constexpr uintptr_t kFakeBase = uintptr_t{1} << 56;
 
-// Handles of a region's allocations are counted from here.
+// Start of the index range for a region's allocations.
 constexpr int64_t kRegionIndex = int64_t{1} << 60;
 
 std::atomic<int64_t> g_allocation_count{0};
@@ -80,7 +81,7 @@ void Buffer::map_host() {
   data_ += head;
   if (tail > 0) munmap(data_ + body, static_cast<size_t>(tail));
   mapped_ = body;
-  madvise(data_, static_cast<size_t>(mapped_), MADV_HUGEPAGE);  // advice: failure is harmless
+  madvise(data_, static_cast<size_t>(mapped_), MADV_HUGEPAGE);  // advisory: failure is harmless
 }
 
 void Buffer::take_from_runtime() {
@@ -149,9 +150,9 @@ std::string ArenaPlan::table(int rows) const {
 
 namespace {
 
-// The placed blocks of a plan by lifetime, so that each new one is compared with those that are
-// alive at the same time and not with all: a step of many micro-batches repeats the same few
-// thousand blocks. Time is counted in births: block k of by_birth_ is born at k.
+// Placed blocks of a plan by lifetime, so that a new one is compared only with those alive at the
+// same time: a step of many micro-batches repeats the same few thousand blocks. Time is counted in
+// births: block k of by_birth_ is born at k.
 class PlacedBlocks {
  public:
   explicit PlacedBlocks(const std::vector<ArenaPlan::Block>& blocks)
@@ -163,7 +164,7 @@ class PlacedBlocks {
 
   void add(size_t index) {
     placed_[index] = true;
-    // The nodes of a segment tree over time that together cover the block's life.
+    // The nodes of a segment tree over time that together cover the block's lifetime.
     size_t begin = births_before(blocks_[index].born) + blocks_.size();
     size_t end = births_before(blocks_[index].died) + blocks_.size();
     for (; begin < end; begin /= 2, end /= 2) {
@@ -173,7 +174,7 @@ class PlacedBlocks {
   }
 
   // Every placed block whose lifetime overlaps that of `block`, once: it is alive when `block` is
-  // born, or born while `block` lives.
+  // born, or is born while `block` is alive.
   void alive_with(const ArenaPlan::Block& block, std::vector<const ArenaPlan::Block*>& out) const {
     out.clear();
     const size_t birth = births_before(block.born);
@@ -190,7 +191,7 @@ class PlacedBlocks {
  private:
   static constexpr size_t kNone = static_cast<size_t>(-1);
   struct Entry {
-    size_t block, older;  // older: the node's entry before this one
+    size_t block, older;  // older: the node's previous entry
   };
 
   size_t births_before(int64_t event) const {
@@ -338,7 +339,7 @@ void Arena::check_regions() const {
 Arena::Region::Region(Arena& arena, const char* name) {
   if (arena.mode_ == Mode::kDirect || arena.region_open_) return;
   if (arena.mode_ == Mode::kPlanning) {
-    // Of unknown size until it closes.
+    // The size is unknown until the region closes.
     block_ = arena.allocate(name, DType::kU8, Shape{1});
     arena.region_bytes_ = 0;
     arena.region_data_ = reinterpret_cast<std::byte*>(kFakeBase);
@@ -381,7 +382,7 @@ Activation Arena::allocate_in_region(const char* name, int64_t bytes, DType dtyp
                     Tensor(address, dtype, shape, device()));
 }
 
-// What is not found belonged to an abandoned step.
+// A handle that is not found belonged to an abandoned step.
 void Arena::release_in_region(int64_t index) {
   const auto at = std::ranges::lower_bound(region_, index, {}, &RegionBlock::index);
   if (at == region_.end() || at->index != index) return;
@@ -411,8 +412,8 @@ Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
       const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(k)];
       TRIREME_CHECK(bytes == block.bytes, "arena ", name_, ": allocation ", k, " is ", name, " of ",
                     bytes, " bytes, planned ", block.name, " of ", block.bytes);
-      // As many releases as planned, none of them planned for later: the same blocks are alive as
-      // when the offset was chosen, so it overlaps nothing.
+      // As many releases as planned, none of them planned for later: the blocks alive are the same
+      // as when the offset was chosen, so it overlaps none of them.
       TRIREME_CHECK(events_ == block.born && last_died_ < block.born, "arena ", name_,
                     ": before allocation ", k, " (", name,
                     ") other activations were released than ", "planned");

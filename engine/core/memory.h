@@ -1,8 +1,8 @@
 // Owners of memory: Buffer (one block) and Arena (planned activations and scratch).
 //
-// Every byte the engine works on comes from here, so that the number of calls to the system and the
-// bytes held are known exactly: allocation_count() and allocated_bytes() are written to the
-// metrics, and a test asserts that no call is made after warm-up.
+// All memory the engine works on comes from here, so that the number of system calls and the bytes
+// allocated are known exactly: allocation_count() and allocated_bytes() are written to the metrics,
+// and a test asserts that no call is made after warm-up.
 #pragma once
 
 #include <map>
@@ -14,18 +14,19 @@
 namespace trireme {
 
 int64_t allocation_count();  // blocks taken from the system so far, by this process
-int64_t allocated_bytes();   // bytes of the blocks held now
+int64_t allocated_bytes();   // bytes of the blocks allocated now
 // Anonymous memory of this process that is in RAM now, as the kernel counts it (RssAnon). Linux
 // only; elsewhere -1.
 int64_t resident_anonymous_bytes();
 
-// Location of a block: host, pinned host memory that a GPU copies asynchronously, or the calling
+// Location of a block: host, pinned host memory for asynchronous copies by a GPU, or the calling
 // thread's GPU.
 enum class Memory : uint8_t { kHost, kPinned, kDevice };
 
-// One block. On the host: anonymous, zero-filled by the system on first touch, 2 MiB aligned and
-// advised to use huge pages when large. Pinned and device memory: content undefined; the runtime of
-// the GPU must be there. Throws Error naming the block and its size when memory cannot be had.
+// One block of memory. On the host: anonymous, zero-filled by the system on first touch, 2 MiB
+// aligned and advised to use huge pages when large. Pinned and device memory: content undefined;
+// the GPU runtime must be loaded. Throws Error naming the block and its size if the allocation
+// fails.
 class Buffer {
  public:
   Buffer() = default;
@@ -51,12 +52,12 @@ class Buffer {
   std::string name_;
   Memory memory_ = Memory::kHost;
   std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;   // as asked for
+  int64_t bytes_ = 0;   // as requested
   int64_t mapped_ = 0;  // as mapped
 };
 
-// The (allocate, release) sequence of one step with an offset for each allocation. Made by a
-// planning run of the same code; two allocations whose lifetimes overlap never share a byte.
+// The (allocate, release) sequence of one step with an offset for each allocation, recorded by a
+// planning run of the same code. Two allocations whose lifetimes overlap never share a byte.
 struct ArenaPlan {
   struct Block {
     std::string name;
@@ -72,8 +73,8 @@ struct ArenaPlan {
 
 class Arena;
 
-// A tensor in an Arena; gives its memory back when destroyed. Layers keep these in their Saved
-// structs: destroying the Saved releases the activations.
+// Tensor in an Arena; releases its memory when destroyed. Layers keep these in their Saved structs:
+// destroying the Saved releases the activations.
 class Activation {
  public:
   Activation() = default;
@@ -97,11 +98,11 @@ class Activation {
 
 // Three modes:
 //   direct    every allocation is a Buffer of its own (tests, one-off work);
-//   planning  nothing is backed: addresses are fake and must not be read, events are recorded;
-//   planned   allocation k of the step lies at the k-th offset of the plan; that sizes and releases
-//             are as planned is checked.
-// Work whose number of allocations depends on data (experts: one product per expert that got
-// tokens) opens an Arena::Region around it. One thread uses an arena.
+//   planning  no memory is allocated: addresses are fake, must not be read; events are recorded;
+//   planned   allocation k of the step is at the k-th offset of the plan; that sizes and releases
+//             match the plan is checked.
+// Work whose number of allocations depends on data (experts: one product per expert with tokens)
+// opens an Arena::Region around it. One thread uses an arena.
 class Arena {
  public:
   explicit Arena(std::string name, Memory memory = Memory::kHost)
@@ -112,25 +113,26 @@ class Arena {
 
   void begin_planning();
   ArenaPlan end_planning();                // every activation must have been released
-  void reserve(int64_t bytes);             // one block for all plans that will be used
+  void reserve(int64_t bytes);             // one block for all plans to be used
   void begin_step(const ArenaPlan& plan);  // the plan must outlive the step
   void end_step();                         // checks that the step made exactly the planned calls
-  void abandon_step();  // after an exception: forget the step; outstanding handles die
+  void abandon_step();  // after an exception: drops the step; outstanding handles die
 
   Activation allocate(const char* name, DType dtype, const Shape& shape);
   bool planning() const { return mode_ == Mode::kPlanning; }
   int64_t capacity() const { return block_.bytes(); }
   int64_t in_use() const { return in_use_; }              // bytes of live activations
   int64_t allocations() const { return next_ - first_; }  // of this step so far
-  // In a step, while nothing is alive: goes over the next `count` allocations of the plan and their
-  // releases as if they had been made. For work that was recorded where allocations `like`, like +
-  // 1 ... of the plan were made, the same ones, and that runs again in their memory.
+  // In a step, while no activation is alive: skips the next `count` allocations of the plan and
+  // their releases as if they had been made. For work that was recorded while allocations `like`,
+  // like + 1 ... of the plan were made, which must be the same ones, and that is replayed in their
+  // memory.
   void skip(int64_t like, int64_t count);
 
-  // One allocation of the plan, inside which allocations are free in number and order while the
-  // region is open, and must all be released before it closes. The planning run makes the calls
-  // that need most at a time; their high-water mark is the region's size, and to need more in a
-  // step is an error. A region opened inside another is part of it. In direct mode nothing changes.
+  // One allocation of the plan, inside which the number and order of allocations are free while the
+  // region is open; all must be released before it closes. The planning run makes the calls that
+  // need the most memory at a time; their high-water mark is the region's size, and exceeding it in
+  // a step is an error. A nested region is part of the outer one. No effect in direct mode.
   class Region {
    public:
     Region(Arena& arena, const char* name);
@@ -159,14 +161,14 @@ class Arena {
   Buffer block_;
   const ArenaPlan* plan_ = nullptr;
   ArenaPlan recording_;
-  int64_t next_ = 0;        // number of the next allocation, never used twice
+  int64_t next_ = 0;        // number of the next allocation, never reused
   int64_t first_ = 0;       // number of the step's first allocation; handles below it are dead
   int64_t events_ = 0;      // allocations and releases of this step so far
   int64_t last_died_ = -1;  // latest planned death among the activations released so far
   int64_t live_ = 0;
   int64_t in_use_ = 0;
   std::map<int64_t, Buffer> direct_;
-  // The open region: a stack of its allocations, of which released ones wait for those above.
+  // The open region: a stack of its allocations; a released one waits for those above it.
   struct RegionBlock {
     int64_t index = 0;
     int64_t end = 0;
@@ -174,14 +176,14 @@ class Arena {
   };
   bool region_open_ = false;
   bool region_leaked_ = false;  // an allocation was alive when its region closed
-  int64_t region_next_ = 0;     // number of the next allocation in a region, never used twice
+  int64_t region_next_ = 0;     // number of the next allocation in a region, never reused
   std::byte* region_data_ = nullptr;
   int64_t region_bytes_ = 0;  // its size (planned mode), or its high-water mark (planning)
   std::vector<RegionBlock> region_;
 };
 
-// Offsets for plan.blocks by greedy packing, largest first, each at the lowest offset where it
-// overlaps no block alive at the same time; sets capacity.
+// Offsets for plan.blocks by greedy packing: largest first, each at the lowest offset where it
+// overlaps no block alive at the same time. Sets plan.capacity.
 void pack_intervals(ArenaPlan& plan);
 
 }  // namespace trireme

@@ -10,7 +10,7 @@ namespace trireme {
 // Number `index` of the stream.
 double philox_normal(const RandomKey& key, uint64_t index);
 
-// The same, for kernels on both sides.
+// The same, for CPU and GPU kernels.
 TRIREME_HOST_DEVICE inline double normal_number(const RandomKey& key, uint64_t index) {
   // One block holds two 64-bit uniforms: (0, 1] for the radius, [0, 1) for the angle; a pair of
   // normals shares the block.
@@ -21,7 +21,8 @@ TRIREME_HOST_DEVICE inline double normal_number(const RandomKey& key, uint64_t i
   const double radius_uniform = static_cast<double>(join(b[0], b[1]) + 1) * 0x1p-53;
   const double angle_uniform = static_cast<double>(join(b[2], b[3])) * 0x1p-53;
   const double radius = std::sqrt(-2.0 * std::log(radius_uniform));
-#ifdef __CUDA_ARCH__  // which reduces the operands of cos() through memory, and not those of cospi()
+#ifdef __CUDA_ARCH__
+  // The device compiler reduces the operands of cos() through memory, and not those of cospi().
   return radius * (index % 2 == 0 ? cospi(2.0 * angle_uniform) : sinpi(2.0 * angle_uniform));
 #else
   const double angle = 2.0 * std::numbers::pi * angle_uniform;

@@ -1,5 +1,5 @@
-// Memory of the host or of a device that cannot be had. What needed it has failed; what needs less
-// may go on.
+// Failed allocation of host or device memory. The work that needed it has failed; work that needs
+// less may continue.
 #pragma once
 
 #include "engine/core/error.h"

@@ -1,10 +1,10 @@
-// parallel_for: contiguous ranges of [0, n) over an OpenMP team, one range per thread.
-// The split affects only who computes an element, never the order inside it, so results do not
+// parallel_for: contiguous ranges of [0, n) over an OpenMP team, one range per thread. The split
+// affects only which thread computes an element, never the order inside it, so results do not
 // depend on the number of threads as long as f treats its items independently.
 //
-// Where there is little work, some threads of the team get no range. A smaller team would be no
-// cheaper: GCC's OpenMP ends the threads that a smaller team leaves over, and starts others for
-// the next larger one.
+// With little work, some threads of the team get no range. A smaller team would be no cheaper:
+// GCC's OpenMP ends the threads that a smaller team does not need, and starts new ones for the next
+// larger team.
 #pragma once
 
 #include <omp.h>
@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-// f(begin, end). `grain`: fewer items than this are not worth a thread.
+// Calls f(begin, end). `grain`: fewer items than this are not worth a thread.
 template <class F>
 [[gnu::always_inline]] inline void parallel_for(int threads, int64_t n, int64_t grain, F&& f) {
   const int64_t wanted = (n + grain - 1) / std::max<int64_t>(1, grain);
@@ -32,9 +32,9 @@ template <class F>
   }
 }
 
-// As parallel_for, in pieces of at most `piece` items: who has done its own range takes pieces of
-// the others'. For work that waits for memory, which other work on the machine may hold up for one
-// thread and not for another.
+// As parallel_for, in pieces of at most `piece` items: a thread that has finished its own range
+// takes pieces of the other ranges. For memory-bound work, which other load on the machine may
+// delay on one thread and not on another.
 template <class F>
 [[gnu::always_inline]] inline void parallel_pieces(int threads, int64_t n, int64_t piece, F&& f) {
   constexpr int kMost = 256;  // threads
@@ -54,7 +54,7 @@ template <class F>
        --left, i = i + 1 == count ? 0 : i + 1) {
     Range& range = ranges[i];
     for (;;) {
-      // A builtin: kernels may not have a library's functions (engine/ops/cpu/isa.h).
+      // A builtin: kernels may not call library functions (engine/ops/cpu/isa.h).
       const int64_t begin = __atomic_fetch_add(&range.next, piece, __ATOMIC_RELAXED);
       if (begin >= range.end) break;
       f(begin, std::min(begin + piece, range.end));

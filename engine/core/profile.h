@@ -1,4 +1,4 @@
-// Where the time of a step goes: seconds per category, added up by RAII scopes around ops.
+// Time profile of a step: seconds per category, added up by RAII scopes around ops.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ class Profile {
   std::array<double, kTimeCategories> seconds_{};
 };
 
-// Adds the scope's wall time to a category; an inner scope's time is not counted twice because
-// ops do not nest timed ops of other categories.
+// Adds the scope's wall time to a category. No time is counted twice, because ops do not nest timed
+// ops of other categories.
 class TimeScope {
  public:
   TimeScope(Profile* profile, TimeCategory category)

@@ -60,7 +60,7 @@ constexpr uint64_t stream_id(std::string_view name) {
   return hash;
 }
 
-// Mixes a number (a training step, a micro-batch) into a stream.
+// Derives a stream for a number (a training step, a micro-batch).
 TRIREME_HOST_DEVICE constexpr uint64_t substream(uint64_t stream, uint64_t number) {
   uint64_t z = stream + 0x9E3779B97F4A7C15u * (number + 1);  // splitmix64 finaliser
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -1,11 +1,11 @@
-// Descriptors 0, 1 and 2 of a process that was started without some of them.
+// Standard descriptors 0, 1 and 2 of a process that was started with some of them closed.
 #pragma once
 
 namespace trireme {
 
-// Call first thing in a program. Each of the three that is closed gets /dev/null, for reading: what
-// is opened later, a checkpoint, a socket, never becomes the standard output; writing there fails
-// as it did before (EBADF).
+// Call first in main(). Opens /dev/null, read-only, for each of the three that is closed: a file
+// opened later, such as a checkpoint or a socket, never becomes the standard output, and writing
+// there fails as before (EBADF).
 void open_standard_descriptors();
 
 }  // namespace trireme

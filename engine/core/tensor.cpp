@@ -64,7 +64,7 @@ ConstTensor::ConstTensor(const void* data, DType dtype, const Shape& shape, Devi
 
 ConstTensor::ConstTensor(const void* data, DType dtype, const Shape& shape, const Shape& strides,
                          DeviceType device)
-    : data_(const_cast<void*>(data)),  // only Tensor gives it back as writable
+    : data_(const_cast<void*>(data)),  // only Tensor returns it as writable
       dtype_(dtype),
       device_(device),
       present_(true),

@@ -1,9 +1,9 @@
 // Tensor: a view of memory it does not own (data, dtype, device, shape, strides).
 //
-// Shapes and strides count elements; a default-constructed tensor is empty (no data, rank 0) and
-// stands for an absent optional operand. Sizes are int64_t everywhere on the host; narrow<T>()
-// checks every conversion to a smaller type. A tensor of a planning run has a shape but a null
-// data pointer (engine/core/memory.h). Memory of a GPU is read and written by its own work only.
+// Shapes and strides count elements. A default-constructed tensor is empty (no data, rank 0) and
+// represents an absent optional operand. Sizes are int64_t everywhere on the host; narrow<T>()
+// checks every conversion to a smaller type. A tensor of a planning run has a shape but a null data
+// pointer (engine/core/memory.h). Only work queued on a GPU reads or writes that GPU's memory.
 #pragma once
 
 #include <array>
@@ -80,7 +80,7 @@ class ConstTensor {
 
   ConstTensor slice(int dim, int64_t begin, int64_t end) const;
   ConstTensor reshape(const Shape& shape) const;  // contiguous tensors only
-  // Splits the last dimension (a, b) = (groups, width); keeps the other strides.
+  // Splits the last dimension (groups x width) into (groups, width); keeps the other strides.
   ConstTensor split_last(int64_t groups, int64_t width) const;
 
  protected:
@@ -102,7 +102,7 @@ class Tensor : public ConstTensor {
   Tensor(void* data, DType dtype, const Shape& shape, const Shape& strides,
          DeviceType device = DeviceType::kCpu)
       : ConstTensor(data, dtype, shape, strides, device) {}
-  // A write through a view does not change the view, hence const members giving T*.
+  // Writing through a view does not change the view, hence const members that return T*.
   void* raw() const { return data_; }
   template <class T>
   T* as() const {
@@ -121,7 +121,7 @@ class Tensor : public ConstTensor {
   explicit Tensor(const ConstTensor& view) : ConstTensor(view) {}
 };
 
-// Checks used at the entry of every op; messages name the op, the operand and both shapes.
+// Checks at the entry of every op; messages name the op, the operand and both shapes.
 void check_shape(const char* op, const char* operand, const ConstTensor& t, const Shape& wanted);
 void check_dtype(const char* op, const char* operand, const ConstTensor& t, DType wanted);
 void check_contiguous(const char* op, const char* operand, const ConstTensor& t);

@@ -1,4 +1,4 @@
-// What threads are called, for who looks at them: top -H, gdb, /proc/PID/task/*/comm.
+// Names of threads, as shown by top -H, gdb and /proc/PID/task/*/comm.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-// The calling thread, and those that it starts from now on until they have names of their own. The
-// system keeps 15 bytes; what is longer is cut.
+// Names the calling thread, and threads it starts later until they set their own names. The system
+// keeps 15 bytes; a longer name is cut.
 void name_thread(std::string_view name);
 // "name-number".
 void name_thread(std::string_view name, size_t number);

@@ -11,11 +11,11 @@ constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 enum class Form { kComplete, kTruncated, kInvalid };
 struct Scan {
   Form form;
-  size_t bytes;  // of the character, or of the longest part of one that `text` begins with
+  size_t bytes;  // of the character, or of the longest partial character at the start of `text`
 };
 
-// The character at the beginning of `text`. The bounds on the second byte exclude overlong forms,
-// surrogates and values above U+10FFFF (RFC 3629, section 4).
+// First character of `text`. The bounds on the second byte exclude overlong forms, surrogates and
+// values above U+10FFFF (RFC 3629, section 4).
 Scan scan_character(std::string_view text) {
   const auto lead = static_cast<uint8_t>(text[0]);
   if (lead < 0x80) return {Form::kComplete, 1};

@@ -28,8 +28,8 @@ DeviceStatus device_status() {
 }
 
 double nominal_tflops(const DeviceInfo& info, DType operands) {
-  // Operations of a multiprocessor in a clock: 2 for each fused multiply-add, dense. mhz: the clock
-  // at which makers state what a whole device does; devices may boost above it for a while.
+  // Operations per multiprocessor and clock: 2 for each fused multiply-add, dense. mhz: the clock
+  // of the vendor's nominal figures for the device; devices may boost above it for a while.
   struct Rate {
     int sm;
     double half, single, full, mhz;

@@ -26,15 +26,14 @@ class Graph {
   void* raw_ = nullptr;
 };
 
-// Calls `work` and records what it queues on the main stream, and on others that wait for that one
-// and that it waits for; nothing of it runs. The arguments of kernels and copies are recorded as
-// they are:
-// their memory must stay, what lies in it may change between runs. `work` must not wait for the
-// device, allocate or free memory of it, nor upload: the copy would be recorded, from pinned memory
-// that holds something else when it runs again (refused). It must have run before, so that
-// libraries have made their choices; when Context::library_moves has changed since, the record is
-// of no use any more. Not for a context that is `synchronous`. An exception of `work` ends the
-// recording and comes through.
+// Calls `work` and records what it queues on the main stream, and on other streams that wait for it
+// and that it waits for; nothing is executed. The arguments of kernels and copies are recorded by
+// value: the memory they point to must stay allocated, its content may change between runs. `work`
+// must not wait for the device, allocate or free device memory, or upload: the copy would be
+// recorded from pinned memory that holds other data at replay (refused). `work` must have run
+// before, so that libraries have selected their algorithms. Once Context::library_moves has
+// changed, the graph must not be replayed. Not for a context that is `synchronous`. An exception of
+// `work` ends the recording and propagates.
 TRIREME_CUDA_DECL Graph capture(Context& gpu, const std::function<void()>& work);
 // Queues the recorded work on the main stream.
 TRIREME_CUDA_DECL void replay(Context& gpu, const Graph& graph);

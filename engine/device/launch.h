@@ -1,11 +1,12 @@
-// The one way a kernel is started. For CUDA sources only: engine/ops/cuda/ and what lies beside it.
+// The only way to launch a kernel. For CUDA sources only, those of the cuda folders of each room.
 //
 //   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, a...);
 //
-// Checks the grid against the device's limits, starts nothing for an empty grid, allows dynamic
-// shared memory above 48 KiB, and asks the runtime for errors every time. The name marks the launch
-// for profilers (NVTX). The kernel must begin with begin_kernel(), since the one before it may not
-// have ended. Under the emulator (TRIREME_EMULATED) the same call queues the kernel's body there.
+// Checks the grid against the device's limits, launches nothing for an empty grid, allows dynamic
+// shared memory above 48 KiB, and checks the runtime for errors every time. The name marks the
+// launch for profilers (NVTX). The kernel must begin with begin_kernel(), since the previous kernel
+// may still be running. Under the emulator (TRIREME_EMULATED) the same call queues the kernel's
+// body there.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +18,7 @@
 namespace trireme::cuda {
 
 struct Grid {
-  struct Blocks {  // no array, whose elements that are not given would be 0
+  struct Blocks {  // no array: elements not given would be 0
     int64_t x = 1, y = 1, z = 1;
   };
   Blocks blocks = {};
@@ -32,12 +33,12 @@ inline void check_runtime(cudaError_t error, const char* op, const char* call) {
     fail_runtime(static_cast<int>(error), op, call);
 }
 
-// Everything about a launch that does not depend on the kernel's type.
+// The parts of a launch that do not depend on the kernel's type.
 struct PreparedLaunch {
   dim3 grid, block;
   cudaStream_t stream;
   bool empty;
-  bool overlaps;  // the end of the kernel before it: its blocks come while that one's leave
+  bool overlaps;  // with the previous kernel's end: blocks start while that kernel drains
 };
 PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, const void* kernel);
 void finish_launch(Context& gpu, const char* op, const PreparedLaunch& prepared);
@@ -69,9 +70,9 @@ void launch(Context& gpu, const char* op, void (*kernel)(P...), const Grid& grid
   finish_launch(gpu, op, prepared);
 }
 
-// The first statement of every kernel. Blocks of the next kernel may come from here on, and what
-// earlier kernels wrote is there behind it (programmatic dependent launch, CUDA Programming Guide;
-// from compute capability 9.0 on). before(): what runs while earlier kernels may still write, such
+// First statement of every kernel. From here on blocks of the next kernel may start, and after it
+// the writes of earlier kernels are visible (programmatic dependent launch, CUDA Programming Guide;
+// compute capability 9.0 and up). before(): work to run while earlier kernels may still write, such
 // as a prefetch into the L2 cache; it must read nothing.
 template <class Before>
 __device__ void begin_kernel([[maybe_unused]] const Before& before) {

@@ -1,8 +1,8 @@
 // Device time of every kernel and library call of a GPU's streams, by name. Implemented with the
 // runtime.
 //
-// While it is on, two events surround each call, so a run is somewhat slower; nothing may be
-// recorded.
+// While timing is on, two events surround each call, so a run is somewhat slower; no graph may be
+// captured.
 #pragma once
 
 #include <vector>
@@ -12,13 +12,13 @@
 namespace trireme::cuda {
 
 struct LaunchTime {
-  std::string name;  // of the launch; of a product with its sizes
+  std::string name;  // of the launch; a matrix product includes its sizes
   int64_t calls = 0;
   double seconds = 0;
 };
 
 TRIREME_CUDA_DECL void start_launch_times(Context& gpu);
-// Ends it and waits for the calls. The one with the most time first.
+// Ends timing and waits for the calls. Sorted by time, longest first.
 TRIREME_CUDA_DECL std::vector<LaunchTime> take_launch_times(Context& gpu);
 
 }  // namespace trireme::cuda

@@ -1,14 +1,14 @@
-// Tensor cores: products of matrices of 16-bit floats, or of int8, by the 32 lanes of a warp, each
-// of which holds a fragment of every matrix in its registers (PTX ISA, "Warp-level matrix
-// instructions"). All lanes take part. For CUDA sources only; under TRIREME_EMULATED the same is
-// computed from values that the lanes exchange.
+// Tensor-core matrix products of 16-bit floats or int8 by one warp: each of the 32 lanes has a
+// fragment of every matrix in its registers (PTX ISA, "Warp-level matrix instructions"). All lanes
+// take part. For CUDA sources only; under TRIREME_EMULATED the lanes exchange their values and
+// compute the same.
 //
 // With g = lane / 4 and t = lane % 4, and each register two neighbouring elements, the lower half
 // first:
 //   a  (16 x 16)  a[0]: (g, 2t)  a[1]: (g + 8, 2t)  a[2]: (g, 2t + 8)  a[3]: (g + 8, 2t + 8)
 //   b  (16 x 8)   b[0]: rows 2t and 2t + 1 of column g  b[1]: rows 2t + 8 and 2t + 9
 //   d  (16 x 8)   d[0], d[1]: (g, 2t) and (g, 2t + 1)  d[2], d[3]: the same in row g + 8
-// Of int8 a register is four neighbouring elements, and the same d of int32:
+// For int8 a register is four neighbouring elements, with the same d in int32:
 //   a  (16 x 32)  a[0]: (g, 4t)  a[1]: (g + 8, 4t)  a[2]: (g, 4t + 16)  a[3]: (g + 8, 4t + 16)
 //   b  (32 x 8)   b[0]: rows 4t .. 4t + 3 of column g  b[1]: rows 4t + 16 .. 4t + 19
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace trireme::cuda {
 
-// Two elements as they lie in a register of a fragment.
+// Two elements packed as in a fragment register.
 template <class T>
 __device__ uint32_t pack_two(float low, float high) {
   return static_cast<uint32_t>(T(low).bits) | static_cast<uint32_t>(T(high).bits) << 16;
@@ -28,7 +28,7 @@ __device__ uint32_t pack_two(float low, float high) {
 
 namespace emulated {
 
-// What the lanes of a warp gave: two registers of each.
+// Values of all lanes of a warp: two registers per lane.
 struct Lanes {
   uint64_t value[32];
   Lanes(uint64_t mine) {  // NOLINT: implicit
@@ -48,7 +48,7 @@ struct Lanes {
 
 }  // namespace emulated
 
-// d += a b for T = bf16 or f16; sums in float32.
+// d += a b for T = bf16 or f16; accumulates in float32.
 template <class T>
 __device__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
@@ -63,7 +63,7 @@ __device__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
   }
 }
 
-// d += a b in integers.
+// d += a b in int32.
 __device__ inline void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4],
                                     const uint32_t (&b)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
@@ -81,9 +81,9 @@ __device__ inline void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4],
   }
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 m + r names row r of matrix m,
-// 16 bytes at a multiple of 16. Register m gets the elements (g, 2t) and (g, 2t + 1) of matrix m,
-// with kTransposed those of the transposed matrix.
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 m + r passes the address
+// of row r of matrix m: 16 bytes, 16-byte aligned. Register m receives the elements (g, 2t) and (g,
+// 2t + 1) of matrix m, of its transpose with kTransposed.
 template <bool kTransposed>
 __device__ void load_matrices(uint32_t (&to)[4], const void* row) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
@@ -98,8 +98,8 @@ __device__ void load_matrices(uint32_t (&to)[4], const void* row) {
   }
 }
 
-// 16 bytes from global into shared memory without passing through registers; zeros where not
-// `valid`. They are there after wait_copies and a barrier.
+// Copies 16 bytes from global to shared memory without passing through registers; zeros if not
+// `valid`. Visible after wait_copies and a barrier.
 __device__ inline void copy_async_16(void* shared, const void* global, bool valid) {
   struct Bytes {
     uint64_t v[2];
@@ -108,7 +108,7 @@ __device__ inline void copy_async_16(void* shared, const void* global, bool vali
 }
 // Ends a group of copies.
 __device__ inline void commit_copies() {}
-// Waits for the thread's own groups of copies but the last kOpen.
+// Waits for the thread's own groups of copies except the last kOpen.
 template <int kOpen>
 __device__ void wait_copies() {}
 

@@ -48,15 +48,15 @@ ssize_t write_without_signal(int descriptor, const std::byte* data, size_t bytes
   return written;
 }
 
-// Opens and locks the temporary. Its previous owner may rename it between our open and our lock, so
-// the name must still lead to the file that was locked.
+// Opens and locks the temporary file. Its previous owner may rename it between our open and our
+// lock, so the name must still lead to the locked file.
 int open_locked(const std::string& temporary, const std::string& path) {
   for (;;) {
-    // A link that somebody has put there would have another file written.
+    // O_NOFOLLOW: a symbolic link placed there would redirect the writes to another file.
     const int descriptor =
         ::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (descriptor < 0) fail_file("create", temporary, errno);
-    // Some network file systems have no locks: go on without.
+    // Some network file systems have no locks: continue without one.
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(descriptor);
       fail_input("cannot write ", path, ": another process is writing it now; wait for it or ",
@@ -127,7 +127,8 @@ void AtomicFile::discard() noexcept {
 
 void AtomicFile::fail(const char* action, int error_number) {
   const int64_t needed = std::max(expected_, size_) - written_;
-  // Free space is read before the temporary goes away, so the numbers are those of the failure.
+  // Free space is read before the temporary file is removed, so that the numbers are those of the
+  // failure.
   try {
     fail_file(action, path_, error_number, needed);
   } catch (const InputError&) {
@@ -146,7 +147,7 @@ void AtomicFile::put(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
   if (written_ - started_ < kStartedTogether) return;
-  // Not waited for; where the file system cannot, commit() does it all.
+  // Starts writeback without waiting; if the file system cannot, commit() does all of it.
   ::sync_file_range(descriptor_, started_, written_ - started_, SYNC_FILE_RANGE_WRITE);
   started_ = written_;
 }
@@ -207,7 +208,7 @@ void AtomicFile::write(std::string_view characters) { write(std::as_bytes(std::s
 void AtomicFile::sync() {
   TRIREME_CHECK(descriptor_ >= 0, "sync of ", path_, " after commit or failure");
   flush();
-  // Delayed allocation reports a full disk here at the latest.
+  // A full disk is reported here at the latest, because of delayed allocation.
   if (::fsync(descriptor_) != 0) fail("write", errno);
 }
 
@@ -236,7 +237,7 @@ int append_whole(int descriptor, const std::string& path, std::string_view bytes
   if (written < 0) return errno;
   const off_t begin = ::lseek(descriptor, 0, SEEK_END) - written;
   if (::ftruncate(descriptor, begin) != 0 || ::lseek(descriptor, begin, SEEK_SET) != begin)
-    fail_file("truncate", path, errno);  // what comes next would be glued to a part
+    fail_file("truncate", path, errno);  // the next bytes would be appended to a partial record
   return ENOSPC;
 }
 
@@ -265,8 +266,8 @@ void sync_directory(const std::string& directory) {
   const int result = ::fsync(descriptor);
   const int error_number = errno;
   ::close(descriptor);
-  // Some file systems cannot fsync a directory and say so; the rename is then as durable as it
-  // gets.
+  // Some file systems report that they cannot fsync a directory; the rename is then as durable as
+  // it can be.
   if (result != 0 && error_number != EINVAL && error_number != ENOTSUP) {
     fail_file("sync", directory, error_number);
   }

@@ -20,7 +20,7 @@ struct CloseFile {
 
 class PlainStream : public ByteStream {
  public:
-  // bytes: of the file when it was listed; 0: not known.
+  // bytes: file size when it was listed; 0: unknown.
   PlainStream(std::string path, int64_t bytes) : path_(std::move(path)), bytes_(bytes) {
     require_regular_file(path_);
     file_.reset(std::fopen(path_.c_str(), "rbe"));
@@ -43,12 +43,12 @@ class PlainStream : public ByteStream {
   int64_t position_ = 0;
 };
 
-// Compressed bytes waiting between the file and a decoder.
+// Buffer of compressed bytes between the file and a decoder.
 class CompressedInput {
  public:
   explicit CompressedInput(const TextFile& file)
       : plain_(file.path, file.bytes), buffer_(256 << 10) {}
-  // More bytes when the last ones are used up; false at the end of the file.
+  // Reads more bytes once the last ones are used up; false at the end of the file.
   bool refill() {
     if (used < filled) return true;
     used = 0;
@@ -115,7 +115,7 @@ class ZstdStream : public ByteStream {
   size_t read(char* out, size_t capacity) override {
     ZSTD_outBuffer output{out, capacity, 0};
     while (output.pos == 0) {
-      // After a full output buffer the decoder may hold more bytes without needing new input.
+      // If the output buffer was filled, the decoder may have more bytes without new input.
       const bool more = input_.refill();
       if (!more && !in_frame_) break;
       ZSTD_inBuffer piece{more ? input_.next() : nullptr, more ? input_.left() : 0, 0};

@@ -1,4 +1,4 @@
-// The bytes of a file, decompressed on the way.
+// Byte stream of a file, decompressed while reading.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace trireme {
 
-// InputError names the file when it cannot be read, is damaged, ends in the middle or has become
+// Throws InputError naming the file if it cannot be read, is damaged, is truncated or has become
 // shorter than TextFile::bytes.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  // Fills up to `capacity` bytes and returns how many; 0 at the end.
+  // Reads up to `capacity` bytes and returns their number; 0 at the end.
   virtual size_t read(char* out, size_t capacity) = 0;
-  virtual int64_t position() const = 0;  // bytes of the file on disk used so far
+  virtual int64_t position() const = 0;  // bytes of the file on disk consumed so far
 };
 
 std::unique_ptr<ByteStream> open_byte_stream(const TextFile& file);

@@ -15,7 +15,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The last entry of the file. Its length is fixed, so it can be cut off before the JSON is read.
+// Last entry of the file. Its length is fixed, so it can be cut off before the JSON is parsed.
 constexpr std::string_view kSeal = ",\n\"manifest_checksum\": \"";
 constexpr size_t kSealBytes = kSeal.size() + 16 + sizeof("\"\n}\n") - 1;
 constexpr size_t kMaxBoxes = 4096;  // distinct boxes of one tensor; tensor-parallel ranks
@@ -140,7 +140,8 @@ bool boxes_overlap(const TensorBox& a, const TensorBox& b) {
   return true;
 }
 
-// Every element exactly once: boxes are disjoint, ranges inside a box too, and the counts add up.
+// Checks that every element is covered exactly once: boxes are disjoint, ranges inside a box too,
+// and the counts add up.
 void check_cover(const CheckpointTensor& tensor, const std::string& what) {
   using Range = std::pair<int64_t, int64_t>;
   std::map<std::pair<std::vector<int64_t>, std::vector<int64_t>>, std::vector<Range>> by_box;
@@ -196,7 +197,7 @@ CheckpointTensor read_tensor(const Fields& fields, const std::vector<CheckpointS
   return tensor;
 }
 
-// The text without its seal.
+// Manifest text without its seal.
 std::string_view check_seal(std::string_view manifest_text, const std::string& path) {
   const bool sealed = manifest_text.size() > kSealBytes && manifest_text.ends_with("\"\n}\n") &&
                       manifest_text.substr(manifest_text.size() - kSealBytes).starts_with(kSeal);
@@ -236,7 +237,7 @@ std::string manifest_to_text(const CheckpointManifest& manifest) {
   json["step"] = manifest.step;
   json["state"] = parse_json_text<OrderedJson>(manifest.state.empty() ? "{}" : manifest.state);
   std::string out = json.dump(1, ' ');
-  out.resize(out.size() - 2);  // the closing "\n}": lists follow, one entry a line
+  out.resize(out.size() - 2);  // the closing "\n}": lists follow, one entry per line
   const auto append_list = [&out](const char* key, const auto& items, const auto& to_json) {
     out += concat(",\n\"", key, "\": [");
     const char* separator = "\n ";

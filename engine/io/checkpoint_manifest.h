@@ -1,6 +1,6 @@
-// manifest.json of a checkpoint directory: which bytes of which shard hold which part of which
-// logical tensor (docs/reference/checkpoint-format.md). Read as hostile input: every number is
-// checked against the shape, the dtype and the other entries before it is used.
+// manifest.json of a checkpoint directory: maps parts of logical tensors to byte ranges of shards
+// (docs/reference/checkpoint-format.md). Read as hostile input: every number is checked against the
+// shape, the dtype and the other entries before it is used.
 #pragma once
 
 #include <map>
@@ -16,21 +16,20 @@ inline constexpr const char* kCheckpointFormat = "trireme-checkpoint";
 inline constexpr int kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
 
-// What kind of value a logical tensor is: a checkpoint holds several under one name. Users of the
-// format may add kinds; these are the ones a training run writes.
+// Kinds of value of a logical tensor: a checkpoint has several under one name. Users of the format
+// may add kinds; these are the ones that training writes.
 inline constexpr const char* kKindParam = "param";
 inline constexpr const char* kKindMaster = "master";
 inline constexpr const char* kKindExpAvg = "exp_avg";
 inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
 inline constexpr const char* kKindMomentum = "momentum";
 inline constexpr const char* kKindRouter = "router";  // selection biases and shares of experts
-inline constexpr const char* kKindFloat8 =
-    "float8";  // scales of 8-bit floats and what they come from
+inline constexpr const char* kKindFloat8 = "float8";  // scales of 8-bit floats and their inputs
 
 struct CheckpointSlice {
   TensorPart part;
   int64_t shard = 0;   // index into CheckpointManifest::shards
-  int64_t offset = 0;  // bytes from the beginning of the shard file
+  int64_t offset = 0;  // bytes from the start of the shard file
   int64_t bytes = 0;
   uint64_t checksum = 0;
 };
@@ -44,7 +43,7 @@ struct CheckpointTensor {
 };
 
 struct CheckpointShard {
-  std::string file;  // a plain name inside the directory
+  std::string file;  // a file name inside the directory, without a path
   int64_t bytes = 0;
   uint64_t checksum = 0;  // of the whole file
 };
@@ -55,12 +54,12 @@ struct CheckpointManifest {
   int64_t step = 0;
   std::vector<CheckpointShard> shards;
   std::vector<CheckpointTensor> tensors;  // sorted by (kind, name)
-  std::string state;                      // a JSON object as text, free-form
+  std::string state;                      // a JSON object as text, of any content
 };
 
-// The file's text; its last entry is a checksum of all the text before it.
+// Text of the file; its last entry is a checksum of all the text before it.
 std::string manifest_to_text(const CheckpointManifest& manifest);
-// InputError naming `path` and the entry for anything that is not a manifest of this version, was
+// Throws InputError naming `path` and the entry if the text is not a manifest of this version, was
 // changed after it was written, or contradicts itself (ranges outside boxes, boxes outside shapes,
 // overlapping or missing elements, offsets outside shards, names leading out of the directory).
 CheckpointManifest manifest_from_text(const std::string& manifest_text, const std::string& path);

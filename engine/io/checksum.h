@@ -1,4 +1,4 @@
-// Checksums of what lies in files: XXH3, 64 bits. They find accidents (torn writes, bit flips,
+// Checksums of file contents: XXH3, 64 bits. They detect accidents (torn writes, bit flips,
 // truncation), not forgeries.
 #pragma once
 
@@ -12,10 +12,10 @@ namespace trireme {
 
 uint64_t checksum(std::span<const std::byte> bytes);
 std::string checksum_text(uint64_t value);  // 16 lower-case hex digits
-// Reads checksum_text() back; false for anything else than 16 hex digits.
+// Inverse of checksum_text(); false for anything other than 16 hex digits.
 bool parse_checksum(const std::string& digits, uint64_t& value);
 
-// The checksum of a stream given piece by piece equals checksum() of the whole.
+// Checksum of data passed in pieces: equal to checksum() of the whole.
 class ChecksumStream {
  public:
   ChecksumStream();

@@ -37,7 +37,7 @@ std::string holder_text() {
                 static_cast<const char*>(since));
 }
 
-// What the holder wrote, up to the end of its line.
+// Text written by the lock's owner, up to the end of its line.
 std::string read_holder(int descriptor) {
   char line[512];
   const ssize_t got = ::pread(descriptor, line, sizeof line, 0);
@@ -91,17 +91,17 @@ void DirectoryLock::open(const std::string& name) {
       fail_input(name, " ", directory_, " is in use by ", holder, " (", path_,
                  "); wait until it ends, or use another output_dir");
     }
-    // Whoever held it before may have removed the name between the open and the lock.
+    // The previous owner may have removed the name between the open and the lock.
     if (is_file_at(descriptor_, path_)) break;
     ::close(descriptor_);
   }
   const std::string text = holder_text() + "\n";
-  // Words for people: the lock holds without them.
+  // The text is informative only: the lock is valid without it.
   if (::ftruncate(descriptor_, 0) == 0) append_whole(descriptor_, path_, text);
 }
 
 DirectoryLock::~DirectoryLock() {
-  // Removed while it is locked: nobody else can have locked this file.
+  // Removed while locked: no other process can have locked this file.
   if (is_file_at(descriptor_, path_)) ::unlink(path_.c_str());
   ::close(descriptor_);
   remove_created();
@@ -110,7 +110,7 @@ DirectoryLock::~DirectoryLock() {
 bool DirectoryLock::holds() const {
   struct stat named {};
   if (::lstat(path_.c_str(), &named) != 0 && errno != ENOENT && errno != ENOTDIR)
-    return true;  // a file system that does not answer now
+    return true;  // a file system that does not respond now
   return is_file_at(descriptor_, path_);
 }
 

@@ -1,4 +1,4 @@
-// A failed system call on a file with its errno, for callers to whom the cause matters.
+// Failed system call on a file with its errno, for callers that depend on the cause.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace trireme {
 
-// Bytes an unprivileged process can still write where `path` lies (its nearest existing parent).
+// Bytes an unprivileged process can still write on the file system of `path` (of its nearest
+// existing parent).
 int64_t free_bytes_at(const std::string& path);
 
-// The InputError every failed system call on a file becomes, so that all messages read alike:
+// Throws FileError for a failed system call on a file, with one form of message:
 //   cannot <action> <path>: <reason>; <what to do>
 [[noreturn]] void fail_file(const char* action, const std::string& path, int error_number,
                             int64_t bytes_needed = 0);
 
-// What fail_file() throws.
+// InputError that fail_file() throws.
 class FileError : public InputError {
  public:
   FileError(const std::string& what, std::string path, int error_number)
@@ -29,9 +30,8 @@ class FileError : public InputError {
   int error_number_;
 };
 
-// Whether `path` names something. FileError where the system cannot say (a permission, an I/O
-// error), and for a link whose target is absent: it may lie on a file system that is not mounted
-// yet.
+// Whether `path` exists. FileError if that is unknown (a permission, an I/O error), and for a link
+// whose target is absent: the target may be on a file system that is not mounted yet.
 bool is_present(const std::string& path);
 
 }  // namespace trireme

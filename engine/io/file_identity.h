@@ -1,4 +1,4 @@
-// Identity of a file's contents, whatever the file is called.
+// Identity of a file's contents, independent of its name.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace trireme {
 
-// kSamples: the first MiB and 64 samples of the rest, for files too large to be read for this.
+// kSamples: the first MiB and 64 samples of the rest, for files too large to be read in full.
 enum class FileReading { kWhole, kSamples };
 
-// Adds a file's size and contents to a checksum. InputError where it cannot be read. Returns its
-// size.
+// Adds a file's size and contents to a checksum; returns the size. Throws InputError if the file
+// cannot be read.
 int64_t add_file_identity(ChecksumStream& sum, const std::string& file, FileReading reading);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// The reading half of gguf.h; gguf_writer.cpp is the other.
+// Reader of gguf.h; gguf_writer.cpp is the writer.
 #include "engine/io/gguf.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 constexpr uint64_t kMaxPairs = 1 << 20, kMaxTensors = 1 << 20;
-constexpr uint64_t kMaxString = uint64_t{64} << 20;  // a chat template is one; a vocabulary many
+constexpr uint64_t kMaxString = uint64_t{64} << 20;  // a chat template is one string
 constexpr uint64_t kMaxArray = uint64_t{1} << 26;
 constexpr uint64_t kMaxName = 1024;
 constexpr int64_t kMaxAlignment = 1 << 20;
@@ -137,7 +137,7 @@ class Parser {
   GgufValue array(const std::string& key) {
     const auto type = in_.number<uint32_t>();
     const auto count = in_.number<uint64_t>();
-    // Every element takes a byte at least, strings their length.
+    // Every element takes at least one byte, a string at least its length field.
     if (count > kMaxArray || count > in_.left() / (type == kString ? 8 : 1))
       fail_input(path_, ": \"", key, "\" claims ", count, " elements, ", in_.left(),
                  " bytes are left");

@@ -1,13 +1,15 @@
-// GGUF, the files of llama.cpp: metadata and tensors in one file, versions 2 and 3, little-endian.
+// GGUF, the file format of llama.cpp: metadata and tensors in one file, versions 2 and 3,
+// little-endian.
 //
 //   "GGUF", u32 version, u64 tensors, u64 pairs
-//   pair     string key, u32 type, value; string: u64 length, bytes; array: u32 type, u64 count, values
+//   pair     string key, u32 type, value
+//            string: u64 length, bytes; array: u32 type, u64 count, values
 //   tensor   string name, u32 dimensions, u64 sizes (the fastest first), u32 type, u64 offset
 //   padding to general.alignment (32), then the tensors' blocks (gguf_blocks.h)
 //
-// Files are taken as hostile: counts, lengths, offsets and sizes are checked in 64 bits against
-// what is left of the file before anything is allocated for them; keys and names are there once;
-// tensors do not overlap.
+// Files are untrusted: counts, lengths, offsets and sizes are checked in 64 bits against the rest
+// of the file before anything is allocated for them; keys and names must be unique; tensors must
+// not overlap.
 #pragma once
 
 #include <map>
@@ -24,8 +26,8 @@
 
 namespace trireme {
 
-// Integers of all widths are int64 (u64 beyond it is refused), floats double; arrays hold one of
-// them.
+// Integers of all widths are int64 (u64 beyond it is refused), floats double; an array has one
+// element type.
 using GgufValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>,
                                std::vector<double>, std::vector<std::string>>;
 using GgufMetadata = std::map<std::string, GgufValue>;
@@ -33,8 +35,8 @@ using GgufMetadata = std::map<std::string, GgufValue>;
 struct GgufTensor {
   std::string name;
   const GgufType* type = nullptr;
-  std::vector<int64_t> shape;  // the last varies fastest, as everywhere here
-  int64_t offset = 0;          // bytes from the beginning of the data
+  std::vector<int64_t> shape;  // the last dimension varies fastest, as everywhere here
+  int64_t offset = 0;          // bytes from the start of the data
   int64_t bytes = 0;
 };
 
@@ -43,7 +45,7 @@ struct GgufContents {
   std::vector<GgufTensor> tensors;
   int64_t data_start = 0;
 };
-// `path` is for messages.
+// `path` is for messages only.
 GgufContents parse_gguf(std::span<const std::byte> file, const std::string& path);
 
 class GgufFile : public TensorSource {
@@ -52,7 +54,7 @@ class GgufFile : public TensorSource {
   const GgufMetadata& metadata() const { return contents_.metadata; }
   std::vector<std::string> files() const override { return {path()}; }
 
-  // The value of a key; absent where there is none. InputError where it is of another type.
+  // Value of a key; absent if the key is. InputError if it has another type.
   template <class T>
   std::optional<T> get(const std::string& key) const {
     const auto found = metadata().find(key);
@@ -69,19 +71,19 @@ class GgufFile : public TensorSource {
   GgufContents contents_;
 };
 
-// Writes a file tensor after tensor without holding any of them.
+// Writes a file tensor by tensor, without keeping any in memory.
 class GgufWriter {
  public:
-  // offset and bytes of `tensors` are set here; shapes and types are the caller's. resume_as: as
-  // AtomicFile's; the header is added to it.
+  // Sets offset and bytes of `tensors`; shapes and types are the caller's. resume_as: as in
+  // AtomicFile; the header is added to it.
   GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensor> tensors,
              const std::string& resume_as = "");
-  // Passes over the whole rows that are kept of the next tensor and returns how many values they
-  // are. Before the first write().
+  // Skips the whole rows of the next tensor that are kept, and returns their number of values. To
+  // be called before the first write().
   int64_t skip_kept();
   const AtomicFile& file() const { return file_; }
-  // The next values of the next tensor: float32, finite, whole blocks, contiguous. Returns how far
-  // from them the file's are where they are quantised, else nothing.
+  // Appends values of the current tensor: float32, finite, whole blocks, contiguous. Returns their
+  // rounding error if they are quantised, else zeros.
   RoundingError write(const ConstTensor& values);
   void commit();
   int64_t bytes() const { return total_; }
@@ -93,7 +95,7 @@ class GgufWriter {
   AtomicFile file_;
   std::vector<GgufTensor> tensors_;
   size_t next_ = 0;
-  int64_t written_ = 0;  // bytes of it
+  int64_t written_ = 0;  // bytes of that tensor
   int64_t data_start_ = 0;
   int64_t total_ = 0;
 };

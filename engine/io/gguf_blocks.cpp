@@ -30,7 +30,7 @@ void decode_q4_0(const std::byte* block, float* y) {
   }
 }
 
-// Pair j of the 12 bytes that hold 8 scales and 8 minima of 6 bits.
+// Pair j of the 8 scales and 8 minima of 6 bits packed into 12 bytes.
 void scale_and_minimum(const std::byte* packed, int j, float& scale, float& minimum) {
   int s = 0, m = 0;
   if (j < 4) {

@@ -1,11 +1,13 @@
-// The blocks in which GGUF files hold numbers, and what they stand for (ggml's formats).
+// Block formats of GGUF tensors (ggml's), and conversion from and to float32.
 //
-//   Q8_0   32 numbers   f16 d; int8 q[32]                             y = d q
-//   Q4_0   32           f16 d; 4-bit q[32], low halves first          y = d (q - 8)
-//   Q4_K   256          f16 d, dmin; 8 pairs of 6-bit (s, m)          y = (d s) q - dmin m, one pair for 32 numbers
-//   Q6_K   256          6-bit q; int8 s[16]; f16 d                    y = (d s) (q - 32), one s for 16 numbers
+//   Q8_0   32 numbers   f16 d; int8 q[32]                        y = d q
+//   Q4_0   32           f16 d; 4-bit q[32], low halves first     y = d (q - 8)
+//   Q4_K   256          f16 d, dmin; 8 pairs of 6-bit (s, m)     y = (d s) q - dmin m
+//                       and 4-bit q[256]; a pair per 32 numbers
+//   Q6_K   256          6-bit q; int8 s[16]; f16 d               y = (d s) (q - 32)
+//                       one s per 16 numbers
 //
-// Products are taken in float32 in the order of the formulas, which is that of ggml and of the
+// Products are computed in float32 in the order of the formulas, which is that of ggml and of its
 // Python package.
 #pragma once
 
@@ -26,25 +28,26 @@ struct GgufType {
   const char* name;
   int64_t block = 1;           // numbers in a block
   int64_t block_bytes = 0;     // of a block
-  std::optional<DType> dtype;  // numbers lie as these; absent: quantised, or no floats
-  void (*decode)(const std::byte* block, float* numbers) = nullptr;  // of a quantised type
-  void (*encode)(const float* numbers, std::byte* block) = nullptr;  // of one that is written
+  std::optional<DType> dtype;  // stored as this dtype; absent: quantised, or not floats
+  void (*decode)(const std::byte* block, float* numbers) = nullptr;  // quantised types only
+  void (*encode)(const float* numbers, std::byte* block) = nullptr;  // writable types only
 };
-// nullptr: not known at all.
+// nullptr for an unknown type.
 const GgufType* gguf_type(uint32_t id);
 const GgufType* gguf_type(std::string_view name);
 
-// Finite numbers to a block; all fit into float16 where |x| is at most 65504 times the largest
+// Encoding of finite numbers. Scales fit into float16 if |x| is at most 65504 times the largest
 // code.
 //
 //   Q8_0   d = max |x| / 127, q = x / d rounded, halves away from zero: ggml's
 //   Q4_0   d = x / -8 of the number x of the largest |x|, q = x / d + 8 rounded, at most 15: ggml's
-//   Q4_K   for 32 numbers the s and m of the smallest squared error that a search around the whole range finds
-//          (each fitted to whole numbers by least squares); the largest s and m become 63
+//   Q4_K   for 32 numbers the s and m of the smallest squared error that a search around the
+//          whole range finds (each fitted to whole numbers by least squares); the largest s and m
+//          become 63
 //   Q6_K   the same without m for 16 numbers; the largest |s| becomes -128
 //
-// The same numbers give the same bytes everywhere. ggml's searches for K types are others: the
-// format is its, not each choice of codes.
+// Deterministic: equal numbers give equal bytes on every machine. ggml's searches for K types
+// differ: the format is ggml's, not the choice of each code.
 void encode_q8_0(const float* numbers, std::byte* block);
 void encode_q4_0(const float* numbers, std::byte* block);
 void encode_q4_k(const float* numbers, std::byte* block);

@@ -1,4 +1,4 @@
-// The writing half of gguf_blocks.h.
+// Encoders of gguf_blocks.h.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// What a reader finds of a number that is stored in half precision.
+// Stores a number in half precision and returns the value a reader gets.
 float store_half(double value, std::byte* at) {
   const f16 stored(static_cast<float>(value));
   std::memcpy(at, &stored, sizeof(stored));
@@ -23,12 +23,12 @@ int nearest(double value, int least, int most) {
 }
 std::byte byte_of(int code) { return static_cast<std::byte>(code & 255); }
 
-// 1 / d; 0 where d is 0 or so small that half precision stores it as 0.
+// 1 / d; 0 if d is 0 or so small that half precision stores it as 0.
 float inverse_of(float d) {
   return std::abs(d) < std::numeric_limits<float>::min() ? 0.0f : 1.0f / d;
 }
 
-// The first number of the largest absolute value.
+// First number of the largest absolute value.
 float extreme_of(std::span<const float> x) {
   float found = 0;
   for (const float value : x)
@@ -36,12 +36,12 @@ float extreme_of(std::span<const float> x) {
   return found;
 }
 
-// x ~ scale q - minimum, q from 0 to 15, neither below 0.
+// x ~ scale q - minimum, q from 0 to 15; neither scale nor minimum is negative.
 struct Affine {
   double scale = 0, minimum = 0;
 };
 
-// The least squares of x against whole numbers q, minimum kept from falling below 0.
+// Least-squares fit of x to integers q, with the minimum clamped at 0.
 Affine fitted(std::span<const float> x, std::span<const int> q) {
   double sum_q = 0, sum_qq = 0, sum_x = 0, sum_xq = 0;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -107,7 +107,7 @@ double search_symmetric(std::span<const float> x) {
   return best;
 }
 
-// 8 scales and 8 minima of 6 bits to 12 bytes (gguf_blocks.cpp reads them).
+// Packs 8 scales and 8 minima of 6 bits into 12 bytes (unpacked by gguf_blocks.cpp).
 void pack_pairs(const std::array<int, 8>& s, const std::array<int, 8>& m, std::byte* packed) {
   for (size_t j = 0; j < 4; ++j) {
     packed[j] = byte_of(s[j] | (s[j + 4] >> 4) << 6);

@@ -1,4 +1,4 @@
-// The writing half of gguf.h.
+// Writer of gguf.h.
 #include <algorithm>
 
 #include "engine/core/cpu.h"
@@ -20,7 +20,7 @@ class Bytes {
     number(static_cast<uint64_t>(s.size()));
     out += s;
   }
-  // Counts and ids are written as they are in most files, 32 bits where they fit.
+  // Counts and ids are written as in most files: 32 bits if they fit.
   void integer(int64_t value, bool in_array) {
     const bool narrow_signed = in_array || value < 0;
     if (narrow_signed && value >= INT32_MIN && value <= INT32_MAX) {
@@ -71,7 +71,7 @@ class Bytes {
   }
 };
 
-// Offsets and sizes; returns the bytes of the data, padding included.
+// Sets offsets and sizes; returns the bytes of the data, including padding.
 int64_t place(std::vector<GgufTensor>& tensors) {
   int64_t at = 0;
   for (GgufTensor& t : tensors) {
@@ -86,7 +86,7 @@ int64_t place(std::vector<GgufTensor>& tensors) {
   return at;
 }
 
-// general.architecture comes first, as readers that look at the beginning only expect it.
+// general.architecture comes first, as expected by readers that look only at the start.
 std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors) {
   Bytes bytes;
   bytes.out = "GGUF";
@@ -112,8 +112,8 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
   return bytes.out;
 }
 
-// Blocks of `type` for as many numbers, chunks of them side by side: sums do not depend on the
-// threads.
+// Encodes numbers as blocks of `type`, chunks of them in parallel: the sums do not depend on the
+// number of threads.
 RoundingError encode(const GgufType& type, std::span<const float> numbers, std::byte* out) {
   constexpr int64_t kChunk = 64 * kMaxGgufBlock;
   const int64_t chunks = ceil_div(std::ssize(numbers), kChunk);

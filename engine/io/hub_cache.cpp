@@ -21,7 +21,7 @@ std::string hub_variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// The value of a variable that is a path; "~" at its begin is the user's folder.
+// Value of a path variable; a leading "~" is the user's home folder.
 fs::path folder_variable(const char* name) {
   const std::string value = hub_variable(name);
   if (value == "~" || value.starts_with("~/"))
@@ -29,7 +29,7 @@ fs::path folder_variable(const char* name) {
   return value;
 }
 
-// One part of a path, and nothing that leads out of its folder.
+// Whether a name is one part of a path that does not lead out of its folder.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string("/\\ \t\r\n\0", 7)) == std::string::npos;
@@ -45,7 +45,7 @@ std::vector<std::string> snapshots_in(const fs::path& model) {
   return found;
 }
 
-// The commit of a branch or tag, whose name may have slashes; "" where there is no such file.
+// Commit of a branch or tag, whose name may have slashes; "" if there is no such file.
 std::string commit_of(const fs::path& model, const std::string& revision) {
   for (const fs::path& part : fs::path(revision))
     if (!is_plain_name(part.string())) return "";
@@ -74,7 +74,7 @@ std::string snapshot_of(const fs::path& model, const std::string& revision) {
                                     "download the revision"));
 }
 
-// "" of a word that is no name of a model.
+// "" if the word is not a model name.
 std::string cached_folder(const std::string& name) {
   const size_t slash = name.find('/');
   const std::string first = name.substr(0, slash);
@@ -98,7 +98,7 @@ std::string hub_cache() {
 std::string local_model(const std::string& word) {
   std::error_code ignored;
   fs::path path = fs::path(word).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();  // a slash at the end
+  if (!path.has_filename()) path = path.parent_path();  // trailing slash
   if (fs::exists(path, ignored)) {
     const bool cached = path.filename().string().starts_with("models--") &&
                         fs::is_directory(path / "snapshots", ignored);

@@ -1,4 +1,4 @@
-// Models in the folder where HuggingFace's programs keep what they download:
+// Models in HuggingFace's download cache:
 //
 //   HUB/models--ORG--NAME/refs/REVISION       the commit that a branch or tag was at
 //   HUB/models--ORG--NAME/snapshots/COMMIT/   the files of a model directory, links to blobs
@@ -11,14 +11,17 @@
 
 namespace trireme {
 
-// The model directory that a user's word names: the newest "main" snapshot of a folder
-// models--ORG--NAME; of "ORG/NAME" or "ORG/NAME@REVISION" (a branch, a tag or a commit), where no
-// such path exists, that in the cache. Any other word is returned as it is, and so is the name of a
-// model that is not in the cache. InputError where the cache has the model but not the revision, or
-// several snapshots and nothing says which one "main" is.
+// Model directory for the user's `word`:
+// - a folder models--ORG--NAME: its newest "main" snapshot;
+// - "ORG/NAME" or "ORG/NAME@REVISION" (a branch, a tag or a commit) where no such path exists: the
+//   snapshot in the cache.
+//
+// Any other word is returned unchanged, and so is the name of a model that is not in the cache.
+// Throws InputError if the cache has the model but not the revision, or has several snapshots and
+// no record of which is "main".
 std::string local_model(const std::string& word);
 
-// The folder HUB.
+// The folder HUB above.
 std::string hub_cache();
 
 }  // namespace trireme

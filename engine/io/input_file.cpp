@@ -22,7 +22,7 @@ const char* kind_of(mode_t mode) {
   return "of an unknown kind";
 }
 
-// A pipe without a name: its open finds the writer there, or its end.
+// Unnamed pipe: opening it does not wait for a writer.
 bool is_anonymous_pipe(const std::string& path, mode_t mode) {
   struct statfs info {};
   return S_ISFIFO(mode) && ::statfs(path.c_str(), &info) == 0 && info.f_type == PIPEFS_MAGIC;
@@ -58,14 +58,14 @@ void require_file_or_pipe(const std::string& path) {
 }
 
 int open_regular_file(const std::string& path, const char* action) {
-  // The open of a socket fails for a reason that says nothing.
+  // Opening a socket fails with a reason that does not help the user.
   require_regular_file(path);
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) fail_file(action, path, errno);
   struct stat info {};
   if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) return descriptor;
   ::close(descriptor);
-  fail_kind(path, info.st_mode);  // it has been replaced in between
+  fail_kind(path, info.st_mode);  // replaced in between
 }
 
 std::string read_exactly(int descriptor, int64_t bytes, const std::string& path) {

@@ -1,4 +1,4 @@
-// Limits of a JSON text that may be hostile.
+// Limits for parsing untrusted JSON text.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@ namespace trireme {
 struct JsonLimits {
   int depth = 32;
   size_t keys_per_object = 1 << 20;
-  // Whole numbers that fit neither int64_t nor uint64_t are kept as they are written, as a binary
-  // value of their digits, which engine/text/jinja reads; else the nearest double.
+  // Whole numbers that fit neither int64_t nor uint64_t are kept as written, as a binary value of
+  // their digits, which engine/text/jinja reads; if false, as the nearest double.
   bool long_integers = false;
 };
 

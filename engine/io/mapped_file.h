@@ -1,4 +1,4 @@
-// A whole file mapped into memory, read-only. The mapping outlives the file's name.
+// Whole file mapped into memory, read-only. The mapping outlives the file's name.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace trireme {
 class MappedFile {
  public:
   MappedFile() = default;
-  // InputError when it cannot be opened or is not a regular file. An empty file maps to no bytes.
+  // InputError if it cannot be opened or is not a regular file. An empty file maps to no bytes.
   explicit MappedFile(std::string path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

@@ -15,12 +15,12 @@
 namespace trireme {
 namespace {
 
-// Read by a signal handler: an entry is never freed, and used again for another mapping.
+// Read by a signal handler: an entry is never freed, but reused for another mapping.
 struct GuardedMapping {
-  std::atomic<uintptr_t> begin{0}, end{0};  // 0: of no mapping
+  std::atomic<uintptr_t> begin{0}, end{0};  // 0: no mapping
   std::atomic<bool> torn{false};
   GuardedMapping* next = nullptr;
-  int descriptor = -1;  // of the file; under the mutex, as path
+  int descriptor = -1;  // of the file; guarded by the mutex, like path
   std::string path;
 
   bool holds(uintptr_t address) const { return begin <= address && address < end; }
@@ -54,7 +54,7 @@ void on_bus_error(int, siginfo_t* info, void*) {
       return;
     }
   }
-  // Not of a guarded file: the access is repeated, and ends as it did before.
+  // Not a guarded mapping: the access is repeated with the previous handler.
   sigaction(SIGBUS, &g_bus_error_before, nullptr);
 }
 
@@ -102,7 +102,7 @@ void check_mapping(std::span<const std::byte> part) {
   if (entry == nullptr) return;
   const auto bytes = static_cast<int64_t>(entry->end - entry->begin);
   struct stat info {};
-  // Within its last page a shorter file shows zeros without a signal.
+  // Within the last page of the truncated file reads give zeros without a signal.
   if (!entry->torn && ::fstat(entry->descriptor, &info) == 0 && info.st_size >= bytes) return;
   fail_shrunk(entry->path, bytes);
 }

@@ -1,8 +1,8 @@
-// Guard of file mappings against files that become shorter while they are mapped.
+// Guard of file mappings against files that are truncated while mapped.
 //
-// An access behind the new end of such a file raises SIGBUS, which would end the process, a
-// server's too. The guard lets the access read zeros, and check_mapping() then refuses what has
-// been read. Readers of mapped bytes call it after they have read, before they use it.
+// Access past the new end of such a file raises SIGBUS, which would end the process, even a server.
+// With the guard the access reads zeros, and check_mapping() then rejects the data. Readers of
+// mapped bytes call it after reading and before using the data.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace trireme {
 
-// Takes over the mapping's descriptor. Any thread.
+// Takes ownership of the mapping's descriptor. Any thread.
 void guard_mapping(std::span<const std::byte> mapping, int descriptor, const std::string& path);
-// Before it is unmapped.
+// To be called before unmapping.
 void release_mapping(std::span<const std::byte> mapping) noexcept;
 
-// InputError where the file of a guarded mapping, of which `part` is a part, has been cut short
+// Throws InputError if the file of the guarded mapping that contains `part` has been truncated
 // since it was mapped.
 void check_mapping(std::span<const std::byte> part);
 

@@ -21,7 +21,7 @@ void put(std::vector<std::byte>& bytes, int64_t index, T value) {
   std::memcpy(bytes.data() + index * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
-// Adds bits to a word.
+// ORs bits into a word.
 void put_bits(std::vector<std::byte>& bytes, int64_t index, uint32_t bits) {
   uint32_t word = 0;
   std::memcpy(&word, bytes.data() + index * 4, sizeof(word));
@@ -67,7 +67,7 @@ MatrixQuantiser::MatrixQuantiser(const Quantization& quantization, int64_t out, 
   }
   if (q_.method == Method::kFp8) return;
   for (int64_t i = 0; i < in; ++i) put(parts_[kIndex], i, static_cast<int32_t>(i / q_.group_size));
-  // z - 1 in every place of a word.
+  // z - 1 in every position of a word.
   uint32_t zeros = 0;
   for (int64_t place = 0; place < numbers_in_word(q_); ++place)
     zeros |= ((1u << (q_.bits - 1)) - 1) << (place * q_.bits);
@@ -141,7 +141,7 @@ void MatrixQuantiser::add_rows(std::span<const float> rows) {
   row_ += count;
 }
 
-// Words belong to one row: those of other rows may be made meanwhile.
+// A word belongs to one row, so that rows can be quantized concurrently.
 RoundingError MatrixQuantiser::add_row(std::span<const float> row, int64_t number) {
   const int64_t packed = numbers_in_word(q_);
   const auto most = static_cast<float>((1u << q_.bits) - 1);

@@ -1,9 +1,10 @@
-// Matrices quantised to the nearest, as others read them: the reverse of quantized_source.h, which
-// has the formats.
+// Round-to-nearest quantization of matrices in third-party formats: the reverse of
+// quantized_source.h, which describes the formats.
 //
-//   fp8    s = max |w| of a block / 448 (1 where all are 0), q = w / s in F8_E4M3
-//   gptq   symmetric, inputs in order (no desc_act): of each group of an output s = 2 max |w| / (2^bits - 1) in
-//          float16, z = 2^(bits - 1), q = w / s + z rounded, halves to even, from 0 to 2^bits - 1
+//   fp8    s = max |w| of a block / 448 (1 if all are 0), q = w / s in F8_E4M3
+//   gptq   symmetric, inputs in order (no desc_act): for each group of an output
+//          s = 2 max |w| / (2^bits - 1) in float16, z = 2^(bits - 1),
+//          q = w / s + z rounded, halves to even, from 0 to 2^bits - 1
 //
 // Products and quotients are in float32.
 #pragma once
@@ -15,23 +16,24 @@
 
 namespace trireme {
 
-// Whether a matrix (out, in) can be written so: gptq needs whole groups and outputs that fill an
-// int32; fp8 elements that fill four bytes, so that what follows them in the file is aligned.
+// Whether a matrix (out, in) can be quantized this way: gptq needs whole groups and outputs that
+// fill an int32; fp8 a number of elements that fills four bytes, so that the next tensor in the
+// file is aligned.
 bool can_quantise(const Quantization& quantization, int64_t out, int64_t in);
 
-// Tensors that store the weight of the module `name`, in the order of MatrixQuantiser's bytes.
+// Tensors that store the weight of module `name`, in the order of MatrixQuantiser::parts().
 std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
                                              const std::string& name, int64_t out, int64_t in);
 
-// Takes a matrix that can_quantise() row by row and keeps what it becomes, for fp8 also the rows of
-// a block. Nothing of it, the error's sums included, depends on the number of threads or on how
-// many rows come at a time.
+// Quantizes, row by row, a matrix for which can_quantise() holds, and keeps the result; for fp8
+// also the rows of an incomplete block. The result, including the sums of the error, depends
+// neither on the number of threads nor on how many rows are added at a time.
 class MatrixQuantiser {
  public:
   // kFp8 and kGptq only.
   MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in, int threads);
-  void add(std::span<const float> rows);  // the next whole rows, finite
-  // The bytes of each part, once all rows were added.
+  void add(std::span<const float> rows);  // next whole rows, finite
+  // Bytes of each part, once all rows have been added.
   const std::vector<std::vector<std::byte>>& parts() const;
   const RoundingError& error() const { return error_; }
 
@@ -44,7 +46,7 @@ class MatrixQuantiser {
   int64_t out_, in_, row_ = 0;
   int threads_;
   std::vector<std::vector<std::byte>> parts_;
-  std::vector<float> waiting_;  // rows of a block that is not whole yet
+  std::vector<float> waiting_;  // rows of an incomplete block
   RoundingError error_;
 };
 

@@ -9,8 +9,8 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPiece = 8192;  // numbers that are decoded together
-// Where output j of 8 lies in an int32 of AWQ.
+constexpr int64_t kPiece = 8192;  // numbers decoded together
+// Position of output j of 8 in an int32 of AWQ.
 constexpr int kAwqNibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 uint32_t word_at(std::span<const std::byte> bytes, int64_t index) {
@@ -21,9 +21,9 @@ uint32_t word_at(std::span<const std::byte> bytes, int64_t index) {
 
 // One quantised matrix (out, in).
 struct Matrix {
-  std::string name;  // of the module, without ".weight"
+  std::string name;  // module name, without ".weight"
   int64_t out = 0, in = 0;
-  int64_t block_rows = 1, block_columns = 1, scale_columns = 1;  // not of GPTQ and AWQ
+  int64_t block_rows = 1, block_columns = 1, scale_columns = 1;  // not used by GPTQ and AWQ
   const SourceTensor *codes = nullptr, *scales = nullptr, *zeros = nullptr, *groups = nullptr;
 };
 
@@ -68,7 +68,7 @@ class QuantizedSource : public TensorSource {
       convert_elements(out.slice(0, done, done + n),
                        std::span<const float>(piece).first(static_cast<size_t>(n)));
     }
-    // Numbers of a file that has been cut short meanwhile are zeros; bytes() refuses it.
+    // If the file has been truncated meanwhile, the numbers are zeros; bytes() then throws.
     for (const SourceTensor* part : {m.codes, m.zeros, m.groups})
       if (part != nullptr) (void)files_->bytes(*part);
   }
@@ -79,7 +79,7 @@ class QuantizedSource : public TensorSource {
   bool compressed() const {
     return is(Method::kScaledFloat) || is(Method::kScaledInt) || is(Method::kPackedInt);
   }
-  // Codes of a byte each, (out, in).
+  // Whether codes are one byte each, (out, in).
   bool in_bytes() const {
     return is(Method::kFp8) || is(Method::kScaledFloat) || is(Method::kScaledInt);
   }
@@ -92,7 +92,7 @@ class QuantizedSource : public TensorSource {
     return compressed() ? ".weight_scale" : ".scales";
   }
 
-  // What belongs to a matrix beside its codes.
+  // Whether a tensor is a part of a matrix other than its codes.
   bool is_part(const std::string& name) const {
     if (is(Method::kFp8)) return name.ends_with(".weight_scale_inv");
     constexpr std::array kOfGroups = {".qzeros", ".scales", ".g_idx"};
@@ -103,7 +103,7 @@ class QuantizedSource : public TensorSource {
     return false;
   }
 
-  // Without codes where the tensor is not quantised.
+  // Without codes if the tensor is not quantized.
   Matrix matrix_of(const SourceTensor& t) const {
     const std::string end = codes_end();
     const char* const dtype = is(Method::kScaledInt) ? "I8" : "F8_E4M3";
@@ -125,7 +125,7 @@ class QuantizedSource : public TensorSource {
     m.block_columns = q_.block_columns < 0 ? m.in : q_.block_columns;
     m.scale_columns = m.in == 0 ? 0 : ceil_div(m.in, m.block_columns);
     const int64_t rows = m.out == 0 ? 0 : ceil_div(m.out, m.block_rows);
-    // A vector of the rows' scales, or a single number.
+    // Scales of rows may be stored as a vector, and a single scale as a scalar.
     if (compressed() && m.scales->shape.size() < 2 && m.scale_columns == 1 &&
         m.scales->numel() == rows)
       return m;
@@ -133,7 +133,7 @@ class QuantizedSource : public TensorSource {
     return m;
   }
 
-  // compressed-tensors' packed integers.
+  // Matrix of compressed-tensors' packed integers, with its logical shape.
   Matrix with_shape(Matrix m) const {
     const SourceTensor& shape = part(m, ".weight_shape");
     if (shape.dtype != DType::kI64 || shape.numel() != 2) fail(m, shape.name + " is not two I64");
@@ -160,7 +160,7 @@ class QuantizedSource : public TensorSource {
   Matrix with_groups(Matrix m) const {
     const int64_t packed = 32 / q_.bits;
     const bool gptq = q_.method == Quantization::Method::kGptq;
-    // A shape with a 0 may hold any other number.
+    // A shape with a 0 may have any other number.
     for (const int64_t size : m.codes->shape)
       if (size > INT64_MAX / packed) fail(m, concat("its codes are ", shape_text(m.codes->shape)));
     m.in = m.codes->shape[0] * (gptq ? packed : 1);
@@ -199,7 +199,7 @@ class QuantizedSource : public TensorSource {
     return *found;
   }
 
-  // The scales of one matrix at a time are kept as numbers.
+  // Decoded scales are kept for one matrix at a time.
   void prepare(const Matrix& m) const {
     if (prepared_ == &m) return;
     scales_.resize(static_cast<size_t>(m.scales->numel()));
@@ -267,7 +267,7 @@ class QuantizedSource : public TensorSource {
 
   std::unique_ptr<SafetensorsDirectory> files_;
   Quantization q_;
-  std::vector<Matrix> matrices_;  // one for each tensor, without codes where it is not quantised
+  std::vector<Matrix> matrices_;  // one per tensor, without codes if it is not quantized
   mutable const Matrix* prepared_ = nullptr;
   mutable std::vector<float> scales_;
 };

@@ -1,5 +1,5 @@
-// One collective step whose failure on any rank is the same failure on all, so that no rank waits
-// for one that gave up.
+// Collective step that fails on all ranks if it fails on any, so that no rank waits for one that
+// has failed.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-// Every rank runs `work`; rank 0 sees all results in rank order and decides; every rank returns the
-// decision. If `work` on any rank or `decide` throws, rank 0 runs `undo` and every rank throws an
-// error that names the rank (InputError if all that went wrong was the user's to mend).
+// Every rank runs `work`; rank 0 receives all results in rank order and decides; every rank returns
+// the decision. If `work` on any rank or `decide` throws, rank 0 runs `undo` and every rank throws
+// an error that names the rank (InputError if every failure was one that the user can fix).
 nlohmann::json agree(
     const CheckpointRanks& ranks, const std::function<nlohmann::json()>& work,
     const std::function<nlohmann::json(const std::vector<nlohmann::json>&)>& decide,

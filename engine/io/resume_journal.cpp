@@ -18,7 +18,7 @@ constexpr int64_t kMaxJournal = int64_t{1} << 30;
 
 std::string line_of(uint64_t sum) { return checksum_text(sum) + "\n"; }
 
-// The whole lines of a journal; what a kill left of the last one is passed over.
+// Complete lines of a journal; a last line torn by a kill is skipped.
 std::vector<uint64_t> read_lines(const std::string& path) {
   std::vector<uint64_t> lines;
   std::error_code absent;
@@ -32,7 +32,7 @@ std::vector<uint64_t> read_lines(const std::string& path) {
   return lines;
 }
 
-// Reads step `number` of the file into `block`; false where the file has less.
+// Reads step `number` of the file into `block`; false if the file is shorter.
 bool read_step(int descriptor, int64_t number, std::vector<std::byte>& block) {
   size_t done = 0;
   while (done < block.size()) {
@@ -45,7 +45,7 @@ bool read_step(int descriptor, int64_t number, std::vector<std::byte>& block) {
   return true;
 }
 
-// How many steps of the file agree with the journal; `sum` is of them.
+// Number of steps of the file that match the journal; `sum` is their checksum.
 int64_t agreeing_steps(int descriptor, const std::vector<uint64_t>& lines, ChecksumStream& sum) {
   std::vector<std::byte> block(static_cast<size_t>(kJournalStep));
   int64_t steps = 0;
@@ -55,7 +55,7 @@ int64_t agreeing_steps(int descriptor, const std::vector<uint64_t>& lines, Check
       ++steps;
       continue;
     }
-    sum.reset();  // without the step that differs
+    sum.reset();  // excludes the step that differs
     for (int64_t k = 0; k < steps && read_step(descriptor, k, block); ++k) sum.update(block);
     break;
   }
@@ -93,7 +93,7 @@ void ResumeJournal::append(uint64_t sum) {
     ++steps_;
     return;
   }
-  ::close(descriptor_);  // a line that is missing ends the journal
+  ::close(descriptor_);  // a missing line ends the journal
   descriptor_ = -1;
 }
 

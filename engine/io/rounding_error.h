@@ -1,4 +1,4 @@
-// How far rounded numbers are from those they stand for.
+// Error of rounded numbers relative to the exact ones.
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@ struct RoundingError {
   double largest = 0;   // of |w|
   double farthest = 0;  // of |w' - w|
 
-  // Of as many rounded numbers.
+  // Adds the errors of as many rounded numbers.
   void add(std::span<const float> exact, std::span<const float> rounded);
   void add(const RoundingError& other);
-  double relative() const;  // sqrt(wrong / squares), the root mean square's; 0 where all are 0
+  double relative() const;  // sqrt(wrong / squares): relative root mean square; 0 if all are 0
   double worst() const;     // farthest / largest
 };
 

@@ -40,7 +40,7 @@ const KnownDType* known_dtype(const std::string& name) {
   return nullptr;
 }
 
-// Product of the dims times the element size; false when it does not fit.
+// Product of the dims times the element size; false on overflow.
 bool tensor_bytes(const std::vector<int64_t>& shape, int64_t element, int64_t& bytes) {
   bytes = element;
   for (const int64_t dim : shape) {
@@ -92,7 +92,7 @@ void read_metadata(const nlohmann::json& json, SafetensorsHeader& header, const 
   }
 }
 
-// Sorts by place and checks that the data is covered once and wholly.
+// Sorts entries by position and checks that they cover the data without gaps or overlaps.
 void check_cover(SafetensorsHeader& header, int64_t data_bytes, const std::string& path) {
   std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

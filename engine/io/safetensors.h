@@ -5,8 +5,8 @@
 //    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 //
 // Offsets count from the end of the header; tensors must cover the data without gaps or overlaps.
-// Files are taken as hostile: a header that lies about anything is an InputError naming file and
-// tensor, before anything is allocated for it.
+// Files are untrusted: any inconsistent header is an InputError naming file and tensor, before
+// anything is allocated for it.
 #pragma once
 
 #include <map>
@@ -26,8 +26,8 @@ inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype_name;      // the file's word: "F32", "BF16", "BOOL", ...
-  std::optional<DType> dtype;  // absent for types the engine does not compute with
+  std::string dtype_name;      // as in the file: "F32", "BF16", "BOOL", ...
+  std::optional<DType> dtype;  // absent for types that the engine does not compute with
   std::vector<int64_t> shape;
   int64_t begin = 0, end = 0;  // bytes from the end of the header
   int64_t bytes() const { return end - begin; }
@@ -52,9 +52,8 @@ class SafetensorsReader {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const SafetensorsEntry* find(std::string_view name) const;  // nullptr when absent
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
-  // A view of the mapped file, valid while the reader lives. InputError when the name is absent,
-  // the dtype is not one of ours, there are more than kMaxRank dimensions, or the data is not
-  // aligned.
+  // View of the mapped file, valid for the reader's lifetime. InputError if the name is absent, the
+  // dtype is not one of DType, there are more than kMaxRank dimensions, or the data is not aligned.
   ConstTensor tensor(std::string_view name) const;
 
  private:
@@ -67,28 +66,27 @@ struct SafetensorsSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  const char* dtype_name =
-      nullptr;  // the file's word, where it is other than the dtype's: of codes
+  const char* dtype_name = nullptr;  // name in the file, for codes whose type DType lacks
 };
 
 std::string safetensors_dtype_name(DType dtype);  // "F32"
-// The 8 bytes of length and the padded JSON for tensors whose data follow in this order.
+// Header: 8 bytes of length and the padded JSON, for tensors whose data follow in this order.
 std::string safetensors_header(const std::vector<SafetensorsSpec>& tensors,
                                const std::map<std::string, std::string>& metadata);
 
-// Writes one file tensor after tensor without holding any of them.
+// Writes a file tensor by tensor, without keeping any in memory.
 class SafetensorsWriter {
  public:
-  // resume_as: as AtomicFile's; the header is added to it.
+  // resume_as: as in AtomicFile; the header is added to it.
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
                     const std::map<std::string, std::string>& metadata = {},
                     const std::string& resume_as = "");
-  // Passes over what is kept of the next tensor; returns how many of its `elements` that are.
-  // Before the first write().
+  // Skips what is kept of the next tensor, and returns how many of its `elements` that is. To be
+  // called before the first write().
   int64_t skip_kept(int64_t elements, DType dtype);
-  // The same of `bytes` that are kept together or not at all.
+  // The same for `bytes` bytes that are kept all together or not at all.
   bool skip_kept_whole(int64_t bytes);
-  // The next bytes of the data: the tensors in the order of `tensors`, in pieces of any size.
+  // Appends bytes of the data: tensors in the order of `tensors`, in pieces of any size.
   void write(std::span<const std::byte> bytes);
   void write(const ConstTensor& contiguous);
   void commit();  // checks that every byte of every tensor was written

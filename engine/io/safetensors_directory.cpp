@@ -19,10 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kMaxIndexBytes = int64_t{256} << 20;
 constexpr size_t kMostListed = 12;
-// From here on bytes are read instead of mapped: a page that is mapped costs more than the copy of
-// its bytes.
+// From this size on bytes are read instead of mapped: mapping a page costs more than copying its
+// bytes.
 constexpr size_t kReadBytes = 4096;
-constexpr size_t kConvertBytes = size_t{1} << 20;  // what is read to be converted
+constexpr size_t kConvertBytes = size_t{1} << 20;  // read at a time for conversion
 
 // "a, b, c (and 7 more)"
 std::string listed(const std::vector<std::string>& names) {

@@ -1,10 +1,11 @@
-// The weights of a HuggingFace directory: model.safetensors, or shards with an index.
+// Weights of a HuggingFace directory: model.safetensors, or shards with an index.
 //
-//   model.safetensors.index.json   {"metadata": {...}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", ...}}
+//   model.safetensors.index.json   {"metadata": {...},
+//                                   "weight_map": {"tensor": "model-00001-of-00002.safetensors"}}
 //
-// Third-party input is hostile: the index's names must not lead out of the directory, the shards'
-// headers are checked (safetensors.h), and both must name the same tensors. What is missing
-// and what is too much is listed in one InputError.
+// Untrusted input: the index's names must not lead out of the directory, the shards' headers are
+// checked (safetensors.h), and both must name the same tensors. Missing and superfluous tensors are
+// listed in one InputError.
 #pragma once
 
 #include <memory>
@@ -19,9 +20,9 @@ inline constexpr const char* kSafetensorsIndex = "model.safetensors.index.json";
 
 class SafetensorsDirectory : public TensorSource {
  public:
-  // A directory, or one .safetensors file.
+  // path: a directory, or one .safetensors file.
   explicit SafetensorsDirectory(const std::string& path);
-  // The bytes as they are in the file.
+  // Bytes of a tensor as stored.
   std::span<const std::byte> bytes(const SourceTensor& tensor) const;
   std::vector<std::string> files() const override;
 
@@ -35,19 +36,18 @@ class SafetensorsDirectory : public TensorSource {
   struct Place {
     const SafetensorsReader* reader;
     const SafetensorsEntry* entry;
-    int descriptor;  // of the file
-    int64_t offset;  // of the tensor in it
+    int descriptor;  // of its file
+    int64_t offset;  // of the tensor in that file
   };
   std::vector<Place> places_;
   struct Descriptors {
     ~Descriptors();
     std::vector<int> all;
   };
-  Descriptors descriptors_;  // one for each reader
+  Descriptors descriptors_;  // one per reader
 };
 
-// Whether there are such weights at a place: a directory with either file, or a file whose name
-// ends so.
+// Whether `path` has such weights: a directory with either file, or a file with this extension.
 bool holds_safetensors(const std::string& path);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// The reading half of sharded_checkpoint.h; sharded_checkpoint_save.cpp is the other.
+// Reader of sharded_checkpoint.h; sharded_checkpoint_save.cpp is the writer.
 #include "engine/io/sharded_checkpoint.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kMaxManifest = int64_t{1} << 30;
 constexpr size_t kVerifyBlock = 1 << 20;
 
-// A step directory itself, or what `latest` in a root names.
+// A step directory itself, or the one that `latest` in a root names.
 std::string resolve(const std::string& path) {
   if (is_present(path + "/" + kManifestName) || !is_present(path + "/latest")) return path;
   std::string name = read_small_file(path + "/latest", 4096);
@@ -70,7 +70,7 @@ std::vector<PlacedSlice> slices_of_shard(const CheckpointManifest& manifest, int
   return slices;
 }
 
-// Opens a shard and checks its size; when it is cut short, names the first tensor that suffers.
+// Opens a shard and checks its size; if truncated, names the first tensor affected.
 int open_shard(const CheckpointManifest& manifest, size_t index, const std::string& directory) {
   const CheckpointShard& shard = manifest.shards[index];
   const std::string path = directory + "/" + shard.file;
@@ -203,7 +203,7 @@ std::vector<std::string> CheckpointReader::verify() const {
       if (where.empty()) where = "its header";
       problems.push_back(concat("damaged shard ", path, ": checksum differs in ", where));
     } catch (const FileError&) {
-      throw;  // not known to be damaged
+      throw;  // not known to be damaged: it may be readable later
     } catch (const InputError& error) {
       problems.push_back(concat("damaged shard ", path, ": ", error.what()));
     }
@@ -213,7 +213,7 @@ std::vector<std::string> CheckpointReader::verify() const {
 
 namespace {
 
-// Names of the step directories under `root`, newest first; none where it is absent or a file.
+// Names of the step directories under `root`, newest first; none if it is absent or a file.
 std::vector<std::string> step_directories(const std::string& root) {
   std::vector<std::string> names;
   std::error_code error;
@@ -229,16 +229,16 @@ std::vector<std::string> step_directories(const std::string& root) {
   return names;
 }
 
-// Whether an open failed because the name is gone, the one failed call that is damage. A
-// permission, an I/O error or a link to what is not mounted yet may pass, and the checkpoint may be
-// whole.
+// Whether an open failed because the name is gone, the only failure that counts as damage. A
+// permission, an I/O error or a link into a file system that is not mounted yet may pass, and the
+// checkpoint may be complete.
 bool is_gone(const FileError& error) {
   struct stat info {};
   return error.error_number() == ENOENT && ::lstat(error.path().c_str(), &info) != 0 &&
          errno == ENOENT;
 }
 
-// "" or what is damaged, or doubted.
+// Damage or doubt; "" if none.
 std::string damage_of(const std::string& directory, bool thorough, const CheckpointDoubt& doubt) {
   try {
     const CheckpointReader reader(directory);

@@ -1,11 +1,11 @@
-// Checkpoint directories that any layout writes and any layout reads.
+// Checkpoint directories that can be saved by any layout of ranks and loaded by any other.
 //
-//   <root>/step-00000100/shard-00000-of-00002.safetensors   one per rank that writes something
-//                        manifest.json                      written last: its presence means "whole"
-//   <root>/latest                                           "step-00000100", moved after everything else
+//   <root>/step-00000100/shard-00000-of-00002.safetensors   one per rank that writes anything
+//                        manifest.json                      written last: marks a complete one
+//   <root>/latest                                           "step-00000100", updated last
 //
-// A save builds step-N.tmp, fsyncs, renames, moves `latest`, then prunes. A kill at any moment
-// leaves the previous checkpoints as they were; leftovers (*.tmp, *.deleting) are swept by the next
+// A save builds step-N.tmp, fsyncs, renames, updates `latest`, then prunes. A kill at any moment
+// leaves the previous checkpoints intact; leftovers (*.tmp, *.deleting) are removed by the next
 // save.
 #pragma once
 
@@ -21,18 +21,19 @@
 
 namespace trireme {
 
-// The ranks that save together, without a dependence on how they talk. One rank: the defaults.
+// Ranks that save together, independent of the transport. Defaults: one rank.
 struct CheckpointRanks {
   int rank = 0;
   int size = 1;
-  // Collective: rank 0 receives one string per rank, in rank order; the others anything.
+  // Collective: rank 0 receives one string per rank, in rank order; the results on others are
+  // unspecified.
   std::function<std::vector<std::string>(const std::string&)> gather;
   // Collective: every rank receives rank 0's string.
   std::function<std::string(const std::string&)> broadcast;
 };
 
-// One part of one logical tensor that this rank writes. Over all ranks the parts of a (kind, name)
-// must cover the tensor exactly once: replicas are written by one of their holders.
+// Part of a logical tensor that this rank writes. Over all ranks the parts of a (kind, name) must
+// cover the tensor exactly once: one of the ranks that have a replica writes it.
 struct CheckpointPart {
   std::string kind, name;
   std::vector<int64_t> shape;  // of the whole logical tensor
@@ -42,50 +43,52 @@ struct CheckpointPart {
 };
 
 struct SaveOptions {
-  std::string root;  // the directory of all checkpoints of the run, created if absent
+  std::string root;  // directory of all checkpoints of the run, created if absent
   int64_t step = 0;
-  int64_t keep_last = 0;  // whole checkpoints to keep, the new one included; 0: all
-  // Whether keep_last counts a whole checkpoint; one that it does not goes as soon as so many later
-  // ones are kept. Empty: it counts all.
+  int64_t keep_last = 0;  // complete checkpoints to keep, including the new one; 0: all
+  // Whether keep_last counts a complete checkpoint; one that is not counted is removed once
+  // keep_last later ones are kept. Empty: all count.
   std::function<bool(const class CheckpointReader&)> counts = {};
-  // Gives the bytes of a part's data from element `first` on, in order, in pieces: for data that
-  // does not lie in the host's memory. Empty: all of it does. Where finish_reading is given, `take`
-  // may be called in another thread, after all of the parts before, until that has returned.
+  // Passes the bytes of a part's data from element `first` on to `take`, in order, in pieces: for
+  // data outside host memory. Empty: all data is in host memory. With finish_reading, `take` may be
+  // called on another thread, after all earlier parts, until finish_reading has returned.
   using Bytes = std::span<const std::byte>;
   using Take = std::function<void(Bytes)>;
   std::function<void(const ConstTensor& data, int64_t first, const Take& take)> read = {};
   std::function<void()> finish_reading = {};
-  // Called with the bytes of this rank's shard that are written or kept, where `take` is called.
+  // Called with the bytes of this rank's shard written or kept so far, on the thread that calls
+  // `take`.
   std::function<void(int64_t done)> progress = {};
-  // All that decides about the shards' bytes, for AtomicFile's resume_as: what an interrupted save
-  // of the same left is gone on with. One rank only.
+  // Text that determines the shards' bytes, for AtomicFile's resume_as: an interrupted save of the
+  // same content is resumed. One rank only.
   std::string resume_as = {};
 };
 
 struct SavedCheckpoint {
   std::string directory;
   int64_t bytes = 0;                 // of all shards
-  int64_t kept = 0;                  // of them, from an interrupted save
+  int64_t kept = 0;                  // of those, from an interrupted save
   std::vector<std::string> removed;  // directories that keep_last pruned
-  std::string warning;               // the checkpoint is safe, but pruning failed; else empty
+  std::string warning;               // set if the checkpoint is safe but pruning failed
 };
 
-// Collective over `ranks`. `state` (rank 0's) is stored as it is. InputError on *every* rank when
-// any rank fails (full disk: found before writing where the file system tells), and nothing is left
-// behind then but what resume_as goes on with, under a name that no reader takes for a checkpoint.
+// Collective over `ranks`. `state` (rank 0's) is stored unchanged. Throws InputError on *every*
+// rank if any rank fails (a full disk is detected before writing if the file system reports its
+// free space). Nothing is left then except what resume_as can resume from, under a name that no
+// reader takes for a checkpoint.
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
                                 const nlohmann::ordered_json& state,
                                 const CheckpointRanks& ranks = {});
 
-// Removes what killed processes left half written under `root` (absent: nothing). One rank calls
-// it, while none saves.
+// Removes partial checkpoints of killed processes under `root`, which may be absent. To be called
+// by one rank while none saves.
 void sweep_leftovers(const std::string& root);
 
 class CheckpointReader {
  public:
   // Reads and checks the manifest, and the presence and size of every shard. `path`: a step
-  // directory, or a root (then what `latest` names).
+  // directory, or a root (then the one that `latest` names).
   explicit CheckpointReader(const std::string& path);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&& other) noexcept;
@@ -96,19 +99,19 @@ class CheckpointReader {
   int64_t step() const { return manifest_.step; }
   nlohmann::ordered_json state() const;
   const CheckpointTensor* find(std::string_view kind, std::string_view name) const;
-  // InputError naming what the checkpoint holds when (kind, name) is absent or its shape or dtype
-  // differ.
+  // Throws InputError listing what the checkpoint contains if (kind, name) is absent or its shape
+  // or dtype differs.
   const CheckpointTensor& require(std::string_view kind, std::string_view name, DType dtype,
                                   const std::vector<int64_t>& shape) const;
 
-  // Elements [begin, begin + destination.numel()) of the flattened `box` of a logical tensor, from
-  // whatever parts were saved. The dtypes must agree; `destination` is contiguous.
+  // Reads elements [begin, begin + destination.numel()) of the flattened `box` of a logical tensor,
+  // however its parts were saved. The dtypes must agree; `destination` is contiguous.
   void read(const CheckpointTensor& tensor, const TensorBox& box, int64_t begin,
             const Tensor& destination) const;
   void read_whole(const CheckpointTensor& tensor, const Tensor& destination) const;
 
-  // Reads every byte and compares checksums. One line per damaged shard naming the tensor; empty:
-  // whole.
+  // Reads every byte and compares checksums. One line per damaged shard, naming the tensor; empty:
+  // intact.
   std::vector<std::string> verify() const;
 
  private:
@@ -118,21 +121,21 @@ class CheckpointReader {
   std::map<std::pair<std::string, std::string>, size_t> by_name_;
 };
 
-// Why a whole checkpoint is passed over; empty: it is not.
+// Reason to skip a complete checkpoint; empty: none.
 using CheckpointDoubt = std::function<std::string(const CheckpointReader&)>;
 struct NewestCheckpoint {
-  std::string directory;             // empty: there is none
-  std::vector<std::string> skipped;  // why newer ones were passed over, one line each
+  std::string directory;             // empty: none found
+  std::vector<std::string> skipped;  // why newer ones were skipped, one line each
 };
-// The newest checkpoint under `root` that verifies; every byte is read when `thorough`, else
-// manifest and shard sizes only. `root` may be absent. FileError where `root` or a checkpoint newer
-// than the newest whole one cannot be read for another reason than that a file of it is gone: it
-// may be whole.
+// Newest checkpoint under `root` that verifies: every byte is read if `thorough`, else only
+// manifest and shard sizes. `root` may be absent. FileError if `root`, or a checkpoint newer than
+// the newest complete one, cannot be read for any reason other than a missing file: it may be
+// complete.
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true,
                                    const CheckpointDoubt& doubt = {});
 
 std::string step_directory_name(int64_t step);                           // "step-00000100"
-bool parse_step_directory_name(const std::string& name, int64_t& step);  // false: another name
+bool parse_step_directory_name(const std::string& name, int64_t& step);  // false: not such a name
 std::string shard_file_name(size_t index, size_t count);  // "shard-00000-of-00002.safetensors"
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// The writing half of sharded_checkpoint.h.
+// Writer of sharded_checkpoint.h.
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -33,7 +33,7 @@ void check_part(const CheckpointPart& part) {
                 " of them, in a box of ", box.numel());
 }
 
-// The name of a part inside its shard. A part that is a whole tensor keeps the plain name.
+// Name of a part inside its shard. A part that is a whole tensor keeps the plain name.
 std::string part_name(const CheckpointPart& part) {
   const TensorBox box = box_of(part);
   std::string name = part.kind + ":" + part.name;
@@ -44,7 +44,7 @@ std::string part_name(const CheckpointPart& part) {
   return name;
 }
 
-// Wide elements first keeps every tensor of the shard aligned to its element.
+// Wide elements first: keeps every tensor of the shard aligned to its element.
 std::vector<const CheckpointPart*> in_file_order(const std::vector<CheckpointPart>& parts) {
   std::vector<const CheckpointPart*> order;
   for (const CheckpointPart& part : parts) {
@@ -62,7 +62,7 @@ SafetensorsSpec spec_of(const CheckpointPart& part) {
   return {part_name(part), part.data.dtype(), whole ? box.extent : std::vector{part.data.numel()}};
 }
 
-// Adds what is kept of a part, which begins at `offset` of the file, to its checksum.
+// Adds the kept bytes of a part, which starts at `offset` of the file, to its checksum.
 void add_kept(const AtomicFile& file, int64_t offset, int64_t bytes, ChecksumStream& sum) {
   std::vector<std::byte> block(static_cast<size_t>(std::min(bytes, kJournalStep)));
   for (int64_t done = 0; done < bytes; done += std::ssize(block)) {
@@ -73,10 +73,10 @@ void add_kept(const AtomicFile& file, int64_t offset, int64_t bytes, ChecksumStr
   }
 }
 
-// Gives the data of all parts to the writer; sums: of each part.
+// Passes the data of all parts to the writer; sums: checksum of each part.
 void write_parts(const SaveOptions& options, const std::vector<const CheckpointPart*>& order,
                  SafetensorsWriter& writer, std::vector<ChecksumStream>& sums) {
-  bool kept = true;  // up to here
+  bool kept = true;  // up to the current part
   for (size_t i = 0; i < order.size(); ++i) {
     const ConstTensor& data = order[i]->data;
     const int64_t offset = kept ? writer.file().size() : 0;
@@ -107,8 +107,8 @@ Json write_shard(const SaveOptions& options, const std::string& directory, const
   std::vector<SafetensorsSpec> specs;
   specs.reserve(order.size());
   for (const CheckpointPart* part : order) specs.push_back(spec_of(*part));
-  // A complete shard is here if the save stopped after it, at the manifest. Its disk space is
-  // needed to write it again.
+  // A shard may be complete here, if the save was interrupted later, at the manifest. Its disk
+  // space is needed to write it again.
   if (!options.resume_as.empty()) remove_tree(directory + "/" + file);
   SafetensorsWriter writer(directory + "/" + file, specs, {{"format", kCheckpointFormat}},
                            options.resume_as);
@@ -173,7 +173,7 @@ CheckpointManifest merge(const std::vector<Json>& reports, int64_t step, const s
   return manifest;
 }
 
-// Removed under another name first, so that a kill halfway leaves no half checkpoint.
+// Renamed before removal, so that a kill halfway leaves no partial checkpoint.
 void remove_checkpoint(const std::string& directory) {
   const std::string doomed = directory + ".deleting";
   remove_tree(doomed);
@@ -194,9 +194,9 @@ Keeping keeping_of(const std::string& directory, const SaveOptions& options) {
   }
 }
 
-// Keeps keep_last whole checkpoints up to `saved`, which `latest` names and which is one of them
-// where it counts, and all of higher steps: a run that went back to an earlier step must not cost
-// what came later.
+// Keeps keep_last complete checkpoints up to `saved`, which `latest` names and which is one of them
+// if it counts, and all of higher steps: a run that went back to an earlier step must not lose
+// later checkpoints.
 std::vector<std::string> prune(const SaveOptions& options, const std::string& saved) {
   const std::string& root = options.root;
   std::vector<std::string> names, removed;
@@ -211,7 +211,7 @@ std::vector<std::string> prune(const SaveOptions& options, const std::string& sa
   for (const std::string& name : names) {
     const std::string directory = concat(root, "/", name);
     const Keeping keeping = keeping_of(directory, options);
-    if (keeping == Keeping::kDamaged) continue;  // kept for its owner to look at
+    if (keeping == Keeping::kDamaged) continue;  // kept for its owner to inspect
     if (kept < options.keep_last) {
       kept += keeping == Keeping::kCounted ? 1 : 0;
       continue;
@@ -225,8 +225,8 @@ std::vector<std::string> prune(const SaveOptions& options, const std::string& sa
 void move_into_place(const std::string& temporary, const std::string& directory) {
   if (::rename(temporary.c_str(), directory.c_str()) == 0) return;
   if (errno != ENOTEMPTY && errno != EEXIST) fail_file("rename", temporary, errno);
-  // The same step was saved before: exchange the two in one step, so that one of them always has
-  // the name; file systems that cannot exchange lose the old one a moment earlier.
+  // The same step was saved before: exchange the two atomically, so that one of them always has the
+  // name; on file systems that cannot exchange, the old one is removed a moment earlier.
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, directory.c_str(), RENAME_EXCHANGE) == 0) {
     remove_tree(temporary);
     return;
@@ -242,7 +242,7 @@ Json publish(const SaveOptions& options, const std::string& temporary,
   const std::string directory = options.root + "/" + name;
   const std::string manifest_path = temporary + "/" + kManifestName;
   const std::string manifest_text = manifest_to_text(manifest);
-  manifest_from_text(manifest_text, manifest_path);  // never publish what could not be loaded
+  manifest_from_text(manifest_text, manifest_path);  // throws if it could not be loaded
   write_file_atomically(manifest_path, manifest_text);
   sync_directory(temporary);
   move_into_place(temporary, directory);
@@ -251,12 +251,12 @@ Json publish(const SaveOptions& options, const std::string& temporary,
   if (options.keep_last <= 0) return Json::object();
   try {
     return {{"removed", prune(options, name)}};
-  } catch (const InputError& error) {  // the new checkpoint is whole: not a reason to stop
+  } catch (const InputError& error) {  // the new checkpoint is complete: no reason to stop
     return {{"warning", concat("old checkpoints stay: ", error.what())}};
   }
 }
 
-// Rank 0, before anything is written: which shard each rank writes; a full disk is found here.
+// Rank 0, before anything is written: assigns shards to ranks; a full disk is detected here.
 Json prepare(const SaveOptions& options, const std::string& temporary,
              const std::vector<Json>& reports) {
   make_directories(options.root);

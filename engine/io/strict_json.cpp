@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kEscape = 6;  // characters of \uXXXX
 
-// Code unit of the \uXXXX escape at the beginning of `text`; 0 where there is none.
+// Code unit of the \uXXXX escape at the start of `text`; 0 if there is none.
 uint32_t escaped_unit(std::string_view text) {
   uint32_t unit = 0;
   if (text.size() < kEscape || !text.starts_with("\\u")) return 0;
@@ -21,7 +21,7 @@ uint32_t escaped_unit(std::string_view text) {
 bool is_high_surrogate(uint32_t unit) { return unit >= 0xD800 && unit < 0xDC00; }
 bool is_low_surrogate(uint32_t unit) { return unit >= 0xDC00 && unit < 0xE000; }
 
-// The text with U+FFFD in the place of each escaped half of a surrogate pair.
+// The text with U+FFFD in place of each escaped half of a surrogate pair.
 std::string without_lone_surrogates(std::string_view text) {
   std::string out(text);
   for (size_t at = text.find('\\'); at < text.size(); at = text.find('\\', at)) {
@@ -33,7 +33,7 @@ std::string without_lone_surrogates(std::string_view text) {
       out.replace(at, kEscape, "\\ufffd");
       at += kEscape;
     } else {
-      at += 2;  // any other escape, of a backslash too
+      at += 2;  // any other escape, including that of a backslash
     }
   }
   return out;

@@ -1,7 +1,7 @@
-// JSON from files that may be hostile: the whole text must be one value, objects have no key twice,
+// Parser for untrusted JSON: the text must be exactly one value, keys of an object are unique,
 // nesting and the number of keys are bounded. For .cpp files only (it includes the JSON library).
-// Parsing is compiled once, in strict_json.cpp: it is half of what a file that uses JSON takes to
-// compile.
+// Parsing is compiled once, in strict_json.cpp: it takes half the compile time of a file that uses
+// JSON.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace trireme {
 
-// JsonType: nlohmann::json or nlohmann::ordered_json (order matters; finding a key is linear in
-// their number). `what` begins the message: "shard.safetensors: header". Takes O(n log n) for n
-// bytes, whatever they are.
+// JsonType: nlohmann::json or nlohmann::ordered_json (keeps the order; finding a key is linear in
+// their number). `what` is the prefix of messages: "shard.safetensors: header". O(n log n) for any
+// n bytes.
 template <class JsonType>
 JsonType parse_strict_json(std::string_view json_text, const std::string& what,
                            const JsonLimits& limits = {});
 
-// The value as the library reads it, for texts of our own and for lines of data: of equal keys the
-// last, any depth. Not JSON: a value that is_discarded().
+// Value as the library parses it, for our own texts and for lines of data: the last of equal keys
+// wins, any depth. If not JSON: a value with is_discarded().
 template <class JsonType>
 JsonType parse_json_text(std::string_view json_text);
 
-// Whether a text is no value for one reason only that JSON's grammar does not know: a \u escape of
-// half a surrogate pair, which is no character.
+// Whether the only fault of a text is one outside JSON's grammar: a \u escape of half a surrogate
+// pair, which is no character.
 bool has_lone_surrogate(std::string_view json_text);
 
-// The unsigned value of an integer that fits int64_t; InputError naming `what` for anything else.
+// Unsigned integer that fits int64_t; InputError naming `what` for anything else.
 template <class JsonType>
 int64_t strict_size(const JsonType& value, const std::string& what) {
   if (!value.is_number_unsigned() ||

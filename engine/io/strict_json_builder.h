@@ -13,9 +13,9 @@
 
 namespace trireme {
 
-// Builds the value while checking. The library's own parser with a callback looks at all earlier
-// members of an object after each one, and a file may have a million; and it keeps the last of
-// equal keys without a word.
+// Builds the value while checking. The library's own parser with a callback scans all earlier
+// members of an object after each one, and a file may have a million; and it silently keeps the
+// last of equal keys.
 template <class JsonType>
 class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
  public:
@@ -50,7 +50,7 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   }
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const typename JsonType::exception& error) override {
-    // The name of the library's exception, in brackets before the message, is dropped.
+    // Drops the name of the library's exception, in brackets before the message.
     const std::string_view text = error.what();
     const size_t name = text.find("] ");
     fail_input(what_, ": not valid JSON: ", text.substr(name == text.npos ? 0 : name + 2));
@@ -58,9 +58,9 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
 
  protected:
   struct Level {
-    JsonType* node = nullptr;         // an object or array inside the one before
-    std::set<std::string> keys = {};  // of an object so far
-    std::string key = {};             // of the value to come
+    JsonType* node = nullptr;         // an object or array inside the previous level's
+    std::set<std::string> keys = {};  // keys of the object so far
+    std::string key = {};             // key of the next value
   };
   const std::string& what() const { return what_; }
   const JsonLimits& limits() const { return limits_; }
@@ -87,7 +87,7 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
     add(JsonType(std::forward<Value>(value)));
     return true;
   }
-  // Where the value lies. What is open above it does not move before it is complete.
+  // Adds a value; returns its location. Open containers do not move before they are complete.
   JsonType& add(JsonType&& value) {
     if (open_.empty()) return root_ = std::move(value);
     JsonType& parent = *open_.back().node;
@@ -98,7 +98,7 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
     auto& members = parent.template get_ref<typename JsonType::object_t&>();
     const std::string& name = open_.back().key;
     if constexpr (requires { typename JsonType::object_t::Container; }) {
-      // An ordered object would look for the key among all it has.
+      // An ordered object would search all its keys for this one.
       auto& list = static_cast<typename JsonType::object_t::Container&>(members);
       return list.emplace_back(name, std::move(value)).second;
     } else {

@@ -7,8 +7,8 @@
 namespace trireme {
 namespace {
 
-// The range of a part as stretches that are contiguous in the logical tensor, in ascending order.
-// Trailing dimensions that the box holds wholly are one row together with the next dimension.
+// Range of a part as stretches that are contiguous in the logical tensor, in ascending order.
+// Trailing dimensions that the box spans entirely form one row with the next dimension.
 class Stretches {
  public:
   Stretches(const std::vector<int64_t>& shape, const TensorPart& part) : part_(part) {
@@ -32,9 +32,9 @@ class Stretches {
   bool done() const { return done_; }
   int64_t begin() const { return begin_; }  // in the flattened logical tensor
   int64_t end() const { return end_; }
-  int64_t offset() const { return offset_; }  // of begin() from the beginning of the part's range
+  int64_t offset() const { return offset_; }  // of begin() from the start of the part's range
 
-  // Moves to the stretch that ends after `position`, the next one at least.
+  // Moves to the stretch that ends after `position`, at least to the next one.
   void advance_beyond(int64_t position) {
     int64_t low = index_ + 1, high = (part_.end - 1) / row_ + 1;
     while (low < high) {
@@ -71,7 +71,7 @@ class Stretches {
 
   const TensorPart& part_;
   std::vector<int64_t> strides_;
-  size_t outer_ = 0;  // the dimension that rows are split along; those before it are walked
+  size_t outer_ = 0;  // the dimension that rows are split along; earlier ones are iterated over
   int64_t row_ = 1;
   int64_t index_ = 0, begin_ = 0, end_ = 0, offset_ = 0;
   bool done_ = false;

@@ -1,6 +1,6 @@
-// Which part of a logical tensor someone holds: a box of it (tensor parallelism) and, inside the
-// box flattened row-major, a range of elements (ZeRO). Any two such parts intersect in contiguous
-// runs; that is all a checkpoint needs to be loaded into another layout.
+// Part of a logical tensor: a box of it (tensor parallelism) and, inside the box flattened
+// row-major, a range of elements (ZeRO). Any two such parts intersect in contiguous runs, which
+// suffices to load a checkpoint into another layout.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TensorBox {
   bool operator==(const TensorBox&) const = default;
 };
 TensorBox whole_box(const std::vector<int64_t>& shape);
-// "" or what is wrong: rank, negative numbers, beyond the shape, product overflow.
+// Problem with a box: rank, negative numbers, beyond the shape, product overflow; "" if valid.
 std::string check_box(const TensorBox& box, const std::vector<int64_t>& shape);
 
 // Elements [begin, end) of the flattened box.
@@ -26,18 +26,18 @@ struct TensorPart {
   int64_t begin = 0, end = 0;
 };
 
-// One stretch of elements that is contiguous in the logical tensor and in both parts.
+// Run of elements that is contiguous in the logical tensor and in both parts.
 struct CommonRun {
   int64_t length = 0;
-  int64_t first_offset = 0;   // elements from the beginning of the first part's range
-  int64_t second_offset = 0;  // elements from the beginning of the second part's range
+  int64_t first_offset = 0;   // elements from the start of the first part's range
+  int64_t second_offset = 0;  // elements from the start of the second part's range
 };
-// Calls f for every maximal run that both parts of a logical tensor of `shape` hold, in row-major
+// Calls f for every maximal run common to both parts of a logical tensor of `shape`, in row-major
 // order. Cost: the number of rows of both parts. Boxes must have passed check_box().
 void for_each_common_run(const std::vector<int64_t>& shape, const TensorPart& first,
                          const TensorPart& second, const std::function<void(const CommonRun&)>& f);
 
-// Elements that both parts hold.
+// Number of elements in both parts.
 int64_t common_elements(const std::vector<int64_t>& shape, const TensorPart& first,
                         const TensorPart& second);
 

@@ -16,11 +16,11 @@ namespace trireme {
 
 struct SourceTensor {
   std::string name;
-  std::string dtype_name;      // the file's word: "BF16", "Q4_K"
-  std::optional<DType> dtype;  // what read() loses nothing in; absent: no float values
-  std::vector<int64_t> shape;  // row-major, the last varies fastest
+  std::string dtype_name;      // name in the file: "BF16", "Q4_K"
+  std::optional<DType> dtype;  // dtype in which read() is lossless; absent: no float values
+  std::vector<int64_t> shape;  // row-major, the last dimension varies fastest
   int64_t bytes = 0;           // in the file
-  bool quantised = false;      // it holds fewer bits than `dtype`
+  bool quantised = false;      // stored with fewer bits than `dtype`
   int64_t numel() const;
 };
 
@@ -30,16 +30,16 @@ class TensorSource {
   const std::string& path() const { return path_; }
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   const SourceTensor* find(std::string_view name) const;  // nullptr when absent
-  virtual std::vector<std::string> files() const = 0;     // that the tensors lie in
-  // Elements [begin, begin + destination.numel()) of the flattened tensor, rounded once to the
-  // dtype of `destination`: a contiguous float tensor on the host. Nothing else is kept in memory
-  // but pages of the file and, for quantised kinds, one block. InputError for a tensor without
+  virtual std::vector<std::string> files() const = 0;     // that store the tensors
+  // Reads elements [begin, begin + destination.numel()) of the flattened tensor, rounded once to
+  // the dtype of `destination`: a contiguous float tensor on the host. Keeps nothing else in memory
+  // except pages of the file and, for quantized kinds, one block. InputError for a tensor without
   // float values.
   void read(const SourceTensor& tensor, int64_t begin, const Tensor& destination) const;
 
  protected:
   explicit TensorSource(std::string path) : path_(std::move(path)) {}
-  void add(SourceTensor tensor);  // its number is the order of adding
+  void add(SourceTensor tensor);  // tensors are numbered in the order of adding
   virtual void read_elements(size_t number, int64_t begin, const Tensor& destination) const = 0;
 
  private:
@@ -48,13 +48,13 @@ class TensorSource {
   std::map<std::string, size_t, std::less<>> by_name_;
 };
 
-// destination[i] = the i-th element of `from` (a float dtype, any alignment), rounded once.
+// destination[i] = element i of `from` (a float dtype, any alignment), rounded once.
 void convert_elements(const Tensor& destination, DType dtype, std::span<const std::byte> from);
-// The same from values in float32, where `count` of them were computed.
+// The same from values computed in float32.
 void convert_elements(const Tensor& destination, std::span<const float> from);
 
-// Whether two tensors of a source have the same values in float32, bit by bit. False for tensors
-// of other shapes or without float values.
+// Whether two tensors of a source have the same values in float32, bit by bit. False for different
+// shapes or without float values.
 bool same_values(const TensorSource& source, const SourceTensor& a, const SourceTensor& b);
 
 // "(4, 16)"

@@ -1,13 +1,13 @@
-// Text files with documents, plain or compressed.
+// Text files of documents, plain or compressed.
 //
-//   .jsonl, .json     one JSON object a line; the document is the string under `json_key`
-//   .json             or one array of such objects, where "[" is the file's first character
+//   .jsonl, .json     one JSON object per line; the document is the string under `json_key`
+//   .json             or one array of such objects, if "[" is the file's first character
 //   anything else     the whole file is one document
 //   + .gz, .zst       the same, compressed
 //
-// Paths are taken in the order given; a folder stands for all its regular files, recursively,
-// sorted by path, hidden ones left out. Empty files are left out. A file reached twice (symbolic
-// links) is listed once.
+// Paths are used in the order given; a folder represents all its regular files, recursively, sorted
+// by path, without hidden ones. Empty files are skipped. A file reached twice (symbolic links) is
+// listed once.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct TextFile {
   int64_t bytes = 0;  // on disk
 };
 
-// The files that `paths` stand for, at least one. InputError for a path that is missing or leads to
-// no file, for a folder without text, and where all files are empty.
+// Files for `paths`, at least one. InputError for a path that is missing or is no file, for a
+// folder without text, and if all files are empty.
 std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// Longer documents do not fit the tokenizers' 32-bit sizes; also what a decompression bomb hits.
+// Limit from the tokenizers' 32-bit sizes; it also stops decompression bombs.
 constexpr size_t kMaxDocumentBytes = size_t{1} << 30;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
@@ -26,7 +26,7 @@ std::string place_of(const TextFile& file, int64_t line, int64_t element) {
   return concat(file.path, ":", line, element > 0 ? concat(": record ", element) : std::string());
 }
 
-// The form of a record, for messages.
+// Expected form of a record, for messages.
 std::string wanted(const TextFile& file, int64_t element) {
   if (element > 0) return "each record must be a JSON object";
   return concat("each line must be one JSON object",
@@ -35,13 +35,13 @@ std::string wanted(const TextFile& file, int64_t element) {
 
 }  // namespace
 
-// Lines, elements of an array, or the whole of one file, through a buffer.
+// Buffered stream of one file: its lines, the elements of its array, or its whole content.
 class TextReader::Stream {
  public:
   explicit Stream(const TextFile& file)
       : file_(file), bytes_(open_byte_stream(file)), buffer_(256 << 10) {}
 
-  // The next line without its end, appended to *line unless that is null. False at the end.
+  // Appends the next line without its end to *line unless that is null. False at the end.
   bool line(std::string* line) {
     bool any = false;
     for (;;) {
@@ -63,7 +63,7 @@ class TextReader::Stream {
     }
   }
 
-  // Whether the file is an array; its bracket is passed over. At the beginning.
+  // Whether the file is an array; skips its opening bracket. To be called at the start.
   bool enter_array() {
     if (!file_.may_be_array || !refill()) return false;
     const std::string_view begin(buffer_.data(), filled_);
@@ -75,10 +75,10 @@ class TextReader::Stream {
     return in_array_ = true;
   }
   bool in_array() const { return in_array_; }
-  int64_t element() const { return element_; }  // the number of the last one
+  int64_t element() const { return element_; }  // number of the last element
 
-  // The next element of the array, appended to *text unless that is null, and the line where it
-  // begins. False at the end of the array.
+  // Appends the next element of the array to *text unless that is null, and sets the line where it
+  // starts. False at the end of the array.
   bool element(std::string* text, int64_t& line) {
     int next = skip_blank();
     if (element_ > 0 && next == ',') {
@@ -107,7 +107,7 @@ class TextReader::Stream {
     fail_input(place_of(file_, array_line_, element_), ": ", why,
                "; the file must be one JSON array of objects, or an object a line");
   }
-  // The next character that is not white space, not consumed; -1 at the end.
+  // Next character that is not white space, not consumed; -1 at the end.
   int skip_blank() {
     for (;; ++used_) {
       if (used_ == filled_ && !refill()) return -1;
@@ -121,7 +121,8 @@ class TextReader::Stream {
     if (skip_blank() >= 0) fail_array("text follows the end of the array");
     return false;
   }
-  // Appends the part of an element in the buffer, to the comma or bracket that ends it. True there.
+  // Appends the buffered part of an element, up to the comma or bracket that ends it. True at the
+  // end of the element.
   bool value_part(std::string* text) {
     if (used_ == filled_ && !refill())
       fail_array("the file ends in the middle of the array; it is cut off");
@@ -172,7 +173,7 @@ TextReader::~TextReader() = default;
 
 int64_t TextReader::bytes_read() const { return bytes_done_ + (stream_ ? stream_->position() : 0); }
 
-// Blank lines are told from others by reading them, also when the record is skipped.
+// A line must be read to know whether it is blank, even if the record is skipped.
 bool TextReader::next_line(TextRecord* record) {
   std::string own;
   std::string& line = record != nullptr ? record->bytes : own;

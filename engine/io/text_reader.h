@@ -1,7 +1,7 @@
-// Documents out of text files (text_files.h), in a fixed order. Text must be UTF-8 without NUL
-// bytes; a byte order mark is dropped. U+0000 that a JSON line spells as \u0000 is a character like
-// others. Every complaint is an InputError naming the file and, where there is one, the line, and
-// of an array the number of the record. An array is read in pieces: one record of it is in memory.
+// Reader of documents from text files (text_files.h), in a fixed order. Text must be UTF-8 without
+// NUL bytes; a byte order mark is dropped. U+0000 written as \u0000 in a JSON line is an ordinary
+// character. Every problem is an InputError naming the file and, if there is one, the line, and for
+// an array the number of the record. An array is read in pieces: one record of it is in memory.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace trireme {
 
-// One line, one element of an array, or one whole file, not yet checked or parsed.
+// One line, one element of an array, or one whole file, unchecked and unparsed.
 struct TextRecord {
   std::string bytes;
   size_t file = 0;      // index into files()
-  int64_t line = 0;     // from 1, where it begins; 0: the whole file
-  int64_t element = 0;  // from 1, of an array; 0: of none
+  int64_t line = 0;     // line where it starts, from 1; 0: the whole file
+  int64_t element = 0;  // number in an array, from 1; 0: not in one
 };
 
 class TextReader {
@@ -26,16 +26,16 @@ class TextReader {
   explicit TextReader(std::vector<TextFile> files, std::string json_key = "text");
   ~TextReader();
 
-  // The next record, blank lines left out; false at the end. nullptr skips it unread.
+  // Reads the next record, skipping blank lines; false at the end. nullptr skips it unread.
   bool next(TextRecord* record);
-  // The document in a record. May run on several threads at once.
+  // Document of a record. May run on several threads at once.
   std::string document(TextRecord&& record) const;
-  // "FILE:LINE", "FILE:LINE: record 3" of an array, or the file.
+  // Location for messages: "FILE:LINE", "FILE:LINE: record 3" of an array, or the file.
   std::string place(const TextRecord& record) const;
 
   const std::vector<TextFile>& files() const { return files_; }
   int64_t bytes_total() const { return bytes_total_; }  // on disk
-  int64_t bytes_read() const;                           // on disk, of those
+  int64_t bytes_read() const;                           // of bytes_total()
 
  private:
   class Stream;

@@ -33,7 +33,7 @@ int64_t load_at(const std::byte* array, int64_t i) {
   return static_cast<int64_t>(load<T>(array + i * static_cast<int64_t>(sizeof(T))));
 }
 
-// The first index whose element is no int32 >= 0, or count.
+// First index whose element is no int32 >= 0, or count.
 template <class T>
 int64_t convert(const std::byte* from, int64_t count, int32_t* out) {
   for (int64_t i = 0; i < count; ++i) {
@@ -156,8 +156,8 @@ int64_t TokenFile::check_lengths() const {
   return total;
 }
 
-// Codes 6, 7 and 8 mean float64, float32 and uint16 to Megatron, uint16, uint32 and uint64 to
-// DeepSpeed. The size of the .bin decides; floating point numbers are no tokens.
+// Codes 6, 7 and 8 mean float64, float32 and uint16 in Megatron, uint16, uint32 and uint64 in
+// DeepSpeed. The size of the .bin decides; floating-point numbers are not tokens.
 void TokenFile::choose_type(int code, int64_t total_tokens) {
   code_ = code;
   const int64_t bytes = data_.size();

@@ -1,9 +1,9 @@
 // Token files: Megatron's indexed datasets, a pair PREFIX.bin and PREFIX.idx
 // (docs/reference/data-format.md).
 //
-// The .bin holds token ids back to back; the .idx holds the element type, the length and byte
-// offset of each sequence and the first sequence of each document. Nothing in the .idx is aligned,
-// hence the memcpy loads. Everything is little-endian.
+// The .bin is the concatenation of all token ids; the .idx stores the element type, the length and
+// byte offset of each sequence and the first sequence of each document. Nothing in the .idx is
+// aligned, hence the memcpy loads. Everything is little-endian.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace trireme {
 
-// Of one token on disk. The first six carry Megatron's codes; the last two come from DeepSpeed's
-// copy of the format, which gives codes 6, 7 and 8 another meaning.
+// Type of a token on disk. The first six have Megatron's codes; the last two come from DeepSpeed's
+// copy of the format, in which codes 6, 7 and 8 have other meanings.
 enum class TokenType : uint8_t {
   kU8 = 1,
   kI8 = 2,
@@ -31,15 +31,15 @@ enum class TokenType : uint8_t {
 };
 int64_t token_type_size(TokenType type);
 std::string_view token_type_name(TokenType type);
-// What Megatron's preprocessing chooses: 16 bits below 65500 ids, else 32.
+// Type that Megatron's preprocessing selects: 16 bits below 65500 ids, else 32.
 TokenType token_type_for_vocabulary(int64_t vocab_size);
 
-// PREFIX without a trailing ".bin" or ".idx", which people paste.
+// PREFIX without a trailing ".bin" or ".idx", which users paste.
 std::string token_file_prefix(const std::string& path);
 
-// Read-only and memory-mapped; safe to share between threads. Opening checks the whole index
-// against itself and against the size of the .bin, so that no later read can leave the files.
-// InputError names the file and what is wrong with it.
+// Read-only and memory-mapped; safe to share between threads. Opening checks the whole index for
+// consistency and against the size of the .bin, so that no later read can leave the files.
+// InputError names the file and the problem.
 class TokenFile {
  public:
   explicit TokenFile(const std::string& prefix);
@@ -47,16 +47,16 @@ class TokenFile {
   int64_t num_tokens() const { return num_tokens_; }
   int64_t num_sequences() const { return num_sequences_; }
   int64_t num_documents() const { return num_documents_; }
-  int64_t sequence_begin(int64_t sequence) const;   // index of its first token; sequence may be
-                                                    // num_sequences(): gives num_tokens()
+  int64_t sequence_begin(int64_t sequence) const;   // index of its first token; for
+                                                    // num_sequences(): num_tokens()
   int64_t sequence_length(int64_t sequence) const;  // in tokens
-  int64_t document_begin(int64_t document) const;   // its first sequence; as above at the end
-  // Tokens [begin, begin + count) of the .bin. InputError names a value that is no token id
+  int64_t document_begin(int64_t document) const;   // its first sequence; likewise at the end
+  // Copies tokens [begin, begin + count) of the .bin. InputError names a value that is no token id
   // (negative or above int32, possible with the 64-bit types).
   void copy_tokens(int64_t begin, int64_t count, int32_t* out) const;
 
   TokenType type() const { return type_; }
-  // "uint16", or "uint16 (DeepSpeed's code 6)" when the code was read against the sizes.
+  // "uint16", or "uint16 (DeepSpeed's code 6)" if the sizes decided the meaning of the code.
   std::string type_text() const;
   const std::string& prefix() const { return prefix_; }
 
@@ -80,16 +80,16 @@ class TokenFile {
 };
 
 // Writes a pair. Both files grow under temporary names; commit() makes both durable there, then
-// names the .bin first and the .idx last, so that a pair with an .idx is whole. An existing pair is
-// replaced by commit(), and stays as it is when the disk has no room for the new one.
+// renames the .bin first and the .idx last, so that a pair with an .idx is complete. commit()
+// replaces an existing pair, and leaves it unchanged if the disk has no room for the new one.
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::string& prefix, TokenType type);
 
   void add_document(std::span<const int32_t> tokens);  // one sequence
-  // One length per sequence, together the number of tokens.
+  // One length per sequence; they must add up to the number of tokens.
   void add_document(std::span<const int32_t> tokens, std::span<const int32_t> lengths);
-  // Document `document` of another file, of any type, as it is.
+  // Copies document `document` of another file, of any type, unchanged.
   void add_document_of(const TokenFile& file, int64_t document);
   void add_all_of(const TokenFile& file);
   void commit();

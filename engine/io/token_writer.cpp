@@ -27,7 +27,7 @@ void put(AtomicFile& file, T value) {
   file.write(std::as_bytes(std::span(&value, 1)));
 }
 
-// Tokens a merge copies at a time.
+// Tokens that a merge copies at a time.
 constexpr int64_t kCopyTokens = 1 << 20;
 
 }  // namespace
@@ -105,11 +105,11 @@ void TokenFileWriter::commit() {
     pointer += length * token_type_size(type_);
   }
   index_.write(std::as_bytes(std::span(documents_)));
-  // Both are whole on the disk before the older pair is touched: a full one costs nothing.
+  // Both are durable before the existing pair is touched: a full disk costs nothing.
   data_.sync();
   index_.sync();
-  // An older pair loses its index before its data changes: at no moment does an index lie beside
-  // the data of another.
+  // An existing pair loses its index before its data changes: an index is never next to the data of
+  // another pair.
   std::error_code ignored;
   std::filesystem::remove(prefix_ + ".idx", ignored);
   data_.commit();

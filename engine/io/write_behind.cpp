@@ -30,8 +30,7 @@ std::span<std::byte> WriteBehind::block(int64_t bytes) {
     free_.pop_back();
   }
   out_bytes_ = static_cast<size_t>(bytes);
-  if (out_.size() < out_bytes_)
-    out_.resize(out_bytes_);  // never smaller again: pages are touched once
+  if (out_.size() < out_bytes_) out_.resize(out_bytes_);  // never shrinks: pages are touched once
   return std::span(out_).first(out_bytes_);
 }
 

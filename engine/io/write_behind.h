@@ -1,5 +1,5 @@
-// Reading and writing at the same time: the caller fills blocks of memory, a second thread uses
-// them in order.
+// Overlapped reading and writing: the caller fills blocks of memory, a second thread consumes them
+// in order.
 #pragma once
 
 #include <condition_variable>
@@ -18,22 +18,22 @@ namespace trireme {
 class WriteBehind {
  public:
   using Use = std::function<void(std::span<std::byte> filled)>;
-  // blocks: how many exist at most, the one being filled and the one in use included.
+  // blocks: maximum number, including the one being filled and the one in use.
   explicit WriteBehind(int blocks);
-  ~WriteBehind();  // waits for the block in use; what comes after it is dropped
+  ~WriteBehind();  // waits for the block in use; later blocks are dropped
   WriteBehind(const WriteBehind&) = delete;
   WriteBehind& operator=(const WriteBehind&) = delete;
 
-  // Memory to fill, aligned as malloc() aligns; waits until a block is free. One at a time is out.
+  // Memory to fill, with malloc()'s alignment; waits until a block is free. At most one block is
+  // with the caller at a time.
   std::span<std::byte> block(int64_t bytes);
-  // The block that is out is filled: `use` is called with it in the second thread, after all before
-  // it.
+  // Submits the filled block: the second thread calls `use` with it after all earlier ones.
   void push(Use use);
   // Waits until every block has been used.
   void finish();
-  // The first exception of a `use` is thrown here by block(), push() or finish(); no later one is
-  // called. Blocks not yet used are dropped, once the one in use is done: no `use` is called any
-  // more.
+  // Drops blocks not yet used and waits for the one in use: no `use` is called afterwards. The
+  // first exception of a `use` is rethrown by block(), push() or finish(), and no later `use` is
+  // called.
   void abandon();
 
  private:
@@ -43,7 +43,7 @@ class WriteBehind {
     Use use;
   };
   void work();
-  void rethrow();  // with the lock held
+  void rethrow();  // the lock must be held
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -53,7 +53,7 @@ class WriteBehind {
   size_t out_bytes_ = 0;
   bool busy_ = false, ends_ = false;
   std::exception_ptr error_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace trireme

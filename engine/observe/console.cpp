@@ -22,7 +22,7 @@ Console& console() {
   return instance;
 }
 
-// Set once, before anything is printed by more than one thread.
+// Set once, before several threads print.
 std::atomic<bool> g_behind_launcher{false};
 bool behind_launcher() { return g_behind_launcher; }
 ConsoleTarget& launcher_target() {
@@ -30,14 +30,15 @@ ConsoleTarget& launcher_target() {
   return target;
 }
 
-// A launcher that ends its ranks has stopped reading from them: then no line is worth a wait.
+// A launcher that is ending its ranks no longer reads from them: a line is then not worth waiting
+// for.
 std::atomic<bool> g_drop_unread{false};
 
 bool wait_for_room(std::FILE* file) {
   for (;;) {
     pollfd room{::fileno(file), POLLOUT, 0};
     const int ready = ::poll(&room, 1, 50);
-    if (ready > 0) return true;  // or an error, which the write finds
+    if (ready > 0) return true;  // or an error, which the write reports
     if (g_drop_unread) return false;
   }
 }

@@ -1,4 +1,4 @@
-// The terminal shared by log lines, the step line and the progress bar. Thread-safe.
+// Terminal output shared by log lines, the step line and the progress bar. Thread-safe.
 #pragma once
 
 #include <string>
@@ -8,24 +8,23 @@ namespace trireme {
 enum class Stream { kOut, kErr };
 // Prints a line and flushes; a status line on the terminal is erased before and redrawn after.
 void console_print(Stream stream, const std::string& line);
-// The last line of the terminal; "" removes it. Nothing is drawn when stdout is not a terminal.
+// Sets the last line of the terminal; "" removes it. Nothing is drawn if stdout is not a terminal.
 void console_set_status(const std::string& status);
 bool console_is_terminal();  // stdout
 int console_width();         // columns; 80 when unknown
 
-// What the outputs of a process lead to.
+// Targets of a process's outputs.
 struct ConsoleTarget {
-  int columns = 0;      // of the terminal that stdout is; 0: it is none
+  int columns = 0;      // of stdout's terminal; 0: stdout is not one
   bool shared = false;  // stderr is the same terminal
 };
 ConsoleTarget console_target();  // of this process
-// stdout and stderr lead to a launcher, which may give every rank a terminal of its own and write
-// what comes out of it to a file. Only its own target counts: without a terminal nothing is drawn;
-// where stderr shares it, all goes through stdout, because a launcher keeps no order between two
-// streams.
+// Draws for `target`, the launcher's own outputs, instead of this process's: a launcher may give
+// every rank a terminal and write its output to a file. Without a terminal nothing is drawn; if
+// stderr shares it, all output uses stdout, because a launcher keeps no order between two streams.
 void console_behind_launcher(const ConsoleTarget& target);
-// From now on a line that a launcher has no room for is dropped: it ends its ranks, and reads
-// nothing more from them.
+// From now on lines that the launcher does not read are dropped: it is ending its ranks, and reads
+// no more of their output.
 void console_drop_unread();
 
 }  // namespace trireme

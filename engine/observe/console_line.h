@@ -1,6 +1,5 @@
-// The line of a training step on the console and in train.log: Megatron-LM's fields in
-// Megatron-LM's words and widths, because people's parsers know them, with tokens/s and MFU
-// appended.
+// Console and train.log line of a training step: Megatron-LM's fields, wording and widths, because
+// users' parsers know them, with tokens/s and MFU appended.
 #pragma once
 
 #include <string>
@@ -15,7 +14,7 @@ std::string local_time_text();  // "2026-01-31 12:00:00.123456"
 std::string console_line(const StepMetrics& metrics);
 // validation loss at iteration N | lm loss value: 1.234567E+00 | lm loss PPL: 3.436885E+00 |
 // With the name of a set: validation loss at iteration N on NAME set | lm loss value: ...
-// part: "160 of 549" where not all samples were taken; it ends the line: samples: 160 of 549 |
+// part: "160 of 549" if not all samples were used; appended as: samples: 160 of 549 |
 std::string validation_line(int64_t step, double loss, const std::string& set = "",
                             const std::string& part = "");
 

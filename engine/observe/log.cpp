@@ -66,7 +66,7 @@ void open_log_file(const std::string& path) {
   }
   file->set_pattern("%v");
   file->set_level(spdlog::level::trace);
-  file->flush_on(spdlog::level::trace);  // a killed run's last lines matter most
+  file->flush_on(spdlog::level::trace);  // a killed run's last lines are the most important
   const std::lock_guard lock(state().mutex);
   state().file = std::move(file);
 }
@@ -87,7 +87,7 @@ void log_message(LogLevel level, const std::string& message) {
 }
 
 void report_failure(const std::string& message) {
-  // What a message quotes may be a hostile file's.
+  // A message may quote a hostile file.
   const std::string line = "trireme: error: " + printable(message);
   std::fflush(stdout);
   console_print(Stream::kErr, line);

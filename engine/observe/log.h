@@ -1,8 +1,7 @@
-// Messages to people: to stderr and, once opened, to the run's train.log. Thread-safe.
+// Log messages: to stderr and, once opened, to the run's train.log. Thread-safe.
 //
 // Only rank 0 writes "info" and "debug"; warnings and errors of any rank are shown with the rank's
-// number. Nothing is lost to a progress bar: it is erased before a line and redrawn after it
-// (console.h).
+// number. A progress bar is erased before a line and redrawn after it (console.h).
 #pragma once
 
 #include <string>
@@ -15,14 +14,14 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 void set_log_level(LogLevel least);           // default: kInfo
 void set_log_rank(int rank);                  // default: 0
-void open_log_file(const std::string& path);  // appends; InputError when it cannot be opened
+void open_log_file(const std::string& path);  // appends; InputError if it cannot be opened
 void close_log_file();
 void log_message(LogLevel level, const std::string& message);
-// The line of a failure that ends the program, by whatever rank: "trireme: error: message", to
-// stderr and to train.log.
+// Reports a failure that ends the program, on any rank: "trireme: error: message", to stderr and to
+// train.log.
 void report_failure(const std::string& message);
-// A line that carries its own time (console_line.h): to stdout and to train.log as it is, rank 0
-// only.
+// Writes a line with its own timestamp (console_line.h) unchanged to stdout and to train.log; rank
+// 0 only.
 void log_line(const std::string& line);
 
 template <class... Parts>

@@ -1,4 +1,4 @@
-// Text into SVG, HTML and scripts, whatever the text holds.
+// Escaping of arbitrary text for SVG, HTML and scripts.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls f(record, end of the line in bytes) for each whole line until f returns false.
+// Calls f(record, end of the line in bytes) for each complete line until f returns false.
 template <class F>
 void for_each_record(const std::string& path, const F& f) {
   require_file_or_pipe(path);

@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a line, numbers in the shortest form that reads back to the same
+// metrics.jsonl: one JSON object per line, numbers in the shortest form that reads back to the same
 // double.
 #pragma once
 
@@ -16,14 +16,14 @@ class MetricsFile {
  public:
   MetricsFile() = default;
   // resume_step < 0: a new file. Otherwise keeps the records up to and including that step, so that
-  // a resumed run's file equals an undisturbed one's; a line torn by a kill is dropped.
+  // a resumed run's file equals an uninterrupted one's; a line torn by a kill is dropped.
   MetricsFile(std::string path, int64_t resume_step = -1);
   ~MetricsFile();
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&& other) noexcept;
-  // Each line reaches the system in one call before write() returns. Where the system takes none of
-  // it or only a part (a full disk), the file stays as it was, the first such record is warned of,
-  // and the run goes on: a record is not worth a run.
+  // Passes each line to the system in one call before it returns. If the system accepts only a part
+  // of it or nothing (a full disk), the file is left as it was, the first such record is reported
+  // with a warning, and the run continues: a record is not worth a run.
   void write(const nlohmann::ordered_json& record);
   void write(const StepMetrics& metrics);
 
@@ -33,7 +33,8 @@ class MetricsFile {
   bool warned_ = false;
 };
 
-// All whole records of a file; a torn last line is ignored, any other bad line is an InputError.
+// All complete records of a file; a torn last line is ignored, any other invalid line is an
+// InputError.
 std::vector<nlohmann::ordered_json> read_metrics(const std::string& path);
 
 }  // namespace trireme

@@ -25,7 +25,7 @@ std::string scaled(double value, double base, const std::array<const char*, 5>& 
 
 constexpr int kLeastBar = 8, kWidestBar = 30;
 
-// A piece of the line; the lowest `weight` goes first when the terminal is narrow.
+// Piece of the line; on a narrow terminal the lowest `weight` is dropped first.
 struct Piece {
   int weight;
   std::string text;

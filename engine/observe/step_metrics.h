@@ -14,7 +14,7 @@ namespace trireme {
 struct StepMetrics {
   int64_t step = 0;               // 1 after the first optimizer step
   int64_t train_steps = 0;        // planned
-  int64_t consumed_samples = 0;   // sequences since the beginning of the run
+  int64_t consumed_samples = 0;   // sequences since the start of the run
   int64_t global_batch_size = 0;  // sequences of this step
   int64_t tokens = 0;             // tokens of this step over all ranks
   int64_t consumed_tokens = 0;
@@ -32,11 +32,11 @@ struct StepMetrics {
   bool skipped = false;                   // the optimizer did not step: non-finite loss or gradient
   int64_t skipped_iterations = 0;         // so far
   int64_t nan_iterations = 0;             // so far
-  std::optional<double> validation_loss;  // of a set without a name
-  std::vector<std::pair<std::string, double>> validation_losses;  // of sets with names
-  std::optional<double> test_loss;                                // of the last step only
-  // "160 of 549" samples by name of the set ("" without a name, "test"), where the loss is of a
-  // part of them.
+  std::optional<double> validation_loss;  // of an unnamed set
+  std::vector<std::pair<std::string, double>> validation_losses;  // of named sets
+  std::optional<double> test_loss;                                // last step only
+  // "160 of 549" samples, by name of the set ("" unnamed, "test"), if the loss covers only a part
+  // of them.
   std::map<std::string, std::string> partial_sets;
   std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
 };

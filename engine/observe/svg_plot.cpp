@@ -12,8 +12,8 @@
 namespace trireme {
 namespace {
 
-// Okabe and Ito's palette without yellow and black: told apart by colour-blind readers, and legible
-// on white and on dark grey.
+// Okabe and Ito's palette without yellow and black: distinguishable for colour-blind readers, and
+// legible on white and on dark grey.
 constexpr const char* kStyle = R"(<style>
 .plot{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:#333}
 .plot .paper{fill:#fff}.plot .title{font-size:15px;font-weight:600;fill:#111}
@@ -29,7 +29,7 @@ constexpr const char* kStyle = R"(<style>
 </style>
 )";
 constexpr int kColours = 6;
-constexpr double kGlyphWidth = 6.6;  // of 12 px text, on the wide side
+constexpr double kGlyphWidth = 6.6;  // of 12 px text, rather wide
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -41,7 +41,7 @@ struct Range {
   }
 };
 
-// One dimension of the drawing: data range, ticks and the way to pixels.
+// One dimension of the drawing: data range, ticks and conversion to pixels.
 struct Axis {
   bool logarithmic = false;
   Range range;
@@ -59,7 +59,7 @@ bool drawable(const Plot& plot, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!plot.log_x || x > 0) && (!plot.log_y || y > 0);
 }
 
-// The range of a dimension widened to something with an extent.
+// Axis over a range, widened if it has no extent.
 Axis make_axis(Range range, bool logarithmic, int wanted_ticks, bool to_ticks) {
   if (range.low == range.high) {
     const double pad = logarithmic ? 0 : std::max(std::fabs(range.low) * 0.05, 1e-9);
@@ -148,7 +148,7 @@ std::string draw_axes(const Plot& plot, const Axis& x, const Axis& y) {
   return out;
 }
 
-// Swatches and names from the left, in as many rows as they need; `y` moves below them.
+// Swatches and names from the left, in as many rows as needed; moves `y` below them.
 std::string draw_legend(const Plot& plot, double left, double& y) {
   std::string out;
   double x = left;
@@ -196,7 +196,7 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   const double mantissa = raw / power;
   const double step = power * (mantissa < 1.5 ? 1 : mantissa < 3.5 ? 2 : mantissa < 7.5 ? 5 : 10);
   std::vector<double> ticks;
-  // Multiples of the step, so that 0.3 is not 0.30000000000000004 away from where it belongs.
+  // Multiples of the step, so that a tick at 0.3 is not 0.30000000000000004.
   const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
   for (double k = first; k <= last && ticks.size() < 1000; ++k) ticks.push_back(k * step);
   return ticks;
@@ -231,7 +231,7 @@ std::vector<double> smoothed(const std::vector<double>& values, double window) {
   struct Sum {
     double value = 0, weight = 0;
   };
-  // At each place the weighted sum of it and everything before, in the direction of the iterators.
+  // For each position the weighted sum of it and everything before, in iteration order.
   const auto accumulate = [keep](auto from, auto to) {
     std::vector<Sum> sums;
     Sum sum;
@@ -247,7 +247,7 @@ std::vector<double> smoothed(const std::vector<double>& values, double window) {
   std::vector<double> out;
   for (size_t i = 0; i < values.size(); ++i) {
     const Sum& other = right[values.size() - 1 - i];
-    const bool there = std::isfinite(values[i]);  // counted on both sides then
+    const bool there = std::isfinite(values[i]);  // then counted on both sides
     const double weight = left[i].weight + other.weight - (there ? 1 : 0);
     const double sum = left[i].value + other.value - (there ? values[i] : 0);
     out.push_back(weight > 0 ? sum / weight : values[i]);

@@ -1,6 +1,6 @@
 // Line charts as SVG text: axes with round ticks, several series, a legend, light and dark colours
-// after the reader's system, no scripts. Made for a README, a report page and an e-mail attachment
-// alike.
+// according to the reader's system, no scripts. Suitable for a README, a report page and an e-mail
+// attachment.
 #pragma once
 
 #include <string>
@@ -13,30 +13,29 @@ struct PlotSeries {
   std::vector<double> x;  // ascending; points with a non-finite y are gaps
   std::vector<double> y;
   int colour = 0;       // index into the palette, modulo its size
-  bool faint = false;   // a thin pale line, for raw values behind a smoothed curve
-  bool points = false;  // a dot at every point as well
+  bool faint = false;   // a thin pale line, for raw values of a smoothed curve
+  bool points = false;  // also a dot at every point
 };
 
 struct Plot {
   std::string title, x_label, y_label;
-  bool log_x = false, log_y = false;  // non-positive values are gaps then
+  bool log_x = false, log_y = false;  // non-positive values are then gaps
   int width = 760, height = 380;
   std::vector<PlotSeries> series;
 };
 
-// Long series are thinned to what the width can show, keeping each column's extremes. A plot
-// without a single point says so instead of drawing axes.
+// SVG of a plot. Long series are thinned to the resolution of the width, keeping each column's
+// extremes. A plot without a point has a message instead of axes.
 std::string svg_plot(const Plot& plot);
 
 // Round numbers that cover [low, high] with about `wanted` steps of 1, 2 or 5 times a power of ten.
 std::vector<double> linear_ticks(double low, double high, int wanted);
-// Powers of ten inside the range; with 2 and 5 between them, or round numbers, when there are few.
+// Powers of ten inside the range; if there are few, with 2 and 5 between them, or round numbers.
 std::vector<double> log_ticks(double low, double high);
 std::string tick_text(double value);  // 0, 2.5, 1k, 20M, 1e-5
 
-// A moving average that looks both ways, so that the curve does not lag behind what it smooths:
-// weights (1 - alpha)^distance with alpha = 2 / (window + 1), normalised at the ends. Non-finite
-// values are passed over.
+// Symmetric moving average, so that the curve does not lag the values: weights (1 - alpha)^distance
+// with alpha = 2 / (window + 1), normalised at the ends. Non-finite values are skipped.
 std::vector<double> smoothed(const std::vector<double>& values, double window);
 
 }  // namespace trireme

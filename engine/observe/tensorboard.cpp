@@ -88,8 +88,8 @@ std::string scalar_event(double wall_time, int64_t step, std::string_view tag, f
 
 TensorBoardWriter::TensorBoardWriter(const std::string& directory, int64_t first_step) {
   make_directories(directory);
-  // One name per start. TensorBoard reads the files of a directory in the order of their names, so
-  // these must sort by time, also when a run is started twice within a second.
+  // A unique name per start. TensorBoard reads the files of a directory in the order of their
+  // names, so these must sort by time, even if a run is started twice within a second.
   double time = 0;
   do {
     time = now();
@@ -153,7 +153,7 @@ void TensorBoardWriter::write(const StepMetrics& m) {
   add("tokens-per-second", m.tokens_per_second);
   if (m.mfu.has_value()) add("mfu", *m.mfu);
   if (m.validation_loss.has_value()) add("lm loss validation", *m.validation_loss);
-  // What stands before a slash is the group of charts that TensorBoard shows together.
+  // TensorBoard groups charts by the part of the name before a slash.
   for (const auto& [name, loss] : m.validation_losses)
     add(concat("lm loss validation/", name), loss);
   if (m.test_loss.has_value()) add("lm loss test", *m.test_loss);

@@ -10,22 +10,22 @@
 
 namespace trireme {
 
-// The bytes of one record; exposed for tests.
+// Bytes of one record; exposed for tests.
 std::string tfrecord(std::string_view payload);
 std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value);
 
 class TensorBoardWriter {
  public:
   TensorBoardWriter() = default;
-  // Creates a new events file in `directory` for the steps from first_step on, and tells
-  // TensorBoard to forget those that an earlier file holds: a resumed run takes them again.
+  // Creates a new events file in `directory` for the steps from first_step on, and makes
+  // TensorBoard discard those of earlier files: a resumed run repeats them.
   TensorBoardWriter(const std::string& directory, int64_t first_step);
   ~TensorBoardWriter();
   TensorBoardWriter(TensorBoardWriter&& other) noexcept;
   TensorBoardWriter& operator=(TensorBoardWriter&& other) noexcept;
 
   void scalar(int64_t step, std::string_view tag, double value);
-  // All of a step's scalars. What finds no room on the disk is left out, with one warning.
+  // Writes all scalars of a step. If the disk is full, scalars are left out, with one warning.
   void write(const StepMetrics& metrics);
 
  private:

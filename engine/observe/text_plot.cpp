@@ -18,8 +18,8 @@ struct Cell {
   int wide, high;
 };
 
-// The mean of y per dot column; NaN where there is no point, filled from the left neighbour when
-// the curve goes on to the right.
+// Mean of y per dot column; NaN without points, filled from the left neighbour if the curve
+// continues to the right.
 std::vector<double> columns_of(const std::vector<double>& x, const std::vector<double>& y,
                                size_t count) {
   std::vector<double> sum(count, 0.0), points(count, 0.0);
@@ -64,7 +64,7 @@ std::string utf8(uint32_t code) {  // of the basic plane above U+07FF
 // dots: rows of booleans, `cell.high` rows by `cell.wide` columns a character.
 std::string cell_text(const std::vector<std::vector<bool>>& dots, size_t row, size_t column,
                       const Cell& cell) {
-  // Unicode numbers the dots of a Braille cell downwards, the lowest row last.
+  // Unicode numbers the dots of a Braille cell column by column, the lowest row last.
   constexpr uint32_t kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
   uint32_t bits = 0;
   for (int r = 0; r < cell.high; ++r) {

@@ -1,4 +1,4 @@
-// Pictures of a curve for a terminal.
+// Curves drawn with characters for a terminal.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ enum class Glyphs { kBraille, kAscii };
 //        | '::...
 //   1.80 |     '''::......
 //         1          2000
-// Each column shows the mean of its values. Non-finite values are gaps; "" when there is nothing to
+// Each column shows the mean of its values. Non-finite values are gaps; "" if there is nothing to
 // draw.
 std::string text_plot(const std::vector<double>& x, const std::vector<double>& y, int columns,
                       int rows, Glyphs glyphs = Glyphs::kBraille);

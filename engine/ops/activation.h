@@ -1,5 +1,5 @@
 // Pointwise functions of the MLP. x, y and their gradients have one float dtype; arithmetic is
-// float32 (float64 for float64). Row-major (T, F), contiguous unless said.
+// float32 (float64 for float64). Row-major (T, F), contiguous unless noted.
 #pragma once
 
 #include "engine/ops/context.h"

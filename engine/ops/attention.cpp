@@ -86,7 +86,7 @@ void check_offsets(const char* op, const char* operand, const ConstTensor& cu, i
                 " but there are ", limit, " rows");
 }
 
-// Values on a GPU are not looked at: the host would wait for them.
+// Values on a GPU are not checked: the host would have to wait for them.
 void check_values(const Ctx& ctx, const char* op, const ConstTensor& cu_q, const ConstTensor& cu_k,
                   const Sizes& s, const AttentionArgs& args) {
   const int64_t uniform_length = args.uniform_length;
@@ -139,8 +139,8 @@ cpu::HeadView<T> view_of(const Tensor& t) {
   return {t.as<T>(), t.stride(0), t.stride(1)};
 }
 
-// On the CPU a part for each thread and the numbers of the items of work; on a GPU the backward's
-// products dout . out, which `rows` asks for.
+// On the CPU: scratch per thread and the numbers of work items; on a GPU: the backward's products
+// dout . out, if `rows` is set.
 struct Scratch {
   Activation work, items;
   int64_t per_thread = 0;
@@ -155,7 +155,7 @@ struct Scratch {
     }
     per_thread = elements;
     work = ctx.allocate("attention scratch", compute, {ctx.threads, elements});
-    // Sized by the tokens, not by how many documents they are today: a plan holds for any packing.
+    // Sized by the tokens, not by the current number of documents: a plan is valid for any packing.
     const int64_t most = std::max(s.tokens, s.sequences);
     items = ctx.allocate("attention items", DType::kI64, {2 * (most + 1)});
   }

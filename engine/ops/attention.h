@@ -9,17 +9,19 @@
 //
 //   q, out, dq, dout  (T, H, D)      unit stride in D, any stride in T and H (slices of packed QKV)
 //   k, v, dk, dv      (Tk, Hkv, D)   likewise; H is a multiple of Hkv
-//   lse               (H, T)         float32 (float64 for float64): log-sum-exp of the scaled scores
+//   lse               (H, T)         float32 (float64 for float64): log-sum-exp of the scaled
+//                                    scores
 //   cu_q, cu_k        (N + 1)        int32, non-decreasing, from 0; at most T and Tk. Rows past the
-//                                    last offset are padding: out and dq are zeroed there, lse is -inf.
+//                                    last offset are padding: out and dq are zeroed there, lse is
+//                                    -inf.
 // One float dtype for q, k, v, out and gradients; sums are float32 (float64 for float64). A query
 // that sees no key gives out = 0 and lse = -inf.
 // Dropout of the probabilities: the mask of (query, key) in head h is word
 //   (global_row[t] * total_heads + first_head + h) * 2^24 + (position of the key in its sequence)
-// of args.key; where uniform_from_word(word) >= dropout the probability is kept and divided by
-// 1 - dropout. Ranks that share the heads of a layer say which ones are theirs.
-// A result depends on nothing but its own sequence: not on the number of threads, nor on what other
-// sequences are packed beside it.
+// of args.key; if uniform_from_word(word) >= dropout the probability is kept and divided by
+// 1 - dropout. Ranks that share the heads of a layer pass which heads are theirs.
+// A result depends only on its own sequence: neither on the number of threads nor on the other
+// sequences packed with it.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -35,15 +37,12 @@ struct AttentionArgs {
   ConstTensor global_row;   // (T) int64, needed when dropout > 0
   int64_t first_head = 0;   // number of the call's head 0 among all heads
   int64_t total_heads = 0;  // 0: first_head + H
-  // Length of every sequence, in queries and in keys, where the host knows that all are equal and
-  // no row is padding. On a GPU a library may then compute it. 0: not known. Segments do not read
-  // it.
+  // Length of every sequence, in queries and in keys, if the host knows that all are equal and no
+  // row is padding; a GPU may then use a library. 0: unknown. Ignored for segments.
   int64_t uniform_length = 0;
-  // The same where lengths differ: cu_q and cu_k say the same, and no sequence is longer. 0: not
-  // known.
+  // The same for unequal lengths: cu_q and cu_k are equal, and no sequence is longer. 0: unknown.
   int64_t longest = 0;
-  bool keep_lse =
-      true;  // false: nobody reads lse, which may be left with anything in it (inference)
+  bool keep_lse = true;  // false: lse is not read and may be left undefined (inference)
 };
 
 void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const ConstTensor& q,
@@ -59,36 +58,35 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
 
 // --- segments -----------------------------------------------------------------------------------
 //
-// The same for queries and keys that do not lie as whole sequences: parts of documents, spread over
+// The same for queries and keys that are not whole sequences: parts of documents, distributed over
 // ranks. Segment n lets queries q_begin .. q_end see keys k_begin .. k_end: query q_begin + i sees
-// key k_begin + j where j <= i + diagonal (and j > i + diagonal - window, with a window).
-// Each call adds its segments to what earlier calls found, so that blocks of keys may come one by
-// one. Queries and keys that no segment names are left as they are, or, without `accumulate`,
-// cleared.
+// key k_begin + j if j <= i + diagonal (and j > i + diagonal - window, with a window). Each call
+// adds its segments to the results of earlier calls, so that blocks of keys may be processed one at
+// a time. Queries and keys in no segment are left unchanged or, without `accumulate`, cleared.
 struct AttentionSegment {
   int32_t q_begin, q_end, k_begin, k_end, diagonal;
 };
-inline constexpr int32_t kWholeSegment = 1 << 30;  // a diagonal with which all keys are seen
+inline constexpr int32_t kWholeSegment = 1 << 30;  // a diagonal that makes all keys visible
 inline constexpr int64_t kSegmentFields = 5;
 
 struct AttentionSegments {
-  // (N, kSegmentFields) int32, the fields of AttentionSegment. Neither empty in queries nor in
-  // keys, in ascending order, disjoint in queries and in keys: so N <= min(T, Tk).
+  // (N, kSegmentFields) int32, the fields of AttentionSegment. Each has queries and keys, in
+  // ascending order, disjoint in queries and in keys: hence N <= min(T, Tk).
   ConstTensor list;
   ConstTensor key_position;  // (Tk) int32: position of each key in its sequence; with dropout
   bool accumulate = false;
 };
 
-// (out, lse) = softmax-weighted mean over the keys of this call and of those before it: the online
-// softmax goes on from out and lse.
-//   out  (T, H, D)  float32 (float64 for float64) whatever q's dtype: rounded by the caller, once
-// All other operands as above, but args.causal is not read: the diagonals say it.
+// (out, lse) = softmax-weighted mean over the keys of this call and of earlier ones: the online
+// softmax continues from out and lse.
+//   out  (T, H, D)  float32 (float64 for float64) for any dtype of q: the caller rounds it, once
+// All other operands as above, but args.causal is ignored: the diagonals determine it.
 void attention_segments_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
                                 const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                                 const AttentionSegments& segments, const AttentionArgs& args);
 
-// Adds to dq (T, H, D), dk and dv (Tk, Hkv, D), all float32 (float64 for float64), what the pairs
-// of this call contribute. out (q's dtype) and lse are those of all calls together.
+// Adds the contributions of this call's pairs to dq (T, H, D), dk and dv (Tk, Hkv, D), all float32
+// (float64 for float64). out (q's dtype) and lse are those of all calls together.
 void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                                  const ConstTensor& dout, const ConstTensor& out,
                                  const ConstTensor& lse, const ConstTensor& q, const ConstTensor& k,

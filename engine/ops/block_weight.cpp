@@ -30,7 +30,7 @@ void check_type(const char* op, const char* operand, const ConstTensor& t) {
                 t.dtype());
 }
 
-// Offsets of a row's block: its group's, of which the scale and the codes are parts.
+// Offsets of a row's block: of its group, and of the row's scale and codes in it.
 struct BlockPlace {
   int64_t group, scale;  // bytes
   int64_t lane;
@@ -42,7 +42,7 @@ BlockPlace place_of(const BlockMatrix& m, int64_t row, int64_t block) {
   return {group, group + 2 * lane, lane};
 }
 
-// Byte i of a block's codes in a file is in piece i / 4.
+// Byte i of a block's codes in a file belongs to piece i / 4.
 int64_t code_offset(const BlockPlace& at, int64_t i) {
   return at.group + cpu::kGroupScaleBytes + i / 4 * cpu::kPieceBytes + at.lane * 4 + i % 4;
 }
@@ -75,7 +75,7 @@ void decode_row(const BlockMatrix& m, int64_t row, T* out) {
   }
 }
 
-// f.operator()<T>() for a type that products have.
+// Calls f.operator()<T>() for a type that products support.
 template <class F>
 void dispatch_narrow(const char* op, DType dtype, F&& f) {
   dispatch_float(op, dtype, [&]<class T>() {
@@ -251,14 +251,14 @@ void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t fi
 
 namespace {
 
-// Rows `first` .. `end` of a matrix; first is that of a group.
+// Rows `first` .. `end` of a matrix; `first` must be the first row of a group.
 BlockMatrix rows_of(const BlockMatrix& m, int64_t first, int64_t end) {
   const int64_t begin = block_matrix_bytes(m.format, first, m.columns);
   const int64_t bytes = block_matrix_bytes(m.format, end - first, m.columns);
   return {m.format, end - first, m.columns, m.bytes.slice(0, begin, begin + bytes)};
 }
 
-// By way of the weights' numbers, so many at a time that they may stay in the second cache.
+// Decodes the weights in pieces that may stay in the second-level cache, and multiplies.
 void multiply_decoded(Ctx& ctx, const Tensor& y, const ConstTensor& x,
                       std::span<const BlockMatrix> parts, const ConstTensor& bias) {
   constexpr int64_t kPieceElements = 1 << 24;

@@ -16,19 +16,19 @@ class GemmEngine;  // engine/ops/gemm.h: library handles and cached primitives o
 enum class Mode { kTrain, kEval, kInfer };  // dropout acts in kTrain only
 
 struct Ctx {
-  // gpu: the rank's device, which outlives this; nullptr computes on the CPU. The arena is on the
-  // same.
+  // gpu: the rank's device, which outlives this; nullptr computes on the CPU. The arena is in the
+  // same memory.
   Ctx(int threads, const char* arena_name, cuda::Context* gpu = nullptr);
   ~Ctx();
   Ctx(const Ctx&) = delete;
   Ctx& operator=(const Ctx&) = delete;
 
   int threads;         // width of this rank's OpenMP team
-  cuda::Context* gpu;  // every operand of every op is there; nullptr: on the host
+  cuda::Context* gpu;  // location of every operand of every op; nullptr: the host
   Arena arena;         // activations and scratch
   std::unique_ptr<GemmEngine> gemm;
   Mode mode = Mode::kTrain;
-  uint64_t seed = 0;  // of dropout
+  uint64_t seed = 0;  // for dropout
   int64_t step = 0;   // training step: part of every dropout key
   Profile* profile = nullptr;
   // Called with the name and the value of every named intermediate; free when empty.

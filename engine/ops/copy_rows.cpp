@@ -79,7 +79,7 @@ void round_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("round_rows", y.dtype(), [&]<class T>() {
     if constexpr (sizeof(T) == 2) {
-      // The kernel serves both directions and so takes its source as writable.
+      // The kernel is used in both directions and so takes its source as writable.
       auto* wide = const_cast<float*>(x.as<float>());
       const cpu::ConvertRows<T> args{y.size(0), y.size(1), y.as<T>(), y.stride(0), wide};
       if (ctx.gpu != nullptr) return cuda::narrow_rows<T>(*ctx.gpu, args);

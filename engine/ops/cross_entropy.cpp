@@ -82,7 +82,7 @@ void run(Ctx& ctx, const Operands& o) {
                                   : run_as.template operator()<float>();
   if (ctx.gpu != nullptr)
     return cuda::add_all(*ctx.gpu, o.loss_sum.as<double>(), row_loss->as<double>(), rows);
-  // In the order of the rows, one by one: the sum does not depend on how tokens are chunked.
+  // One row after the other: the sum does not depend on how tokens are chunked.
   double sum = *o.loss_sum.as<double>();
   for (int64_t row = 0; row < rows; ++row) sum += row_loss->as<double>()[row];
   *o.loss_sum.as<double>() = sum;

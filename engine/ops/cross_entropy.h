@@ -4,11 +4,13 @@
 //                       padding: excluded from the softmax, gradient 0
 //   targets     (N)     int32; kIgnoredTarget marks a token without loss
 //   loss_sum    (1)     float64, += sum of the losses of the chunk's tokens
-//   token_loss  (N)     float32 (float64 for float64), optional: the loss of each token, 0 if ignored
-//   d_logits    (N, V)  optional; rows may have any stride; the type of the logits (may alias them), or
-//                       bfloat16 or float16 beside float32 logits:
+//   token_loss  (N)     float32 (float64 for float64), optional: the loss of each token, 0 if
+//                       ignored
+//   d_logits    (N, V)  optional; rows may have any stride; the type of the logits (may alias
+//                       them), or bfloat16 or float16 with float32 logits:
 //                       (softmax - onehot(target)) * scale, 0 for ignored tokens
-//   scale       (1)     float64 device scalar: loss scale / number of valid tokens of the global batch
+//   scale       (1)     float64 device scalar: loss scale / number of valid tokens of the global
+//                       batch
 // The loss of a token is logsumexp(logits) - logits[target]. On the CPU loss_sum grows token by
 // token, in order, so it does not depend on how tokens are chunked; on a GPU the losses of a chunk
 // are added first, in an order that depends on their number alone. A target outside [0,
@@ -28,18 +30,18 @@ void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token
                            const ConstTensor& targets, const ConstTensor& scale,
                            int64_t valid_vocab);
 
-// The same where each rank has the logits of a part of the vocabulary only, columns
-// [first, first + V) of `total`: statistics of each part, merged, then loss and gradient of a part.
-//   statistics (N, 3) float64: of each token the largest logit, sum of exp(logit - largest), and the
-//              target's logit (-infinity where another part has it, or there is no target)
-// Every part computes the whole loss; the gradient is of its own logits.
+// The same for ranks that each have the logits of part of the vocabulary, columns [first, first +
+// V) of `total`: statistics of each part are merged, then each computes the loss and its gradient.
+//   statistics (N, 3) float64: for each token the largest logit, sum of exp(logit - largest), and
+//              the target's logit (-infinity if another part has it, or if there is no target)
+// Every part computes the whole loss, and the gradient of its own logits.
 struct VocabularyPart {
   int64_t first = 0;
   int64_t total = 0;
 };
 void softmax_statistics(Ctx& ctx, const Tensor& statistics, const ConstTensor& logits,
                         const ConstTensor& targets, const VocabularyPart& part);
-// merged (N, 3) from parts (P, N, 3), one part behind the other; may be the first of them.
+// merged (N, 3) from parts (P, N, 3), in order of the parts; may alias the first of them.
 void merge_softmax_statistics(Ctx& ctx, const Tensor& merged, const ConstTensor& parts);
 void partial_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token_loss,
                            const Tensor& d_logits, const ConstTensor& logits,

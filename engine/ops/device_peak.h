@@ -1,4 +1,4 @@
-// What a GPU does at most, measured: the denominators beside the maker's number (nominal_tflops).
+// Measured peak of a GPU: denominators next to the vendor's nominal one (nominal_tflops).
 #pragma once
 
 #include "engine/ops/context.h"
@@ -10,20 +10,20 @@ struct DevicePeak {
   int64_t side = 0;           // of the product's square matrices
   double gemm_tflops = 0;     // C = A B^T of random matrices by the library that the layers use
   double copy_gbytes = 0;     // GB/s of a copy within the device: bytes read plus bytes written
-  double nominal_tflops = 0;  // 0: not known
+  double nominal_tflops = 0;  // 0: unknown
 };
 
-// The median of several products of side x side matrices, and of several copies of 16 such matrices
-// of 16-bit elements: of 2 GiB with the usual side. Takes and gives back the memory; ctx computes
-// on a GPU.
+// Median of several products of side x side matrices, and of several copies of 16 such matrices of
+// 16-bit elements: 2 GiB at the usual side. Allocates and frees the memory; ctx must compute on a
+// GPU.
 inline constexpr int64_t kPeakSide = 8192;
 DevicePeak measure_device_peak(Ctx& ctx, DType dtype, int64_t side = kPeakSide);
 
-// Seconds that `calls` calls take on the device, between two events of its main stream.
+// Device seconds of `calls` calls, between two events of the main stream.
 double device_seconds(Ctx& ctx, int64_t calls, const std::function<void()>& call);
 
-// Fills a float tensor, wherever it is, with numbers from [-0.5, 0.5) that follow no pattern: the
-// speed of a GPU depends on how many bits change.
+// Fills a float tensor on any device with pseudo-random numbers from [-0.5, 0.5): the speed of a
+// GPU depends on how many bits change.
 void fill_noise(Ctx& ctx, const Tensor& t, uint64_t seed);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Elementwise moves: add, dropout, casts, fills. Contiguous tensors of equal shape.
+// Elementwise operations: add, scale, dropout, casts, fills. Contiguous tensors of equal shape.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -8,8 +8,8 @@ namespace trireme {
 // y = a + b; y may alias either. One float dtype.
 void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b);
 
-// y = factor * x; y may alias x. One float dtype; the factor is rounded to it first, as a tensor of
-// one element of that type would be.
+// y = factor * x; y may alias x. One float dtype; the factor is rounded to it first, as if it were
+// a one-element tensor of that type.
 void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor);
 
 // y = x, between any two float dtypes (rounded to nearest even).

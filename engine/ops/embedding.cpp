@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// Size of the whole vocabulary, against which the ids are checked where they can be read.
+// Size of the whole vocabulary; checks the ids against it if the host can read them.
 int64_t check_ids(const Ctx& ctx, const char* op, const ConstTensor& ids, int64_t rows,
                   const TableShard& shard) {
   const int64_t total = shard.total > 0 ? shard.total : rows;
@@ -54,7 +54,7 @@ void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
   check_operand("embedding_backward", "d_table", d_table, sum_dtype(dy.dtype()), d_table.shape());
   check_operand("embedding_backward", "ids", ids, DType::kI32, ids.shape());
   check_operand("embedding_backward", "dy", dy, dy.dtype(), {ids.size(0), d_table.size(1)});
-  Activation order, totals;  // of a GPU's sort of the tokens
+  Activation order, totals;  // for a GPU's sort of the tokens
   const int64_t counts = cuda::kDigitBuckets * cuda::order_chunks(ids.size(0));
   if (ctx.gpu != nullptr) {
     order = ctx.allocate("embedding.order", DType::kI32, Shape{4 * ids.size(0) + counts});

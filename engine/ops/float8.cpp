@@ -19,7 +19,7 @@ int64_t group_rows(Float8Scaling scaling) {
   TRIREME_UNREACHABLE("float8 scaling ", static_cast<int>(scaling));
 }
 
-// Newest first; the scale is that of the largest.
+// Newest first; the scale follows from the largest.
 void update_on_cpu(const cpu::Float8Scales& a) {
   for (int64_t t = 0; t < a.tensors; ++t) {
     if (a.history != nullptr && !std::isfinite(a.amax[t])) continue;

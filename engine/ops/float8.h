@@ -1,21 +1,21 @@
-// Tensors in 8-bit floats: how they are scaled, rounded and read back (Micikevicius et al. 2022,
-// "FP8 Formats for Deep Learning"; delayed scaling as in NVIDIA's Transformer Engine; blocks as in
-// DeepSeek-V3).
+// Quantization of tensors to 8-bit floats, and back (Micikevicius et al. 2022, "FP8 Formats for
+// Deep Learning"; delayed scaling as in NVIDIA's Transformer Engine; blocks as in DeepSeek-V3).
 //
-// Codes are a uint8 tensor, of which the caller knows the format (engine/core/float8.h). With them
-// goes `inverse` (float32), by which a code is multiplied to be read:
+// Codes are a uint8 tensor, whose format the caller knows (engine/core/float8.h). A code is decoded
+// by multiplying with `inverse` (float32):
 //   code = fp8(float32(x) * scale)   rounded to nearest even, saturating; NaN stays NaN
 //   inverse = 1 / scale              x ~ inverse * code
-// Rounding to float32 comes first, so every step is exact or one rounding and all devices agree in
+// Rounding to float32 comes first, so every step is exact or one rounding, and all devices agree in
 // every bit. Tensors are contiguous; x is of any float dtype.
 //
-// How many elements share a scale is seen from the shape of `inverse`:
+// The shape of `inverse` determines which elements share a scale:
 //   kTensor   (1)                                  all
-//   kRow      (ceil(C / 128), R)                   128 neighbours in a row of an (R, C) tensor: activations.
-//                                                  Transposed, as the matrix product reads it
-//   kBlock    (ceil(R / 128), ceil(C / 128))       a block of 128 by 128: weights. Its second size is
-//                                                  rounded up to a multiple of 4, as the product
-//                                                  wants it; the elements beyond are written as 0
+//   kRow      (ceil(C / 128), R)                   128 neighbours in a row of an (R, C) tensor:
+//                                                  activations. Transposed, as the matrix product
+//                                                  reads it
+//   kBlock    (ceil(R / 128), ceil(C / 128))       a block of 128 by 128: weights. Its second size
+//                                                  is rounded up to a multiple of 4, as the product
+//                                                  requires; the padding is written as 0
 #pragma once
 
 #include "engine/core/float8.h"
@@ -24,23 +24,23 @@
 namespace trireme {
 
 inline constexpr int64_t kFloat8Block = 128;
-// The shape of `inverse` for codes of shape (R, C).
+// Shape of `inverse` for codes of shape (R, C).
 Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes);
 
-// out (1) float32 = max |float32(x)|, or the larger of out >= 0 and that; 0 without elements; NaN
-// where x (or out) has one.
+// out (1) float32 = max |float32(x)|, or max(out, that) with `accumulate` for out >= 0; 0 without
+// elements; NaN if x (or out) has one.
 void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate);
 
 // scale (N) from amax (N), all float32, of N tensors:
 //   scale = max / amax / 2^margin,   max the largest number of the format
-// an infinite result becomes the largest float32. An amax of 0, or one that is not finite, gives 1.
+// An infinite result becomes the largest float32. An amax of 0 or a non-finite one gives 1.
 void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Float8Format format,
                      int margin);
 
 // Delayed scaling of N tensors: history (N, H) becomes [amax, history without its last], newest
-// first, and scale (N) becomes the formula above of the largest in it, or stays what it was where
-// that is 0. A tensor whose amax is not finite keeps history and scale: it belongs to a step that
-// is skipped. Call it once per step, after the step's amax is known: the scale is the next one's.
+// first, and scale (N) becomes the formula above of the largest in it, or stays unchanged if that
+// is 0. A tensor with a non-finite amax keeps history and scale: it belongs to a step that is
+// skipped. Call it once per step, after the step's amax is known: the scale is the next step's.
 void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
                           const ConstTensor& amax, Float8Format format, int margin);
 
@@ -48,13 +48,13 @@ void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
 void quantize_float8(Ctx& ctx, const Tensor& codes, const Tensor& inverse, const ConstTensor& x,
                      const ConstTensor& scale, Float8Format format);
 
-// Every group of x (R, C) by its own scale, max / amax of the group (1 where that amax is 0 or not
-// finite). scaling: kRow or kBlock.
+// Quantizes every group of x (R, C) with its own scale, max / amax of the group (1 if that amax is
+// 0 or not finite). scaling: kRow or kBlock.
 void quantize_float8_groups(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
                             const ConstTensor& x, Float8Format format, Float8Scaling scaling);
 
-// The same of the transpose of x (R, C): codes (C, R), inverse and scaling are those of a (C, R)
-// tensor. scale (1) for kTensor, else absent.
+// The same for the transpose of x (R, C): codes (C, R), inverse and scaling as for a (C, R) tensor.
+// scale (1) for kTensor, else absent.
 void quantize_float8_transposed(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
                                 const ConstTensor& x, const ConstTensor& scale, Float8Format format,
                                 Float8Scaling scaling);

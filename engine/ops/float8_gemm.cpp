@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 constexpr const char* kFloat8Op = "float8_gemm";
-constexpr int64_t kAligned = 16;  // bytes, and codes
+constexpr int64_t kAligned = 16;  // bytes, and number of codes
 constexpr int64_t kRowsOfGroups = 4;
 
 bool in_groups(const Float8Matrix& m) { return m.scaling != Float8Scaling::kTensor; }

@@ -35,7 +35,7 @@ bool overlap(const ConstTensor& x, const ConstTensor& y) {
   };
   const auto [x_begin, x_end] = range(x);
   const auto [y_begin, y_end] = range(y);
-  // Columns of one matrix interleave: such views share the range but not a byte.
+  // Interleaved columns of one matrix: such views share the range but not a byte.
   const bool interleaved = row_stride(x) == row_stride(y) && x.dtype() == y.dtype() &&
                            row_stride(x) >= x.size(1) + y.size(1);
   return x_begin < y_end && y_begin < x_end && !interleaved;
@@ -129,7 +129,7 @@ void gemm_streamed(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   TRIREME_KERNEL(gemv<T>)(gemv_of<T>(g, p), ctx.threads);
 }
 
-// Any number of rows, with the bits that each would have alone.
+// Any number of rows, each with the bits it would have alone.
 template <class T>
 void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.m, cpu::packed_columns(g.k)});
@@ -155,7 +155,7 @@ void gemm_by_amx(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
 #endif
 }
 
-// A sum over nothing: C = bias, 0, or unchanged.
+// Empty sum: C = bias, 0, or unchanged.
 void empty_sum(const Ctx& ctx, const GemmProblem& g, const Tensor& c, const GemmArgs& args) {
   if (args.accumulate || ctx.planning()) return;
   if (ctx.gpu != nullptr)
@@ -171,7 +171,7 @@ void empty_sum(const Ctx& ctx, const GemmProblem& g, const Tensor& c, const Gemm
   }
 }
 
-// Of float64 every product is: gemm_blocked sums each element in one order.
+// Every float64 product is batch-invariant: gemm_blocked sums each element in a fixed order.
 void check_batch_invariant(const Ctx& ctx, const GemmProblem& g) {
   TRIREME_CHECK(ctx.gpu == nullptr, "gemm: no batch-invariant products on a GPU");
   TRIREME_CHECK(g.in == DType::kF64 || (!g.transpose_a && g.transpose_b),
@@ -243,7 +243,7 @@ void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, cons
                 "linear_forward_packed: products with packed weights are not batch-invariant");
   if (is_plain(w))
     return gemm(ctx, y, x, Transpose::kNo, plain_weight(w), Transpose::kYes, {.bias = bias});
-  // The plain weight's shape and type with no data: the checks are those of the plain product.
+  // Shape and type of the plain weight without data: the checks are those of the plain product.
   const ConstTensor shape_of_w(nullptr, x.dtype(), {w.rows(), w.columns()});
   GemmProblem g =
       check_gemm(ctx, y, x, Transpose::kNo, shape_of_w, Transpose::kYes, {.bias = bias});

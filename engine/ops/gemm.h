@@ -1,6 +1,6 @@
-// Matrix products. On the CPU float64 and few rows are computed here, and the others by oneDNN in
-// float32, or in bfloat16 where the processor makes that faster (gemm_choice.h); on a GPU by
-// cuBLASLt, with float32 sums and without TF32.
+// Matrix products. On the CPU our kernels compute float64 and few rows, and oneDNN the others in
+// float32, or in bfloat16 if the processor makes that faster (gemm_choice.h); on a GPU cuBLASLt,
+// with float32 sums and without TF32.
 //
 //   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
 //   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.
@@ -8,9 +8,9 @@
 // one dtype; C has the same dtype, or float32 for a 16-bit one. Accumulation is in float32 (float64
 // for float64). C must not overlap A or B. beta is 0 (C is overwritten, its old content is not
 // read) or 1. With K = 0 the product is zero. Scratch comes from the context, its size depends on
-// shapes only. The same call gives the same bits; with AVX-512 whatever the number of threads
-// (without it the library splits long sums among threads). With GemmEngine::batch_invariant and a
-// weight (N, K) a row of C has the same bits whatever the other rows are.
+// shapes only. Equal calls give equal bits; with AVX-512 for any number of threads (without it the
+// library splits long sums among threads). With GemmEngine::batch_invariant and a weight (N, K) a
+// row of C has the same bits for any other rows.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -24,17 +24,15 @@ struct GemmArgs {
   bool accumulate = false;  // beta = 1
   ConstTensor bias = {};    // optional, not together with accumulate
   // The number of rows (of op(A); with a transposed A its columns, which are summed over) comes
-  // from the data and is another one each time: a GPU's library prepares such products for ranges
-  // of it.
+  // from the data and differs each time: a GPU's library prepares such products for ranges of it.
   bool varying_rows = false;
 };
 
 void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,
           Transpose tb, const GemmArgs& args = {});
 
-// A constant weight (N, K) in the library's preferred layout, for repeated products with few rows;
-// on a GPU, a copy.
-// Owns its memory; the source may be freed.
+// Constant weight (N, K) in the library's preferred layout, for repeated products with few rows; on
+// a GPU, a copy. Owns its memory; the source may be freed.
 class PackedWeight {
  public:
   PackedWeight();
@@ -63,16 +61,16 @@ void linear_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, co
 void linear_backward_weight(Ctx& ctx, const Tensor& dw, const ConstTensor& dy, const ConstTensor& x,
                             bool accumulate);
 
-// oneDNN's engine, stream and primitive cache of one rank; made by Ctx.
+// oneDNN's engine, stream and primitive cache of one rank; created by Ctx.
 class GemmEngine {
  public:
   GemmEngine();
   ~GemmEngine();
   struct Impl;
   std::unique_ptr<Impl> impl;
-  // Products give a row the same bits whatever the number and content of the other rows, as all
-  // other ops do anyway. CPU only, weights (N, K) as they are stored; other products are refused.
-  // Cost: docs/guide/serving.md.
+  // Products give a row the same bits for any number and content of the other rows, as all other
+  // ops always do. CPU only, weights (N, K) as stored; other products are refused. Cost:
+  // docs/guide/serving.md.
   bool batch_invariant = false;
 };
 

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kTitle = "trireme gemm algorithms 1";
 constexpr std::string_view kDevice = "device ", kLibrary = "library ";
 
-// The next word of a line as a number, which it must be as a whole.
+// Parses the next word of a line, which must be a number as a whole.
 template <class T>
 bool take_number(std::string_view& line, T& value, int base = 10) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));

@@ -8,26 +8,26 @@ namespace trireme {
 namespace {
 
 // A float16 row is better widened once than again for each row of the weight. With AVX-512 the
-// tiles, which fetch ahead, are faster (Emerald Rapids: 107 % of plain reading, this 70 %).
+// tiles, which prefetch, are faster (Emerald Rapids: 107 % of plain reading, streaming 70 %).
 bool is_streamed(Isa isa, const GemmProblem& g) {
   return g.m == 1 && isa != Isa::kAvx512 && g.in != DType::kF16 &&
          g.k <= cpu::kGemvBytes / dtype_size(g.in);
 }
 
-// The largest number of rows for which our tiles are faster. They read the weight once, as fast as
-// memory gives it, up to about 8 rows; the library's kernels multiply faster (float32, Emerald
-// Rapids: the library takes 1.11 times as long with 16 rows, 0.98 with 20). A type that the library
-// does not multiply would have the whole weight converted for every product (bfloat16, Sapphire
-// Rapids without AMX: these tiles 170 GFLOP/s with 128 and 155 with 256 rows, the library on
-// float32 copies 147 and 206).
+// Largest number of rows for which our tiles are faster. They read the weight once, at the rate of
+// memory, up to about 8 rows; the library's kernels multiply faster (float32, Emerald Rapids: the
+// library takes 1.11 times as long with 16 rows, 0.98 with 20). For a type that the library does
+// not multiply, every product would have to convert the whole weight (bfloat16, Sapphire Rapids
+// without AMX: these tiles 170 GFLOP/s with 128 and 155 with 256 rows, the library on float32
+// copies 147 and 206).
 int64_t max_few_rows(const GemmProcessor& processor, DType dtype) {
   if (!library_multiplies(processor, dtype)) return processor.isa == Isa::kAvx512 ? 160 : 96;
   return dtype == DType::kF32 || uses_bf16_dots(processor) ? 16 : 8;
 }
 
-// 9 to 64 rows of bfloat16. With fewer, gemm_rows.h reads the weight as fast as memory gives it;
-// more are worth the library's packing of the weight. Both limits are by operations and bytes, not
-// measured.
+// 9 to 64 rows of bfloat16. With fewer rows, gemm_rows.h reads the weight at the rate of memory;
+// more rows are worth the library's packing of the weight. Both limits are derived from operations
+// and bytes, not measured.
 bool is_for_amx(const GemmProcessor& processor, const GemmProblem& g) {
   constexpr int64_t kMinAmxRows = 9, kMaxAmxRows = 64, kMinAmxOutputs = 16;
   return processor.isa == Isa::kAvx512 && processor.has_amx_bf16 && g.in == DType::kBF16 &&

@@ -1,4 +1,4 @@
-// Matrix products by the CPU's library, and weights in its layout.
+// Matrix products of the CPU's library, and weights in its layout.
 #pragma once
 
 #include "engine/ops/gemm.h"
@@ -6,14 +6,15 @@
 
 namespace trireme {
 
-// True when the library has bfloat16 products, and this processor the instructions for them, under
-// the limit set when the first engine was made. Whether a product uses them: gemm_choice.h.
+// True if the library has bfloat16 products, and this processor the instructions for them, under
+// the limit set when the first engine was created. Whether a product uses them: gemm_choice.h.
 bool library_has_bf16(const GemmEngine& engine);
 
-// Its products of bfloat16 use AMX.
+// Whether its bfloat16 products use AMX.
 bool library_has_amx(const GemmEngine& engine);
 
-// float32 or bfloat16 operands. Takes its scratch from ctx; does nothing else in a planning run.
+// float32 or bfloat16 operands. Allocates its scratch from ctx; in a planning run it does only
+// that.
 void library_gemm(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p);
 
 // The same for a weight (N, K) in the library's layout; problem.in is packed_dtype(w).
@@ -22,7 +23,7 @@ DType packed_dtype(const PackedWeight& w);
 void library_gemm_packed(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p,
                          const PackedWeight& w);
 
-// A contiguous copy, for the types the library does not multiply, and on a GPU.
+// A contiguous copy, for types that the library does not multiply, and on a GPU.
 PackedWeight keep_plain(const Ctx& ctx, const ConstTensor& w);
 bool is_plain(const PackedWeight& w);
 ConstTensor plain_weight(const PackedWeight& w);

@@ -1,8 +1,8 @@
-// The products that oneDNN computes, its primitive cache, and weights in its packed layout.
+// Products computed by oneDNN, its primitive cache, and weights in its packed layout.
 //
-// Making a primitive costs about a microsecond when the library remembers the shape and
-// milliseconds when it has to generate code, so each distinct product is made once and kept,
-// together with its memory descriptors; a repeated call sets pointers and runs.
+// Creating a primitive takes about a microsecond if the library remembers the shape and
+// milliseconds if it has to generate code. Hence each distinct product is created once and kept,
+// with its memory descriptors; a repeated call sets pointers and runs.
 #include <omp.h>
 #include <sys/mman.h>
 
@@ -69,13 +69,13 @@ struct PackedWeight::Impl {
   Buffer storage;
   DType dtype = DType::kF32;  // of the stored elements
   int64_t rows = 0, columns = 0;
-  bool plain = false;  // row-major, and no layout
+  bool plain = false;  // row-major, without the library's layout
   memory::desc layout;
 };
 
 namespace {
 
-// How alpha is applied. oneDNN 2: a constant output scale, (product + bias) alpha. oneDNN 3: a
+// Application of alpha. oneDNN 2: a constant output scale, (product + bias) alpha. oneDNN 3: a
 // scale of the source, passed at execution, product alpha + bias. A linear post-op before the sum
 // is no substitute: with one row or one column oneDNN 3.7 computes it wrongly and writes outside
 // the output (Gemm.MatchesPlainSums).
@@ -111,7 +111,7 @@ dnnl::matmul::primitive_desc matmul_of(const dnnl::engine& engine, const memory:
 #endif
 }
 
-// Whether a post-op adds the bias, behind the sum.
+// Whether a post-op adds the bias, after the sum.
 bool has_late_bias(const GemmProblem& g) { return g.has_bias && g.alpha != 1.0f && kScalesBias; }
 
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProblem& g,
@@ -130,7 +130,7 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProb
   return matmul_of(engine, a, weights, g.has_bias && !late_bias ? &bias : nullptr, c, attributes);
 }
 
-// The library's code generator ends the process where it gets no memory for code.
+// The library's code generator ends the process if it gets no memory for code.
 void check_room_for_code() {
   constexpr size_t kCode = size_t{16} << 20;  // a few times what one product takes
   void* room = mmap(nullptr, kCode, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -172,7 +172,7 @@ Product make_product(const dnnl::engine& engine, const GemmProblem& g,
   }
 }
 
-// `packed` tells a product with that weight's layout from one with plain weights.
+// `packed` distinguishes a product with that weight's layout from one with plain weights.
 Product& find_product(Ctx& ctx, const GemmProblem& g, const memory::desc& weights, bool packed) {
   const int64_t flags = int64_t{g.transpose_a} | int64_t{g.transpose_b} << 1 |
                         int64_t{g.accumulate} << 2 | int64_t{g.has_bias} << 3 |
@@ -182,7 +182,7 @@ Product& find_product(Ctx& ctx, const GemmProblem& g, const memory::desc& weight
                 g.ldb,      g.ldc, flags, int64_t{std::bit_cast<uint32_t>(g.alpha)},
                 ctx.threads};
   GemmEngine::Impl& engine = *ctx.gemm->impl;
-  // The library splits a product over as many threads as OpenMP offers when the primitive is made.
+  // The library splits a product over as many threads as OpenMP has when the primitive is created.
   if (omp_get_max_threads() != ctx.threads) omp_set_num_threads(ctx.threads);
   const auto known = engine.products.find(key);
   if (known != engine.products.end()) return known->second;
@@ -195,7 +195,7 @@ void execute(Ctx& ctx, Product& product, const GemmProblem& g, const GemmPointer
       ctx.allocate("gemm.scratch", DType::kU8, {std::max<int64_t>(1, product.scratch_bytes)});
   if (ctx.planning()) return;
   for (auto& [slot, argument] : product.arguments) {
-    // The library takes every pointer as writable, also those it only reads.
+    // The library takes every pointer as writable, including those it only reads.
     void* pointer = const_cast<void*>(p.bias);
     if (slot == DNNL_ARG_SRC) pointer = const_cast<void*>(p.a);
     if (slot == DNNL_ARG_WEIGHTS) pointer = const_cast<void*>(p.b);
@@ -212,9 +212,9 @@ void execute(Ctx& ctx, Product& product, const GemmProblem& g, const GemmPointer
   }
 }
 
-// bfloat16 needs AVX-512 in this library; ask it rather than guess. Where the processor lacks the
-// instructions it computes them from others: a third of the rate of float32 (measured: AVX-512
-// without bf16, oneDNN 2.6.3).
+// bfloat16 needs AVX-512 in this library, which is queried for it. On a processor without the
+// instructions it would emulate them at a third of the rate of float32 (measured: AVX-512 without
+// bf16, oneDNN 2.6.3).
 bool makes_bf16_product(const dnnl::engine& engine) {
   if (!cpu_has_avx512_bf16()) return false;
   GemmProblem g;
@@ -232,7 +232,7 @@ bool makes_bf16_product(const dnnl::engine& engine) {
 
 GemmEngine::GemmEngine() : impl(std::make_unique<Impl>()) {
   impl->has_bf16 = makes_bf16_product(impl->engine);
-  // Sets of the library's are masks of bits, and a set has those of the ones below it.
+  // The library's instruction sets are bit masks, and a set includes the bits of those below it.
   const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
   impl->has_amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & amx) == amx;
 }
@@ -244,7 +244,7 @@ bool library_has_amx(const GemmEngine& engine) { return engine.impl->has_amx; }
 void limit_instruction_set(Isa isa) {
   const bool lower = isa > best_isa();
   limit_isa(isa);
-  if (!lower) return;  // the library's own best may be more than ours
+  if (!lower) return;  // the library's own best may exceed ours
   const auto limit = isa == Isa::kAvx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41;
   TRIREME_CHECK(dnnl::set_max_cpu_isa(limit) == dnnl::status::success, "limit_instruction_set(",
                 isa_name(isa), ") after the first product");
@@ -271,8 +271,8 @@ int64_t PackedWeight::columns() const {
 }
 
 PackedWeight library_pack(Ctx& ctx, const ConstTensor& w) {
-  // Few rows per product is what packed weights are for; the layout asked for with 16 rows is one
-  // that the library also takes for other numbers of rows.
+  // Packed weights are for products with few rows; the layout for 16 rows is also accepted by the
+  // library for other numbers of rows.
   GemmProblem g;
   g.m = 16;
   g.n = w.size(0);

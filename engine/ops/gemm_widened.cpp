@@ -59,7 +59,7 @@ void through_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const Cons
 
 namespace {
 
-// product() of float32 operands in the place of those of `piece`.
+// Calls product() with float32 operands in place of those of `piece`.
 void multiply_wide(const Float32Product& product, GemmProblem piece, const Tensor& c,
                    const ConstTensor& a, const ConstTensor& b, const ConstTensor& bias) {
   piece.in = piece.out = DType::kF32;
@@ -69,7 +69,7 @@ void multiply_wide(const Float32Product& product, GemmProblem piece, const Tenso
   product(piece, c, a, b, bias);
 }
 
-// Along the sums' terms.
+// Splits along the sums' terms.
 void gemm_by_terms(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                    const ConstTensor& b, const ConstTensor& bias, const Float32Product& product) {
   const int64_t each = piece_size(g.m + g.n);
@@ -87,7 +87,7 @@ void gemm_by_terms(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstT
   });
 }
 
-// Along the rows of C, or its columns, whichever are more.
+// Splits along the rows of C, or its columns, whichever are more.
 void gemm_by_outputs(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                      const ConstTensor& b, const ConstTensor& bias, const Float32Product& product) {
   const bool cut_a = g.m > g.n;  // A is the larger operand

@@ -6,7 +6,7 @@ void check_indices(const char* op, const char* operand, const ConstTensor& indic
                    int32_t ignored) {
   const auto* values = indices.as<int32_t>();
   const int64_t n = indices.numel();
-  bool bad = false;  // first without a branch in the loop, so that it vectorises
+  bool bad = false;  // a first loop without a branch, so that it vectorises
   for (int64_t i = 0; i < n; ++i)
     bad |= values[i] != ignored && (values[i] < 0 || values[i] >= limit);
   if (!bad) return;
@@ -17,7 +17,7 @@ void check_indices(const char* op, const char* operand, const ConstTensor& indic
 
 void check_indices(const char* op, const char* operand, const ConstTensor& indices, int64_t limit) {
   check_indices(op, operand, indices, limit, 0);
-  // Zero is allowed above even where there is nothing to index.
+  // The check above ignores indices of 0, even into an empty table.
   TRIREME_CHECK(limit > 0 || indices.numel() == 0, op, ": ", operand, " indexes an empty table");
 }
 

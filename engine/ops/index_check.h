@@ -1,4 +1,4 @@
-// Checks integers that index a table: outside data must never become an address.
+// Range check of table indices: untrusted integers must never become an address.
 #pragma once
 
 #include "engine/core/tensor.h"

@@ -1,11 +1,11 @@
-// Heads of multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1), laid out as
-// attention (engine/ops/attention.h) reads them: q, k and v of one width D = Dn + Dr, where Dn
-// elements of a key carry no position, the Dr that do are one key for all heads, and Dv <= D
-// elements of a value are followed by zeros, which add nothing to any sum:
+// Heads of multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1), in the
+// layout of attention (engine/ops/attention.h): q, k and v of one width D = Dn + Dr, where Dn
+// elements of a key have no position, the other Dr are one rotated key for all heads, and the Dv <=
+// D elements of a value are followed by zeros, which add nothing to any sum:
 //
 //   k[t, h] = [ kv[t, h, :Dn] | k_rope[t] ]        v[t, h] = [ kv[t, h, Dn:] | 0 ]
 //
-//   kv, d_kv          (T, H, Dn + Dv)  what the up-projection gives each head
+//   kv, d_kv          (T, H, Dn + Dv)  output of the up-projection
 //   k_rope, d_k_rope  (T, Dr)          rotated
 //   k, v, dk, dv      (T, H, D)
 // All contiguous, of one float dtype. No operand may alias another.

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// What codes 127 ... 255 of scales stand for; code 127 - i is the opposite of 127 + i.
+// Values of scale codes 127 ... 255; code 127 - i is the negative of 127 + i.
 constexpr float kScaleMagnitude[129] = {0.0f,           5.5000004e-07f,  3.2500002e-06f,
                                         7.75e-06f,      2.1249998e-05f,  4.375e-05f,
                                         6.625e-05f,     8.875e-05f,      1.5625001e-04f,
@@ -146,7 +146,7 @@ void quantize_nf4_scales(const Tensor& codes, const Tensor& groups, const Tensor
     const float inverse = cpu::nf4_inverse(largest);
     for (int64_t i = begin; i < end; ++i) {
       const float value = (x[i] - mean) * inverse;
-      int low = 0, high = 255;  // the number of middles between neighbours below the value
+      int low = 0, high = 255;  // number of midpoints between neighbours below the value
       while (low < high) {
         const int middle = (low + high) / 2;
         const float bound = (tables.scale[middle] + tables.scale[middle + 1]) / 2;

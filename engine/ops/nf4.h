@@ -1,26 +1,24 @@
 // Weights in 4 bits of NormalFloat (Dettmers et al. 2023, "QLoRA"): 16 values that are the
 // quantiles of a normal distribution, scaled to the largest magnitude of a block.
 //
-// 64 neighbours in a row of w (N, K) are a block, of which a row has B = ceil(K / 64); the last may
-// be shorter, and K is even. With the values v of kNf4Values, ascending from -1 to 1 with a 0 among
-// them:
-//   scale[n, b] = max |w| of the block                           (N, B) float32
-//   code        = the i whose v[i] is nearest to w / scale       the lower i at the middle
-//   w           ~ v[code] * scale                                in float32, rounded once to w's type
+// 64 neighbours in a row of w (N, K) form a block, B = ceil(K / 64) per row; the last may be
+// shorter, and K is even. With the values v of kNf4Values, ascending from -1 to 1 and including 0:
+//   scale[n, b] = max |w| of the block                       (N, B) float32
+//   code        = the i whose v[i] is nearest to w / scale   the lower i at a tie
+//   w           ~ v[code] * scale                            in float32, rounded once to w's type
 // codes (N, K / 2) uint8, two in a byte, the one of the lower column in the upper four bits. w /
 // scale is computed as w * (1 / max(scale, 1e-38)), so that a block of zeros is exactly zeros. w is
 // of any float dtype, finite, contiguous, rounded to float32 first.
 //
 // Double quantisation: the scales of a whole weight, flattened, less their mean `offset` (1)
-// float32, in groups of 256 with the largest magnitude `groups` (ceil(N B / 256)) float32 and a
-// code in 8 bits for each:
+// float32, in groups of 256 with the largest magnitude `groups` (ceil(N B / 256)) float32 and an
+// 8-bit code for each:
 //   scale ~ m[code] * groups[flattened index / 256] + offset     two roundings to float32
 // where m are the 256 values of the signed dynamic type of Dettmers et al. 2021 (2110.02861),
-// ascending. The codes of a part of a weight, whose blocks are blocks of the weight, are the part
-// of its codes.
+// ascending. The codes of a part of a weight whose blocks are blocks of the weight are part of its
+// codes.
 //
-// Where K is a multiple of 64 these are the bytes that bitsandbytes makes ("nf4",
-// compress_statistics).
+// For K a multiple of 64 the bytes are those of bitsandbytes ("nf4", compress_statistics).
 #pragma once
 
 #include "engine/ops/context.h"
@@ -34,16 +32,16 @@ void quantize_nf4(Ctx& ctx, const Tensor& codes, const Tensor& scale, const Cons
 
 // Scales of a weight or of a part of one.
 struct Nf4Scales {
-  ConstTensor scale = {};  // (N, B) float32; absent with double quantisation, of which are
+  ConstTensor scale = {};  // (N, B) float32; absent with double quantisation, which has
   ConstTensor codes = {};  // (N, B) uint8
   ConstTensor groups = {}, offset = {};
-  // Where the part's scale (n, b) lies among those of the whole weight, flattened: first + n *
-  // stride + b.
+  // Index of the part's scale (n, b) among those of the whole weight, flattened: first + n * stride
+  // + b.
   int64_t first = 0, stride = 0;
 };
 void dequantize_nf4(Ctx& ctx, const Tensor& w, const ConstTensor& codes, const Nf4Scales& scales);
 
-// All scales of a weight, (S) on the host: done once, where weights are read.
+// All scales of a weight, (S) on the host: done once, when weights are loaded.
 void quantize_nf4_scales(const Tensor& codes, const Tensor& groups, const Tensor& offset,
                          const ConstTensor& scale);
 

@@ -1,5 +1,5 @@
-// Scalars of one optimizer step and constants of the optimizers, as the updates of optimizer_step.h
-// take them.
+// Scalars of one optimizer step and constants of the optimizers, for the updates of
+// optimizer_step.h.
 #pragma once
 
 #include "engine/core/element_index.h"
@@ -21,8 +21,8 @@ struct AdamWArgs {
   double lr_multiplier = 1.0;
   bool decoupled =
       true;              // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
-  RandomKey rounding{};  // of the stochastic rounding
-  ElementIndex index{};  // keys the rounding
+  RandomKey rounding{};  // key of the stochastic rounding
+  ElementIndex index{};  // element index in that key
 };
 
 struct LionArgs {
@@ -38,7 +38,7 @@ struct SgdArgs {
   ElementIndex index{};
 };
 
-// Each update has random bits of its own: with the same bits every time, an element whose bits say
+// Each update has its own random bits: with equal bits in every update, an element whose bits mean
 // "up" would drift.
 TRIREME_HOST_DEVICE inline uint64_t rounding_stream(const RandomKey& rounding, int64_t count) {
   return substream(rounding.stream, static_cast<uint64_t>(count));

@@ -47,8 +47,8 @@ cpu::UpdateRange<T> update_range(const Tensor& param, const Tensor& master, cons
           .offset = index.offset};
 }
 
-// Runs the rule's kernel: on a GPU with the scalars where they are, on the CPU with the
-// coefficients made of them, unless they say to skip.
+// Runs the rule's kernel: on a GPU with the scalars on the device, on the CPU with the coefficients
+// computed from them, unless they say to skip.
 template <class Rule>
 void update(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
             const Tensor& m, const Tensor& v, const ConstTensor& scalars,

@@ -1,5 +1,5 @@
-// Fused optimizer updates and norms over flat ranges, with every scalar that a step decides (skip,
-// clip factor, step count) read from device views, so that no host read is needed inside a step.
+// Fused optimizer updates and norms over flat ranges. Every scalar that a step decides (skip, clip
+// factor, step count) is read from device views, so that no host read is needed inside a step.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -11,7 +11,7 @@ namespace trireme {
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p -= lr * (m / (1 - beta1^count) / (sqrt(v / (1 - beta2^count)) + eps) + weight_decay * p)
 //   param  (n)  any float dtype
-//   master (n)  float32, beside a bf16 or f16 param, or absent: p is kept in `master` when present,
+//   master (n)  float32, with a bf16 or f16 param, or absent: p is kept in `master` if present,
 //               and param is master rounded to nearest
 //   grad   (n)  float32 (float64 for float64)
 //   m, v   (n)  float32 or bfloat16 (float64 for float64), both alike
@@ -44,12 +44,12 @@ void lion_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstT
 // elements make it non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
-// first (1) int64 = min(first, begin + index of the first element of x that is not finite). x is
-// part of something longer, from `begin` on; who searches all of it begins with kNotFound, which
-// stays where every element is finite. With `scalars` (kStepScalarsBytes uint8, a StepScalars) only
-// where they say that the step is skipped: the search is part of every step and costs something in
-// one that failed.
-inline constexpr uint8_t kNotFoundByte = 0x7f;  // of every byte
+// first (1) int64 = min(first, begin + index of the first non-finite element of x). x is part of a
+// longer range and starts at `begin`; a search over all parts starts with kNotFound, which remains
+// if every element is finite. With `scalars` (kStepScalarsBytes uint8, a StepScalars) it searches
+// only if they mark the step as skipped: the search is queued in every step and costs time only in
+// a failed one.
+inline constexpr uint8_t kNotFoundByte = 0x7f;  // every byte of kNotFound
 inline constexpr int64_t kNotFound = 0x7f7f7f7f7f7f7f7f;
 void first_non_finite(Ctx& ctx, const Tensor& first, const ConstTensor& x, int64_t begin = 0,
                       const ConstTensor& scalars = {});

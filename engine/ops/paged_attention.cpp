@@ -19,7 +19,7 @@ void check_paged_heads(const char* op, const char* operand, const ConstTensor& t
                 " in its last dimension, want 1");
 }
 
-// dtype: of the operands beside them.
+// dtype: of the other operands.
 void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,
                  const ConstTensor& v_pool, const PagedScales& scales, DType dtype) {
   TRIREME_CHECK(k_pool.rank() == 4 && k_pool.size(2) > 0, op, ": k_pool is ", k_pool.shape(),
@@ -51,7 +51,7 @@ cpu::PagedPools pools_of(const ConstTensor& k_pool, const ConstTensor& v_pool,
           .items = nullptr};
 }
 
-// Of a sequence of at most so many keys.
+// Maximum number of parts of a sequence of at most `keys` keys.
 int64_t most_parts(int64_t keys) {
   return std::clamp<int64_t>(ceil_div(keys, cpu::kMinPartKeys), 1, cpu::kMaxPagedParts);
 }
@@ -94,7 +94,7 @@ void copy_rows(const cpu::PagedRows<T>& a, bool store) {
     }
 }
 
-// `store`: the pools are written and k and v read; else the other way round.
+// `store`: writes the pools and reads k and v; else the reverse.
 void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstTensor& v_pool,
                const ConstTensor& k, const ConstTensor& v, const ConstTensor& slots, bool store,
                const PagedScales& scales = {}) {
@@ -165,7 +165,7 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
                     args.longest_context >= 0,
                 op, ": scale ", args.scale, ", window ", args.window, ", most_queries ",
                 args.most_queries, ", longest_context ", args.longest_context);
-  // Memory as for any context, so that one plan serves all; blocks of threads as for these.
+  // Memory is sized for any context, so that one plan serves all; thread blocks for this one.
   const int64_t table_keys = block_table.size(1) * k_pool.size(2);
   const int64_t most_keys =
       args.longest_context > 0 ? std::min(args.longest_context, table_keys) : table_keys;

@@ -15,7 +15,7 @@ namespace {
 constexpr int kRuns = 6;
 constexpr int kReadRuns = 3;
 constexpr double kRunSeconds = 0.012;
-constexpr int64_t kMinRunBytes = int64_t{32} << 20;  // of a run: long against waking the team
+constexpr int64_t kMinRunBytes = int64_t{32} << 20;  // per run: long compared to waking the team
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -31,13 +31,13 @@ double best_gflops(Loop&& loop, int threads) {
     loop(run, threads);
     const double seconds = seconds_since(start);
     best = std::max(best, run.operations / seconds * 1e-9);
-    // Long against waking the team, short against what disturbs it.
+    // Long compared to waking the team, short compared to disturbances.
     if (seconds < kRunSeconds) run.rounds *= 2;
   }
   return best;
 }
 
-// Bytes a second, in 1e9, of the best of several runs of pass(streams), which moves `bytes`.
+// GB/s (1e9 bytes) of the best of several runs of pass(streams), which moves `bytes`.
 template <class Pass>
 double best_gbytes(int64_t bytes, std::initializer_list<int> streams, Pass&& pass) {
   const int64_t times = ceil_div(kMinRunBytes, bytes);
@@ -91,7 +91,7 @@ MachinePeak measure_peak(int threads, bool with_memory) {
   MachinePeak peak;
   peak.threads = threads;
   peak.float32_gflops = best_gflops(TRIREME_KERNEL(multiply_add_loop<float>), threads);
-  // Widened numbers are multiplied by float32 instructions, which some processors do faster.
+  // Widened numbers are multiplied by float32 instructions, which are faster on some processors.
   peak.bfloat16_gflops = peak.float32_gflops;
   if (cpu_has_avx512_bf16())
     peak.bfloat16_gflops = std::max(peak.bfloat16_gflops,

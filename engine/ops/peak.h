@@ -1,4 +1,4 @@
-// Ceilings of this machine, measured: the denominators of "% of peak" and of MFU.
+// Measured peaks of this machine: the denominators of "% of peak" and of MFU.
 #pragma once
 
 #include <array>
@@ -12,29 +12,29 @@ struct MachinePeak {
   // Products of bfloat16 with float32 sums, by the fastest of AMX tiles, AVX-512 dot products and
   // float32 multiply-adds of widened numbers.
   double bfloat16_gflops = 0;
-  // GB/s (1e9 bytes) of reading kMinReadBytes << i bytes again and again, by the best number of
-  // streams: the caches' rates, and at the end memory's (where no cache has 256 MiB).
+  // GB/s (1e9 bytes) of reading kMinReadBytes << i bytes repeatedly, with the best number of
+  // streams: the caches' rates, and at the end memory's (if no cache has 256 MiB).
   static constexpr int64_t kMinReadBytes = int64_t{256} << 10;
   static constexpr int kReadSizes = 11;
   std::array<double, kReadSizes> read_gbytes = {};
 
-  // The same of reading and writing so many bytes, each of them counted twice.
+  // The same for reading and writing that many bytes, each counted twice.
   std::array<double, kReadSizes> update_gbytes = {};
 
   double memory_gbytes() const { return read_gbytes.back(); }
-  // Rate of reading `bytes` again and again: that of the largest size which is not larger.
+  // Rate of reading `bytes` repeatedly: that of the largest measured size which is not larger.
   double reading_gbytes(double bytes) const;
   // Rate of moving `bytes`, read and written, whose operands take at least half of that.
   double moving_gbytes(double bytes) const;
 };
 
-// Takes about a second. Each number is the best of several short runs: whatever else runs on the
-// machine can only make a run slower. with_memory: also the rates of memory, which take 256 MiB;
-// else they are 0.
+// Takes about a second. Each number is the best of several short runs: other load on the machine
+// can only make a run slower. with_memory: also the memory rates, which need 256 MiB; else they are
+// 0.
 MachinePeak measure_peak(int threads, bool with_memory = true);
 
-// Raises each number of `peak` to that of `other`: tries that are spread over a long run find the
-// ceiling even where something else took the machine for a while.
+// Raises each number of `peak` to that of `other`: measurements spread over a long run find the
+// peak even if other work occupied the machine for a while.
 void raise_peak(MachinePeak& peak, const MachinePeak& other);
 
 }  // namespace trireme

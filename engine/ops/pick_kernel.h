@@ -1,5 +1,5 @@
 // TRIREME_KERNEL(rmsnorm_forward<T>)(args, threads): calls the kernel of the active instruction
-// set. A set that this build lacks is never active; portable kernels take its place in the table.
+// set. A set that this build lacks is never active; its entries in the table are portable kernels.
 #pragma once
 
 #include "engine/core/built_isas.h"

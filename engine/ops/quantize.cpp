@@ -26,7 +26,7 @@ void check_int4(const char* op, const ConstTensor& w, const ConstTensor& codes,
   if (minimum.present()) check_operand(op, "minimum", minimum, DType::kF32, groups);
 }
 
-// Operands of one direction are inputs, for which the structure of both has no const.
+// Operands that one direction only reads: the structure shared by both has no const.
 template <class P>
 P* writable(const ConstTensor& t) {
   return t.present() ? const_cast<P*>(t.as<P>()) : nullptr;

@@ -1,21 +1,23 @@
-// Weights in integers of 8 and 4 bits; everything else stays in floats.
+// Weights quantized to 8-bit and 4-bit integers.
 //
-// 8 bits: every row of w (N, K) has a scale (N) float32 = max |w| / 127; codes (N, K) uint8 hold
-// the int8 nearest to w / scale:
+// 8 bits: every row of w (N, K) has a scale (N) float32 = max |w| / 127; codes (N, K) uint8 are the
+// int8 nearest to w / scale:
 //   w ~ scale[n] * code
-// 4 bits: 128 neighbours in a row are a group with a scale and, unless symmetric, a minimum, both
+// 4 bits: 128 neighbours in a row form a group with a scale and, unless symmetric, a minimum, both
 // (N, ceil(K / 128)) float32; the last group may be shorter. codes (N, K / 2) uint8, two in a byte,
 // the one of the lower column in the lower four bits; K is even:
-//   with a minimum   scale = (max w - min w) / 15   code = nearest of (w - minimum) / scale, 0 ... 15
+//   with a minimum   scale = (max w - min w) / 15
+//                    code = nearest of (w - minimum) / scale, 0 ... 15
 //                    w ~ minimum + scale * code
-//   symmetric        scale = max |w| / 7            code = 8 + nearest of w / scale, 1 ... 15
+//   symmetric        scale = max |w| / 7
+//                    code = 8 + nearest of w / scale, 1 ... 15
 //                    w ~ scale * (code - 8)
-// Nearest is to even at the middle; a scale of 0 is stored as 1. w is of any float dtype, finite,
+// Ties are rounded to even; a scale of 0 is stored as 1. w is of any float dtype, finite,
 // contiguous, rounded to float32 first.
 //
 // Files of GPTQ (Frantar et al. 2022) and AWQ (Lin et al. 2023) with groups of 128 have integers q
-// with a scale and a zero point z for each group, w = scale * (q - z): the same with code = q and
-// minimum = -scale * z, or symmetric where z is 8. Their int32 words hold eight q: those of GPTQ
+// with a scale and a zero point z per group, w = scale * (q - z): equivalent to code = q and
+// minimum = -scale * z, or symmetric if z is 8. Their int32 words contain eight q: those of GPTQ
 // along K and from low to high, those of AWQ along N in the order 0 2 4 6 1 3 5 7; both store the
 // transpose (K, N).
 #pragma once

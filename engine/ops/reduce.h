@@ -18,8 +18,8 @@ inline std::string text(ReduceOp op) { return reduce_op_name(op); }
 // be one of the inputs; inputs may overlap each other but not overlap out partially.
 void reduce_ranges(DType dtype, ReduceOp op, void* out, std::span<const void* const> in, int64_t n);
 
-// acc[k] += x[k] in float32, for a bfloat16 or float16 x: partial sums that are rounded once,
-// later.
+// acc[k] += x[k] in float32, for a bfloat16 or float16 x: partial sums, to be rounded once at the
+// end.
 void accumulate_as_float(DType dtype, float* acc, const void* x, int64_t n);
 // y[k] = acc[k], rounded to nearest even.
 void round_from_float(DType dtype, void* y, const float* acc, int64_t n);

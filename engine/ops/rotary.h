@@ -1,10 +1,10 @@
 // Rotary position embedding (Su et al. 2021) of heads of width D: for i < D/2 the pair
 //   (u, v)  ->  (u cos - v sin,  v cos + u sin)
-// where cos, sin are those of position * f_i, by the paper f_i = base^(-2i/D), and
+// where cos, sin are those of position * f_i, in the paper f_i = base^(-2i/D), and
 //   kHalves        (u, v) = (x[i], x[i + D/2])     HuggingFace's convention
 //   kInterleaved   (u, v) = (x[2i], x[2i + 1])     the paper's, and DeepSeek's weights
-// Other frequencies, and a factor of cos and sin, are how texts longer than the trained ones are
-// met (transformer/config/rope.h).
+// Other frequencies, and a factor of cos and sin, extend the context beyond the trained length
+// (transformer/config/rope.h).
 #pragma once
 
 #include <span>
@@ -23,10 +23,10 @@ void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies, do
 
 enum class RotaryPairs : uint8_t { kHalves, kInterleaved };
 
-// Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine);
-// positions (T) int32 in [0, P); on a GPU, where nobody can look before, another one makes its row
-// NaN. inverse = true rotates back (with a factor in the table: by the transposed matrix): the
-// backward pass.
+// Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine); positions
+// (T) int32 in [0, P); on a GPU, whose memory the host does not read, an invalid one makes its row
+// NaN. inverse = true rotates back (with a factor in the table: multiplies by the transposed
+// matrix): the backward pass.
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
             bool inverse, RotaryPairs pairs = RotaryPairs::kHalves);
 

@@ -1,6 +1,6 @@
-// An order of a row's tokens, walked from its beginning without sorting the row: tokens are dealt
-// into bins of like keys, whose totals say in which of them a walk stops. Only that bin is dealt
-// again, or sorted where it has few tokens or their keys are equal; all else is O(V).
+// Order of a row's tokens, walked from its start without sorting the row: tokens are distributed
+// over bins of similar keys, whose totals show in which bin a walk stops. Only that bin is divided
+// again, or sorted if it has few tokens or their keys are equal; all else is O(V).
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@ struct BinTotal {
   int64_t count = 0;
 };
 
-// Bins of equal width from `low` to `high`; the last one has all keys from its beginning on.
+// Bins of equal width from `low` to `high`; the last one has all keys from its start on.
 class KeyBins {
  public:
   KeyBins(size_t count, double low, double high)
       : count_(count), low_(low), per_unit_(static_cast<double>(count) / (high - low)) {
     if (!divides()) per_unit_ = 0;
   }
-  // Whether the least and the largest key are in two bins.
+  // Whether the least and the largest key are in different bins.
   bool divides() const { return per_unit_ > 0 && per_unit_ < 1e300; }
   double per_unit() const { return per_unit_; }
   size_t of(double key) const {
     const double at = (key - low_) * per_unit_;
     return at < static_cast<double>(count_) ? static_cast<size_t>(at) : count_ - 1;
   }
-  // No key of the bin is larger, a little room for roundings included.
+  // Upper bound of the bin's keys, with a little room for rounding.
   double end(size_t bin) const {
     if (bin + 1 == count_ || !divides()) return std::numeric_limits<double>::infinity();
     return low_ + static_cast<double>(bin + 1) / per_unit_ * (1 + 1e-9);
@@ -45,12 +45,12 @@ class KeyBins {
 struct RowOrderScratch {
   static constexpr size_t kBins = 1024;
   std::vector<uint16_t> bin;     // of each token
-  std::vector<BinTotal> totals;  // of each bin, and of the tokens that are left out
+  std::vector<BinTotal> totals;  // of each bin, and of the tokens that are skipped
 };
 
-// Logits l and weights (V) of a row. Tokens are in the order of their keys |largest - l - centre|,
-// ties in that of descending logits, then of ascending ids; with centre 0 in that of descending
-// logits. Tokens of weight zero are left out.
+// Logits l and weights (V) of a row. Tokens are ordered by their keys |largest - l - centre|, ties
+// by descending logits, then by ascending ids; with centre 0 by descending logits. Tokens of weight
+// zero are skipped.
 struct OrderedRow {
   std::span<const float> logits;
   std::span<double> weights;
@@ -62,15 +62,15 @@ struct OrderedRow {
   double weight(int32_t id) const { return weights[static_cast<size_t>(id)]; }
 };
 
-// The order of one row. A second one over the same scratch ends the first.
+// Order of one row. A second one over the same scratch invalidates the first.
 class RowOrder {
  public:
-  // high: no key of a token with a weight is larger
+  // high: upper bound of the keys of tokens with a weight.
   RowOrder(const OrderedRow& row, double high, RowOrderScratch& scratch);
 
-  // The first token, in order, for which stop.stops(weight) is true; it notes the others. -1: there
-  // is none. stop.passes(total, end) is whether no token stops among those of such a total, none of
-  // whose keys is above `end`; it notes them then.
+  // First token, in order, for which stop.stops(weight) is true; stops() records the tokens before
+  // it. -1: none. stop.passes(total, end) returns whether no token stops among those with this
+  // total, whose keys are at most `end`; it then records them.
   template <class Stop>
   int32_t walk(Stop& stop) const {
     for (size_t b = 0; b < RowOrderScratch::kBins; ++b) {
@@ -80,13 +80,13 @@ class RowOrder {
     return -1;
   }
 
-  // Weights from the place of this token on become zero.
+  // Zeroes the weights from this token's position on.
   void drop_from(int32_t id) const;
 
  private:
   static constexpr size_t kFew = 1024, kParts = 256;
 
-  // Sorted, of the ascending ids.
+  // `ids` (ascending) in the row's order.
   std::vector<int32_t> sorted(const std::vector<int32_t>& ids) const;
   std::vector<int32_t> members(size_t bin) const;
 
@@ -95,7 +95,7 @@ class RowOrder {
     return total.weight == 0 || stop.passes(total, end);
   }
 
-  // ids: ascending
+  // ids: ascending.
   template <class Stop>
   int32_t walk_members(const std::vector<int32_t>& ids, Stop& stop) const {
     if (ids.size() <= kFew) return walk_sorted(ids, stop);

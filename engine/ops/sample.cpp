@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// Scratch of the kernels; nothing on the CPU.
+// Scratch of the kernels; empty on the CPU.
 struct GpuScratch {
   GpuScratch(Ctx& ctx, int64_t rows, int64_t columns) {
     if (ctx.gpu == nullptr) return;

@@ -1,16 +1,16 @@
-// Choosing tokens from logits.
+// Sampling of tokens from logits.
 //
 // Of a row of logits l (V) the kept tokens are the first of the order (l descending, ties to the
-// lower id), with p = exp((l - max l) / temperature), filtered one after the other by
+// lower id), with p = exp((l - max l) / temperature), filtered successively by
 //   top_k  at most the first top_k (0: all)
-//   top_p  the shortest beginning whose p sum to at least top_p of the sum over the first top_k
+//   top_p  the shortest prefix whose p sum to at least top_p of the sum over the first top_k
 //   min_p  none whose p is below min_p times the largest; the first is always kept
-//   typical_p  with q = p over their sum and H = -sum q ln q, the fewest with the least |H + ln q| (ties in the
-//              order) whose q sum to at least typical_p (Meister et al. 2022); 1: all
-// and the one is taken at which the running sum of p exceeds u times the sum over the kept. u in
-// [0, 1) has 53 bits, of block number `position` of the Philox stream "sample" of the seed: a token
-// depends on logits, seed and position only. temperature 0 takes the first.
-// A row with NaN, with infinity, or with no finite logit gives id -1 and log-probability NaN.
+//   typical_p  with q = p over their sum and H = -sum q ln q, the fewest with the least |H + ln q|
+//              (ties in the order) whose q sum to at least typical_p (Meister et al. 2022); 1: all
+// and the token is sampled at which the running sum of p exceeds u times the sum over the kept. u
+// in [0, 1) has 53 bits, from block number `position` of the Philox stream "sample" of the seed: a
+// token depends on logits, seed and position only. temperature 0 takes the first. A row with NaN,
+// with infinity, or with no finite logit gives id -1 and log-probability NaN.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SamplingParams {
   double top_p = 1.0;        // smallest set of tokens whose probabilities reach top_p
   double min_p = 0.0;        // tokens below min_p times the largest probability are dropped
   uint64_t seed = 0;
-  double typical_p = 1.0;  // mass of the tokens about as probable as is to be expected
+  double typical_p = 1.0;  // mass of the tokens whose information is closest to the entropy
 };
 
 struct SampledToken {
@@ -35,34 +35,34 @@ struct SampledToken {
   double logprob = 0;  // of the unmodified distribution (temperature 1, nothing dropped)
 };
 
-// The random number of (seed, position).
+// Random number of (seed, position).
 double sampling_uniform(uint64_t seed, int64_t position);
 
-// ln of the sum of exp(l), in float64; not finite where a row has no choice.
+// ln of the sum of exp(l), in float64; not finite if no token can be sampled from the row.
 double log_normaliser(std::span<const float> logits);
-// The first `count` ids of the order, or all.
+// First `count` ids of the order, or all.
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
 
-// One row, on the host, in O(V) but for ties (row_order.h). p below e^-50 of the largest are zero;
-// the others are within 2 ulp, and their sums within roundings: between instruction sets a
-// neighbour may be chosen where u is within them of a boundary.
+// Samples one row, on the host, in O(V) except for ties (row_order.h). p below e^-50 of the largest
+// are zero; the others are within 2 ulp, and their sums within rounding errors: instruction sets
+// may differ by one neighbour if u is that close to a boundary.
 SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
                         int64_t position);
 
-// What each row asks for, all (R): the parameters above but typical_p, whose ranges the caller has
+// Parameters of each row, all (R): those above except typical_p, whose ranges the caller has
 // checked.
 struct SampleRows {
   ConstTensor temperature, top_p, min_p;  // float64
-  ConstTensor top_k, seed, position;      // int64; the seed's bits
+  ConstTensor top_k, seed, position;      // int64; the seed bit-cast
 };
 
 // id (R) int32 and logprob (R) float64 of logits (R, V) float32, 0 < V < 2^31, of unit stride in V.
-// A GPU gives a row the same bits in every run and whatever rows are beside it. It sums p in
-// integers of S = min(52, 63 - ceil(log2 V)) bits: each p is rounded by at most half a unit, of
-// 2^-S of the largest p of its bin, and those of a bin are within a factor of e^(1/16), but for
-// p < e^-31, all of which together are rounded by less than V 2^-S e^-31. A sum is therefore within
-// 2^-S of itself, beside float64's own roundings, and a neighbour may be sampled where u is within
-// 2^(1-S) of a boundary, or kept where top_p is: 2^-45 for V = 128,256.
+// A GPU gives a row the same bits in every run and with any other rows. It sums p in integers of S
+// = min(52, 63 - ceil(log2 V)) bits: each p is rounded by at most half a unit, of 2^-S of the
+// largest p of its bin, and those of a bin are within a factor of e^(1/16), except for p < e^-31,
+// all of which together are rounded by less than V 2^-S e^-31. A sum is therefore within 2^-S of
+// itself, apart from float64's own rounding, and a neighbour may be sampled if u is within 2^(1-S)
+// of a boundary, or kept if top_p is: 2^-45 for V = 128,256.
 void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstTensor& logits,
                  const SampleRows& rows);
 

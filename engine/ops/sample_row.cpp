@@ -1,5 +1,5 @@
-// One row's choice on the CPU. The kept tokens and the drawn one are places in an order, which
-// RowOrder finds without sorting the row.
+// Sampling from one row on the CPU. The kept tokens and the sampled one are positions in an order,
+// which RowOrder finds without sorting the row.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -21,7 +21,7 @@ cpu::RowRange<float> range_of(std::span<const float> logits) {
   return range;
 }
 
-// The sum of the weights, which are written where there is room for them.
+// Sum of the weights, which are written if `weights` is not null.
 double weigh(std::span<const float> logits, double largest, double temperature, double* weights) {
   double sum = 0;
   TRIREME_KERNEL(row_weights<float>)
@@ -38,8 +38,8 @@ struct Before {
   }
 };
 
-// Stops at the first token that is not kept: the `count` first are, or so many as reach a weight;
-// none below `least` but the first.
+// Stops at the first token that is not kept: keeps the first `count`, or as many as reach a weight;
+// only the first may be below `least`.
 struct KeptStop {
   int64_t count = std::numeric_limits<int64_t>::max();
   double reach = kInfinite, least = 0, temperature = 1;
@@ -95,7 +95,7 @@ class RowChoice {
 
   double sum() const { return sum_; }
 
-  // The token for a random number u.
+  // Token for a random number u.
   int32_t choose(double u);
 
  private:
@@ -106,13 +106,13 @@ class RowChoice {
   // Token at which the running sum of those before `end` (negative: of all) exceeds `target`.
   int32_t draw(const RowOrder& order, int32_t end, double target) const;
 
-  // Stop at the end of the first tokens, which top_k, top_p and min_p keep.
+  // Stops at the end of the first tokens, which top_k, top_p and min_p keep.
   KeptStop kept_stop(const RowOrder& order) const {
     KeptStop stop{.least = params_.min_p, .temperature = params_.temperature};
     if (params_.top_k > 0) stop.count = params_.top_k;
     if (params_.top_p >= 1) return stop;
     double total = sum_;
-    if (params_.top_k > 0) {  // top_p is a part of what the first top_k weigh
+    if (params_.top_k > 0) {  // top_p refers to the weight of the first top_k
       KeptStop first{.count = params_.top_k};
       order.walk(first);
       total = first.kept.weight;
@@ -122,8 +122,8 @@ class RowChoice {
   }
 
   // With q = weight / sum a token's surprise is -ln q = distance + ln sum, and their mean H the
-  // same of distances: both differ from largest - l by a factor and a term that all share. Returns
-  // the sum of what is left.
+  // same for distances: both differ from largest - l by a factor and a term common to all tokens.
+  // Returns the sum of the remaining weights.
   double keep_typical(double sum) {
     double moment = 0;
     TRIREME_KERNEL(row_moment<float>)
@@ -162,7 +162,7 @@ int32_t RowChoice::draw(const RowOrder& order, int32_t end, double target) const
   const auto kept = [&](int32_t id) { return end < 0 || before(id, end); };
   DrawnStop stop{target};
   if (const int32_t id = order.walk(stop); id >= 0 && kept(id)) return id;
-  // Roundings: the last of what is kept.
+  // Rounding errors: the last of the kept tokens.
   int32_t last = -1;
   for (int32_t id = 0; id < std::ssize(logits_); ++id)
     if (weight(id) > 0 && kept(id) && (last < 0 || before(last, id))) last = id;
@@ -188,7 +188,7 @@ void first_of_row(std::span<const float> logits, int64_t count, std::vector<int3
   const size_t most = std::min(logits.size(), static_cast<size_t>(std::max<int64_t>(count, 0)));
   order.clear();
   if (most == 0) return;
-  // A heap with the last of the first on top.
+  // Heap with the last of the first tokens on top.
   for (size_t i = 0; i < logits.size(); ++i) {
     if (order.size() == most && !(logits[i] > logits[static_cast<size_t>(order[0])])) continue;
     if (order.size() == most) {

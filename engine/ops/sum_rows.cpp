@@ -17,8 +17,8 @@ void check_rows(const ConstTensor& t, const ConstTensor& like) {
   check_dtype("sum_rows", "a term", t, like.dtype());
 }
 
-// A kernel takes a limited number of addresses: more terms are added in several launches, between
-// which the sum, unrounded, is kept in `sum`.
+// A kernel takes a limited number of addresses: more terms are added in several launches, with the
+// unrounded sum kept in `sum` between them.
 void sum_on_gpu(Ctx& ctx, const Tensor& y, const Tensor& sum, std::span<const ConstTensor> terms) {
   dispatch_float("sum_rows", y.dtype(), [&]<class T>() {
     for (size_t begin = 0; begin < terms.size(); begin += cuda::kMostTerms) {

@@ -1,4 +1,4 @@
-// Sums of matrices that lie anywhere: what a rank adds up of what its peers sent.
+// Sums of matrices at any addresses: a rank's own and those received from its peers.
 #pragma once
 
 #include <span>

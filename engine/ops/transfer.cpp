@@ -30,7 +30,7 @@ namespace {
 
 constexpr int64_t kHostBufferBytes = int64_t{64} << 20;
 
-// Calls f(begin, end, buffer) for parts of n elements that fit into one buffer of the host.
+// Calls f(begin, end, buffer) for parts of n elements that fit into one host buffer.
 template <class F>
 void for_each_part(int64_t n, DType dtype, F&& f) {
   const int64_t most = std::min(n, kHostBufferBytes / dtype_size(dtype));

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// The character before `at`, which is not 0.
+// Character before `at`, which must not be 0.
 char32_t character_before(std::string_view text, size_t at) {
   do --at;
   while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);

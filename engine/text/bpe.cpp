@@ -16,7 +16,7 @@ struct Merge {
   int32_t rank = -1, id = -1;
 };
 
-// (left, right) -> merge, by open addressing: it is asked once for each pair of each word.
+// (left, right) -> merge, by open addressing: looked up once for each pair of each word.
 class MergeTable {
  public:
   explicit MergeTable(size_t entries) {
@@ -24,7 +24,7 @@ class MergeTable {
     while (size < 2 * entries) size *= 2;
     slots_.resize(size);
   }
-  // False: the pair is there already.
+  // False: the pair has a merge already.
   bool add(int32_t left, int32_t right, Merge merge) {
     Slot& slot = slots_[place(left, right)];
     if (slot.merge.rank >= 0) return false;
@@ -48,7 +48,7 @@ class MergeTable {
   std::vector<Slot> slots_;
 };
 
-// Words that were encoded before, of one tokenizer at a time; each thread has its own.
+// Cache of encoded words, for one tokenizer at a time; each thread has its own.
 class WordCache {
  public:
   static constexpr size_t kMostBytes = 24, kMostIds = 6, kEntries = 1 << 14;
@@ -71,14 +71,14 @@ class WordCache {
   std::vector<Entry> entries_;
 };
 
-// Numbers tokenizers, so that a thread's cache knows whose words it holds.
+// Number of a tokenizer, by which a thread's cache identifies the owner of its words.
 uint64_t next_bpe_number() {
   static std::atomic<uint64_t> number = 0;
   return ++number;
 }
 
 struct Symbol {
-  int32_t id, previous, next;  // places in the word; -1: none, or joined to another
+  int32_t id, previous, next;  // positions in the word; -1: none, or joined to another
 };
 
 class Bpe : public TokenModel {
@@ -156,13 +156,13 @@ class Bpe : public TokenModel {
       if (!id.is_number_integer())
         fail_input(what, ": the id of \"", token.substr(0, 60), "\" is no whole number");
       vocabulary_.add(token, id.get<int64_t>(), what);
-      bool reachable = true;  // a token spelled otherwise is no word's part
+      bool reachable = true;  // a token with another spelling is never part of a word
       const std::string spelled = byte_level_ ? byte_level_bytes(token, reachable) : token;
       if (reachable) spelled_.add(spelled, id.get<int64_t>(), what);
     }
   }
 
-  // "left right", or ["left", "right"] where a token may hold a space.
+  // "left right", or ["left", "right"] if a token may contain a space.
   std::pair<std::string, std::string> parts_of(const nlohmann::json& merge,
                                                const std::string& what) const {
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
@@ -187,12 +187,12 @@ class Bpe : public TokenModel {
       if (a < 0 || b < 0 || id < 0)
         fail_input(what, ": the merge of \"", left.substr(0, 60), "\" and \"", right.substr(0, 60),
                    "\" names a token that is not in the vocabulary");
-      (void)merges_.add(a, b, {rank++, id});  // of two the first counts
+      (void)merges_.add(a, b, {rank++, id});  // the first of equal pairs wins
     }
   }
 
-  // Each cut of a piece into two; pieces of one score have one rank, so that the leftmost is joined
-  // first.
+  // Adds each split of a piece into two; pieces of equal score have equal rank, so that the
+  // leftmost is joined first.
   void merge_by_score(const SentencePieces& parts) {
     struct Cut {
       int32_t left, right, id;
@@ -220,7 +220,7 @@ class Bpe : public TokenModel {
     }
   }
 
-  // The symbols that a word begins as.
+  // Initial symbols of a word.
   void begin_word(std::string_view word, std::vector<Symbol>& symbols) const {
     const auto add = [&](int32_t id) {
       const auto at = static_cast<int32_t>(symbols.size());
@@ -250,7 +250,7 @@ class Bpe : public TokenModel {
     if (!symbols.empty()) symbols.back().next = -1;
   }
 
-  // One pair after the other, looked for each time: the way for short words.
+  // Joins one pair at a time by a linear search: faster for short words.
   void merge_short(std::vector<Symbol>& symbols) const {
     for (size_t count = symbols.size(); count > 1; --count) {
       Merge best;
@@ -267,7 +267,7 @@ class Bpe : public TokenModel {
 
   struct Candidate {
     int32_t rank, place, id;
-    bool operator<(const Candidate& other) const {  // of a priority queue: the last is taken first
+    bool operator<(const Candidate& other) const {  // of a priority queue: the last is popped first
       return rank != other.rank ? rank > other.rank : place > other.place;
     }
   };
@@ -288,7 +288,7 @@ class Bpe : public TokenModel {
       Symbol& left = symbols[static_cast<size_t>(c.place)];
       if (left.id < 0 || left.next < 0) continue;
       Symbol& right = symbols[static_cast<size_t>(left.next)];
-      const Merge m = merges_.find(left.id, right.id);  // the pair may be another one by now
+      const Merge m = merges_.find(left.id, right.id);  // the pair may have changed by now
       if (m.rank != c.rank) continue;
       left.id = m.id;
       left.next = right.next;
@@ -313,7 +313,7 @@ class Bpe : public TokenModel {
   bool byte_level_;
   const uint64_t number_ = next_bpe_number();
   Vocabulary vocabulary_;
-  Vocabulary spelled_;  // by what tokens stand for: with byte_level_ bytes, else as vocabulary_
+  Vocabulary spelled_;  // tokens by their text: with byte_level_ as bytes, else as in vocabulary_
   MergeTable merges_;
   std::string prefix_, suffix_;
   bool ignore_merges_ = false, fuse_unknown_ = false;

@@ -9,24 +9,24 @@ namespace trireme {
 
 class CaseFolds {
  public:
-  // Built at the first call, which walks the planes that have letters with case.
+  // Built at the first call, which iterates over the planes that have letters with case.
   static const CaseFolds& get();
 
-  // Characters with the same folding as `c`, itself among them; only `c` if it has no case.
+  // Characters with the same folding as `c`, including `c`; only `c` if it has no case.
   std::u32string equals(char32_t c) const;
   // Folding of `c`: one to three characters.
   std::u32string fold(char32_t c) const;
-  // Characters that fold to this sequence of two or three; empty: there is none.
+  // Characters that fold to this sequence of two or three; empty: none.
   const std::u32string& folding_to(const std::u32string& sequence) const;
   // Every character with case, sorted.
   const std::u32string& all() const { return all_; }
-  // Sequences of two or three characters and what folds to them.
+  // Sequences of two or three characters, and the characters that fold to them.
   const std::map<std::u32string, std::u32string>& sequences() const { return sequences_; }
 
  private:
   CaseFolds();
   std::map<char32_t, std::u32string> folds_;    // of characters that are not their own folding
-  std::map<char32_t, std::u32string> singles_;  // a folding of one character: what folds to it
+  std::map<char32_t, std::u32string> singles_;  // one-character folding: the characters with it
   std::map<std::u32string, std::u32string> sequences_;
   std::u32string all_;
 };

@@ -15,10 +15,10 @@ namespace {
 
 using jinja::fail;
 
-// Variables that a template is given to write out, and nothing else.
+// Variables that a template receives only to render them.
 constexpr std::array kWritten = {"tools", "documents"};
 
-// Namespaces may hold one another in a ring, which nobody else would ever free.
+// Breaks reference cycles of namespaces, which would never be freed otherwise.
 struct EndOfObjects {
   ~EndOfObjects() {
     for (const auto& weak : renderer.objects)
@@ -43,7 +43,7 @@ struct ChatTemplate::Program {
     members = members_read(std::string(source));
   }
   jinja::Block block;
-  std::vector<std::string> members;  // ascending
+  std::vector<std::string> members;  // sorted
 };
 
 ChatTemplate::ChatTemplate(std::string_view source)
@@ -73,7 +73,7 @@ const ChatTemplate::Program& ChatTemplate::program_for(
   const std::string name = chosen_chat_template(sources_, is_given(variables, "tools"), asked);
   if (const auto found = programs_.find(name); found != programs_.end()) return *found->second;
   try {
-    Program again(sources_.at(name));  // for its error
+    Program again(sources_.at(name));  // throws its error
   } catch (const InputError& error) {
     fail_input("chat template \"", name, "\": ", error.what());
   }

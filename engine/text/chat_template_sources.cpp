@@ -173,7 +173,7 @@ void write_chat_template_files(const ChatTemplateSources& sources, const std::st
   if (!as_files) {
     const std::string path = concat(directory, "/tokenizer_config.json");
     OrderedJson config = fs::exists(path, ignored) ? config_at(path) : OrderedJson::object();
-    // Python's NaN and Infinity, which JSON has not: they say of lengths that there is no bound.
+    // Removes Python's NaN and Infinity, which JSON lacks: as lengths they mean no bound.
     for (auto at = config.begin(); at != config.end();)
       at = *at == "NaN" || *at == "Infinity" || *at == "-Infinity" ? config.erase(at)
                                                                    : std::next(at);

@@ -12,9 +12,9 @@
 namespace trireme {
 namespace {
 
-// Names of what an assistant thought; the first of them that is there counts.
+// Names of the assistant's reasoning; the first one present is used.
 constexpr std::array kReasoning = {"reasoning_content", "thinking", "reasoning"};
-// Members that are no text to be read.
+// Members that are not text for the model.
 constexpr std::array kProtocol = {"role", "type", "id", "tool_call_id", "weight", "train"};
 constexpr size_t kMaxUnread = 64;
 constexpr const char* kSpaces = " \t\r\n";
@@ -24,7 +24,7 @@ bool is_one_of(const Names& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// Data sets hold tools as text, because their columns have one type.
+// Data sets store tools as text, because their columns have one type.
 void read_tools(Json& variables) {
   const auto found = variables.find("tools");
   if (found == variables.end() || !found->is_string()) return;
@@ -36,8 +36,8 @@ void read_tools(Json& variables) {
   if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
 }
 
-// The list of messages without members that are null, as transformers drop them: clients write
-// "content": null beside tool calls, and a template would write it out as "None".
+// Removes null members of messages, like transformers: clients send "content": null with tool
+// calls, and a template would write it as "None".
 void read_messages(Json& variables) {
   const auto found = variables.find("messages");
   if (found == variables.end()) return;
@@ -56,8 +56,8 @@ bool reads_reasoning(const ChatTemplate& chat, const Json& variables) {
                              [&](const char* name) { return chat.reads_member(name, variables); });
 }
 
-// As transformers fill reasoning_content and thinking from one another; and "reasoning" where the
-// template knows no other name.
+// Fills reasoning_content and thinking from one another, like transformers; also "reasoning" if the
+// template reads neither.
 void fill_reasoning(Json& variables, const ChatTemplate& chat) {
   if (!variables.contains("messages")) return;
   std::optional<bool> only_reasoning;
@@ -82,7 +82,7 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
 }
 
-// The text that goes on: of a list of parts the last text.
+// Text to be continued: of a list of parts the last text.
 std::string* text_of_member(Json& member) {
   if (member.is_string()) return member.get_ptr<std::string*>();
   if (!member.is_array()) return nullptr;
@@ -130,7 +130,7 @@ std::vector<MessageMember> read_chat_variables(Json& variables, const ChatTempla
 
 std::vector<std::string> lost_members(const std::vector<MessageMember>& unread,
                                       const std::string& text) {
-  // Linear in the text whatever both are: a text that repeats itself is a client's to send.
+  // Linear in the text for any input: a client may send repetitive text.
   const auto holds = [&](const std::string& part) {
     return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
   };

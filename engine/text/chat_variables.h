@@ -1,5 +1,5 @@
-// Variables of a chat template as a conversation gives them: what transformers 5 change of them
-// before they render.
+// Variables of a chat template from a conversation, with the changes that transformers 5 makes
+// before rendering.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,45 +12,45 @@
 
 namespace trireme {
 
-// A character that stands for nothing in any text (Unicode 23.7, noncharacters U+FDD0 to U+FDEF)
-// and that no string of the value has: to mark places with. InputError where all of them are used.
+// Character without meaning in any text (Unicode 23.7, noncharacters U+FDD0 to U+FDEF) that no
+// string of the value contains: for marking positions. InputError if all of them are used.
 std::string unused_noncharacter(const nlohmann::ordered_json& value);
 
-// A member of a message with text that no line of the template reads: its name and the text.
+// Message member with text that the template does not read: its name and the text.
 struct MessageMember {
   std::string name, text;
 };
 
-// Reads "messages" and "tools" of the variables: members of messages that are null are left out,
-// tools that are the text of a list become the list, and what an assistant thought is found under
-// each name of it (reasoning_content and thinking; reasoning where the template reads neither of
-// these). Returns the members given that the template does not read, at most 64; what belongs to
-// the protocol is none (role, ids, types, weights). InputError where "messages" is no list of
-// objects, or "tools" is no list.
+// Normalizes "messages" and "tools" of the variables: removes null members of messages, parses
+// tools given as the text of a list, and copies the assistant's reasoning to each of its names
+// (reasoning_content and thinking; reasoning if the template reads neither). Returns the given
+// members that the template does not read, at most 64, without those of the protocol (role, ids,
+// types, weights). InputError if "messages" is no list of objects, or "tools" is no list.
 std::vector<MessageMember> read_chat_variables(nlohmann::ordered_json& variables,
                                                const ChatTemplate& chat);
-// The names of those that are not part of the rendered text either (a template may write a message
-// as JSON), each once.
+// Names of the members whose text is not part of the rendered text either (a template may write a
+// message as JSON), each once.
 std::vector<std::string> lost_members(const std::vector<MessageMember>& unread,
                                       const std::string& text);
 
-// "messages[1].tool_calls[0].function.arguments" where it is text: some templates walk over it. ""
-// where all are objects.
+// "messages[1].tool_calls[0].function.arguments" if it is text: some templates iterate over it. ""
+// if all are objects.
 std::string text_arguments(const nlohmann::ordered_json& variables);
 
-// The end of the last message's text, where the conversation is to go on: "continue_final_message"
-// is true, or names another member than "content".
+// End of the last message's text, for a response that continues it: "continue_final_message" is
+// true, or names a member other than "content".
 class FinalMessage {
  public:
-  // Takes the variable out, and marks the end of the text where it is set. InputError beside
-  // "add_generation_prompt", and where there is no such text.
+  // Removes the variable, and marks the end of the text if it was set. InputError in combination
+  // with "add_generation_prompt", and if there is no such text.
   explicit FinalMessage(nlohmann::ordered_json& variables);
-  // Cuts the rendered text off at the mark, with the white space before it where the template has
-  // stripped the message, and what was found behind it. InputError where the mark is gone.
+  // Truncates the rendered text at the mark, or at the white space before it if the template has
+  // stripped the message, and removes the breaks and generated ranges after it. InputError if the
+  // mark is missing.
   void cut(RenderedChat& chat, std::vector<size_t>& breaks) const;
 
  private:
-  std::string mark_;  // "": it is not set
+  std::string mark_;  // "": not set
 };
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ size_t end_of_character(std::string_view text, size_t at) {
   return at;
 }
 
-// The text with a mark at each of its breaks.
+// Text with a mark at each of its breaks.
 std::string marked(const std::string& text, const Trie& specials) {
   std::string out;
   size_t copied = 0;
@@ -31,7 +31,7 @@ std::string marked(const std::string& text, const Trie& specials) {
   return out.append(text, copied);
 }
 
-// All strings in it, names of members too.
+// Marks all strings of a value, including names of members.
 OrderedJson marked(const OrderedJson& value, const Trie& specials) {
   if (value.is_string()) return marked(value.get_ref<const std::string&>(), specials);
   if (value.is_array()) {
@@ -40,16 +40,17 @@ OrderedJson marked(const OrderedJson& value, const Trie& specials) {
     return out;
   }
   if (!value.is_object()) return value;
-  // Names that differ still do: no look-up, which would take the square of their number.
+  // Distinct names stay distinct: appending avoids a look-up, which would be quadratic in their
+  // number.
   OrderedJson::object_t out;
   for (const auto& [name, item] : value.items())
     out.push_back({marked(name, specials), marked(item, specials)});
   return out;
 }
 
-// Takes the marks out of the text; where they were are the breaks. O(text + ranges log marks).
+// Removes the marks from the text; their positions are the breaks. O(text + ranges log marks).
 void take_out_marks(WrittenConversation& written) {
-  std::vector<size_t> marks;  // offsets into the text that has them
+  std::vector<size_t> marks;  // offsets into the text with marks
   std::string out;
   size_t copied = 0;
   for (size_t at; (at = written.text.find(jinja::kMark, copied)) != std::string::npos;) {
@@ -61,7 +62,7 @@ void take_out_marks(WrittenConversation& written) {
   }
   if (marks.empty()) return;
   out.append(written.text, copied);
-  // A place of the marked text has lost the marks before it.
+  // Offset after removal of the marks before it.
   const auto place = [&](size_t at) {
     return at - static_cast<size_t>(std::ranges::lower_bound(marks, at) - marks.begin());
   };
@@ -72,7 +73,7 @@ void take_out_marks(WrittenConversation& written) {
   written.text = std::move(out);
 }
 
-// The rendered template. Where it fails and arguments of a call are text, the message names them:
+// Rendered template. If it fails and arguments of a call are text, the message names them:
 // templates that iterate over arguments need an object.
 RenderedChat rendered(const ChatTemplate& chat, const OrderedJson& given) {
   try {
@@ -117,8 +118,7 @@ ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer
 WrittenConversation ConversationWriter::write(OrderedJson variables) const {
   const FinalMessage final_message(variables);
   const std::vector<MessageMember> unread = read_chat_variables(variables, chat_);
-  // A mark is put into what spells a special token, and found again in what the template made of
-  // it.
+  // Special tokens spelled in messages get a mark, which is located again in the rendered text.
   OrderedJson given = marked(variables, specials_);
   const auto set_own = [&](const char* name, int32_t id) {
     if (variables.contains(name))
@@ -165,7 +165,7 @@ int32_t ConversationWriter::end_of_turn(const std::string& name) const {
                {"chat_template", name}})
             .text;
   } catch (const InputError&) {
-    return -1;  // a template of other messages
+    return -1;  // the template is for other messages
   }
   const size_t found = text.rfind(said);
   if (found == std::string::npos) return -1;

@@ -1,6 +1,6 @@
-// A conversation as a model's chat template writes it, with what is said in it kept as text: where
-// a message spells a special token ("<|im_end|>"), no token is made of it, so that nobody speaks
-// for another by writing its mark.
+// Conversation rendered by a model's chat template, with the content of messages kept as text: a
+// special token spelled in a message ("<|im_end|>") is not encoded as that token, so that no
+// message can imitate another role by writing its markup.
 #pragma once
 
 #include <map>
@@ -16,39 +16,40 @@
 namespace trireme {
 
 struct WrittenConversation : RenderedChat {
-  // For EncodeOptions::breaks, ascending: each lies behind the first character of a special token's
-  // spelling in a message. Empty where none spells one.
+  // For EncodeOptions::breaks, ascending: the offset after the first character of each special
+  // token spelled in a message. Empty if none is.
   std::vector<size_t> breaks;
-  // Members of messages with text that the template does not read, each once: that text is lost.
+  // Members of messages with text that the template does not read, each once: the text is lost.
   std::vector<std::string> unread_members = {};
 };
 
-// InputError where the template did not look at tools or documents that it was given
-// (RenderedChat::unread). A part of a conversation may be written without them.
+// Throws InputError if the template did not read tools or documents that were passed
+// (RenderedChat::unread). Not for part of a conversation, which may be rendered without them.
 void check_all_read(const WrittenConversation& written);
-// That error's text, for one of them.
+// Text of that error, for one variable.
 std::string unread_text(const std::string& variable);
 
-// What spells the tokenizer's special tokens, with their ids.
+// The tokenizer's special tokens as spelled, with their ids.
 Trie special_tokens(const Tokenizer& tokenizer);
 
-// For EncodeOptions::breaks: behind the first character of each of these that a text spells,
-// overlapping ones too.
+// For EncodeOptions::breaks: the offset after the first character of each special token that a text
+// spells, including overlapping ones.
 std::vector<size_t> breaks_of(std::string_view text, const Trie& specials);
 
 class ConversationWriter {
  public:
-  // Both must outlive this object. as_markup: special tokens in messages are those tokens, as in
-  // HuggingFace's apply_chat_template().
+  // Both must outlive this object. as_markup: special tokens in messages are encoded as those
+  // tokens, as in HuggingFace's apply_chat_template().
   ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer, bool as_markup = false);
 
-  // variables: as of ChatTemplate::render(); bos_token and eos_token are the tokenizer's, and those
-  // of named_tokens() are beside it, unless they are given; messages and tools as
-  // read_chat_variables() has them, and "continue_final_message" as FinalMessage has it. InputError
-  // where "messages" is no list of objects, and for what the template refuses.
+  // variables: as for ChatTemplate::render(); bos_token, eos_token and those of named_tokens() are
+  // the tokenizer's unless given; messages and tools are normalized by read_chat_variables(), and
+  // "continue_final_message" is handled by FinalMessage. InputError if "messages" is no list of
+  // objects, or if the template refuses its input.
   WrittenConversation write(nlohmann::ordered_json variables) const;
-  // The special tokens that the templates write behind what the assistant says. Where one is not
-  // the tokenizer's end of text ("<|im_end|>", "<|eot_id|>"), few files beside a tokenizer say so.
+  // Special tokens that the templates write after an assistant's message. If such a token is not
+  // the tokenizer's EOS ("<|im_end|>", "<|eot_id|>"), few of the files next to a tokenizer mention
+  // it.
   std::vector<int32_t> ends_of_turn() const;
 
  private:

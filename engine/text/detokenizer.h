@@ -1,8 +1,8 @@
-// Incremental detokenization: text of tokens that arrive one by one.
+// Incremental detokenization: text of tokens that arrive one at a time.
 //
-// The pieces together are what decoding the whole sequence at once gives, and no piece is taken
-// back: bytes of an unfinished character are held back, and so is a run of byte tokens where the
-// tokenizer decides over the whole run.
+// The pieces concatenate to the decoding of the whole sequence, and no piece is revised: bytes of
+// an unfinished character are kept pending, and so is a run of byte tokens if the tokenizer decides
+// over the whole run.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,29 @@ namespace trireme {
 
 class Tokenizer;
 
-// What is certain after a token.
+// Text that is final after a token.
 struct DetokenizedText {
   std::string text = {};  // valid UTF-8
-  // Bytes of `text` of each token, in the order of push(). A token of an undecided run gets its
-  // share with a later one.
+  // Bytes of `text` per token, in the order of push(). A token of an undecided run gets its share
+  // together with a later one.
   std::vector<size_t> shares = {};
 };
 
-// One text. Not shared between threads; the tokenizer must outlive it.
+// Detokenizer of one text. Not shared between threads; the tokenizer must outlive it.
 class Detokenizer {
  public:
   virtual ~Detokenizer() = default;
-  // The next token; appends to `out`. shown: it has text, which of a control token is its
+  // Adds the next token; appends to `out`. shown: its text is output; a control token's text is its
   // spelling.
   virtual void push(int32_t id, bool shown, DetokenizedText& out) = 0;
-  // No further token: appends the rest and the shares that are left out so far. Text beyond the
-  // shares belongs to the last token.
+  // Ends the text: appends the rest and the missing shares. Text beyond the shares belongs to the
+  // last token.
   virtual void finish(DetokenizedText& out) = 0;
-  // finish() may append text beyond the shares.
+  // Whether finish() may append text beyond the shares.
   virtual bool has_partial() const = 0;
 };
 
-// Text of tokens that are bytes; invalid UTF-8 is repaired by maximal parts.
+// Text of tokens that are bytes; invalid UTF-8 is repaired by maximal subparts.
 class ByteDetokenizer final : public Detokenizer {
  public:
   explicit ByteDetokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -1,4 +1,4 @@
-// How llama.cpp names the ways in which byte-level tokenizers cut words (tokenizer.ggml.pre).
+// Pre-tokenizers of byte-level tokenizers by llama.cpp's names (tokenizer.ggml.pre).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,15 +6,15 @@
 
 namespace trireme {
 
-// An expression, after which the alphabet of bytes is used.
+// Split expression, followed by the byte alphabet.
 struct GgufCut {
   const char* name;
   const char* expression;  // "": ByteLevel's own
-  bool composes;           // NFC before
-  bool keeps_words;        // a word that is a token is it, whatever the merges
-  bool adds_bos;           // where the file does not say
+  bool composes;           // NFC first
+  bool keeps_words;        // a word that is a token becomes it, regardless of merges
+  bool adds_bos;           // if the file does not say
 };
-const GgufCut* find_gguf_cut(const std::string& name);          // nullptr: not known
+const GgufCut* find_gguf_cut(const std::string& name);          // nullptr: unknown
 const GgufCut* find_gguf_cut(const nlohmann::json& tokenizer);  // of a tokenizer.json
 nlohmann::json gguf_cut_pre_tokenizer(const GgufCut& cut);
 

@@ -29,7 +29,7 @@ void put_token(GgufTokens& out, const GgufFile& file, int64_t id, const std::str
   out.types[place] = type;
 }
 
-// The vocabulary of a whole tokenizer.json.
+// Vocabulary of an embedded tokenizer.json.
 void read_whole(const GgufFile& file, GgufTokens& out) {
   const auto text = file.get<std::string>(kGgufWhole).value_or("");
   const auto json = parse_strict_json<PlainJson>(text, file.path(), kGgufJsonLimits);
@@ -52,7 +52,7 @@ void read_whole(const GgufFile& file, GgufTokens& out) {
               field_or(token, "special", file.path(), false) ? Type::kControl : Type::kUserDefined);
 }
 
-// Values of one key that HuggingFace's files have no name for.
+// JSON value of a key that has no name in HuggingFace's files.
 PlainJson scalar_of(const GgufValue& value) {
   if (const auto* whole = std::get_if<int64_t>(&value)) return *whole;
   if (const auto* flag = std::get_if<bool>(&value)) return *flag;
@@ -110,7 +110,7 @@ PlainJson gguf_tokenizer_config(const GgufFile& file, const GgufTokens& tokens) 
       file.metadata(), [](const auto& one) { return one.first.starts_with("tokenizer.ggml."); });
   for (const TokenRole& role : kTokenRoles) {
     const int64_t id = tokens.id(role.gguf);
-    const std::string_view key = role.gguf;  // addresses of literals may differ
+    const std::string_view key = role.gguf;  // as a view: addresses of equal literals may differ
     const bool framing = key == kTokenRoles[0].gguf || key == kTokenRoles[1].gguf;
     if (id < 0) {
       if (framing && described) config[role.name] = nullptr;

@@ -16,7 +16,7 @@ namespace trireme {
 inline constexpr const char* kGgufWhole = "tokenizer.huggingface.json";
 inline constexpr JsonLimits kGgufJsonLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
 
-// The vocabulary of a file, and ids of kTokenRoles by key.
+// Vocabulary of a file, and ids of kTokenRoles by key.
 struct GgufTokens {
   std::vector<std::string> tokens;
   std::vector<int64_t> types;  // SentencePieces::Type
@@ -31,22 +31,22 @@ struct GgufTokens {
   const std::string& name(int64_t of) const { return tokens.at(static_cast<size_t>(of)); }
 };
 
-// From tokenizer.ggml.tokens, or without it from the file's whole tokenizer.json. InputError where
-// there are no tokens, types do not fit or an id is none of them.
+// Tokens of tokenizer.ggml.tokens, or else of the file's embedded tokenizer.json. InputError if
+// there are no tokens, types do not match or an id is not one of theirs.
 GgufTokens gguf_tokens(const GgufFile& file);
 
-// The tokenizer_config.json that says the same as the file's keys, without chat templates: names of
-// bos, eos, padding and others, kConfigGgufMetadata for keys without a name there, and what
-// kGgufTokenizerConfig holds besides. A role of a token that is plain text ("!") other than bos and
-// eos is not named, because that would make it special.
+// tokenizer_config.json equivalent to the file's keys, without chat templates: names of bos, eos,
+// padding and others, kConfigGgufMetadata for keys without a name there, and the other content of
+// kGgufTokenizerConfig. A role other than bos and eos whose token is plain text ("!") is not named,
+// because that would make the token special.
 nlohmann::json gguf_tokenizer_config(const GgufFile& file, const GgufTokens& tokens);
 
 // The reverse, into metadata: ids of the roles, and the rest of the configuration. `config`: "" for
-// none. InputError for kConfigGgufMetadata that is not of a GGUF file.
+// none. InputError for a kConfigGgufMetadata that is not from a GGUF file.
 void add_gguf_roles(const Tokenizer& tokenizer, const std::string& config, const std::string& name,
                     GgufMetadata& metadata);
 
-// Whether bos and eos are around a text.
+// Whether bos and eos are added around a text.
 struct TokensAround {
   bool bos, eos;
 };

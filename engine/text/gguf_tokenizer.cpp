@@ -29,7 +29,7 @@ const GgufCut& cut_in(const GgufFile& file) {
              "\" (tokenizer.ggml.pre), which is not known; give the model's tokenizer.json");
 }
 
-// Of the alphabet of bytes every token is text.
+// Tokens in the byte alphabet must be valid text.
 void check_texts(const GgufFile& file, const char* key, const std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i)
     if (find_invalid_utf8(texts[i]) != texts[i].size())
@@ -43,7 +43,7 @@ bool adds_eos(const GgufFile& file, bool fallback = false) {
   return file.get<bool>("tokenizer.ggml.add_eos_token").value_or(fallback);
 }
 
-// What stands around a text, as a post-processor of a tokenizer.json; null for nothing.
+// Post-processor of a tokenizer.json for the tokens around a text; null for none.
 PlainJson around_of(const GgufTokens& tokens, bool bos, bool eos) {
   PlainJson single = PlainJson::array(), specials = PlainJson::object();
   const auto add = [&](int64_t id) {
@@ -77,7 +77,7 @@ PlainJson added_token(size_t id, const std::string& token, bool special) {
           {"rstrip", false}};
 }
 
-// The tokenizer.json that says the same as llama.cpp's words.
+// tokenizer.json equivalent to llama.cpp's keys.
 PlainJson byte_level(const GgufFile& file, const GgufTokens& tokens) {
   const GgufCut& cut = cut_in(file);
   check_texts(file, "tokenizer.ggml.tokens", tokens.tokens);
@@ -119,8 +119,8 @@ PlainJson byte_level(const GgufFile& file, const GgufTokens& tokens) {
   return json;
 }
 
-// tokenizer.huggingface.json, where the file's flags say another thing about what is around a text
-// with theirs.
+// tokenizer.huggingface.json; if the file's flags differ in the tokens around a text, with those of
+// the flags.
 std::string whole_json(const GgufFile& file, const GgufTokens& tokens, const std::string& config,
                        std::unique_ptr<Tokenizer>& read) {
   std::string whole = file.get<std::string>(kGgufWhole).value_or("");
@@ -141,7 +141,7 @@ struct SentencePieceFile {
   SentencePieceSettings settings;
 };
 
-// The model that says the same.
+// Equivalent SentencePiece model.
 SentencePieceFile sentencepiece(const GgufFile& file, const GgufTokens& tokens,
                                 const TokenizerConfig& config) {
   const auto scores =
@@ -149,12 +149,12 @@ SentencePieceFile sentencepiece(const GgufFile& file, const GgufTokens& tokens,
   if (scores.size() != tokens.tokens.size())
     fail_input(file.path(), ": ", scores.size(), " scores for ", tokens.tokens.size(), " tokens");
   SentencePieces parts;
-  // Words of its own kind are cut out of a text first, and what follows begins anew, as in
-  // llama.cpp.
+  // User-defined tokens are split off a text first, and the text after each is encoded separately,
+  // as in llama.cpp.
   SentencePieceSettings settings = sentencepiece_settings(config);
   settings.adds_bos = adds_bos(file, true);
   settings.adds_eos = adds_eos(file);
-  settings.bos = settings.eos = std::nullopt;  // the model's, which are the file's
+  settings.bos = settings.eos = std::nullopt;  // the model's own, which are the file's
   settings.adds_leading_space = std::nullopt;
   std::set<int32_t> listed;
   for (const AddedToken& t : settings.added) listed.insert(t.id);
@@ -179,7 +179,7 @@ std::string model_of(const GgufFile& file) {
              "\" is not known; gpt2 and llama are, or give the model's tokenizer.json");
 }
 
-// Adds to tokenizer_config.json the settings of a tokenizer.model.
+// Adds the settings of a tokenizer.model to tokenizer_config.json.
 void add_pieces_config(const GgufFile& file, const GgufTokens& tokens,
                        const SentencePieceSettings& settings, PlainJson& config) {
   if (!config.contains("legacy") || config["legacy"].is_null()) config["legacy"] = true;
@@ -222,7 +222,7 @@ std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path) {
 }
 
 GgufTokenizerFiles gguf_tokenizer_files(const std::string& path) {
-  (void)load_gguf_tokenizer(path);  // is understood
+  (void)load_gguf_tokenizer(path);  // throws if invalid
   const GgufFile file(path);
   const GgufTokens tokens = gguf_tokens(file);
   PlainJson config = {{"clean_up_tokenization_spaces", false},

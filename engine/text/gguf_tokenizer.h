@@ -1,13 +1,14 @@
-// The tokenizer in a GGUF file, and what a GGUF file must say about a tokenizer.
+// Tokenizer of a GGUF file, and GGUF metadata of a tokenizer.
 //
 //   tokenizer.huggingface.json   a whole tokenizer.json: precedes llama.cpp's description
-//   tokenizer.ggml.model         "gpt2": byte-level BPE, cut into words as tokenizer.ggml.pre says
+//   tokenizer.huggingface.json   a whole tokenizer.json: precedes llama.cpp's description
+//   tokenizer.ggml.model         "gpt2": byte-level BPE, split into words by tokenizer.ggml.pre
 //                                "llama": SentencePiece, joined by scores
-//   tokenizer.ggml.*             vocabulary, special tokens by role, what is around a text
-//   tokenizer.chat_template      Jinja (chat_template.h); others beside it have names,
+//   tokenizer.ggml.*             vocabulary, special tokens by role, tokens added around a text
+//   tokenizer.chat_template      Jinja (chat_template.h); further ones have names,
 //                                tokenizer.chat_template.NAME, listed in tokenizer.chat_templates
 //
-// tokenizer_keys.h lists all keys and what becomes of each.
+// tokenizer_keys.h lists all keys and how each is handled.
 #pragma once
 
 #include <memory>
@@ -21,23 +22,22 @@
 
 namespace trireme {
 
-// InputError where the file has no tokenizer, or one that is not known, which is named.
+// InputError if the file has no tokenizer, or an unknown one, which is named.
 std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path);
 
-// Names and contents of the files beside a HuggingFace model that say the same: tokenizer.json, or
-// tokenizer.model for SentencePiece, comes first, then tokenizer_config.json, then
-// chat_template.jinja where there is one and those beside it. InputError as of
-// load_gguf_tokenizer().
+// Names and contents of the equivalent files of a HuggingFace model: first tokenizer.json, or
+// tokenizer.model for SentencePiece, then tokenizer_config.json, then chat_template.jinja, if any,
+// and further templates. InputError as of load_gguf_tokenizer().
 using GgufTokenizerFiles = std::vector<std::pair<std::string, std::string>>;
 GgufTokenizerFiles gguf_tokenizer_files(const std::string& path);
 
-// spec: what load_tokenizer() takes. vocab_size: rows of the model's table; tokens beyond the
-// tokenizer's are filled up. A byte-level tokenizer.json is written in llama.cpp's words where they
-// know how it cuts words, and as a whole; a SentencePiece model in llama.cpp's words; special
-// tokens by role, tokenizer_config.json and chat templates beside it too. Empty for "", "byte" and
-// what no words are known for.
+// spec: as for load_tokenizer(). vocab_size: rows of the model's embedding; ids beyond the
+// tokenizer's get filler tokens. A byte-level tokenizer.json is written in llama.cpp's keys, if
+// they can express how it splits words, and as a whole; a SentencePiece model in llama.cpp's keys;
+// special tokens by role, tokenizer_config.json and chat templates as well. Empty for "", "byte"
+// and tokenizers that no keys can express.
 GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size);
-// Puts these chat templates into the metadata in place of those in it; empty: nothing changes.
+// Replaces the chat templates in the metadata by these; empty: no change.
 void set_gguf_chat_templates(const ChatTemplateSources& sources, GgufMetadata& metadata);
 
 }  // namespace trireme

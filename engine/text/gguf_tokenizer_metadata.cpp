@@ -27,7 +27,7 @@ struct WrittenTokens {
   std::vector<int64_t> types;
 };
 
-// A tokenizer's file and what is written of the files beside it.
+// File of a tokenizer, and the content to write from the files next to it.
 struct TokenizerSource {
   explicit TokenizerSource(const std::string& file)
       : path(file),
@@ -40,7 +40,7 @@ struct TokenizerSource {
   void add_roles(GgufMetadata& out) const { add_gguf_roles(*tokenizer, config, path, out); }
 };
 
-// Keys of both kinds of tokenizer, with tokens added up to the rows of the model's table.
+// Keys of both kinds of tokenizer, with filler tokens up to the rows of the model's embedding.
 GgufMetadata metadata_of(WrittenTokens words, int64_t vocab_size) {
   for (int64_t id = std::ssize(words.tokens); id < vocab_size; ++id) {
     words.tokens.push_back(concat("[PAD", id, "]"));
@@ -52,7 +52,7 @@ GgufMetadata metadata_of(WrittenTokens words, int64_t vocab_size) {
   return out;
 }
 
-// `tokenizer`: what has the tokens behind those of the model.
+// `tokenizer`: has the added tokens, with ids after the model's.
 GgufMetadata from_sentencepiece(const TokenizerSource& source, const Tokenizer& tokenizer,
                                 int64_t vocab_size) {
   const SentencePieces parts =
@@ -81,7 +81,7 @@ GgufMetadata from_sentencepiece(const TokenizerSource& source, const Tokenizer& 
   return out;
 }
 
-// Types as llama.cpp has them: what is special, and what was added.
+// Tokens with llama.cpp's types: special, added or normal.
 WrittenTokens words_of_json(const PlainJson& json, const TokenizerSource& source) {
   std::set<int64_t> added;
   for (const PlainJson& token : json.value("added_tokens", PlainJson::array()))
@@ -110,7 +110,7 @@ GgufMetadata from_json(const std::string& path, int64_t vocab_size) {
     const fs::path other = fs::path(path).parent_path() / "tokenizer.model";
     if (is_input_file(other.string()))
       out = from_sentencepiece(TokenizerSource(other.string()), *source.tokenizer, vocab_size);
-    // Without llama.cpp's words, names of the special tokens.
+    // If llama.cpp's keys cannot express it: the names of the special tokens.
     if (out.empty()) out = metadata_of(words_of_json(json, source), vocab_size);
   } else {
     std::vector<std::string> merges;
@@ -164,7 +164,7 @@ void set_gguf_chat_templates(const ChatTemplateSources& sources, GgufMetadata& m
       continue;
     }
     names.push_back(name);
-    for (char& c : names.back())  // as llama.cpp's converter names them
+    for (char& c : names.back())  // like llama.cpp's converter
       if ((c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')) c = '_';
     metadata[named + names.back()] = source;
   }

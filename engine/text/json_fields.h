@@ -1,5 +1,5 @@
-// Fields of the parts of a tokenizer.json, with an error that names the part. For .cpp files only
-// (it includes the JSON library).
+// Field access for the parts of a tokenizer.json, with errors that name the part. For .cpp files
+// only (it includes the JSON library).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-inline constexpr int kMaxSequenceDepth = 8;  // of sequences in sequences
+inline constexpr int kMaxSequenceDepth = 8;  // of nested sequences
 
 template <class T>
 T field(const nlohmann::json& json, const char* name, const std::string& what) {
@@ -25,7 +25,7 @@ T field(const nlohmann::json& json, const char* name, const std::string& what) {
   }
 }
 
-// `fallback` where it is missing or null.
+// `fallback` if the field is missing or null.
 template <class T>
 T field_or(const nlohmann::json& json, const char* name, const std::string& what, T fallback) {
   const auto found = json.is_object() ? json.find(name) : json.end();
@@ -37,7 +37,7 @@ inline std::string type_of(const nlohmann::json& json, const std::string& what) 
   return field<std::string>(json, "type", what);
 }
 
-// The members of a Sequence, under whichever name a part gives them.
+// Members of a Sequence, under the name that this kind of part uses.
 inline const nlohmann::json& members(const nlohmann::json& json, const char* name,
                                      const std::string& what) {
   const auto found = json.find(name);

@@ -8,7 +8,8 @@ namespace {
 
 using Step = std::function<std::string(std::string)>;
 
-// Of NFC: a syllable of three bytes was three Jamo of three, K of one byte the Kelvin sign.
+// NFC: a syllable of three bytes may come from three Jamo of three bytes, the one-byte K from the
+// Kelvin sign.
 constexpr int64_t kNfcShrinking = 3, kMostShrinking = 100;
 
 Step normal_form(NormalForm form) {
@@ -21,7 +22,7 @@ Step replace(const Regex& pattern, const std::string& content) {
     size_t at = 0;
     bool found = false;
     Regex::Match match;
-    if (text.empty()) return text;  // the tokenizers library looks for nothing there
+    if (text.empty()) return text;  // the tokenizers library does not search an empty text
     for (RegexMatches matches(pattern, text); matches.next(match); at = match.end) {
       out.append(text, at, match.begin - at);
       out += content;
@@ -34,7 +35,7 @@ Step replace(const Regex& pattern, const std::string& content) {
 
 Step strip(bool left, bool right) {
   return [left, right](const std::string& text) {
-    size_t begin = 0, end = 0, at = 0;  // end: behind the last character that is no space
+    size_t begin = 0, end = 0, at = 0;  // end: after the last character that is not white space
     bool seen = false;
     while (at < text.size()) {
       const size_t start = at;
@@ -100,7 +101,7 @@ void Normalizer::add(const nlohmann::json& json, const std::string& what, int de
 }
 
 std::string Normalizer::apply(std::string text) const {
-  // Compatible decomposition makes eleven bytes of one; what makes far more was made to.
+  // Compatible decomposition makes at most eleven bytes of one; far more means a hostile file.
   const size_t most = 64 * text.size() + 4096;
   for (const auto& step : steps_) {
     text = step(std::move(text));

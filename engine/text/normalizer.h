@@ -1,4 +1,4 @@
-// The normalizers of a tokenizer.json: text to text, before it is cut into words.
+// Normalizers of a tokenizer.json: text to text, before it is split into words.
 //
 // NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace and Sequence.
 #pragma once
@@ -13,11 +13,11 @@ namespace trireme {
 
 class Normalizer {
  public:
-  // `json`: the object "normalizer", or null for none. `what` begins messages: the file.
+  // `json`: the object "normalizer", or null for none. `what` is the prefix of messages: the file.
   Normalizer(const nlohmann::json& json, const std::string& what);
   std::string apply(std::string text) const;
   bool empty() const { return steps_.empty(); }
-  // Bytes that become one byte at most; 0: no such bound is known.
+  // Maximum number of bytes that are normalized to one byte; 0: no bound is known.
   int64_t most_shrinking() const { return shrinking_; }
 
  private:

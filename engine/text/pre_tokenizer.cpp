@@ -26,12 +26,12 @@ struct Part {
   bool delimiter;
 };
 
-// A word as what the expression finds in it and what lies between; `invert`: what lies between are
-// the delimiters.
+// Splits a word into the expression's matches and the parts between; `invert`: the parts between
+// are the delimiters.
 void find_parts(const Regex& pattern, bool invert, std::string_view text, const Range& word,
                 std::vector<Part>& parts) {
   parts.clear();
-  // The expression sees nothing but the word.
+  // The expression sees only the word.
   const std::string_view inside = text.substr(word.begin, word.end - word.begin);
   size_t at = 0;
   Regex::Match match;
@@ -93,7 +93,7 @@ std::function<void(Words&)> splitter(const Regex& pattern, Behavior behavior, bo
   return [=](Words& words) { split(words, pattern, invert, behavior); };
 }
 
-// The words one behind the other in a new text, each as change(word, is the input's first) has it.
+// Concatenates the words in a new text, each replaced by change(word, is the input's first).
 template <class Change>
 void rewrite(Words& words, Change&& change) {
   std::string text;
@@ -106,11 +106,12 @@ void rewrite(Words& words, Change&& change) {
   words.text = std::move(text);
 }
 
-// GPT-2's (Radford et al. 2019): contractions, words, numbers and signs with the space before them.
+// Expression of GPT-2 (Radford et al. 2019): contractions, words, numbers and signs, each with the
+// space before it.
 constexpr const char* kByteLevelWords =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Words of Whitespace: those of Rust's regular expressions, to which joiners belong.
+// Expression of Whitespace: words of Rust's regular expressions, which include joiners.
 constexpr const char* kWhitespaceWords = R"([\w\p{Join_Control}]+|[^\w\p{Join_Control}\s]+)";
 
 }  // namespace
@@ -134,7 +135,7 @@ void PreTokenizer::add_byte_level(const nlohmann::json& json, const std::string&
 void PreTokenizer::add_metaspace(const nlohmann::json& json, const std::string& what) {
   const auto replacement = field_or<std::string>(json, "replacement", what, "\xE2\x96\x81");
   keeps_text_ = keeps_text_ && !replacement.empty();
-  // Older files have add_prefix_space in its place.
+  // Older files have add_prefix_space instead.
   const bool prefix = field_or(json, "add_prefix_space", what, true);
   const auto scheme =
       field_or<std::string>(json, "prepend_scheme", what, prefix ? "always" : "never");

@@ -1,4 +1,4 @@
-// The pre-tokenizers of a tokenizer.json: a text cut into words, across which no token reaches.
+// Pre-tokenizers of a tokenizer.json: split a text into words, which no token crosses.
 //
 // ByteLevel, Split, Digits, Whitespace, WhitespaceSplit, Metaspace, Punctuation and Sequence.
 #pragma once
@@ -10,24 +10,25 @@
 
 namespace trireme {
 
-// Words as ranges of bytes of a text, which a pre-tokenizer may have changed.
+// Words as byte ranges of a text, which a pre-tokenizer may have changed.
 struct Words {
   struct Range {
     size_t begin, end;
   };
   std::string text;
   std::vector<Range> ranges;  // none is empty
-  bool first = false;         // the text begins where the whole input does
+  bool first = false;         // the text is the start of the whole input
 };
 
 class PreTokenizer {
  public:
-  // `json`: the object "pre_tokenizer", or null for none. `what` begins messages: the file.
+  // `json`: the object "pre_tokenizer", or null for none. `what` is the prefix of messages: the
+  // file.
   PreTokenizer(const nlohmann::json& json, const std::string& what);
   void apply(Words& words) const;
-  // A ByteLevel is among them: tokens are spelled in its alphabet, one character for each byte.
+  // Whether there is a ByteLevel: tokens are spelled in its alphabet, one character per byte.
   bool byte_level() const { return byte_level_; }
-  // Its words are the whole text, nothing of which is left out or becomes shorter.
+  // Whether the words make up the whole text, and nothing is dropped or shortened.
   bool keeps_text() const { return keeps_text_; }
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 using PlainJson = nlohmann::json;
 
-// Classes of transformers 5 that make their ByteLevel by add_prefix_space, and Metaspace's.
+// Classes of transformers 5 that create their ByteLevel, or their Metaspace, from add_prefix_space.
 constexpr const char* kByteLevelClasses[] = {"",
                                              "GPT2Tokenizer",
                                              "Qwen2Tokenizer",
@@ -25,7 +25,7 @@ constexpr const char* kByteLevelClasses[] = {"",
                                              "BartTokenizer",
                                              "WhisperTokenizer"};
 constexpr const char* kMetaspaceClasses[] = {"", "LlamaTokenizer", "CodeLlamaTokenizer"};
-// Classes that take a tokenizer.json as it is.
+// Classes that use a tokenizer.json unchanged.
 constexpr const char* kPlainClasses[] = {"PreTrainedTokenizer", "TokenizersBackend"};
 constexpr const char* kSpaceCharacter = "\xE2\x96\x81";
 
@@ -33,7 +33,7 @@ bool is_part(const PlainJson& json, const char* type) {
   return json.is_object() && json.value("type", PlainJson()) == type;
 }
 
-// Parts of a type, in sequences too. `list`: the name of a Sequence's members.
+// Parts of a type, including those in sequences. `list`: the name of a Sequence's members.
 void find_parts_of(PlainJson& json, const char* type, const char* list,
                    std::vector<PlainJson*>& found, int depth = 0) {
   if (is_part(json, type)) found.push_back(&json);
@@ -42,7 +42,7 @@ void find_parts_of(PlainJson& json, const char* type, const char* list,
     for (PlainJson& member : json[list]) find_parts_of(member, type, list, found, depth + 1);
 }
 
-// Drops the parts of a type: null in place of the only one.
+// Removes the parts of a type: null if there is no other part.
 void drop_parts(PlainJson& json, const char* type, const char* list) {
   if (is_part(json, type)) json = nullptr;
   if (!is_part(json, "Sequence") || !json.contains(list) || !json[list].is_array()) return;
@@ -86,7 +86,7 @@ class PrefixSpace {
     for (PlainJson* part : byte_level_) {
       const bool current = field_or(*part, "add_prefix_space", name_, true);
       if (current == wanted_) continue;
-      // transformers has another class read such files, which ignores the setting.
+      // transformers loads such files with another class, which ignores the setting.
       if (config_.tokenizer_class == "LlamaTokenizer") continue;
       if (std::ranges::find(kByteLevelClasses, config_.tokenizer_class) ==
           std::end(kByteLevelClasses))
@@ -116,7 +116,7 @@ class PrefixSpace {
     return found;
   }
 
-  // Metaspace before each part of a text, or only at its beginning.
+  // Applies Metaspace to each part of a text, or only at its start.
   void apply_legacy() const {
     if (!config_.legacy.has_value() || config_.tokenizer_class != "LlamaTokenizer") return;
     if (prepend_.empty() && !metaspace_.empty() && has_prefix()) set_schemes(metaspace_, scheme());

@@ -1,4 +1,4 @@
-// Space before a text, where tokenizer_config.json wants another one than tokenizer.json has.
+// Space before a text, if tokenizer_config.json and tokenizer.json differ about it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,12 +8,12 @@ namespace trireme {
 
 struct TokenizerConfig;
 
-// Changes normalizer, pre_tokenizer and decoder of a tokenizer.json as the classes of transformers
-// do for add_prefix_space: ByteLevel's flag, or the scheme of Metaspace and Prepend ("first", with
-// legacy "always"). `legacy` alone changes Metaspace's scheme with tokenizer_class LlamaTokenizer.
-// Nothing with PreTrainedTokenizerFast and where the settings are absent or the file agrees.
-// InputError, which begins with `name`, where it differs and `tokenizer_class` does not say what
-// counts.
+// Changes normalizer, pre_tokenizer and decoder of a tokenizer.json like the classes of
+// transformers for add_prefix_space: ByteLevel's flag, or the scheme of Metaspace and Prepend
+// ("first", with legacy "always"). `legacy` alone changes Metaspace's scheme for tokenizer_class
+// LlamaTokenizer. No effect for PreTrainedTokenizerFast, without these settings, or if the file
+// agrees. Throws InputError, prefixed by `name`, if it differs and `tokenizer_class` does not say
+// which takes precedence.
 void apply_prefix_space(const TokenizerConfig& config, nlohmann::json& tokenizer,
                         const std::string& name);
 

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// Steps of one match: a class over a whole text takes one a character, and as many on the way back.
+// Steps of one match: a class over a whole text takes one per character, and as many to backtrack.
 constexpr size_t kMatchLimit = 10'000'000, kMatchLimitPerByte = 4;
 constexpr uint32_t kDepthLimit = 100'000;
 constexpr uint32_t kJitStackBytes = 1 << 20;
@@ -21,7 +21,7 @@ const pcre2_code* code_of(const std::shared_ptr<void>& code) {
   return static_cast<const pcre2_code*>(code.get());
 }
 
-// What a match needs beside the expression; one per thread.
+// PCRE2 state of a match, apart from the expression; one per thread.
 struct Workspace {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
@@ -55,7 +55,7 @@ Regex::Regex(const std::string& pattern, const std::string& what) : pattern_(pat
     fail_input(what, ": the regular expression \"", pattern, "\" is not available: ", message);
   }
   code_ = {code, [](void* raw) { pcre2_code_free(static_cast<pcre2_code*>(raw)); }};
-  // Without it (no memory that is executable) the same is computed more slowly.
+  // Optional: without executable memory matching is slower.
   (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 }
 
@@ -87,7 +87,7 @@ bool RegexMatches::next(Regex::Match& match) {
       from_ = last_end_ = match.end;
       return true;
     }
-    // An empty match right behind a match is passed over.
+    // Skips an empty match directly after a match.
     from_ += from_ < text_.size() ? character_bytes(text_[from_]) : 1;
   }
   return false;

@@ -1,8 +1,8 @@
 // Regular expressions over UTF-8 with the syntax and results of Oniguruma (its own syntax, its
 // default options), which HuggingFace's tokenizers use; matched by PCRE2.
 //
-// engine/text/regex_syntax.h translates them. What has no translation (absent operators, callouts,
-// text segments, references to recursion levels, options for ASCII) is refused.
+// engine/text/regex_syntax.h translates them. Constructs without a translation (absent operators,
+// callouts, text segments, references to recursion levels, options for ASCII) are refused.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ namespace trireme {
 
 class Regex {
  public:
-  // `what` begins the message about an expression that is not understood.
+  // `what` is the prefix of the message about an invalid expression.
   Regex(const std::string& pattern, const std::string& what);
 
   struct Match {
     size_t begin = 0, end = 0;
   };
-  // The first match at or after `from`; false where there is none. `text` is valid UTF-8 and `from`
-  // the beginning of a character. InputError where finding out takes beyond all measure. May be
-  // called by several threads.
+  // First match at or after `from`; false if there is none. `text` is valid UTF-8 and `from` the
+  // start of a character. InputError if matching exceeds its limits. May be called by several
+  // threads.
   bool find(std::string_view text, size_t from, Match& match) const;
   const std::string& pattern() const { return pattern_; }
 
@@ -30,8 +30,8 @@ class Regex {
   std::shared_ptr<void> code_;
 };
 
-// The matches in a text one after the other, as the tokenizers library finds them: an empty match
-// counts, but not right behind another match. Regex and text must outlive it.
+// Successive matches in a text, as the tokenizers library finds them: an empty match counts, unless
+// it directly follows another match. Regex and text must outlive it.
 class RegexMatches {
  public:
   RegexMatches(const Regex& regex, std::string_view text) : regex_(regex), text_(text) {}
@@ -43,7 +43,7 @@ class RegexMatches {
   size_t from_ = 0, last_end_ = std::string_view::npos;
 };
 
-// `text` as an expression that matches it and nothing else.
+// Expression that matches exactly `text`.
 std::string quoted_pattern(std::string_view text);
 
 }  // namespace trireme

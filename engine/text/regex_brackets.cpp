@@ -1,4 +1,4 @@
-// Classes in brackets, as Oniguruma reads them.
+// Bracket classes with Oniguruma's syntax.
 #include <utility>
 
 #include "engine/core/error.h"
@@ -35,7 +35,7 @@ CharacterSet ClassReader::read() {
   if (++c_.depth > kMaxPatternDepth) c_.refuse("nesting this deep");
   const bool negated = c_.take("^");
   std::vector<CharacterSet> others;
-  // A bracket at the beginning is a member if another one closes the class.
+  // A "]" at the start is a member if another one closes the class.
   if (c_.peek() == ']') {
     if (c_.text.find(']', c_.at + 1) == std::string_view::npos) c_.fail("a class is empty");
     ++c_.at;
@@ -90,7 +90,7 @@ void ClassReader::read_hyphen() {
     add_value('-');
 }
 
-// [:name:] and [:^name:]; false, with nothing taken, if it is a set that begins with a colon.
+// [:name:] and [:^name:]; false, with nothing consumed, if it is a set that starts with a colon.
 bool ClassReader::read_posix() {
   if (!c_.text.substr(c_.at).starts_with("[:")) return false;
   const size_t end = c_.text.find(":]", c_.at + 2);

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-// Names of general categories in \p{...}; PCRE2 knows the short ones only.
+// Names of general categories in \p{...}; PCRE2 knows only the short ones.
 const std::map<std::string, std::string>& category_names() {
   static const std::map<std::string, std::string> kNames = {{"c", "C"},
                                                             {"other", "C"},
@@ -111,7 +111,7 @@ std::shared_ptr<pcre2_code> compiled_fragment(const std::string& fragment) {
 bool is_simple(const CharacterSet& set) { return set.sets.empty() && set.intersected.empty(); }
 bool is_empty(const CharacterSet& set) { return set.ranges.empty() && set.properties.empty(); }
 
-// The members of a set that is not negated among the characters of `from`.
+// Members of a set, which is not negated, among the characters of `from`.
 std::set<char32_t> members_among(const CharacterSet& set, const std::u32string& from) {
   std::set<char32_t> out;
   if (is_simple(set) && set.properties.empty()) {
@@ -136,7 +136,7 @@ std::set<char32_t> members_among(const CharacterSet& set, const std::u32string& 
   return out;
 }
 
-// Lower case without spaces, hyphens and underscores, by which names are compared.
+// Lower case without spaces, hyphens and underscores, for comparing names.
 std::string loose_name(const std::string& name) {
   std::string out;
   for (const char c : name)
@@ -158,7 +158,7 @@ std::string brackets(const CharacterSet& set, bool negated) {
   return out += ']';
 }
 
-// The union alone.
+// Fragment of the union only.
 std::string union_fragment(const CharacterSet& set) {
   if (set.sets.empty()) return is_empty(set) ? "(?!)" : brackets(set, false);
   std::string out = is_empty(set) ? "" : brackets(set, false);
@@ -220,7 +220,7 @@ void CharacterSet::add(CharacterSet set) {
 CharacterSet property_set(const std::string& name, bool in_class, const std::string& what) {
   const std::string loose = loose_name(name);
   CharacterSet set;
-  // Extensions of PCRE2, which Oniguruma does not know, are not passed on.
+  // Extensions of PCRE2 that Oniguruma lacks are not accepted.
   static const std::set<std::string> kOwn = {"xan", "xps", "xsp", "xuc", "xwd", "l&", ""};
   if (const auto found = category_names().find(loose); found != category_names().end()) {
     set.properties = {concat("\\p{", found->second, '}')};
@@ -233,7 +233,7 @@ CharacterSet property_set(const std::string& name, bool in_class, const std::str
   }
   const bool is_name = std::ranges::all_of(
       loose, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
-  // A script is the script itself, not every text that uses one of its characters.
+  // A script means sc (the script itself), not scx (every text that uses its characters).
   if (is_name && !kOwn.contains(loose))
     for (const std::string& property : {concat("\\p{sc:", loose, '}'), concat("\\p{", loose, '}')})
       if (compiled_fragment(property) != nullptr) {

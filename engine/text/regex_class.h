@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// Set of characters: a union of ranges, properties and sets, intersected with other unions, and
-// the complement of all that if it is negated.
+// Set of characters: a union of ranges, properties and sets, intersected with other unions;
+// complemented if negated.
 struct CharacterSet {
   std::vector<std::pair<char32_t, char32_t>> ranges;
   std::vector<std::string> properties;  // \p{...} and \P{...} of PCRE2
@@ -20,8 +20,8 @@ struct CharacterSet {
   void add(CharacterSet set);
 };
 
-// Set of \p{name} and (as "word", "digit", "space", "xdigit") of \w, \d, \s and \h; InputError
-// with `what` for a name that is not known or not translated. Outside classes, words have the
+// Set of \p{name} and (as "word", "digit", "space", "xdigit") of \w, \d, \s and \h; InputError with
+// `what` for a name that is unknown or has no translation. Outside classes, "word" includes the
 // superscripts and fractions of Latin-1.
 CharacterSet property_set(const std::string& name, bool in_class, const std::string& what);
 // Set of [[:name:]]; false for an unknown name.
@@ -29,8 +29,8 @@ bool posix_set(const std::string& name, CharacterSet& out);
 
 // Fragment that matches one character of the set.
 std::string class_fragment(const CharacterSet& set);
-// The same under (?i): the set has every character that folds as a member does, and a
-// set that is not negated matches what its members fold to ("ss" for U+00DF), too.
+// The same under (?i): the set includes every character that folds like a member, and a set that is
+// not negated also matches the foldings of its members ("ss" for U+00DF).
 std::string folded_class_fragment(const CharacterSet& set, bool sequences);
 // Class of these characters.
 std::string class_of(const std::u32string& characters);

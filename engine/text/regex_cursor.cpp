@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-constexpr int kMaxRepeat = 100'000;  // Oniguruma's
+constexpr int kMaxRepeat = 100'000;  // Oniguruma's limit
 
 int digit_of(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -16,7 +16,7 @@ int digit_of(char c) {
   return 99;
 }
 
-// Up to `most` digits; the number of those that were there.
+// Consumes up to `most` digits and returns their number.
 int take_digits(PatternCursor& cursor, int base, int most, char32_t& value) {
   int count = 0;
   for (value = 0; count < most && digit_of(cursor.peek()) < base; ++count, ++cursor.at)
@@ -30,7 +30,7 @@ void add_code(const PatternCursor& cursor, char32_t code, std::u32string& out) {
   out += code;
 }
 
-// \x{61 62} and \o{141 142}, behind the brace.
+// \x{61 62} and \o{141 142}, after the brace.
 void read_braced(PatternCursor& cursor, int base, std::u32string& out) {
   do {
     char32_t code = 0;
@@ -42,7 +42,7 @@ void read_braced(PatternCursor& cursor, int base, std::u32string& out) {
   if (!cursor.take("}")) cursor.refuse("\\x{...} other than a list of code points");
 }
 
-// \xHH and \ooo, behind the backslash: bytes, of which those of one character follow each other.
+// \xHH and \ooo, after the backslash: bytes; those of one character are adjacent.
 void read_bytes(PatternCursor& cursor, int base, std::u32string& out) {
   std::string bytes;
   do {

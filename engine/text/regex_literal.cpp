@@ -47,7 +47,7 @@ std::string literal_fragment(const std::u32string& literal, bool ignore_case, bo
       ++at;
       continue;
     }
-    // The longest sequence that begins here; the next one begins behind it.
+    // The longest sequence that starts here; the next one starts after it.
     size_t length = 3;
     std::u32string sequence, ligatures;
     for (; length > 1; --length) {

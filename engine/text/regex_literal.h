@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// ignore_case: each character matches those with the same case folding, and with `sequences`,
-// where foldings of several characters are among it ("ss", "st", U+00DF), what folds to them, too.
+// ignore_case: each character matches those with the same case folding; with `sequences`, foldings
+// of several characters in it ("ss", "st", U+00DF) also match the characters that fold to them.
 std::string literal_fragment(const std::u32string& literal, bool ignore_case, bool sequences,
                              const PatternCursor& cursor);
 

@@ -16,12 +16,12 @@ namespace {
 
 constexpr int kMaxPcreRepeat = 65535;
 
-// Options of (?imx) at a place.
+// Options of (?imx) in effect at a position.
 struct Modes {
   bool ignore_case = false, dot_all = false, extended = false;
 };
 
-// Groups of the whole expression, known after a first reading.
+// Groups of the whole expression, known after a first pass.
 struct Groups {
   int count = 0;
   std::multimap<std::string, int> names;
@@ -69,20 +69,20 @@ class PatternReader {
   bool read_interval(std::string& out);
 
   PatternCursor c_;
-  const Groups* known_;  // nullptr: this is the first reading
+  const Groups* known_;  // nullptr: first pass
   Groups seen_;
   bool in_look_behind_ = false;
-  std::u32string plain_;  // what was read last, if it is literal text alone
+  std::u32string plain_;  // the last fragment, if it is only literal text
 };
 
-// One character stays one: PCRE2 repeats it faster than a group. Any other fragment has a
-// parenthesis at its beginning, or is repeated already.
+// A single character is not wrapped: PCRE2 repeats it faster than a group. Any other fragment
+// starts with a parenthesis, or has a quantifier already.
 std::string repeated_atom(const std::string& text, const std::string& quantifier, bool again) {
   const bool is_character = !again && !text.empty() && text[0] != '(';
   return is_character ? text + quantifier : concat("(?:", text, ')', quantifier);
 }
 
-// Digits that name a group: below 10, or one of those before; others are an octal number.
+// Whether digits are a group number: below 10, or a group seen before; otherwise they are octal.
 bool is_reference(std::string_view text, int groups) {
   size_t length = 0;
   int number = 0;
@@ -127,7 +127,7 @@ std::string PatternReader::read_branch(Modes modes) {
       out += atom.text;
       continue;
     }
-    if (is_literal) {  // it repeats the last character
+    if (is_literal) {  // the quantifier repeats only the last character
       const char32_t last = characters.back();
       characters.pop_back();
       literal += characters;
@@ -148,7 +148,7 @@ std::string PatternReader::read_branch(Modes modes) {
   return out;
 }
 
-// White space and comments of (?x), and (?#...).
+// Skips white space and comments of (?x), and (?#...).
 bool PatternReader::skip_ignored(const Modes& modes) {
   if (c_.take("(?#")) {
     while (c_.peek() != ')') {
@@ -235,7 +235,7 @@ Atom PatternReader::reference(int number, const Modes& modes) {
   return {concat(modes.ignore_case ? "(?i:" : "(?:", "\\g{", number, "})")};
 }
 
-// The number of a group by its name or by "1", "-1" and "+1".
+// Number of a group given by its name or by "1", "-1" and "+1".
 int PatternReader::group_of(const std::string& name, const char* kind) {
   const size_t digits = name.find_first_not_of("0123456789", name.find_first_of("+-") == 0 ? 1 : 0);
   if (name.empty() || name.find_first_of("+-", 1) != std::string::npos)
@@ -272,7 +272,7 @@ Atom PatternReader::call() {
   ++c_.at;
   seen_.has_calls = true;
   const int number = group_of(c_.take_until(open == '<' ? '>' : '\''), "a call");
-  // PCRE2 restores groups after a call, Oniguruma keeps what the call has set.
+  // PCRE2 restores groups after a call, Oniguruma keeps the values set by the call.
   if (known_ != nullptr && known_->has_references)
     c_.refuse("\\g<...> (a call) beside a backreference");
   return {concat("(?", number, ')')};
@@ -286,7 +286,7 @@ std::string PatternReader::body(Modes modes) {
 
 Atom PatternReader::capture(const std::string& name, const Modes& modes) {
   if (!name.empty()) seen_.has_names = true;
-  // Among named groups, others do not capture.
+  // If there are named groups, unnamed ones do not capture.
   if (name.empty() && known_ != nullptr && known_->has_names)
     return {concat("(?:", body(modes), ')')};
   const int number = ++seen_.count;
@@ -306,7 +306,7 @@ Atom PatternReader::read_group(const Modes& modes) {
   if (!c_.take("?")) return capture("", modes);
   if (c_.take(":")) {
     Atom group{concat("(?:", body(modes), ')')};
-    group.literal = std::exchange(plain_, {});  // "s(?:s)" is "ss" where case is ignored
+    group.literal = std::exchange(plain_, {});  // "s(?:s)" is "ss" if case is ignored
     return group;
   }
   if (c_.take(">")) return {concat("(?>", body(modes), ')')};
@@ -333,7 +333,7 @@ Atom PatternReader::read_options(Modes modes) {
     if (c_.done()) c_.fail("a parenthesis is not closed");
     ++c_.at;
     if (letter == ':') return {concat("(?:", body(modes), ')')};
-    // It holds to the end of the group, alternatives among it: a(?i)b|c is a(?i:b|c).
+    // In effect to the end of the group, including its alternatives: a(?i)b|c is a(?i:b|c).
     if (letter == ')') return {concat("(?:", read_alternatives(modes), ')'), false};
     if (letter == '-')
       on = false;
@@ -350,7 +350,7 @@ Atom PatternReader::read_options(Modes modes) {
   }
 }
 
-// (?(1)yes|no) and (?(<name>)yes|no), behind the second parenthesis.
+// (?(1)yes|no) and (?(<name>)yes|no), after the second parenthesis.
 Atom PatternReader::read_condition(const Modes& modes) {
   const char open = c_.peek();
   const bool named = open == '<' || open == '\'';
@@ -363,7 +363,7 @@ Atom PatternReader::read_condition(const Modes& modes) {
   seen_.has_references = true;
   if (++c_.depth > kMaxPatternDepth) c_.refuse("nesting this deep");
   std::string yes = read_branch(modes), no;
-  const bool empty = yes.empty() && c_.peek() == ')';  // a check of the group alone
+  const bool empty = yes.empty() && c_.peek() == ')';  // only checks the group
   if (c_.take("|")) no = read_alternatives(modes);
   --c_.depth;
   if (!c_.take(")")) c_.fail("a parenthesis is not closed");
@@ -395,14 +395,14 @@ bool PatternReader::read_interval(std::string& out) {
     return false;
   }
   if (std::max(least, most) > kMaxPcreRepeat) c_.refuse(concat("a count above ", kMaxPcreRepeat));
-  if (most >= 0 && least > most) {  // {3,1} is {1,3} that gives nothing back
+  if (most >= 0 && least > most) {  // {3,1} is a possessive {1,3}
     out = concat('{', most, ',', least, "}+");
     return true;
   }
   out = concat('{', std::max(least, 0));
   if (is_range) out += most < 0 ? "," : concat(',', most);
   out += '}';
-  // {n} has no reluctant form, and no interval a possessive one.
+  // {n} has no lazy form, and no interval a possessive one.
   if (is_range && c_.take("?")) out += '?';
   return true;
 }
@@ -412,7 +412,7 @@ bool PatternReader::read_interval(std::string& out) {
 std::string translated_regex(const std::string& pattern, const std::string& what) {
   if (find_invalid_utf8(pattern) != pattern.size())
     fail_input(what, ": a regular expression is not UTF-8");
-  // Names decide which groups capture, so the numbers are those of a second reading.
+  // Names decide which groups capture, so group numbers are known only in a second pass.
   Groups groups;
   std::string out;
   for (const Groups* known :

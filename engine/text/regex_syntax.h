@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-// Expression of PCRE2 that matches what `pattern` matches in Oniguruma, for PCRE2_UTF, PCRE2_UCP
-// and newlines that are line feeds. InputError, which `what` begins, for an expression that is
-// invalid and for a construct that has no translation.
+// PCRE2 expression that matches what `pattern` matches in Oniguruma, for PCRE2_UTF, PCRE2_UCP and
+// newlines that are line feeds. InputError, prefixed by `what`, for an invalid expression and for a
+// construct without a translation.
 std::string translated_regex(const std::string& pattern, const std::string& what);
 
 }  // namespace trireme

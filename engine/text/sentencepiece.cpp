@@ -21,11 +21,11 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581 stands for a space in pieces
+constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, a space in pieces
 constexpr int64_t kMaxModelBytes = 256 << 20;
-// The library works on 32-bit sizes and needs many times the text's bytes.
+// The library uses 32-bit sizes and needs many times the text's bytes.
 constexpr size_t kMaxSentencePieceBytes = size_t{1} << 30;
-// Longer texts are encoded in pieces of about this size where the model allows it.
+// Longer texts are encoded in parts of about this size if the model permits it.
 constexpr size_t kPieceBytes = 64 << 10;
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
@@ -39,14 +39,14 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   }
 }
 
-// The library puts its own source line and condition in brackets before the reason.
+// The library prefixes the reason with its source line and condition in brackets.
 std::string reason(const sentencepiece::util::Status& status) {
   const std::string message = status.message();
   const size_t bracket = message.rfind("] ");
   return bracket == std::string::npos ? message : message.substr(bracket + 2);
 }
 
-// The library's encoder of one model, with the faster ways to the same ids.
+// The library's encoder of one model, with faster paths to equal ids.
 class PieceEncoder {
  public:
   PieceEncoder(std::string_view model, const std::string& name) {
@@ -80,7 +80,7 @@ class PieceEncoder {
     return ids;
   }
 
-  // No piece joins a line end to anything, so tokens never reach across one.
+  // Whether no piece joins a line end to other characters, so that tokens never cross one.
   bool newline_stands_alone() const {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);
@@ -89,9 +89,9 @@ class PieceEncoder {
     return true;
   }
 
-  // The ids of encode_piece(text), in memory and time that grow with the text only linearly: each
-  // piece after the first begins with the line end before it, whose ids (and those of the space the
-  // library puts in front) are then dropped.
+  // Ids of encode_piece(text), with memory and time linear in the text: each part after the first
+  // starts with the preceding line end, whose ids (and those of the space that the library
+  // prepends) are then dropped.
   std::vector<int32_t> encode_in_pieces(std::string_view text) const {
     std::vector<int32_t> ids;
     for (size_t begin = 0; begin < text.size();) {
@@ -107,7 +107,7 @@ class PieceEncoder {
   }
 
   sentencepiece::SentencePieceProcessor processor_;
-  std::unique_ptr<SentencePieceWords> words_;  // where it gives the ids of the library
+  std::unique_ptr<SentencePieceWords> words_;  // set if it gives the library's ids
   std::vector<int32_t> newline_;               // ids of a text that is one line end
   bool splits_at_newline_ = false;
 };
@@ -164,7 +164,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
  protected:
-  // bos before a text, where the model has one, is what models of this kind are trained with.
+  // Models of this kind are trained with bos before a text, if they have one.
   std::vector<int32_t> encode_text(std::string_view text,
                                    const EncodeOptions& options) const override {
     if (text.size() > kMaxSentencePieceBytes) {
@@ -188,11 +188,11 @@ class SentencePieceTokenizer : public Tokenizer {
     std::string text = {}, bytes = {};
     bool control = false;
     bool byte = false;         // a byte token
-    bool begins_word = false;  // the bytes begin with a space that stands for U+2581
+    bool begins_word = false;  // the bytes start with a space from U+2581
   };
 
-  // As the library's Decode: each byte of a run of byte tokens that is no part of a character is
-  // U+FFFD, and at the start of a text the space before a word is dropped.
+  // Like the library's Decode: each byte of a run of byte tokens that is part of no character
+  // becomes U+FFFD, and at the start of a text the space before a word is dropped.
   class PieceDetokenizer final : public Detokenizer {
    public:
     PieceDetokenizer(const SentencePieceTokenizer& tokenizer, bool at_start)
@@ -236,7 +236,7 @@ class SentencePieceTokenizer : public Tokenizer {
     for (int id = 0; id < pieces; ++id) tokens_.push_back(token_of(id));
     std::vector<AddedToken> sought;
     const auto add = [&](AddedToken t) {
-      t.normalized = false;  // what the model makes of a text is no text
+      t.normalized = false;  // added tokens match the original text, not the model's normalization
       if (t.id >= std::ssize(tokens_)) tokens_.resize(static_cast<size_t>(t.id) + 1);
       tokens_[static_cast<size_t>(t.id)] = {
           .text = t.content, .bytes = t.special ? "" : t.content, .control = t.special};
@@ -265,7 +265,7 @@ class SentencePieceTokenizer : public Tokenizer {
     added_ = AddedTokens(std::move(sought), Normalizer(nlohmann::json(), name_));
   }
 
-  // Characters that no piece has are bytes, where the model has these.
+  // Characters without a piece become bytes, if the model has byte pieces.
   void find_most_bytes() {
     int64_t most = added_.longest();
     bool has_bytes = false;
@@ -300,18 +300,18 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string name_;
   PieceEncoder encoder_;
-  std::unique_ptr<PieceEncoder> inner_;  // of what follows an added token, where it differs
+  std::unique_ptr<PieceEncoder> inner_;  // for text after an added token, if it differs
   const sentencepiece::SentencePieceProcessor& processor_;
   bool adds_bos_, adds_eos_;
   bool drops_leading_space_ = true, drops_leading_spaces_ = false;
   std::vector<Token> tokens_;
-  AddedTokens added_;  // and the model's control tokens
+  AddedTokens added_;  // including the model's control tokens
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;  // of added tokens
   int32_t bos_ = -1, eod_ = -1;
   int64_t most_bytes_ = 0;
 };
 
-// The library pulls sentences; what goes wrong meanwhile is kept until it has returned.
+// The library pulls sentences; an exception is stored until the library has returned.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
   explicit Sentences(const std::function<bool(std::string&)>& next) : next_(next) { Next(); }
@@ -394,8 +394,7 @@ std::string train_sentencepiece(const SentencePieceTraining& options,
       {"byte_fallback", "true"},
       {"character_coverage", "0.99995"},
       {"max_sentence_length", std::to_string(1 << 20)},
-      // Partial sums of the unigram trainer are added per thread, so the number is part of the
-      // result.
+      // The unigram trainer sums per thread, so the number of threads affects the result.
       {"num_threads", "8"},
       {"minloglevel", "2"},
   };

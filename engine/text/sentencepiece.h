@@ -14,29 +14,30 @@
 
 namespace trireme {
 
-// What other files say of a model.
+// Settings of a model from other files.
 struct SentencePieceSettings {
-  // Tokens that the model does not have, behind its own and without holes, or other words for some
-  // of its ids. They are found in a text before the model sees it.
+  // Tokens that the model lacks, with ids after its own and without gaps, or other spellings for
+  // some of its ids. They are matched in a text before the model sees it.
   std::vector<AddedToken> added = {};
-  std::optional<std::string> bos = {}, eos = {};  // absent: the model's own; empty: there is none
+  std::optional<std::string> bos = {}, eos = {};  // absent: the model's own; empty: none
   bool adds_bos = true, adds_eos = false;         // around a text (EncodeOptions::add_special)
-  // Special tokens known by content alone, behind all others where neither the model nor `added`
-  // has them.
+  // Special tokens known by content only; they get ids after all others if neither the model nor
+  // `added` has them.
   std::vector<AddedToken> named = {};
-  std::optional<bool> adds_leading_space = {};  // absent: as the model says
-  bool leading_space_once = false;              // not before what follows an added token
+  std::optional<bool> adds_leading_space = {};  // absent: the model's setting
+  bool leading_space_once = false;              // not before text after an added token
 };
 
-// eod is the model's eos, bos its bos, unless the files beside it name others (tokenizer_config.h),
-// whose add_bos_token, add_eos_token, add_prefix_space and legacy count too. A file that is no
-// SentencePiece model, is damaged, or was made to crash the library is an InputError.
+// eod is the model's eos, bos its bos, unless the files next to it name others
+// (tokenizer_config.h), whose add_bos_token, add_eos_token, add_prefix_space and legacy are also
+// used. InputError for a file that is no SentencePiece model, is damaged, or was crafted to crash
+// the library.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path);
-// The same from the bytes of a model; `name` stands for the path.
+// The same from the bytes of a model; `name` is used in place of the path.
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,
                                                const SentencePieceSettings& settings = {});
 
-// The settings of a tokenizer_config.json.
+// Settings from a tokenizer_config.json.
 struct TokenizerConfig;
 SentencePieceSettings sentencepiece_settings(const TokenizerConfig& config);
 
@@ -45,11 +46,10 @@ struct SentencePieceTraining {
   std::string model_type = "bpe";  // or "unigram"
 };
 
-// Bytes of a model trained on the sentences that `next` yields until it returns false. Text is kept
-// as it is (no normalisation, white space kept, bytes for characters outside the vocabulary), so
-// decode(encode(x)) == x. Ids: 0 <unk>, 1 <s>, 2 </s>, then 256 bytes, then pieces.
-// The same sentences give the same model on every machine. InputError when the vocabulary is too
-// small or the text too short for it.
+// Bytes of a model trained on the sentences that `next` yields until it returns false. Text is
+// preserved (no normalisation, white space kept, bytes for characters outside the vocabulary), so
+// decode(encode(x)) == x. Ids: 0 <unk>, 1 <s>, 2 </s>, then 256 bytes, then pieces. Deterministic
+// on every machine. InputError if the vocabulary is too small or the text too short for it.
 std::string train_sentencepiece(const SentencePieceTraining& options,
                                 const std::function<bool(std::string& sentence)>& next);
 

@@ -19,14 +19,14 @@ constexpr uint64_t kSpaceAsSuffix = 24;
              ")");
 }
 
-// The fields of one message, in order.
+// Fields of one message, in order.
 class FieldReader {
  public:
   FieldReader(std::string_view message, const std::string& name) : rest_(message), name_(name) {}
 
   uint64_t field = 0;
   uint64_t number = 0;     // of a varint field
-  std::string_view bytes;  // of a length-delimited field, and the four of a float
+  std::string_view bytes;  // of a length-delimited field, or the four bytes of a float
 
   bool next() {
     if (rest_.empty()) return false;
@@ -150,7 +150,7 @@ SentencePieces::Piece read_piece(std::string_view message, const std::string& na
   return piece;
 }
 
-// Numbers of the trainer's fields.
+// Field numbers of the trainer spec.
 enum TrainerField : uint64_t {
   kModelType = 3,
   kByteFallback = 35,

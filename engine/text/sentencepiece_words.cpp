@@ -11,13 +11,13 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581 stands for a space in pieces
+constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581, a space in pieces
 
 bool is_one_character(std::string_view text) {
   return !text.empty() && character_bytes(text[0]) >= text.size();
 }
 
-// Whether a normal piece is a row of spaces with other characters behind it, each of which is in
+// Whether a normal piece is a run of spaces followed by other characters, each of which is in
 // `characters`.
 bool fits_words(std::string_view text, const std::unordered_set<std::string_view>& characters) {
   if (find_invalid_utf8(text) != text.size()) return false;
@@ -37,7 +37,7 @@ bool gives_equal_ids(const SentencePieces& parts) {
       !parts.escapes_spaces || parts.space_as_suffix || !parts.byte_fallback)
     return false;
   if (std::ssize(parts.pieces) > kMaxVocabulary) return false;
-  std::unordered_set<std::string_view> characters;  // that are normal pieces
+  std::unordered_set<std::string_view> characters;  // those that are normal pieces
   for (const SentencePieces::Piece& piece : parts.pieces)
     if (piece.type == SentencePieces::kNormal && is_one_character(piece.text))
       characters.insert(piece.text);
@@ -77,7 +77,7 @@ SentencePieceWords::SentencePieceWords(const SentencePieces& parts, const std::s
 void SentencePieceWords::encode(std::string_view text, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
   std::string word;
-  bool spaces = true;  // nothing but spaces in the word so far
+  bool spaces = true;  // only spaces in the word so far
   const auto finish = [&] {
     if (!word.empty()) model_->encode(word, ids);
     word.clear();
@@ -101,7 +101,7 @@ void SentencePieceWords::encode(std::string_view text, std::vector<int32_t>& ids
       finish();
       word = text[at++];
       finish();
-    } else {  // another character that begins as the escaped space does
+    } else {  // another character with the first byte of the escaped space
       word += text[at++];
       spaces = false;
     }

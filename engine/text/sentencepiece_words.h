@@ -1,9 +1,9 @@
-// Byte-pair encoding of a SentencePiece model word by word, where that gives the ids of the
+// Byte-pair encoding of a SentencePiece model word by word, if that gives the same ids as the
 // library.
 //
-// No piece joins what lies on both sides of a cut, so the words between cuts are encoded on their
-// own and remembered:
-// before the first of a row of spaces, and around characters that stand in no piece of several.
+// No piece crosses a word boundary, so that words are encoded separately and cached. Boundaries are
+// before the first of a run of spaces, and around ASCII characters that occur in no piece of
+// several characters.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ namespace trireme {
 
 class SentencePieceWords {
  public:
-  // nullptr where equality does not follow from what the model says: unigram models (sums of floats
-  // depend on the library's order), a character map, folded or unescaped white space, user-defined
-  // and unused pieces, no byte fallback, pieces with spaces behind other characters or with
-  // characters that are no pieces themselves.
+  // nullptr if equal ids do not follow from the model: unigram models (sums of floats depend on the
+  // library's order), a character map, folded or unescaped white space, user-defined and unused
+  // pieces, no byte fallback, pieces with spaces after other characters or with characters that are
+  // not pieces themselves.
   static std::unique_ptr<SentencePieceWords> make(const SentencePieces& parts,
                                                   const std::string& name);
 
@@ -33,8 +33,8 @@ class SentencePieceWords {
   SentencePieceWords(const SentencePieces& parts, const std::string& name);
   std::unique_ptr<TokenModel> model_;
   bool adds_leading_space_;
-  std::array<bool, 256> ordinary_{};  // bytes that a word simply goes on with
-  std::array<bool, 128> alone_{};     // ASCII characters that are words of their own
+  std::array<bool, 256> ordinary_{};  // bytes that always continue the word
+  std::array<bool, 128> alone_{};     // ASCII characters that are separate words
 };
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kOneReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 constexpr size_t kMaxDecoderStages = 32;
-constexpr size_t kMaxReplacedBytes = 256;    // of the texts of a Replace behind a Fuse
+constexpr size_t kMaxReplacedBytes = 256;    // of the texts of a Replace after a Fuse
 constexpr size_t kMaxTextOfToken = 1 << 20;  // bytes
 
 bool is_byte_token(std::string_view token) {
@@ -39,7 +39,7 @@ std::string replaced(const std::string& text, const std::string& from, const std
   }
 }
 
-// Characters `c` that a text ends with, at most `most`.
+// Number of characters `c` at the end of a text, at most `most`.
 size_t trailing(std::string_view text, std::string_view c, size_t most) {
   size_t count = 0;
   while (count < most && text.ends_with(c)) {
@@ -167,7 +167,7 @@ std::string TokenDecoder::bytes(const std::string& token) const {
   return text;
 }
 
-// --- Stream -------------------------------------------------------------------------------------
+// --- Stream ---
 
 TokenDecoder::Stream::Stream(const TokenDecoder& decoder, bool at_start)
     : decoder_(decoder), states_(decoder.stages_.size()) {
@@ -253,11 +253,11 @@ void TokenDecoder::Stream::finish_stage(size_t stage) {
     case Kind::kByteLevel:
       return feed(stage + 1, repaired_utf8(std::move(held), Utf8Repair::kMaximalPart));
     case Kind::kReplace: return feed(stage + 1, std::move(held));
-    default: return;  // what a Strip holds is stripped
+    default: return;  // text held by a Strip is dropped
   }
 }
 
-// What may begin the text that is looked for is held back.
+// Holds back a suffix that may start the text to be replaced.
 void TokenDecoder::Stream::replace_fused(size_t stage, const std::string& text) {
   const Stage& what = decoder_.stages_[stage];
   std::string& held = states_[stage].held;
@@ -276,7 +276,7 @@ void TokenDecoder::Stream::replace_fused(size_t stage, const std::string& text) 
   feed(stage + 1, std::move(out));
 }
 
-// Characters at the end may be the text's last ones and are held back.
+// Trailing characters may be the text's last ones and are held back.
 void TokenDecoder::Stream::strip_fused(size_t stage, std::string text) {
   const Stage& what = decoder_.stages_[stage];
   State& state = states_[stage];
@@ -293,9 +293,9 @@ void TokenDecoder::Stream::strip_fused(size_t stage, std::string text) {
   feed(stage + 1, std::move(text));
 }
 
-// --- runs of byte tokens ------------------------------------------------------------------------
-// A run that is UTF-8 becomes one token, any other a U+FFFD for each byte, which is known as soon
-// as a byte continues no character.
+// --- runs of byte tokens ---
+// A run that is valid UTF-8 becomes one token, any other a U+FFFD per byte; a run is known to be
+// invalid as soon as a byte does not continue a character.
 
 void TokenDecoder::Stream::push_byte(size_t stage, char byte) {
   if (run_is_invalid_) return feed(stage + 1, kOneReplacement);
@@ -314,7 +314,7 @@ void TokenDecoder::Stream::push_byte(size_t stage, char byte) {
   }
 }
 
-// The run is over, or known to be invalid.
+// Ends the run, or flushes it once it is known to be invalid.
 void TokenDecoder::Stream::flush_run(size_t stage) {
   const std::string bytes = std::exchange(states_[stage].held, {});
   const bool valid = !run_is_invalid_ && complete_ == bytes.size();
@@ -331,8 +331,8 @@ void TokenDecoder::Stream::flush_run(size_t stage) {
     for (RunToken& token : run_) token.share = token.is_byte ? sizeof(kOneReplacement) - 1 : 0;
 }
 
-// Shares of a decided run, from its end on: later stages may have taken characters at the
-// beginning.
+// Assigns the shares of a decided run, from its end: later stages may have removed characters at
+// the start.
 void TokenDecoder::Stream::settle_run(size_t bytes, DetokenizedText& out) {
   for (size_t i = run_.size(); i-- > 0;) {
     RunToken& token = run_[i];

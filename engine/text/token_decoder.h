@@ -1,9 +1,8 @@
-// Decoder of a tokenizer.json: stages through which tokens become text, as in the tokenizers
-// library.
+// Decoder of a tokenizer.json: stages that turn tokens into text, as in the tokenizers library.
 //
 // ByteLevel, Metaspace, ByteFallback, Fuse, Replace (of a string), Strip and Sequence; without a
-// decoder tokens are joined with spaces. A stage gets the tokens that the one before it makes, and
-// behind a Fuse or a ByteLevel the text as a single token.
+// decoder tokens are joined with spaces. A stage receives the tokens of the previous one, and after
+// a Fuse or a ByteLevel the text as a single token.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,11 +16,12 @@ namespace trireme {
 
 class TokenDecoder {
  public:
-  // `json`: the object "decoder", or null. `what` begins messages: the file.
+  // `json`: the object "decoder", or null. `what` is the prefix of messages: the file.
   TokenDecoder(const nlohmann::json& json, const std::string& what);
-  // Bytes that a token adds behind others; a byte token is its byte.
+  // Bytes that a token appends to earlier text; a byte token appends its byte.
   std::string bytes(const std::string& token) const;
-  // bytes() of a token may be longer than the token; InputError there where it is far too long.
+  // Whether bytes() of a token may be longer than the token; bytes() throws InputError if it is far
+  // too long.
   bool expands() const { return expands_; }
 
   class Stream;
@@ -47,21 +47,21 @@ class TokenDecoder {
   bool fused_ = false, expands_ = false;
 };
 
-// Text of tokens one by one. The decoder must outlive it.
+// Text of tokens, one at a time. The decoder must outlive it.
 class TokenDecoder::Stream {
  public:
   // at_start: no token precedes the text.
   Stream(const TokenDecoder& decoder, bool at_start);
   void push(std::string token, DetokenizedText& out);
-  void skip(DetokenizedText& out);  // a token without text, which the decoder does not see
+  void skip(DetokenizedText& out);  // a token without text; stages do not see it
   void finish(DetokenizedText& out);
   bool has_partial() const;
 
  private:
   struct State {
-    bool first = true;    // nothing has come yet
-    std::string held;     // what the stage cannot decide yet
-    size_t stripped = 0;  // characters at the beginning
+    bool first = true;    // no token so far
+    std::string held;     // input that the stage cannot decide yet
+    size_t stripped = 0;  // characters removed at the start
   };
   struct RunToken {
     bool is_byte;
@@ -77,12 +77,12 @@ class TokenDecoder::Stream {
 
   const TokenDecoder& decoder_;
   std::vector<State> states_;
-  std::string text_;             // made by the current call
-  std::vector<RunToken> run_;    // tokens of the run that is not decided
-  size_t complete_ = 0;          // bytes of the run that are whole characters
+  std::string text_;             // produced by the current call
+  std::vector<RunToken> run_;    // tokens of the undecided run
+  size_t complete_ = 0;          // bytes of the run that form complete characters
   bool run_is_invalid_ = false;  // its bytes are U+FFFD, one each
   bool joined_run_ = false;      // the current token belongs to it
-  size_t run_text_ = 0;          // bytes of text_ that the run has become
+  size_t run_text_ = 0;          // bytes of text_ produced by the run
 };
 
 }  // namespace trireme

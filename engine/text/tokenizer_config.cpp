@@ -36,13 +36,13 @@ PlainJson settings_in(const fs::path& file) {
   return settings_of(read_small_file(file.string(), kMaxSettingsBytes), file.string());
 }
 
-// Whether a key names a token by a role of the model's own ("image_token").
+// Whether a key names a token by a model-specific role ("image_token").
 bool names_token(const std::string& key, const PlainJson& value) {
   return key.ends_with(kTokenEnding) && !key.starts_with("add_") &&
          (value.is_string() || value.is_object());
 }
 
-// Value for the check of its key, with lists and objects, which are read elsewhere, by their size.
+// Value for the schema check; lists and objects, which are parsed elsewhere, by their size.
 Json brief_value(const PlainJson& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) return value.get<int64_t>();
@@ -52,7 +52,7 @@ Json brief_value(const PlainJson& value) {
   return value.empty() ? Json::array() : Json(concat(value.size(), " values"));
 }
 
-// InputError for keys that are not known or are refused.
+// Throws InputError for keys that are unknown or refused.
 void check_settings(const PlainJson& json, const std::string& name) {
   const Schema& schema = tokenizer_config_schema();
   ConfigReport report;
@@ -81,7 +81,7 @@ std::optional<bool> flag_in(const PlainJson& json, const char* key, const std::s
   return field<bool>(json, key, name);
 }
 
-// A token given by its content, or by an object with its flags; nullopt for null.
+// Token given by its content, or by an object with its flags; nullopt for null.
 std::optional<AddedToken> token_named(const PlainJson& json, const std::string& what) {
   if (json.is_null()) return {};
   PlainJson token = json.is_object() ? json : PlainJson{{"content", json}};
@@ -165,13 +165,13 @@ class ConfigReader {
   TokenizerConfig out_;
 };
 
-// transformers reads the map only where tokenizer_config.json does not list added tokens.
+// transformers reads the map only if tokenizer_config.json does not list added tokens.
 void merge_map(PlainJson& config, const PlainJson& map) {
   if (config.contains("added_tokens_decoder")) return;
   for (const auto& [key, value] : map.items()) config[key] = value;
 }
 
-// Ids of added_tokens.json that added_tokens_decoder lacks.
+// Adds ids of added_tokens.json that added_tokens_decoder lacks.
 void merge_added(PlainJson& config, const PlainJson& added, const std::string& what) {
   if (added.empty()) return;
   std::set<std::string> specials;

@@ -29,7 +29,7 @@ const nlohmann::json& part(const nlohmann::json& json, const char* name) {
   return found == json.end() ? kNull : *found;
 }
 
-// The ids that a post-processor puts around one text.
+// Ids that a post-processor adds around one text.
 struct Template {
   std::vector<int32_t> before, behind;
 
@@ -136,8 +136,8 @@ class JsonTokenizer : public Tokenizer {
       encode_words(std::string(rest), first, ids);
       first = false;
     };
-    // Offsets are lost where characters were mended or normalised: no special token is made of such
-    // a text.
+    // Offsets are lost if characters were repaired or normalised: then no special tokens are
+    // encoded in such a text.
     const bool intact = options.breaks.empty() || text.size() == bytes.size();
     added_.split(text, false, options.parse_special && intact, options.breaks, token,
                  [&](std::string_view rest) {
@@ -154,7 +154,7 @@ class JsonTokenizer : public Tokenizer {
  private:
   struct Token {
     std::string text = {};
-    std::string looks = {};  // to the decoder: the text, which the normalizer may have changed
+    std::string looks = {};  // as seen by the decoder: the text, possibly changed by the normalizer
     bool special = false;
   };
 
@@ -179,7 +179,7 @@ class JsonTokenizer : public Tokenizer {
 
   void make_model(const nlohmann::json& json) {
     const std::string what = name_ + ": model";
-    // Files of old have no type; what they hold tells.
+    // Old files have no type; it follows from their content.
     const auto type =
         field_or<std::string>(json, "type", what, json.contains("merges") ? "BPE" : "");
     pairs_ = type == "BPE";
@@ -192,7 +192,7 @@ class JsonTokenizer : public Tokenizer {
   }
 
   // Tokens of the file, those that tokenizer_config.json adds or gives other flags, and special
-  // tokens that it names, which are appended to a vocabulary without them.
+  // tokens that it names, which are appended if the vocabulary lacks them.
   void make_added(const nlohmann::json& json, const TokenizerConfig& config) {
     std::vector<AddedToken> tokens = AddedTokens(json, normalizer_, name_).all();
     std::unordered_map<std::string, size_t> places;
@@ -220,7 +220,7 @@ class JsonTokenizer : public Tokenizer {
     for (AddedToken t : config.named) {
       if (places.contains(t.content)) continue;
       t.id = model_->vocabulary().find(t.content);
-      if (t.id < 0 && is_bos_or_eos(config, t.content)) continue;  // named() refuses it
+      if (t.id < 0 && is_bos_or_eos(config, t.content)) continue;  // rejected by named()
       if (t.id < 0) t.id = static_cast<int32_t>(next);
       add(t);
     }
@@ -273,8 +273,7 @@ class JsonTokenizer : public Tokenizer {
     refuse_holes();
   }
 
-  // An id without a token may be drawn by a model and has no text: as a rule added tokens were
-  // lost.
+  // A model may sample an id without a token, which has no text: usually added tokens were lost.
   void refuse_holes() const {
     constexpr int64_t kMostListed = 8;
     std::string listed;
@@ -308,8 +307,7 @@ class JsonTokenizer : public Tokenizer {
                      ids);
   }
 
-  // The token that the configuration names; else a template's only one, else the first of the
-  // usual.
+  // Token named by the configuration; else a template's only one, else the first of the usual ones.
   int32_t named(const TokenizerConfig& config, const char* role,
                 const std::vector<int32_t>& from_template,
                 std::initializer_list<std::string_view> usual) const {

@@ -1,11 +1,11 @@
-// Tokenizers of HuggingFace: a tokenizer.json, with the files beside it where there are some
-// (tokenizer_config.h).
+// HuggingFace tokenizers: a tokenizer.json with the files next to it, if any (tokenizer_config.h).
 //
-//   text -> added tokens | normalizer -> added tokens | pre-tokenizer -> model -> ids -> post-processor
+//   text -> added tokens | normalizer -> added tokens | pre-tokenizer -> model -> ids
+//        -> post-processor
 //
 // Models BPE and Unigram; post-processors TemplateProcessing, ByteLevel (which changes no id) and
-// Sequence. bos and eod are tokenizer_config.json's bos_token and eos_token; without it the tokens
-// that the template puts before and behind a text, then <|endoftext|> and </s>.
+// Sequence. bos and eod are tokenizer_config.json's bos_token and eos_token; without them the
+// tokens that the template adds before and after a text, then <|endoftext|> and </s>.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@
 
 namespace trireme {
 
-// InputError where the file is damaged, or asks for what is not available, which is named.
+// InputError if the file is damaged or uses an unsupported feature, which is named.
 std::unique_ptr<Tokenizer> load_tokenizer_json(const std::string& path);
-// The same from the files' contents; config: "" for none. `name` stands for the path.
+// The same from the files' contents; config: "" for none. `name` is used in place of the path.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view config,
                                                 const std::string& name);
 

@@ -75,7 +75,7 @@ void add_encoding(Schema& schema) {
       .or_null();
 }
 
-// llama.cpp's special tokens, by what becomes of them.
+// llama.cpp's special tokens, by how they are handled.
 void add_gguf_ids(Schema& schema) {
   schema.integer("ggml.bos_token_id", "", "token that begins a text: bos_token");
   schema.integer("ggml.eos_token_id", "", "stop token: eos_token");
@@ -112,8 +112,8 @@ void add_gguf_encoding(Schema& schema) {
              "eos after a text, instead of what huggingface.json says");
   schema.any("ggml.add_space_prefix", "", "boolean",
              "space before a text of llama; no effect with gpt2, as in llama.cpp");
-  schema.ignored("ggml.add_sep_token");     // of pairs of texts
-  schema.ignored("ggml.token_type_count");  // rows of a table that these models do not have
+  schema.ignored("ggml.add_sep_token");     // for pairs of texts
+  schema.ignored("ggml.token_type_count");  // rows of an embedding that these models lack
   schema.unavailable("ggml.remove_extra_whitespaces", {"false"}, "folded white space");
   schema.unavailable("ggml.precompiled_charsmap", {"[]", "\"\""}, "a character map");
   schema.unavailable("rwkv.world", {"\"\""}, "RWKV's tokenizer");
@@ -143,7 +143,7 @@ Schema made_config_schema() {
     schema.unavailable(key, {"false"}, "a tokenizer that changes its texts in Python");
   schema.unavailable("fix_mistral_regex", {"false"}, "another pre-tokenizer");
   // Lengths, padding and truncation of batches; files, classes and programs; roles of other
-  // modalities; settings of tokenizers that a tokenizer.json or tokenizer.model says itself.
+  // modalities; settings of tokenizers that are also in tokenizer.json or tokenizer.model.
   add_ignored_words(
       schema,
       "model_max_length max_len max_length padding padding_side truncation truncation_side "
@@ -171,7 +171,7 @@ Schema made_config_schema() {
   return schema;
 }
 
-// Long lists stand for their length: their contents are checked where they are read.
+// Long lists are represented by their length: their contents are checked where they are read.
 Json shown_value(const GgufValue& value) {
   const auto brief = [](const auto& list) {
     return list.empty() ? Json::array() : Json(concat(list.size(), " values"));

@@ -1,4 +1,4 @@
-// Keys of the files that describe a tokenizer: which are read, have no effect, or are refused.
+// Keys of tokenizer files: read, without effect, or refused.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// A token's role: its key in GGUF metadata and in tokenizer_config.json.
+// Role of a token: its key in GGUF metadata and in tokenizer_config.json.
 struct TokenRole {
   const char* gguf;  // "tokenizer.ggml.bos_token_id"
   const char* name;  // "bos_token"; nullptr: HuggingFace's files have no name for it
@@ -33,22 +33,22 @@ inline constexpr TokenRole kTokenRoles[] = {
     {"tokenizer.ggml.suffix_token_id", nullptr},
     {"tokenizer.ggml.middle_token_id", nullptr}};
 
-// Keys of Trireme in a GGUF file, for what llama.cpp has no key: stop token ids beyond eos, eot and
-// eom, bos_token_id of config.json where it is not the tokenizer's, and tokenizer_config.json.
+// Trireme's keys in a GGUF file, for facts without a llama.cpp key: stop token ids beyond eos, eot
+// and eom, bos_token_id of config.json if it is not the tokenizer's, and tokenizer_config.json.
 inline constexpr const char* kGgufStopTokens = "tokenizer.trireme.stop_token_ids";
 inline constexpr const char* kGgufModelBos = "tokenizer.trireme.model_bos_token_id";
 inline constexpr const char* kGgufTokenizerConfig = "tokenizer.trireme.config";
 // The reverse, in tokenizer_config.json: an object of GGUF keys that HuggingFace has no key for.
 inline constexpr const char* kConfigGgufMetadata = "gguf_metadata";
 
-// tokenizer_config.json, from which its check and docs/reference/model-keys.md are made. The row
-// "*_token" is any other key with this ending: transformers takes it for a special token.
+// Schema of tokenizer_config.json, for its check and for docs/reference/model-keys.md. The row
+// "*_token" is any other key with this ending: transformers treats it as a special token.
 const Schema& tokenizer_config_schema();
-// GGUF metadata after "tokenizer.", without chat_template.NAME.
+// Schema of GGUF metadata after "tokenizer.", without chat_template.NAME.
 const Schema& gguf_tokenizer_schema();
 
-// InputError for keys "tokenizer.*" that are not known, are refused, or have values of another
-// kind.
+// Throws InputError for keys "tokenizer.*" that are unknown, refused, or have values of the wrong
+// type.
 void check_gguf_tokenizer_keys(const GgufFile& file);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// A set of strings with values, asked which of them begin at a place.
+// Trie: set of strings with values, searched for those that start at a position.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace trireme {
 
 class Trie {
  public:
-  // Of the pairs; where a string is there twice the later value counts. No string is empty.
+  // From (string, value) pairs; the later value of a repeated string wins. No string is empty.
   explicit Trie(std::vector<std::pair<std::string, int32_t>> entries = {}) {
     std::ranges::stable_sort(entries, {}, &std::pair<std::string, int32_t>::first);
     nodes_.push_back({});
@@ -44,7 +44,7 @@ class Trie {
     int32_t node;
   };
 
-  // The entries [begin, end) share their first `depth` bytes, which led to `node`.
+  // Entries [begin, end) share their first `depth` bytes, which led to `node`.
   void build(size_t node, const std::vector<std::pair<std::string, int32_t>>& entries, size_t begin,
              size_t end, size_t depth) {
     while (begin < end && entries[begin].first.size() == depth)

@@ -47,7 +47,7 @@ namespace {
 
 int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-// Characters taken apart, marks not yet in their order.
+// Decomposed characters, marks not yet in canonical order.
 std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t options) {
   std::vector<utf8proc_int32_t> out;
   out.reserve(text.size());
@@ -62,8 +62,8 @@ std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_
   return out;
 }
 
-// Runs of marks by their classes (Unicode, canonical ordering). The library's own way takes the
-// square of a run's length, and a text may be one run.
+// Sorts runs of marks by their classes (Unicode, canonical ordering). The library's own sort is
+// quadratic in a run's length, and a text may be one run.
 void order_marks(std::vector<utf8proc_int32_t>& characters) {
   const auto is_mark = [](utf8proc_int32_t c) { return combining_class(c) != 0; };
   for (auto begin = characters.begin(); begin != characters.end();) {
@@ -95,7 +95,7 @@ std::string lower_case(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const char32_t c = next_character(text, at);
     if (c == 0x130)
-      out += "i\xCC\x87";  // the one character whose small form is two
+      out += "i\xCC\x87";  // the only character whose lower case has two characters
     else
       append(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
   }
@@ -159,7 +159,7 @@ bool is_word(char32_t c) {
   if (c < 128)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   if (c == 0x200C || c == 0x200D) return true;  // Join_Control
-  // Letters in circles and squares are alphabetic, and signs by their category.
+  // Letters in circles and squares are alphabetic, but have the category of signs.
   if ((c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
       (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189))
     return true;

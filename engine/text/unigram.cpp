@@ -42,7 +42,7 @@ class Unigram : public TokenModel {
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {
     struct Best {
       double score = 0;
-      size_t begin = kNone;  // of the last token of the best cut of the text before
+      size_t begin = kNone;  // start of the last token of the best segmentation up to here
       int32_t id = -1;
     };
     std::vector<Best> best(word.size() + 1);
@@ -60,12 +60,12 @@ class Unigram : public TokenModel {
       if (!alone) offer(next, so_far + unknown_score_, -1);
       at = next;
     }
-    std::vector<Piece> pieces;  // from the end to the beginning
+    std::vector<Piece> pieces;  // in reverse order
     for (size_t end = word.size(); end > 0; end = best[end].begin)
       pieces.push_back({best[end].begin, end, best[end].id});
     std::ranges::reverse(pieces);
     for (size_t i = 0; i < pieces.size();) {
-      size_t next = i + 1;  // unknown pieces in a row are one
+      size_t next = i + 1;  // adjacent unknown pieces form one
       if (is_unknown(pieces[i].id))
         while (next < pieces.size() && is_unknown(pieces[next].id)) ++next;
       if (next == i + 1 && pieces[i].id >= 0)

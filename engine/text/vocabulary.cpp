@@ -43,7 +43,7 @@ bool shown_as_itself(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// Of the characters below U+0144: the byte, or -1.
+// Byte of each character below U+0144, or -1.
 std::array<int16_t, 0x144> make_alphabet() {
   std::array<int16_t, 0x144> bytes;
   bytes.fill(-1);

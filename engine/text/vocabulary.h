@@ -1,4 +1,4 @@
-// The strings of a model's tokens and their ids.
+// Strings and ids of a model's tokens.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@ struct StringHash {
   size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
 };
 
-// Ids need not be dense; -1: there is none.
+// Vocabulary; ids need not be dense. -1: no such token.
 class Vocabulary {
  public:
-  // Refuses ids and strings beyond all measure, and an id for two strings. `what` begins messages.
+  // Refuses ids and strings above the limits, and an id for two strings. `what` is the prefix of
+  // messages.
   void add(const std::string& token, int64_t id, const std::string& what);
   int32_t find(std::string_view token) const {
     const auto found = ids_.find(token);
@@ -29,7 +30,7 @@ class Vocabulary {
   }
   // "" for ids in a gap.
   const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
-  int64_t size() const { return std::ssize(tokens_); }  // the largest id and 1
+  int64_t size() const { return std::ssize(tokens_); }  // the largest id plus 1
   int64_t longest() const { return longest_; }          // bytes of the longest token
 
  private:
@@ -38,13 +39,13 @@ class Vocabulary {
   int64_t longest_ = 0;
 };
 
-// The ids of the tokens "<0x00>" ... "<0xFF>"; empty where one is missing.
+// Ids of the tokens "<0x00>" ... "<0xFF>"; empty if one is missing.
 std::vector<int32_t> byte_tokens(const Vocabulary& vocabulary);
 
-// --- the alphabet of ByteLevel
-// --------------------------------------------------------------------------
+// --- the alphabet of ByteLevel ---
 //
-// Each byte has a character: the visible ones of Latin-1 themselves, the others U+0100 and on.
+// Each byte is spelled as a character: the visible ones of Latin-1 as themselves, the others from
+// U+0100 on.
 std::string byte_level_bytes(std::string_view spelled, bool& all_in_alphabet);
 
 }  // namespace trireme

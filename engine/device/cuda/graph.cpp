@@ -9,7 +9,7 @@ namespace {
 
 cudaStream_t main_stream(const Context& gpu) { return static_cast<cudaStream_t>(gpu.main.raw); }
 
-// The recorded work as it came, until it has been made executable.
+// The captured graph, until it has been instantiated.
 struct Recording {
   cudaGraph_t raw = nullptr;
   ~Recording() {
@@ -23,7 +23,7 @@ constexpr const char* kWayOut = "recording work (cuda.graphs \"off\" does withou
 
 Graph capture(Context& gpu, const std::function<void()>& work) {
   TRIREME_CHECK(!gpu.synchronous, "capture on a context that waits after every launch");
-  // Other ranks may be threads of this process: what they queue is not this stream's concern. A
+  // Other ranks may be threads of this process: what they queue must not affect this capture. A
   // wait for the whole device by one of them, on the same device, still ends the capture.
   check_runtime(cudaStreamBeginCapture(main_stream(gpu), cudaStreamCaptureModeThreadLocal),
                 "capture", "cudaStreamBeginCapture");
@@ -34,7 +34,7 @@ Graph capture(Context& gpu, const std::function<void()>& work) {
   } catch (...) {
     gpu.capturing = false;
     (void)cudaStreamEndCapture(main_stream(gpu), &recording.raw);
-    (void)cudaGetLastError();  // that the recording is invalid is no news
+    (void)cudaGetLastError();  // clears the expected error: the recording is invalid
     throw;
   }
   gpu.capturing = false;

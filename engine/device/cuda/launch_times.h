@@ -1,4 +1,4 @@
-// The pairs of events behind engine/device/launch_times.h. For CUDA sources only.
+// Event pairs of engine/device/launch_times.h. For CUDA sources only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,7 +25,7 @@ class LaunchTimes {
   std::vector<Pair> pairs_;
 };
 
-// One call of a library, timed where times are taken: from here to the end of its life.
+// Times one library call, from construction to destruction, while timing is on.
 class TimedCall {
  public:
   template <class... Parts>

@@ -1,12 +1,11 @@
-// The libraries that ops call beside kernels: opened with the device, implemented in
-// engine/ops/cuda/.
+// Libraries that ops call besides kernels: opened with the device, implemented in engine/ops/cuda/.
 #pragma once
 
 #include "engine/device/context.h"
 
 namespace trireme::cuda {
 
-// Fills in the handles of `gpu`. Throws InputError naming a library that must be there and is not.
+// Sets the handles of `gpu`. Throws InputError naming a required library that is missing.
 void open_libraries(Context& gpu);
 
 }  // namespace trireme::cuda

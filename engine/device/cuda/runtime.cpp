@@ -15,7 +15,8 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int kLeastCapability = 8;  // Ampere: what kernels are compiled for at least
+constexpr int kLeastCapability = 8;  // Ampere: the oldest architecture that kernels are compiled
+                                     // for
 
 cudaStream_t handle(const Stream& stream) { return static_cast<cudaStream_t>(stream.raw); }
 cudaEvent_t handle(const Event& event) { return static_cast<cudaEvent_t>(event.raw()); }
@@ -31,8 +32,8 @@ Stream make_stream(int priority) {
   return {raw};
 }
 
-// While it lives the calling thread's device is the one whose memory `pointer` is, or number
-// `device`: what frees something may run on a thread that works with another.
+// Switches the calling thread's device to the one that owns `pointer`, or to number `device`, until
+// destroyed: a destructor may run on a thread that works with another device.
 class OnDevice {
  public:
   explicit OnDevice(const void* pointer) {
@@ -52,14 +53,14 @@ class OnDevice {
     if (cudaGetDevice(&now) != cudaSuccess || now == device || device < 0) return;
     if (cudaSetDevice(device) == cudaSuccess) before_ = now;
   }
-  int before_ = -1;  // the device to go back to; -1: it is the one already
+  int before_ = -1;  // the device to restore; -1: it was current already
 };
 
-// The context with what must be given back.
+// Context that releases its resources.
 struct OpenContext : Context {
   ~OpenContext() override {
     const OnDevice here(device);
-    // Destructors do not throw; what the device still says then is lost with it.
+    // Destructors do not throw: errors that the device reports now are lost.
     (void)cudaDeviceSynchronize();
     staging.reset();
     waits.reset();
@@ -117,7 +118,7 @@ DeviceStatus probe_devices() {
     (void)cudaGetLastError();  // else the next launch would report it
   }
   if (status.devices > 0 || !status.reason.empty()) return status;
-  // A stub library, no driver, and a driver without devices are all the same to a user: no GPU.
+  // A stub library, no driver, and a driver without devices all mean the same to a user: no GPU.
   if (error == cudaErrorInsufficientDriver && driver != 0)
     status.reason =
         concat("the driver supports CUDA ", status.driver, ", this build needs ", status.runtime);
@@ -137,7 +138,7 @@ std::unique_ptr<Context> open_device(int device) {
   check_runtime(cudaDeviceGetStreamPriorityRange(&least, &greatest), "open device",
                 "cudaDeviceGetStreamPriorityRange");
   gpu->main = make_stream(least);
-  gpu->comm = make_stream(greatest);  // what other ranks wait for goes first
+  gpu->comm = make_stream(greatest);  // work that other ranks wait for has priority
   gpu->staging = std::make_shared<Staging>();
   gpu->waits = std::make_shared<WaitTimes>();
   open_libraries(*gpu);
@@ -157,8 +158,8 @@ void* allocate_device(int64_t bytes) {
 
 void free_device(void* data) {
   const OnDevice there(data);
-  // Work that uses the memory may still be queued; the runtime's own free waits for it too, but
-  // does not promise to.
+  // Queued work may still use the memory; cudaFree() waits for it as well, but does not guarantee
+  // to.
   (void)cudaDeviceSynchronize();
   (void)cudaFree(data);
 }
@@ -218,7 +219,7 @@ void wait(const Stream& stream, const Event& event) {
 bool done(const Event& event) {
   const cudaError_t error = cudaEventQuery(handle(event));
   if (error == cudaErrorNotReady) {
-    (void)cudaGetLastError();  // no error, but kept as one: the next launch would report it
+    (void)cudaGetLastError();  // expected, but sticky: the next launch would report it
     return false;
   }
   check_runtime(error, "event", "cudaEventQuery");
@@ -235,8 +236,8 @@ void synchronize(Context&, const Stream& stream) {
 
 namespace {
 
-// Whether kernels wait in begin_kernel(): those of a build for older devices, which the driver
-// compiles for this one, do not. All are built alike.
+// Whether kernels wait in begin_kernel(): kernels built for older devices, which the driver
+// compiles for this one, do not. All kernels are built alike.
 bool kernels_wait(Context& gpu, [[maybe_unused]] const char* op,
                   [[maybe_unused]] const void* kernel) {
 #ifndef TRIREME_EMULATED
@@ -269,8 +270,8 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
       .empty = x == 0 || y == 0 || z == 0,
       .overlaps = kernels_wait(gpu, op, kernel)};
   if (prepared.empty) return prepared;
-  // A block has 48 KiB without asking, its static memory included. What is asked for is the same in
-  // every launch, so that ranks that share a GPU do not take it from one another.
+  // A block has 48 KiB without opt-in, its static memory included. The amount requested is the same
+  // in every launch, so that ranks that share a GPU do not lower it for one another.
   constexpr int64_t kMostStatic = 4 << 10, kWithoutAsking = (48 << 10) - kMostStatic;
   if (grid.shared > kWithoutAsking) {
     const int64_t most = gpu.info.shared_bytes_per_block - kMostStatic;

@@ -40,7 +40,7 @@ void Staging::upload(Context& gpu, void* device, const void* host, int64_t bytes
 void Staging::download(Context& gpu, void* host, const void* device, int64_t bytes) {
   auto* to = static_cast<std::byte*>(host);
   const auto* from = static_cast<const std::byte*>(device);
-  // Uploads that have not run may still read the slot.
+  // Uploads that are still queued may read the slot.
   take_next_slot(gpu);
   std::byte* const slot = slots_[current_].data;
   while (bytes > 0) {

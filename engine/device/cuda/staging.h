@@ -1,5 +1,5 @@
-// Copies between pageable host memory and the device, through a ring of pinned memory: the one
-// place where the host's memory and a stream meet.
+// Copies between pageable host memory and the device through a ring of pinned memory: the only
+// place where pageable memory meets a stream.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ class Staging {
   Staging();
   // On the main stream. Waits only when the ring is full of copies that have not run.
   void upload(Context& gpu, void* device, const void* host, int64_t bytes);
-  // Waits for everything before it on the main stream, and for the copy.
+  // Waits for all earlier work on the main stream, and for the copy.
   void download(Context& gpu, void* host, const void* device, int64_t bytes);
 
  private:
-  // Slots are taken in turn; the event of one says when its last copy has run.
+  // Slots are used in turn; a slot's event marks the completion of its last copy.
   static constexpr size_t kSlots = 4;
   static constexpr int64_t kSlotBytes = int64_t{4} << 20;
   struct Slot {

@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 void WaitTimes::wait(Context& gpu, const Event& event) {
-  // Who never reads the times must not collect events for ever.
+  // Bounds the events for a caller that never reads the times.
   constexpr size_t kMostPairs = 1 << 14;
   if (used_ == kMostPairs) return cuda::wait(gpu.main, event);
   if (used_ == pairs_.size()) pairs_.push_back({make_timing_event(gpu), make_timing_event(gpu)});

@@ -1,4 +1,4 @@
-// How long the main stream stood waiting for other streams: pairs of events around each wait, read
+// Time that the main stream waited for other streams: pairs of events around each wait, read later.
 // later.
 #pragma once
 
@@ -10,17 +10,17 @@ namespace trireme::cuda {
 
 class WaitTimes {
  public:
-  // The main stream waits for `event`, between two events that tell the time.
+  // Makes the main stream wait for `event`, between two timing events.
   void wait(Context& gpu, const Event& event);
-  int64_t count() const { return static_cast<int64_t>(used_); }  // not taken so far
-  // Seconds of the first `count` of them, which the main stream must be through with.
+  int64_t count() const { return static_cast<int64_t>(used_); }  // waits not taken so far
+  // Seconds of the first `count` waits, which the main stream must have completed.
   double take_seconds(int64_t count);
 
  private:
   struct Pair {
     Event before, after;
   };
-  std::vector<Pair> pairs_;  // used again and again
+  std::vector<Pair> pairs_;  // reused
   size_t used_ = 0;
 };
 

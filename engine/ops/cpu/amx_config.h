@@ -1,4 +1,4 @@
-// The memory that _tile_loadconfig reads (Intel's manual, LDTILECFG): eight tiles of 16 rows of 64
+// Memory that _tile_loadconfig reads (Intel's manual, LDTILECFG): eight tiles of 16 rows of 64
 // bytes.
 #pragma once
 

@@ -1,29 +1,29 @@
-// y = x w^T of bfloat16 by matrix tiles (AMX): for more rows of x than gemm_rows.h multiplies while
-// the weight comes from memory, and fewer than make the library's packing of the weight worth it.
+// y = x w^T of bfloat16 with matrix tiles (AMX): for more rows of x than gemm_rows.h can multiply
+// while the weight arrives from memory, and too few to amortize the library's packing of the
+// weight.
 //
 //   Tiles   eight registers of 16 rows of 64 bytes:
 //             zero<t>(); load<t>(from, stride); store<t>(to, stride)   stride in bytes
 //             dot<c, a, b>(): c[i][j] += sum over p < 32 of a[i][p] b[p / 2][2 j + p % 2]
 //
-// The weight's rows are the first operand, as they are stored; x is packed once into the second,
-// two columns beside each other. A product of a tile is 16 rows of w by 16 rows of x over 32
-// columns, so its sums are y transposed. Two tiles of w by two of x use all eight registers; a
-// panel, 32 rows of w, is read from memory for the first block of x and from the second-level
-// cache for the others.
+// The weight's rows are the first operand, as stored; x is packed once into the second, two columns
+// next to each other. A product of a tile is 16 rows of w by 16 rows of x over 32 columns, so its
+// sums are y transposed. Two tiles of w by two of x use all eight registers; a panel, 32 rows of w,
+// is read from memory for the first block of x and from the second-level cache for the others.
 //
-// Each y[i][j] is one sum in one order of columns, whatever rows are beside it and whatever the
-// number of threads. Numbers under the smallest normal one count as zero.
+// Each y[i][j] is one sum in a fixed order of columns, for any other rows and any number of
+// threads. Numbers below the smallest normal one count as zero.
 #pragma once
 
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/gemv.h"
 
 namespace trireme::cpu {
-namespace {  // each kernel compiles it for instructions of its own
+namespace {  // each kernel compiles its own copy, for its instructions
 
 inline constexpr int64_t kTileRows = 16, kTileColumns = 32, kTileBytes = 64;
-inline constexpr int64_t kPanelRows = 2 * kTileRows;  // of w, and rows of a block of x
-inline constexpr int64_t kAheadColumns = 256;         // of each row of w that are prefetched
+inline constexpr int64_t kPanelRows = 2 * kTileRows;  // of w; also the rows of a block of x
+inline constexpr int64_t kAheadColumns = 256;         // prefetched of each row of w
 
 constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -39,7 +39,7 @@ void pack_tile(const Gemv<bf16>& a, int64_t block, int64_t step, bf16* to) {
   }
 }
 
-// Columns behind the last whole step of `count` rows of w, with zeros around them.
+// Remaining columns after the last whole step of `count` rows of w, padded with zeros.
 struct LastStep {
   bf16 rows[kPanelRows][kTileColumns] = {};
   LastStep(const Gemv<bf16>& a, int64_t first, int64_t count, int64_t column) {
@@ -63,8 +63,8 @@ void add_step(Tiles& tiles, const bf16* w, int64_t w_stride, const bf16* x, int6
   if constexpr (kGroups == 2 && kBlocks == 2) tiles.template dot<3, 5, 7>();
 }
 
-// sums[i][j]: row i of a block of x by row j of the panel that begins at row `first` of w, which
-// has `count` rows, 16 or 32 of them whole tiles.
+// sums[i][j]: row i of a block of x by row j of the panel that starts at row `first` of w and has
+// `count` rows, of which 16 or 32 are whole tiles.
 template <class Tiles, int kGroups, int kBlocks>
 void multiply_block(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t block, bool fetch,
                     float (&sums)[kPanelRows][kPanelRows]) {
@@ -101,8 +101,8 @@ void multiply_block(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t bl
   if constexpr (kGroups == 2 && kBlocks == 2) tiles.template store<3>(tile, kTileBytes), put(1, 1);
 }
 
-// y of rows `row` .. `row` + rows of x and `count` rows of w from `column` on; skip: columns of the
-// sums before those.
+// Writes y for rows `row` .. `row` + rows of x and `count` rows of w from `column` on; skip:
+// columns of the sums before those.
 template <class Out>
 void finish_block(const Gemv<bf16>& a, int64_t row, int64_t rows, int64_t column, int64_t count,
                   int64_t skip, const float (&sums)[kPanelRows][kPanelRows]) {
@@ -118,11 +118,11 @@ void finish_block(const Gemv<bf16>& a, int64_t row, int64_t rows, int64_t column
   }
 }
 
-// Rows first .. first + count of w by all rows of x. Fewer rows than whole tiles are computed
-// beside those before them, which are there: a.n is at least 16.
+// Rows first .. first + count of w by all rows of x. Fewer rows than a whole tile are computed
+// together with the preceding ones, which exist: a.n is at least 16.
 template <class Tiles>
 void multiply_panel(Tiles& tiles, const Gemv<bf16>& a, int64_t first, int64_t count) {
-  if (count > kTileRows && a.n < kPanelRows) {  // no 32 rows that are there
+  if (count > kTileRows && a.n < kPanelRows) {  // fewer than 32 rows exist
     multiply_panel(tiles, a, first, kTileRows);
     return multiply_panel(tiles, a, first + kTileRows, count - kTileRows);
   }

@@ -1,8 +1,8 @@
 // CPU kernels of causal attention (engine/ops/attention.h has the formulas and shapes).
 //
-// All three walk blocks of kBlock queries and kBlock keys with the scores held transposed, (keys,
-// queries): every product then reads K and V in place one element at a time and works on whole
-// vectors of queries, and the softmax needs no sums across lanes.
+// All three iterate over blocks of kBlock queries and kBlock keys with the scores transposed,
+// (keys, queries): every product then reads K and V in place one element at a time and works on
+// whole vectors of queries, and the softmax needs no sums across lanes.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -19,7 +19,7 @@ inline constexpr int64_t kWidestVector = 16;
 inline constexpr int64_t kMaxOwnedKeys = 8192;
 // The mask of a probability is numbered with 24 bits for the key.
 inline constexpr int64_t kMostDropoutKeys = int64_t{1} << 24;
-// Sequences with at most so many queries take the path that reads each key once (generation).
+// Sequences with at most this many queries use the path that reads each key once (generation).
 inline constexpr int64_t kFewQueries = 4;
 
 // A (T, heads, D) operand: element (t, h, d) is data[t * row + h * head + d].
@@ -34,20 +34,20 @@ struct Attention {
   using C = compute_t<T>;
   HeadView<const T> q, k, v;
   const int32_t *cu_q, *cu_k;  // (sequences + 1)
-  // by_segments: (sequences, 5) fields of AttentionSegment in the place of cu_q and cu_k. Results
-  // are then the `*_sum` views, added to, or overwritten when `clear` is set.
+  // by_segments: (sequences, 5) fields of AttentionSegment instead of cu_q and cu_k. Results are
+  // then the `*_sum` views, added to, or overwritten if `clear` is set.
   bool by_segments, clear;
   const int32_t* segments;
   int64_t sequences, tokens, keys, heads, kv_heads, width;
-  // Length of all sequences, in queries and keys; 0: they differ, or it is not known.
+  // Length of all sequences, in queries and keys; 0: they differ or are unknown.
   int64_t uniform_length;
-  // No sequence is longer, and each has as many keys as queries; 0: not known.
+  // Upper bound of the sequence lengths, if each has as many keys as queries; 0: unknown.
   int64_t longest;
   bool keep_lse;  // AttentionArgs
   C scale;
   bool causal;
   int64_t window;  // 0: unlimited
-  // Dropout: a probability is kept where the upper 24 bits of its word are at least `threshold`.
+  // Dropout: a probability is kept if the upper 24 bits of its word are at least `threshold`.
   uint32_t drop_threshold;
   C keep_scale;
   RandomKey key;
@@ -63,14 +63,14 @@ struct Attention {
 template <class T>
 struct AttentionForward : Attention<T> {
   HeadView<T> out;
-  HeadView<compute_t<T>> out_sum;  // with segments, in the place of out
+  HeadView<compute_t<T>> out_sum;  // with segments, instead of out
   compute_t<T>* lse;               // (heads, tokens)
 };
 
 template <class T>
 struct AttentionBackward : Attention<T> {
   HeadView<T> dq, dk, dv;
-  HeadView<compute_t<T>> dq_sum, dk_sum, dv_sum;  // with segments, in their place
+  HeadView<compute_t<T>> dq_sum, dk_sum, dv_sum;  // with segments, instead of these
   HeadView<const T> dout, out;
   const compute_t<T>* lse;
   int64_t owned_keys;  // rows of the key gradients in each thread's scratch, at least kBlock

@@ -3,11 +3,11 @@
 // P is recomputed from lse block by block.
 //
 // Work is divided in one of two ways. Both sum every gradient over the same blocks in the same
-// order, so the choice (which depends on the number of threads) does not change a bit of the
+// order, so that the choice (which depends on the number of threads) does not change a bit of the
 // result:
-//   together   an item is one key/value head of one sequence; it makes all three gradients;
-//   apart      an item is a block of queries (dq), then a block of keys (dk, dv). Scores and dout v^T
-//              are computed twice, but there are enough items for any number of threads.
+//   together   an item is one key/value head of one sequence and computes all three gradients;
+//   apart      an item is a block of queries (dq), then a block of keys (dk, dv). Scores and
+//              dout v^T are computed twice, but there are enough items for any number of threads.
 #include <omp.h>
 
 #include "engine/ops/cpu/attention_tile.h"
@@ -21,7 +21,7 @@ constexpr double kLog2E = 1.44269504088896340736;
 template <class C>
 struct Work {
   C *queries_t, *dout_t, *dq_t;  // (D, kBlock)
-  C *queries, *dout;             // (kBlock, padded), where the operand cannot be read in place
+  C *queries, *dout;             // (kBlock, padded), if the operand cannot be read in place
   C *keys, *values;              // (kBlock, padded), likewise
   C *probability, *dscore;       // (kBlock keys, kBlock queries)
   C *dk, *dv;                    // (owned keys, padded)
@@ -40,7 +40,7 @@ struct Work {
   }
 };
 
-// What a block of queries of one head brings to every block of keys.
+// Operands and statistics of a block of queries of one head, used with every block of keys.
 template <class C>
 struct QueryBlock {
   int64_t i0, rows;
@@ -76,7 +76,7 @@ void load_query_block(QueryBlock<C>& out, const AttentionBackward<T>& a, Work<C>
   if (a.drop_threshold > 0) dropout_counters(out.counters, a, s, head, i0);
   const C none = __builtin_inff();
   for (int64_t i = 0; i < kBlock; ++i) {
-    // A query without keys has lse = -inf: +inf makes its probabilities 0 and not NaN.
+    // A query without keys has lse = -inf: +inf makes its probabilities 0 instead of NaN.
     const C lse = i < rows ? a.lse[head * a.tokens + t0 + i] : none;
     w.lse[i] = lse == -none ? none : lse * static_cast<C>(kLog2E);
     w.delta[i] =
@@ -84,7 +84,7 @@ void load_query_block(QueryBlock<C>& out, const AttentionBackward<T>& a, Work<C>
   }
 }
 
-// w.probability = P (with dropout: what multiplied v), w.dscore = dS of a block.
+// w.probability = P (with dropout: the factor of v), w.dscore = dS of a block.
 template <class T, class C>
 void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const Sequence& s,
                            const QueryBlock<C>& block, const Spans& spans) {
@@ -109,8 +109,8 @@ void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const Sequ
     });
 }
 
-// Adds the share of one block of queries and one block of keys to the wanted gradients: dq to
-// w.dq_t, dk and dv to (kBlock, padded) sums. dk and dq lack the factor `scale`.
+// Adds the contribution of one block of queries and one block of keys to the requested gradients:
+// dq to w.dq_t, dk and dv to (kBlock, padded) sums. dk and dq lack the factor `scale`.
 template <bool kQueries, bool kKeys, class T, class C>
 void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence& s, int64_t kv_head,
                       const QueryBlock<C>& block, int64_t j0, C* dk, C* dv) {
@@ -137,7 +137,7 @@ void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence&
       const Rectangle& span = spans.flat[n];
       const int64_t at = span.row0 * kBlock + span.column0, to = span.row0 * padded;
       const int64_t rows = span.row1 - span.row0;
-      // Queries stop where the block does: the rest of its last vector is not read.
+      // Queries end with the block: the rest of its last vector is not read.
       const int64_t queries = smaller(span.column1, block.rows) - span.column0;
       tile_product<true, C>({dv + to, padded, w.probability + at, kBlock, 1,
                              block.dout.data + span.column0 * block.dout.stride, block.dout.stride,
@@ -155,7 +155,7 @@ void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence&
     }
 }
 
-// All blocks of keys that the block of queries sees; dq is finished.
+// All blocks of keys seen by the block of queries; completes dq.
 template <bool kKeys, class T, class C>
 void query_block_backward(const AttentionBackward<T>& a, Work<C>& w, const Sequence& s,
                           int64_t head, int64_t i0) {
@@ -185,7 +185,7 @@ void clear_key_sums(const AttentionBackward<T>& a, Work<C>& w, int64_t keys) {
   for (int64_t x = 0; x < keys * padded; ++x) w.dv[x] = 0;
 }
 
-// Writes the sums of `keys` keys from key j0 of the sequence on.
+// Writes the sums of `keys` keys, starting at key j0 of the sequence.
 template <class T, class C>
 void finish_keys(const AttentionBackward<T>& a, const Work<C>& w, const Sequence& s,
                  int64_t kv_head, int64_t j0, int64_t keys) {
@@ -276,7 +276,7 @@ void backward_apart(const AttentionBackward<T>& a, int threads) {
   }
 }
 
-// Whether whole heads keep the threads busy. Counts blocks: 5 products each together, 7 apart.
+// Whether whole heads occupy all threads. Counts blocks: 5 products each together, 7 apart.
 template <class T>
 bool heads_suffice(const AttentionBackward<T>& a, int threads) {
   int64_t total = 0, largest = 0, longest = 0;
@@ -295,7 +295,7 @@ bool heads_suffice(const AttentionBackward<T>& a, int threads) {
   return 5 * together * threads <= 7 * total * a.kv_heads;
 }
 
-// As in the forward.
+// As in the forward pass.
 template <class T>
 void clear_rows(const AttentionBackward<T>& a, int threads) {
   if (!a.by_segments) {

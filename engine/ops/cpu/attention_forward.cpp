@@ -38,20 +38,20 @@ struct Work {
   }
 };
 
-// A maximum to subtract: zero where nothing was seen yet, so that exp2(-inf - it) is 0.
+// Maximum to subtract: zero if no key was seen yet, so that exp2(-inf - maximum) is 0.
 template <class V>
 TRIREME_INLINE V finite_maximum(V m) {
   const V none = splat<V>(-__builtin_inff());
   return m == none ? V{} : m;
 }
 
-// Probabilities in place of the scores of one column of vectors, rows [row0, row1), relative to the
+// Replaces the scores of one column of vectors, rows [row0, row1), by probabilities relative to the
 // running maximum; updates it and the running sum. Returns whether older sums must be rescaled.
 template <class C>
 TRIREME_INLINE bool softmax_column(Work<C>& w, int64_t column, int64_t row0, int64_t row1) {
   using V = Vec<C>;
   C* scores = w.scores + column;
-  // Independent chains, for the latency of max and add.
+  // Independent chains, to hide the latency of max and add.
   V m[4], l[4];
   const V before = load(w.maximum + column);
   for (int c = 0; c < 4; ++c) m[c] = before;
@@ -134,7 +134,7 @@ void attend(const AttentionForward<T>& a, Work<C>& w, const Sequence& s, int64_t
   }
 }
 
-// lse of a finished query, and what its sum of values is to be multiplied by.
+// lse of a finished query, and the factor of its sum of values.
 template <class C>
 TRIREME_INLINE C finish_softmax(C maximum, C total, C* lse) {
   const bool none = total == 0;
@@ -142,7 +142,7 @@ TRIREME_INLINE C finish_softmax(C maximum, C total, C* lse) {
   return none ? C(0) : C(1) / total;
 }
 
-// Starts the block's softmax from what earlier calls left in out_sum and lse.
+// Starts the block's softmax from the results of earlier calls in out_sum and lse.
 template <class T, class C>
 void resume_block(const AttentionForward<T>& a, Work<C>& w, const C* sums, int64_t rows,
                   const C* lse) {
@@ -162,9 +162,9 @@ void block_forward(const AttentionForward<T>& a, const Sequence& s, int64_t head
   const int64_t i0 = block * kBlock, rows = smaller(kBlock, s.queries - i0);
   const int64_t t0 = s.first_query + i0, kv_head = head / (a.heads / a.kv_heads);
   C* lse = a.lse + head * a.tokens + t0;
-  // Where the sums lie when there are segments.
+  // Location of the sums if there are segments.
   C* sums = a.out_sum.data + t0 * a.out_sum.row + head * a.out_sum.head;
-  // Scores come out in units of log 2.
+  // Scores are in units of log 2.
   pack_transposed(w.queries, a.q.data + t0 * a.q.row + head * a.q.head, a.q.row, rows, a.width,
                   static_cast<C>(a.scale * kLog2E));
   for (int64_t x = 0; x < a.width * kBlock; ++x) w.out[x] = 0;
@@ -185,8 +185,8 @@ void block_forward(const AttentionForward<T>& a, const Sequence& s, int64_t head
 
 // --- few queries --------------------------------------------------------------------------------
 
-// The queries of all heads that share a key/value head, as rows: r = query * group + head in group.
-// Scores and probabilities are (rows, kBlock); here the lanes run along D.
+// Queries of all heads that share a key/value head, as rows: r = query * group + head in group.
+// Scores and probabilities are (rows, kBlock); here the lanes are along D.
 template <class C>
 TRIREME_INLINE void score_row(C* scores, const C* query, Rows<C> k, int64_t begin, int64_t end,
                               int64_t padded) {
@@ -204,8 +204,8 @@ TRIREME_INLINE void score_row(C* scores, const C* query, Rows<C> k, int64_t begi
   }
 }
 
-// Probabilities of one row over the keys [begin, end) of the block; the others of the block's
-// `keys` become 0. Rescales the row's sum of values.
+// Probabilities of one row over the keys [begin, end) of the block; those of the block's other keys
+// (of `keys`) become 0. Rescales the row's sum of values.
 template <class C>
 TRIREME_INLINE void softmax_row(Work<C>& w, int64_t r, int64_t begin, int64_t end, int64_t keys,
                                 int64_t padded) {
@@ -230,7 +230,7 @@ TRIREME_INLINE void softmax_row(Work<C>& w, int64_t r, int64_t begin, int64_t en
   w.maximum[r] = now;
 }
 
-// Rows of one head lie far apart: without this every one of them would wait for the memory.
+// Rows of one head are far apart: without prefetching, each would wait for memory.
 template <class T>
 TRIREME_INLINE void prefetch_rows(const T* from, int64_t stride, int64_t rows, int64_t width) {
   constexpr int64_t kLine = 64 / sizeof(T);
@@ -298,12 +298,12 @@ void run_item(const AttentionForward<T>& a, int64_t item, compute_t<T>* scratch)
   const int64_t n = find_item(a.items, a.sequences, item), local = item - a.items[n];
   const Sequence s = sequence_of(a, n);
   if (few_queries(a, s)) return few_queries_forward(a, s, local, scratch);
-  // The last block of queries sees most keys: begin with it, so that the threads end together.
+  // The last block of queries sees most keys: start with it, so that the threads finish together.
   const int64_t blocks = (s.queries + kBlock - 1) / kBlock;
   block_forward(a, s, local / blocks, blocks - 1 - local % blocks, scratch);
 }
 
-// Rows that nothing is computed for; before segments all rows, unless they add to earlier calls.
+// Clears rows without any computation; before segments all rows, unless they add to earlier calls.
 template <class T>
 void clear_rows(const AttentionForward<T>& a, int threads) {
   if (a.by_segments && !a.clear) return;
@@ -322,7 +322,7 @@ template <class T>
 void attention_forward(const AttentionForward<T>& a, int threads) {
   clear_rows(a, threads);
   const int64_t items = count_items(a);
-  // Each item writes its own rows: who computes it makes no difference.
+  // Each item writes its own rows: the thread makes no difference.
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (items > 1)
   for (int64_t item = 0; item < items; ++item)
     run_item(a, item, a.scratch + omp_get_thread_num() * a.scratch_per_thread);

@@ -1,5 +1,5 @@
-// Pieces shared by the attention kernels: packing of blocks, which keys a block of queries sees,
-// and dropout of the probabilities.
+// Parts shared by the attention kernels: packing of blocks, visibility of keys to a block of
+// queries, and dropout of the probabilities.
 #pragma once
 
 #include "engine/ops/cpu/attention.h"
@@ -98,8 +98,8 @@ struct Rows {
   int64_t stride;
 };
 
-// Rows in the type of the computation: the operand itself where that is its type (and whole vectors
-// can be read from it, if asked for), else a copy in `buffer` of `padded` columns.
+// Rows in the type of the computation: the operand itself if it has that type (and whole vectors
+// can be read from it, if requested), else a copy in `buffer` of `padded` columns.
 template <class T, class C>
 TRIREME_INLINE Rows<C> rows_of(const T* from, int64_t stride, int64_t rows, int64_t width,
                                C* buffer, int64_t padded, bool whole_vectors) {
@@ -119,12 +119,12 @@ void zero_rows(const HeadView<T>& view, int64_t begin, int64_t end, int64_t head
       for (int64_t d = 0; d < width; ++d) view.data[t * view.row + h * view.head + d] = T{};
 }
 
-// --- which keys are seen ------------------------------------------------------------------------
+// --- visibility of keys --------------------------------------------------------------------------
 
 // One sequence or segment: query i sees the keys j with i + offset - window < j <= i + offset.
 struct Sequence {
   int64_t first_query, queries, first_key, keys;
-  int64_t offset, window;  // both so large without a limit that every key is seen
+  int64_t offset, window;  // large enough without a limit that every key is seen
 };
 
 template <class T>
@@ -167,8 +167,8 @@ TRIREME_INLINE int64_t queries_end(const Sequence& s, int64_t j1) {
 struct Rectangle {
   int64_t row0, row1, column0, column1;
 };
-// The part of the block of keys from j0 and queries from i0 that is seen, cut in two ways: into
-// flat rectangles for what runs along the queries, and into tall ones for sums over the keys.
+// Visible part of the block of keys from j0 and queries from i0, split in two ways: into flat
+// rectangles for work along the queries, and into tall ones for sums over the keys.
 struct Spans {
   int64_t j0, i0, rows, columns;  // columns that are queries; the last vector may be wider
   int flat_count = 0, tall_count = 0;
@@ -196,7 +196,7 @@ TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) 
   }
 }
 
-// Cuts the block into strips of kWidestVector keys, drops the columns a strip does not need and
+// Splits the block into strips of kWidestVector keys, drops the columns a strip does not need and
 // joins equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
 template <class C>
 Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
@@ -229,7 +229,7 @@ Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
   return out;
 }
 
-// Sets the scores that are not seen to -infinity.
+// Sets the scores of invisible keys to -infinity.
 template <class C>
 void mask_scores(C* scores, const Sequence& s, const Spans& spans) {
   constexpr int kN = kLanes<C>;
@@ -252,7 +252,7 @@ void mask_scores(C* scores, const Sequence& s, const Spans& spans) {
   }
 }
 
-// The sequence that item number `item` belongs to: offsets[n] <= item < offsets[n + 1].
+// Sequence of item number `item`: offsets[n] <= item < offsets[n + 1].
 TRIREME_INLINE int64_t find_item(const int64_t* offsets, int64_t sequences, int64_t item) {
   int64_t low = 0, high = sequences;
   while (high - low > 1) {
@@ -307,7 +307,7 @@ TRIREME_INLINE void philox_words(uint32_t (&words)[4][kCount], const uint64_t* c
   }
 }
 
-// 1 / (1 - p) where the word keeps the probability, 0 elsewhere.
+// 1 / (1 - p) if the word keeps the probability, else 0.
 template <class C, int kN>
 TRIREME_INLINE Vec<C> dropout_factor(const uint32_t (&words)[kN], uint32_t threshold, C keep) {
   using Int = typename Traits<Vec<C>>::Int;
@@ -316,7 +316,7 @@ TRIREME_INLINE Vec<C> dropout_factor(const uint32_t (&words)[kN], uint32_t thres
   return word >= static_cast<decltype(+word[0])>(threshold) ? splat<Vec<C>>(keep) : Vec<C>{};
 }
 
-// The same where the keys' positions are listed: neighbours mostly share a Philox block.
+// The same for listed positions of keys: neighbours mostly share a Philox block.
 template <class T, class F>
 TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
                                            const uint64_t (&counters)[kBlock],
@@ -336,9 +336,9 @@ TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
   }
 }
 
-// For every vector of scores in the spans: f(offset, factor), where `offset` is the place of the
-// vector in the block and factor is 1 / (1 - p) where the probability is kept, 0 elsewhere. May
-// include up to three rows behind a span.
+// For every vector of scores in the spans: f(offset, factor), where `offset` is the position of the
+// vector in the block and factor is 1 / (1 - p) if the probability is kept, else 0. May include up
+// to three rows after a span.
 template <class T, class F>
 TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const Sequence& s,
                                      const uint64_t (&counters)[kBlock], const Spans& spans,

@@ -15,13 +15,13 @@ namespace {
 constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth waking a thread
 constexpr int kHalvesBytes = kLanes<float> * static_cast<int>(sizeof(f16));  // scales of a vector
 constexpr int kParts = static_cast<int>(kGroupRows) / kLanes<float>;  // vectors of a group's rows
-// Rows of x that share a pass over a group: as many as have sums in registers.
+// Rows of x that share a pass over a group: as many as have their sums in registers.
 #if defined(TRIREME_ISA_avx512)
 constexpr int kTile = 8;
 #else
 constexpr int kTile = 4;
 #endif
-// Copies of a loop's body: all of them where the sums lie in registers. In scalar code that is
+// Copies of a loop's body: all of them if the sums are in registers. In scalar code that would be
 // 4,096 products, which take half a minute to compile and are no faster.
 #if defined(TRIREME_ISA_portable)
 constexpr int kCopies = 1;
@@ -41,20 +41,20 @@ TRIREME_INLINE V load_raw(const void* p) {
   return v;
 }
 
-// The four codes of x in every lane of 32 bits.
+// The four codes of x, in every lane of 32 bits.
 TRIREME_INLINE Bytes broadcast_codes(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, sizeof four);
   return __builtin_bit_cast(Bytes, Ints{} + four);
 }
 
-// Sums of a block: lane i of the result is the sum over 32 columns of the integers that row i and x
-// have there. start() and finish() are given the sum of x's codes, which codes with an offset need.
+// Sums of a block: lane i of the result is the sum over 32 columns of the integer products of row i
+// and x. start() and finish() receive the sum of x's codes, needed for codes with an offset.
 #if defined(TRIREME_ISA_avx512)
 
 struct Dot8 {
   using Sum = Ints;
-  // One operand of the instruction has no sign: 128 is added to the weights' codes.
+  // One operand of the instruction is unsigned: 128 is added to the weights' codes.
   TRIREME_INLINE static Sum start(int32_t x_sum) { return Ints{} - 128 * x_sum; }
   TRIREME_INLINE static void add(Sum& sum, Bytes w, Bytes x) {
     const auto above = __builtin_bit_cast(__m512i, w) ^ _mm512_set1_epi8(-128);
@@ -82,8 +82,8 @@ TRIREME_INLINE Ints add_pairs(__m256i pairs) {
 struct Dot8 {
   using Sum = Ints;
   TRIREME_INLINE static Sum start(int32_t) { return Sum{}; }
-  // One operand of the instruction has no sign: that of x goes to the weights. Both are at most
-  // 127, so that two products fit into 16 bits.
+  // One operand of the instruction is unsigned: the sign of x is applied to the weights. Both are
+  // at most 127, so that two products fit into 16 bits.
   TRIREME_INLINE static void add(Sum& sum, Bytes w, Bytes x) {
     const auto codes = __builtin_bit_cast(__m256i, x);
     sum += add_pairs(_mm256_maddubs_epi16(_mm256_abs_epi8(codes),
@@ -134,9 +134,9 @@ TRIREME_INLINE void add_piece(Sum (&sums)[M][kParts], int part, Bytes codes, con
   for (int i = 0; i < M; ++i) Dot::add(sums[i][part], codes, broadcast_codes(x + i * x_stride));
 }
 
-// Prefetches the bytes that follow some blocks later. Measured with AVX-512 (Emerald Rapids, two
-// threads), share of the time to read the weight without and with it: 4 bits 62 and 79 % for one
-// row of x, 39 and 50 % for 8; 8 bits 78 and 83 %, 60 and 75 %.
+// Prefetches the bytes a few blocks ahead. Measured with AVX-512 (Emerald Rapids, two threads), as
+// a share of the time to read the weight, without and with it: 4 bits 62 and 79 % for one row of x,
+// 39 and 50 % for 8; 8 bits 78 and 83 %, 60 and 75 %.
 TRIREME_INLINE void fetch_block(const uint8_t* w, int64_t bytes) {
 #if defined(TRIREME_ISA_avx512)
   constexpr int64_t kAhead = 4096;
@@ -146,7 +146,7 @@ TRIREME_INLINE void fetch_block(const uint8_t* w, int64_t bytes) {
 #endif
 }
 
-// out[i, r] of M rows of x and the 16 rows of a group.
+// out[i, r] for M rows of x and the 16 rows of a group.
 template <bool kFour, int M>
 void group_products(const uint8_t* w, const int8_t* x, const float* x_scale, const int32_t* x_sum,
                     int64_t blocks, float* out) {
@@ -206,7 +206,7 @@ TRIREME_INLINE void tile_products(int rows, const uint8_t* w, const int8_t* x, c
   }
 }
 
-// One row of y: outputs n .. n + count.
+// Stores outputs n .. n + count of one row of y.
 template <class T>
 TRIREME_INLINE void store_row(T* y, const T* bias, const float* values, int64_t count) {
   for (int64_t j = 0; j < count; j += kLanes<float>) {

@@ -1,15 +1,15 @@
 // Kernels of engine/ops/block_weight.h.
 //
-// A weight lies in groups of 16 rows; a group is, for each block of 32 columns, the 16 scales
+// A weight is stored in groups of 16 rows; a group has, for each block of 32 columns, the 16 scales
 // (float16) and then the codes in pieces of 64 bytes: piece v has 4 neighbouring columns of each of
 // the 16 rows, so that a vector of them is multiplied by 4 codes of x and the sums of 16 outputs
-// stand side by side. Whoever computes a group reads one stream of memory from its beginning to its
-// end.
+// are adjacent lanes. The computation of a group reads one sequential stream of memory.
 //   8 bits   8 pieces; columns 4 v .. 4 v + 3, int8
-//   4 bits   4 pieces; the same columns in the lower half of each byte, 16 columns further in the upper; q + 8
+//   4 bits   4 pieces; the same columns in the lower half of each byte, 16 columns further in the
+//            upper; q + 8
 //
-// y[i, n] is summed over the blocks in their order, the sums inside a block are of integers and
-// exact: a row of y has the same bits whatever rows are beside it, and whatever thread computes it.
+// y[i, n] is summed over the blocks in order, the sums inside a block are over integers and exact:
+// a row of y has the same bits for any other rows and any thread.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -24,8 +24,8 @@ constexpr int64_t group_block_bytes(bool four_bits) {
   return kGroupScaleBytes + group_pieces(four_bits) * kPieceBytes;
 }
 
-// Rows of x in int8: codes (rows, 32 blocks), scale and sum of the codes (rows, blocks) of each
-// block. Where the scale is NaN they are zero.
+// Quantization of rows of x to int8: codes (rows, 32 blocks), scale and sum of the codes (rows,
+// blocks) of each block; codes are zero if the scale is NaN.
 template <class T>
 struct QuantizeRows {
   const T* x;
@@ -35,7 +35,7 @@ struct QuantizeRows {
   int32_t* sum;
 };
 
-// T: of y, float or a 16-bit type.
+// T: type of y, float or a 16-bit type.
 template <class T>
 struct BlockProduct {
   const uint8_t* w;
@@ -50,7 +50,7 @@ struct BlockProduct {
 };
 
 TRIREME_CPU_KERNEL(quantize_rows, (const QuantizeRows<T>& a, int threads))
-// With AVX-512 it uses VNNI too: a processor without takes the AVX2 kernel.
+// With AVX-512 it also uses VNNI: a processor without it uses the AVX2 kernel.
 TRIREME_CPU_KERNEL(block_product, (const BlockProduct<T>& a, int threads))
 
 }  // namespace trireme::cpu

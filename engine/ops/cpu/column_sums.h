@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix whose result does not depend on the number of threads: rows are
-// cut into blocks by their number alone, each block has a row of partial sums, and these are added
-// in the order of the blocks.
+// Sums over the rows of a matrix, independent of the number of threads: rows are split into blocks
+// by their number alone, each block has a row of partial sums, and these are added in the order of
+// the blocks.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
-// body(block, first_row, last_row) for every block, spread over the threads where the matrix has
-// elements enough.
+// Calls body(block, first_row, last_row) for every block, in parallel if the matrix is large
+// enough.
 template <class Body>
 TRIREME_INLINE void for_row_blocks(int threads, int64_t blocks, int64_t rows, int64_t columns,
                                    Body&& body) {

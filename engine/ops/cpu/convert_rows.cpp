@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kGrainElements = 1 << 14;
 
-// to = from, n elements of which one side is float.
+// to = from, n elements; one of the types is float.
 template <class From, class To>
 TRIREME_INLINE void convert_row(const From* from, To* to, int64_t n) {
   int64_t j = 0;

@@ -16,8 +16,8 @@ TRIREME_INLINE F lane_maximum(Vec<F> v) {
   return out;
 }
 
-// The largest logit and sum of exp(logit - largest): one pass over memory, because each chunk is
-// still in the first-level cache when it is read again.
+// Largest logit and sum of exp(logit - largest): one pass over memory, because each chunk is still
+// in the first-level cache when it is read again.
 template <class F>
 struct SoftmaxSum {
   F largest = kLowest<F>;  // not -infinity: a logit of -infinity must count as 0, not NaN
@@ -52,7 +52,7 @@ TRIREME_INLINE void zero(D* p, int64_t n) {
   __builtin_memset(static_cast<void*>(p), 0, static_cast<size_t>(n) * sizeof(D));
 }
 
-// target < 0: the row has its target in another part of the vocabulary.
+// target < 0: the row's target is in another part of the vocabulary.
 template <class D, class F>
 void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int64_t target,
                   const SoftmaxSum<F>& softmax) {
@@ -69,7 +69,7 @@ void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int64_t target,
   zero(d + a.valid_columns, a.columns - a.valid_columns);
 }
 
-// What is known of a row: its softmax, the target's column in this part (or -1) and logit.
+// Statistics of a row: its softmax, the target's column in this part (or -1) and logit.
 template <class F>
 struct RowTarget {
   SoftmaxSum<F> softmax;

@@ -19,8 +19,8 @@ struct CrossEntropy {
   int64_t logits_stride, d_stride;
   const double* scale;  // (1)
   int32_t ignored_target;
-  // Of a part of the vocabulary: the whole rows' (rows, 3) statistics, and the number of the first
-  // column among all. Null and 0 where the logits are the whole rows.
+  // For part of the vocabulary: the (rows, 3) statistics of the whole rows, and the global number
+  // of the first column. Null and 0 if the logits are the whole rows.
   const double* statistics;
   int64_t first_column;
 };

@@ -63,7 +63,7 @@ void cast(void* y, DType to, const T* x, int64_t n, int threads) {
     case DType::kF32: return cast_to(static_cast<float*>(y), x, n, threads);
     case DType::kBF16: return cast_to(static_cast<bf16*>(y), x, n, threads);
     case DType::kF16: return cast_to(static_cast<f16*>(y), x, n, threads);
-    default: return;  // the op has checked
+    default: return;  // checked by the op
   }
 }
 

@@ -14,8 +14,8 @@ struct DropoutArgs {
   const T* residual;  // null: none
   const int64_t* rows;
   int64_t num_rows, columns;
-  int64_t first, total;  // the columns' place in the rows that are numbered
-  uint32_t threshold;    // words whose upper 24 bits are below it are dropped
+  int64_t first, total;  // position of the columns in the numbered rows
+  uint32_t threshold;    // words with smaller upper 24 bits are dropped
   compute_t<T> scale;    // 1 / (1 - p)
   RandomKey key;
 };

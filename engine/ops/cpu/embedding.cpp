@@ -13,7 +13,7 @@ void embedding_forward(const EmbeddingForward<T>& a, int threads) {
     for (int64_t t = begin; t < end; ++t) {
       T* y = a.y + t * a.columns;
       const int64_t number = a.ids[t] - a.first_entry;
-      if (number < 0 || number >= a.entries) {  // another shard's
+      if (number < 0 || number >= a.entries) {  // of another shard
         if (!a.accumulate)
           __builtin_memset(static_cast<void*>(y), 0, static_cast<size_t>(a.columns) * sizeof(T));
         continue;
@@ -30,7 +30,7 @@ void embedding_forward(const EmbeddingForward<T>& a, int threads) {
   });
 }
 
-// Two tokens may have the same id, so the threads share the columns and not the rows: each adds all
+// Two tokens may have the same id, so the threads divide the columns, not the rows: each adds all
 // rows in order.
 template <class T>
 void embedding_backward(const EmbeddingBackward<T>& a, int threads) {

@@ -36,7 +36,7 @@ void gather_rows(const GatherRows<T>& a, int threads) {
   });
 }
 
-// Vector by vector of the row, so that the sum over j stays in a register.
+// By vectors of the row, so that the sum over j stays in a register.
 template <class T>
 void combine_rows(const CombineRows<T>& a, int threads) {
   using F = compute_t<T>;

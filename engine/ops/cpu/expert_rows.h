@@ -1,4 +1,4 @@
-// Kernels of engine/ops/moe/expert_rows.h. Pairs and places have been made by order_by_expert().
+// Kernels of engine/ops/moe/expert_rows.h. Pairs and places come from order_by_expert().
 #pragma once
 
 #include "engine/core/dtype.h"

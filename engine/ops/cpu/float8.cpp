@@ -45,7 +45,7 @@ void decode(Float8Format format, T* y, const uint8_t* codes, float inverse, int6
   return decode_as<fp8_e5m2>(y, codes, inverse, n);
 }
 
-// `across` of them hold a block's scale; the row of `inverse` is longer.
+// Zeroes the padding of a row of `inverse`, of which `across` elements are scales of blocks.
 void clear_rest(float* row, int64_t across, int64_t length) {
   for (int64_t i = across; i < length; ++i) row[i] = 0;
 }
@@ -67,8 +67,7 @@ void quantize_group(const QuantizeFloat8<T>& a, int64_t first_row, int64_t first
   a.inverse[float8_group(a.group_rows, a.rows, a.columns, first_row, first_column)] = 1.0f / scale;
 }
 
-// The scales of the columns of a tile of x, which are rows of the transpose: one each, or one of
-// all.
+// Scales of the columns of a tile of x, which are rows of the transpose: one each, or one for all.
 template <class T>
 void tile_scales(const QuantizeFloat8<T>& a, int64_t first_row, int64_t end_row,
                  int64_t first_column, int64_t width, float* scales) {

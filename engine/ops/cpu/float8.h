@@ -24,7 +24,7 @@ struct QuantizeFloat8 {
   uint8_t* codes;
   float* inverse;
   const T* x;
-  const float* scale;  // of all; null: every group finds its own
+  const float* scale;  // of all; null: one per group, computed here
   int64_t rows, columns, group_rows;
   Float8Format format;
 };
@@ -42,8 +42,7 @@ TRIREME_CPU_KERNEL(quantize_float8, (const QuantizeFloat8<T>& a, int threads))
 TRIREME_CPU_KERNEL(quantize_float8_transposed, (const QuantizeFloat8<T>& a, int threads))
 TRIREME_CPU_KERNEL(dequantize_float8, (const DequantizeFloat8<T>& a, int threads))
 
-// --- what both devices compute
-// ------------------------------------------------------------------------
+// --- shared by the CPU and GPU kernels ---
 
 // The bits of |float32(x)|: ordered as the values are, NaN above all.
 template <class T>
@@ -51,7 +50,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline uint32_t magnitude_bits(T x) {
   return std::bit_cast<uint32_t>(convert_float<float>(x)) & 0x7fffffffu;
 }
 
-// max / amax / 2^margin, or `otherwise` where amax is 0 or not finite.
+// max / amax / 2^margin, or `otherwise` if amax is 0 or not finite.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float float8_scale(float largest, float amax,
                                                                      float margin,
                                                                      float otherwise) {
@@ -61,12 +60,12 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float float8_scale(float large
   return scale > kMost ? kMost : scale;
 }
 
-// A row of `inverse` for blocks of 128 by 128.
+// Length of a row of `inverse` for blocks of 128 by 128.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_blocks_in_row(int64_t columns) {
   return (columns + 511) / 512 * 4;
 }
 
-// Where in `inverse` the group of element (row, column) is.
+// Index in `inverse` of the group of element (row, column).
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_group(int64_t group_rows,
                                                                        int64_t rows,
                                                                        int64_t columns, int64_t row,

@@ -8,8 +8,8 @@
 namespace trireme::cpu::avx512 {
 namespace {
 
-// The processor's registers, for as long as it lives. By assembly: GCC's intrinsics want literal
-// numbers of registers, and do not say which memory they read and write.
+// The processor's tile registers, from construction to destruction. In assembly: GCC's intrinsics
+// require literal register numbers, and do not declare the memory they read and write.
 struct AmxTiles {
   AmxTiles() {
     const AmxConfig config;

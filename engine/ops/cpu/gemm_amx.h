@@ -1,4 +1,4 @@
-// gemm_rows.h for bfloat16 by the processor's matrix tiles (amx_rows.h).
+// gemm_rows.h for bfloat16 with the processor's matrix tiles (amx_rows.h).
 #pragma once
 
 #include "engine/ops/cpu/gemv.h"

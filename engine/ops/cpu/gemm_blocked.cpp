@@ -7,7 +7,7 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-// A tile of C is kTileM rows by kTileVectors vectors, held in registers.
+// A tile of C is kTileM rows by kTileVectors vectors, in registers.
 constexpr int kTileM = kVectorBytes == 64 ? 8 : 4;
 constexpr int kTileVectors = 3;
 template <class T>

@@ -2,7 +2,7 @@
 // (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
 //
 // A and B are read through a row and a column stride, so transposes are free. Every element of C is
-// summed over k in one fixed order, whatever the number of threads.
+// summed over k in a fixed order, for any number of threads.
 #pragma once
 
 #include <cstdint>

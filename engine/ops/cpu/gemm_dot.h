@@ -1,15 +1,15 @@
-// gemm_rows.h for bfloat16 by the processor's dot products (AVX-512 BF16): half the operations, and
-// nothing is widened. Lane l of a register takes columns 2 l and 2 l + 1 of every 32. Numbers under
+// gemm_rows.h for bfloat16 with the processor's dot products (AVX-512 BF16): half the operations,
+// and no widening. Lane l of a register takes columns 2 l and 2 l + 1 of every 32. Numbers below
 // the smallest normal one count as zero.
 //
-// Worth it where a dot product takes as long as a multiply-add (cpu.h, has_fast_bf16_dots()).
+// Worthwhile if a dot product takes as long as a multiply-add (cpu.h, has_fast_bf16_dots()).
 #pragma once
 
 #include "engine/ops/cpu/gemv.h"
 
 namespace trireme::cpu::avx512 {
 
-// As gemm_rows(). Only for processors that have the instruction.
+// As gemm_rows(). Only for processors with the instruction.
 void gemm_dot(const Gemv<bf16>& a, int threads);
 
 }  // namespace trireme::cpu::avx512

@@ -5,7 +5,7 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-// float32 multiply-adds; 16-bit operands are widened, those of x while they are packed.
+// float32 multiply-adds; 16-bit operands are widened, those of x while packing.
 template <class T>
 struct WideProducts {
   using Weight = T;

@@ -1,15 +1,15 @@
-// Tiles of y = x w^T for any number of rows of x (gemm_rows.h), with one way to multiply and add:
+// Tiles of y = x w^T for any number of rows of x (gemm_rows.h), over one of two kinds of products:
 // multiply-adds of widened operands, or dot products of bfloat16 (gemm_dot.h).
 //
-//   Products  Weight, Row: types of w and of packed x; Operand: of a register of either
+//   Products  Weight, Row: types of w and of packed x; Operand: a register of either
 //             kParts: operations per step; weight<part>(w), row<part>(x): their operands
 //             add(w, x, sum): sum + products, lane by lane
 //             pack(to, step): a step of x, packed
 //
 // A tile is some rows of x by some rows of the weight (a group). Its sums and their operands fit
-// into the registers, and there are as many sums as hide the latency of an operation. Tiles of a
+// into the registers, and there are enough sums to hide the latency of an operation. Tiles of a
 // block of x and of neighbouring groups (a panel) take turns over the columns, a piece at a time:
-// the block's piece stays in the first-level cache, the weight comes from memory once.
+// the block's piece stays in the first-level cache, the weight is read from memory once.
 #pragma once
 
 #include "engine/core/parallel_for.h"
@@ -17,22 +17,22 @@
 #include "engine/ops/cpu/steps.h"
 
 namespace trireme::cpu::TRIREME_ISA {
-namespace {  // each kernel compiles it for instructions of its own
+namespace {  // each kernel compiles its own copy, for its instructions
 
 using Floats = Vec<float>;
 
-// Tiles of a block of at most kRows rows of x and of a panel of the weight's rows. Rows that no
-// tile of kTile rows has are tiles of one.
+// Tiles of a block of at most kRows rows of x and of a panel of the weight's rows. Rows left over
+// by tiles of kTile rows become tiles of one row.
 template <int kBlockRows, int kTileRows, int kGroupRows, int kGroupCount>
 struct TileShape {
   static constexpr int kRows = kBlockRows, kTile = kTileRows, kGroup = kGroupRows;
   static constexpr int kGroups = kGroupCount, kPanel = kGroup * kGroups;
 };
 
-// f.operator()<TileShape<...>>() for a block of `rows` rows. With AVX-512 (32 registers) measured
-// with the block's piece in the first-level cache: 8 x 3 of bfloat16, which is widened, 74 % of the
-// peak, of float32 84 %. With AVX2 (16 registers) 2 x 5 reaches the peak, 3 x 4 spills, which
-// counts where the weight comes from that cache too, 4 x 2 waits for its sums.
+// Calls f.operator()<TileShape<...>>() for a block of `rows` rows. Measured with the block's piece
+// in the first-level cache: with AVX-512 (32 registers) 8 x 3 reaches 74 % of the peak for
+// bfloat16, which is widened, and 84 % for float32. With AVX2 (16 registers) 2 x 5 reaches the
+// peak, 3 x 4 spills, which matters if the weight is in that cache too, 4 x 2 waits for its sums.
 #if defined(TRIREME_ISA_avx512)
 inline constexpr int64_t kBlockRows = 8, kPieceColumns = 512;
 template <class F>
@@ -61,12 +61,12 @@ TRIREME_INLINE void with_shape(int64_t rows, F&& f) {
 #endif
 inline constexpr int kMaxPanel = 32;
 
-// Few rows are not divided into pieces: they are loaded once per group, from the second level if
-// need be, and the prefetcher of the weight has long ways to follow.
+// Few rows are not split into pieces: they are loaded once per group, possibly from the second
+// level, and the weight's prefetcher gets long streams.
 constexpr int64_t piece_columns(int64_t rows) {
   return rows <= 3 ? int64_t{1} << 40 : kPieceColumns;
 }
-inline constexpr int64_t kGroupsAhead = 4;  // that are fetched meanwhile, of divided rows
+inline constexpr int64_t kGroupsAhead = 4;  // groups prefetched meanwhile, for split rows
 
 TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -76,8 +76,8 @@ TRIREME_INLINE int64_t block_rows(int64_t m) {
   return (m + blocks - 1) / blocks;
 }
 
-// Row i of x. The rows of a block lie step by step, a step of each row after the other; columns
-// behind the last are 0.
+// Packs row i of x. The rows of a block are stored step by step, one step of each row after the
+// other; columns after the last are 0.
 template <class Products, class T>
 void pack_row(const Gemv<T>& a, int64_t i) {
   const int64_t of_block = block_rows(a.m), first = i / of_block * of_block;
@@ -107,7 +107,7 @@ TRIREME_INLINE void add_part(Floats (&sums)[M][N], const typename Products::Weig
     for (int i = 0; i < M; ++i) {
       auto row = Products::template row<kPart>(x + i * kStep);
 #if defined(TRIREME_ISA_avx512) && !defined(__clang__)
-      asm("" : "+v"(row));  // else GCC 12 loads it again for each row of the weight
+      asm("" : "+v"(row));  // else GCC 12 reloads it for each row of the weight
 #endif
 #pragma GCC unroll 8
       for (int r = 0; r < N; ++r) sums[i][r] = Products::add(weights[r], row, sums[i][r]);
@@ -125,8 +125,8 @@ TRIREME_INLINE void add_part(Floats (&sums)[M][N], const typename Products::Weig
   }
 }
 
-// sums[i][r] += products of row i of x and row r of w, in whole steps; x_step: from one step of x
-// to the next. ahead: what is to be read later, of the same shape as w; or nullptr.
+// sums[i][r] += products of row i of x and row r of w, in whole steps; x_step: distance between
+// steps of x. ahead: data to prefetch, of the same shape as w; or nullptr.
 template <class Products, int M, int N>
 void add_tile(Floats* sums, const typename Products::Weight* w, int64_t w_stride,
               const typename Products::Row* x, int64_t x_step, int64_t columns,
@@ -164,7 +164,7 @@ TRIREME_INLINE void add_group(Floats* sums, int64_t rows, const typename Product
                                ahead);
 }
 
-// One row of the weight; `sums` has that of each row of x, kGroup apart.
+// One row of the weight; `sums` has its sum for each row of x, kGroup apart.
 template <class Products, class Shape>
 void add_row(Floats* sums, int64_t rows, const typename Products::Weight* w,
              const typename Products::Row* x, int64_t columns) {
@@ -174,7 +174,7 @@ void add_row(Floats* sums, int64_t rows, const typename Products::Weight* w,
   for (int64_t i = 0; i < rows; ++i) sums[i * Shape::kGroup] = one[i];
 }
 
-// The sum of each vector's lanes, as sum() adds them.
+// The sum of each vector's lanes, with the order of sum().
 template <class V, int kHalf = kLanes<typename Traits<V>::Scalar> / 2>
 TRIREME_INLINE V sum_each(V (&rows)[kLanes<typename Traits<V>::Scalar>]) {
 #pragma GCC unroll 8
@@ -188,8 +188,8 @@ TRIREME_INLINE V sum_each(V (&rows)[kLanes<typename Traits<V>::Scalar>]) {
     return rows[0];
 }
 
-// `count` outputs of a row from `column` on. Not inlined: where each kind of tile had this
-// arithmetic for itself, the compiler might fuse a product and a sum in one of them and not in
+// Writes `count` outputs of a row from `column` on. Not inlined: if each kind of tile had its own
+// copy of this arithmetic, the compiler might fuse a product and a sum in one of them and not in
 // another.
 template <class Out>
 [[gnu::noinline]] void finish(const auto& a, int64_t row, int64_t column, int64_t count,
@@ -215,10 +215,10 @@ void panel(const auto& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
   const int64_t piece = piece_columns(rows), whole = a.k / kStep * kStep, groups = n / kGroup;
   const auto* const x =
       reinterpret_cast<const typename Products::Row*>(a.x32) + row * packed_columns(a.k);
-  // Group g of the piece at c, counted on into the next piece and the next panel, most likely this
-  // thread's.
+  // Group g of the piece at c, continuing into the next piece and the next panel, which is usually
+  // this thread's.
   const auto ahead_of = [&](int64_t g, int64_t c) -> const Weight* {
-    if (row != 0) return nullptr;  // for later rows of x it is there
+    if (row != 0) return nullptr;  // later rows of x find it in cache
     if (g < groups) return a.w + (j + g * kGroup) * a.w_stride + c;
     g -= groups;
     if (c + piece < whole)
@@ -258,12 +258,12 @@ void panels(const auto& a, int64_t begin, int64_t end) {
       const int64_t rows = smaller(together, a.m - row), n = smaller(Shape::kPanel, end - j);
       if constexpr (Shape::kTile < Shape::kRows)
         panel<Products, Shape, Out>(a, row, rows, j, n);
-      else  // a smaller block has a shape of its own
+      else  // a smaller block has its own shape
         with_shape(rows, [&]<class Own>() { panel<Products, Own, Out>(a, row, rows, j, n); });
     }
 }
 
-// y = x w^T; T: of w and x.
+// y = x w^T; T: type of w and x.
 template <class Products, class T>
 void multiply_rows(const Gemv<T>& a, int threads) {
   constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth a thread

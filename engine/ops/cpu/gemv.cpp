@@ -7,7 +7,7 @@ namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
 constexpr int64_t kPieceBytes = 1 << 16;  // of weight: less is not worth waking a thread
-constexpr int kSums = 8;  // independent ones: they hide the latency of the multiply-add
+constexpr int kSums = 8;  // independent ones, to hide the latency of the multiply-add
 using Floats = Vec<float>;
 
 template <class T>
@@ -17,8 +17,8 @@ TRIREME_INLINE void add_step(Floats& first, Floats& second, const T* w, const T*
   second = multiply_add(of_w.second, of_x.second, second);
 }
 
-// The sum of products of w and x, in the order that the header gives. rest: what of x is behind its
-// last whole step.
+// Sum of products of w and x, in the order given in the header. rest: the part of x after its last
+// whole step.
 template <class T>
 TRIREME_INLINE float dot(const T* w, const T* x, const T (&rest)[kStep], int64_t k) {
   Floats sums[kSums] = {};
@@ -37,7 +37,7 @@ TRIREME_INLINE float dot(const T* w, const T* x, const T (&rest)[kStep], int64_t
              ((sums[4] + sums[5]) + (sums[6] + sums[7])));
 }
 
-// The weight's rows one after the other.
+// The weight's rows in sequence.
 template <class T, class Out>
 void stream(const Gemv<T>& a, int64_t begin, int64_t end) {
   const auto* const bias = static_cast<const Out*>(a.bias);

@@ -1,14 +1,14 @@
 // y = x w^T for one row of x that stays in the first-level cache, and a weight as stored.
 //
-// Such a product only reads the weight, so the one thing that counts is to stream it: each thread
-// walks its share of the weight's rows one after the other, as the prefetcher follows one stream
-// best, and x stays as it is stored, so that its copy takes no more of the cache than it must.
-// (Where x leaves that cache, it takes longer to come back than the weight takes to come:
-// gemm_rows.h loads it once for several rows of the weight.)
+// Such a product only reads the weight, so only the streaming rate matters: each thread reads its
+// share of the weight's rows sequentially, since the prefetcher follows a single stream best, and x
+// stays as stored, to take no more of the cache than necessary. (If x does not fit that cache,
+// rereading it takes longer than reading the weight: gemm_rows.h loads it once for several rows of
+// the weight.)
 //
-// Steps (steps.h) i, i + 4, i + 8, ... have two sums of their own, one for each half, those behind
-// the last 4 steps join the first two; the eight are added in pairs, and the lanes as a tree,
-// whatever thread computes it.
+// Steps (steps.h) i, i + 4, i + 8, ... have two sums, one for each half; those after the last 4
+// steps join the first two. The eight sums are added in pairs, and the lanes as a tree, independent
+// of the thread.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -16,7 +16,7 @@
 
 namespace trireme::cpu {
 
-// Bytes of x that stay.
+// Bytes of x that stay in cache.
 inline constexpr int64_t kGemvBytes = 16 << 10;
 
 // T is float, bf16 or, for gemm_rows.h, f16.
@@ -36,11 +36,10 @@ struct Gemv {
   bool accumulate = false;
 };
 
-// Columns of x as gemm_rows.h packs it: whole steps of any instruction set, those behind the last
-// are 0.
+// Columns of x as packed by gemm_rows.h: whole steps of any instruction set, padded with 0.
 constexpr int64_t packed_columns(int64_t k) { return (k + 31) / 32 * 32; }
 
-// bfloat16 numbers of x (m, k) as amx_rows.h packs it: tiles of 16 rows of 32 columns.
+// bfloat16 numbers of x (m, k) as packed by amx_rows.h: tiles of 16 rows of 32 columns.
 constexpr int64_t packed_tiles(int64_t m, int64_t k) {
   return (m + 15) / 16 * 16 * packed_columns(k);
 }

@@ -1,4 +1,4 @@
-// How CPU kernels exist once per instruction set.
+// Compilation of CPU kernels once per instruction set.
 //
 // Every .cpp in engine/ops/cpu/ is compiled once for each of avx512, avx2 and portable (or fewer,
 // cmake/TriremeIsa.cmake), with TRIREME_ISA = that name and the matching compiler flags. A kernel
@@ -9,9 +9,9 @@
 // An op calls TRIREME_KERNEL(rmsnorm_forward<T>)(args, threads) (engine/ops/pick_kernel.h).
 //
 // Kernels take raw pointers and sizes. They include no header with ordinary inline functions
-// (tensor.h, <vector>, ...): the linker keeps one copy of such a function, and that copy may hold
-// instructions that this machine lacks. Inline helpers are [[gnu::always_inline]] or live inside
-// namespace trireme::cpu::TRIREME_ISA. tests/house checks the object files for it.
+// (tensor.h, <vector>, ...): the linker keeps one copy of such a function, which may contain
+// instructions that this machine lacks. Inline helpers are [[gnu::always_inline]] or are in
+// namespace trireme::cpu::TRIREME_ISA. tests/house checks the object files.
 #pragma once
 
 #define TRIREME_CPU_KERNEL(name, ...) \

@@ -1,5 +1,5 @@
-// load() of simd.h where bfloat16 is what a kernel's time goes to: GCC 12 compiles that to four
-// shuffles with AVX2.
+// Replacement of simd.h's load() for kernels that are bound by loads of bfloat16: GCC 12 compiles
+// that one to four shuffles with AVX2.
 #pragma once
 
 #include "engine/ops/cpu/simd.h"

@@ -7,7 +7,7 @@
 namespace trireme::cpu {
 
 inline constexpr int kNf4Values = 16, kNf4Width = 64;
-// The type's values as its authors publish them.
+// The type's values as published by its authors.
 inline constexpr float kNf4Value[kNf4Values] = {-1.0f,
                                                 -0.6961928009986877f,
                                                 -0.5250730514526367f,
@@ -25,13 +25,13 @@ inline constexpr float kNf4Value[kNf4Values] = {-1.0f,
                                                 0.7229568362236023f,
                                                 1.0f};
 
-// What codes stand for: of weights, and of the scales of double quantisation.
+// Values of codes: of weights, and of the scales of double quantisation.
 struct Nf4Tables {
   float value[kNf4Values];
   float scale[256];
 };
 
-// W: T, or const T where codes are made.
+// W: T, or const T for quantization.
 template <class W>
 struct Nf4Weight {
   W* w;
@@ -40,7 +40,7 @@ struct Nf4Weight {
   int64_t rows, columns;
 };
 
-// One of the two kinds.
+// Scales of either kind.
 struct Nf4ScaleView {
   const float* scale;
   const uint8_t* codes;
@@ -55,20 +55,19 @@ struct Nf4Decode {
   int64_t rows, columns;
 };
 
-// The middle between value i and the next.
+// Midpoint between value i and the next.
 constexpr float nf4_bound(int i) { return (kNf4Value[i] + kNf4Value[i + 1]) / 2; }
 
 TRIREME_CPU_KERNEL(quantize_nf4, (const Nf4Weight<const T>& a, int threads))
 TRIREME_CPU_KERNEL(dequantize_nf4, (const Nf4Decode<T>& a, const Nf4Tables& tables, int threads))
 
-// --- what both devices compute
-// ------------------------------------------------------------------------
+// --- shared by the CPU and GPU kernels ---
 
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_inverse(float scale) {
   return 1.0f / (scale > 1e-38f ? scale : 1e-38f);
 }
 
-// The product is rounded on its own: the scale must not depend on whether a machine has fused
+// The product is rounded separately: the scale must not depend on whether a machine has fused
 // operations.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_scale(float magnitude, float group,
                                                                   float offset) {

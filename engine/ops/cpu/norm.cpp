@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 13;  // elements worth a thread
 
-// Writes h = x + residual where asked and returns the row that is normalised, as it was stored.
+// Writes h = x + residual if requested and returns the row that is normalised, as stored.
 template <class T>
 TRIREME_INLINE const T* normalised_row(const NormForward<T>& a, int64_t at) {
   using F = compute_t<T>;

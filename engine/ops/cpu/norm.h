@@ -1,5 +1,5 @@
-// Kernels of engine/ops/norm.h. RMSNorm is LayerNorm without mean and bias: `mean` (and with it b
-// and db) is null there.
+// Kernels of engine/ops/norm.h. RMSNorm is LayerNorm without mean and bias: `mean`, b and db are
+// null then.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -25,7 +25,7 @@ struct NormBackward {
   F *dw, *db;
   const T *dy, *dh_in, *h, *w;  // dh_in: null when absent
   const F *mean, *rstd;
-  F* partial;  // (blocks, columns) for dw, then as much for db
+  F* partial;  // (blocks, columns) for dw, then the same for db
   int64_t rows, columns, blocks;
   bool accumulate;
   F unit;  // added to w: 0 or 1

@@ -45,7 +45,7 @@ struct Access {
   }
 };
 
-// for_noisy_vectors over the elements of a range, row by row where their global indices have gaps.
+// for_noisy_vectors over the elements of a range, row by row if their global indices have gaps.
 template <bool kNoise, class T, class Body>
 TRIREME_INLINE void for_elements(const UpdateRange<T>& r, int64_t begin, int64_t end, Body&& body) {
   using F = compute_t<T>;
@@ -74,7 +74,7 @@ struct VectorMath {
   }
 };
 
-// Elements [begin, end) of an update.
+// Updates elements [begin, end).
 template <class A, class Update>
 TRIREME_INLINE void update_elements(const Update& a, int64_t begin, int64_t end) {
   using Rule = typename Update::Rule;

@@ -17,7 +17,7 @@ struct UpdateRange {
   void *m, *v;      // null when absent
   bool bf16_state;  // m and v are bf16, otherwise F
   int64_t n;
-  RandomKey key;                         // of this update's rounding
+  RandomKey key;                         // key of this update's rounding
   int64_t first, width, stride, offset;  // ElementIndex
 };
 

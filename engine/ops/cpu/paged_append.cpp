@@ -56,7 +56,7 @@ TRIREME_INLINE void append_row(const PagedPool& pool, const T* x, int64_t row, i
     const KvScale scale = scale_of(kCodes, x, n);
     pool.scale[row] = scale.stored;
     auto* const codes = reinterpret_cast<uint8_t*>(to);
-    if (scale.inverse == 0) {  // not 0 times infinity
+    if (scale.inverse == 0) {  // avoids 0 times infinity
       __builtin_memset(codes, 0, static_cast<size_t>(n));
       return;
     }

@@ -1,12 +1,12 @@
-// One item of work is a tile of rows, the queries of the heads that share a key/value head (row =
+// One work item is a tile of rows, the queries of the heads that share a key/value head (row =
 // query * group + head in the group), against all keys that they see, kPagedKeys at a time, with an
 // online softmax.
 //
-// A row's numbers are computed in the same order whatever other rows are in the tile, however many
-// queries a step has and however many threads compute: keys are taken from multiples of kPagedKeys
-// on, a score is one sum over D by lanes and the lanes' as a tree, a softmax adds its exponentials
-// by key % lanes, and a value is added key by key. So a prompt in chunks has the bits of a whole
-// one.
+// A row's numbers are computed in the same order for any other rows in the tile, any number of
+// queries in a step and any number of threads: steps of keys start at multiples of kPagedKeys, a
+// score is one sum over D by lanes and then over the lanes as a tree, a softmax adds its
+// exponentials by key % lanes, and a value is added key by key. Hence a prompt in chunks has the
+// bits of a whole one.
 #include "engine/ops/cpu/paged_attention.h"
 
 #include <omp.h>
@@ -39,17 +39,17 @@ struct Work {
 // Rows [row0, row0 + rows) of a sequence's key/value head.
 struct Tile {
   int64_t sequence, kv_head, group, row0, rows;
-  int64_t first_query, past;  // keys before the first query
+  int64_t first_query, past;  // number of keys before the first query
   int64_t window;
 
-  int64_t end[kPagedRows];  // of the keys that each row sees
+  int64_t end[kPagedRows];  // end of the keys that each row sees
 
   int64_t query(int64_t row) const { return (row0 + row) / group; }
   int64_t head(int64_t row) const { return kv_head * group + (row0 + row) % group; }
   int64_t begin(int64_t row) const { return window > 0 ? larger(0, end[row] - window) : 0; }
 };
 
-// The keys of a step, as rows of C and their scales.
+// Keys of a step, as rows of C and their scales.
 template <class C>
 struct Keys {
   const C *k[kPagedKeys], *v[kPagedKeys];
@@ -57,9 +57,9 @@ struct Keys {
   bool scaled;
 };
 
-// Addresses of keys [from, to) of the sequence: rows of the pool where their type is computed with
-// directly, else widened into the work space. Those outside are the next ones inside, whose results
-// nobody reads.
+// Addresses of keys [from, to) of the sequence: rows of the pool if their type is used directly in
+// the computation, else widened into the work space. Entries outside the range are set to the next
+// one inside, and their results are not used.
 template <class T, class C>
 TRIREME_INLINE void find_keys(Keys<C>& keys, Work<C>& w, const PagedAttention<T>& a,
                               const PagedPools& pools, const Tile& t, int64_t j0, int64_t from,
@@ -97,7 +97,7 @@ TRIREME_INLINE void find_keys(Keys<C>& keys, Work<C>& w, const PagedAttention<T>
   }
 }
 
-// Lane i of the result: the sum of v[i]'s lanes, as the tree of sum().
+// Lane i of the result: the sum of v[i]'s lanes, in the tree order of sum().
 template <class V, int kStep = kLanes<typename Traits<V>::Scalar> / 2>
 TRIREME_INLINE V sums(V (&v)[kLanes<typename Traits<V>::Scalar>]) {
 #pragma GCC unroll 16
@@ -111,7 +111,8 @@ TRIREME_INLINE V sums(V (&v)[kLanes<typename Traits<V>::Scalar>]) {
     return v[0];
 }
 
-// scores[r * kPagedKeys + j] of kRows queries and as many keys as fill a vector with kRows of them.
+// scores[r * kPagedKeys + j] for kRows queries and as many keys as fill a vector with kRows of
+// them.
 template <int kRows, class C>
 TRIREME_INLINE void score(C* scores, const C* const* queries, const C* const* keys,
                           int64_t padded) {
@@ -136,7 +137,7 @@ TRIREME_INLINE void score(C* scores, const C* const* queries, const C* const* ke
     __builtin_memcpy(scores + r * kPagedKeys, lanes + r * kKeys, kKeys * sizeof(C));
 }
 
-// Of all rows and the first `count` keys, or some more.
+// Scores of all rows and at least the first `count` keys.
 template <class C>
 void score_rows(Work<C>& w, const Keys<C>& keys, int64_t rows, int64_t count) {
   constexpr int kRows = kLanes<C> >= 4 ? kLanes<C> / 4 : 1;
@@ -156,8 +157,8 @@ void score_rows(Work<C>& w, const Keys<C>& keys, int64_t rows, int64_t count) {
   }
 }
 
-// Weights of the values of the keys [begin, end) of this step in the place of a row's scores;
-// rescales what the row has summed so far.
+// Replaces a row's scores by the weights of the values of the keys [begin, end) of this step;
+// rescales the row's running sums.
 template <class C>
 TRIREME_INLINE void softmax_row(Work<C>& w, const Keys<C>& keys, int64_t r, int64_t begin,
                                 int64_t end) {
@@ -176,7 +177,7 @@ TRIREME_INLINE void softmax_row(Work<C>& w, const Keys<C>& keys, int64_t r, int6
   }
   C now = most[0];
   for (int i = 1; i < kN; ++i) now = most[i] > now ? most[i] : now;
-  // Zero where nothing was seen: exp2(-infinity - it) is 0.
+  // Zero if no key was seen: exp2(-infinity - base) is 0.
   const C base = now == kNone ? C(0) : now;
   const C rescale = fast_exp2_small(splat<Vec<C>>(w.maximum[r] - base))[0];
   Vec<C> total{};
@@ -294,7 +295,7 @@ int64_t count_items(const PagedAttention<T>& a, int64_t* items, int64_t tile_row
   return items[a.sequences];
 }
 
-// Rows of a tile: the fewer, the more threads have work; the more, the less often keys are read.
+// Rows of a tile: fewer rows occupy more threads; with more rows keys are read less often.
 template <class T>
 int64_t choose_tile_rows(const PagedAttention<T>& a, int64_t* items, int threads) {
   int64_t tile_rows = kPagedRows;
@@ -311,7 +312,7 @@ Tile tile_of(const PagedAttention<T>& a, const int64_t* items, int64_t tile_rows
   t.first_query = a.cu_q[t.sequence];
   const int64_t queries = a.cu_q[t.sequence + 1] - t.first_query, rows = queries * t.group;
   const int64_t tiles = tiles_of(rows, tile_rows), local = item - items[t.sequence];
-  // The last rows see most keys: begin with them, so that the threads end together.
+  // The last rows see most keys: start with them, so that the threads finish together.
   t.row0 = (tiles - 1 - local % tiles) * tile_rows;
   t.rows = smaller(tile_rows, rows - t.row0);
   t.kv_head = local / tiles;

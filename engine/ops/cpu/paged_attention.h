@@ -14,25 +14,26 @@ struct PagedAttention {
   HeadView<const T> q;
   HeadView<T> out;
   const T *k,
-      *v;  // (blocks, kv_heads, block_size, width); on the CPU, and of codes, PagedPools has them
+      *v;  // (blocks, kv_heads, block_size, width); on the CPU, and for codes, in PagedPools
+           // instead
   const int32_t *table, *cu_q, *lengths;
   int64_t sequences, tokens, heads, kv_heads, width, block_size, most_blocks, most_queries;
   C scale;
   int64_t window;  // 0: unlimited
-  // On a GPU: the most parts that any sequence's keys are cut into (PagedParts). Of a sequence n of
-  // several parts, part p of query i leaves its mean of values for head h in partial (sequences,
+  // On a GPU: the largest number of parts of any sequence's keys (PagedParts). For a sequence n of
+  // several parts, part p of query i stores its mean of values for head h in partial (sequences,
   // kMaxPagedParts, heads, width) at row p * queries + i of n, and the base-2 logarithm of its sum
   // of exponentials in partial_lse, without width.
   int64_t parts;
   C *partial, *partial_lse;
 };
 
-// How a GPU cuts the keys of one sequence, whatever others are computed beside it: enough parts
-// that few sequences of one query fill the device, and so few for many queries, which fill it
-// themselves, that parts * queries <= kMaxPagedParts where there are several.
+// Split of one sequence's keys into parts on a GPU, independent of other sequences: enough parts
+// that few sequences of one query fill the device, and few enough for many queries, which fill it
+// themselves, that parts * queries <= kMaxPagedParts if there are several.
 inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
 struct PagedParts {
-  int64_t count, keys;  // of a part
+  int64_t count, keys;  // keys of a part
 
   static TRIREME_HOST_DEVICE PagedParts of(int64_t queries, int64_t keys) {
     const int64_t most = queries > kMaxPagedParts || queries < 1 ? 1 : kMaxPagedParts / queries;
@@ -45,10 +46,10 @@ struct PagedParts {
   }
 };
 
-// One of keys and values, (blocks, kv_heads, block_size, width).
+// Pool of keys or of values, (blocks, kv_heads, block_size, width).
 struct PagedPool {
   void* rows;
-  float* scale;  // (blocks, kv_heads, block_size) of codes, else null
+  float* scale;  // (blocks, kv_heads, block_size) for codes, else null
 };
 
 struct PagedPools {
@@ -60,7 +61,7 @@ struct PagedPools {
 };
 
 // Queries of the heads that share a key/value head are computed `kPagedRows` at a time, against
-// `kPagedKeys` keys: those of the latter in 32 bits stay in the first cache.
+// `kPagedKeys` keys: the latter's keys in 32 bits stay in the first-level cache.
 inline constexpr int64_t kPagedRows = 64, kPagedKeys = 32;
 constexpr int64_t paged_scratch(int64_t padded_width) {
   return 2 * (kPagedRows + kPagedKeys) * padded_width + kPagedRows * (kPagedKeys + 2);

@@ -1,4 +1,4 @@
-// Rows of a pool of keys or values as the numbers of a computation.
+// Rows of a pool of keys or values, converted to the type of the computation.
 #pragma once
 
 #include "engine/core/float8.h"
@@ -8,16 +8,16 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
-// A byte of codes, as an element that can be loaded.
+// Byte of a code, as a loadable element.
 template <KvCodes kCodes>
 struct Code {
   static constexpr KvCodes kKind = kCodes;
   uint8_t bits;
 };
 
-// The numbers that codes stand for, without their scale. Those of fp8_e5m2 are the upper halves of
-// float16 numbers; those of fp8_e4m3 too, after a shift and but for 2^8, as the exponents of the
-// two start at -7 and -15.
+// Values of codes, without their scale. Those of fp8_e5m2 are the upper halves of float16 numbers;
+// so are those of fp8_e4m3, after a shift and up to a factor of 2^8, as the exponents of the two
+// start at -7 and -15.
 TRIREME_INLINE Vec<float> load_pool(const Code<KvCodes::kInt8>* p) {
 #if defined(TRIREME_ISA_avx512)
   __m128i c;
@@ -65,7 +65,7 @@ TRIREME_INLINE Vec<compute_t<P>> load_pool(const P* p) {
   return load_wide(p);
 }
 
-// to[0, padded) = from[0, width), behind it zeros; whole vectors.
+// to[0, padded) = from[0, width), then zeros; whole vectors.
 template <class P, class C>
 TRIREME_INLINE void widen_row(C* to, const P* from, int64_t width) {
   constexpr int kN = kLanes<C>;
@@ -77,7 +77,7 @@ TRIREME_INLINE void widen_row(C* to, const P* from, int64_t width) {
   store(to + d, load_pool(part));
 }
 
-// f.operator()<P>() with the element type of the pool, which is double where C is, and only there.
+// Calls f.operator()<P>() with the element type of the pool, which is double if and only if C is.
 template <class C, class F>
 TRIREME_INLINE void for_pool_type(const KvType& type, F&& f) {
   if constexpr (std::is_same_v<C, double>) {

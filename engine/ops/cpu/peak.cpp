@@ -12,7 +12,7 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-constexpr int kChains = 12;  // independent sums: more than latency times throughput needs
+constexpr int kChains = 12;  // independent sums: more than latency times throughput
 
 TRIREME_INLINE float total(const Vec<float> (&sums)[kChains]) {
   Vec<float> all = sums[0];
@@ -23,7 +23,7 @@ TRIREME_INLINE float total(const Vec<float> (&sums)[kChains]) {
 float float32_rounds(int64_t rounds) {
   Vec<float> sums[kChains] = {};
   Vec<float> factor = splat<Vec<float>>(0.5f), term = splat<Vec<float>>(1.0f);
-  // Unknown values: otherwise the compiler could compute the result beforehand.
+  // Opaque values: otherwise the compiler could compute the result at compile time.
   asm volatile("" : "+m"(factor), "+m"(term));
   for (int64_t i = 0; i < rounds; ++i)
     for (int c = 0; c < kChains; ++c) sums[c] = sums[c] * factor + term;
@@ -143,7 +143,7 @@ constexpr int kTileRows = 16, kTileBytes = 64;  // of each of the eight tiles
   const AmxConfig config;
   alignas(64) uint16_t ones[kTileRows * kTileBytes / 2];
   for (uint16_t& one : ones) one = 0x3f80;
-  // GCC's intrinsics do not say that they read this memory.
+  // GCC's intrinsics do not declare that they read this memory.
   asm volatile("" : : "r"(&config), "r"(ones) : "memory");
   _tile_loadconfig(&config);
   alignas(64) float sums[kTileRows * kTileBytes / 4];

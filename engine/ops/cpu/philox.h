@@ -1,6 +1,6 @@
-// Philox words in bulk: what philox_word() of engine/core/random.h gives for consecutive indices,
-// many blocks at a time. A 64-bit lane holds one 32-bit word of the state of one block; what the
-// multiplications leave in its upper half is never read.
+// Philox words in bulk: equal to philox_word() of engine/core/random.h for consecutive indices,
+// many blocks at a time. A 64-bit lane contains one 32-bit word of the state of one block; the
+// multiplications leave garbage in its upper half, which is never read.
 #pragma once
 
 #if defined(TRIREME_ISA_avx512) || defined(TRIREME_ISA_avx2)
@@ -23,7 +23,7 @@ inline constexpr int kPhiloxLanes = 2;
 using PhiloxLanes [[gnu::vector_size(8 * kPhiloxLanes)]] = uint64_t;
 
 inline constexpr int kPhiloxBatchBlocks = 16;
-inline constexpr int kPhiloxBatch = 4 * kPhiloxBatchBlocks;  // words made by one call
+inline constexpr int kPhiloxBatch = 4 * kPhiloxBatchBlocks;  // words of one call
 
 // Products of the lower halves of the lanes.
 [[gnu::always_inline]] inline PhiloxLanes multiply_low_halves(PhiloxLanes a, PhiloxLanes b) {
@@ -78,8 +78,8 @@ inline constexpr int kPhiloxBatch = 4 * kPhiloxBatchBlocks;  // words made by on
   }
 }
 
-// words[i] = word number first + i of the key, for i < count. `words` has room for
-// count + 2 * kPhiloxBatch; returns the place in it where word `first` lies.
+// words[i] = word number first + i of the key, for i < count. `words` has room for count + 2 *
+// kPhiloxBatch; returns the address in it of word `first`.
 [[gnu::always_inline]] inline const uint32_t* philox_words(const RandomKey& key, uint64_t first,
                                                            int64_t count, uint32_t* words) {
   const uint64_t skipped = first % 4;

@@ -6,7 +6,7 @@
 
 namespace trireme::cpu {
 
-// W: T, or const T where codes are made.
+// W: T, or const T for quantization.
 template <class W>
 struct Int8Weight {
   W* w;
@@ -27,15 +27,14 @@ TRIREME_CPU_KERNEL(dequantize_int8, (const Int8Weight<T>& a, int threads))
 TRIREME_CPU_KERNEL(quantize_int4, (const Int4Weight<const T>& a, int threads))
 TRIREME_CPU_KERNEL(dequantize_int4, (const Int4Weight<T>& a, int threads))
 
-// --- what both devices compute
-// ------------------------------------------------------------------------
+// --- shared by the CPU and GPU kernels ---
 
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float integer_scale(float range, float steps) {
   const float scale = range / steps;
   return scale > 0.0f ? scale : 1.0f;
 }
 
-// The nearest integer in [low, high], ties to even: the sum has no bits for a fraction.
+// Nearest integer in [low, high], ties to even: the sum has no bits for a fraction.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int nearest_integer(float x, float low,
                                                                       float high) {
   constexpr float kNoFraction = 0x1.8p23f;
@@ -51,7 +50,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float int8_value(uint8_t code,
   return static_cast<float>(static_cast<int8_t>(code)) * scale;
 }
 
-// Of a group of 4 bits: w ~ offset + scale * code.
+// Scale of a 4-bit group: w ~ offset + scale * code.
 struct Int4Scale {
   float scale, minimum;
   bool symmetric;

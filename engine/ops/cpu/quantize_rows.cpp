@@ -19,7 +19,7 @@ TRIREME_INLINE Floats largest_of_partners(Floats v, std::integer_sequence<int, k
     return v;
 }
 
-// The lowest byte of each lane.
+// Stores the lowest byte of each lane.
 TRIREME_INLINE void store_bytes(int8_t* p, Ints v) {
   typedef int8_t Narrow __attribute__((vector_size(kLanes<float>)));
   const Narrow bytes = __builtin_convertvector(v, Narrow);
@@ -35,11 +35,11 @@ TRIREME_INLINE void quantize_block(const Floats (&v)[kParts], int8_t* codes, flo
     wrong += part - part;  // NaN unless all are finite
   }
   const float most = largest_of_partners<kLanes<float> / 2>(largest, LaneNumbers<Floats>{})[0];
-  const bool zeros = !(most > 1e-30f);  // whose inverse might overflow
+  const bool zeros = !(most > 1e-30f);  // the inverse might overflow
   const float inverse = zeros ? 0.0f : 127.0f / most;
   scale = (zeros ? 0.0f : most / 127.0f) + sum(wrong);
   total = 0;
-  if (scale != scale) {  // whose codes would be anything, and their sum more than an integer holds
+  if (scale != scale) {  // the codes would be arbitrary, and their sum might overflow an integer
     for (int part = 0; part < kParts; ++part) store_bytes(codes + part * kLanes<float>, Ints{});
     return;
   }

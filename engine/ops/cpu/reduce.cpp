@@ -6,7 +6,7 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-// The type partial results are kept in: 16-bit floats are rounded once, at the end.
+// Type of partial results: 16-bit floats are rounded once, at the end.
 template <class T>
 struct Partial {
   using type = T;
@@ -36,7 +36,7 @@ template <int kOp, class P>
   }
 }
 
-// Partial results of one block stay in the first-level cache while the inputs stream by.
+// Partial results of one block stay in the first-level cache while the inputs are streamed.
 constexpr int64_t kBlock = 1024;
 
 template <int kOp, class T>

@@ -7,7 +7,7 @@ namespace trireme::cpu::TRIREME_ISA {
 
 namespace {
 
-// x[i] and x[i + half] turn together.
+// Rotates the pairs x[i] and x[i + half].
 template <class T, class F = compute_t<T>>
 TRIREME_INLINE void rotate_halves(T* x, const F* cosines, const F* sines, int64_t half,
                                   F direction) {
@@ -20,7 +20,7 @@ TRIREME_INLINE void rotate_halves(T* x, const F* cosines, const F* sines, int64_
   });
 }
 
-// x[2i] and x[2i + 1] do.
+// Rotates the pairs x[2i] and x[2i + 1].
 template <class T, class F = compute_t<T>>
 TRIREME_INLINE void rotate_neighbours(T* x, const F* cosines, const F* sines, int64_t half,
                                       F direction) {

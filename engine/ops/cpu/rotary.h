@@ -14,7 +14,7 @@ struct Rotary {
   int64_t entries;  // P
   int64_t rows, heads, width;
   int64_t row_stride, head_stride;
-  bool interleaved;        // pairs of neighbours, else of halves
+  bool interleaved;        // pairs of neighbours, else halves
   compute_t<T> direction;  // 1 or -1: the sign of the angle
 };
 

@@ -49,7 +49,7 @@ TRIREME_INLINE void score_row(const RouterForward<T>& a, T* s, const T* x) {
   for (int64_t i = 0; i < a.count; ++i) s[i] *= factor;
 }
 
-// What experts are chosen by; a NaN is last.
+// Value by which experts are chosen; a NaN is last.
 template <class T>
 TRIREME_INLINE T choice(const RouterForward<T>& a, const T* s, int64_t e) {
   const T value = a.bias != nullptr ? s[e] + a.bias[e] : s[e];
@@ -66,7 +66,7 @@ struct Position {
   }
 };
 
-// The first position of [begin, end) that follows `before`, index -1 when there is none.
+// First position of [begin, end) after `before`; index -1 if there is none.
 template <class T, class Value>
 TRIREME_INLINE Position<T> next_position(int64_t begin, int64_t end, const Position<T>& before,
                                          Value&& value) {
@@ -138,7 +138,7 @@ void forward_row(const RouterForward<T>& a, int64_t row) {
   for (int64_t j = 0; j < a.k; ++j) weights[j] = s[experts[j]] * factor;
 }
 
-// d[e] += gradient of the loss by the score s_e that comes by the weights.
+// d[e] += gradient of the loss with respect to score s_e, through the weights.
 template <class T>
 TRIREME_INLINE void weights_backward(const RouterBackward<T>& a, int64_t row, const T* s, T* d) {
   const int32_t* experts = a.experts + row * a.k;

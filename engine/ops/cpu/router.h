@@ -7,7 +7,7 @@
 namespace trireme::cpu {
 
 inline constexpr int64_t kMaxRouterGroups = 64;
-inline constexpr double kRouterWeightFloor = 1e-20;  // added to the sum that weights are divided by
+inline constexpr double kRouterWeightFloor = 1e-20;  // added to the divisor of weights
 
 template <class T>
 struct RouterForward {

@@ -5,7 +5,7 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-constexpr int kHalves = 2;  // vectors of float64 in one of float
+constexpr int kHalves = 2;  // vectors of float64 per vector of float
 
 TRIREME_INLINE void widen(Vec<double> (&out)[kHalves], Vec<float> v) {
   typedef float Half __attribute__((vector_size(kVectorBytes / 2)));
@@ -14,7 +14,7 @@ TRIREME_INLINE void widen(Vec<double> (&out)[kHalves], Vec<float> v) {
   for (int i = 0; i < kHalves; ++i) out[i] = __builtin_convertvector(half[i], Vec<double>);
 }
 
-// The weights of a vector of logits.
+// Weights of a vector of logits.
 template <class T>
 TRIREME_INLINE void weigh(Vec<double> (&out)[kHalves], const RowWeights<T>& a, Vec<float> row) {
   const Vec<double> zero{};
@@ -82,7 +82,7 @@ void row_bins(const RowKeys<T>& a, double per_unit, uint16_t last, uint16_t left
   for (int64_t i = 0; i < a.n; ++i) {
     const double key = __builtin_fabs(a.largest - static_cast<double>(a.row[i]) - a.centre);
     double at = key * per_unit;
-    at = at < end ? at : end;  // NaN, which is infinity times 0, too
+    at = at < end ? at : end;  // also for NaN, from infinity times 0
     bin[i] = a.weights[i] > 0 ? static_cast<uint16_t>(static_cast<int32_t>(at)) : left_out;
   }
 }

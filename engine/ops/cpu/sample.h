@@ -9,13 +9,13 @@ namespace trireme::cpu {
 
 template <class T>
 struct RowRange {
-  T largest, smallest;  // smallest: of those above -infinity; +infinity where there is none
+  T largest, smallest;  // smallest above -infinity; +infinity if there is none
 };
-// NaN counts as neither.
+// NaN is ignored.
 TRIREME_CPU_KERNEL(row_range, (RowRange<T> * range, const T* row, int64_t n))
 
 // A token whose distance (largest - l) / temperature is above this has weight 0: e^-50 of every
-// token of any vocabulary are less than a rounding of the sum, which is at least 1.
+// token of any vocabulary are less than a rounding error of the sum, which is at least 1.
 inline constexpr double kNegligibleDistance = 50;
 
 template <class T>
@@ -23,8 +23,8 @@ struct RowWeights {
   const T* row;
   int64_t n;
   double largest, temperature;
-  double* weights;  // (n) exp(-distance); absent: the sum only
-  double* sum;      // NaN where the row has NaN or a largest logit that is not finite
+  double* weights;  // (n) exp(-distance); absent: only the sum
+  double* sum;      // NaN if the row has NaN or its largest logit is not finite
 };
 TRIREME_CPU_KERNEL(row_weights, (const RowWeights<T>& a))
 
@@ -36,11 +36,11 @@ struct RowKeys {
   int64_t n;
   double largest, centre;
 };
-// bin[i] = min(key per_unit, last); left_out where the weight is 0
+// bin[i] = min(key per_unit, last); left_out if the weight is 0
 TRIREME_CPU_KERNEL(row_bins, (const RowKeys<T>& a, double per_unit, uint16_t last,
                               uint16_t left_out, uint16_t* bin))
-// weights = 0 where the key is above `key`, and where it is equal and l below `logit`, or equal to
-// it and keeps_ties is false
+// weights = 0 if the key is above `key`, and if it is equal and l below `logit`, or equal to it and
+// keeps_ties is false
 TRIREME_CPU_KERNEL(drop_above, (const RowKeys<T>& a, double key, T logit, bool keeps_ties))
 // *sum = sum of weight (largest - l) over tokens whose weight is above 0
 TRIREME_CPU_KERNEL(row_moment, (const RowKeys<T>& a, double* sum))

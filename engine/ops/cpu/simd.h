@@ -7,8 +7,8 @@
 //                             templates for a scalar or a vector, without branches, so that a plain
 //                             loop over them vectorises too
 //
-// Infinities and NaN keep their meaning except where said. All helpers are always inlined: no copy
-// compiled for one instruction set can be picked by the linker for another.
+// Infinities and NaN keep their meaning unless noted. All helpers are always inlined: the linker
+// cannot use a copy compiled for one instruction set in another.
 #pragma once
 
 #if defined(TRIREME_ISA_avx512) || defined(TRIREME_ISA_avx2)
@@ -68,8 +68,8 @@ TRIREME_INLINE V splat(typename Traits<V>::Scalar x) {
   return x - V{};  // x - 0, not 0 + x: keeps the sign of zero
 }
 
-// a b + c, rounded once where the instruction set can (engine/ops/CMakeLists.txt: compilers are not
-// left to choose).
+// a b + c, rounded once if the instruction set can (engine/ops/CMakeLists.txt disables contraction
+// by the compiler).
 template <class V>
 TRIREME_INLINE V multiply_add(V a, V b, V c) {
 #if defined(TRIREME_ISA_avx512)
@@ -178,7 +178,7 @@ TRIREME_INLINE V iota() {
 template <class V>
 using LaneNumbers = std::make_integer_sequence<int, kLanes<typename Traits<V>::Scalar>>;
 
-// Adds to each lane the one kStep away (lane number xor kStep).
+// Adds to each lane the lane at distance kStep (lane number xor kStep).
 template <int kStep, class V, int... kLane>
 TRIREME_INLINE V add_partners(V v, std::integer_sequence<int, kLane...> lanes) {
   v += __builtin_shufflevector(v, v, (kLane ^ kStep)...);
@@ -204,7 +204,7 @@ TRIREME_INLINE void exchange_blocks(V& a, V& b, std::integer_sequence<int, kLane
   a = upper;
 }
 
-// Transposes the square of lanes x lanes elements held by `rows`.
+// Transposes the square of lanes x lanes elements in `rows`.
 template <class V, int kStep = 1>
 TRIREME_INLINE void transpose(V (&rows)[kLanes<typename Traits<V>::Scalar>]) {
   constexpr int kN = kLanes<typename Traits<V>::Scalar>;
@@ -227,13 +227,13 @@ TRIREME_INLINE V power_of_two(typename Traits<V>::Int k) {
     return __builtin_bit_cast(V, (k + 127) << 23);
 }
 
-// Adding it rounds to an integer, which then stands in the lowest bits of the sum.
+// Adding it rounds to an integer, which is then in the lowest bits of the sum.
 template <class S>
 inline constexpr S kRoundingShift = std::is_same_v<S, double> ? S(0x1.8p52) : S(0x1.8p23);
 
-// v itself, rounded: a compiler that may fuse a product and a sum does so only where the machine
-// can, and results that must be the same everywhere (codes of 8 bits, stored and compared in every
-// bit) would depend on it.
+// v unchanged, but opaque to the compiler: a compiler that may fuse a product and a sum does so
+// only where the machine can, and results that must be equal on all machines (8-bit codes, stored
+// and compared in every bit) would depend on it.
 template <class V>
 TRIREME_INLINE V rounded(V v) {
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 // Columns of a matrix in steps of two registers of float32.
 //
-// Of bfloat16 the first register is the even and the second the odd columns, which are one
-// instruction each: half of what widening neighbours takes. Sums do not mind, as long as both
-// operands are read so.
+// For bfloat16 the first register has the even and the second the odd columns, which take one
+// instruction each: half of what widening neighbours takes. Sums are unaffected, if both operands
+// are read the same way.
 #pragma once
 
 #include "engine/ops/cpu/simd.h"
@@ -15,8 +15,8 @@ struct Step {
   Vec<float> first, second;
 };
 
-// The step at p, read once. For products bound by what they load; a tile has no registers for both
-// halves.
+// Loads the step at p, reading it once. For products bound by loads; a tile has no registers for
+// both halves.
 template <class T>
 TRIREME_INLINE Step load_step(const T* p) {
   if constexpr (std::is_same_v<T, bf16>) {
@@ -32,7 +32,7 @@ TRIREME_INLINE Step load_step(const T* p) {
   }
 }
 
-// Half 0 or 1 of it.
+// Half 0 or 1 of the step at p.
 template <int kHalf, class T>
 TRIREME_INLINE Vec<float> load_half_step(const T* p) {
   if constexpr (std::is_same_v<T, bf16>) {

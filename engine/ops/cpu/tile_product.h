@@ -1,4 +1,4 @@
-// C += A B for small blocks that lie in the caches: the inner loop of attention.
+// C += A B for small blocks in cache: the inner loop of attention.
 //
 //   C (m, n) row stride ldc     B (k, n) row stride ldb     A (m, k) with any two strides
 // n is a multiple of the vector width; A is read one element at a time and broadcast, so it may be
@@ -10,7 +10,7 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
-// Rows and vectors of C held in registers: as many as leave room for a row of B and one of A.
+// Rows and vectors of C in registers: as many as leave room for a row of B and one of A.
 #if defined(TRIREME_ISA_avx512)
 inline constexpr int kTileRows = 6, kTileVectors = 4;
 #elif defined(TRIREME_ISA_avx2)
@@ -58,7 +58,7 @@ TRIREME_INLINE void product_tile(T* c, int64_t ldc, const T* a, int64_t a_row, i
     for (int j = 0; j < kVectors; ++j) store(c + i * ldc + j * kN, sum[i][j]);
 }
 
-// All rows of one strip of kVectors vectors; the last rows by a smaller tile.
+// All rows of one strip of kVectors vectors; the remaining rows by a smaller tile.
 template <class T, bool kAccumulate, int kVectors>
 void product_strip(const TileProduct<T>& t, int64_t column) {
   const auto rows = [&]<int kRows>(int64_t i) {

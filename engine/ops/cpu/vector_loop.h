@@ -4,7 +4,8 @@
 //     store_lanes(y + i, lanes, load_lanes(x + i, lanes) * scale);
 //   });
 // calls the body for i = 0, kLanes<S>, ...; `lanes` is Whole except in the last call, where it may
-// be the number of elements left: loads then fill with zeros and stores write only those elements.
+// be the number of remaining elements: loads then pad with zeros and stores write only those
+// elements.
 #pragma once
 
 #include "engine/ops/cpu/simd.h"
@@ -30,7 +31,7 @@ TRIREME_INLINE void store_lanes(T* p, int64_t n, Vec<compute_t<T>> v) {
   store_partial(p, n, v);
 }
 
-// v where the lane holds an element, `fill` elsewhere.
+// v in lanes with an element, `fill` elsewhere.
 template <class V>
 TRIREME_INLINE V valid_lanes(V v, Whole, typename Traits<V>::Scalar = 0) {
   return v;

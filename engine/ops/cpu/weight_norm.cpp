@@ -6,9 +6,9 @@ namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
 constexpr int64_t kGrain = 1 << 13;  // elements worth a thread
-constexpr int64_t kTile = 256;       // columns: what is computed of them stays in the first cache
+constexpr int64_t kTile = 256;       // columns: their intermediates stay in the first-level cache
 
-// m / sqrt(squares), and 1 for a row without length.
+// m / sqrt(squares), and 1 for a row of norm 0.
 template <class F>
 TRIREME_INLINE Vec<F> gain(Vec<F> m, Vec<F> squares) {
   return squares > splat<Vec<F>>(F{0}) ? m / square_roots<F>(squares) : splat<Vec<F>>(F{1});

@@ -6,7 +6,7 @@
 namespace trireme::cuda {
 namespace {
 
-// 0 and 1 where the exponential overflows or vanishes.
+// 0 and 1 in the limits, where the exponential overflows or vanishes.
 template <class F>
 __device__ F sigmoid(F x) {
   return F{1} / (F{1} + exponential(-x));
@@ -55,13 +55,13 @@ struct GeluBackward {
   }
 };
 
-// Item of (rows, packs); the gate's is as many packs further as there are rows before it, and the
-// up projection's lies another row behind.
+// Item of (rows, packs); the gate's pack is offset by one row of packs per preceding row, and the
+// up projection's follows one row later.
 template <class T, int N>
 struct SiluGatedForward {
   T* y;
   const T* gate_up;
-  int64_t packs;  // in a row of y
+  int64_t packs;  // per row of y
   __device__ void operator()(int64_t item) const {
     const int64_t gate = item + quotient(item, packs) * packs;
     auto z = load_pack<T, N>(gate_up, gate);
@@ -102,7 +102,7 @@ template <class T, int N>
 struct GeluGatedForward {
   T* y;
   const T* gate_up;
-  int64_t packs;  // in a row of y
+  int64_t packs;  // per row of y
   __device__ void operator()(int64_t item) const {
     const int64_t gate = item + quotient(item, packs) * packs;
     auto z = load_pack<T, N>(gate_up, gate);
@@ -153,7 +153,7 @@ struct AddBias {
 
 constexpr int kBiasThreads = 128;
 
-// Block (x, y) adds up row block y of the packs of columns that begin at x * kBiasThreads.
+// Block (x, y) adds up row block y of the packs of columns that start at x * kBiasThreads.
 template <class T, int N>
 __global__ void __launch_bounds__(kBiasThreads) bias_backward_kernel(cpu::BiasBackward<T> a) {
   begin_kernel();

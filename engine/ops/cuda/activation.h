@@ -1,4 +1,4 @@
-// Kernels of engine/ops/activation.h on a GPU; shapes as those of their twins on the CPU.
+// GPU kernels of engine/ops/activation.h; shapes as in the CPU kernels.
 #pragma once
 
 #include "engine/device/context.h"

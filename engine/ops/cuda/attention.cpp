@@ -1,4 +1,4 @@
-// Which kernel computes attention: the one place that decides.
+// Selection of the attention kernel: the only place that decides.
 #include "engine/ops/cuda/attention.h"
 
 #include "engine/ops/cuda/cudnn_attention.h"

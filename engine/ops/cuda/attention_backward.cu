@@ -1,6 +1,6 @@
-// Attention backward without tensor cores, in two kernels that add nothing up between blocks of
-// threads: a tile of queries of one head makes dq, a tile of keys of one key/value head makes dk
-// and dv over all query heads that share it. Scores and dout v^T are computed in both.
+// Attention backward without tensor cores, in two kernels without sums across thread blocks: a tile
+// of queries of one head computes dq, a tile of keys of one key/value head computes dk and dv over
+// all query heads that share it. Scores and dout v^T are computed in both.
 #include "engine/ops/cuda/attention.h"
 #include "engine/ops/cuda/attention_tile.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kDeltaThreads = 128;
 
-// One warp for each row of each head.
+// One warp per row of each head.
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(cpu::AttentionBackward<T> a) {
   begin_kernel();
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(cpu::AttentionBack
   if (lane == 0) a.scratch[head * a.tokens + row] = sum;
 }
 
-// What the backward needs of a query of a head: lse as base_of has it, and delta; of a row that is
-// not used, what makes its probabilities 0.
+// Terms of a query of a head: lse as from base_of, and delta; for an unused row, values that make
+// its probabilities 0.
 template <class F>
 struct RowTerms {
   F base, delta;
@@ -40,7 +40,8 @@ __device__ RowTerms<compute_t<T>> terms_of(const cpu::AttentionBackward<T>& a, i
   return {base_of(a.lse[head * a.tokens + row]), a.scratch[head * a.tokens + row]};
 }
 
-// Gradients of the scores of one of the tile's rows, a query, into its row `dscores` of a tile.
+// Writes the gradients of the scores of one of the tile's rows, a query, to row `dscores` of a
+// tile.
 template <int kRows, class T, class F, int kColumns>
 __device__ void differentiate_query(F* dscores, const F (&p)[kColumns], const F (&dp)[kColumns],
                                     const cpu::AttentionBackward<T>& a, const AttentionTile& t,
@@ -117,8 +118,8 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) queries_kernel(cpu::Attent
   }
 }
 
-// Probabilities and gradients of the scores of the thread's rows, which are keys, with the queries
-// of a head from i0 on, into the tiles `weights` and `dscores`.
+// Writes probabilities and gradients of the scores of the thread's rows, which are keys, with the
+// queries of a head from i0 on, to the tiles `weights` and `dscores`.
 template <int D, class T, class F>
 __device__ void differentiate_keys(F* weights, F* dscores,
                                    const F (&p)[Blocked<F, D>::kOwn][Blocked<F, D>::kColumns],
@@ -151,7 +152,7 @@ __device__ void differentiate_keys(F* weights, F* dscores,
   }
 }
 
-// One of the tile's rows of dk and dv.
+// Stores one of the tile's rows of dk and dv.
 template <int D, class T, class F>
 __device__ void store_key(const cpu::AttentionBackward<T>& a, int64_t row, int64_t kv_head,
                           const F (&dk)[D / kRowLanes], const F (&dv)[D / kRowLanes]) {

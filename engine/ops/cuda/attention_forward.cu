@@ -1,13 +1,13 @@
-// Attention forward without tensor cores: a block of threads takes a tile of queries of one head
-// and walks the tiles of keys that they see with an online softmax.
+// Attention forward without tensor cores: a thread block takes a tile of queries of one head and
+// iterates over the tiles of keys that they see with an online softmax.
 #include "engine/ops/cuda/attention.h"
 #include "engine/ops/cuda/attention_tile.h"
 
 namespace trireme::cuda {
 namespace {
 
-// Starts from what earlier calls left in out_sum and lse where attention goes by segments, else
-// from nothing. `own`: first of the thread's rows in the tile.
+// Starts from the results of earlier calls in out_sum and lse if attention is by segments, else
+// from zero. `own`: first of the thread's rows in the tile.
 template <int D, class T, class F, int kOwn>
 __device__ void begin_rows(Running<F, kOwn>& w, F (&sums)[kOwn][D / kRowLanes],
                            const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,
@@ -32,7 +32,7 @@ __device__ void begin_rows(Running<F, kOwn>& w, F (&sums)[kOwn][D / kRowLanes],
   }
 }
 
-// The rows' probabilities, with dropout, into the tile `weights`.
+// Writes the rows' probabilities, with dropout, to the tile `weights`.
 template <int kStride, class T, class F, int kOwn, int kColumns>
 __device__ void keep_weights(F* weights, const F (&p)[kOwn][kColumns],
                              const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) forward_kernel(cpu::Attent
   using F = compute_t<T>;
   using Tile = Blocked<F, D>;
   constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;
-  // The last queries of a sequence see most keys: their blocks begin first.
+  // The last queries of a sequence see most keys: their blocks start first.
   const auto t = find_tile<Side::kQueries, Tile::kRows>(a, gridDim.x - 1 - blockIdx.x);
   if (t.rows == 0) return;
   const int64_t head = blockIdx.y, kv_head = head / (a.heads / a.kv_heads);
@@ -91,16 +91,16 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) forward_kernel(cpu::Attent
   F* const keys = queries + Tile::kTile;
   F* const values = keys + Tile::kTile;
   F* const weights = values + Tile::kTile;
-  // Scores come out in units of log 2.
+  // Scores are in units of log 2.
   load_tile<D>(queries, a.q, head, t.first_query + t.row0, t.rows, a.width,
                static_cast<F>(static_cast<double>(a.scale) * kLog2E));
   Running<F, kOwn> running;
   F sums[kOwn][D / kRowLanes];
   begin_rows<D>(running, sums, a, t, own, head);
-  __syncwarp();  // lse, which a row's lanes have read, one of them writes at the end
+  __syncwarp();  // a row's lanes have read lse before one of them writes it at the end
   const int64_t end = t.keys_end(t.row0 + t.rows);
   for (int64_t j0 = t.keys_begin(t.row0) / Tile::kRows * Tile::kRows; j0 < end; j0 += Tile::kRows) {
-    __syncthreads();  // the tiles before have been read
+    __syncthreads();  // until the previous tiles have been read
     load_tile<D>(keys, a.k, kv_head, t.first_key + j0, t.keys - j0, a.width, F{1});
     load_tile<D>(values, a.v, kv_head, t.first_key + j0, t.keys - j0, a.width, F{1});
     __syncthreads();

@@ -9,7 +9,7 @@ using Tensor = Graph::Tensor;
 using Sizes = Graph::Sizes;
 constexpr cudnnDataType_t kSums = CUDNN_DATA_FLOAT;
 
-// A graph under construction with the shapes that occur in it.
+// Graph under construction, with the shapes used in it.
 struct Builder {
   const AttentionShape& s;
   Graph g;
@@ -18,7 +18,7 @@ struct Builder {
   Sizes rows{s.batch, s.heads, s.length, 1};
   Sizes wide{s.batch, s.heads, s.length, s.width};
 
-  // Where sequences begin in a tensor.
+  // Starts of the sequences in a tensor.
   Tensor offsets(int64_t number) {
     if (!s.ragged) return nullptr;
     Tensor& known = offsets_[number];
@@ -27,7 +27,7 @@ struct Builder {
           g.tensor(kTensorOffsets + number, CUDNN_DATA_INT64, {s.batch + 1, 1, 1, 1}, {1, 1, 1, 1});
     return known;
   }
-  // (batch, heads, length, width), and the same memory with the last two exchanged.
+  // Tensor (batch, heads, length, width), and the same memory with the last two swapped.
   Tensor operand(int64_t number, int64_t heads, const AttentionShape::Strides& at) {
     return g.tensor(number, narrow, {s.batch, heads, s.length, s.width},
                     {s.length * at.token, at.head, at.token, 1}, offsets(number));
@@ -56,7 +56,7 @@ struct Builder {
     g.binary(mode, a, b, y);
     return y;
   }
-  // Lengths of the sequences; null where all are equal.
+  // Lengths of the sequences; null if all are equal.
   Tensor lengths(int64_t number) {
     if (!s.ragged) return nullptr;
     Tensor& known = lengths_[number];
@@ -80,7 +80,7 @@ struct Builder {
     g.select(x, g.scalar(kTensorMinusInf), seen, y);
     return y;
   }
-  // Where there is no such query or key, and where the query comes before the key, minus infinity.
+  // Minus infinity where the query or key does not exist, or the query precedes the key.
   Tensor masked(Tensor x) {
     if (s.ragged) {
       const Tensor query =
@@ -91,14 +91,14 @@ struct Builder {
     if (s.causal) x = where(compared(CUDNN_POINTWISE_CMP_GE, position(x, 2), position(x, 3)), x);
     return x;
   }
-  // x^T of scores, rounded.
+  // Transpose of scores x, rounded.
   Tensor rounded_transpose(Tensor x) {
     const Tensor y = g.temporary(narrow, scores,
                                  {s.heads * s.length * s.length, s.length * s.length, 1, s.length});
     g.reshape(x, y);
     return y;
   }
-  // gradient = p^T x, where kv_heads share the sum over their queries' heads.
+  // gradient = p^T x; each of kv_heads has the sum over its queries' heads.
   void key_gradient(Tensor p, Tensor x, Tensor gradient) {
     if (s.heads == s.kv_heads) return g.matmul(p, x, gradient, key_sizes());
     const Tensor of_each = g.temporary(narrow, wide);

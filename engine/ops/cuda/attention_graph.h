@@ -1,6 +1,5 @@
-// Attention as the graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023):
-// sequences with as many keys as queries, in the layout of engine/ops/attention.h. For CUDA sources
-// only.
+// Attention as graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023): sequences
+// with as many keys as queries, in the layout of engine/ops/attention.h. For CUDA sources only.
 #pragma once
 
 #include <compare>
@@ -9,23 +8,23 @@
 
 namespace trireme::cuda {
 
-// batch sequences of `length` queries and keys follow each other. A (token, head) pair of strides
-// in elements describes each operand (batch * length, heads, width).
+// `batch` sequences of `length` queries and keys, one after the other. Each operand (batch *
+// length, heads, width) is described by its strides of tokens and heads, in elements.
 struct AttentionShape {
   struct Strides {
     int64_t token = 0, head = 0;
     auto operator<=>(const Strides&) const = default;
   };
   int64_t batch = 0, heads = 0, kv_heads = 0, length = 0, width = 0;
-  // With `ragged`, from one head to the next of lse and delta, (heads, tokens). 0: lse is (any
-  // tokens, heads), so that one plan serves batches of any number; for forward passes. Without
-  // `ragged` they are (batch, heads, length).
+  // With `ragged`: stride from one head to the next of lse and delta, (heads, tokens). 0: lse is
+  // (any number of tokens, heads), so that one plan serves batches of any size; for forward passes.
+  // Without `ragged` they are (batch, heads, length).
   int64_t tokens = 0;
   bool bfloat16 = true;  // or float16
   bool causal = true;
-  bool ragged = false;  // lengths differ: `length` is the most, and tensors tell what each has
+  bool ragged = false;  // lengths differ: `length` is the maximum, and tensors contain each length
   bool backward = false;
-  bool repeatable = true;  // the backward adds up dq in a fixed order, with memory length^2
+  bool repeatable = true;  // the backward accumulates dq in a fixed order, with memory length^2
   Strides q = {}, k = {}, v = {}, out = {};
   Strides dout = {}, dq = {}, dk = {}, dv = {};  // with `backward`
   auto operator<=>(const AttentionShape&) const = default;
@@ -39,25 +38,25 @@ enum AttentionTensor : int64_t {
   kTensorOut,
   kTensorLse,
   kTensorScale,     // scalar
-  kTensorMinusInf,  // scalar: what a masked score becomes; with `causal`
+  kTensorMinusInf,  // scalar: value of a masked score; with `causal`
   kTensorDout,
   kTensorDq,
   kTensorDk,
   kTensorDv,
-  kTensorDelta,  // float32, written: sum over d of dout * out; laid out as lse is
+  kTensorDelta,  // float32, output: sum over d of dout * out; laid out like lse
   kTensorOne,    // scalar
   kTensorDqSum,  // (batch, heads, length, width) float32, 0 before; without `repeatable`
   // With `ragged`, on the device:
   kTensorQueries,  // (batch) int32 queries of a sequence
-  kTensorKeys,     // (batch) int32 keys of a sequence: as many
-  // (batch + 1) int64, where sequences begin, in elements of tensor n: kTensorOffsets + n.
+  kTensorKeys,     // (batch) int32 keys of a sequence: the same
+  // (batch + 1) int64, starts of the sequences, in elements of tensor n: kTensorOffsets + n.
   kTensorOffsets = 100,
 };
 
 //   S = scale q k^T, masked     lse = log sum exp S     out = softmax(S) v
 dnn::Graph attention_forward_graph(const AttentionShape& shape);
 //   P = exp(S - lse)     dS = scale P (dout v^T - delta)
-//   dv = P^T dout     dk = dS^T q     dq = dS k     and dk, dv are sums over the queries' heads
+//   dv = P^T dout     dk = dS^T q     dq = dS k     dk and dv are sums over the queries' heads
 dnn::Graph attention_backward_graph(const AttentionShape& shape);
 
 }  // namespace trireme::cuda

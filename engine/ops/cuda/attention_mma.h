@@ -1,9 +1,9 @@
-// What the attention kernels on tensor cores share: tiles of 16-bit rows in shared memory, products
-// of them, and the rows and columns that a lane's registers are. For CUDA sources only.
+// Parts shared by the attention kernels on tensor cores: tiles of 16-bit rows in shared memory,
+// their products, and the rows and columns of a lane's registers. For CUDA sources only.
 //
 // Four warps work on a tile of 64 rows, 16 each. The scores of a warp's rows with the columns of a
-// tile lie in its registers as the d fragments of engine/device/mma.h, and, two neighbouring ones
-// rounded to 16 bits, are the a fragment of the product that follows: they never leave the
+// tile are in its registers as the d fragments of engine/device/mma.h; rounded to 16 bits, two
+// neighbouring ones are the a fragment of the next product, so that scores never leave the
 // registers.
 #pragma once
 
@@ -16,22 +16,22 @@ namespace trireme::cuda {
 inline constexpr int kMmaThreads = 128;
 inline constexpr int kMmaRows = 64;
 
-// Rows of D elements in shared memory; 16 bytes more each, so that eight rows lie in different
-// banks.
+// Row stride of tiles of D elements in shared memory; 16 more bytes each, so that eight rows are in
+// different banks.
 template <int D>
 inline constexpr int kMmaStride = D + 8;
 
 template <class T>
 inline constexpr bool kHasMma = sizeof(T) == 2;
 
-// Whether every row of every head begins at 16 bytes and is a whole number of them.
+// Whether every row of every head is 16-byte aligned and a whole number of 16 bytes.
 template <class T>
 bool mma_rows(const cpu::HeadView<T>& view, int64_t width) {
   return reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.row % 8 == 0 &&
          view.head % 8 == 0 && width % 8 == 0;
 }
 
-// Starts to copy rows `first` .. `first + rows` of a head; the rest of the tile becomes zero.
+// Starts copying rows `first` .. `first + rows` of a head; the rest of the tile becomes zero.
 template <int D, int kRows, class T>
 __device__ void start_tile(T* tile, const cpu::HeadView<const T>& view, int64_t head, int64_t first,
                            int64_t rows, int64_t width) {
@@ -42,7 +42,7 @@ __device__ void start_tile(T* tile, const cpu::HeadView<const T>& view, int64_t 
     const int chunk = at + static_cast<int>(threadIdx.x);
     const int row = chunk / kChunks, column = chunk % kChunks * 8;
     const bool valid = row < rows && column < width;
-    // An address that is not read must still be one.
+    // An address that is not read must still be valid.
     const T* from = view.data + (valid ? (first + row) * view.row + head * view.head + column : 0);
     copy_async_16(tile + row * kMmaStride<D> + column, from, valid);
   }
@@ -60,8 +60,9 @@ struct WarpTile {
   }
 };
 
-// Where a lane finds the row of load_matrices for an a fragment, the b fragments of two
-// neighbouring column tiles from rows that are columns, and those from rows that are summed over.
+// Offsets of the lane's row for load_matrices: for an a fragment, for the b fragments of two
+// neighbouring column tiles from rows that are columns, and for those from rows that are summed
+// over.
 template <int D>
 __device__ int a_offset() {
   const int lane = lane_of_warp();
@@ -95,7 +96,7 @@ __device__ void row_products(WarpTile<kTiles>& s, const uint32_t (&rows)[D / 16]
       mma_m16n8k16<T>(s.d[n + 1], rows[k], {b[2], b[3]});
     }
 }
-// The same with the rows in shared memory too, for want of registers.
+// The same with the rows in shared memory too, to save registers.
 template <int D, int kTiles, class T>
 __device__ void row_products(WarpTile<kTiles>& s, const T* rows, const T* columns) {
   s.clear();
@@ -134,8 +135,7 @@ __device__ void add_weighted(WarpTile<D / 8>& sums, const WarpTile<kTiles>& weig
   }
 }
 
-// A lane's registers d[n][2 r + e] are row lane / 4 + 8 r of the warp, column 8 n + lane % 4 * 2 +
-// e.
+// A lane's register d[n][2 r + e] is row lane / 4 + 8 r of the warp, column 8 n + lane % 4 * 2 + e.
 __device__ inline int lane_row() { return lane_of_warp() / 4; }
 __device__ inline int lane_column() { return static_cast<int>(threadIdx.x) % 4 * 2; }
 
@@ -149,8 +149,8 @@ __device__ inline float quad_max(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-// Scores in units of log 2; those of keys that a row does not see become -inf. seen: of the lane's
-// two rows.
+// Converts scores to units of log 2; those of keys that a row does not see become -inf. seen: for
+// the lane's two rows.
 template <int kTiles>
 __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, const SeenColumns (&seen)[2]) {
 #pragma unroll
@@ -165,7 +165,7 @@ __device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, const SeenColum
       }
 }
 
-// softmax_tile of the lane's two rows.
+// softmax_tile for the lane's two rows.
 template <int D, int kTiles>
 __device__ void softmax(Running<float, 2>& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums) {
 #pragma unroll

@@ -1,5 +1,5 @@
 // Attention backward on tensor cores, in the two kernels of attention_backward.cu: a tile of 64
-// queries of one head makes dq, a tile of 64 keys of one key/value head makes dk and dv.
+// queries of one head computes dq, a tile of 64 keys of one key/value head computes dk and dv.
 // Probabilities and their gradients stay in registers and are rounded to 16 bits as operands of the
 // products.
 #include "engine/ops/cuda/attention_mma.h"
@@ -7,7 +7,7 @@
 namespace trireme::cuda {
 namespace {
 
-// Rows of the other side that come at a time.
+// Rows of the other side per step.
 template <int D>
 inline constexpr int kColumns = D <= 64 ? 64 : 32;
 
@@ -17,8 +17,8 @@ constexpr int64_t shared_bytes() {
   return static_cast<int64_t>(sizeof(T)) * kMmaStride<D> * (2 * kMmaRows + 4 * kColumns<D>);
 }
 
-// Gradients of the scores in place of dout v^T in ds; the tile's rows are queries, its columns the
-// keys from j0 on. p: the scores; row: first of the lane's two.
+// Replaces dout v^T in ds by the gradients of the scores; the tile's rows are queries, its columns
+// the keys from j0 on. p: the scores; row: first of the lane's two.
 template <class T, int kTiles>
 __device__ void differentiate_queries(const WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
                                       const cpu::AttentionBackward<T>& a, const AttentionTile& t,
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2) queries_kernel(cpu::AttentionB
   }
 }
 
-// Probabilities in place of the scores p, their gradients in place of dout v^T in ds; the tile's
-// rows are keys, its columns the queries from i0 on.
+// Replaces the scores p by probabilities, and dout v^T in ds by their gradients; the tile's rows
+// are keys, its columns the queries from i0 on.
 template <class T, int kTiles>
 __device__ void differentiate_keys(WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
                                    const cpu::AttentionBackward<T>& a, const AttentionTile& t,
@@ -140,7 +140,7 @@ __device__ void differentiate_keys(WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
     }
 }
 
-// The lane's part of dk and dv; row: first of its two.
+// Stores the lane's part of dk and dv; row: first of its two.
 template <int D, class T>
 __device__ void store_keys(const cpu::AttentionBackward<T>& a, const AttentionTile& t, int64_t row,
                            int64_t kv_head, const WarpTile<D / 8>& dk, const WarpTile<D / 8>& dv) {
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) keys_kernel(cpu::AttentionBack
   T* const queries = values + kMmaRows * kMmaStride<D>;
   T* const dout = queries + 2 * kTile;
   const int64_t begin = t.queries_begin(t.row0) / kC * kC, end = t.queries_end(t.row0 + t.rows);
-  // All tiles of queries of all heads of the group, one after the other.
+  // All tiles of queries of all heads of the group, in sequence.
   const int64_t tiles = begin < end ? (end - begin + kC - 1) / kC : 0, steps = tiles * group;
   const auto start = [&](int64_t step) {
     const int64_t head = kv_head * group + step / tiles, i0 = begin + step % tiles * kC;

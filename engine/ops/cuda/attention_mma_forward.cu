@@ -1,5 +1,5 @@
 // Attention forward on tensor cores (FlashAttention-2, Dao 2023): a tile of 64 queries of one head
-// walks tiles of 64 keys, of which the next is on its way while one is used.
+// iterates over tiles of 64 keys, and the next tile is copied while one is used.
 #include "engine/ops/cuda/attention_mma.h"
 
 namespace trireme::cuda {
@@ -25,7 +25,7 @@ __device__ void drop(WarpTile<kTiles>& s, const cpu::Attention<T>& a, const Atte
   }
 }
 
-// Starts from what earlier calls left in out_sum and lse.
+// Starts from the results of earlier calls in out_sum and lse.
 template <int D, class T>
 __device__ void resume(Running<float, 2>& w, WarpTile<D / 8>& sums,
                        const cpu::AttentionForward<T>& a, const AttentionTile& t, int64_t row,
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   int stage = 0;
   for (int64_t j0 = begin; j0 < end; j0 += kKeys, stage ^= 1) {
     wait_copies<0>();
-    __syncthreads();  // the tile is there, and the other one has been read
+    __syncthreads();  // until the tile is complete and the other one has been read
     if (j0 + kKeys < end) start(j0 + kKeys, stage ^ 1);
     commit_copies();
     WarpTile<kTiles> s;

@@ -1,11 +1,10 @@
-// What the attention kernels share: which tile of which sequence a block of threads works on, which
-// columns of it a row sees, dropout, and tiles in shared memory. For CUDA sources only.
+// Parts shared by the attention kernels: assignment of thread blocks to tiles of sequences, columns
+// seen by a row, dropout, and tiles in shared memory. For CUDA sources only.
 //
 // The blocks of a grid are numbered by *slots*: sequence n, whose rows are begin(n) .. end(n) of
 // all rows, has the slots from begin(n) / rows + n on, where `rows` is the height of a tile. They
 // suffice for its tiles, and grow with n, so a block finds its sequence by bisection over the
-// offsets as they lie on the device; nothing is counted before the launch. Slots without a tile end
-// at once.
+// offsets on the device; nothing is counted before the launch. Slots without a tile exit at once.
 #pragma once
 
 #include "engine/ops/cpu/attention.h"
@@ -26,7 +25,7 @@ __device__ inline double log_of(double x) { return log(x); }
 __device__ inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 __device__ inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-enum class Side { kQueries, kKeys };  // what the rows of a tile are
+enum class Side { kQueries, kKeys };  // meaning of a tile's rows
 
 // Entries in the list of sequences: with cu_q and cu_k, one more for the padding.
 template <class T>
@@ -43,11 +42,11 @@ int64_t slots_of(const cpu::Attention<T>& a, Side side, int64_t rows) {
 // Query i of the sequence sees the keys j with i + offset - window < j <= i + offset.
 struct AttentionTile {
   int64_t first_query, queries, first_key, keys;
-  int64_t offset, window;  // so large where there is no limit that every key is seen
+  int64_t offset, window;  // without a limit large enough that every key is seen
   int64_t row0;            // first row of the tile in the sequence
-  int rows;                // of the tile; 0: nothing to do
+  int rows;                // of the tile; 0: no work
 
-  // Keys that at least one of the queries [i0, i1) sees, and queries that see one of [j0, j1).
+  // Keys seen by at least one of the queries [i0, i1), and queries that see one of [j0, j1).
   __device__ int64_t keys_begin(int64_t i0) const { return larger(0, i0 + offset - window + 1); }
   __device__ int64_t keys_end(int64_t i1) const { return smaller(keys, i1 + offset); }
   __device__ int64_t queries_begin(int64_t j0) const { return larger(0, j0 - offset); }
@@ -83,7 +82,7 @@ __device__ AttentionTile find_tile(const cpu::Attention<T>& a, int64_t slot) {
     t.queries = a.cu_q[low + 1] - t.first_query;
     t.keys = a.cu_k[low + 1] - t.first_key;
     t.offset = a.causal ? t.keys - t.queries : kUnlimited;
-  } else {  // padding: rows that see nothing
+  } else {  // padding: rows without keys
     t.queries = side == Side::kQueries ? a.tokens - t.first_query : 0;
     t.keys = side == Side::kKeys ? a.keys - t.first_key : 0;
     t.offset = 0;
@@ -96,7 +95,7 @@ __device__ AttentionTile find_tile(const cpu::Attention<T>& a, int64_t slot) {
   return t;
 }
 
-// The columns [low, high) of a tile that one of its rows sees.
+// Columns [low, high) of a tile that one of its rows sees.
 struct SeenColumns {
   int low, high;
 };
@@ -114,14 +113,14 @@ __device__ SeenColumns seen_columns(const AttentionTile& t, int64_t row, int64_t
           static_cast<int>(larger(0, smaller(high - column0, kColumns)))};
 }
 
-// lse in units of log 2, such that exp2(score - it) is the probability: 0 for a query without keys.
+// lse in units of log 2, such that exp2(score - base) is the probability: 0 for a query without
+// keys.
 template <class F>
 __device__ F base_of(F lse) {
   return lse == -kInfinity ? F{kInfinity} : lse * static_cast<F>(kLog2E);
 }
 
-// --- dropout
-// --------------------------------------------------------------------------------------
+// --- dropout ---
 
 // Number of the first word of (query, head): query is a row of q.
 template <class T>
@@ -131,7 +130,7 @@ __device__ uint64_t dropout_row(const cpu::Attention<T>& a, int64_t query, int64
          << 24;
 }
 
-// What a probability is multiplied by; key is a row of k, j its place in its sequence.
+// Factor of a probability; key is a row of k, j its position in its sequence.
 template <class T>
 __device__ compute_t<T> dropout_factor(const cpu::Attention<T>& a, uint64_t first_word, int64_t key,
                                        int64_t j) {
@@ -144,8 +143,7 @@ __device__ compute_t<T> dropout_factor(const cpu::Attention<T>& a, uint64_t firs
   return (word >> 8) >= a.drop_threshold ? a.keep_scale : compute_t<T>{0};
 }
 
-// --- the kernels without tensor cores
-// -------------------------------------------------------------
+// --- the kernels without tensor cores ---
 //
 // 128 threads work on a tile of kRows x kRows scores: eight neighbouring lanes share kOwn rows, and
 // each of them has every eighth column. Operands are converted once, into shared memory.
@@ -159,13 +157,13 @@ struct Blocked {
   static constexpr int kRows = sizeof(F) == 4 && D <= 128 ? 32 : 16;
   static constexpr int kOwn = kRows / (kBlockedThreads / kRowLanes);  // rows of a thread
   static constexpr int kColumns = kRows / kRowLanes;                  // scores of a thread in a row
-  static constexpr int kStride = D + 4;  // so that eight rows lie in different banks
+  static constexpr int kStride = D + 4;  // so that eight rows are in different banks
   static constexpr int kTile = kRows * kStride;
   static constexpr int kScoreStride = kRows + 4;
   static constexpr int kScores = kRows * kScoreStride;
 };
 
-// Whether whole packs of a head's row can be loaded.
+// Whether a head's row can be loaded in whole packs.
 template <class T>
 __device__ bool wide_rows(const cpu::HeadView<const T>& view, int64_t width) {
   constexpr int kN = kPack<T>;
@@ -197,8 +195,7 @@ __device__ void load_tile(F* tile, const cpu::HeadView<const T>& view, int64_t h
   }
 }
 
-// scores[r][c] = sum over d of rows[r][d] * columns[8 c][d]; both point to what is the thread's
-// first.
+// scores[r][c] = sum over d of rows[r][d] * columns[8 c][d]; both point to the thread's first one.
 template <int D, class F, class Tile = Blocked<F, D>>
 __device__ void inner_products(F (&scores)[Tile::kOwn][Tile::kColumns], const F* rows,
                                const F* columns) {
@@ -252,8 +249,8 @@ struct Running {
   F maximum[kOwn], total[kOwn];
 };
 
-// Probabilities in place of the scores, which are in units of log 2 and -inf where a row does not
-// see the key; older sums are rescaled.
+// Replaces the scores, which are in units of log 2 and -inf for keys that the row does not see, by
+// probabilities; rescales older sums.
 template <class F, int kOwn, int kColumns, int kSums>
 __device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns],
                              F (&sums)[kOwn][kSums]) {
@@ -263,7 +260,7 @@ __device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns],
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) now = scores[r][c] > now ? scores[r][c] : now;
     now = warp_max<kRowLanes>(now);
-    const F base = now == -kInfinity ? F{0} : now;  // nothing seen yet: exp2(-inf - 0) is 0
+    const F base = now == -kInfinity ? F{0} : now;  // no key seen yet: exp2(-inf - 0) is 0
     const F rescale = exp2_of(w.maximum[r] - base);
     F sum = 0;
 #pragma unroll
@@ -278,7 +275,7 @@ __device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns],
   }
 }
 
-// Scores of keys that a row does not see become -inf.
+// Sets scores of keys that a row does not see to -inf.
 template <int kRows, class F, int kColumns>
 __device__ void hide_columns(F (&scores)[kColumns], const AttentionTile& t, int64_t row,
                              int64_t j0) {
@@ -305,7 +302,7 @@ __device__ void store_row(T* to, const F (&sums)[D / kRowLanes], F factor, int64
     }
 }
 
-// Calls f.operator()<D>() with the number of columns that holds `width`.
+// Calls f.operator()<D>() with the smallest supported D for `width` columns.
 template <class Call>
 void with_width(int64_t width, Call&& call) {
   if (width <= 64)

@@ -1,11 +1,11 @@
-// The best, the second best, ... of a row by one warp. For CUDA sources only.
+// The largest, second largest, ... value of a row, found by one warp. For CUDA sources only.
 #pragma once
 
 #include "engine/ops/cuda/kernel.h"
 
 namespace trireme::cuda {
 
-// A place in the order (value descending, index ascending); index -1: before all, or none.
+// Position in the order (value descending, index ascending); index -1: before all, or none.
 template <class T>
 struct Position {
   T value = 0;
@@ -31,8 +31,8 @@ __device__ Position<T> warp_first(Position<T> x) {
   return x;
 }
 
-// The first position of a row of n values that follows `before`, in every lane; a NaN is nowhere in
-// the order. The row has been written, and is seen by all lanes.
+// First position of a row of n values after `before`, in every lane; a NaN has no position. The row
+// must have been written and be visible to all lanes.
 template <class T>
 __device__ Position<T> next_position(const T* values, int64_t n, const Position<T>& before) {
   Position<T> best;

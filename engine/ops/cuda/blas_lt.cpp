@@ -17,7 +17,7 @@
 namespace trireme::cuda {
 namespace {
 
-// What the library's heuristics expect: from Hopper on tiles are larger.
+// Workspace that the library's heuristics expect: tiles are larger from Hopper on.
 int64_t workspace_bytes(const DeviceInfo& info) {
   return int64_t{info.compute_major >= 9 ? 32 : 8} << 20;
 }
@@ -31,7 +31,7 @@ BlasLtFunctions load_functions() {
 #ifdef TRIREME_EMULATED
 #define TRIREME_LOAD(name) lt.name = &::name;
 #else
-  // Descriptors are laid out by the library, but the meaning of an attribute is the header's.
+  // The library defines the layout of descriptors, but the header defines their attributes.
   const SharedLibrary library = open_shared_library(concat("libcublasLt.so.", CUBLAS_VER_MAJOR));
   if (!library.present())
     fail_input("device cuda needs ", library.name, ", which cannot be opened (", library.reason,
@@ -63,7 +63,7 @@ cudaDataType_t library_type(DType dtype, Float8Format format = {}) {
   }
 }
 
-// Owners of descriptors.
+// Owner of a descriptor.
 template <class D, cublasStatus_t (*BlasLtFunctions::*kDestroy)(D)>
 struct Descriptor {
   D raw = nullptr;
@@ -82,7 +82,7 @@ using Layout = Descriptor<cublasLtMatrixLayout_t, &BlasLtFunctions::cublasLtMatr
 using Preference =
     Descriptor<cublasLtMatmulPreference_t, &BlasLtFunctions::cublasLtMatmulPreferenceDestroy>;
 
-// Bytes that the address is a multiple of, of the few the library makes a difference between.
+// Power of two that divides the address, limited to the few values the library distinguishes.
 constexpr int64_t kVector = 16;
 int64_t alignment_of(const void* pointer) {
   constexpr int64_t kBest = 256;
@@ -92,28 +92,29 @@ int64_t alignment_of(const void* pointer) {
   return exact >= kBest ? kBest : std::min(exact, kVector);
 }
 
-// Of operands whose first row is another one each time no more is expected than of rows.
+// For operands whose first row differs each time, no more alignment is assumed than for rows.
 int64_t alignment_of(const void* pointer, const GemmProblem& g) {
   const int64_t exact = alignment_of(pointer);
   return g.varying_rows ? std::min(exact, kVector) : exact;
 }
 
-// The most rows of the range that so many are in, an eighth of a power of two wide.
+// Largest number of rows of the range that contains `rows`; ranges are an eighth of a power of two
+// wide.
 int64_t most_of_range(int64_t rows) {
   const auto below = static_cast<uint64_t>(std::max<int64_t>(rows - 1, 1));
   return round_up(rows, std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(below)) / 8));
 }
 
-// The product that is prepared for g: itself, or the largest of its range. These rows are columns
-// of the library's matrices, whose number no algorithm's demands on strides and addresses depend
-// on.
+// Product that is prepared for g: g itself, or the largest of its range. These rows are columns of
+// the library's matrices; no algorithm's requirements on strides and addresses depend on their
+// number.
 GemmProblem prepared_for(GemmProblem g) {
   int64_t& rows = g.transpose_a ? g.k : g.m;
   if (g.varying_rows) rows = most_of_range(rows);
   return g;
 }
 
-// Everything a prepared product depends on; alpha is given at the call.
+// All properties that a prepared product depends on; alpha is given in the call.
 using Key = std::array<int64_t, 8>;
 Key key_of(const GemmProblem& g, const GemmPointers& p) {
   const int64_t flags =
@@ -138,9 +139,9 @@ struct Plan {
   MatmulDesc desc;
   Layout a, b, c;  // in the library's order: a is the stored B, b the stored A
   cublasLtMatmulAlgo_t algorithm{};
-  bool bias_first = false;  // C = bias before the product, which is added to it
+  bool bias_first = false;  // writes the bias to C first and adds the product to it
   bool added = false;       // beta = 1
-  int64_t used = 0;         // number of the product it served last
+  int64_t used = 0;         // number of the product it last served
 };
 
 void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t name, const auto& value,
@@ -159,7 +160,7 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t name
 Layout make_layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t ld,
                    const GemmProblem& g) {
   Layout layout;
-  // A single column may come with any stride; the library wants one that a matrix could have.
+  // A single column may have any stride; the library requires one that is valid for a matrix.
   check(blas_lt_functions().cublasLtMatrixLayoutCreate(
             &layout.raw, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
             std::max(rows, ld)),
@@ -167,14 +168,14 @@ Layout make_layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t l
   return layout;
 }
 
-// The library's A is the stored B. A null pointer would be a factor of one.
+// The library's A is the stored B. A null pointer would mean a factor of one.
 void set_scales(const MatmulDesc& desc, const GemmProblem& g, const GemmPointers& p) {
   if (g.in != DType::kU8) return;
   set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_inverse, g);
   set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_inverse, g);
 }
 
-// How the library is to read the factors of groups, which it has learned in 12.9.
+// Scaling modes of groups, supported by the library from 12.9 on.
 void set_scaling(const MatmulDesc& desc, const GemmProblem& g) {
   if (g.a_scaling == Float8Scaling::kTensor) return;
 #if CUBLAS_VERSION >= 120900
@@ -197,7 +198,7 @@ void set_scaling(const MatmulDesc& desc, const GemmProblem& g) {
 #endif
 }
 
-// The stored matrices, read column by column: their transposes.
+// The stored matrices as column-major ones: their transposes.
 Plan describe(const GemmProblem& g, const GemmPointers& p, bool bias_first) {
   Plan plan;
   const bool wide = g.in == DType::kF64;
@@ -233,7 +234,7 @@ Plan describe(const GemmProblem& g, const GemmPointers& p, bool bias_first) {
 
 using Result = cublasLtMatmulHeuristicResult_t;
 
-// The library's algorithms for the product, best first; empty where it has none.
+// The library's algorithms for the product, best first; empty if there are none.
 std::vector<Result> algorithms(cublasLtHandle_t handle, int64_t room, const Plan& plan,
                                const GemmProblem& g, const GemmPointers& p, int most) {
   const BlasLtFunctions& lt = blas_lt_functions();
@@ -294,7 +295,7 @@ struct BlasLt::Impl {
                                const GemmPointers& p);
 };
 
-// The half of the plans whose last use is longest ago.
+// Drops the least recently used half of the plans.
 void BlasLt::Impl::forget_old() {
   std::vector<int64_t> uses;
   uses.reserve(plans.size());
@@ -325,7 +326,7 @@ Plan BlasLt::Impl::make(Context& gpu, const GemmProblem& g, const GemmPointers& 
       return plan;
     }
   const int most = gpu.autotune && !g.varying_rows && !gpu.capturing ? kTimedAlgorithms : 1;
-  // Not every combination of types has the epilogue that adds a bias.
+  // Some combinations of types lack the epilogue that adds a bias.
   for (const bool bias_first : {false, true}) {
     if (bias_first && !g.has_bias) break;
     Plan plan = describe(g, p, bias_first);
@@ -362,7 +363,7 @@ cublasLtMatmulAlgo_t BlasLt::Impl::fastest(Context& gpu, const Plan& plan,
                                            const std::vector<Result>& candidates,
                                            const GemmProblem& g, const GemmPointers& p) {
   constexpr int kRepeats = 5;
-  // The product is computed many times, and must be added to C once.
+  // The product is computed many times, but must be added to C once.
   const Buffer other("autotune", g.m * g.ldc * dtype_size(g.out), Memory::kDevice);
   fill_bytes(gpu, gpu.main, other.data(), 0, other.bytes());
   GemmPointers scratch = p;
@@ -417,7 +418,7 @@ void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p)
     impl_->run(gpu, plan, plan.algorithm, g, p);
   } else if (impl_->queue(gpu, describe(g, p, plan.bias_first), plan.algorithm, g, p) !=
              CUBLAS_STATUS_SUCCESS) {
-    // The library takes the algorithm for the range's largest and not for this one.
+    // The library supports the algorithm for the largest of the range, but not for this product.
     GemmProblem alone = g;
     alone.varying_rows = false;
     return multiply(gpu, alone, p);

@@ -1,17 +1,17 @@
 // cuBLASLt's handle, workspace and prepared products of one device. For CUDA sources only.
 //
-// The library is column-major: it is asked for C^T = op(B)^T op(A)^T, whose operands are the stored
-// matrices as they are.
+// The library is column-major: it computes C^T = op(B)^T op(A)^T, whose operands are the stored
+// matrices unchanged.
 //
-// Reproducible: a shape given to it has one algorithm, the heuristic's best, and of the ways to
-// split a long sum only the one that adds float32 partial sums in a fixed order is allowed (others
-// add in the output's type or in place). With Context::autotune the best few algorithms are timed
-// once per shape instead; then two runs may differ, unless the second is given what the first has
-// kept.
+// Reproducible: each shape has one algorithm, the heuristic's best, and of the ways to split a long
+// sum only the one that adds float32 partial sums in a fixed order is allowed (others add in the
+// output's type or in place). With Context::autotune the best few algorithms are timed once per
+// shape instead; then two runs may differ, unless the second uses the algorithms kept by the first.
 //
 // Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
-// the largest in a range of row numbers, which is asked for once and never timed; only the
-// description is made each time. Which product of a range comes first does not matter.
+// the largest in a range of row numbers, which is queried once and never timed; only the
+// description is created each time. The result does not depend on which product of a range comes
+// first.
 #pragma once
 
 #include <cublasLt.h>
@@ -36,7 +36,7 @@ namespace trireme::cuda {
   X(cublasLtMatrixLayoutDestroy)
 // clang-format on
 
-// The library's functions; opened once per process. Throws InputError where the library is missing.
+// Functions of the library, opened once per process. Throws InputError if the library is missing.
 struct BlasLtFunctions {
 #define TRIREME_DECLARE(name) decltype(&::name) name = nullptr;
   TRIREME_CUBLASLT_FUNCTIONS(TRIREME_DECLARE)

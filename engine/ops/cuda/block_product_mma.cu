@@ -7,9 +7,9 @@ namespace trireme::cuda {
 namespace {
 
 constexpr int kProductThreads = 256, kProductWarps = kProductThreads / kWarp;
-constexpr int kTileRows = 8;  // of x, in a product of tensor cores
+constexpr int kTileRows = 8;  // of x, in a tensor-core product
 
-// What a lane has of a block of the weight: codes of rows g and g + 8, and their scales.
+// A lane's part of a block of the weight: codes of rows g and g + 8, and their scales.
 template <bool kFour>
 struct WeightBlock {
   uint32_t words[kFour ? 2 : 4];
@@ -23,7 +23,7 @@ struct WeightBlock {
     scale[0] = scale_of(from, g);
     scale[1] = scale_of(from, g + 8);
   }
-  // The a fragment; of 4 bits 8 more than the numbers.
+  // The a fragment; for 4 bits 8 more than the numbers.
   __device__ void fragment(uint32_t (&a)[4]) const {
     if constexpr (kFour) {
 #pragma unroll
@@ -72,7 +72,7 @@ __device__ void add_block(float (&total)[kTiles][4], const WeightBlock<kFour>& w
 }
 
 // 16 outputs of 8 kTiles rows of x: warp i has the blocks i, i + 8, ..., kAhead of which are loaded
-// before the first is used (as many as there are registers for on every architecture).
+// before the first is used (as many as the registers of every architecture can hold).
 template <class T, bool kFour, int kTiles>
 __global__ void __launch_bounds__(kProductThreads, 2) block_product_kernel(cpu::BlockProduct<T> a) {
   begin_kernel();

@@ -8,11 +8,10 @@
 namespace trireme::cuda {
 namespace {
 
-// --- what the codes stand for
-// -------------------------------------------------------------------------
+// --- decoding ---
 
-// to[c] = what a word's codes stand for, of a row's columns c .. c + 3 that it has. kWide: packs of
-// 4 may be stored.
+// to[c] = decoded numbers of a word, of a row's columns c .. c + 3 that exist. kWide: packs of 4
+// may be stored.
 template <bool kWide, class T>
 __device__ void store_four(T* to, int64_t c, int64_t columns, const float (&values)[4]) {
   if (kWide && c + 4 <= columns) {
@@ -27,7 +26,7 @@ __device__ void store_four(T* to, int64_t c, int64_t columns, const float (&valu
     if (c + i < columns) to[c + i] = convert_float<T>(values[i]);
 }
 
-// Columns from `block` on that word v of a row has; to: the row.
+// Decodes the columns from `block` on that word v of a row contains; to: the row.
 template <bool kFour, bool kWide, class T>
 __device__ void decode_word(T* to, int64_t columns, const uint8_t* from, int64_t block, int row,
                             int v) {
@@ -51,8 +50,8 @@ __device__ void decode_word(T* to, int64_t columns, const uint8_t* from, int64_t
 
 constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / kWarp;
 
-// A warp for a block of a group: neighbouring lanes have neighbouring words of a row, whose numbers
-// are neighbours too.
+// One warp per block of a group: neighbouring lanes have neighbouring words of a row, and so
+// neighbouring numbers.
 template <class T, bool kFour, bool kWide>
 __global__ void __launch_bounds__(kDecodeThreads) decode_blocks_kernel(DecodeBlocks<T> a) {
   begin_kernel();
@@ -73,7 +72,7 @@ __global__ void __launch_bounds__(kDecodeThreads) decode_blocks_kernel(DecodeBlo
   }
 }
 
-// A thread for a word of a token's row.
+// One thread per word of a token's row.
 template <class T, bool kFour, bool kWide>
 __global__ void __launch_bounds__(kDecodeThreads)
     embedding_blocks_kernel(cpu::EmbeddingForward<T> a, const uint8_t* table, int64_t blocks) {
@@ -90,7 +89,7 @@ __global__ void __launch_bounds__(kDecodeThreads)
     return decode_word<kFour, kWide>(to, a.columns,
                                      group_block(table, kFour, blocks, entry / kGroup, block),
                                      block, static_cast<int>(entry % kGroup), v);
-  const bool known = id >= 0 && id < a.vocabulary;  // another shard's
+  const bool known = id >= 0 && id < a.vocabulary;  // else of another shard
   const float value = known ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   const float four[4] = {value, value, value, value};
   const int64_t c = block * kBlock + 4 * v;
@@ -108,13 +107,12 @@ void with_format(bool four_bits, const T* out, int64_t columns, F&& f) {
     wide ? f.template operator()<false, true>() : f.template operator()<false, false>();
 }
 
-// --- rows of a product's left side
-// --------------------------------------------------------------------
+// --- rows of a product's left side ---
 
 constexpr int kQuantizeThreads = 256, kQuantizeWarps = kQuantizeThreads / kWarp;
 static_assert(kBlock == kWarp);
 
-// A warp for a block of a row, a lane for each of its numbers.
+// One warp per block of a row, one lane per number.
 template <class T>
 __global__ void __launch_bounds__(kQuantizeThreads) quantize_rows_kernel(cpu::QuantizeRows<T> a) {
   begin_kernel();
@@ -127,7 +125,7 @@ __global__ void __launch_bounds__(kQuantizeThreads) quantize_rows_kernel(cpu::Qu
   const float x = column < a.columns ? static_cast<float>(a.x[row * a.x_stride + column]) : 0.0f;
   const bool finite = __all_sync(0xffffffffu, x - x == 0.0f ? 1 : 0) != 0;
   const float most = warp_max(fabsf(x));
-  const bool zeros = !(most > 1e-30f);  // whose inverse might overflow
+  const bool zeros = !(most > 1e-30f);  // the inverse might overflow
   const float shifted = __fadd_rn(__fmul_rn(x, zeros ? 0.0f : 127.0f / most), kNoFraction);
   const int code = finite ? __float_as_int(shifted) - __float_as_int(kNoFraction) : 0;
   a.codes[at * kBlock + lane] = static_cast<int8_t>(code);

@@ -1,4 +1,4 @@
-// Kernels of engine/ops/block_weight.h on a GPU, which read the bytes as the CPU's do
+// GPU kernels of engine/ops/block_weight.h, with the byte layout of the CPU kernels
 // (engine/ops/cpu/block_weight.h).
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace trireme::cuda {
 
-// out (rows, columns): what the rows of w stand for.
+// out (rows, columns): w decoded.
 template <class T>
 struct DecodeBlocks {
   T* out;
@@ -18,15 +18,15 @@ struct DecodeBlocks {
 };
 template <class T>
 TRIREME_CUDA_DECL void decode_blocks(Context& gpu, const DecodeBlocks<T>& a);
-// embedding_forward() of such a table: `a.table` is not read. Ids of no entry make rows of NaN.
+// embedding_forward() of such a table: `a.table` is not read. Invalid ids produce rows of NaN.
 template <class T>
 TRIREME_CUDA_DECL void embedding_blocks(Context& gpu, const cpu::EmbeddingForward<T>& a,
                                         const uint8_t* table, bool four_bits);
 
 template <class T>
 TRIREME_CUDA_DECL void quantize_rows(Context& gpu, const cpu::QuantizeRows<T>& a);
-// Integers are summed by tensor cores. The blocks of a row are divided among warps, whose sums are
-// added in their order: a row of y has the same bits whatever rows are beside it.
+// Tensor cores sum the integers. The blocks of a row are divided among warps, whose sums are added
+// in order: a row of y has the same bits for any other rows.
 template <class T>
 TRIREME_CUDA_DECL void block_product(Context& gpu, const cpu::BlockProduct<T>& a);
 

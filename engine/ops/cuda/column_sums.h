@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix: each block of threads adds up a block of rows into a row of
-// partial sums, and column_sums() adds these in the order of the blocks. For CUDA sources only.
+// Sums over the rows of a matrix: each thread block adds up a block of rows into a row of partial
+// sums, and column_sums() adds these in the order of the blocks. For CUDA sources only.
 #pragma once
 
 #include "engine/ops/cuda/kernel.h"

@@ -4,11 +4,11 @@
 namespace trireme::cuda {
 namespace {
 
-// Unit: what a thread moves; all addresses and strides are multiples of its size.
+// Unit: type that a thread moves; all addresses and strides are multiples of its size.
 template <class Unit>
 struct MoveRows {
   CopyRows a;
-  int64_t units;  // in a row
+  int64_t units;  // per row
   __device__ void operator()(int64_t item) const {
     const int64_t i = quotient(item, units), u = item - i * units;
     const int64_t to = a.y_rows != nullptr ? a.y_rows[i] : i;
@@ -28,7 +28,7 @@ void move_rows(Context& gpu, const CopyRows& a) {
 template <class T, int N>
 struct NarrowRows {
   cpu::ConvertRows<T> a;
-  int64_t packs;  // in a row
+  int64_t packs;  // per row
   __device__ void operator()(int64_t item) const {
     const int64_t row = quotient(item, packs), p = item - row * packs;
     const auto e = load_pack<float, N>(a.wide, item);

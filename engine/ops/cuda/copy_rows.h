@@ -8,14 +8,14 @@
 
 namespace trireme::cuda {
 
-// Sizes and strides in bytes. A row out of the limits is not copied.
+// Sizes and strides in bytes. A row outside the limits is not copied.
 struct CopyRows {
   std::byte* y;
   const std::byte* x;
   const int32_t *y_rows, *x_rows;  // null: 0, 1, ...
   int64_t rows, bytes;             // rows to copy, bytes of each
   int64_t y_stride, x_stride;
-  int64_t y_limit, x_limit;  // rows there are
+  int64_t y_limit, x_limit;  // number of rows
 };
 TRIREME_CUDA_DECL void copy_rows(Context& gpu, const CopyRows& a);
 

@@ -1,9 +1,9 @@
-// A stable counting sort: n items, each with a bucket or none, get their places in order of
-// (bucket, item). The items are cut into chunks, one for each warp: counts of each chunk, their
-// running sums over the chunks, then the places. For CUDA sources only.
+// Stable counting sort: n items, each with a bucket or none, get their places in order of (bucket,
+// item). The items are split into chunks, one per warp: counts of each chunk, their running sums
+// over the chunks, then the places. For CUDA sources only.
 //
 //   keys(i)              bucket of item i, or -1
-//   sink(i, place)       called once for each item; place -1 where the item has no bucket
+//   sink(i, place)       called once per item; place -1 if the item has no bucket
 #pragma once
 
 #include "engine/ops/cuda/column_sums.h"
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kWarp) count_kernel(Keys keys, CountingOrder o
     o.counts[b * o.chunks + blockIdx.x] = static_cast<int32_t>(count[b]);
 }
 
-// The sum of x over the lanes before this one; `all` becomes that over all lanes.
+// Sum of x over the lanes before this one; sets `all` to the sum over all lanes.
 template <class I>
 __device__ I sum_before(I x, I& all) {
   const int lane = lane_of_warp();
@@ -42,8 +42,8 @@ __device__ I sum_before(I x, I& all) {
   return sum - x;
 }
 
-// One warp for each bucket: counts become the numbers of items in the chunks before, totals
-// (buckets) those in all.
+// One warp per bucket: replaces counts by the numbers of items in earlier chunks; totals (buckets)
+// are those in all.
 static __global__ void __launch_bounds__(kWarp) running_counts_kernel(CountingOrder o) {
   begin_kernel();
   int32_t* const counts = o.counts + blockIdx.x * o.chunks;

@@ -13,8 +13,8 @@ struct SoftmaxSum {
   F largest, total;
 };
 
-// The largest of a row's first n logits and sum of exp(logit - largest), in every thread; the row
-// is read once. A NaN stays in the sum, and so does an infinite logit, as inf - inf.
+// Largest of a row's first n logits and sum of exp(logit - largest), in every thread; the row is
+// read once. A NaN remains in the sum, and so does an infinite logit, as inf - inf.
 template <int N, class F>
 __device__ SoftmaxSum<F> softmax_sum(const F* x, int64_t n, F* shared) {
   F largest = kLowest<F>, total = 0;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(cpu::CrossEntro
     if (a.token_loss != nullptr) a.token_loss[row] = static_cast<F>(loss);
   }
   if (a.d_logits == nullptr) return;
-  __syncthreads();  // thread 0 has read the target's logit, which may be overwritten
+  __syncthreads();  // until thread 0 has read the target's logit, which may be overwritten
 #pragma unroll(N > 1 ? 4 : 1)
   for (int64_t p = threadIdx.x; p < a.columns / N; p += kThreads) {
     Pack<D, N> out{};
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kSumThreads)
   out[2] = target;
 }
 
-// One block: thread i adds values i, i + kAddThreads, ..., then the block adds its threads'.
+// One block: thread i adds values i, i + kAddThreads, ..., then the threads' sums are added.
 constexpr int kAddThreads = 1024;
 __global__ void __launch_bounds__(kAddThreads)
     add_all_kernel(double* sum, const double* values, int64_t n) {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kAddThreads)
 
 template <class F, class D>
 void launch_cross_entropy(Context& gpu, const cpu::CrossEntropy<F>& a) {
-  // A multiple of a power of two, like each of the three.
+  // A power of two divides the OR of the three exactly if it divides each of them.
   const int64_t steps = a.columns | a.logits_stride | a.d_stride;
   with_pack<F>(
       steps,

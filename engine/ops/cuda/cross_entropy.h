@@ -1,5 +1,5 @@
-// Kernels of engine/ops/cross_entropy.h on a GPU, with the arguments of their twins on the CPU. A
-// target that names no column is never an address: it makes its row's loss NaN or infinite.
+// GPU kernels of engine/ops/cross_entropy.h, with the arguments of the CPU kernels. An invalid
+// target is never used as an address: it makes its row's loss NaN or infinite.
 #pragma once
 
 #include "engine/device/context.h"

@@ -18,23 +18,22 @@ namespace trireme::cuda {
 #ifdef TRIREME_CUDNN
 namespace {
 
-// The repeatable backward keeps the scores' gradients: a batch is cut so that they stay below the
-// first where they can, and nothing that needs more than the second is cuDNN's.
+// The repeatable backward stores the scores' gradients: a batch is split so that they stay below
+// kGoodWorkspace if possible, and cuDNN is not used above kMostWorkspace.
 constexpr int64_t kGoodWorkspace = int64_t{1} << 30, kMostWorkspace = int64_t{8} << 30;
-// Ragged sequences take room as if they were all of the greatest length, and each part of a batch
-// is a call:
-// beyond these our own kernels, which know neither, are better.
+// Ragged sequences use memory as if all had the maximum length, and each part of a batch is a call:
+// beyond these limits our own kernels, which have neither cost, are better.
 constexpr int64_t kMostParts = 4, kMostPadding = 4;
 
 using Addresses = std::map<int64_t, const void*>;
-constexpr int64_t kAlign = 256;  // of what lies in the workspace
+constexpr int64_t kAlign = 256;  // alignment of objects in the workspace
 
 int64_t scores_bytes(const AttentionShape& s) {
   const int64_t length = round_up(s.length, 64);
   return s.heads * length * length * 2;
 }
 
-// Of the tensor kTensorDqSum.
+// Bytes of the tensor kTensorDqSum.
 int64_t sums_bytes(const AttentionShape& s) {
   if (!s.backward || s.repeatable) return 0;
   return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
@@ -46,12 +45,12 @@ int64_t statistic_bytes(const AttentionShape& s) {
   return s.ragged ? 0 : round_up(s.batch * s.heads * s.length * 4, kAlign);
 }
 
-// Bytes of the workspace in front of the plan's part.
+// Bytes of the workspace before the plan's part.
 int64_t own_bytes(const AttentionShape& s) {
   return sums_bytes(s) + (s.backward ? 2 : 1) * statistic_bytes(s);
 }
 
-// The longest part of the batch, all parts being equal, whose workspace has room. 0: there is none.
+// Largest part of the batch, split into equal parts, that fits into the workspace. 0: none.
 int64_t part_of_batch(const AttentionShape& s) {
   if (!s.backward) return s.batch;
   if (s.ragged && s.batch * s.length > kMostPadding * s.tokens) return 0;
@@ -77,19 +76,19 @@ class Attention final : public LibraryHandle {
     (void)dnn::functions().cudnnDestroy(handle_);
   }
 
-  // nullptr: no engine does this shape.
+  // nullptr: no engine supports this shape.
   const dnn::Plan* find(Context& gpu, const AttentionShape& shape) {
     const auto known = plans_.find(shape);
     if (known != plans_.end()) return pointer_to(known->second);
     std::optional<dnn::Plan> plan = prepare(gpu, shape);
-    // Never empty: a graph that needs no workspace wants the address of one.
+    // Never empty: a graph that needs no workspace still requires an address.
     if (plan.has_value())
       grow(gpu, workspace_, std::max(kAlign, own_bytes(shape) + plan->workspace));
-    // Last: a plan that is known has its memory.
+    // Last: a known plan must have its memory.
     return pointer_to(plans_.emplace(shape, std::move(plan)).first->second);
   }
 
-  // Memory of lse and delta of a shape that find() has prepared.
+  // Memory of lse and delta for a shape that find() has prepared.
   float* lse(const AttentionShape& shape) {
     return reinterpret_cast<float*>(workspace_.data() + sums_bytes(shape));
   }
@@ -103,7 +102,7 @@ class Attention final : public LibraryHandle {
     return table_.data();
   }
 
-  // Notes once that own kernels compute the shape.
+  // Adds one note per shape that our own kernels compute it.
   void refuse(Context& gpu, const AttentionShape& shape, const char* why) {
     if (!refused_.insert(shape).second) return;
     gpu.notes.push_back(concat("attention ", shape.backward ? "backward" : "forward", " of ",
@@ -127,7 +126,7 @@ class Attention final : public LibraryHandle {
   }
 
  private:
-  // nullopt: no engine, or a version that wants it otherwise.
+  // nullopt: no engine, or the library's version differs.
   std::optional<dnn::Plan> prepare(Context& gpu, const AttentionShape& shape) {
     try {
       return (shape.backward ? attention_backward_graph(shape) : attention_forward_graph(shape))
@@ -142,7 +141,7 @@ class Attention final : public LibraryHandle {
   }
   static void grow(Context& gpu, Buffer& buffer, int64_t bytes) {
     if (bytes <= buffer.bytes()) return;
-    buffer = Buffer();  // what was there is given back first
+    buffer = Buffer();  // frees the old memory first
     buffer = Buffer("cuDNN workspace", bytes, Memory::kDevice);
     ++gpu.library_moves;
   }
@@ -170,15 +169,15 @@ AttentionShape::Strides strides(const V& view) {
   return {view.row, view.head};
 }
 
-// Lengths that differ: shapes are rounded up so that few plans serve all batches. Sequences without
-// rows, which that brings, are known to libraries from 9.6 on.
+// Unequal lengths: shapes are rounded up so that few plans serve all batches. This adds sequences
+// without rows, which libraries from 9.6 on support.
 constexpr size_t kKnowsEmptySequences = 90600;
 constexpr int64_t kShortest = 128;
-// To prepare a plan takes up to a second. Prompts, whose shapes come as they may, are worth one
-// where attention is a notable part of the work.
+// Preparing a plan takes up to a second. For prompts, whose shapes vary, it is worthwhile if
+// attention is a notable part of the work.
 constexpr int64_t kShortestPrompt = 1024;
 
-// The case as cuDNN sees it; none: not one for it.
+// Shape of the case for cuDNN; none: not supported by it.
 template <class T>
 std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<T>& a) {
   const int64_t longest = a.uniform_length > 0 ? a.uniform_length : a.longest;
@@ -211,7 +210,8 @@ std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<
   return s;
 }
 
-// The table of the sequences of a ragged shape, and where its parts lie for a part of the batch.
+// Table of the sequences of a ragged shape, and the addresses of its entries for a part of the
+// batch.
 class Ragged {
  public:
   template <class T>
@@ -230,7 +230,7 @@ class Ragged {
     add({kTensorV}, s.v);
     add({kTensorOut}, s.out);
     add({kTensorLse}, {.token = s.tokens > 0 ? 1 : s.heads});
-    // A graph wants its own tensors, all of them and no others.
+    // A graph requires exactly its own tensors.
     if (s.backward) {
       add({kTensorDelta}, {.token = s.tokens > 0 ? 1 : s.heads});
       add({kTensorDout}, s.dout);
@@ -240,7 +240,7 @@ class Ragged {
     }
     write_sequence_table(gpu, table_);
   }
-  // From sequence `first` on.
+  // Entries from sequence `first` on.
   void give(Addresses& addresses, int64_t first) const {
     if (table_.count == 0) return;
     addresses[kTensorQueries] = addresses[kTensorKeys] = table_.lengths + first;
@@ -264,7 +264,7 @@ class Ragged {
   std::map<int64_t, int64_t> rows_;
 };
 
-// Rows after the last sequence, which no graph writes.
+// Clears rows after the last sequence, which no graph writes.
 template <class T>
 void clear_padding(Context& gpu, const cpu::Attention<T>& a, const cpu::HeadView<T>& view,
                    int64_t heads, float* lse) {
@@ -278,22 +278,22 @@ void clear_padding(Context& gpu, const cpu::Attention<T>& a, const cpu::HeadView
                                          .lse = lse});
 }
 
-// Scalars of the graphs, which are read from the host when the plan is run.
+// Scalars of the graphs, read from the host when the plan runs.
 struct Scalars {
   float scale, minus_inf = -std::numeric_limits<float>::infinity(), one = 1.0f;
 };
 
-// The address of a view's first element of a sequence.
+// Address of a view's element at the start of a sequence.
 template <class V>
 const void* at(const V& view, int64_t token) {
   return view.data + token * view.row;
 }
 
-// The plan of a case, and its shape; no plan where the case is not cuDNN's.
+// Plan of a case, and its shape; no plan if cuDNN does not support the case.
 struct Planned {
   AttentionShape shape = {};  // of a part of the batch
   const dnn::Plan* plan = nullptr;
-  int64_t batch = 0;  // of the whole
+  int64_t batch = 0;  // of the whole batch
 };
 
 template <class T>
@@ -304,8 +304,8 @@ Planned find_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   return {*s, attention_of(gpu).find(gpu, *s), s->batch};
 }
 
-// Sequences of one length: from `packed`, which a graph has written, to (heads, tokens), in which
-// lse points at the first of them.
+// Sequences of one length: copies `packed`, written by a graph, to (heads, tokens), where lse
+// points to the first of them.
 StatisticRows unpacked(const AttentionShape& s, float* lse, int64_t tokens, const float* packed) {
   return {.to = lse,
           .from = packed,
@@ -317,7 +317,7 @@ StatisticRows unpacked(const AttentionShape& s, float* lse, int64_t tokens, cons
           .from_batch = s.heads * s.length,
           .from_head = s.length};
 }
-// The way back.
+// The reverse.
 StatisticRows packed(const AttentionShape& s, float* packed, const float* lse, int64_t tokens) {
   return {.to = packed,
           .from = lse,
@@ -350,7 +350,7 @@ bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   return true;
 }
 
-// The shape is of a part of the batch.
+// The shape is that of a part of the batch.
 template <class T>
 Planned find_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   std::optional<AttentionShape> s = shape_of(gpu, a);
@@ -419,7 +419,7 @@ void open_attention(Context& gpu) {
   try {
     gpu.no_attention = dnn::functions().missing;
     if (gpu.no_attention.empty()) gpu.attention = std::make_shared<Attention>(gpu);
-  } catch (const Error& error) {  // another version, or one that does not go with the driver
+  } catch (const Error& error) {  // another version, or one that does not match the driver
     gpu.no_attention = error.what();
   }
 #else

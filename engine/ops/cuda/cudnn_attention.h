@@ -1,10 +1,10 @@
-// Attention by cuDNN's fused engines, where they do the case: float16 or bfloat16 heads of at most
-// 128 elements, in sequences of one length that the caller knows (AttentionArgs::uniform_length) or
-// of which it knows the longest (AttentionArgs::longest), each query's keys those of its own
-// sequence up to it, or all. No dropout, window or segments.
-// Plans are made once per shape, which takes about a second, in the planning run that comes before
-// where there is one; the workspace is the object's own, grown when a plan is made: before work is
-// captured into a graph, each shape must have its plan.
+// Attention by cuDNN's fused engines, for the cases they support: float16 or bfloat16 heads of at
+// most 128 elements, in sequences of one length known to the caller (AttentionArgs::uniform_length)
+// or with a known maximum (AttentionArgs::longest), each query attending to the keys of its own
+// sequence up to itself, or to all of them. No dropout, window or segments. Plans are created once
+// per shape, which takes about a second, in the preceding planning run if there is one; the
+// workspace is owned by the object and grows when a plan is created: before work is captured into a
+// graph, each shape must have its plan.
 #pragma once
 
 #include "engine/device/context.h"
@@ -12,18 +12,18 @@
 
 namespace trireme::cuda {
 
-// Sets gpu.attention; gpu.no_attention instead where the library is missing or refuses this device,
-// or this was built without its headers.
+// Sets gpu.attention, or gpu.no_attention if the library is missing or rejects this device, or this
+// was built without its headers.
 void open_attention(Context& gpu);
 
-// False, and nothing done, for a case that is not cuDNN's.
+// False, with nothing done, for a case that cuDNN does not support.
 template <class T>
 bool library_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
 // a.scratch: (heads, tokens) elements, used with sequences of unequal lengths.
 template <class T>
 bool library_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
-// Makes the plan of the case and takes its workspace, so that neither comes in a step, and the
-// memory that is left for other things is known before. Reads no operand.
+// Creates the plan and allocates its workspace, so that neither happens in a step, and the memory
+// left for other purposes is known before. Reads no operand.
 template <class T>
 void plan_library_attention(Context& gpu, const cpu::AttentionForward<T>& a);
 template <class T>

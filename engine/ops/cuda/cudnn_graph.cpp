@@ -8,7 +8,7 @@
 namespace trireme::cuda::dnn {
 namespace {
 
-constexpr int64_t kFirstTemporary = 1000;  // numbers of temporaries: no tensor's
+constexpr int64_t kFirstTemporary = 1000;  // numbers of temporaries, not used by tensors
 
 Functions load_functions() {
   Functions f;
@@ -81,15 +81,14 @@ Descriptor describe_device(const std::string& json) {
   return d;
 }
 
-// --- tensors
-// ------------------------------------------------------------------------------------------
+// --- tensors ---
 
 Graph::Tensor Graph::add_tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes,
                                 const Sizes& strides, bool temporary, bool by_value, Tensor offsets,
                                 bool reordered) {
   Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  // Where parts of a tensor begin as offsets say, and in tables of integers, no more is promised
-  // than an element's alignment.
+  // For parts of a tensor that start at offsets, and for tables of integers, only an element's
+  // alignment is guaranteed.
   int64_t alignment = 16;
   if (type == CUDNN_DATA_INT64 && !temporary) alignment = 8;
   if (type == CUDNN_DATA_INT32 && !temporary) alignment = 4;
@@ -133,8 +132,7 @@ Graph::Tensor Graph::scalar(int64_t number) {
   return add_tensor(number, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true);
 }
 
-// --- operations
-// ---------------------------------------------------------------------------------------
+// --- operations ---
 
 void Graph::add_operation(Descriptor operation) {
   operation.finalize();
@@ -213,8 +211,7 @@ void Graph::reshape(Tensor x, Tensor y) {
   add_operation(std::move(d));
 }
 
-// --- plans
-// --------------------------------------------------------------------------------------------
+// --- plans ---
 
 std::vector<Descriptor> Graph::configurations(const Descriptor& device) {
   graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);

@@ -1,9 +1,9 @@
-// Graphs of cuDNN's backend interface: tensors, operations between them, and the plans its engines
-// make of them. For CUDA sources only.
+// Graphs of cuDNN's backend interface: tensors, operations between them, and the execution plans of
+// its engines. For CUDA sources only.
 //
-// Tensors that a plan reads or writes have numbers, by which run() is given their addresses;
-// temporary ones exist inside the engine only. A graph is made for a device that is described, not
-// open: what an engine can do is known on a machine without a GPU too.
+// Tensors that a plan reads or writes have numbers, by which run() receives their addresses;
+// temporary ones exist inside the engine only. A graph is made for a device description, without
+// opening the device: engine support can be determined on a machine without a GPU too.
 #pragma once
 
 #include <cudnn.h>
@@ -25,16 +25,16 @@ namespace trireme::cuda::dnn {
   X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
 // clang-format on
 
-// The library's functions; opened once per process.
+// Functions of the library, opened once per process.
 struct Functions {
-  std::string missing;  // why there are none; "" where they are
+  std::string missing;  // why there are none; "" if there are
 #define TRIREME_DECLARE(name) decltype(&::name) name = nullptr;
   TRIREME_CUDNN_FUNCTIONS(TRIREME_DECLARE)
 #undef TRIREME_DECLARE
 };
 const Functions& functions();
 
-// No engine does it, here or with this version: something else must.
+// No engine supports the graph, here or in this version: use another path.
 struct Unsupported : Error {
   using Error::Error;
 };
@@ -63,12 +63,12 @@ class Descriptor {
 };
 
 Descriptor describe_device(int device);
-// From the library's own description of a device, as JSON.
+// Descriptor from the library's own description of a device, as JSON.
 Descriptor describe_device(const std::string& json);
 
 struct Plan {
   Descriptor plan;
-  std::set<int64_t> tensors;  // numbers, of those that are not temporary
+  std::set<int64_t> tensors;  // numbers of the tensors that are not temporary
   int64_t workspace = 0;      // bytes
 };
 
@@ -76,18 +76,18 @@ class Graph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
   using Sizes = std::vector<int64_t>;
-  // offsets: (sizes[0] + 1) int64 on the device, where each of the first dimension's parts begins,
-  // in elements; null: the strides say it.
+  // offsets: (sizes[0] + 1) int64 on the device: start of each part of the first dimension, in
+  // elements; null: given by the strides.
   Tensor tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides,
                 Tensor offsets = nullptr);
   Tensor temporary(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
   Tensor temporary(cudnnDataType_t type, const Sizes& sizes);  // contiguous
-  // float32 sums that an engine adds into by pieces, in an order of its own. They begin as 0.
+  // float32 sums that an engine accumulates in pieces, in an unspecified order. Initially 0.
   Tensor sums(int64_t number, const Sizes& sizes, const Sizes& strides);
   Tensor scalar(int64_t number);  // float32, on the host
 
-  // c (..., M, N) = a (..., M, K) b (..., K, N). Where a size differs between parts of the first
-  // dimension, a tensor of int32 tells it; null: it is the tensors' own.
+  // c (..., M, N) = a (..., M, K) b (..., K, N). If a size differs between parts of the first
+  // dimension, an int32 tensor contains it; null: the tensors' own size.
   struct ActualSizes {
     Tensor m = nullptr, n = nullptr, k = nullptr;
   };
@@ -102,9 +102,9 @@ class Graph {
 
   const std::set<int64_t>& tensors() const { return tensors_; }  // numbers
 
-  // The engines' configurations for a device, best first.
+  // Engine configurations for a device, best first.
   std::vector<Descriptor> configurations(const Descriptor& device);
-  // The first configuration that becomes a plan. Throws Unsupported where there is none.
+  // Plan of the first configuration that can be finalized. Throws Unsupported if there is none.
   Plan prepare(const Descriptor& device);
 
  private:
@@ -121,11 +121,11 @@ class Graph {
   std::set<int64_t> tensors_;
 };
 
-// What cudnnBackendFinalize says of the configuration's plan.
+// Status of cudnnBackendFinalize for the configuration's plan.
 cudnnStatus_t make_plan(const Descriptor& configuration, const Descriptor& device, Plan& plan);
 
-// addresses: of the numbered tensors, all of them and no others; of scalars on the host. An engine
-// that misses one may read anywhere: an Error.
+// addresses: of exactly the numbered tensors; scalars on the host. Error if one is missing: the
+// engine might read anywhere.
 void run(cudnnHandle_t handle, const Plan& plan, const std::map<int64_t, const void*>& addresses,
          void* workspace);
 

@@ -1,5 +1,5 @@
-// Kernels that do the same to every item of a range, independent of the others: one 16-byte pack of
-// elements is an item where addresses allow it. For CUDA sources only.
+// Elementwise kernels over independent items of a range: one 16-byte pack of elements is an item if
+// addresses allow it. For CUDA sources only.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kItemThreads) items_kernel(Work work, int64_t 
 
 template <class Work>
 void for_each_item(Context& gpu, const char* op, int64_t items, const Work& work) {
-  // Four times what a multiprocessor holds at once: the last blocks of threads even out.
+  // Four times the resident blocks of a multiprocessor: evens out the last ones.
   constexpr int64_t kBlocksAMultiprocessor = 32;
   const int64_t blocks =
       std::min(blocks_for(items, kItemThreads), kBlocksAMultiprocessor * gpu.info.multiprocessors);

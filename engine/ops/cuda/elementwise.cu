@@ -44,7 +44,7 @@ struct Cast {
   }
 };
 
-// 16 bytes of the wider type are an item, so that neighbours read and write without a gap.
+// An item is 16 bytes of the wider type, so that neighbouring threads read and write without gaps.
 template <class To, class From>
 void cast_to(Context& gpu, To* y, const From* x, int64_t n) {
   using Wider = std::conditional_t<(sizeof(To) > sizeof(From)), To, From>;
@@ -52,14 +52,14 @@ void cast_to(Context& gpu, To* y, const From* x, int64_t n) {
   with_pack<Wider>(n, run, reinterpret_cast<const Wider*>(y), reinterpret_cast<const Wider*>(x));
 }
 
-// One of four words by a number that is not known when the code is compiled: no array in memory.
+// Selects one of four words by a number unknown at compile time, without an array in memory.
 __device__ uint32_t pick_word(const PhiloxBlock& words, uint64_t k) {
   const uint32_t low = (k & 1) != 0 ? words[1] : words[0];
   const uint32_t high = (k & 1) != 0 ? words[3] : words[2];
   return (k & 2) != 0 ? high : low;
 }
 
-// The words of elements first, ..., first + N - 1; N divides `first`.
+// Words of elements first, ..., first + N - 1; N divides `first`.
 template <int N>
 __device__ Pack<uint32_t, N> philox_words(const RandomKey& key, uint64_t first) {
   Pack<uint32_t, N> out;
@@ -81,7 +81,7 @@ __device__ Pack<uint32_t, N> philox_words(const RandomKey& key, uint64_t first) 
 template <class T, int N>
 struct Dropout {
   cpu::DropoutArgs<T> a;
-  int64_t packs;  // in a row
+  int64_t packs;  // per row
   __device__ void operator()(int64_t item) const {
     using F = compute_t<T>;
     const int64_t row = quotient(item, packs);
@@ -142,7 +142,7 @@ void cast(Context& gpu, void* y, DType to, const T* x, int64_t n) {
     case DType::kF32: return cast_to(gpu, static_cast<float*>(y), x, n);
     case DType::kBF16: return cast_to(gpu, static_cast<bf16*>(y), x, n);
     case DType::kF16: return cast_to(gpu, static_cast<f16*>(y), x, n);
-    default: return;  // the op has checked
+    default: return;  // checked by the op
   }
 }
 
@@ -153,7 +153,7 @@ void keep_columns(Context& gpu, T* y, const int32_t* ranges, int64_t rows, int64
 
 template <class T>
 void dropout(Context& gpu, const cpu::DropoutArgs<T>& a) {
-  // What a power of two divides of all three it divides of their bits together.
+  // A power of two divides the OR of the three exactly if it divides each of them.
   with_pack<T>(
       a.columns | a.first | a.total,
       [&]<int N>() {

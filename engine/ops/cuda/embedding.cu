@@ -13,14 +13,14 @@ namespace {
 template <class T, int N>
 struct LookUp {
   cpu::EmbeddingForward<T> a;
-  int64_t packs;  // in a row
+  int64_t packs;  // per row
   __device__ void operator()(int64_t item) const {
     using F = compute_t<T>;
     const int64_t t = quotient(item, packs), p = item - t * packs;
     const int64_t id = a.ids[t], number = id - a.first_entry;
     const bool known = id >= 0 && id < a.vocabulary;
     const bool here = number >= 0 && number < a.entries;
-    if (known && !here && a.accumulate) return;  // another shard's
+    if (known && !here && a.accumulate) return;  // of another shard
     Pack<T, N> e{};
     if (known && here) e = load_pack<T, N>(a.table, number * packs + p);
     if (!known) {
@@ -36,9 +36,9 @@ struct LookUp {
   }
 };
 
-// The backward pass sorts the tokens by (row of the table, t), so that each row is added up by one
-// block in the order of t: a stable counting sort for each digit of the row's number, the lowest
-// first. Ids of no row here come last, as a row behind the table.
+// The backward pass sorts the tokens by (row of the table, t), so that each row is summed by one
+// block in the order of t: a stable counting sort per digit of the row's number, the lowest first.
+// Ids without a row here are last, as a row after the table.
 
 struct RowOfToken {
   const int32_t* ids;
@@ -50,7 +50,7 @@ struct RowOfToken {
   }
 };
 
-// What an earlier digit's sort left.
+// Result of an earlier digit's sort.
 struct SortedRow {
   SortedTokens from;
   __device__ int32_t token(int64_t i) const { return from.tokens[i]; }
@@ -77,9 +77,9 @@ struct MoveRow {
   }
 };
 
-constexpr int kAddThreads = 128, kAhead = 8;  // kAhead: rows whose loads are under way together
+constexpr int kAddThreads = 128, kAhead = 8;  // kAhead: rows loaded concurrently
 
-// Block (x, y): where the tokens of a row begin at place x, adds all of them to it, in the packs of
+// Block (x, y): if the tokens of a row start at place x, adds all of them to it, in the packs of
 // columns from y * kAddThreads on.
 template <class T, int N>
 __global__ void __launch_bounds__(kAddThreads)
@@ -120,7 +120,7 @@ void sort_by_digit(Context& gpu, const From& from, const SortedTokens& to, int s
 }
 
 SortedTokens sort_tokens(Context& gpu, const TokenOrder& o, const RowOfToken& token, int64_t n) {
-  // Digits of equal width, as few as kDigitBuckets allows.
+  // Digits of equal width, as few as kDigitBuckets permits.
   constexpr int kMostBits = std::bit_width(static_cast<uint64_t>(kDigitBuckets)) - 1;
   const int bits =
       std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(token.entries))));

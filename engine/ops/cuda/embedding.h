@@ -1,5 +1,5 @@
-// Kernels of engine/ops/embedding.h on a GPU. An id outside the vocabulary gives a row of NaN in
-// the forward pass and is left out in the backward pass.
+// GPU kernels of engine/ops/embedding.h. An id outside the vocabulary gives a row of NaN in the
+// forward pass and is skipped in the backward pass.
 #pragma once
 
 #include "engine/device/context.h"
@@ -10,7 +10,7 @@ namespace trireme::cuda {
 template <class T>
 TRIREME_CUDA_DECL void embedding_forward(Context& gpu, const cpu::EmbeddingForward<T>& a);
 
-// Tokens in the order of their rows of the table, (rows) each.
+// Tokens sorted by their rows of the table, (rows) each.
 struct SortedTokens {
   int32_t *tokens, *rows;
 };

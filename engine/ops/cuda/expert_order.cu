@@ -21,9 +21,9 @@ struct PlaceOfPair {
   }
 };
 
-// Eight bits of a token's row, above which negative rows come before all.
+// Eight bits of a token's row, with the sign inverted so that negative rows come first.
 struct DigitOfRow {
-  const int64_t *rows, *tokens;  // tokens: in the order so far; null: as they are
+  const int64_t *rows, *tokens;  // tokens: in the order so far; null: unsorted
   int shift;
   __device__ int64_t token(int64_t i) const { return tokens == nullptr ? i : tokens[i]; }
   __device__ int32_t operator()(int64_t i) const {

@@ -1,5 +1,5 @@
-// order_by_expert() and drop_over_capacity() of engine/ops/moe/expert_rows.h on a GPU. A pair whose
-// expert does not exist goes nowhere.
+// order_by_expert() and drop_over_capacity() of engine/ops/moe/expert_rows.h on a GPU. A pair with
+// an invalid expert is not dispatched.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct CountingOrder {
   int64_t* totals;  // (buckets)
   int64_t n, buckets, chunks;
 };
-// Chunks that n items are cut into: of a function of n only.
+// Number of chunks for n items: a function of n only.
 inline int64_t order_chunks(int64_t n) {
   constexpr int64_t kItemsWorthAChunk = 256, kMostChunks = 1024;
   return std::clamp<int64_t>(n / kItemsWorthAChunk, 1, kMostChunks);

@@ -4,7 +4,7 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // of a row: one block of threads for each
+constexpr int kThreads = 128;  // one thread block per row
 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) gather_kernel(cpu::GatherRows<T> a) {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(cpu::CombineRows<T> a
   }
 }
 
-// Each element of a row is read and then written by one thread, so that d_rows may be rows.
+// Each element of a row is read and then written by the same thread, so that d_rows may alias rows.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) combine_backward_kernel(cpu::CombineRowsBackward<T> a) {
   begin_kernel();

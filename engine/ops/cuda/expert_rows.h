@@ -1,4 +1,4 @@
-// Kernels of engine/ops/moe/expert_rows.h on a GPU, with the arguments of their twins on the CPU.
+// GPU kernels of engine/ops/moe/expert_rows.h, with the arguments of the CPU kernels.
 #pragma once
 
 #include "engine/device/context.h"

@@ -1,12 +1,11 @@
-// Rows that are all alike: a bias under a product, or the sum over nothing.
+// Fills all rows alike: a bias to which a product is added, or the result of an empty sum.
 #pragma once
 
 #include "engine/device/context.h"
 
 namespace trireme::cuda {
 
-// c (rows, columns) with row stride `stride`: every row is `row` (columns), or zeros where it is
-// null.
+// c (rows, columns) with row stride `stride`: every row is `row` (columns), or zeros if null.
 template <class T>
 TRIREME_CUDA_DECL void fill_rows(Context& gpu, T* c, const T* row, int64_t rows, int64_t columns,
                                  int64_t stride);

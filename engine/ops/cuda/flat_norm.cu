@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One block of threads for a block of elements: the sum depends on the number of elements only.
+// One thread block per block of elements: the sum depends on the number of elements only.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) squares_kernel(double* partial, const T* x, int64_t n) {
   begin_kernel();

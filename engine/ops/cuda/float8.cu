@@ -7,7 +7,7 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kBlock = 128, kOfALane = kBlock / kWarp;
 
-// Integers: their maximum does not depend on the order it is found in.
+// On integers: the maximum does not depend on the order of comparison.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) amax_kernel(float* out, const T* x, int64_t n) {
   begin_kernel();
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) amax_kernel(float* out, const T* x, 
   if (threadIdx.x == 0) atomicMax(reinterpret_cast<unsigned*>(out), largest);
 }
 
-// One block for each tensor.
+// One block per tensor.
 __global__ void __launch_bounds__(kThreads) scales_kernel(cpu::Float8Scales a) {
   begin_kernel();
   __shared__ uint32_t shared[kWarp];
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) scales_kernel(cpu::Float8Scales a) {
                                    a.history != nullptr ? a.scale[t] : 1.0f);
 }
 
-// The product must not be rounded together with what the conversion adds to it.
+// The product must not be fused with the additions of the conversion.
 template <class F, class T>
 __device__ uint8_t encode(T x, float scale) {
   return F(__fmul_rn(convert_float<float>(x), scale)).bits;
@@ -75,14 +75,14 @@ struct Encode {
   }
 };
 
-// The end of a row of scales of blocks, behind the last block.
+// Clears the end of a row of block scales, after the last block.
 __device__ void clear_rest(float* inverse, int64_t row, int64_t columns) {
   const int64_t length = cpu::float8_blocks_in_row(columns);
   const int64_t i = (columns + kBlock - 1) / kBlock + threadIdx.x;
   if (i < length) inverse[row * length + i] = 0;
 }
 
-// A row of 128 elements by a warp, or 128 rows of them by a block.
+// One warp per row of 128 elements, or one block per 128 rows of them.
 template <class F, class T, bool kRows>
 __global__ void __launch_bounds__(kThreads) groups_kernel(cpu::QuantizeFloat8<T> a) {
   begin_kernel();
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) groups_kernel(cpu::QuantizeFloat8<T>
   }
 }
 
-// The scales of the columns of a tile: one each, or one of all. All threads get their four.
+// Scales of the columns of a tile: one each, or one for all. All threads get their four.
 template <class T>
 __device__ void tile_scales(const cpu::QuantizeFloat8<T>& a, int64_t first_row, int64_t end_row,
                             int64_t column, int warp, uint32_t (*of_warp)[kBlock],
@@ -151,11 +151,12 @@ __device__ void tile_scales(const cpu::QuantizeFloat8<T>& a, int64_t first_row, 
   }
 }
 
-// A block turns a tile of 128 by 128: it reads along the rows of x and writes along those of codes.
+// A block transposes a tile of 128 by 128: it reads along the rows of x and writes along those of
+// codes.
 template <class F, class T>
 __global__ void __launch_bounds__(kThreads) transposed_kernel(cpu::QuantizeFloat8<T> a) {
   begin_kernel();
-  // Four bytes more: neighbours in a column lie in different banks.
+  // Four bytes of padding: neighbours in a column are in different banks.
   __shared__ uint8_t tile[kBlock][kBlock + 4];
   __shared__ uint32_t of_warp[kWarps][kBlock];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(kThreads) transposed_kernel(cpu::QuantizeFloat
 template <class F, class T, int N>
 struct Decode {
   cpu::DequantizeFloat8<T> a;
-  int64_t packs;  // in a row
+  int64_t packs;  // per row
   __device__ void operator()(int64_t item) const {
     const int64_t row = quotient(item, packs);
     const int64_t column = (item - row * packs) * N;
@@ -269,7 +270,7 @@ void quantize_float8(Context& gpu, const cpu::QuantizeFloat8<T>& a) {
 
 template <class T>
 void quantize_float8_transposed(Context& gpu, const cpu::QuantizeFloat8<T>& a) {
-  // One block where there are no elements: it writes the factor of all.
+  // One block if there are no elements: it writes the factor of all.
   const Grid grid{.blocks = {std::max<int64_t>(1, blocks_for(a.rows, kBlock)),
                              std::max<int64_t>(1, blocks_for(a.columns, kBlock)), 1},
                   .threads = kThreads};

@@ -6,8 +6,8 @@
 namespace trireme::cuda {
 namespace {
 
-// An H200 takes seven times as long for products of 16-bit numbers with 50,257 columns, or terms,
-// as for those with a multiple of 8, wherever the rows begin (cuBLASLt 13.1; not so for as many
+// On an H200 products of 16-bit numbers with 50,257 columns, or terms, take seven times as long as
+// those with a multiple of 8, regardless of the rows' alignment (cuBLASLt 13.1; not so for as many
 // rows of C). So the multiple of the products' tiles is one product, and the remainder another.
 constexpr int64_t kVectorElements = 8, kTile = 64, kWorthCutting = 1024;
 
@@ -23,11 +23,11 @@ P* moved(P* pointer, int64_t elements, DType dtype) {
   return pointer != nullptr ? static_cast<Byte*>(pointer) + elements * dtype_size(dtype) : nullptr;
 }
 
-// The remainder of the terms first: where C is narrower than its sums, the one rounding more is
-// that of a few terms.
+// The remainder of the terms comes first: if C is narrower than its sums, the additional rounding
+// is that of a few terms.
 void multiply_terms(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
   auto& blas = static_cast<BlasLt&>(*gpu.blas);
-  // Terms that no operand has side by side need no alignment.
+  // Terms that are adjacent in no operand need no alignment.
   const bool strided = problem.transpose_a && !problem.transpose_b;
   const int64_t whole = strided ? problem.k : whole_tiles(problem.k, problem);
   GemmProblem g = problem;

@@ -12,8 +12,8 @@ __device__ T* vector_of(const cpu::HeadRows<T>& rows, int64_t row, int64_t head)
   return rows.data + row * rows.row + head * rows.head;
 }
 
-// A warp takes a head of a row, N elements a lane at a time; it is read twice, the second time from
-// cache.
+// A warp takes a head of a row, N elements per lane at a time; it reads the head twice, the second
+// time from cache.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::HeadNormForward<T> a) {
   begin_kernel();
@@ -42,9 +42,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::HeadNormForward<
   }
 }
 
-// A block of threads takes a block of rows, its warps their heads in turn. Each warp adds what its
-// heads say of dw in shared memory of its own, where every column belongs to one lane; then these
-// are added in order.
+// A thread block takes a block of rows, its warps take their heads in turn. Each warp sums its part
+// of dw in its own shared memory, where every column belongs to one lane; then these are added in
+// order.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::HeadNormBackward<T> a) {
   begin_kernel();
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::HeadNormBackwar
     const F rstd = a.rstd[r * a.heads + h];
     h += kWarps;
     F sum_gn = 0;
-    // One turn for all but the widest heads: unrolled, doubles would not fit the registers.
+    // One iteration for all but the widest heads: unrolled, doubles would not fit the registers.
 #pragma unroll 1
     for (int p = lane_of_warp(); p < packs; p += kWarp) {
       const Pack<T, N> d = load_pack<T, N>(dy, p), e = load_pack<T, N>(x, p);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::HeadNormBackwar
 
 template <class T>
 void head_norm_forward(Context& gpu, const cpu::HeadNormForward<T>& a) {
-  // A power of two divides all of them exactly where it divides their bits together.
+  // A power of two divides the OR of these exactly if it divides each of them.
   with_pack<T>(
       a.width | a.x.row | a.x.head | a.y.row | a.y.head,
       [&]<int N>() {

@@ -1,5 +1,5 @@
-// What kernels share: loads and stores of several elements at once, sums over a warp and a block.
-// For CUDA sources only.
+// Functions shared by kernels: loads and stores of several elements at once, sums over a warp and a
+// thread block. For CUDA sources only.
 #pragma once
 
 #include "engine/core/float16.h"
@@ -9,17 +9,17 @@ namespace trireme::cuda {
 
 inline constexpr int kWarp = 32;
 
-// N elements of T that one thread moves with one instruction where their address allows it.
+// N elements of T that one thread moves with one instruction if their address allows it.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T v[N];
 };
-// Elements in 16 bytes: the widest load.
+// Elements in 16 bytes, the widest load.
 template <class T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-// Calls f.operator()<N>() with the number of elements one thread may move at once: kPack where rows
-// of `columns` elements at all the pointers (null: not used) allow it, else 1.
+// Calls f.operator()<N>() with the number of elements that one thread may move at once: kPack if
+// rows of `columns` elements at all the pointers (null: not used) allow it, else 1.
 template <class T, class Call, class... P>
 void with_pack(int64_t columns, Call&& call, const P*... pointers) {
   const bool aligned = ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
@@ -29,8 +29,8 @@ void with_pack(int64_t columns, Call&& call, const P*... pointers) {
     call.template operator()<1>();
 }
 
-// Blocks for a kernel whose threads step through n elements: enough to fill the device, each block
-// with work for its start to pay.
+// Blocks for a kernel whose threads stride through n elements: enough to fill the device, each with
+// enough work to be worth its start.
 inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
   constexpr int64_t kBlocksAMultiprocessor = 8;
   const int64_t most = kBlocksAMultiprocessor * gpu.info.multiprocessors;
@@ -40,7 +40,7 @@ inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % kWarp; }
 
-// Asks for the line of the L2 cache that p is in; what is there is read later.
+// Prefetches p's line into the L2 cache, to be read later.
 __device__ inline void prefetch_l2([[maybe_unused]] const void* p) {
 #ifdef __CUDA_ARCH__
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
@@ -53,6 +53,7 @@ __device__ compute_t<T> to_compute(T x) {
 }
 
 // Sum and maximum over each kLanes neighbouring lanes, in all of them, in the order of a butterfly.
+// All lanes of the warp take part.
 // All lanes of the warp take part.
 template <int kLanes = kWarp, class F>
 __device__ F warp_sum(F x) {
@@ -71,14 +72,14 @@ __device__ F warp_max(F x) {
   return x;
 }
 
-// The sum over the block, in every thread; `shared` has room for 32 values and may be used again
+// Sum over the thread block, in every thread; `shared` has room for 32 values and may be reused
 // after the next __syncthreads. All threads take part. The order is fixed by the block's size.
 template <class F>
 __device__ F block_sum(F x, F* shared) {
   const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   x = warp_sum(x);
-  __syncthreads();  // an earlier call's values have been read
+  __syncthreads();  // until an earlier call's values have been read
   if (lane == 0) shared[warp] = x;
   __syncthreads();
   F total = lane < warps ? shared[lane] : F{0};

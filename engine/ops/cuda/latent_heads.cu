@@ -75,7 +75,7 @@ cpu::LatentSizes in_packs(const cpu::LatentSizes& s) {
 
 template <class T>
 void latent_heads_forward(Context& gpu, const cpu::LatentHeadsForward<T>& a) {
-  // A power of two divides all of them exactly where it divides their bits together.
+  // A power of two divides the OR of these exactly if it divides each of them.
   with_pack<T>(
       a.s.nope | a.s.rope | a.s.value,
       [&]<int N>() {

@@ -22,7 +22,7 @@ __device__ unsigned nf4_code(float x, const Bounds& bounds) {
   return code;
 }
 
-// A warp for a block of weights; a lane reads two neighbours and writes their byte.
+// One warp per block of weights; a lane reads two neighbours and writes their byte.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     encode_kernel(cpu::Nf4Weight<const T> a, int64_t blocks, Bounds bounds) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) a.scale[number] = largest;
 }
 
-// N bytes of two codes are an item, N of 1 where addresses are not those of whole packs.
+// An item is N bytes of two codes; N is 1 if addresses are not aligned to whole packs.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(cpu::Nf4Decode<T> a, cpu::Nf4Tables tables, int64_t packs, int64_t items) {
@@ -89,11 +89,11 @@ void quantize_nf4(Context& gpu, const cpu::Nf4Weight<const T>& a) {
   launch(gpu, "quantize_nf4", encode_kernel<T>, grid, a, blocks, bounds);
 }
 
-// Eight elements an item: 16 bytes of the 16-bit types that this is for.
+// Eight elements per item: 16 bytes of the usual 16-bit types.
 template <class T>
 void dequantize_nf4(Context& gpu, const cpu::Nf4Decode<T>& a, const cpu::Nf4Tables& tables) {
   constexpr int kBytes = 4;
-  constexpr int64_t kBlocksAMultiprocessor = 32;  // four times what one holds at once
+  constexpr int64_t kBlocksAMultiprocessor = 32;  // four times the resident blocks
   const bool aligned = reinterpret_cast<uintptr_t>(a.w) % 16 == 0 &&
                        reinterpret_cast<uintptr_t>(a.codes) % kBytes == 0 &&
                        a.columns % (2 * kBytes) == 0;

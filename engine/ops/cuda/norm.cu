@@ -8,19 +8,19 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 
-// Threads of a block for rows of so many packs: narrow rows leave no warp without work.
+// Threads of a block for rows of `packs` packs: narrow rows leave no warp idle.
 int threads_for(int64_t packs) {
   return static_cast<int>(std::clamp<int64_t>(round_up(packs, kWarp), kWarp, kMaxThreads));
 }
 
-// w, or 1 + w. Known when the kernel is compiled: without kUnit it is not to cost anything.
+// w, or 1 + w. Decided at compile time: without kUnit it costs nothing.
 template <bool kUnit, class T>
 __device__ compute_t<T> weight(T w) {
   if constexpr (kUnit) return compute_t<T>{1} + to_compute(w);
   return to_compute(w);
 }
 
-// N elements of a row at a time: as many as 16 bytes hold where rows are aligned to that, else one.
+// N elements of a row at a time: as many as 16 bytes hold if rows are aligned to that, else one.
 // The row that is normalised is kept in shared memory, so that it is read once.
 template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::NormForward<T> a) {
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::NormForward<T
   F mean = 0;
   if constexpr (kCentered) {
     mean = block_sum(sum, shared) / count;
-    squares = 0;  // around the mean: the difference of two large sums would lose digits
+    squares = 0;  // around the mean: a difference of two large sums would lose digits
     for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
       const Elements e = row[p];
 #pragma unroll
@@ -113,8 +113,8 @@ __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd,
   }
 }
 
-// A block of threads takes a block of rows and adds what they say of dw and db in shared memory,
-// where every column belongs to one thread.
+// A thread block takes a block of rows and sums their part of dw and db in shared memory, where
+// every column belongs to one thread.
 template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kMaxThreads) backward_kernel(cpu::NormBackward<T> a) {
   begin_kernel();

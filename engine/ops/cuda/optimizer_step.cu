@@ -18,7 +18,7 @@ __device__ void consecutive_words(const RandomKey& key, uint64_t first, uint32_t
     const PhiloxBlock b = philox(key, first / 4 + 1);
     all[4] = b[0], all[5] = b[1], all[6] = b[2], all[7] = b[3];
   }
-  // Moved by one and by two places and not indexed, so that all stay in registers.
+  // Shifted by one and by two places instead of indexed, so that all stay in registers.
   if (skipped & 1) {
 #pragma unroll
     for (int i = 0; i < 7; ++i) all[i] = all[i + 1];
@@ -31,7 +31,7 @@ __device__ void consecutive_words(const RandomKey& key, uint64_t first, uint32_t
   for (int i = 0; i < N; ++i) words[i] = all[i];
 }
 
-// The words of elements [i, i + N) of a range, whose global indices have gaps between rows.
+// Words of elements [i, i + N) of a range, whose global indices have gaps between rows.
 template <int N, class T>
 __device__ void element_words(const cpu::UpdateRange<T>& r, const RandomKey& key, int64_t i,
                               uint32_t (&words)[N]) {
@@ -50,7 +50,7 @@ __device__ void element_words(const cpu::UpdateRange<T>& r, const RandomKey& key
   }
 }
 
-// As round_stochastically() of the CPU: NaN is made quiet and takes no noise.
+// Like round_stochastically() of the CPU: NaN is made quiet and gets no noise.
 __device__ inline bf16 round_stochastically(float v, uint32_t noise) {
   const auto u = std::bit_cast<uint32_t>(v);
   bf16 out;

@@ -1,5 +1,5 @@
-// Kernels of engine/ops/optimizer_step.h on a GPU. The step's scalars stay there: what the twins on
-// the CPU get as coefficients, each block of threads makes of them.
+// GPU kernels of engine/ops/optimizer_step.h. The step's scalars stay on the device: each thread
+// block computes the coefficients that the CPU kernels get as arguments.
 #pragma once
 
 #include "engine/device/context.h"
@@ -8,7 +8,7 @@
 
 namespace trireme::cuda {
 
-// range.key is that of no update yet: the kernel adds the count.
+// range.key is not yet specific to an update: the kernel adds the count.
 template <class Rule, class T>
 struct RuleStep {
   cpu::UpdateRange<T> range;
@@ -23,8 +23,8 @@ TRIREME_CUDA_DECL void apply_rule(Context& gpu, const RuleStep<Rule, T>& a);
 template <class T>
 TRIREME_CUDA_DECL void sum_of_squares(Context& gpu, double* out, double* partial, const T* x,
                                       int64_t n);
-// *first = begin + the smallest index whose element is not finite, if that is less. scalars: null,
-// or nothing happens unless they say that the step is skipped.
+// *first = begin + the smallest index of a non-finite element, if that is less. scalars: null, or
+// nothing happens unless they mark the step as skipped.
 template <class T>
 TRIREME_CUDA_DECL void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n,
                                        int64_t begin, const StepScalars* scalars);

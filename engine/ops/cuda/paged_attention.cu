@@ -1,6 +1,6 @@
-// Paged attention in two steps: blocks of threads take parts of the keys of a sequence, and a
-// second kernel merges the parts of those that have several, in their order. Here the first step
-// without tensor cores, the merge, and the ways into and out of the pools.
+// Paged attention in two steps: thread blocks take parts of the keys of a sequence, and a second
+// kernel merges the parts of sequences with several, in order. Here: the first step without tensor
+// cores, the merge, and the copies into and out of the pools.
 #include <cfloat>
 
 #include "engine/ops/cuda/paged_attention_tile.h"
@@ -9,7 +9,7 @@
 namespace trireme::cuda {
 namespace {
 
-// Elements of a pool, where they are numbers and where they are codes.
+// Elements of a pool of numbers, and of one of codes.
 template <class T>
 struct Numbers {
   const T* rows;
@@ -43,7 +43,7 @@ __device__ void load_keys(F* tile, const Pool& pool, const cpu::PagedAttention<T
   }
 }
 
-// tile = the tile's rows of q, such that scores come out in units of log 2; zero in the rest of it.
+// tile = the tile's rows of q, scaled so that scores are in units of log 2; zero in the rest of it.
 template <int D, class T, class F>
 __device__ void load_queries(F* tile, const cpu::PagedAttention<T>& a, const PagedTile& p) {
   using Tile = Blocked<F, D>;
@@ -118,18 +118,18 @@ __global__ void __launch_bounds__(kBlockedThreads, 2)
 
 constexpr int kMergeThreads = 64;
 
-// One row of one head of a sequence that has several parts: in their order.
+// One row of one head of a sequence with several parts: merges them in order.
 template <class T>
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(cpu::PagedAttention<T> a) {
   begin_kernel();
   using F = compute_t<T>;
   const int64_t token = blockIdx.x, head = blockIdx.y;
-  int64_t low = 0, high = a.sequences;  // the last sequence that begins at or before the token
+  int64_t low = 0, high = a.sequences;  // the last sequence that starts at or before the token
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
     (a.cu_q[middle] <= token ? low : high) = middle;
   }
-  // Empty sequences end where the one that has the token begins: they lie before it.
+  // Empty sequences end where the sequence of the token starts: they are before it.
   if (token >= a.cu_q[a.sequences]) return;
   const int64_t queries = a.cu_q[low + 1] - a.cu_q[low];
   const int64_t parts = cpu::PagedParts::of(queries, a.lengths[low]).count;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kCopyThreads) move_rows_kernel(cpu::PagedRows<
   }
 }
 
-// Whether every row of every head begins where whole packs do.
+// Whether every row of every head is aligned to whole packs.
 template <class T>
 bool whole_packs(const cpu::PagedRows<T>& a) {
   constexpr int kN = kPack<T>;
@@ -203,7 +203,7 @@ void move_rows(Context& gpu, const char* op, const cpu::PagedRows<T>& a) {
       a.k.data, a.v.data, a.k_pool, a.v_pool);
 }
 
-// A warp for a row of keys or values of one head; N numbers of it at a time.
+// One warp per row of keys or values of one head; N numbers of it at a time.
 template <class T, int N>
 __global__ void __launch_bounds__(kCopyThreads)
     encode_rows_kernel(cpu::PagedRows<T> a, cpu::PagedPools pools) {
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kCopyThreads)
       const auto numbers = *reinterpret_cast<const Pack<T, N>*>(from + c);
       Pack<uint8_t, N> codes;
 #pragma unroll
-      for (int i = 0; i < N; ++i)  // 0 x infinity is no 0
+      for (int i = 0; i < N; ++i)  // 0 x infinity is not 0
         codes.v[i] = scale.inverse == 0
                          ? uint8_t{0}
                          : code_of<kCodes>(static_cast<float>(numbers.v[i]), scale.inverse);

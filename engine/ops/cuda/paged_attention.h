@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-// Pools of T, or of codes, of which `pools` has them and their scales; not of double.
+// Pools of T, or of codes (not for double), which are in `pools` with their scales.
 template <class T>
 TRIREME_CUDA_DECL void paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
                                        const cpu::PagedPools& pools);
@@ -17,8 +17,7 @@ template <class T>
 TRIREME_CUDA_DECL void paged_gather(Context& gpu, const cpu::PagedRows<T>& a);
 
 // The parts of paged_attention with tensor cores, before they are merged; T is bf16 or f16. False,
-// with nothing done: heads of more than 128 elements, or rows that do not lie at multiples of 16
-// bytes.
+// with nothing done, for heads of more than 128 elements, or rows that are not 16-byte aligned.
 template <class T>
 bool mma_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
                          const cpu::PagedPools& pools);

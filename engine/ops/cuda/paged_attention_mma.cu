@@ -1,6 +1,6 @@
 // The parts of paged attention on tensor cores: the threads load tiles of 64 keys together, and
-// each of the four warps computes all 16 rows of the block for 16 of the keys, with a softmax of
-// its own; the four are merged at the end, in the order of the warps.
+// each of the four warps computes all 16 rows of the block for 16 of the keys, with its own
+// softmax; the four are merged at the end, in the order of the warps.
 #include "engine/ops/cuda/attention_mma.h"
 #include "engine/ops/cuda/paged_attention_tile.h"
 #include "engine/ops/cuda/paged_codes.h"
@@ -14,10 +14,10 @@ constexpr int kWarpKeys = kKeys / kWarps;
 constexpr int kTiles = kWarpKeys / 8;
 
 // Tiles of keys and values in shared memory, each of kKeys rows of kMmaStride<D> elements. start()
-// begins to fetch those from key j0 on; take() waits for them and starts the next, from key `next`
+// starts fetching those from key j0 on; take() waits for them and starts the next, from key `next`
 // on.
 //
-// Of pools of T: copied as they are, one tile of each while the other is used.
+// For pools of T: copied unchanged, one tile of each while the other is used.
 template <class T, int D>
 class NumberTiles {
  public:
@@ -47,7 +47,7 @@ class NumberTiles {
     if (next < p_.end) start(next);
     commit_copies();
   }
-  // Of the tile that was taken.
+  // Keys and values of the tile that was taken.
   __device__ const T* keys() const { return shared_ + (next_ ^ 1) * kTile; }
   __device__ const T* values() const { return keys() + 2 * kTile; }
   template <int kTiles>
@@ -60,9 +60,8 @@ class NumberTiles {
   int next_ = 0;
 };
 
-// Of pools of codes: 16 codes a load into registers, while the tile before is used. Keys become the
-// numbers that codes stand for, as they are, and their scales come to the scores; values are
-// multiplied by theirs.
+// For pools of codes: 16 codes per load into registers, while the previous tile is used. Keys are
+// decoded without their scales, which are applied to the scores; values are multiplied by theirs.
 template <class T, int D>
 class CodeTiles {
   using Chunk = Pack<uint32_t, 4>;
@@ -99,14 +98,14 @@ class CodeTiles {
     if (threadIdx.x < kKeys && own < p_.end) key_scale_ = pools_.k.scale[pool_row(a_, p_, own)];
   }
   __device__ void take(int64_t next) {
-    __syncthreads();  // the tile before has been read
+    __syncthreads();  // until the previous tile has been read
     with_codes(pools_.type.codes, [&]<KvCodes kCodes>() { store<kCodes>(); });
     if (next < p_.end) start(next);
     __syncthreads();
   }
   __device__ const T* keys() const { return shared_; }
   __device__ const T* values() const { return shared_ + kTile; }
-  // Scores of a warp's keys, the tile's from `first` on.
+  // Applies the scales to scores of a warp's keys, the tile's from `first` on.
   template <int kTiles>
   __device__ void scale_scores(WarpTile<kTiles>& s, int first) const {
 #pragma unroll
@@ -170,7 +169,7 @@ __device__ void start_queries(T* tile, const cpu::PagedAttention<T>& a, const Pa
   }
 }
 
-// What a warp leaves for the others: sums (kRows, D + 4), and of each row maximum and total.
+// Results of a warp for the merge: sums (kRows, D + 4), and for each row maximum and total.
 template <int D>
 struct WarpResult {
   static constexpr int kStride = D + 4;
@@ -196,7 +195,7 @@ __device__ void leave(WarpResult<D>& to, const Running<float, 2>& w, const WarpT
   }
 }
 
-// The warps' results of a row together.
+// Merges the warps' results of a row.
 template <int D, class T>
 __device__ void merge_warps(const WarpResult<D>* results, const cpu::PagedAttention<T>& a,
                             const PagedTile& p) {
@@ -266,7 +265,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     softmax<D>(running, s, sums);
     add_weighted<D>(sums, s, tiles.values() + own * kMmaStride<D>);
   }
-  __syncthreads();  // the tiles have been read: the results take their place
+  __syncthreads();  // until the tiles have been read: the results replace them
   auto* const results = reinterpret_cast<WarpResult<D>*>(shared);
   leave(results[warp], running, sums);
   __syncthreads();

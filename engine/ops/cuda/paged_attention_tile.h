@@ -1,10 +1,10 @@
-// What the kernels of paged attention share. For CUDA sources only.
+// Parts shared by the kernels of paged attention. For CUDA sources only.
 //
 // The grid is (parts of a sequence's keys by slots of tiles, key/value heads). The rows of a tile
 // are the queries of all heads that share the key/value head, row = query * group + head in the
 // group, so that keys and values are loaded once for all of them. Slots are those of
-// attention_tile.h, of rows in the place of queries: their number follows the tokens of the batch,
-// however unequally sequences share them.
+// attention_tile.h, for rows instead of queries: their number is proportional to the tokens of the
+// batch, however these are distributed over sequences.
 #pragma once
 
 #include "engine/ops/cuda/attention_tile.h"
@@ -19,7 +19,7 @@ struct PagedTile {
   const int32_t* blocks;  // of the sequence
 
   __device__ int64_t query(int64_t row) const { return (t.row0 + row) / group; }
-  // The row of q and the head of one of the tile's rows.
+  // Row of q, and head, of one of the tile's rows.
   __device__ int64_t token(int64_t row) const { return t.first_query + query(row); }
   __device__ int64_t head(int64_t row) const { return kv_head * group + (t.row0 + row) % group; }
 };
@@ -29,8 +29,8 @@ int64_t paged_slots(const cpu::PagedAttention<T>& a, int64_t rows) {
   return a.sequences == 0 ? 1 : a.tokens * (a.heads / a.kv_heads) / rows + a.sequences;
 }
 
-// Zeros in the rows of this block's heads that no sequence has; of one block of the grid's first
-// axis.
+// Zeroes the rows of this block's heads that belong to no sequence; only for one block of the
+// grid's first axis.
 template <class T>
 __device__ void clear_paged_padding(const cpu::PagedAttention<T>& a) {
   const int64_t group = a.heads / a.kv_heads, first = a.cu_q[a.sequences];
@@ -53,7 +53,7 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   const int64_t slot = blockIdx.x / a.parts;
   if (a.sequences == 0) return p;
   const auto first_slot = [&](int64_t n) { return a.cu_q[n] * p.group / kRows + n; };
-  int64_t n = 0, high = a.sequences;  // the last sequence that begins at or before the slot
+  int64_t n = 0, high = a.sequences;  // the last sequence that starts at or before the slot
   while (high - n > 1) {
     const int64_t middle = (n + high) / 2;
     (first_slot(middle) <= slot ? n : high) = middle;
@@ -78,7 +78,7 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   return p;
 }
 
-// Which of a pool's rows key j of the sequence is.
+// Row of a pool for key j of the sequence.
 template <class T>
 __device__ int64_t pool_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t j) {
   const auto size = static_cast<uint32_t>(a.block_size), key = static_cast<uint32_t>(j);
@@ -86,7 +86,7 @@ __device__ int64_t pool_row(const cpu::PagedAttention<T>& a, const PagedTile& p,
   return (block * a.kv_heads + p.kv_head) * a.block_size + key % size;
 }
 
-// Row of partial_lse, and with the width of partial.
+// Row of partial_lse, and of partial.
 template <class T>
 __device__ int64_t partial_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t row) {
   return (p.sequence * cpu::kMaxPagedParts + p.part * p.t.queries + p.query(row)) * a.heads +

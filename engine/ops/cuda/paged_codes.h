@@ -1,4 +1,4 @@
-// Codes of 8 bits in a KV cache (engine/ops/kv_codes.h) as numbers. For CUDA sources only.
+// Decoding of 8-bit codes in a KV cache (engine/ops/kv_codes.h). For CUDA sources only.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace trireme::cuda {
 
-// Calls f.operator()<codes>(): one way for all threads of a launch.
+// Calls f.operator()<codes>(), the same for all threads of a launch.
 template <class F>
 __device__ void with_codes(KvCodes codes, F&& f) {
   switch (codes) {
@@ -20,7 +20,7 @@ __device__ void with_codes(KvCodes codes, F&& f) {
   }
 }
 
-// What the lowest byte stands for, without its scale. Exact, subnormal numbers too: a product
+// Value of the lowest byte, without its scale. Exact, including subnormal numbers: a product
 // supplies the difference between the exponents' biases.
 template <KvCodes kCodes>
 __device__ float code_number(uint32_t byte) {
@@ -34,8 +34,8 @@ __device__ float code_number(uint32_t byte) {
   }
 }
 
-// Two such numbers as they lie in a register of a fragment; they have so few bits that T holds them
-// as they are.
+// Two such numbers packed as in a fragment register; they have so few bits that T represents them
+// exactly.
 template <class T>
 __device__ uint32_t exact_two(float low, float high) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -44,8 +44,8 @@ __device__ uint32_t exact_two(float low, float high) {
     return pack_two<T>(low, high);
 }
 
-// The code of x: what the CPU's kernels make of it in every bit. The product must not be rounded
-// together with what rounds it to a code.
+// Code of x, equal in every bit to that of the CPU kernels. The product must not be fused with the
+// operation that rounds it to a code.
 template <KvCodes kCodes>
 __device__ uint8_t code_of(float x, float inverse) {
   if constexpr (kCodes == KvCodes::kInt8) {

@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kGroup = 128, kPairs = kGroup / 2, kOfALane = kPairs / kWarp;
 
-// A block of threads for a row.
+// One thread block per row.
 template <class T>
 __global__ void __launch_bounds__(kThreads) int8_kernel(cpu::Int8Weight<const T> a) {
   begin_kernel();
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) int8_kernel(cpu::Int8Weight<const T>
   if (threadIdx.x == 0) a.scale[blockIdx.x] = scale;
 }
 
-// A warp for a group; a lane reads two neighbours and writes their byte.
+// One warp per group; a lane reads two neighbours and writes their byte.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     int4_kernel(cpu::Int4Weight<const T> a, int64_t groups) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int N>
 struct DecodeInt8 {
   cpu::Int8Weight<T> a;
-  int64_t packs;  // in a row
+  int64_t packs;  // per row
   __device__ void operator()(int64_t item) const {
     const float scale = a.scale[quotient(item, packs)];
     const auto codes = load_pack<uint8_t, N>(a.codes, item);
@@ -75,11 +75,11 @@ struct DecodeInt8 {
   }
 };
 
-// N bytes with two codes each, N of 1 where addresses are not those of whole packs.
+// N bytes with two codes each; N is 1 if addresses are not aligned to whole packs.
 template <class T, int N>
 struct DecodeInt4 {
   cpu::Int4Weight<T> a;
-  int64_t packs, groups;  // in a row
+  int64_t packs, groups;  // per row
   __device__ void operator()(int64_t item) const {
     const int64_t row = quotient(item, packs);
     const int64_t group = row * groups + (item - row * packs) * (2 * N) / kGroup;
@@ -126,7 +126,7 @@ void quantize_int4(Context& gpu, const cpu::Int4Weight<const T>& a) {
   launch(gpu, "quantize_int4", int4_kernel<T>, grid, a, groups);
 }
 
-// Eight elements an item: 16 bytes of the 16-bit types that this is for.
+// Eight elements per item: 16 bytes of the usual 16-bit types.
 template <class T>
 void dequantize_int4(Context& gpu, const cpu::Int4Weight<T>& a) {
   constexpr int kBytes = 4;

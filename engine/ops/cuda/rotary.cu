@@ -6,7 +6,7 @@
 namespace trireme::cuda {
 namespace {
 
-// Item of (rows, heads, packs of half a head): N elements and the N that they turn with.
+// Item of (rows, heads, packs of half a head): N elements and the N with which they are rotated.
 template <class T, int N>
 struct Rotate {
   cpu::Rotary<T> a;
@@ -72,7 +72,7 @@ void rotary(Context& gpu, const cpu::Rotary<T>& a) {
     for_each_item(gpu, "rotary", a.rows * a.heads * half, RotateNeighbours<T>{a});
     return;
   }
-  // A power of two divides all of them exactly where it divides their bits together.
+  // A power of two divides the OR of these exactly if it divides each of them.
   with_pack<T>(
       half | a.row_stride | a.head_stride,
       [&]<int N>() {

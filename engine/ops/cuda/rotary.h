@@ -1,4 +1,4 @@
-// Kernel of engine/ops/rotary.h on a GPU. A position outside the table gives NaN in its row.
+// GPU kernel of engine/ops/rotary.h. A position outside the table gives NaN in its row.
 #pragma once
 
 #include "engine/device/context.h"

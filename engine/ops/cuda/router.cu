@@ -5,7 +5,7 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int kWarps = 4;  // of a block; each takes a token
+constexpr int kWarps = 4;  // per thread block; each takes a token
 constexpr int kThreads = kWarps * kWarp;
 
 __device__ int64_t row_of_warp() {
@@ -42,7 +42,7 @@ __device__ void score_row(const cpu::RouterForward<T>& a, T* s, const T* x) {
   for (int64_t e = lane; e < a.count; e += kWarp) s[e] *= factor;
 }
 
-// What a group counts as: the largest of its choices, or the sum of its two largest.
+// Rating of a group: the largest of its choices, or the sum of its two largest.
 template <class T>
 __device__ T group_value(const T* choice, int64_t width, bool two) {
   T first = choice[0], second = -static_cast<T>(INFINITY);
@@ -55,7 +55,7 @@ __device__ T group_value(const T* choice, int64_t width, bool two) {
   return two && width > 1 ? first + second : first;
 }
 
-// Takes the experts of groups that are not kept out of the order.
+// Removes the experts of groups that are not kept from the order.
 template <class T>
 __device__ void keep_groups(const cpu::RouterForward<T>& a, T* choice) {
   const int lane = lane_of_warp();
@@ -75,7 +75,7 @@ __device__ void keep_groups(const cpu::RouterForward<T>& a, T* choice) {
     at = warp_first(best);
     if (at.index >= 0) kept |= uint64_t{1} << at.index;
   }
-  __syncwarp();  // all lanes have read their groups
+  __syncwarp();  // until all lanes have read their groups
 #pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp)
     if ((kept >> (e / width) & 1) == 0) choice[e] = static_cast<T>(NAN);
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T>
   for (int64_t j = lane; j < a.k; j += kWarp) weights[j] = s[experts[j]] * factor;
 }
 
-// d[e] += gradient of the loss by the score s_e that comes by the weights. A token's experts
-// differ.
+// d[e] += gradient of the loss with respect to score s_e, through the weights. A token's experts
+// are distinct.
 template <class T>
 __device__ void weights_backward(const cpu::RouterBackward<T>& a, int64_t row, const T* s, T* d) {
   const int32_t* experts = a.experts + row * a.k;
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::RouterBackward<
   __syncwarp();
   if (a.experts[row * a.k] >= 0) {  // else padding
     weights_backward(a, row, s, d);
-    __syncwarp();  // from here on a lane has experts of its own
+    __syncwarp();  // from here on a lane writes its own experts only
     if (a.probability != nullptr) probability_backward(a, row, s, d);
     if (a.sigmoid) {
       for (int64_t e = lane; e < a.count; e += kWarp) d[e] *= s[e] * (T{1} - s[e]);
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::RouterBackward<
   for (int64_t e = lane; e < a.count; e += kWarp) out[e] = d[e];
 }
 
-// A warp for each row, with a row of `count` elements of T in shared memory.
+// One warp per row, with a row of `count` elements of T in shared memory.
 template <class T>
 Grid warp_each(int64_t rows, int64_t count) {
   return {.blocks = {blocks_for(rows, kWarps)},

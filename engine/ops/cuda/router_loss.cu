@@ -8,7 +8,7 @@ constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kLossThreads = 256;
 
-// A warp for each token.
+// One warp per token.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     row_values_kernel(RouterStatistics a, const T* scores, const T* logits) {
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __device__ int64_t sums_width(int64_t count) { return 3 * count + 3; }
 
-// Block (segment, b): what the tokens of the segment in block of rows b add, token by token:
+// Block (segment, b): contribution of the segment's tokens in block of rows b, token by token:
 // (count) probabilities, counts and weights, then tokens, z and tokens with a loss.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   out[3 * a.count + 2] = with_loss;
 }
 
-// The sums (segment_count, 3 count + 3) over the blocks of rows to where they belong.
+// Stores the sums (segment_count, 3 count + 3) over the blocks of rows in the op's outputs.
 __global__ void __launch_bounds__(kThreads) spread_kernel(RouterStatistics a, const double* sums) {
   begin_kernel();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -122,7 +122,7 @@ __device__ double squared_variation(const double* x, int64_t n, double factor, d
   return variance / base;
 }
 
-// One block: all is small.
+// One block: the sizes are small.
 __global__ void __launch_bounds__(kLossThreads) losses_kernel(RouterLosses a) {
   begin_kernel();
   __shared__ double shared[kWarp];

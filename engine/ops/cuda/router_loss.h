@@ -14,10 +14,10 @@ struct RouterStatistics {
   int64_t rows, count, k, segment_count;
   int32_t ignored_target;
   double* values;   // (2, rows) scratch: 1 / sum of the scores, logsumexp(l)^2
-  double* partial;  // (blocks + 1, segment_count, 3 count + 3) scratch; the last: their sums
+  double* partial;  // (blocks + 1, segment_count, 3 count + 3) // scratch; last block: sums
   int64_t blocks;   // of rows
 };
-// A function of the sizes only; about a thousand blocks of threads in all.
+// Number of blocks: depends on the sizes only; about a thousand in all.
 inline int64_t router_blocks(int64_t rows, int64_t segments) {
   constexpr int64_t kRowsWorthABlock = 32, kBlocks = 1024;
   return std::clamp<int64_t>(rows / kRowsWorthABlock, 1, std::max<int64_t>(1, kBlocks / segments));

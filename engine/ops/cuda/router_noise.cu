@@ -16,7 +16,7 @@ __device__ int64_t number_of_warp() {
 
 __device__ double sigma(double raw) { return (raw > 30 ? raw : log1p(exp(raw))) + kNoiseFloor; }
 
-// The k-th and the (k + 1)-th largest of a row: what another expert must beat, and a chosen one.
+// The k-th and the (k + 1)-th largest of a row: thresholds for other experts and for chosen ones.
 struct Thresholds {
   int32_t in, out;
   double in_value, out_value;
@@ -38,7 +38,7 @@ __device__ Thresholds thresholds(const T* h, int64_t count, int64_t k) {
   return t;
 }
 
-// e is one of the k best: it is not behind the k-th.
+// Whether e is one of the k best: not after the k-th in the order.
 template <class T>
 __device__ bool chosen(const T* h, int64_t e, const Thresholds& t) {
   return h[e] > h[t.out] || (h[e] == h[t.out] && e <= t.out);
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) logits_kernel(NoisyLogits<T> a) {
       static_cast<T>(static_cast<double>(a.logits[i]) + z * sigma(static_cast<double>(a.raw[i])));
 }
 
-// A warp takes a block of tokens; a lane adds up experts lane, lane + 32, ... in their order.
+// One warp per block of tokens; a lane sums experts lane, lane + 32, ... in order.
 template <class T>
 __global__ void __launch_bounds__(kThreads) load_kernel(NoisyLoad<T> a) {
   begin_kernel();
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) load_kernel(NoisyLoad<T> a) {
   }
 }
 
-// What the load adds to the gradients of one expert: by l, and as ds by sigma.
+// Contribution of the load to the gradients of one expert: by l, and as ds by sigma.
 struct LoadSlope {
   double slope = 0, ds = 0;
 };
@@ -102,8 +102,8 @@ __device__ LoadSlope load_slope(const NoisyBackward<T>& a, int64_t row, int64_t 
   return {slope, -slope * z};
 }
 
-// A warp for each token. The slopes are computed twice: first for their sums, which belong to the
-// two experts that are the thresholds.
+// One warp per token. The slopes are computed twice: first for their sums, which belong to the two
+// threshold experts.
 template <class T>
 __global__ void __launch_bounds__(kThreads) backward_kernel(NoisyBackward<T> a) {
   begin_kernel();

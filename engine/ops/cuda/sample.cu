@@ -1,13 +1,13 @@
-// Sampling of tokens in three kernels, each of which reads what the one before left in scratch.
+// Sampling of tokens in three kernels, each of which reads the previous one's scratch.
 //
 //   part_kernel       first token, smallest logit and sum of exp(l - largest) of each part of a row
-//   histogram_kernel  the weights of a row's tokens in bins; nothing where temperature is 0
-//   sample_kernel     one block a row searches for the tokens at which filters and draw end
+//   histogram_kernel  the weights of a row's tokens in bins; nothing if temperature is 0
+//   sample_kernel     one block per row searches for the tokens at which filters and sampling end
 //
-// A greedy row is read once, with one float64 exp a logit. Others are read and weighted once more
-// for the histogram, and read once for each of top_k, top_p, min_p and the draw (again for each
+// A greedy row is read once, with one float64 exp per logit. Others are read and weighted once more
+// for the histogram, and read once for each of top_k, top_p, min_p and the sampling (again for each
 // refinement of a bin with more than 512 tokens), where only the logits of one bin are weighted.
-// Float64 sums have a fixed order, and all others are of integers: atomic additions by any number
+// Float64 sums have a fixed order, and all others are over integers: atomic additions by any number
 // of blocks give the same bits.
 #include "engine/core/random.h"
 #include "engine/ops/cuda/sample.h"
@@ -16,7 +16,7 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int kThreads = 256, kPacks = 2;  // of a part; packs of a thread
+constexpr int kThreads = 256, kPacks = 2;  // threads per part; packs per thread
 static_assert(kThreads * kPacks * LogitRow::kPack == kSamplePart, "a thread reads its logits once");
 static_assert(kWeightBins == kSampleBins, "scratch has room for the bins");
 constexpr uint64_t kStream = stream_id("sample");
@@ -27,7 +27,7 @@ __device__ LogitRow row_of(const SampleArgs& a, int64_t r) {
 
 using Packs = LogitRow::Pack[kPacks];
 
-// The first logit of pack `i` of this thread.
+// Index of the first logit of pack `i` of this thread.
 __device__ int64_t pack_begin(int64_t part, int i) {
   return part * kSamplePart + (i * kThreads + static_cast<int64_t>(threadIdx.x)) * LogitRow::kPack;
 }
@@ -35,7 +35,7 @@ __device__ void load_part(Packs& packs, const LogitRow& row, int64_t part) {
 #pragma unroll
   for (int i = 0; i < kPacks; ++i) packs[i] = row.load(pack_begin(part, i));
 }
-// f(logit, id) of each of the thread's logits.
+// Calls f(logit, id) for each of the thread's logits.
 template <class F>
 __device__ void for_each_logit(const Packs& packs, int64_t columns, int64_t part, const F& f) {
 #pragma unroll
@@ -65,7 +65,7 @@ __device__ RowEnds ends_of_block(const RowEnds& ends, EndsShared& shared) {
   return {block_max(ends.first, shared.first), ~block_max(~ends.smallest, shared.complement)};
 }
 
-// Those of all parts of a row.
+// First token and smallest finite logit over all parts of a row.
 __device__ RowEnds ends_of_row(const SampleArgs& a, uint32_t parts, int64_t r, EndsShared& shared) {
   RowEnds ends;
   for (int64_t p = r * parts + threadIdx.x; p < (r + 1) * parts; p += blockDim.x)
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(SampleArgs a, uint32_t p
     a.smallest[blockIdx.x] = static_cast<int32_t>(ends.smallest);
     a.sum[blockIdx.x] = sum;
   }
-  // This part's share of the row's bins, for the next kernel.
+  // Clears this part's share of the row's bins, for the next kernel.
   constexpr uint32_t kBins = kSampleBins;
   for (uint32_t b = kBins * part / parts + threadIdx.x; b < kBins * (part + 1) / parts;
        b += kThreads)
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads) histogram_kernel(SampleArgs a, uint3
   }
 }
 
-// ln of the sum of exp(l) of a row, from its parts in their order.
+// ln of the sum of exp(l) of a row, from its parts in order.
 __device__ double log_normaliser(const SampleArgs& a, uint32_t parts, int64_t r, float largest,
                                  double* shared) {
   const TokenKeys keys = TokenKeys::of(a.columns);
@@ -167,10 +167,10 @@ __device__ double uniform(uint64_t seed, int64_t position) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-// The key of the sampled token.
+// Key of the sampled token.
 __device__ uint64_t draw(SearchShared& shared, const SampleArgs& a, int64_t r) {
   const TokenSearch search{&shared};
-  // The last token that is kept, and the sum of p through it.
+  // Last kept token, and the sum of p through it.
   TokenSearch::Found kept{0, block_sum(shared.row_bins[threadIdx.x].mass, shared.sums)};
   if (counts_tokens(a, r)) kept = search.find({.count = a.top_k[r]});
   if (a.top_p[r] < 1.0) {

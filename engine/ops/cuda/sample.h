@@ -5,8 +5,8 @@
 
 namespace trireme::cuda {
 
-// Logits of a part, which one block of threads reads. It does not depend on the number of rows, so
-// that a row's sums have one order.
+// Logits of a part, which one thread block reads. Independent of the number of rows, so that a
+// row's sums have a fixed order.
 inline constexpr int64_t kSamplePart = 2048;
 inline constexpr int64_t kSampleBins = 512;  // of a row's histogram
 
@@ -24,7 +24,7 @@ struct SampleArgs {
   int64_t* first = nullptr;
   int32_t* smallest = nullptr;
   double* sum = nullptr;
-  // Scratch of each bin (rows, kSampleBins): weights, and tokens where top_k counts them.
+  // Scratch of each bin (rows, kSampleBins): weights, and tokens if top_k counts them.
   int64_t *weights = nullptr, *counts = nullptr;
 };
 

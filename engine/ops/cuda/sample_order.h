@@ -1,8 +1,8 @@
 // Order and weights of a row's tokens in the sampler's kernels. For CUDA sources only.
 //
-// A logit key is the logit's bits, ordered as its value is. A token key is a logit key with the
-// complement of the token's id below it: the larger key comes first, ties go to the lower id, and
-// no two tokens share a key.
+// A logit key is the logit's bits, ordered like its value. A token key is a logit key with the
+// complement of the token's id as its lower bits: the larger key comes first, ties go to the lower
+// id, and no two tokens share a key.
 #pragma once
 
 #include "engine/ops/cuda/kernel.h"
@@ -44,8 +44,8 @@ struct TokenKeys {
   }
 };
 
-// The smallest logit key, of a finite logit at most `high` or of -infinity, that satisfies `test`,
-// as all larger ones do; `high` does without being tested. All lanes of the warp take part.
+// Smallest logit key, of a finite logit at most `high` or of -infinity, that satisfies `test`, as
+// all larger ones do; `high` is not tested. All lanes of the warp take part.
 template <class Test>
 __device__ uint32_t lowest_key(uint32_t high, const Test& test) {
   uint32_t low = kKeyOfMinusInfinity;
@@ -63,10 +63,10 @@ __device__ uint32_t lowest_key(uint32_t high, const Test& test) {
 
 constexpr int kWeightBins = 512;
 
-// Bins of equal width in the distance d = (largest - logit) / temperature. The width is that which
-// spreads the row's logits over all bins, and at most 1/16; the last bin has all larger distances.
-// A token's weight is p / (p at the bin's start) = exp(start - d), rounded to a multiple of
-// 1 / unit: integers, whose sums do not depend on their order, with the resolution of the bin's own
+// Bins of equal width in the distance d = (largest - logit) / temperature. The width spreads the
+// row's logits over all bins, and is at most 1/16; the last bin has all larger distances. A token's
+// weight is p / (p at the bin's start) = exp(start - d), rounded to a multiple of 1 / unit: an
+// integer, so that sums do not depend on their order, with the resolution of the bin's own
 // probabilities (the error bound is in engine/ops/sample.h).
 struct WeightBins {
   double largest, inverse, per_unit, width, unit;
@@ -88,7 +88,7 @@ struct WeightBins {
   __device__ int bin(float logit) const {
     return static_cast<int>(min(distance(logit) * per_unit, static_cast<double>(kWeightBins - 1)));
   }
-  // Fused here, so that every kernel gets the same bits.
+  // Fused explicitly, so that every kernel gets the same bits.
   __device__ uint64_t weight(float logit, int bin) const {
     const double below = __fma_rn(static_cast<double>(bin), width, -distance(logit));
     return static_cast<uint64_t>(__fma_rn(exponential(below), unit, 0.5));
@@ -99,7 +99,7 @@ struct WeightBins {
   }
 };
 
-// 64-bit sums in shared memory, whose atomic operations have 32 bits.
+// 64-bit sums in shared memory, built from 32-bit atomic operations.
 template <int kBins>
 struct WideSums {
   uint32_t low[kBins], high[kBins];
@@ -113,7 +113,7 @@ struct WideSums {
   __device__ uint64_t value(int bin) const { return uint64_t{high[bin]} << 32 | low[bin]; }
 };
 
-// One row of logits, four of which are read at a time, with one load where their address allows.
+// One row of logits, read four at a time, with one load if their address allows it.
 struct LogitRow {
   static constexpr int kPack = 4;
   using Pack = cuda::Pack<float, kPack>;

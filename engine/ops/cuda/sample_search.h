@@ -1,8 +1,8 @@
-// Search for a token in the order of a row, by one block of threads. For CUDA sources only.
+// Search for a token in the order of a row, by one thread block. For CUDA sources only.
 //
-// Each thread has one bin of the row's histogram. Running sums over the bins name the bin that
-// holds the token; a pass over the row collects the tokens of that bin, which are sorted where they
-// are no more than the threads, and are divided into finer bins where they are more.
+// Each thread has one bin of the row's histogram. Running sums over the bins determine the token's
+// bin; a pass over the row collects the tokens of that bin, which are sorted if they are no more
+// than the threads, and otherwise divided into finer bins.
 #pragma once
 
 #include "engine/ops/cuda/sample_order.h"
@@ -12,7 +12,7 @@ namespace trireme::cuda {
 constexpr int kSearchThreads = kWeightBins, kSearchWarps = kSearchThreads / kWarp;
 static_assert(kSearchWarps <= kWarp, "a warp has a lane for each warp");
 
-// A number of tokens and the sum of their p.
+// Number of tokens and the sum of their p.
 struct Amount {
   int32_t count;
   double mass;
@@ -21,11 +21,11 @@ struct Amount {
   }
 };
 
-// The token at which the running amount satisfies this.
+// Condition on the running amount that the searched token is the first to satisfy.
 struct Goal {
-  int64_t count = 0;  // reaches this count; 0: a mass is meant
+  int64_t count = 0;  // reach this count; 0: use the mass
   double mass = 0;
-  bool exceeds = false;  // the mass is exceeded, else reached
+  bool exceeds = false;  // exceed the mass, else reach it
 
   // Whether the token may be among those of this amount.
   __device__ bool may_have(const Amount& own) const {
@@ -72,7 +72,7 @@ struct TokenSearch {
     return {count, shared->bins.scale(bin) * static_cast<double>(weight)};
   }
 
-  // The sum over the threads before this one, in an order that the block's size fixes.
+  // Sum over the threads before this one, in an order fixed by the block's size.
   __device__ Amount sum_before(const Amount& x) const {
     const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;
     const auto from_lane = [](const Amount& a, int from) {
@@ -88,7 +88,7 @@ struct TokenSearch {
       return sum;
     };
     const Amount sum = running(x);
-    __syncthreads();  // an earlier call's values have been read
+    __syncthreads();  // until an earlier call's values have been read
     if (lane == kWarp - 1) shared->of_warp[warp] = sum;
     __syncthreads();
     const Amount all = running(lane < kSearchWarps ? shared->of_warp[lane] : Amount{});
@@ -97,9 +97,9 @@ struct TokenSearch {
     return (warp == 0 ? Amount{} : before_warp) + (lane == 0 ? Amount{} : before_lane);
   }
 
-  // The number of the thread whose amount, in the threads' order and after `base`, first satisfies
-  // the goal; of the last that may have it where roundings let none. shared->before and ->through
-  // become the running amounts before and after it.
+  // Number of the thread whose amount, in the threads' order and after `base`, first satisfies the
+  // goal; if rounding errors prevent that, of the last thread that may have the token. Sets
+  // shared->before and ->through to the running amounts before and after it.
   __device__ int choose(const Amount& amount, const Amount& base, const Goal& goal) const {
     const int t = static_cast<int>(threadIdx.x);
     const Amount before = base + sum_before(amount), through = before + amount;
@@ -127,7 +127,7 @@ struct TokenSearch {
     return {keys.lowest(low), keys.highest(before - 1), bin};
   }
 
-  // visit(key, weight) of each token of the row in the range, by any thread.
+  // Calls visit(key, weight) for each token of the row in the range, on any thread.
   template <class Visit>
   __device__ void visit_range(const Range& range, const Visit& visit) const {
     constexpr int kAhead = 4, kPack = LogitRow::kPack, kStep = kPack * kSearchThreads;
@@ -145,7 +145,7 @@ struct TokenSearch {
         const float logit = packs[i / kPack].v[i % kPack];
         inside |= (logit >= low && logit <= high ? 1u : 0u) << i;
       }
-      while (inside != 0) {  // few: reading them again costs less than a copy of this for each
+      while (inside != 0) {  // few: reading them again costs less than a copy of this code for each
         const int i = __ffs(static_cast<int>(inside)) - 1;
         inside &= inside - 1;
         const uint32_t id = at + static_cast<uint32_t>(i / kPack * kStep + i % kPack);
@@ -158,7 +158,7 @@ struct TokenSearch {
     }
   }
 
-  // Tokens of the range: their weights and counts in bins of 2^shift token keys, and the keys.
+  // Collects the range's tokens: their weights and counts in bins of 2^shift token keys, and keys.
   __device__ void collect(const Range& range, int shift) const {
     const int t = static_cast<int>(threadIdx.x);
     shared->weights.low[t] = shared->weights.high[t] = shared->counts[t] = 0;
@@ -177,7 +177,7 @@ struct TokenSearch {
     __syncthreads();
   }
 
-  // The n collected keys in descending order, by a bitonic sort.
+  // Sorts the n collected keys in descending order, by a bitonic sort.
   __device__ void sort_collected(int n) const {
     const int t = static_cast<int>(threadIdx.x);
     uint64_t* const sorted = shared->collected_keys;
@@ -225,7 +225,7 @@ struct TokenSearch {
     }
   }
 
-  // The sum of p over all tokens whose keys are at least `key`.
+  // Sum of p over all tokens whose keys are at least `key`.
   __device__ double mass_through(uint64_t key) const {
     const WeightBins& bins = shared->bins;
     const int bin = bins.bin(logit_of(shared->keys.logit(key)));
@@ -240,7 +240,7 @@ struct TokenSearch {
     return mass + amount_of(0, block_sum(sum, shared->integers), bin).mass;
   }
 
-  // The smallest key of a token that is at least `key`; there is one.
+  // Smallest key of a token that is at least `key`; there must be one.
   __device__ uint64_t last_token(uint64_t key) const {
     constexpr int kPack = LogitRow::kPack;
     const LogitRow row = shared->row;

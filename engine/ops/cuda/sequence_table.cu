@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) statistic_kernel(StatisticRows a) {
 }  // namespace
 
 void copy_statistic_rows(Context& gpu, const StatisticRows& rows) {
-  constexpr int64_t kMaxSequences = 1024;  // side by side
+  constexpr int64_t kMaxSequences = 1024;  // in parallel
   const int64_t sequences = rows.batch < kMaxSequences ? rows.batch : kMaxSequences;
   launch(
       gpu, "statistic_rows", statistic_kernel,
@@ -55,7 +55,7 @@ void write_sequence_table(Context& gpu, const SequenceTable& table) {
 
 template <class T>
 void clear_rows(Context& gpu, const RowsWithoutSequence<T>& rows) {
-  constexpr int64_t kBlocks = 64;  // there are few such rows, if any
+  constexpr int64_t kBlocks = 64;  // such rows are few, if any
   launch(gpu, "clear_rows", clear_kernel<T>,
          {.blocks = {kBlocks < rows.rows ? kBlocks : rows.rows, rows.heads}, .threads = kThreads},
          rows);

@@ -1,4 +1,4 @@
-// Lengths and offsets of sequences, and packed statistics of the softmax, for cuDNN's attention.
+// Lengths and offsets of sequences, and packed softmax statistics, for cuDNN's attention.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@ namespace trireme::cuda {
 
 struct Context;
 
-// Of sequence n < sequences, which has the rows cu[n] .. cu[n + 1] of every tensor:
+// For sequences n < `sequences`, with rows cu[n] .. cu[n + 1] of every tensor:
 //   lengths[n] = cu[n + 1] - cu[n]      offsets[i][n] = cu[n] * strides[i]
-// and up to `room` sequences more without rows, which lie at the end; offsets have room + 1
-// elements, one behind the other. All pointers are the device's.
+// Sequences n with sequences <= n < room have no rows and start at the end of the rows. offsets has
+// room + 1 elements per tensor, one tensor after the other. All pointers are device pointers.
 struct SequenceTable {
-  static constexpr int kMostStrides = 9;  // a backward has so many tensors
+  static constexpr int kMostStrides = 9;  // tensors of a backward pass
   int32_t* lengths;
   int64_t* offsets;
   const int32_t* cu;
@@ -24,8 +24,8 @@ struct SequenceTable {
 };
 TRIREME_CUDA_DECL void write_sequence_table(Context& gpu, const SequenceTable& table);
 
-// The rows from *first on, of `rows`: `heads` parts of `width` elements become 0, and what `lse`
-// (heads, rows) has of them -inf; null: there is none. T: float, bf16 or f16.
+// The rows from *first on, of `rows`: `heads` parts of `width` elements become 0, and their entries
+// in `lse` (heads, rows), unless null, -inf. T: float, bf16 or f16.
 template <class T>
 struct RowsWithoutSequence {
   T* data;
@@ -37,7 +37,7 @@ struct RowsWithoutSequence {
 template <class T>
 TRIREME_CUDA_DECL void clear_rows(Context& gpu, const RowsWithoutSequence<T>& rows);
 
-// to[b, h, t] = from[b, h, t], a float of each token t < length of each head of each sequence.
+// to[b, h, t] = from[b, h, t], one float per token t < length of each head of each sequence.
 struct StatisticRows {
   float* to;
   const float* from;

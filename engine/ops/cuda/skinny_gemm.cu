@@ -7,12 +7,12 @@ namespace trireme::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kOutputs = 16;  // of a block: rows of B in a product of tensor cores
-constexpr int kRows = 8;      // of A in one
+constexpr int kOutputs = 16;  // per block: rows of B in a tensor-core product
+constexpr int kRows = 8;      // of A in such a product
 static_assert(kMaxSkinnyRows == kRows, "a block computes one tile of rows");
-constexpr int kLaneTerms = 8, kTerms = 4 * kLaneTerms;  // of a lane and of a warp at a time
+constexpr int kLaneTerms = 8, kTerms = 4 * kLaneTerms;  // per lane and per warp at a time
 
-constexpr int kAhead = 4;  // pieces of a warp that are loaded before the first is used
+constexpr int kAhead = 4;  // pieces that a warp loads before it uses the first
 
 using Terms = Pack<uint32_t, kLaneTerms / 2>;  // of one row
 
@@ -32,8 +32,9 @@ __device__ Terms load_terms(const T* row, int64_t k, bool valid) {
   return valid ? *reinterpret_cast<const Terms*>(row + k) : Terms{};
 }
 
-// total += 16 rows of B (rows g and g + 8 in `weight`) times 8 rows of A (row g in `x`). A sum has
-// no order of terms: a lane's eight are those that the fragments of two products have at its place.
+// total += 16 rows of B (rows g and g + 8 in `weight`) times 8 rows of A (row g in `x`). The order
+// of terms in a sum is free: a lane's eight are those at its position in the fragments of two
+// products.
 template <class T>
 __device__ void multiply_terms(float (&total)[4], const Terms (&weight)[2], const Terms& x) {
 #pragma unroll
@@ -45,7 +46,7 @@ __device__ void multiply_terms(float (&total)[4], const Terms (&weight)[2], cons
   }
 }
 
-// The lane's first pieces of the weight, into the L2 cache.
+// Prefetches the lane's first pieces of the weight into the L2 cache.
 template <class T, class O>
 __device__ void prefetch_weight(const SkinnyGemm<T, O>& p, int64_t n0) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -59,7 +60,7 @@ __device__ void prefetch_weight(const SkinnyGemm<T, O>& p, int64_t n0) {
   }
 }
 
-// The warp's partial sums of a tile of C, over every kWarps-th piece of 32 terms; kAhead pieces are
+// Partial sums of a warp for a tile of C, over every kWarps-th piece of 32 terms; kAhead pieces are
 // loaded before the first is used.
 template <class T, class O>
 __device__ void add_pieces(float (&total)[4], const SkinnyGemm<T, O>& p, int64_t n0) {

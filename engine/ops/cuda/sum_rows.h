@@ -6,15 +6,15 @@
 
 namespace trireme::cuda {
 
-inline constexpr size_t kMostTerms = 64;  // of a launch
+inline constexpr size_t kMostTerms = 64;  // per launch
 
-// y or, of a launch that others follow, sum = [sum +] terms[0] + terms[1] + ...
+// y or, if more launches follow, sum = [sum +] terms[0] + terms[1] + ...
 template <class T>
 struct SumRows {
-  T* y;               // null: others follow
+  T* y;               // null: more launches follow
   int64_t y_stride;   // elements between rows
-  compute_t<T>* sum;  // (rows, columns); null: there is one launch
-  bool goes_on;       // with what is in sum
+  compute_t<T>* sum;  // (rows, columns); null: this is the only launch
+  bool goes_on;       // adds to the content of sum
   const T* terms[kMostTerms];
   int64_t strides[kMostTerms];
   int count;

@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-// One block: the smallest row has to be known to all threads, and there are few tokens.
+// One block: all threads need the smallest row, and there are few tokens.
 __global__ void __launch_bounds__(kThreads) mark_tokens_kernel(TokenMarks a) {
   begin_kernel();
   __shared__ int64_t shared[kWarp];

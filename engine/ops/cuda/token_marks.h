@@ -1,4 +1,4 @@
-// Kernel of engine/ops/moe/token_marks.h on a GPU, and what both sides compute of one token.
+// GPU kernel of engine/ops/moe/token_marks.h, and the computation of one token on both devices.
 #pragma once
 
 #include "engine/core/host_device.h"
@@ -10,10 +10,10 @@ struct TokenMarks {
   uint8_t* valid;
   int32_t* segments;
   const int64_t* rows;  // null: absent
-  int64_t all;          // of rows
+  int64_t all;          // number of rows
   int64_t begin, count, length;
 
-  // Of token t of `count`; first: the smallest row that is no padding.
+  // Marks token t of `count`; first: the smallest row that is not padding.
   TRIREME_HOST_DEVICE void mark(int64_t t, int64_t first) const {
     const int64_t row = rows != nullptr ? rows[begin + t] : 0;
     valid[t] = row >= 0 ? 1 : 0;

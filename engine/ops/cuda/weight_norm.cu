@@ -10,7 +10,7 @@ constexpr int kRows =
     4;  // of the weight that a block of threads has at once: each reads a's columns for all
 constexpr int kSumThreads = 128;
 
-// A block of threads takes kRows rows, a thread N columns of them at a time. b is read from cache,
+// A thread block takes kRows rows, each thread N columns of them at a time. b is read from cache,
 // the same element by all threads.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) row_squares_kernel(cpu::AdaptedRowSquares<T> a) {
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads) row_squares_kernel(cpu::AdaptedRowSq
   using F = compute_t<T>;
   __shared__ F shared[kWarp];
   const int64_t packs = a.columns / N;
-  int64_t rows[kRows];  // behind the last one the last one again
+  int64_t rows[kRows];  // after the last row the last one again
 #pragma unroll
   for (int j = 0; j < kRows; ++j) {
     const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + j;
@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(kThreads) row_squares_kernel(cpu::AdaptedRowSq
   }
 }
 
-// Of a double one call where a root and a quotient are two: around calls registers are scarce.
+// For doubles one call, while a root and a quotient would be two: around calls registers are
+// scarce.
 __device__ inline float inverse_length(float squares) { return inverse_root(squares); }
 __device__ inline double inverse_length(double squares) { return rsqrt(squares); }
 
@@ -87,7 +88,7 @@ struct ScaleOutputs {
   }
 };
 
-// Block (x, y) adds up row block y of the packs of columns that begin at x * kSumThreads.
+// Block (x, y) adds up row block y of the packs of columns that start at x * kSumThreads.
 template <class T, int N>
 __global__ void __launch_bounds__(kSumThreads)
     magnitude_backward_kernel(cpu::MagnitudeBackward<T> a) {
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(kSumThreads)
   store_pack<F, N>(a.partial, blockIdx.y * packs + p, total);
 }
 
-// Adds the blocks of a column in order.
+// Sums the blocks of a column in order.
 template <class T>
 struct MagnitudeSums {
   cpu::MagnitudeBackward<T> a;
@@ -137,7 +138,7 @@ void adapted_row_squares(Context& gpu, const cpu::AdaptedRowSquares<T>& a) {
 
 template <class T>
 void scale_outputs(Context& gpu, const cpu::ScaleOutputs<T>& a) {
-  // A power of two divides all of them exactly where it divides their bits together.
+  // A power of two divides the OR of these exactly if it divides each of them.
   with_pack<T>(
       a.columns | a.x_row | a.y_row,
       [&]<int N>() {

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// What both directions of combine_rows have: y (or dy) (T, C), rows (N, C), places (T, k).
+// Operands common to both directions of combine_rows: y (or dy) (T, C), rows (N, C), places (T, k).
 void check_combine(const char* op, const char* name, const ConstTensor& y, const ConstTensor& rows,
                    const ConstTensor& places) {
   TRIREME_CHECK(y.rank() == 2 && rows.rank() == 2, op, ": ", name, " is ", y.shape(), ", rows ",

@@ -1,14 +1,14 @@
-// Moving tokens to experts and back: from (T, k) choices to rows sorted by expert.
+// Token dispatch to experts and back: from (T, k) choices to rows sorted by expert.
 //
 // A pair is one choice, numbered t k + j. Pairs are ordered by expert and, within one, by number:
 // the order depends on the choices alone.
 //
-//   experts  (T, k)  int32; -1: the pair goes nowhere (padding, or dropped)
+//   experts  (T, k)  int32; -1: the pair is not dispatched (padding, or dropped)
 //   pairs    (T k)   int32: pairs[q] is the pair in place q; defined for q < n, n = sum of counts
 //   places   (T, k)  int32: place of each pair, or -1
 //   counts   (E)     int64: pairs of each expert
 // An expert that does not exist throws Error; on a GPU, whose memory the host does not read, such a
-// pair goes nowhere.
+// pair is not dispatched.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -18,15 +18,15 @@ namespace trireme {
 void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const Tensor& counts,
                      const ConstTensor& experts);
 
-// Pairs an expert may take when every expert's share is cut to `factor` of an even one:
+// Capacity: pairs an expert may take if every expert is limited to `factor` times an even share:
 // ceil(factor * tokens * k / experts); tokens: valid ones of the logical micro-batch.
 int64_t expert_capacity(double factor, int64_t tokens, int64_t k, int64_t experts);
 
-// Drops pairs over capacity by the order of tokens in the logical micro-batch, whatever rank holds
-// them: experts[t, j] becomes -1 when `capacity` pairs of tokens with a smaller row (of the same
-// token: a smaller j) chose that expert before.
-//   all_experts (N, k) int32, all_rows (N) int64: every token of the micro-batch, in any order, with
-//   this rank's T tokens at [first, first + T). dropped (1) int64: number dropped among those.
+// Drops pairs over capacity in the order of tokens in the logical micro-batch, regardless of which
+// rank has them: experts[t, j] becomes -1 if `capacity` pairs of tokens with a smaller row (of the
+// same token: a smaller j) have chosen that expert.
+//   all_experts (N, k) int32, all_rows (N) int64: every token of the micro-batch, in any order,
+//   with this rank's T tokens at [first, first + T). dropped (1) int64: number dropped among those.
 void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
                         const ConstTensor& all_experts, const ConstTensor& all_rows, int64_t first,
                         int64_t num_experts, int64_t capacity);

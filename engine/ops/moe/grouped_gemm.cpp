@@ -16,7 +16,7 @@ struct Rows {
   int64_t size() const { return end - begin; }
 };
 
-// body(rows) for every tile of [begin, end): whole tiles, and at the end a shorter one.
+// Calls body(rows) for every tile of [begin, end): whole tiles, and a shorter one at the end.
 template <class Body>
 void for_tiles(int64_t begin, int64_t end, Body&& body) {
   for (int64_t tile : kTiles)
@@ -37,8 +37,8 @@ void check_offsets(const char* op, const ConstTensor& x, const ConstTensor& y, s
                 " for ", experts, " experts and ", x.size(0), " rows");
 }
 
-// A tile's rows of t; a short tile's are copied in front of zeros in `scratch` (kSmallest,
-// columns).
+// A tile's rows of t; a short tile's are copied to `scratch` (kSmallest, columns), padded with
+// zeros.
 ConstTensor whole_tile(const ConstTensor& t, const Rows& rows, const Tensor& scratch) {
   if (rows.size() >= kSmallest) return t.slice(0, rows.begin, rows.end);
   const ConstTensor part = t.slice(0, rows.begin, rows.end);
@@ -48,11 +48,11 @@ ConstTensor whole_tile(const ConstTensor& t, const Rows& rows, const Tensor& scr
   return scratch;
 }
 
-// The GPU's: ranges as they are.
+// On a GPU: whole ranges.
 void multiply_ranges(Ctx& ctx, const Tensor& y, const ConstTensor& x,
                      std::span<const Tensor> weights, Transpose transpose,
                      std::span<const int64_t> offsets) {
-  if (ctx.planning()) return;  // takes no memory
+  if (ctx.planning()) return;  // allocates no memory
   for (size_t e = 0; e < weights.size(); ++e)
     gemm(ctx, y.slice(0, offsets[e], offsets[e + 1]), x.slice(0, offsets[e], offsets[e + 1]),
          Transpose::kNo, weights[e], transpose, {.varying_rows = true});
@@ -79,7 +79,7 @@ void multiply_rows(Ctx& ctx, const char* op, const Tensor& y, const ConstTensor&
   const Arena::Region region(ctx.arena, "grouped_gemm");
   const Activation x_tile = ctx.allocate("grouped_gemm.x", x.dtype(), {kSmallest, x.size(1)});
   const Activation y_tile = ctx.allocate("grouped_gemm.y", y.dtype(), {kSmallest, y.size(1)});
-  if (ctx.planning()) {  // each product once: what it needs for scratch
+  if (ctx.planning()) {  // each product once, for its scratch
     for (int64_t tile : kTiles)
       if (tile <= x.size(0))
         gemm(ctx, y.slice(0, 0, tile), x.slice(0, 0, tile), Transpose::kNo, weights[0], transpose);

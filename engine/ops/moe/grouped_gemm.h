@@ -1,14 +1,14 @@
-// Grouped matrix products: rows sorted by expert, each range of rows with a weight of its own.
+// Grouped matrix products: rows sorted by expert, each range of rows with its own weight.
 //
-//   x (R, K), y (R, N) and their gradients: R is a bound; rows [offsets[e], offsets[e + 1]) belong to
-//   weights[e] (N, K), and offsets.back() <= R. Other rows are neither read nor written. A range may
-//   be empty. dtypes as in gemm.h.
-// On the CPU ranges are cut into tiles of 1024, 256, 64 and 16 rows, the last one filled up with
-// zeros in scratch, so that however tokens fall there are four products of a kind for the library
-// to prepare and the scratch has a bound. On a GPU each range is one product of its exact size, in
-// order on the main stream: a large expert fills the device alone, while for small ones launches
-// are what costs; a grouped kernel that reads the offsets on the device would save those.
-// In a planning run the offsets are not known: pass none.
+//   x (R, K), y (R, N) and their gradients: R is a bound; rows [offsets[e], offsets[e + 1]) belong
+//   to weights[e] (N, K), and offsets.back() <= R. Other rows are neither read nor written. A range
+//   may be empty. dtypes as in gemm.h.
+// On the CPU ranges are split into tiles of 1024, 256, 64 and 16 rows, the last one padded with
+// zeros in scratch, so that any distribution of tokens needs four kinds of products from the
+// library and bounded scratch. On a GPU each range is one product of its exact size, in order on
+// the main stream: a large expert fills the device alone, while for small ones launches dominate
+// the cost; a grouped kernel that reads the offsets on the device would save those. In a planning
+// run the offsets are unknown: pass none.
 #pragma once
 
 #include <span>
@@ -24,8 +24,8 @@ void grouped_linear_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x,
 void grouped_linear_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& dy,
                                    std::span<const Tensor> weights,
                                    std::span<const int64_t> offsets);
-// dw = dy^T x, or dw += dy^T x; of an expert without rows: dw = 0, or unchanged. Tiles are added in
-// their order.
+// dw = dy^T x, or dw += dy^T x; for an expert without rows: dw = 0, or unchanged. Tiles are added
+// in order.
 struct GroupedGradient {
   Tensor dw;  // (N, K), float32 or x's dtype
   bool accumulate = false;

@@ -1,20 +1,21 @@
-// Routers of a mixture of experts: which k experts a token goes to, and with what weights.
+// Router of a mixture of experts: the k experts of each token, and their weights.
 //
 //   score s_e    kSoftmax: exp(l_e) / sum_i exp(l_i) (Shazeer et al. 2017, Mixtral, Qwen-MoE)
 //                kSigmoid: 1 / (1 + exp(-l_e)) (DeepSeek-V3)
-//   choice       the k largest c_e = s_e + bias_e; the bias moves the choice only, never the weights
-//                (balancing without a loss, Wang et al. 2024). Equal values: the lower index first.
-//   groups       experts in `groups` equal neighbourhoods, of which the `kept_groups` best are
-//                eligible (DeepSeek): a group counts as its largest c (kSoftmax) or as the sum of its
-//                two largest (kSigmoid); equal groups: the lower index first
-//   weight w_j   scale * s_{e_j}, divided by sum_j s_{e_j} + 1e-20 where `normalise`
+//   choice       the k largest c_e = s_e + bias_e; the bias affects the choice only, never the
+//                weights (balancing without a loss, Wang et al. 2024). Ties: the lower index first.
+//   groups       experts in `groups` equal ranges, of which the `kept_groups` best are eligible
+//                (DeepSeek): a group is rated by its largest c (kSoftmax) or by the sum of its two
+//                largest (kSigmoid); ties: the lower index first
+//   weight w_j   scale * s_{e_j}, divided by sum_j s_{e_j} + 1e-20 if `normalise`
 //
 //   logits, scores, d_logits   (T, E)  float32 or float64
 //   weights, d_weights         (T, k)  that dtype, in the order of the choice
 //   bias                       (E)     that dtype; optional
 //   experts                    (T, k)  int32
-//   valid                      (T)     uint8; optional. 0: padding, which has expert -1 and weight 0
-// A row with a NaN has NaN weights and some k different experts, so that a broken step is seen and
+//   valid                      (T)     uint8; optional. 0: padding, with expert -1 and weight 0
+// A row with a NaN has NaN weights and some k distinct experts, so that a broken step is detected
+// and does not crash.
 // not crashed.
 #pragma once
 
@@ -36,15 +37,15 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
                     const ConstTensor& logits, const ConstTensor& bias, const ConstTensor& valid,
                     const RouterArgs& args);
 
-// What the auxiliary losses (router_loss.h) add to the gradient; float64, each optional.
+// Gradients of the auxiliary losses (router_loss.h); float64, each optional.
 struct RouterLossGradients {
   ConstTensor probability;  // (S, E): of the loss by q_e, the scores divided by their sum
-  ConstTensor segments;     // (T) int32 in [0, S): a token's row of it; absent: row 0
+  ConstTensor segments;     // (T) int32 in [0, S): the token's row of `probability`; absent: row 0
   ConstTensor importance;   // (E): of the loss by the sum of an expert's weights
   ConstTensor z;            // (1): of the loss by the square of logsumexp(logits)
 };
 
-// d_logits (overwritten) from the gradient of the weights and of the losses. The choice itself has
+// d_logits (overwritten) from the gradients of the weights and of the losses. The choice itself has
 // no gradient. `experts` are the router's own, before any pair was dropped for capacity.
 void router_backward(Ctx& ctx, const Tensor& d_logits, const ConstTensor& d_weights,
                      const ConstTensor& scores, const ConstTensor& logits,

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// What one row needs before the sums: 1 / sum of the scores, and logsumexp(l)^2. Zero for padding.
+// Values of one row for the sums: 1 / sum of the scores, and logsumexp(l)^2. Zero for padding.
 template <class T>
 void row_values(const T* scores, const T* logits, int64_t experts, double* inverse,
                 double* square) {
@@ -199,7 +199,7 @@ void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
         row_values(scores.as<T>() + t * count, logits.as<T>() + t * count, count, inverse + t,
                    squares + t);
     });
-    // The threads share the experts and not the tokens, so the order of the sums is that of the
+    // The threads divide the experts, not the tokens, so the order of the sums is that of the
     // tokens.
     parallel_for(ctx.threads, count, 4096 / (rows + 1) + 1, [&](int64_t begin, int64_t end) {
       add_probabilities(r, sums, scores.as<T>(), inverse, begin, end);

@@ -1,21 +1,21 @@
 // Auxiliary losses of a router, defined on the logical micro-batch: the valid tokens of the same
-// sequences in every layout of ranks. Ranks that hold different tokens of it add up one flat block
-// of sums (all_reduce between router_statistics and router_losses), after which each has the exact
+// sequences in every layout of ranks. Ranks with different tokens of it add up one flat block of
+// sums (all-reduce between router_statistics and router_losses), after which each has the exact
 // gradient of its own tokens. Padding is in none of the sums.
 //
 //   n_s, n     valid tokens of segment s (a sequence, or the whole micro-batch), of all segments
 //   f_se       (token, expert) pairs chosen, before any are dropped, / (k n_s)
 //   P_se       mean over the segment of q_e, the scores divided by their sum
-//   balance    alpha E sum_s n_s / n sum_e f_se P_se       alpha at uniform (Switch, Fedus et al. 2021);
-//              f is a constant to the gradient. Given `shares` (E) takes the place of f (global scope)
-//   z          beta mean_t logsumexp(l_t)^2                             (ST-MoE, Zoph et al. 2022)
-//   importance gamma CV^2 of the E sums of weights, load: delta CV^2 of the E loads of router_noise.h
-//              (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
+//   balance    alpha E sum_s n_s / n sum_e f_se P_se       alpha at uniform (Switch, Fedus et al.
+//              2021); f is a constant to the gradient. If given, `shares` (E) replaces f (global
+//              scope)
+//   z          beta mean_t logsumexp(l_t)^2                (ST-MoE, Zoph et al. 2022)
+//   importance gamma CV^2 of the E sums of weights, load: delta CV^2 of the E loads of
+//              router_noise.h (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
 //
-// Each is a mean over the micro-batch. It enters the loss like a token's loss does: times the
-// number of its tokens with a loss, over that number in the global batch, so that the sum over
-// micro-batches is their token-weighted mean, whatever the gradient accumulation and the number of
-// ranks.
+// Each is a mean over the micro-batch. It enters the loss like a token's loss: times the number of
+// its tokens with a loss, over that number in the global batch, so that the sum over micro-batches
+// is their token-weighted mean for any gradient accumulation and number of ranks.
 #pragma once
 
 #include "engine/ops/moe/router.h"
@@ -39,12 +39,12 @@ struct RouterSums {
 
 struct RouterTokens {
   ConstTensor segments;  // (T) int32 in [0, S); absent: all in segment 0
-  ConstTensor targets;   // (T) int32; a token has a loss unless kIgnoredTarget; absent: none has
+  ConstTensor targets;   // (T) int32; kIgnoredTarget: no loss; absent: no token has one
 };
 
 // Overwrites the block with the sums over these tokens; `load` with zeros. Sums are taken in the
-// order of the tokens; on a GPU in an order that the sizes fix. A token in no segment throws Error;
-// on a GPU, whose memory the host does not read, it is in no sum.
+// order of the tokens; on a GPU in an order that depends on the sizes only. A token in no segment
+// throws Error; on a GPU, whose memory the host does not read, it is in no sum.
 void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scores,
                        const ConstTensor& logits, const ConstTensor& experts,
                        const ConstTensor& weights, const RouterTokens& tokens);
@@ -56,9 +56,9 @@ struct RouterLossArgs {
 };
 
 // values (4) float64: += balance, z, importance, load times loss_tokens. The gradients,
-// overwritten, are those by the sums, times loss_tokens * scale; scale (1) float64 is what a
-// token's loss gradient is multiplied with. d_probability (S, E), d_importance (E), d_load (E), d_z
-// (1), float64.
+// overwritten, are with respect to the sums, times loss_tokens * scale; scale (1) float64 is the
+// factor of a token's loss gradient. d_probability (S, E), d_importance (E), d_load (E), d_z (1),
+// float64.
 struct RouterSumGradients {
   Tensor d_probability, d_importance, d_load, d_z;
 };

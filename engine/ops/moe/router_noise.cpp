@@ -18,10 +18,10 @@ constexpr int64_t kGrain = 256;  // normal numbers worth a thread
 double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 double sigma(double raw) { return softplus(raw) + kNoiseFloor; }
 
-// The k-th and the (k + 1)-th largest of a row, of equal values the lower index first.
+// The k-th and the (k + 1)-th largest of a row, ties by lower index first.
 struct Thresholds {
-  int64_t in = 0;   // index of the (k + 1)-th: what a chosen expert must beat
-  int64_t out = 0;  // index of the k-th: what another must beat
+  int64_t in = 0;   // index of the (k + 1)-th: threshold for a chosen expert
+  int64_t out = 0;  // index of the k-th: threshold for any other
   double in_value = 0, out_value = 0;
 };
 
@@ -44,7 +44,7 @@ Thresholds thresholds(const T* h, int64_t count, int64_t k) {
   return t;
 }
 
-// e is one of the k best: it is not behind the k-th.
+// Whether e is one of the k best: not after the k-th in the order.
 template <class T>
 bool chosen(const T* h, int64_t e, const Thresholds& t) {
   return h[e] > h[t.out] || (h[e] == h[t.out] && e <= t.out);
@@ -64,8 +64,8 @@ bool is_valid(const ConstTensor& valid, int64_t t) {
   return !valid.present() || valid.as<uint8_t>()[t] != 0;
 }
 
-// One token: adds the gradient of the load to dl (by l), dh (by H, of which dl is a part already)
-// and ds (by sigma).
+// One token: adds the gradient of the load to dl (by l), dh (by H, already included in dl) and ds
+// (by sigma).
 template <class T>
 void load_backward(const T* h, const T* l, const T* r, const double* d_load, int64_t count,
                    int64_t k, double* dh, double* dl, double* ds) {

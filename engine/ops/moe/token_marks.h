@@ -1,13 +1,13 @@
-// What a router has to know of its tokens, from their global rows.
+// Validity and segment of a router's tokens, from their global rows.
 #pragma once
 
 #include "engine/ops/context.h"
 
 namespace trireme {
 
-// valid[t] = rows[begin + t] >= 0;  segments[t] = rows[begin + t] / length - first / length, where first
-// is the smallest row >= 0 of all tokens: the number of the token's sequence in the micro-batch. 0
-// for padding, and everywhere with length = 0.
+// valid[t] = rows[begin + t] >= 0;  segments[t] = rows[begin + t] / length - first / length, where
+// first is the smallest row >= 0 of all tokens: the number of the token's sequence in the
+// micro-batch. 0 for padding, and everywhere if length = 0.
 //   rows (T) int64, -1: padding; absent: every token is valid, in segment 0
 //   valid (n) uint8, segments (n) int32, for tokens [begin, begin + n) of T
 void mark_tokens(Ctx& ctx, const Tensor& valid, const Tensor& segments, const ConstTensor& rows,

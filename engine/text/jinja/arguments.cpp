@@ -9,8 +9,8 @@ namespace trireme::jinja {
 
 namespace {
 
-// Parameters of the filters behind the value, as Jinja2's functions have them. Those that are not
-// here take any (format, map, select and their like).
+// Parameters of filters after the value, as in Jinja2's functions. Filters not listed accept any
+// (format, map, select and similar).
 struct FilterParameters {
   const char* filter;
   std::vector<std::string_view> names;

@@ -1,4 +1,4 @@
-// Limit of a rendering's work, and the error of a template.
+// Work limit of a rendering, and the error of a template.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace trireme::jinja {
 
-// Steps left of the rendering on this thread. Code that walks over elements or bytes pays for them
-// here first: the steps of a template count its nodes, and one node may have much to do.
+// Remaining steps of the rendering on this thread. Code that iterates over elements or bytes spends
+// steps here first: a template's steps count its nodes, and one node may do much work.
 class Budget {
  public:
   explicit Budget(int64_t steps);
@@ -21,12 +21,12 @@ class Budget {
   int64_t limit_, left_;
   Budget* before_;
 };
-// Takes from the innermost Budget of this thread, which fails when it is used up; without a Budget
+// Spends steps of this thread's innermost Budget, and fails once it is used up; without a Budget
 // nothing is counted.
 void spend(int64_t steps);
-void spend_bytes(size_t bytes);  // a step for each 256
+void spend_bytes(size_t bytes);  // one step per 256 bytes
 
-// InputError of a template or of its input.
+// Throws InputError for a template or its input.
 [[noreturn]] void fail(const std::string& what);
 
 }  // namespace trireme::jinja

@@ -15,7 +15,7 @@
 namespace trireme::jinja {
 namespace {
 
-// Characters whose large or title form is several (SpecialCasing.txt, without conditions), sorted.
+// Characters whose upper or title case has several (SpecialCasing.txt, unconditional), sorted.
 struct SpecialCase {
   char32_t character;
   const char32_t *upper, *title;
@@ -141,7 +141,7 @@ std::u32string title_of(char32_t c) {
   return one(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
 }
 
-// Properties of Unicode that follow from no category.
+// Unicode properties that do not follow from the category.
 enum class CaseProperty { kCased, kIgnorable, kUpper, kLower, kTitle };
 
 bool has_property(char32_t c, CaseProperty property) {
@@ -170,7 +170,7 @@ bool is_ascii_text(std::string_view s) {
   return std::ranges::all_of(s, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-// A text as its characters, each with its marks.
+// Characters of a text, each with its marks.
 class CasedText {
  public:
   explicit CasedText(std::string_view s) {
@@ -192,7 +192,7 @@ class CasedText {
     if (c == kSigma && is_final(i)) return one(kFinalSigma);
     return one(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
   }
-  // Part i with another character, its marks around that.
+  // Appends part i with its character replaced, keeping its marks.
   void append(size_t i, const std::u32string& character, std::string& out) const {
     const std::string_view part = parts_[i];
     const size_t first = part.find_first_not_of(kMark), last = part.find_last_not_of(kMark);
@@ -203,7 +203,7 @@ class CasedText {
   }
 
  private:
-  // A cased character is before it, and none after it, over those that are ignored.
+  // Whether a cased character precedes it and none follows, skipping ignorable ones.
   bool is_final(size_t i) const {
     const auto ignored = [&](size_t at) {
       return has_property(codes_[at], CaseProperty::kIgnorable);
@@ -220,7 +220,7 @@ class CasedText {
   std::u32string codes_;
 };
 
-// Each character as form(text, i) has it.
+// Maps each character to form(text, i).
 template <class Form>
 std::string mapped(std::string_view s, Form&& form) {
   const CasedText text(s);

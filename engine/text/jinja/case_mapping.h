@@ -1,6 +1,6 @@
-// Case mappings of a template's strings, as Python's str has them: full mappings (Unicode's
-// SpecialCasing.txt), where a character becomes several (U+00DF: "SS") and a sigma at the end of a
-// word is another one. Marks (engine/text/jinja/characters.h) are kept.
+// Case mappings of template strings, like Python's str: full mappings (Unicode's
+// SpecialCasing.txt), where one character may map to several (U+00DF: "SS") and a final sigma has
+// its own form. Marks (engine/text/jinja/characters.h) are kept.
 #pragma once
 
 #include <string>
@@ -11,12 +11,13 @@ std::string upper_case(const std::string& s);
 std::string lower_text(const std::string& s);
 std::string swapped_case(const std::string& s);
 std::string case_folded(const std::string& s);
-// str.title(): the first letter of every run of cased characters large, the others small.
+// str.title(): the first letter of every run of cased characters in upper case, the others in lower
+// case.
 std::string title_case(const std::string& s);
-// The filter title: the first character behind white space, -, (, {, [ and < large, the others
-// small.
+// Filter title: the first character after white space, -, (, {, [ and < in upper case, the others
+// in lower case.
 std::string words_capitalized(const std::string& s);
-// str.capitalize(): the first character large, the others small.
+// str.capitalize(): the first character in upper case, the others in lower case.
 std::string capitalized(const std::string& s);
 // "isupper", "islower", "istitle"
 bool is_cased(const std::string& s, const std::string& kind);

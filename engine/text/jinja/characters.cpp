@@ -38,13 +38,13 @@ Search::Search(const std::string& text) : text_(text) {
 size_t Search::find(std::string_view part, size_t from) const {
   const std::string& text = plain();
   if (part.empty() || from >= text.size()) return text.find(part, from);
-  // Linear where std::string::find() takes the product of both lengths.
+  // Linear, while std::string::find() may take the product of both lengths.
   const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
   return found == nullptr ? std::string::npos
                           : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
-// Knuth, Morris and Pratt 1977, from the right.
+// Knuth, Morris and Pratt 1977, searching from the right.
 size_t Search::find_last(std::string_view part, size_t until) const {
   const std::string& text = plain();
   until = std::min(until, text.size());
@@ -72,7 +72,7 @@ size_t Search::marked(size_t at) const {
 
 std::string Search::cut(size_t begin, size_t end, size_t removed) const {
   end = std::min(end, plain().size());
-  // The marks at the beginning belong to the character before it.
+  // The marks at the start belong to the previous character.
   const size_t first = begin == 0 ? 0 : marked(begin), last = marked(end);
   std::string out = text_.substr(first, last - first);
   const auto mark = std::ranges::upper_bound(marks_, begin - removed);

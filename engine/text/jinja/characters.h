@@ -1,9 +1,10 @@
-// Characters of a template's strings: UTF-8, in which marks may stand.
+// Characters of template strings: UTF-8, which may contain marks.
 //
-// A mark is the byte 0xFF, which no UTF-8 has. It belongs to the character before it: it is kept
-// and cut off with that character, and is neither counted nor compared. Where a text is cut at a
-// part that has marks, one stands before the rest, and belongs to the first character there: put
-// together again, the text still has it. ConversationWriter guards what a message spells by marks.
+// A mark is the byte 0xFF, which never occurs in UTF-8. It belongs to the character before it: it
+// is kept or removed with that character, and is neither counted nor compared. If a text is split
+// at a part with marks, a mark is put before the remainder, and belongs to its first character: the
+// joined text still has it. ConversationWriter protects special tokens spelled in messages by
+// marks.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,12 @@ namespace trireme::jinja {
 
 inline constexpr char kMark = '\xFF';
 
-// Behind the character at `at` and its marks.
+// Position after the character at `at` and its marks.
 size_t next_place(std::string_view text, size_t at);
 bool has_marks(std::string_view text);
 std::string without_marks(std::string_view text);
 
-// A walk over a text's characters, each as the part of the text that it is with its marks.
+// Range over a text's characters, each as the part of the text with its marks.
 class Characters {
  public:
   class Iterator {
@@ -39,7 +40,7 @@ class Characters {
     std::string_view text_;
     size_t at_, end_ = 0;
   };
-  // Pays for the walk (spend_bytes).
+  // Spends steps for the iteration (spend_bytes).
   explicit Characters(std::string_view text);
   Iterator begin() const { return {text_, 0}; }
   Iterator end() const { return {text_, text_.size()}; }
@@ -48,25 +49,25 @@ class Characters {
   std::string_view text_;
 };
 
-// Finds parts of a text as if there were no marks, in time linear in the text. Offsets are those of
-// plain(). The text must outlive this object.
+// Searches a text as if it had no marks, in time linear in the text. Offsets refer to plain(). The
+// text must outlive this object.
 class Search {
  public:
   explicit Search(const std::string& text);
   const std::string& plain() const { return marks_.empty() ? text_ : plain_; }
-  // The first at or after `from`, the last that ends at or before `until`; npos where there is
-  // none. `part` is plain.
+  // First occurrence at or after `from`, and last one that ends at or before `until`; npos if there
+  // is none. `part` has no marks.
   size_t find(std::string_view part, size_t from = 0) const;
   size_t find_last(std::string_view part, size_t until = std::string::npos) const;
-  // The text from one offset to another, with its marks, and behind so many bytes that are taken
-  // out.
+  // Text in [begin, end) with its marks. removed: number of bytes before `begin` that are dropped;
+  // if they had marks, the result starts with one.
   std::string cut(size_t begin, size_t end = std::string::npos, size_t removed = 0) const;
 
  private:
   size_t marked(size_t at) const;
   const std::string& text_;
-  std::string plain_;          // where there are marks
-  std::vector<size_t> marks_;  // offsets into plain_ that marks stand before
+  std::string plain_;          // set if there are marks
+  std::vector<size_t> marks_;  // offsets into plain_, each before which a mark is
 };
 
 }  // namespace trireme::jinja

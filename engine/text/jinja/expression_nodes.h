@@ -1,4 +1,4 @@
-// The nodes of expressions.
+// Nodes of expressions.
 #pragma once
 
 #include <climits>
@@ -118,7 +118,7 @@ struct Call : Expression {
     const Value f = function_->value(r, scope);
     return call(r, f, arguments_.values(r, scope), line);
   }
-  // With the body of a call block.
+  // Calls with the body of a call block as caller.
   Value value_with(const Value& caller, Renderer& r, const ScopePtr& scope) const {
     r.step();
     const Value f = function_->value(r, scope);
@@ -130,7 +130,7 @@ struct Call : Expression {
   const CallArguments arguments_;
 };
 
-// What a block wrote, at the beginning of its filters.
+// Output of a block, as the input of its filters.
 struct Given : Expression {
   using Expression::Expression;
   Value evaluate(Renderer& r, const ScopePtr&) const override {
@@ -138,8 +138,8 @@ struct Given : Expression {
   }
 };
 
-// Filters and tests that there are not are found out where they are used, as in Jinja: a template
-// may have them in what it never comes to.
+// Unknown filters and tests fail only when evaluated, as in Jinja: a template may have them in code
+// that it never runs.
 struct Filtered : Expression {
   Filtered(int at, ExpressionPtr of, std::string n, CallArguments a)
       : Expression(at),

@@ -225,7 +225,7 @@ ExpressionPtr ExpressionReader::read_primary() {
   if (token.kind == TokenKind::kString) {
     std::string text;
     for (; t_.now().kind == TokenKind::kString; t_.go_on())
-      text += t_.now().text;  // neighbours are one
+      text += t_.now().text;  // adjacent strings are concatenated
     return make<Constant>(token.line, Value(std::move(text)));
   }
   const char *begin = token.text.data(), *end = begin + token.text.size();
@@ -388,7 +388,7 @@ ExpressionPtr ExpressionReader::read_test(ExpressionPtr e) {
   if (t_.take_symbol("(")) {
     arguments = read_arguments();
   } else {
-    // One argument may stand without brackets.
+    // A single argument may have no parentheses.
     static const std::set<std::string, std::less<>> kOperators = {"else", "or",  "and", "is",
                                                                   "in",   "not", "if"};
     const Token& now = t_.now();

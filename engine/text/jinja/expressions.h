@@ -1,4 +1,4 @@
-// Reading expressions: the grammar of Jinja2, with its precedence.
+// Parser of expressions: the grammar of Jinja2, with its precedence.
 #pragma once
 
 #include <set>
@@ -8,7 +8,7 @@
 
 namespace trireme::jinja {
 
-// Walks over the tokens of a template.
+// Cursor over the tokens of a template.
 class Tokens {
  public:
   explicit Tokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -35,7 +35,7 @@ class Tokens {
 };
 
 inline constexpr int kMostNesting = 200;  // of brackets and blocks in a source
-// Operators, members and filters of an expression: each is a level of the tree that is walked.
+// Operators, members and filters of an expression: each is a level of the evaluated tree.
 inline constexpr int kMostLinks = 2000;
 
 class ExpressionReader {
@@ -45,12 +45,11 @@ class ExpressionReader {
   ExpressionPtr read_or_tuple();  // also a, b
   ExpressionPtr read_or();        // without a condition, as in a for's filter
   ExpressionPtr read_iterable();  // of a for: the same, also a, b
-  // The filters that a block's text is put through, from Renderer::given on; begun: the first has
-  // no "|". nullptr where there are none.
+  // Filters of a block, whose input is Renderer::given; begun: the first one has no "|". nullptr if
+  // there are none.
   ExpressionPtr read_block_filters(bool begun);
 
-  // Which of the names that a macro is given without asking were read, until somebody sets this
-  // back.
+  // Which of a macro's implicit arguments have been read since the caller last reset this.
   struct Specials {
     bool caller = false, kwargs = false, varargs = false;
   };
@@ -70,7 +69,7 @@ class ExpressionReader {
   ExpressionPtr read_dict();
   ExpressionPtr read_postfix(ExpressionPtr e);
   ExpressionPtr read_index(ExpressionPtr e);
-  CallArguments read_arguments();  // behind "("
+  CallArguments read_arguments();  // after "("
   ExpressionPtr read_filters(ExpressionPtr e);
   ExpressionPtr read_filter(ExpressionPtr e);
   ExpressionPtr read_test(ExpressionPtr e);

@@ -1,4 +1,4 @@
-// The filters of Jinja2 that chat templates use.
+// Filters of Jinja2 that chat templates use.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 const std::string kDot = ".", kComma = ",";
 
-// "a.b.0" or a number, from value to value; what is not there is the fallback, if there is one.
+// Member by a path "a.b.0" or a number; if one is missing, the fallback, if any.
 Value member(Renderer& r, Value v, const Value& path, const Value* fallback) {
   const auto step = [&](const Value& name, bool number) {
     if (v.is_undefined())
@@ -40,7 +40,7 @@ Value member(Renderer& r, Value v, const Value& path, const Value* fallback) {
   return v;
 }
 
-// The arguments behind the first n.
+// Arguments after the first n.
 Arguments behind(const Arguments& a, size_t n) {
   Arguments out;
   for (size_t i = n; i < a.positional.size(); ++i) out.positional.push_back(a.positional[i]);
@@ -48,7 +48,7 @@ Arguments behind(const Arguments& a, size_t n) {
   return out;
 }
 
-// Of nothing, none too, map, select and their like make nothing.
+// For a false value, including none, map, select and similar return an empty list.
 Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
   List out;
   if (!v.truth()) return out;
@@ -70,7 +70,7 @@ Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
   return out;
 }
 
-// select, reject and those by an attribute, whose name is the first argument.
+// select, reject and their variants by an attribute, whose name is the first argument.
 Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribute, bool wanted) {
   if (!v.truth()) return List();
   const size_t at = by_attribute ? 1 : 0;
@@ -91,14 +91,14 @@ Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribut
   return out;
 }
 
-// What elements are compared by: themselves or a member; texts in small letters unless case counts.
+// Sort key of an element: itself or a member; strings in lower case unless case matters.
 Value key_of(Renderer& r, const Value& item, const Value* path, bool case_sensitive,
              const Value* fallback = nullptr) {
   const Value key = path != nullptr && !path->is_none() ? member(r, item, *path, fallback) : item;
   return !case_sensitive && key.string() ? Value(lower_text(text_of(key))) : key;
 }
 
-// The same by several members, "a,b".
+// The same for several members, "a,b".
 Value keys_of(Renderer& r, const Value& item, const Value* paths, bool case_sensitive) {
   if (paths == nullptr || paths->string() == nullptr) return key_of(r, item, paths, case_sensitive);
   List keys;
@@ -114,7 +114,7 @@ Value sort_filter(Renderer& r, const Value& v, const Arguments& a) {
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& item : out) keyed.emplace_back(keys_of(r, item, path, sensitive), item);
   const bool reverse = flag_at(a, 0, "reverse", false);
-  // Equal keys are not compared further, so what has no order may be equal.
+  // Equal keys are not ordered further, so that equal values need no order.
   const auto before = [](const Value& x, const Value& y) { return !equal(x, y) && less(x, y); };
   std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
     return reverse ? before(y.first, x.first) : before(x.first, y.first);
@@ -143,7 +143,7 @@ Value dictsort_filter(Renderer&, const Value& v, const Arguments& a) {
   return out;
 }
 
-// The elements under what they have in common, in its order.
+// Groups elements by a common member, ordered by it.
 Value groupby_filter(Renderer& r, const Value& v, const Arguments& a) {
   const Value *path = a.find(0, "attribute"), *fallback = a.find(1, "default");
   if (path == nullptr) fail("groupby wants an attribute");
@@ -166,7 +166,7 @@ Value groupby_filter(Renderer& r, const Value& v, const Arguments& a) {
   return out;
 }
 
-// Lists of so many elements, the last filled up.
+// Lists of linecount elements, the last one padded.
 Value batch_filter(Renderer&, const Value& v, const Arguments& a) {
   const int64_t each = integer_at(a, 0, "linecount", 0);
   const Value* fill = a.find(1, "fill_with");
@@ -184,7 +184,7 @@ Value batch_filter(Renderer&, const Value& v, const Arguments& a) {
   return out;
 }
 
-// So many lists of nearly the same length, the shorter ones filled up.
+// `slices` lists of nearly equal length, the shorter ones padded.
 Value slice_filter(Renderer&, const Value& v, const Arguments& a) {
   const int64_t lists = integer_at(a, 0, "slices", 0);
   const Value* fill = a.find(1, "fill_with");
@@ -208,7 +208,7 @@ Value attr_filter(Renderer& r, const Value& v, const Arguments& a) {
   if (v.is_undefined())
     fail(concat("\"", v.undefined_name(), "\" is undefined, so it has no \"", name, "\""));
   const Value found = attribute_of(r, v, name);
-  return v.dict() && !found.function() ? Value(Undefined{name}) : found;  // a key is no attribute
+  return v.dict() && !found.function() ? Value(Undefined{name}) : found;  // keys are no attributes
 }
 
 Value format_filter(Renderer& r, const Value& v, const Arguments& a) {
@@ -241,7 +241,7 @@ Value tojson_filter(Renderer& r, const Value& v, const Arguments& a) {
   JsonStyle style;
   style.ascii = flag_at(a, 0, "ensure_ascii", false);
   style.indent = static_cast<int>(std::clamp<int64_t>(integer_at(a, 1, "indent", -1), -1, 64));
-  if (style.indent >= 0) style.item = ",";  // a line ends where an item does
+  if (style.indent >= 0) style.item = ",";  // a line ends after each item
   if (const Value* separators = a.find(2, "separators");
       separators != nullptr && separators->list() && separators->list()->size() == 2) {
     style.item = text_in((*separators->list())[0], "tojson");
@@ -263,7 +263,7 @@ Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
                 ' ');
   const bool first = flag_at(a, 1, "first", false), blank = flag_at(a, 2, "blank", false);
   std::string out;
-  const List lines = lines_of(text_in(v, "indent") + '\n');  // with the last, where it is empty too
+  const List lines = lines_of(text_in(v, "indent") + '\n');  // with the last line, even if empty
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string& line = *lines[i].string();
     if (i > 0) out += '\n';
@@ -348,7 +348,7 @@ Value items_filter(Renderer&, const Value& v, const Arguments&) {
   return out;
 }
 
-// As urllib.parse.quote() has it; "/" is kept in a text, and a space is "+" in names and values.
+// Like urllib.parse.quote(); "/" is kept in a text, and a space is "+" in names and values.
 std::string quoted_for_url(const std::string& s, bool is_text) {
   constexpr char kDigits[] = "0123456789ABCDEF";
   spend_bytes(s.size());
@@ -368,7 +368,7 @@ std::string quoted_for_url(const std::string& s, bool is_text) {
   return out;
 }
 
-// A text; or name=value of each pair of a dict or list, joined by "&".
+// A quoted text; or name=value for each pair of a dict or list, joined by "&".
 Value urlencode_filter(Renderer& r, const Value& v, const Arguments&) {
   if (v.dict() == nullptr && v.list() == nullptr) return quoted_for_url(text_of(v), true);
   const Value pairs = v.dict() != nullptr ? items_filter(r, v, {}) : v;

@@ -15,7 +15,7 @@ constexpr int64_t kNone = -1;
 
 bool is_decimal_digit(char c) { return c >= '0' && c <= '9'; }
 
-// What is asked of one value.
+// Format of one value.
 struct Spec {
   std::string fill = " ";
   char align = '\0';  // '<', '>', '^', '=': none
@@ -26,7 +26,7 @@ struct Spec {
   char type = '\0';
 };
 
-// Digits at `at`, which is moved behind them; kNone where there are none.
+// Digits at `at`, which is moved past them; kNone if there are none.
 int64_t number_at(const std::string& s, size_t& at) {
   if (at >= s.size() || !is_decimal_digit(s[at])) return kNone;
   int64_t n = 0;
@@ -37,7 +37,7 @@ int64_t number_at(const std::string& s, size_t& at) {
   return n;
 }
 
-// Sign and digits of a number apart, so that zeros may stand between them.
+// Sign and digits of a number, separate so that zeros can be inserted between them.
 struct Digits {
   std::string sign, text;
 };
@@ -108,7 +108,7 @@ class PercentFormat {
   PercentFormat(Renderer& r, const std::string& format, const Value& values)
       : r_(r), s_(format), values_(values) {
     if (values.tuple()) list_ = *values.list();
-    // Python asks what has members for them, and does not mind what is left of it.
+    // As in Python, it is no error to leave a value unused that can be indexed by name.
     may_be_left_ = !values.tuple() && (values.list() || values.dict() || values.is_undefined());
     if (!values.tuple()) list_ = {values};
   }
@@ -172,7 +172,7 @@ class PercentFormat {
     return written(named != nullptr ? *named : next(), spec);
   }
 
-  // Of %(name)
+  // Value of %(name).
   const Value* member() {
     size_t end = at_ + 1;
     for (int open = 1; end < s_.size(); ++end) {
@@ -260,7 +260,7 @@ Spec read_spec(const std::string& s) {
   if (at < s.size() && s[at] == '#') spec.alternative = true, ++at;
   if (at < s.size() && s[at] == '0') {
     ++at;
-    if (spec.align == '\0') spec.fill = "0", spec.align = '0';  // as the kind of value has it
+    if (spec.align == '\0') spec.fill = "0", spec.align = '0';  // by type of value
   }
   spec.width = std::max<int64_t>(0, number_at(s, at));
   if (at < s.size() && (s[at] == ',' || s[at] == '_')) spec.grouping = s[at++];
@@ -330,7 +330,7 @@ class BraceFormat {
  public:
   BraceFormat(Renderer& r, const Arguments& arguments) : r_(r), a_(arguments) {}
 
-  // Places within places: of a format within a value's.
+  // Expands fields; nested ones are in the format of a field.
   std::string write(const std::string& s, int depth) {
     std::string out;
     for (size_t at = 0; at < s.size();) {
@@ -362,7 +362,7 @@ class BraceFormat {
  private:
   std::string place(const std::string& s, int depth) {
     if (depth > 1) fail("places of a format are nested too deeply");
-    size_t end = 0;  // of the name: "!" and ":" may stand in brackets
+    size_t end = 0;  // end of the name: "!" and ":" may occur in brackets
     for (bool inside = false; end < s.size(); ++end) {
       inside = s[end] == '[' || (inside && s[end] != ']');
       if (!inside && (s[end] == '!' || s[end] == ':')) break;

@@ -1,4 +1,4 @@
-// Python's two ways of writing values into a text.
+// Python's two string formatting operations.
 #pragma once
 
 #include "engine/text/jinja/nodes.h"
@@ -6,10 +6,9 @@
 namespace trireme::jinja {
 
 // format % values: %(name)s, flags, width, precision and the conversions s, r, d, i, u, x, X, o, e,
-// E, f, F, g, G and c, as Python's str has them. A tuple holds several values, a dict those with
-// names.
+// E, f, F, g, G and c, like Python's str. A tuple has several values, a dict named ones.
 std::string percent_formatted(Renderer& r, const std::string& format, const Value& values);
-// format.format(arguments): {}, {0}, {name.member[0]!r:>8}, as Python's str has them.
+// format.format(arguments): {}, {0}, {name.member[0]!r:>8}, like Python's str.
 std::string brace_formatted(Renderer& r, const std::string& format, const Arguments& arguments);
 
 }  // namespace trireme::jinja

@@ -28,7 +28,7 @@ Value range(Arguments& a) {
   return out;
 }
 
-// What a dict or namespace is made of: another dict, or pairs; then the named arguments.
+// Content of a dict or namespace: another dict, or pairs; then the named arguments.
 Dict members_of(Arguments& a) {
   Dict out;
   if (a.positional.size() > 1) fail("dict and namespace take one value that has no name");
@@ -51,7 +51,7 @@ Value make_dict(Arguments& a) { return members_of(a); }
 
 Function namespaces_of(Renderer& r) {
   return [&r](Arguments& a) -> Value {
-    spend(16);  // it is kept until the end
+    spend(16);  // kept until the end of the rendering
     auto out = held(Object{.kind = "namespace", .can_be_set = true, .members = members_of(a)});
     r.objects.push_back(out);
     return out;
@@ -62,7 +62,7 @@ void want_no_arguments(const Arguments& a, const char* what) {
   if (!a.positional.empty() || !a.named.empty()) fail(concat(what, " takes no arguments"));
 }
 
-// Gives the first of its values, then the next, in a ring. Its methods may outlive it.
+// Returns its values in turn, cyclically. Its methods may outlive it.
 Value make_cycler(Arguments& a) {
   if (!a.named.empty()) fail("cycler takes no named arguments");
   if (a.positional.empty()) fail("cycler has nothing to choose from");
@@ -87,7 +87,7 @@ Value make_cycler(Arguments& a) {
   return out;
 }
 
-// Nothing the first time, then what is put between.
+// Returns "" on the first call, then the separator.
 Value make_joiner(Arguments& a) {
   const bool named = a.named.size() == 1 && a.named[0].first == "sep";
   if (a.positional.size() + a.named.size() > 1 || (!a.named.empty() && !named))

@@ -1,4 +1,4 @@
-// The functions that every template may call.
+// Global functions of templates.
 #pragma once
 
 #include <ctime>
@@ -7,8 +7,8 @@
 
 namespace trireme::jinja {
 
-// range, dict, namespace, cycler, joiner, raise_exception and strftime_now, which tells `now`. The
-// renderer must outlive the scope.
+// Defines range, dict, namespace, cycler, joiner, raise_exception and strftime_now, which returns
+// `now`. The renderer must outlive the scope.
 void set_globals(Scope& scope, Renderer& r, std::time_t now);
 
 }  // namespace trireme::jinja

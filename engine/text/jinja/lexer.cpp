@@ -17,7 +17,7 @@ bool begins_name(char c) {
 }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// With "\n" at the ends of lines, and without the last of them.
+// Source with "\n" as line ends, and without the last one.
 std::string plain_lines(std::string_view source) {
   std::string out;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -54,7 +54,7 @@ class Lexer {
     fail(concat("line ", line_, ": ", what));
   }
 
-  // The next "{{", "{%" or "{#".
+  // Position of the next "{{", "{%" or "{#".
   size_t next_tag() const {
     size_t at = at_;
     while ((at = s_.find('{', at)) != std::string::npos) {
@@ -85,7 +85,7 @@ class Lexer {
     if (sign == '-') {
       while (!text.empty() && is_space(text.back())) text.pop_back();
     } else if (block && sign != '+') {
-      // Blanks before a tag that begins a line belong to the tag.
+      // Blanks before a tag that starts a line belong to the tag.
       const size_t last = text.find_last_not_of(" \t");
       const bool own_line = last == std::string::npos ? line_begins_ : text[last] == '\n';
       if (own_line) text.erase(last == std::string::npos ? 0 : last + 1);
@@ -96,7 +96,7 @@ class Lexer {
     if (!text.empty()) add(TokenKind::kText, text);
   }
 
-  // Behind a tag: blanks after "-", else the end of the line for a block.
+  // After a tag: skips white space after "-", else the end of the line for a block.
   void leave_tag(bool strip, bool keep, bool block) {
     size_t end = at_;
     if (strip)
@@ -116,7 +116,7 @@ class Lexer {
   }
 
   void read_code(std::string_view end, bool block) {
-    int open = 0;  // brackets, in which "}}" is two of them
+    int open = 0;  // brackets, inside which "}}" closes two
     for (;;) {
       while (at_ < s_.size() && is_space(s_[at_])) move_to(at_ + 1);
       if (at_ >= s_.size()) fail_here(concat("a tag is not closed by ", end));
@@ -223,7 +223,7 @@ class Lexer {
     move_to(i + 1);
   }
 
-  // Of up to three octal digits from s_[i] on, which is moved to the last of them.
+  // Character of up to three octal digits from s_[i] on; i is moved to the last of them.
   std::string octal(size_t& i) const {
     uint32_t c = static_cast<uint32_t>(s_[i] - '0');
     for (int n = 0; n < 2 && i + 1 < s_.size() && s_[i + 1] >= '0' && s_[i + 1] <= '7'; ++n)
@@ -231,7 +231,7 @@ class Lexer {
     return utf8_of(c);
   }
 
-  // Of the hexadecimal digits behind s_[i], which is moved to the last of them.
+  // Character of the hexadecimal digits after s_[i]; i is moved to the last of them.
   std::string code_point(size_t& i, size_t digits) {
     uint32_t c = 0;
     for (size_t n = 0; n < digits; ++n) {
@@ -256,7 +256,7 @@ class Lexer {
     return {static_cast<char>(0xF0 | c >> 18), rest(12), rest(6), rest(0)};
   }
 
-  // What lies in {% raw %} is text.
+  // Content of {% raw %} is text.
   void handle_raw() {
     const size_t n = tokens_.size();
     if (n < 3 || tokens_[n - 3].kind != TokenKind::kBlock || tokens_[n - 2].text != "raw" ||
@@ -270,7 +270,7 @@ class Lexer {
       const size_t word = s_.find_first_not_of("-+ \t\n", tag + 2);
       if (word != std::string::npos && s_.compare(word, 6, "endraw") == 0) break;
     }
-    // The end of the line behind {% raw %} is a part of it.
+    // The end of the line after {% raw %} is part of the tag.
     const bool stripped = s_[tag_end_ - 3] == '-';
     if (!stripped) line_begins_ = false;
     const size_t begin = stripped ? at_ : tag_end_;
@@ -286,8 +286,8 @@ class Lexer {
   std::string s_;
   size_t at_ = 0;
   int line_ = 1;
-  bool line_begins_ = true;  // a line begins at at_
-  size_t tag_end_ = 0;       // of the last tag, before what it strips
+  bool line_begins_ = true;  // at_ is the start of a line
+  size_t tag_end_ = 0;       // of the last tag, before stripped white space
   std::vector<Token> tokens_;
 };
 

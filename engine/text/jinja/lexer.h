@@ -1,4 +1,4 @@
-// A template as text and tokens, with the white space that tags take along already gone.
+// Lexer: a template as text and tokens, after white-space control of tags.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ enum class TokenKind {
   kPrintEnd,  // }}
   kBlock,     // {%
   kBlockEnd,  // %}
-  kName,      // and keywords
-  kString,    // the text that is meant
+  kName,      // or keyword
+  kString,    // value, unescaped
   kInteger,
   kReal,
   kSymbol,  // "+", "==", "(" ...
@@ -27,8 +27,9 @@ struct Token {
   int line;
 };
 
-// As HuggingFace reads templates: trim_blocks and lstrip_blocks, so that a tag on a line of its own
-// leaves nothing behind; "-" and "+" beside a tag strip or keep. Comments are gone. Ends with kEnd.
+// Tokens of a source with HuggingFace's settings: trim_blocks and lstrip_blocks, so that a tag on a
+// line of its own leaves no output; "-" and "+" next to a tag strip or keep white space. Comments
+// are removed. Ends with kEnd.
 std::vector<Token> read_tokens(std::string_view source);
 
 }  // namespace trireme::jinja

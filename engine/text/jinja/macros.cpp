@@ -4,7 +4,7 @@
 namespace trireme::jinja {
 namespace {
 
-// Takes an argument out of those given by name.
+// Takes an argument by name.
 const Value* taken(Arguments& a, std::vector<bool>& used, const std::string& name) {
   spend(std::ssize(a.named) / 16);
   for (size_t i = 0; i < a.named.size(); ++i) {
@@ -15,7 +15,7 @@ const Value* taken(Arguments& a, std::vector<bool>& used, const std::string& nam
   return nullptr;
 }
 
-// What the body reads beside its parameters, as jinja2.runtime.Macro gives it.
+// Sets the implicit arguments that the body reads, like jinja2.runtime.Macro.
 void set_specials(const MacroParts& parts, Arguments& a, std::vector<bool>& used, bool has_caller,
                   Scope& scope) {
   if (parts.reads_caller && !has_caller) {
@@ -61,7 +61,7 @@ Value call_macro(const MacroParts& parts, Renderer& r, const ScopePtr& scope, Ar
 
 Value macro_of(const std::shared_ptr<const MacroParts>& parts, Renderer& r, const ScopePtr& scope) {
   const auto macro = held(Object{.kind = "macro"});
-  // Weak: the scope holds the macro.
+  // Weak: the scope owns the macro.
   const std::weak_ptr<Scope> around = scope;
   macro->call = [parts, around, &r](Arguments& a) -> Value {
     const ScopePtr outer = around.lock();

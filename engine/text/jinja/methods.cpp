@@ -1,4 +1,4 @@
-// The methods of strings, lists and dicts, and the members of objects.
+// Methods of strings, lists and dicts, and members of objects.
 #include <algorithm>
 #include <climits>
 #include <map>
@@ -17,7 +17,7 @@ namespace {
 
 using Method = Value (*)(Renderer& r, const Value& owner, const Arguments& arguments);
 
-// Whether the text begins (or ends) with the string, or one of the list.
+// Whether the text starts (or ends) with the string, or with one of the list.
 bool has_end(const std::string& s, const Arguments& a, bool at_start) {
   const Value* v = a.find(0, "prefix");
   List choices;
@@ -32,7 +32,7 @@ bool has_end(const std::string& s, const Arguments& a, bool at_start) {
   });
 }
 
-// The part of a text that the bounds of find() and its like name, and where it begins.
+// Part of a text within the bounds of find() and similar, and its offset.
 std::pair<std::string, int64_t> bounded(const std::string& s, const Arguments& a, size_t first) {
   if (a.positional.size() <= first) return {s, 0};
   const int64_t length = length_of(s);
@@ -58,7 +58,7 @@ Value split(const Value& owner, const Arguments& a, bool from_right) {
                     from_right);
 }
 
-// find, rfind, index and rindex: the place in characters.
+// find, rfind, index and rindex: position in characters.
 Value place_of(const Value& owner, const Arguments& a, bool last, bool must_be_there) {
   const std::string part = without_marks(text_at(a, 0, "sub", "find"));
   const auto [text, begin] = bounded(*owner.string(), a, 1);
@@ -238,7 +238,7 @@ Method find_method(const Value& owner, const std::string& name) {
                                             : nullptr;
 }
 
-// Of the methods that change a list or dict, which the sandbox of HuggingFace has forbidden.
+// Whether a method modifies a list or dict, which HuggingFace's sandbox forbids.
 bool changes(const Value& owner, const std::string& name) {
   static const std::set<std::string, std::less<>> kOfLists = {"append",  "clear", "extend",
                                                               "insert",  "pop",   "remove",
@@ -253,7 +253,7 @@ bool changes(const Value& owner, const std::string& name) {
 
 Value attribute_of(Renderer& r, const Value& value, const std::string& name) {
   if (const Method method = find_method(value, name)) {
-    if (value.string()) spend_bytes(4 * value.string()->size());  // it walks over the text
+    if (value.string()) spend_bytes(4 * value.string()->size());  // it iterates over the text
     return Function([value, method, &r](Arguments& a) { return method(r, value, a); });
   }
   if (changes(value, name))

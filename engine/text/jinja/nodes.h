@@ -1,4 +1,4 @@
-// What a template is made of: expressions that have a value, statements that write text.
+// Nodes of a template: expressions, which have a value, and statements, which write text.
 #pragma once
 
 #include <map>
@@ -12,18 +12,18 @@
 namespace trireme::jinja {
 
 struct Limits {
-  int depth = 100;   // of nested calls and blocks
-  int levels = 500;  // of expressions that wait for one another's values, in all calls together
-  int64_t output = 64 << 20;  // bytes written, and of any value
+  int depth = 100;            // of nested calls and blocks
+  int levels = 500;           // of expressions being evaluated, in all calls together
+  int64_t output = 64 << 20;  // bytes written, and bytes of any value
 };
 
-// Names and their values; what a scope does not have, the ones around it may.
+// Names and their values; lookup continues in the enclosing scopes.
 class Scope {
  public:
   explicit Scope(std::shared_ptr<Scope> around = nullptr) : around_(std::move(around)) {}
   const Value* find(const std::string& name) const;
   void set(const std::string& name, Value value) { names_[name] = std::move(value); }
-  // Adds the names of this scope that are found from now on to a set, which must outlive it.
+  // Records names of this scope that are looked up from now on in a set, which must outlive it.
   void record_reads(std::set<std::string>* names) { reads_ = names; }
 
  private:
@@ -32,26 +32,25 @@ class Scope {
   std::set<std::string>* reads_ = nullptr;
 };
 
-// One rendering.
+// State of one rendering.
 struct Renderer {
   Limits limits;
   std::string out = {};
-  // Bytes of `out` between {% generation %} tags, unless some stood in a text that was not written
-  // at once.
+  // Byte ranges of `out` between {% generation %} tags, unless some were in captured text.
   std::vector<std::pair<size_t, size_t>> generated = {};
   bool lost_generated = false;
   int depth = 0;
   int levels = 0;
-  int captures = 0;  // around: what is written becomes a value
+  int captures = 0;  // enclosing captures: output becomes a value
   std::shared_ptr<Scope> top = {};
-  Value given = {};                                 // what a block is put through filters
-  std::vector<std::weak_ptr<Object>> objects = {};  // which may hold themselves
+  Value given = {};                                 // output of a block, passed to its filters
+  std::vector<std::weak_ptr<Object>> objects = {};  // objects that may refer to themselves
 
-  void step();  // a node is visited
+  void step();  // counts a visited node
   void write(const std::string& text);
-  // What a block writes, instead of writing it.
+  // Output of a block, captured instead of written.
   std::string written(const std::function<void()>& block);
-  // A value's size, before it is made.
+  // Checks the size of a value before it is created.
   void check_size(int64_t bytes) const;
 };
 
@@ -60,7 +59,7 @@ using ScopePtr = std::shared_ptr<Scope>;
 struct Expression {
   explicit Expression(int at) : line(at) {}
   virtual ~Expression() = default;
-  // Pays for the node, and keeps Limits::levels.
+  // Evaluates; spends a step and enforces Limits::levels.
   Value value(Renderer& r, const ScopePtr& scope) const;
   const int line;
 
@@ -85,22 +84,21 @@ struct CallArguments {
   Arguments values(Renderer& r, const ScopePtr& scope) const;
 };
 
-// What `set`, `for` and `with` give values to: a name, a member of a namespace, or several for the
-// value's elements.
+// Target of `set`, `for` and `with`: a name, a member of a namespace, or several targets for the
+// elements of the value.
 struct Target {
   std::string name;
   std::string member;         // of the namespace `name`
-  std::vector<Target> parts;  // not empty: name is
+  std::vector<Target> parts;  // if not empty, `name` is
   void assign(const Value& value, const ScopePtr& scope) const;
 };
 
-// Filters and tests by name; nullptr: there is none. A filter's and a test's first argument is the
-// value.
+// Filters and tests by name; nullptr: unknown. Their first argument is the value.
 using Filter = Value (*)(Renderer& r, const Value& value, const Arguments& arguments);
 using Test = bool (*)(const Value& value, const Arguments& arguments);
 Filter find_filter(const std::string& name);
 Test find_test(const std::string& name);
-// value.name: a method of a string, list or dict, or a member; undefined where there is neither.
+// value.name: a method of a string, list or dict, or a member; undefined if there is neither.
 Value attribute_of(Renderer& r, const Value& value, const std::string& name);
 // value[index]
 Value item_of(const Value& value, const Value& index);
@@ -109,7 +107,7 @@ Value call(Renderer& r, const Value& function, Arguments arguments, int line);
 Value calculate(Renderer& r, const std::string& operation, const Value& a, const Value& b);
 bool contains(const Value& container, const Value& item);
 
-// The block's statements. InputError with the line where the source is not understood.
+// Parses a template. InputError with the line if the source is invalid.
 Block parse_template(std::string_view source);
 
 }  // namespace trireme::jinja

@@ -15,20 +15,20 @@
 namespace trireme::jinja {
 namespace {
 
-// Decimal digits of all scripts are blocks of ten in their order.
+// Decimal digits of every script are blocks of ten, in order.
 char ascii_digit(char32_t c) {
   const auto category = [](char32_t at) {
     return utf8proc_category(static_cast<utf8proc_int32_t>(at));
   };
   if (category(c) != UTF8PROC_CATEGORY_ND) return '?';
-  // The mathematical digits are five such blocks without a gap.
+  // The mathematical digits are five adjacent blocks.
   if (c >= 0x1D7CE && c <= 0x1D7FF) return static_cast<char>('0' + (c - 0x1D7CE) % 10);
   char32_t first = c;
   while (category(first - 1) == UTF8PROC_CATEGORY_ND) --first;
   return static_cast<char>('0' + (c - first) % 10);
 }
 
-// Without white space around it, digits of other scripts in ASCII, small letters.
+// Number text without surrounding white space, digits of other scripts in ASCII, in lower case.
 std::string plain_number(const std::string& s) {
   const std::string text = without_marks(stripped(s, nullptr, true, true));
   std::string out;
@@ -41,7 +41,7 @@ std::string plain_number(const std::string& s) {
   return out;
 }
 
-// Takes out underscores between two digits; false where one is elsewhere.
+// Removes underscores between two digits; false if one is elsewhere.
 bool take_out_underscores(std::string& s) {
   const auto is_digit = [&](size_t i) { return i < s.size() && s[i] >= '0' && s[i] <= '9'; };
   for (size_t i = 0; i < s.size(); ++i)
@@ -67,7 +67,7 @@ std::optional<double> real_in(const std::string& text) {
 
 int digit_in(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'z' ? c - 87 : 99; }
 
-// Behind the sign: the prefix of a base, which decides it where it is 0.
+// After the sign: removes the prefix of a base, which sets the base if it is 0.
 bool take_prefix(std::string& s, int64_t& base) {
   const char letter = s.size() > 1 && s[0] == '0' ? s[1] : '\0';
   const int64_t named = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
@@ -77,11 +77,11 @@ bool take_prefix(std::string& s, int64_t& base) {
     return true;
   }
   if (base != 0) return true;
-  base = 10;  // and a number that begins with 0 is 0
+  base = 10;  // a number that starts with 0 must then be 0
   return !s.starts_with('0') || s.find_first_not_of("0_") == std::string::npos;
 }
 
-// int(text, base); nothing where Python raises a ValueError.
+// int(text, base); empty where Python raises a ValueError.
 std::optional<Value> integer_in(const std::string& text, int64_t base) {
   if (base != 0 && (base < 2 || base > 36)) return {};
   std::string s = plain_number(text);
@@ -100,7 +100,7 @@ std::optional<Value> integer_in(const std::string& text, int64_t base) {
     overflow = overflow || __builtin_mul_overflow(out, base, &out) ||
                __builtin_sub_overflow(out, int64_t{digit_in(c)}, &out);
   }
-  if (underscore) return {};  // at the end, or there is no digit
+  if (underscore) return {};  // at the end, or without digits
   overflow = overflow || (!negative && out == INT64_MIN);
   if (!overflow) return Value(negative ? out : -out);
   if (base != 10) fail("a number has more than 64 bits");
@@ -115,7 +115,7 @@ std::optional<Value> integer_in(const std::string& text, int64_t base) {
 
 }  // namespace
 
-// int(value, base), else int(float(value)), else the default, whatever it is.
+// int(value, base), else int(float(value)), else the default, of any type.
 Value int_filter(Renderer&, const Value& v, const Arguments& a) {
   const Value* given = a.find(0, "default");
   const Value* base = a.find(1, "base");

@@ -1,4 +1,4 @@
-// The filters int and float, which read numbers as Python's int() and float() do.
+// Filters int and float, which parse numbers like Python's int() and float().
 #pragma once
 
 #include "engine/text/jinja/nodes.h"

@@ -26,7 +26,7 @@ Value of_integers(const std::string& operation, int64_t a, int64_t b) {
   if (operation == "/" || operation == "//" || operation == "%") {
     if (b == 0) fail("a division by zero");
     if (operation == "/") return static_cast<double>(a) / static_cast<double>(b);
-    if (b == -1) {  // the smallest number has no opposite
+    if (b == -1) {  // the smallest integer has no negation
       overflow = operation == "//" && __builtin_sub_overflow(int64_t{0}, a, &out);
     } else {
       const int64_t quotient = a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0);

@@ -1,4 +1,4 @@
-// Reading a template's statements.
+// Parser of a template's statements.
 #include <algorithm>
 
 #include "engine/text/jinja/expressions.h"
@@ -24,7 +24,7 @@ class Parser {
     return false;
   }
 
-  // Up to one of the tags, which is the one that comes next.
+  // Parses up to one of the tags `ends`, which becomes the next token.
   Block read_block(const std::vector<std::string_view>& ends) {
     if (++nesting_ > kMostNesting) t_.fail_here("blocks are nested too deeply");
     Block block;
@@ -171,7 +171,7 @@ class Parser {
     }
   }
 
-  // Up to the end tag, which is read too.
+  // Parses up to and including the end tag.
   void read_body(MacroParts& parts, std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     const auto outside = std::exchange(e_.specials, {});

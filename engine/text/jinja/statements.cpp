@@ -7,7 +7,7 @@ namespace {
 
 Value undefined(const char* name) { return Undefined{name}; }
 
-// A block's text behind the block's filters.
+// Output of a block after its filters.
 std::string filtered(const ExpressionPtr& filters, std::string text, Renderer& r,
                      const ScopePtr& scope) {
   if (filters == nullptr) return text;
@@ -35,7 +35,7 @@ Flow If::run(Renderer& r, const ScopePtr& scope) const {
   return Flow::kOn;
 }
 
-// What "loop" is in the body. last: what changed() was asked before.
+// Object "loop" of the body. last: arguments of the previous changed() call.
 std::shared_ptr<Object> For::loop_of(const List& items, size_t i, int64_t depth,
                                      const std::shared_ptr<std::optional<List>>& last) const {
   const auto n = std::ssize(items), at = static_cast<int64_t>(i);
@@ -153,7 +153,7 @@ const Value* Scope::find(const std::string& name) const {
 void Renderer::step() { spend(1); }
 
 namespace {
-// Apart, because what it needs would stand on the stack at every level.
+// A separate function, since its locals would take stack space at every level.
 [[noreturn, gnu::noinline]] void fail_levels(int line, int most) {
   fail(concat("line ", line, ": expressions are nested deeper than ", most,
               ", those of the calls around them counted"));

@@ -1,4 +1,4 @@
-// The nodes of statements.
+// Nodes of statements.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Print : Statement {
 
 struct If : Statement {
   Flow run(Renderer& r, const ScopePtr& scope) const override;
-  std::vector<std::pair<ExpressionPtr, Block>> branches;  // without a condition: else
+  std::vector<std::pair<ExpressionPtr, Block>> branches;  // null condition: else
 };
 
 struct For : Statement {
@@ -61,15 +61,15 @@ struct FilterBlock : Statement {
   const Block block_;
 };
 
-// {% with a = 1, b = 2 %}: the values are of the scope around.
+// {% with a = 1, b = 2 %}: the values are evaluated in the enclosing scope.
 struct With : Statement {
   Flow run(Renderer& r, const ScopePtr& scope) const override;
   std::vector<std::pair<Target, ExpressionPtr>> values;
   Block body;
 };
 
-// {% block name %}: nothing extends a chat template, so that it is written where it stands. It sees
-// what is set outside of all loops and macros, or with "scoped" what is around it.
+// {% block name %}: written in place, since chat templates are never extended. It sees the names
+// set outside of all loops and macros, or with "scoped" the enclosing ones.
 struct NamedBlock : Statement {
   NamedBlock(bool s, Block b) : scoped_(s), block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;
@@ -77,7 +77,7 @@ struct NamedBlock : Statement {
   const Block block_;
 };
 
-// Marks what an assistant wrote: {% generation %}.
+// Marks the assistant's output: {% generation %}.
 struct Generation : Statement {
   explicit Generation(Block b) : block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;
@@ -90,7 +90,7 @@ struct Jump : Statement {
   const Flow flow_;
 };
 
-// A function of the template: a macro, or the body of a call block.
+// Function of a template: a macro, or the body of a call block.
 struct MacroParts {
   struct Parameter {
     std::string name;
@@ -99,7 +99,7 @@ struct MacroParts {
   std::string name;
   std::vector<Parameter> parameters;
   Block body;
-  // What it is given beside its parameters, because it reads it.
+  // Implicit arguments that the body reads.
   bool reads_caller = false, reads_kwargs = false, reads_varargs = false;
 };
 
@@ -109,7 +109,7 @@ struct Macro : Statement {
   const std::shared_ptr<const MacroParts> parts_;
 };
 
-// {% call(parameters) macro(arguments) %} ... {% endcall %}: the macro may call what stands inside
+// {% call(parameters) macro(arguments) %} ... {% endcall %}: the macro may call the enclosed block
 // as caller().
 struct CallBlock : Statement {
   CallBlock(std::shared_ptr<const MacroParts> p, ExpressionPtr e, const Call* c)

@@ -1,4 +1,4 @@
-// The tests of Jinja2 (`is`, select) that chat templates use.
+// Tests of Jinja2 (`is`, select) that chat templates use.
 #include <cmath>
 #include <map>
 
@@ -20,7 +20,7 @@ int64_t whole(const Value& v) {
   return i;
 }
 
-// One and the same: an equal value of another type is not, nor is anything undefined.
+// Identity: equal values of different types are not the same, nor are undefined ones.
 bool same(const Value& a, const Value& b) {
   if (a.is_undefined() || b.is_undefined()) return false;
   if (a.list() || b.list()) return a.list() == b.list();
@@ -28,7 +28,7 @@ bool same(const Value& a, const Value& b) {
   return std::string_view(type_name(a)) == type_name(b) && equal(a, b);
 }
 
-// v % by == 0, of reals too.
+// v % by == 0, also for reals.
 bool divides(const Value& by, const Value& v) {
   double x = 0, y = 0;
   if (v.real() == nullptr && by.real() == nullptr) {
@@ -70,7 +70,7 @@ const std::map<std::string, Test, std::less<>>& tests() {
       {"divisibleby", TRIREME_TEST(divides(other(a), v))},
       {"eq", TRIREME_TEST(equal(v, other(a)))},
       {"equalto", TRIREME_TEST(equal(v, other(a)))},
-      {"escaped", TRIREME_TEST((void(v), false))},  // nothing is Markup here
+      {"escaped", TRIREME_TEST((void(v), false))},  // there is no Markup here
       {"even", TRIREME_TEST(divides(int64_t{2}, v))},
       {"false", TRIREME_TEST(v.boolean() && !*v.boolean())},
       {"filter", TRIREME_TEST(v.string() && find_filter(*v.string()) != nullptr)},

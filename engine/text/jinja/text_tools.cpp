@@ -9,7 +9,7 @@
 namespace trireme::jinja {
 namespace {
 
-// An element costs more than its bytes.
+// An element costs more than its bytes: one extra step.
 void add(List& out, std::string text) {
   spend(1);
   out.emplace_back(std::move(text));
@@ -22,10 +22,10 @@ char32_t code_of(std::string_view character) {
 
 bool is_blank(std::string_view character) {
   const char32_t c = code_of(character);
-  return is_white_space(c) || (c >= 0x1C && c <= 0x1F);  // as Python has it
+  return is_white_space(c) || (c >= 0x1C && c <= 0x1F);  // as in Python
 }
 
-// Digits that are no decimals, in circles and above the line (Numeric_Type=Digit).
+// Digits that are not decimal, such as circled ones and superscripts (Numeric_Type=Digit).
 bool is_single_digit(char32_t c) {
   constexpr char32_t kRanges[][2] = {
       {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
@@ -36,7 +36,7 @@ bool is_single_digit(char32_t c) {
   return std::ranges::any_of(kRanges, [c](const auto& r) { return r[0] <= c && c <= r[1]; });
 }
 
-// The beginning of the character that ends at `end`, with its marks.
+// Start of the character that ends at `end`, with its marks.
 size_t place_before(const std::string& s, size_t end) {
   do --end;
   while (end > 0 && ((static_cast<unsigned char>(s[end]) & 0xC0) == 0x80 || s[end] == kMark));
@@ -113,7 +113,9 @@ List lines_of(const std::string& s) {
     const char32_t code = code_of(c);
     const bool ends = (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) ||
                       code == 0x85 || code == 0x2028 || code == 0x2029;
-    if (code == '\n' && c.data() > s.data() && c.data()[-1] == '\r') continue;  // of "\r\n"
+    if (code == '\n' && c.data() > s.data() && c.data()[-1] == '\r')
+      continue;  // second character
+                 // of "\r\n"
     if (!ends) {
       line += c;
       open = true;

@@ -13,9 +13,9 @@
 namespace trireme::jinja {
 namespace {
 
-constexpr int kMostDepth = 64;  // of nested values that are printed or compared
+constexpr int kMostDepth = 64;  // nesting of values that are printed or compared
 
-// As Python writes it: the shortest that reads back.
+// As Python prints it: the shortest form that reads back.
 std::string real_text(double d) {
   if (std::isnan(d)) return "nan";
   if (std::isinf(d)) return d > 0 ? "inf" : "-inf";
@@ -142,7 +142,7 @@ std::vector<size_t> starts_of(const std::string& text) {
   return starts;
 }
 
-// The places that a slice of `size` elements names.
+// Positions that a slice selects of `size` elements.
 std::vector<int64_t> slice_places(int64_t size, int64_t begin, int64_t end, int64_t step) {
   if (step == 0) fail("a slice has a step of 0");
   const auto clamp = [&](int64_t i, int64_t absent) {
@@ -154,7 +154,7 @@ std::vector<int64_t> slice_places(int64_t size, int64_t begin, int64_t end, int6
   const int64_t from = clamp(begin, step > 0 ? 0 : size - 1), to = clamp(end, step > 0 ? size : -1);
   for (int64_t i = from; step > 0 ? i < to : i > to; i += step) {
     places.push_back(i);
-    if (std::llabs(step) >= size) break;  // the next lies beyond
+    if (std::llabs(step) >= size) break;  // the next is out of range
   }
   return places;
 }
@@ -162,7 +162,7 @@ std::vector<int64_t> slice_places(int64_t size, int64_t begin, int64_t end, int6
 }  // namespace
 
 namespace {
-// Values within values that are compared.
+// Nesting level of a comparison.
 class Level {
  public:
   Level() {
@@ -263,7 +263,7 @@ const char* type_name(const Value& v) {
 
 namespace {
 
-// Below, at or above 0 as a lies before, with or behind b.
+// Below, at or above 0 if a is before, equal to or after b.
 int compared(const std::string& a, const std::string& b) {
   spend_bytes(std::min(a.size(), b.size()));
   if (!has_marks(a) && !has_marks(b)) return a.compare(b);
@@ -272,7 +272,7 @@ int compared(const std::string& a, const std::string& b) {
 
 bool is_whole(const Value& v) { return v.integer() || v.long_integer(); }
 
-// a < b of whole numbers of any size.
+// a < b for integers of any size.
 bool less_digits(const std::string& a, const std::string& b) {
   const bool negative = a.starts_with('-');
   if (negative != b.starts_with('-')) return negative;
@@ -318,7 +318,7 @@ bool less(const Value& a, const Value& b) {
   if (a.to_real(x) && b.to_real(y)) return x < y;
   if (a.string() && b.string()) return compared(*a.string(), *b.string()) < 0;
   if (a.list() && b.list() && !a.tuple() == !b.tuple()) {
-    // The first that differ decide: what has no order may stand in both.
+    // The first differing elements decide: values without an order may occur in both.
     const List &first = *a.list(), &second = *b.list();
     for (size_t n = 0; n < std::min(first.size(), second.size()); ++n)
       if (!equal(first[n], second[n])) return less(first[n], second[n]);

@@ -1,4 +1,4 @@
-// Values of the template language, as Python has them.
+// Values of the template language, with Python's semantics.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,17 @@ struct Undefined {
 };
 struct None {};
 using Function = std::function<Value(Arguments&)>;
-// A whole number of more than 64 bits, as it is written in JSON: printed and compared, not
-// calculated with.
+// Integer of more than 64 bits, as written in JSON: printed and compared, no arithmetic.
 struct LongInteger {
-  std::shared_ptr<const std::string> digits;  // "-" before them for a negative one
+  std::shared_ptr<const std::string> digits;  // preceded by "-" if negative
 };
 struct Tuple {
   std::shared_ptr<List> items;
-  bool is_group = false;  // of groupby: its elements are also called grouper and list
+  bool is_group = false;  // of groupby: its elements are also named grouper and list
 };
 
-// Frees now or, where many are being freed one within another, a little later: a value in a value
-// in a value ... would need a deep stack.
+// Frees now or, for deeply nested values, a little later: recursion over a value in a value in a
+// value ... would need a deep stack.
 void free_held(void* what, void (*free)(void*));
 template <class T>
 std::shared_ptr<T> held(T value) {
@@ -70,17 +69,17 @@ class Value {
   const LongInteger* long_integer() const { return std::get_if<LongInteger>(&v_); }
   const double* real() const { return std::get_if<double>(&v_); }
   const std::string* string() const { return pointed<const std::string>(); }
-  // The elements of a list or a tuple.
+  // Elements of a list or a tuple.
   List* list() const { return tuple() != nullptr ? tuple()->items.get() : pointed<List>(); }
   const Tuple* tuple() const { return std::get_if<Tuple>(&v_); }
   Dict* dict() const { return pointed<Dict>(); }
   Object* object() const { return pointed<Object>(); }
-  Function* function() const;  // also of an object that can be called
+  Function* function() const;  // also of a callable object
   const std::string& undefined_name() const { return std::get<Undefined>(v_).name; }
 
   bool truth() const;
-  // Integers and bools; false for others.
-  bool to_integer(int64_t& i) const;  // not long ones
+  // For integers and bools; false for others.
+  bool to_integer(int64_t& i) const;  // not for LongInteger
   bool to_real(double& d) const;      // integers too
 
  private:
@@ -96,7 +95,7 @@ class Value {
 };
 Value tuple_of(List items);
 
-// Keys in the order in which they came; strings only.
+// Keys in insertion order; strings only.
 class Dict {
  public:
   const Value* find(const std::string& key) const;
@@ -115,20 +114,20 @@ struct Arguments {
   List positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  // Argument number i or of that name; nullptr: not given.
+  // Argument by position i or by name; nullptr: not given.
   const Value* find(size_t i, std::string_view name) const;
 };
-// What is no data: a namespace, a loop, a macro, a cycler.
+// Values other than data: a namespace, a loop, a macro, a cycler.
 struct Object {
   const char* kind;
-  bool can_be_set = false;  // `set` may change members
+  bool can_be_set = false;  // `set` may assign members
   Dict members = {};
   Function call = {};  // empty: cannot be called
 };
 
 const char* type_name(const Value& v);
 bool equal(const Value& a, const Value& b);
-// a < b; fails for types that have no order.
+// a < b; fails for types without an order.
 bool less(const Value& a, const Value& b);
 std::string text_of(const Value& v);  // str()
 std::string repr_of(const Value& v);  // repr()
@@ -142,13 +141,14 @@ struct JsonStyle {
 std::string json_of(const Value& v, const JsonStyle& style, int depth = 0);
 Value from_json(const nlohmann::ordered_json& json);
 
-// Of characters, not bytes.
+// Length in characters, not bytes.
 int64_t length_of(const std::string& text);
 // text[begin:end:step] by Python's rules; absent bounds are INT64_MIN.
 std::string slice_of(const std::string& text, int64_t begin, int64_t end, int64_t step);
 List slice_of(const List& list, int64_t begin, int64_t end, int64_t step);
 
-// What a for-loop walks over; fails for what cannot be walked. Strings give their characters.
+// Elements that a for-loop iterates over; fails for values that are not iterable. Strings yield
+// their characters.
 List elements_of(const Value& v);
 
 }  // namespace trireme::jinja
