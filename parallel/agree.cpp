@@ -13,7 +13,7 @@ namespace {
 constexpr auto kLauncherTakes =
     std::chrono::seconds(5);  // to end the ranks after the first failure
 
-// Each different message of `said` ("+": none, "-message") once, by the first rank that has it.
+// Reports each distinct message of `said` ("+": none, "-message"), on the lowest rank that has it.
 void speak(const std::vector<std::string>& said, int rank) {
   const auto own = static_cast<size_t>(rank);
   if (said[own].front() != '-') return;
@@ -38,9 +38,9 @@ void agreed(Communicator& group, const std::function<void()>& f) {
   if (failed == said.end()) return;
   speak(said, group.rank());
   try {
-    group.barrier();  // nobody ends before everything is said
+    group.barrier();  // no rank exits before every message is written
   } catch (const Error&) {
-    // A rank went on its way: then all had come, or it died, which changes nothing here.
+    // A rank left the barrier early: it had passed it, or it died. Neither changes the result.
   }
   throw ReportedError(failed->substr(1));
 }
@@ -55,7 +55,7 @@ std::string from_rank_0(Communicator& group, const std::function<std::string()>&
 
 void before_connecting(const std::function<void()>& f) {
   try {
-    set_log_rank(detect_launcher().rank);  // what all of them would say, one says
+    set_log_rank(detect_launcher().rank);  // messages common to all ranks are logged by rank 0 only
     f();
   } catch (const InputError&) {
     if (detect_launcher().rank != 0) std::this_thread::sleep_for(kLauncherTakes);

@@ -1,5 +1,5 @@
-// Whole parameter blocks in the memory of a step, for as long as someone needs them: gathered
-// values, and gradients that are not reduced yet, where a rank keeps only its shard of them.
+// Whole parameter blocks in the step's arena, for as long as they are needed: gathered values, and
+// gradients not reduced yet, on ranks that keep only a shard of them.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace trireme {
 
-// Flat ranges in the arena; destroying it gives them back.
+// Flat ranges allocated in the arena; the destructor frees them.
 class WholeBlock {
  public:
   bool present() const { return !pieces_.empty(); }
-  // (n), a part of one of the ranges. In a planning run the address is fake.
+  // View (n) of a part of one range. In a planning run the address is fake.
   Tensor view(const FlatRange& part) const;
 
  private:
@@ -27,16 +27,16 @@ class WholeBlock {
 
 class BlockBuffers {
  public:
-  // name: of the allocations.
+  // name: label of the allocations.
   BlockBuffers(const char* name, DType dtype, int blocks);
 
   bool holds(int block) const { return blocks_[static_cast<size_t>(block)].present(); }
-  // Memory for these flat ranges, contents undefined; `block` must not be held.
+  // Allocates these flat ranges, contents undefined; `block` must not be open.
   void open(Arena& arena, int block, const std::vector<FlatRange>& ranges);
   void close(int block) { take(block); }
-  // The block changes hands: it is not held any more.
+  // Moves the block's memory to the caller; the block is no longer open here.
   WholeBlock take(int block);
-  Tensor view(int block, const FlatRange& part) const;  // of a held block
+  Tensor view(int block, const FlatRange& part) const;  // `block` must be open
 
  private:
   const char* name_;

@@ -12,12 +12,12 @@ BlockGather::BlockGather(const Groups& groups, const ParameterStore& store, Ctx&
       buffers_("gathered values", store.dtype(), store.blocks()),
       uses_(static_cast<size_t>(store.blocks())) {}
 
-// After a failure a gather may still be writing to the arena.
+// Waits, because after a failure a gather may still be writing to the arena.
 BlockGather::~BlockGather() {
   for (const Use& use : uses_)
     for (const Work& work : use.work) try {
         work.wait();
-      } catch (const Error&) {  // NOLINT: whoever waited for the step has it already
+      } catch (const Error&) {  // NOLINT: the waiting caller has this error already
       }
 }
 

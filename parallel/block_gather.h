@@ -1,6 +1,6 @@
-// Brings the values of parameter blocks together where each rank keeps only its shard (ZeRO stage
-// 3), and back to all ranks after an update where each rank updates only its shard (stages 1 and
-// 2).
+// All-gather of parameter values. ZeRO stage 3: gathers a block whose values are stored as shards,
+// for as long as it is used. Stages 1 and 2: gathers all updated values after a step in which each
+// rank updated only its shard.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -12,15 +12,15 @@ namespace trireme {
 
 class BlockGather {
  public:
-  // Everything must outlive this object. prefetch: see acquire().
+  // All arguments must outlive this object. prefetch: see acquire().
   BlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch);
-  ~BlockGather();  // waits for gathers under way
+  ~BlockGather();  // waits for gathers in progress
   BlockGather(const BlockGather&) = delete;
   BlockGather& operator=(const BlockGather&) = delete;
 
-  // The values of `block` are whole until release(); nested calls count. With prefetch the gather
-  // of `next` (-1: none), which must be the next block acquired, runs meanwhile. Every rank of the
-  // region's group calls in the same order. Memory comes from the arena of the step.
+  // Makes the values of `block` whole until release(); calls nest. With prefetch, the gather of
+  // `next` (-1: none), which must be the next block acquired, runs meanwhile. Every rank of the
+  // region's group calls in the same order. Memory comes from the step's arena.
   void acquire(int block, int next);
   void release(int block);
   bool holds(int block) const { return uses_[static_cast<size_t>(block)].users > 0; }
@@ -41,8 +41,8 @@ class BlockGather {
   std::vector<Use> uses_;
 };
 
-// After an update: the pieces that the other ranks own of the values each rank keeps whole. The
-// caller's waiting is added to kCommunication.
+// After an update: gathers from the other ranks their shards of the values that every rank stores
+// whole. Adds the caller's waiting time to kCommunication.
 void gather_updated_values(const Groups& groups, const ParameterStore& store, Profile* profile);
 
 }  // namespace trireme

@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kPieceElements = 1 << 22;  // read at a time
-constexpr float kMostNumber = 65504.0f;      // that a scale in float16 can stand for
+constexpr float kMostNumber = 65504.0f;      // largest magnitude that a float16 scale can represent
 
 std::vector<int64_t> dims_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
@@ -25,8 +25,8 @@ const GgufType& file_type(BlockFormat format) {
   return *type;
 }
 
-// Rows first .. first + n of the matrix, whose numbers are w (n, columns). Returns one that no
-// block can hold, or 0.
+// Encodes rows first .. first + n of the matrix from w (n, columns). Returns a value that no block
+// can represent, or 0.
 float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first, const Tensor& w,
                   int threads) {
   const GgufType& type = file_type(matrix.format);
@@ -95,7 +95,7 @@ BlockMatrix BlockWeights::matrix(ParamHandle h) const {
 
 std::vector<BlockMatrix> BlockWeights::matrices(ParamHandle first, ParamHandle last) const {
   std::vector<BlockMatrix> out;
-  const Place* begin = nullptr;  // of the last of `out`
+  const Place* begin = nullptr;  // first parameter of out.back()
   for (ParamHandle h = first; h <= last; ++h) {
     const Place& place = places_[static_cast<size_t>(h)];
     const BlockMatrix m = matrix(h);
@@ -114,7 +114,7 @@ void BlockWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& 
   const Place& place = places_[static_cast<size_t>(h)];
   const BlockMatrix matrix = this->matrix(h);
   const Tensor there = block_.tensor(DType::kU8, {place.bytes}, place.begin);
-  // From the host, whose memory comes as zeros.
+  // On a GPU, packs in host memory first: it is zero-filled.
   const Buffer staged("blocks of a weight", ctx.gpu != nullptr ? place.bytes : 0);
   const Tensor bytes = ctx.gpu != nullptr ? staged.tensor(DType::kU8, there.shape()) : there;
   const int64_t rows = place.rows(), columns = place.columns();

@@ -1,9 +1,11 @@
-// Weights of linear layers, and a head, in blocks of 8 or 4 bits (engine/ops/block_weight.h), for
-// inference: of each only its blocks are in memory, and products read them as they are.
+// Linear weights and the head in a quantized block format of 8 or 4 bits
+// (engine/ops/block_weight.h), for inference. Only the blocks are in memory, and products read them
+// directly.
 //
-// A rank packs its box of a weight to the bits of the whole weight's: a box's columns begin at a
-// block of 32 and end at one, or with the row. Blocks are made as GGUF files have them
-// (engine/io/gguf_blocks.h), and blocks of such a file that ggml's rule made are the file's again.
+// A rank's packed box has the same bits as that part of the packed whole weight: the columns of a
+// box begin at a multiple of 32 and end at one or at the end of the row. Blocks are encoded as in
+// GGUF files (engine/io/gguf_blocks.h); re-encoding a GGUF block made by ggml's rule gives the same
+// bits.
 #pragma once
 
 #include <vector>
@@ -15,17 +17,17 @@ namespace trireme {
 
 class BlockWeights {
  public:
-  // Those of `specs` that are packed: linear ones in `format`, the others in 8 bits. InputError
-  // where a box has half a block.
+  // Lays out the packed parameters of `specs`: linear weights in `format`, others in 8 bits.
+  // InputError where a box cuts a block.
   BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat format);
-  void allocate(Ctx& ctx);  // where the context computes
+  void allocate(Ctx& ctx);  // in the context's memory
   int64_t bytes() const { return bytes_; }
 
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);
-  // Before allocate() (a planning run) it has a shape but no memory.
+  // Blocks of one parameter. Before allocate() (a planning run) a shape without memory.
   BlockMatrix matrix(ParamHandle h) const;
-  // Of the fused matrix of `first` .. `last`: one for each, or for neighbours that begin with whole
-  // groups of rows.
+  // Matrices of the fused matrix `first` .. `last`: one per parameter, merged where the rows before
+  // a neighbour fill whole row groups and its blocks follow in memory.
   std::vector<BlockMatrix> matrices(ParamHandle first, ParamHandle last) const;
 
  private:
@@ -33,13 +35,13 @@ class BlockWeights {
     std::string name;
     TensorBox box;
     BlockFormat format = BlockFormat::kQ8_0;
-    int64_t begin = 0, bytes = 0;  // in the block
+    int64_t begin = 0, bytes = 0;  // bytes within block_
     int64_t rows() const { return box.extent[0]; }
     int64_t columns() const { return box.extent[1]; }
   };
   static Place place_of(const ParameterSpec& spec, BlockFormat format);
   BlockMatrix view(const Place& place, int64_t rows) const;
-  std::vector<Place> places_;  // of every handle; no name: not packed
+  std::vector<Place> places_;  // by handle; empty name: not packed
   int64_t bytes_ = 0;
   Buffer block_;
 };

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr int kExecStatus = 4;  // descriptor of a pipe that tells the parent why execve() failed
+constexpr int kExecStatus = 4;  // pipe that reports to the parent why execve() failed
 
 [[noreturn]] void fail_start(const std::string& program, int error_number) {
   const bool full = error_number == EAGAIN;
@@ -26,7 +26,7 @@ constexpr int kExecStatus = 4;  // descriptor of a pipe that tells the parent wh
                           : ""));
 }
 
-// As execve() takes them.
+// Null-terminated array for execve().
 std::vector<char*> child_pointers(std::vector<std::string>& words) {
   std::vector<char*> out;
   out.reserve(words.size() + 1);
@@ -35,33 +35,33 @@ std::vector<char*> child_pointers(std::vector<std::string>& words) {
   return out;
 }
 
-// Descriptors of the child: 0 to 2, the listener, the status pipe, which execve() closes.
+// Sets up the child's descriptors: 0 to 2, the listener, and the status pipe, closed by execve().
 void arrange_descriptors(const ChildCommand& given, int status) {
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
   if (given.out != 1) dup2(given.out, 1);
   if (given.err != 2) dup2(given.err, 2);
-  const int kept = fcntl(status, F_DUPFD_CLOEXEC, kExecStatus + 1);  // it may have the listener's
-  // dup2() of a descriptor to itself would leave it closed by execve().
+  const int kept = fcntl(status, F_DUPFD_CLOEXEC, kExecStatus + 1);  // may have been the listener's
+  // dup2() of a descriptor to itself keeps close-on-exec set.
   if (given.listener == kInheritedListener) fcntl(given.listener, F_SETFD, 0);
   if (given.listener >= 0) dup2(given.listener, kInheritedListener);
   if (kept >= 0) dup3(kept, kExecStatus, O_CLOEXEC);
-  // Sockets of a server's clients are not for others to hold open.
+  // The child must not keep sockets of a server's clients open.
   if (given.listener < 0) close(kInheritedListener);
   close_range(kept >= 0 ? kExecStatus + 1 : kExecStatus, ~0u, 0);
 }
 
-// After fork() in a program of several threads: nothing that takes memory or locks.
+// Runs in the child after fork() from a multi-threaded program: no allocation and no locks.
 [[noreturn]] void become(int parent, const ChildCommand& given, int status,
                          const std::vector<char*>& words, const std::vector<char*>& variables) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it has ended before that
+  if (getppid() != parent) _exit(1);  // the parent ended before prctl()
   setpgid(0, 0);
   arrange_descriptors(given, status);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // What the starter ignores is not ignored by what it starts.
+  // Signals ignored by the parent have their default action in the child.
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);
   execve(words[0], words.data(), variables.data());

@@ -1,4 +1,4 @@
-// Processes that this one starts: mpirun, srun, ranks.
+// Child processes: mpirun, srun, ranks.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 namespace trireme {
 
 struct ChildCommand {
-  std::vector<std::string> words;  // the first is the program's path
-  // In the place of those of the same names in this process's environment, or besides.
+  std::vector<std::string> words;  // argv; the first is the program's path
+  // Added to this process's environment, replacing variables of the same names.
   std::vector<std::pair<std::string, std::string>> variables = {};
-  int out = 1, err = 2;  // descriptors that become its outputs
-  int listener = -1;     // a socket that becomes its descriptor kInheritedListener; -1: none
+  int out = 1, err = 2;  // descriptors that become the child's stdout and stderr
+  int listener = -1;     // socket that becomes the child's descriptor kInheritedListener; -1: none
 };
 
 inline constexpr int kInheritedListener = 3;
 
-// Starts it with an empty input, no descriptors but these, in a process group of its own: signals
-// of a terminal do not reach it. It is killed when the thread that calls this ends. Returns the
-// process number; Error where the system gives no process or cannot execute the program.
+// Starts the program with empty standard input, no other descriptors, in its own process group, so
+// that a terminal's signals do not reach it. The kernel kills it when the calling thread ends.
+// Returns the process id; Error when the system cannot create a process or execute the program.
 int start_child(const ChildCommand& command);
-// Executes it in the place of this process. Error where the system cannot.
+// Replaces this process by the program. Error when the system cannot execute it.
 [[noreturn]] void replace_process(std::vector<std::string> words);
 
 }  // namespace trireme

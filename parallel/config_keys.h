@@ -1,5 +1,5 @@
-// Names of the sizes of a layout in a run's configuration: for its schema and its reader, and for
-// what is said when sizes do not fit together.
+// Configuration keys of the layout's sizes, shared by the schema, the reader and the error messages
+// about sizes that do not fit together.
 #pragma once
 
 namespace trireme::key {
@@ -14,10 +14,10 @@ inline constexpr const char* kData = "parallel.data_parallel_size";
 inline constexpr const char* kExpert = "parallel.expert_model_parallel_size";
 inline constexpr const char* kSharedOverlap = "parallel.moe_shared_expert_overlap";
 inline constexpr const char* kExpertTensor = "parallel.expert_tensor_parallel_size";
-// TorchTitan's: of the data-parallel ranks, those that shard the weights.
+// TorchTitan: number of data-parallel ranks over which weights are sharded.
 inline constexpr const char* kDataShard = "parallelism.data_parallel_shard_degree";
 inline constexpr const char* kDataReplicate = "parallelism.data_parallel_replicate_degree";
-// DeepSpeed's switch of its expert parallelism, and the size that it switches.
+// DeepSpeed: switch of expert parallelism, and its size.
 inline constexpr const char* kAutoExpert = "expert_parallel.enabled";
 inline constexpr const char* kAutoExpertSize = "expert_parallel.autoep_size";
 inline constexpr const char* kOrder = "parallel.order";

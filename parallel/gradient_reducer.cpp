@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-// Grows `range` by `block` when the two touch; false when they do not.
+// Extends `range` by `block` if the two touch; false if they do not.
 bool join(FlatRange& range, const FlatRange& block) {
   if (block.end == range.begin) {
     range.begin = block.begin;
@@ -74,7 +74,7 @@ GradientReducer::GradientReducer(Communicator& group, const Tensor& gradients,
 GradientReducer::~GradientReducer() {
   for (const Work& work : work_) try {
       work.wait();
-    } catch (const Error&) {  // NOLINT: whoever waited for the step has it already
+    } catch (const Error&) {  // NOLINT: the waiting caller has this error already
     }
 }
 

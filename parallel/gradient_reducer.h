@@ -1,4 +1,4 @@
-// Sums flat gradients over a group in buckets, while backward still computes the earlier blocks.
+// Bucketed all-reduce of flat gradients over a group, overlapped with the rest of backward.
 #pragma once
 
 #include "engine/core/profile.h"
@@ -15,25 +15,25 @@ class GradientReducer {
         true;  // false: everything is started by wait_all(); the results are the same bits
   };
 
-  // gradients: flat (n), any dtype all_reduce takes. blocks: disjoint ranges in the order in which
-  // backward usually completes them (last transformer block first). A bucket is a contiguous range
-  // of at most about bucket_bytes: neighbouring blocks are joined, a larger block is split evenly.
-  // The group must outlive this object.
+  // gradients: flat (n), any dtype that all_reduce supports. blocks: disjoint ranges in the order
+  // in which backward usually completes them (last transformer block first). A bucket is a
+  // contiguous range of about bucket_bytes at most: neighbouring blocks are joined, a larger block
+  // is split evenly. The group must outlive this object.
   ~GradientReducer();  // waits: after a failure a reduction may still write to the gradients
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
   GradientReducer(Communicator& group, const Tensor& gradients, std::vector<FlatRange> blocks,
                   const Options& options);
 
-  // Block `index` holds its final local gradient. Call once per step for each, in an order that is
-  // the same on all ranks of the group: a bucket starts with the last of its blocks.
+  // Marks block `index` as holding its final local gradient. Call once per step and block, in the
+  // same order on all ranks of the group: a bucket starts with the last of its blocks.
   void block_ready(int64_t index);
-  // Starts what is left, waits for all, and readies the reducer for the next step. All blocks must
-  // have been ready. The time the caller waits here is added to kCommunication.
+  // Starts the remaining buckets, waits for all, and resets for the next step. Every block must be
+  // ready. Adds the caller's waiting time to kCommunication.
   void wait_all(Profile* profile);
 
   const std::vector<FlatRange>& buckets() const { return buckets_; }
-  double busy_seconds() const { return busy_seconds_; }  // inside all-reduces, in the last step
+  double busy_seconds() const { return busy_seconds_; }  // inside all-reduces, last step
 
  private:
   void start_bucket(size_t bucket);
@@ -44,10 +44,10 @@ class GradientReducer {
   std::vector<FlatRange> blocks_;
   Options options_;
   std::vector<FlatRange> buckets_;
-  std::vector<FlatRange> joined_;  // of each bucket: its first and last block
-  std::vector<int64_t> missing_;   // of each bucket: blocks that are not ready yet
-  std::vector<bool> ready_;        // of each block
-  std::vector<Work> work_;         // of each bucket
+  std::vector<FlatRange> joined_;  // by bucket: its first and last block
+  std::vector<int64_t> missing_;   // by bucket: blocks not ready yet
+  std::vector<bool> ready_;        // by block
+  std::vector<Work> work_;         // by bucket
   double busy_seconds_ = 0;
 };
 

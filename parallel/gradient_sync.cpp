@@ -15,12 +15,12 @@ GradientSync::GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx
       options_(options),
       accumulated_(static_cast<size_t>(store.blocks()), false) {}
 
-// After a failure a reduction may still be writing to the arena.
+// Waits, because after a failure a reduction may still be writing to the arena.
 GradientSync::~GradientSync() {
   for (const Pending& pending : pending_)
     for (const Work& work : pending.work) try {
         work.wait();
-      } catch (const Error&) {  // NOLINT: whoever waited for the step has it already
+      } catch (const Error&) {  // NOLINT: the waiting caller has this error already
       }
 }
 
@@ -44,9 +44,9 @@ void GradientSync::add_parts(int block) {
   }
 }
 
-// What another stage has to say about a table comes when both have their sum over micro-batches.
-// Then the pipeline is empty: in the middle of a step one stage would wait for the other, which may
-// need messages of the first to get there.
+// Sums a tied table over its two stages once each has its own sum over micro-batches. The pipeline
+// is empty then. In the middle of a step one stage would wait for the other, which may itself need
+// messages of the first to get there.
 void GradientSync::add_tied_stages() {
   Communicator& group = *groups_.tied;
   if (group.size() == 1) return;
@@ -71,12 +71,12 @@ void GradientSync::scatter(int block) {
         pending.work.push_back(
             group.reduce_scatter_v_async(store_.whole_gradients(block, tile.range)));
     }
-  // What the next micro-batch writes goes elsewhere.
+  // The next micro-batch writes to other memory.
   if (store_.sharding().stage >= 2) pending.whole = store_.take_gradients(block);
 }
 
-// Waits for a block's reduction; where gradients are stored as shards, adds this rank's piece and
-// gives the whole block back.
+// Waits for a block's reduction. Where gradients are stored as shards, also adds this rank's piece
+// and frees the whole block.
 void GradientSync::settle(Pending& pending) {
   if (ctx_.planning()) return;
   const auto begin = std::chrono::steady_clock::now();
@@ -112,7 +112,7 @@ void GradientSync::block_done(int block, bool last) {
       if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
     return;
   }
-  // With shards, two whole blocks are alive at most: the one being reduced and the one being
+  // With sharded gradients at most two whole blocks exist: the one being reduced and the one being
   // written.
   scatter(block);
   const size_t keep = !options_.overlap ? 0 : stage == 1 ? pending_.size() : 1;
@@ -124,7 +124,7 @@ void GradientSync::block_done(int block, bool last) {
 
 void GradientSync::finish() {
   for (Pending& pending : pending_) settle(pending);
-  pending_.clear();  // gives whole blocks back
+  pending_.clear();  // frees the whole blocks
   accumulated_.assign(accumulated_.size(), false);
   if (ctx_.planning()) return;
   const auto begin = std::chrono::steady_clock::now();

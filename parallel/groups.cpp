@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// All ranks of the world fall into groups by `key`; the rank's group is the number of its key.
+// Splits the world into groups of ranks with equal keys; the rank's group is the number of its key.
 template <class KeyOf, class IndexOf>
 std::unique_ptr<Communicator> split_by(Communicator& world, const ParallelSizes& sizes,
                                        const char* name, const KeyOf& key_of,
@@ -64,7 +64,7 @@ Groups::Groups(Communicator& all, const ParallelSizes& sizes, int kv_copies)
         return std::tuple(l.pp.index, l.dp.index, l.cp.index, l.tp.index / kv_copies);
       },
       [](const L& l) { return l.tp.index; });
-  // The stages in between have a group of their own each.
+  // The stages in between get a group of one stage each.
   tied = make(
       "tied embedding",
       [](const L& l) {

@@ -1,4 +1,4 @@
-// The communicators of one rank along every dimension of the layout.
+// Communicators of one rank along every dimension of the layout.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,14 @@
 
 namespace trireme {
 
-// A dim of size 1 has a group of one rank, so that callers need no special case. The names tell
-// the dim and which of its groups it is: "tp group 1 of 4".
+// A dimension of size 1 has a group of one rank, so that callers need no special case. Names give
+// the dimension and the group's number in it: "tp group 1 of 4".
 struct Groups {
   // Collective over the world. kv_copies: tensor-parallel ranks that hold the same key/value head
-  // (1 unless there are fewer such heads than tensor-parallel ranks).
+  // (1 unless there are fewer key/value heads than tensor-parallel ranks).
   Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1);
 
-  // The ranks over which a region's gradients are summed: those that hold the same parameters.
+  // Ranks that hold the same parameters of a region; its gradients are summed over them.
   Communicator& of(Region region) const { return is_dense(region) ? *data : *edp; }
 
   Layout layout;
@@ -25,7 +25,7 @@ struct Groups {
   std::unique_ptr<Communicator> data;         // dp x cp: the same dense parameters, other tokens
   std::unique_ptr<Communicator> kv;           // tp ranks with the same key/value heads
   std::unique_ptr<Communicator> tied;         // first and last stage, which share a tied embedding
-  std::unique_ptr<ContextAttention> context;  // over cp; absent where that is one rank
+  std::unique_ptr<ContextAttention> context;  // over cp; null where cp is one rank
 };
 
 }  // namespace trireme

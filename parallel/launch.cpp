@@ -20,7 +20,7 @@
 namespace trireme {
 namespace {
 
-// The first executable of this name on the search path; empty when there is none.
+// First executable of this name on the search path; empty when there is none.
 std::string find_program(const std::string& name) {
   std::istringstream folders(executable_search_path());
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -61,14 +61,16 @@ std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
     fail_input("--ranks ", ranks, ": mpirun was not found on the search path; install Open MPI ",
                "(Debian: openmpi-bin) or start the ranks with another launcher");
   std::vector<std::string> line{host.mpirun};
-  // Open MPI refuses to start as root unless told; in a container there is often nobody else.
+  // Open MPI refuses to run as root without this option; in a container root is often the only
+  // user.
   if (host.root) line.push_back("--allow-run-as-root");
-  // The engine pins its threads itself (pin_rank); a binding to one core would confine the team.
+  // The engine pins its threads itself (pin_rank); binding to one core would confine the team to
+  // it.
   line.insert(line.end(), {"--bind-to", "none"});
   // mpirun counts physical cores as slots, fewer than the processors a rank may use, and would
-  // refuse more ranks than that.
+  // refuse more ranks than slots.
   line.insert(line.end(), {"--map-by", ":OVERSUBSCRIBE"});
-  // No rank reads the standard input; mpirun would swallow what a calling script still needs.
+  // No rank reads standard input; mpirun would consume the calling script's.
   line.insert(line.end(), {"--stdin", "none"});
   line.insert(line.end(), {"-n", text(ranks)});
   line.insert(line.end(), command.begin(), command.end());
@@ -160,7 +162,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   if (launcher == RankLauncher::kSrun) return {{srun_command(ranks, command, place), {told}}};
   if (launcher == RankLauncher::kMpirun) {
     std::vector<std::string> line = mpirun_command(this_host(), ranks, command);
-    line.insert(line.begin() + 1, {"-x", kLeaderVariable});  // to other machines too
+    line.insert(line.begin() + 1, {"-x", kLeaderVariable});  // also on other machines
     return {{std::move(line), {told}}};
   }
   const auto port = std::make_shared<const ReservedPort>();
@@ -169,7 +171,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   const std::string all = concat(place.number * ranks, "/", place.groups * ranks);
   const std::string secret = make_secret();
   for (int rank = 0; rank < ranks; ++rank) {
-    const bool listens = rank == 0 && ranks > 1;  // alone it meets nobody, and would not close it
+    const bool listens = rank == 0 && ranks > 1;  // a single rank would not close it
     out.push_back({command,
                    {told,
                     {kMachineRanksVariable, all},
@@ -203,7 +205,7 @@ int pin_rank(World& world, int threads_per_rank) {
   const int share = divide ? std::max(1, cores / world.local_size()) : cores;
   const int threads = threads_per_rank > 0 ? threads_per_rank : share;
   const int first = divide ? world.local_rank() * share % cores : 0;
-  // Asynchronous operations may use any core of the rank's share, also while it computes.
+  // Asynchronous operations may use any core of the rank's share, also while the rank computes.
   world.set_worker_cores(first, share);
   pin_team(first, threads);
   return threads;

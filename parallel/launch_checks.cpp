@@ -24,15 +24,15 @@ namespace {
 
 using LaunchClock = std::chrono::steady_clock;
 
-// Open descriptors of Open MPI 4.1's mpirun: 27, and 4 for each rank, were the fewest with which
-// it started 2 to 16 ranks; it hangs with fewer.
+// Open descriptors of Open MPI 4.1's mpirun. Measured minimum for 2 to 16 ranks: 27, and 4 per
+// rank; with fewer it hangs.
 constexpr int64_t kMpirunDescriptors = 40, kDescriptorsPerRank = 5;
-// Its processes and threads and those of the ranks, with one thread for computing in each: with
-// fewer none of it starts, or it hangs.
+// Processes and threads of mpirun and the ranks, with one compute thread per rank; with fewer none
+// of it starts, or it hangs.
 constexpr int64_t kMpirunProcesses = 4, kProcessesPerRank = 5;
-constexpr std::chrono::milliseconds kMpirunAnswers{10000};  // it may come over a network
+constexpr std::chrono::milliseconds kMpirunAnswers{10000};  // may be loaded over a network
 constexpr size_t kMaxAnswer = 4096;
-constexpr int kLooks = 50;  // of 10 ms, between the end of its output and its own
+constexpr int kLooks = 50;  // of 10 ms, between the end of its output and its exit
 
 constexpr const char* kOpenMpiFirst =
     "; put Open MPI's mpirun (Debian: openmpi-bin) first on the search path, or start the ranks "
@@ -49,8 +49,8 @@ void require_processes(int64_t wanted, int ranks) {
                "limit of this user is ", limit.rlim_cur, "; raise it: ulimit -u 4096");
 }
 
-// A file in a new folder there, as mpirun makes them: permissions, a read-only mount, a full disk.
-// It makes a folder that is not there yet in the nearest one that is.
+// Creates a file in a new folder there, as mpirun does, to detect permissions, a read-only mount or
+// a full disk. mpirun creates a missing folder inside its nearest existing parent.
 void check_session_folder(const std::string& folder, int ranks) {
   std::filesystem::path there = folder;
   std::error_code ignored;
@@ -74,14 +74,14 @@ void check_session_folder(const std::string& folder, int ranks) {
                "); set TMPDIR to a folder that can be written");
 }
 
-// Both outputs of `PATH --version`, and how it ended: its status of waitpid(), or -1 where it did
-// not end in time and was killed.
+// Both outputs of `PATH --version`, and its waitpid() status; -1: it did not end in time and was
+// killed.
 struct MpirunAnswer {
   std::string text;
   int status = -1;
 };
 
-// Until the end of the output, or of the time.
+// Reads until the end of the output or until `end`.
 void read_answer(int descriptor, std::string& text, LaunchClock::time_point end) {
   std::array<char, 1024> piece;
   for (;;) {
@@ -118,7 +118,7 @@ MpirunAnswer ask_version(const std::string& mpirun) {
             info.si_pid == child;
     if (!ended) poll(nullptr, 0, 10);
   }
-  // Whatever it has started and left is of its process group, whose number it keeps until here.
+  // Kills leftovers in the child's process group, whose number is reserved until waitpid().
   kill(-child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);

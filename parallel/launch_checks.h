@@ -1,4 +1,4 @@
-// Conditions without which a launch hangs, or ends without a word of the cause.
+// Checks of conditions under which a launch would hang or fail without a useful message.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 namespace trireme {
 
-// Raises this process's soft limit of open descriptors to the hard one where it is below `wanted`.
-// InputError that names `purpose`, the limit and the way out where that is not enough.
+// Raises this process's soft limit of open descriptors to the hard limit if it is below `wanted`.
+// InputError with `purpose`, the limit and the way out if that is not enough.
 void require_descriptors(int64_t wanted, const std::string& purpose);
 
-// Whether Open MPI's mpirun at this path can start so many ranks here: enough descriptors and
-// processes, a folder for its session in which files can be made, a program whose --version names
-// Open MPI within ten seconds. InputError with the way out otherwise.
+// Checks that Open MPI's mpirun at this path can start `ranks` ranks here: enough descriptors and
+// processes, a writable session folder, a program whose --version names Open MPI within ten
+// seconds. InputError with the way out otherwise.
 void check_mpirun(const std::string& mpirun, int ranks);
 
 }  // namespace trireme

@@ -34,10 +34,10 @@ int size_of(const ParallelSizes& sizes, const std::string& dim) {
   return sizes.pp;
 }
 
-// Sizes come from files: their product may exceed any integer. More ranks than this nobody has.
+// Upper bound on ranks. Sizes come from files, so their product may exceed any integer.
 constexpr int64_t kMostRanks = int64_t{1} << 30;
 
-// The product, or kMostRanks + 1 where it is more.
+// Product of the sizes, or kMostRanks + 1 if it is more.
 int64_t limited_product(std::initializer_list<int> sizes) {
   int64_t product = 1;
   for (const int size : sizes) product = std::min(product * size, kMostRanks + 1);
@@ -84,7 +84,7 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
                               " does not divide the ", limited_text(stage),
                               " ranks of a pipeline stage (dp x cp x tp)")});
   if (world != ranks) {
-    // The experts' part of the description needs sizes that divide.
+    // The description of the expert dimensions needs sizes that divide.
     ParallelSizes dense = sizes;
     if (!experts_fit) dense.ep = dense.etp = 1;
     problems.insert(problems.begin(),

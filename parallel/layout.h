@@ -1,13 +1,13 @@
-// The parallel layout: how the ranks of a run are arranged, and where one rank stands.
+// Parallel layout: arrangement of the ranks of a run, and the coordinates of one rank.
 //
-// The world is a pp x dp x cp x tp array of ranks for everything dense. Inside a pipeline stage the
-// same dp x cp x tp ranks are seen once more as edp x ep x etp for the experts of a
-// mixture-of-experts layer:
-//   dense    rank of the stage = (dp * CP + cp) * TP + tp            (with the usual order)
+// For everything dense the world is a pp x dp x cp x tp array of ranks. Inside a pipeline stage the
+// same dp x cp x tp ranks also form an edp x ep x etp array for the experts of a mixture-of-experts
+// layer:
+//   dense    rank of the stage = (dp * CP + cp) * TP + tp            (with the default order)
 //   experts  rank of the stage = (edp * EP + ep) * ETP + etp
-// so that expert parallelism may span data and context ranks. `order` lists the dense dims from the
-// one whose neighbours are adjacent ranks to the one whose neighbours are farthest apart; tp comes
-// first by default because tensor-parallel ranks talk most.
+// so that expert parallelism may span data and context ranks. `order` lists the dense dimensions
+// from the one whose neighbours are adjacent ranks to the one whose neighbours are farthest apart;
+// tp is first by default because tensor-parallel ranks communicate most.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace trireme {
 
-// Whether an exchange goes on while something else is computed.
+// Overlap of communication with computation.
 enum class Overlap : uint8_t { kAuto, kOn, kOff };  // kAuto: on GPUs
 inline bool overlaps(Overlap wanted, bool on_gpu) {
   return wanted == Overlap::kOn || (wanted == Overlap::kAuto && on_gpu);
@@ -42,19 +42,19 @@ struct ParallelSizes {
 };
 
 int world_size(const ParallelSizes& sizes);
-// One line for each thing wrong with the sizes for a world of `ranks`; the first word is the key.
+// A problem of the sizes for a world of `ranks`: the offending key, and one line of text.
 struct LayoutProblem {
   std::string key;  // "parallel.tensor_model_parallel_size", ...
   std::string text;
 };
 std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks);
 
-// What is reduced over the same ranks: a region of a rank's parameters.
+// Parameters of a rank that are reduced over the same ranks.
 enum class Region : uint8_t {
   kDense,         // over dp x cp
   kExpert,        // over edp: the ranks that hold the same experts
-  kFrozen,        // like kDense, and never trained: beside adapters
-  kFrozenExpert,  // like kExpert, likewise
+  kFrozen,        // like kDense, never trained: base weights under adapters
+  kFrozenExpert,  // like kExpert, never trained
 };
 inline constexpr int kRegions = 4;
 inline constexpr Region kTrainedRegions[] = {Region::kDense, Region::kExpert};
@@ -68,7 +68,7 @@ constexpr Region frozen(Region region) {
   return is_dense(region) ? Region::kFrozen : Region::kFrozenExpert;
 }
 
-// Number of ranks along a dim and the index of this rank.
+// Number of ranks along a dimension, and this rank's index in it.
 struct Place {
   int size = 1;
   int index = 0;
@@ -84,16 +84,16 @@ struct Layout {
   Overlap moe_shared_overlap = Overlap::kAuto;
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;
-  // The ranks that hold the same parameters of a region, and this one's number.
+  // Ranks that hold the same parameters of a region, and this rank's index among them.
   const Place& of(Region region) const { return is_dense(region) ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
   Place token_split() const { return sequence_parallel ? tp : Place{}; }
 };
 
-// Where `rank` stands. The sizes must have no problems.
+// Coordinates of `rank`. The sizes must have no problems.
 Layout layout_of(const ParallelSizes& sizes, int rank);
-// "pp=2 x dp=1 x cp=1 x tp=4", experts appended where there are any: " (experts edp=2 x ep=2 x
-// etp=1)".
+// "pp=2 x dp=1 x cp=1 x tp=4", followed by " (experts edp=2 x ep=2 x etp=1)" where there are
+// experts.
 std::string describe(const ParallelSizes& sizes);
 
 }  // namespace trireme

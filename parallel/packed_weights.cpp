@@ -19,7 +19,7 @@ std::vector<int64_t> packed_dims_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
 
-// Codes (N, K / 2) and scales (N, B) of a box of a weight.
+// Quantizes a box of a weight to codes (N, K / 2) and scales (N, B).
 void quantize_box(Ctx& host, const ParameterStore::ReadBox& read, const TensorBox& box,
                   const Tensor& codes, const Tensor& scale) {
   const int64_t rows = box.extent[0], columns = box.extent[1];
@@ -83,13 +83,13 @@ void PackedWeights::allocate(Ctx& ctx) {
   block_ = Buffer("parameters in 4 bits", bytes_, ctx.memory());
 }
 
-// Before allocate() (a planning run) it has a shape but no memory.
+// Before allocate() (a planning run) the part has a shape but no memory.
 Tensor PackedWeights::part(const Buffer& block, int64_t at, DType dtype, const Shape& shape) const {
   if (block.data() == nullptr) return Tensor(nullptr, dtype, shape);
   return block.tensor(dtype, shape, at);
 }
 
-// The scales of the whole weight become codes, and the box's go into `packed`.
+// Quantizes the scales of the whole weight and stores the box's in `packed`.
 void PackedWeights::pack_scales(const Place& place, const Tensor& scale,
                                 const Buffer& packed) const {
   const int64_t n = scale.numel(), stride = place.whole_blocks();

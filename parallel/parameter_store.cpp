@@ -26,10 +26,10 @@ Shape ParameterSpec::local_shape() const {
 
 ElementIndex ParameterSpec::element_index() const {
   const Shape local = local_shape();
-  int cut = 0;  // the last dimension of which the box holds a part
+  int cut = 0;  // last dimension that the box cuts
   for (int d = 1; d < shape.rank(); ++d)
     if (local[d] != shape[d]) cut = d;
-  int64_t inner = 1;  // elements of the logical tensor for a step along `cut`
+  int64_t inner = 1;  // elements of the logical tensor per step along `cut`
   for (int d = cut + 1; d < shape.rank(); ++d) inner *= shape[d];
   const auto start = [&](int d) {
     return box.extent.empty() ? int64_t{0} : box.start[static_cast<size_t>(d)];
@@ -195,8 +195,9 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
   const ParameterSpec* before = nullptr;
   for (const ParamHandle h : by_offset_) {
     const ParameterSpec& spec = specs_[static_cast<size_t>(h)];
-    // The padding between neighbours is zero: joining across it makes few long ranges. A copy
-    // between them is not, and regions are divided among different ranks.
+    // The padding between neighbours is zero, so joining across it gives few long ranges. Not
+    // across another rank's copy, which is not zero, nor across regions, which are sharded over
+    // different ranks.
     const bool joins = before != nullptr && before->copy == 0 && before->region == spec.region;
     before = &spec;
     if (spec.copy != 0 || !trained(h)) continue;
@@ -214,7 +215,8 @@ void ParameterStore::allocate(Ctx& ctx, bool with_gradients) {
   if (blocks_ != nullptr) blocks_->allocate(ctx);
   if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), ctx.memory());
   if (ctx.gpu == nullptr) return;
-  // Alignment padding is updated, summed and saved with the rest: the host's memory comes as zeros.
+  // Alignment padding is updated, summed and saved like the rest. Host memory is zero-filled
+  // already.
   fill_zero(ctx, flat_values());
   if (with_gradients) fill_zero(ctx, flat_gradients());
 }
@@ -292,7 +294,7 @@ GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
   const DType dtype = gradient_dtype();
   const int block = block_of(first);
   if (sharding_.stage >= 2) open_gradients(block);
-  // Tracked before there is memory too: a planning run must ask for the same products.
+  // Tracked even without memory: a planning run must request the same products.
   const bool accumulate = written_[static_cast<size_t>(first)];
   for (ParamHandle h = first; h <= last; ++h) {
     TRIREME_CHECK(written_[static_cast<size_t>(h)] == accumulate,
@@ -339,10 +341,10 @@ WholeBlock ParameterStore::take_gradients(int block) {
 
 namespace {
 
-// value(i) for i < n, at `data`.
+// Writes value(i) to data for i < n.
 template <class Value>
 void fill_values(const Tensor& data, int threads, Value&& value) {
-  constexpr int64_t kChunk = 4096;  // elements, the work of one thread at a time
+  constexpr int64_t kChunk = 4096;  // elements per task of a thread
   const int64_t n = data.numel();
   dispatch_float("initialize", data.dtype(), [&]<class T>() {
     T* out = data.as<T>();
@@ -404,7 +406,7 @@ void ParameterStore::finish_gradients(Ctx& ctx, int block) {
     fill_zero(ctx, whole_gradients(block, part));
   };
   for (const Region region : kTrainedRegions) {
-    // Padding is reduced with the rest: an arena's memory holds anything.
+    // Padding is reduced with the rest, and arena memory is not initialized.
     const FlatRange whole = block_range(block, region);
     int64_t end = whole.begin;
     for (const ParamHandle h : by_offset_) {

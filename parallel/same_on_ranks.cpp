@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kShownFacts = 20, kShownRanks = 8, kShownValue = 80;  // in a message
+constexpr size_t kShownFacts = 20, kShownRanks = 8, kShownValue = 80;  // shown in a message
 
 std::string rank_list(const std::vector<size_t>& ranks) {
   std::string out = ranks.size() == 1 ? "rank " : "ranks ";
@@ -22,9 +22,9 @@ std::string rank_list(const std::vector<size_t>& ranks) {
   return out;
 }
 
-// "lr: 0.001 on ranks 0, 2; 0.1 on rank 1", or "" where all have the same.
+// "lr: 0.001 on ranks 0, 2; 0.1 on rank 1", or "" if all ranks have the same value.
 std::string difference(const std::string& name, const std::vector<RankFacts>& of_ranks) {
-  std::vector<std::pair<std::string, std::vector<size_t>>> values;  // as the ranks have them
+  std::vector<std::pair<std::string, std::vector<size_t>>> values;  // in the order of the ranks
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
     const auto found = of_ranks[rank].find(name);
     const std::string value = found == of_ranks[rank].end() ? "not given" : found->second;

@@ -1,6 +1,6 @@
-// Settings that all ranks of a run must share, compared once they are connected. Ranks read command
-// lines and files by themselves, and a rank that read different ones would compute something else
-// without a word.
+// Check that settings agree on all ranks, made once the ranks are connected. Each rank reads the
+// command line and files on its own; a rank with different settings would silently compute
+// something else.
 #pragma once
 
 #include <map>
@@ -10,15 +10,15 @@
 
 namespace trireme {
 
-// Name of a fact, such as "optimizer.params.lr", and its value as text.
+// Facts by name, such as "optimizer.params.lr", with the value as text.
 using RankFacts = std::map<std::string, std::string>;
 
-// Collective. Where a rank has a fact that another lacks or has another value of, every rank throws
-// as of agreed() (parallel/agree.h): an InputError that names the facts, their values and who has
-// which. Two short exchanges where all are the same.
+// Collective. If a fact is missing on a rank or differs between ranks, every rank throws as
+// agreed() does (parallel/agree.h): an InputError with the facts, their values and the ranks that
+// have them. Takes two short exchanges when all facts agree.
 void require_same_on_ranks(Communicator& world, const RankFacts& mine);
 
-// The differences that require_same_on_ranks() lists, "" where all ranks have the same facts.
+// Differences that require_same_on_ranks() lists; "" if all ranks have the same facts.
 std::string differing_facts(const std::vector<RankFacts>& of_ranks);
 
 }  // namespace trireme

@@ -1,5 +1,4 @@
-// Which elements of a flat range one rank holds, and where: pieces of it, stored one behind the
-// other.
+// Map from a flat range to one rank's stored pieces of it, which are stored one after the other.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +16,16 @@ struct FlatRange {
 class ShardMap {
  public:
   ShardMap() = default;
-  // Disjoint, in ascending order; empty ones hold nothing.
+  // Pieces: disjoint, in ascending order; empty ones hold nothing.
   explicit ShardMap(const std::vector<FlatRange>& pieces);
 
-  int64_t size() const { return size_; }  // elements held
-  // Where a held element is stored. A part of one piece lies without gaps.
+  int64_t size() const { return size_; }  // stored elements
+  // Storage offset of a stored element. Any part of one piece is contiguous in storage.
   int64_t offset(int64_t flat) const;
-  int64_t flat(int64_t offset) const;  // the reverse
+  int64_t flat(int64_t offset) const;  // inverse of offset()
 
-  // f(part, offset) for everything that is held of `range`, in ascending order: `part` a flat range
-  // inside one piece, `offset` where it is stored.
+  // Calls f(part, offset) for each stored part of `range`, in ascending order. part: flat range
+  // inside one piece; offset: its storage offset.
   template <class F>
   void for_each(const FlatRange& range, F&& f) const {
     for (size_t i = first_after(range.begin); i < pieces_.size(); ++i) {
@@ -43,7 +42,7 @@ class ShardMap {
     FlatRange flat;
     int64_t offset;
   };
-  size_t first_after(int64_t flat) const;  // the first piece that ends after it
+  size_t first_after(int64_t flat) const;  // first piece that ends after `flat`
   std::vector<Stored> pieces_;
   int64_t size_ = 0;
 };

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::array kHandled{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
 
-// One output of mpirun on its way to ours.
+// Relay of one output of mpirun to the same output of this process.
 class Relay {
  public:
   explicit Relay(int to) : to_(to) {
@@ -46,22 +46,22 @@ class Relay {
     if (ends_[1] >= 0) ::close(ends_[1]);
     ends_[1] = -1;
   }
-  // To be looked at for room, and for errors: nobody reads any more. -1: that is known.
+  // Descriptor to poll for room and for errors (no reader any more). -1: already broken.
   int destination() const { return broken_ ? -1 : to_; }
   short awaited() const { return pending_.empty() ? 0 : POLLOUT; }
-  bool empty() const { return empty_; }  // nothing has come
+  bool empty() const { return empty_; }  // nothing was received
   void give_up() { broken_ = true; }
   bool broken() const { return broken_; }
 
-  // Passes on what there is, as far as there is room. An unread output must block neither signals
-  // nor mpirun, whose last writes wait for room: output beyond kMaxPending is dropped.
+  // Relays what is available, as far as there is room. An unread output must block neither signals
+  // nor mpirun, whose last writes wait for room: pending output beyond kMaxPending is dropped.
   void pump() {
     write_with_room(0);
     std::array<char, 1 << 16> bytes;
     for (int reads = 0; open_ && reads < kMaxReads; ++reads) {
       const ssize_t got = ::read(ends_[0], bytes.data(), bytes.size());
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) break;  // nothing now
+      if (got < 0) break;  // nothing available now
       if (got == 0) open_ = false;
       if (got > 0) empty_ = false;
       keep({bytes.data(), static_cast<size_t>(got)});
@@ -69,7 +69,7 @@ class Relay {
     }
   }
 
-  // After mpirun's end. What nobody takes for some seconds is dropped.
+  // Relays the rest after mpirun has ended. Drops what is not read for some seconds.
   void finish() {
     do pump();
     while (write_with_room(kPatienceMs) && open_ && has_more());
@@ -77,10 +77,10 @@ class Relay {
 
  private:
   static constexpr size_t kMaxPending = 1 << 18;
-  static constexpr int kMaxReads = 16;  // before signals are looked at again
+  static constexpr int kMaxReads = 16;  // before signals are polled again
   static constexpr int kPatienceMs = 3000;
 
-  // The oldest lines are dropped: the last ones say how the run ended.
+  // Drops the oldest lines: the last ones show how the run ended.
   void keep(std::string_view bytes) {
     pending_ += bytes;
     if (pending_.size() <= kMaxPending) return;
@@ -95,7 +95,7 @@ class Relay {
     return ::poll(&more, 1, 0) > 0 && (more.revents & POLLIN) != 0;
   }
 
-  // False where something is left after so long without room.
+  // False if some output is left after that long without room.
   bool write_with_room(int patience_ms) {
     size_t done = 0;
     while (done < pending_.size() && !broken_) {
@@ -124,20 +124,20 @@ class Relay {
   bool open_ = true, broken_ = false, empty_ = true;
 };
 
-// Signals as something to poll: blocked for the life of this object, and SIGPIPE ignored.
+// Signals as a descriptor to poll: blocked for the life of this object; SIGPIPE is ignored.
 class SignalQueue {
  public:
   SignalQueue() {
     sigset_t set;
     sigemptyset(&set);
-    // A signal that is ignored (nohup, a script's background) stays ignored: blocked, it would be
-    // queued.
+    // A signal that is ignored (nohup, a script's background job) stays ignored; blocking would
+    // queue it.
     for (const int signal : kHandled) {
       struct sigaction now {};
       sigaction(signal, nullptr, &now);
       if (now.sa_handler != SIG_IGN || signal == SIGCHLD) sigaddset(&set, signal);
     }
-    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, children leave no status
+    std::signal(SIGCHLD, SIG_DFL);  // with SIG_IGN, children would leave no status
     sigprocmask(SIG_BLOCK, &set, &before_);
     descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (descriptor_ < 0) throw Error(concat("cannot make a signalfd: ", std::strerror(errno)));
@@ -208,7 +208,7 @@ class Supervisor {
     if (stopping_) return;
     stopping_ = true;
     ::kill(mpirun_, SIGUSR2);
-    // A line for nobody must hold up neither the ranks nor the next signal.
+    // A log line without a reader must hold up neither the ranks nor the next signal.
     pollfd room{2, POLLOUT, 0};
     if (!err_.broken() && ::poll(&room, 1, 0) > 0 && (room.revents & POLLOUT) != 0)
       log_info(
@@ -221,7 +221,8 @@ class Supervisor {
   bool stopping_ = false;
 };
 
-// Such an output is nobody's, and no reason to stop (open_standard_descriptors()).
+// An output that was closed at start has no reader and is no reason to stop
+// (open_standard_descriptors()).
 void drop_outputs_closed_from_the_start() {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int output : {1, 2})

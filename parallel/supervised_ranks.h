@@ -1,18 +1,19 @@
-// --ranks N of a command that saves when it is stopped: mpirun as a child process.
+// Supervised launch: runs --ranks N with mpirun as a child process, for commands that save when
+// stopped.
 //
-// mpirun ends its ranks a second after a SIGINT, SIGTERM, SIGHUP or closed output of its own, saved
-// or not. So it gets none of them: this process has them, and makes the ranks save and stop by
-// SIGUSR2, which mpirun hands on. A second SIGINT or SIGTERM goes to mpirun as SIGTERM. SIGUSR1 and
-// SIGUSR2 are handed on. mpirun writes to pipes of this process, which passes all on for as long as
-// somebody reads; of output that nobody reads the newest 256 KiB are kept, and a line says how much
-// was dropped.
+// mpirun ends its ranks one second after it gets SIGINT, SIGTERM or SIGHUP or one of its outputs is
+// closed, whether they have saved or not. So it gets none of these: this process handles them and
+// makes the ranks save and stop with SIGUSR2, which mpirun forwards. A second SIGINT or SIGTERM is
+// sent to mpirun as SIGTERM. SIGUSR1 and SIGUSR2 are forwarded. mpirun writes to pipes of this
+// process, which relays the output for as long as it is read; of unread output the newest 256 KiB
+// are kept, and a line reports how much was dropped.
 #pragma once
 
 #include <optional>
 
 namespace trireme {
 
-// Call first thing in the command, before other threads. Returns the exit code of the ranks, or
+// Call first in the command, before other threads start. Returns the exit code of the ranks, or
 // nothing where this process is to run the command itself (must_start_ranks()).
 std::optional<int> run_supervised_ranks(int ranks, int argc, char** argv);
 

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// Finds the note that the linker leaves in the main program; hex digits go to `out`.
+// Finds the note that the linker leaves in the main program; writes its hex digits to `out`.
 int find_build_id(dl_phdr_info* info, size_t, void* out) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info->dlpi_phdr[i];

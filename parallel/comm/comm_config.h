@@ -10,7 +10,7 @@ struct CommConfig {
   std::string backend = "auto";         // auto, mpi, tcp
   std::string algorithm = "auto";       // auto, ring, shm
   std::string device_backend = "auto";  // auto, nccl, staged
-  int64_t ranks_per_node = 0;           // 0: as the hosts are; else virtual nodes
+  int64_t ranks_per_node = 0;           // 0: the real hosts; else virtual nodes of this many ranks
   int64_t bucket_bytes = 25 << 20;      // comm.bucket_size elements of fp32
   bool overlap = true;
   double timeout_s = 600;

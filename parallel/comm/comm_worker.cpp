@@ -12,13 +12,13 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Looks at a message before its waiter begins to sleep between them.
+// Polls of a message before its waiter starts to sleep between them.
 constexpr int kYields = 100;
-// Naps up to this long are those of a transport that has to be asked.
+// Naps up to this long indicate a transport that needs polling.
 constexpr microseconds kPolled{100};
-// While somebody else is inside the transport, who moves messages on himself.
+// Nap while another thread is inside the transport and moves messages itself.
 constexpr microseconds kOthersNap{200};
-// Between looks while nobody waits: seldom enough not to take a core from computing.
+// Between polls while no thread waits: long enough not to take a core from computing.
 constexpr microseconds kIdleNap{1000};
 
 }  // namespace
@@ -92,7 +92,7 @@ void CommWorker::run(const std::function<void()>& f) {
     }
     busy_ = true;
   }
-  // A started operation may queue up meanwhile; the thread takes it when this one is over.
+  // An operation may be started meanwhile; the worker thread takes it after this one.
   const auto release = [this] {
     {
       const std::lock_guard lock(mutex_);
@@ -148,7 +148,7 @@ Work CommWorker::post(const OpInfo& op, const std::function<void(Done)>& hand_ov
   ++posts_;
   pending_ = true;
   ensure_thread();
-  if (!busy_ && !polling_) poll(lock);  // so that it leaves at once
+  if (!busy_ && !polling_) poll(lock);  // so that it is sent at once
   lock.unlock();
   changed_.notify_all();
   return work;
@@ -181,8 +181,8 @@ void CommWorker::move_on(Work::State& state) {
     }
     std::unique_lock lock(state.mutex);
     if (state.done) return;
-    // Who is told of the end sleeps at once: where there are more threads than cores, a sleeper
-    // gets a core sooner than one that has been yielding.
+    // A waiter that will be notified sleeps at once: with more threads than cores, a sleeper gets a
+    // core sooner than a thread that has been yielding.
     if (round < kYields && nap <= kPolled) {
       lock.unlock();
       sched_yield();

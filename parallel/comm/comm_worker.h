@@ -1,5 +1,5 @@
-// Runs a rank's operations one at a time, in the order in which they were started, and keeps posted
-// messages moving meanwhile.
+// Executor of a rank's communication: runs operations one at a time in the order in which they were
+// started, and keeps posted messages moving meanwhile.
 #pragma once
 
 #include <chrono>
@@ -25,38 +25,39 @@ struct Work::State {
   bool done = false;
   std::exception_ptr error;
   double seconds = 0;
-  std::shared_ptr<DevicePart> device;  // what is then still to be waited for; may be null
-  // Of a posted message:
-  CommWorker* driver = nullptr;  // who moves it on while somebody waits
+  std::shared_ptr<DevicePart> device;  // device work still to wait for; may be null
+  // Posted messages only:
+  CommWorker* driver = nullptr;  // keeps the message moving while a thread waits
   OpInfo op;                     // refers to `group`
   std::string group;
 };
 
-// This is also the rule for MPI_THREAD_SERIALIZED: whoever executes an operation, the caller's
-// thread or the worker's, is the only one inside the transport.
+// Meets the rule of MPI_THREAD_SERIALIZED: the thread that executes an operation, the caller's or
+// the worker's, is the only one inside the transport.
 class CommWorker {
  public:
   CommWorker() = default;
-  ~CommWorker();  // finishes what was started
+  ~CommWorker();  // finishes the started operations
   CommWorker(const CommWorker&) = delete;
   CommWorker& operator=(const CommWorker&) = delete;
 
-  // Runs f after everything started before: here when nothing is under way, else in the thread.
+  // Runs f after all operations started before: in the calling thread if none is in progress, else
+  // in the worker thread.
   void run(const std::function<void()>& f);
   Work start(std::function<void()> f, std::shared_ptr<DevicePart> device = nullptr);
-  // An operation that lies on the device alone.
+  // Finished operation whose work is only on the device.
   static Work queued(std::shared_ptr<DevicePart> device);
   void set_cores(int first, int count);  // before the first start()
 
-  // Posted messages: liveness.background moves them on (Transport::progress). It is called by one
-  // thread at a time, never while an operation is under way: by those who wait for a message as
-  // often as it asks for, else by the worker's thread now and then.
+  // Posted messages are moved by liveness.background (Transport::progress). One thread at a time
+  // calls it, never during an operation: threads that wait for a message call it as often as it
+  // requests, otherwise the worker's thread calls it from time to time.
   using Done = std::function<void(std::exception_ptr)>;
   void set_liveness(Liveness& liveness) { liveness_ = &liveness; }
-  // hand_over gives the message to the transport, with what to call when it has travelled.
+  // hand_over passes the message to the transport, with the callback for its completion.
   Work post(const OpInfo& op, const std::function<void(Done)>& hand_over,
             std::shared_ptr<DevicePart> device = nullptr);
-  void drive(Work::State& state);  // until it is done
+  void drive(Work::State& state);  // returns when the message is done
 
  private:
   struct Task {
@@ -72,14 +73,14 @@ class CommWorker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> queue_;
-  bool busy_ = false;     // somebody executes an operation
-  bool polling_ = false;  // somebody runs background(), briefly
-  int waiting_ = 0;       // threads that wait for the end of that
-  bool pending_ = false;  // posted messages are under way
+  bool busy_ = false;     // a thread executes an operation
+  bool polling_ = false;  // a thread runs background(), briefly
+  int waiting_ = 0;       // threads that wait for polling_ to end
+  bool pending_ = false;  // posted messages are in progress
   int64_t posts_ = 0;
   Liveness* liveness_ = nullptr;
   bool stop_ = false;
-  int first_core_ = 0, core_count_ = 0;  // 0: wherever the process may run
+  int first_core_ = 0, core_count_ = 0;  // 0: any core of the process
   std::thread thread_;
 };
 

@@ -44,7 +44,7 @@ CommAlgorithm parse_comm_algorithm(const std::string& name) {
   fail_input("comm.algorithm \"", name, "\" is not one of auto, ring, shm");
 }
 
-// Started operations point to the group: they must end before it does.
+// Waits, because started operations refer to the group.
 Communicator::~Communicator() {
   state_->rank_state->worker.run([] {});
   if (state_->rank_state->device) state_->rank_state->device->forget(*state_);
@@ -60,7 +60,7 @@ int Communicator::world_rank(int rank) const {
 int Communicator::nodes() const { return static_cast<int>(state_->nodes.size()); }
 const CommOptions& Communicator::options() const { return state_->rank_state->options; }
 
-// Every method checks its operands in the calling thread and hands the rest on.
+// Every method checks its operands in the calling thread, then passes the call on.
 #define TRIREME_RUN(...) state_->rank_state->worker.run([&] { __VA_ARGS__; })
 
 namespace {
@@ -256,7 +256,7 @@ Work Communicator::post_send(const ConstTensor& data, int to, int tag) {
   const CollectiveCall call = checked_send(*state_, data, to, tag);
   TRIREME_CHECK(to != rank(), "posted send of rank ", to, " to itself");
   if (call.on_device()) return post_on_device(state_, call);
-  // The transport only reads what it sends.
+  // The cast is safe: the transport only reads the data of a send.
   return post_message(state_, CommKind::kSend, const_cast<void*>(data.raw()), data.bytes(), to,
                       tag);
 }
@@ -319,7 +319,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, const std:
   std::vector<Wish> wishes(static_cast<size_t>(size()));
   TRIREME_RUN(Operation op(*state_, CommKind::kControl, sizeof(Wish));
               ring_all_gather(op, wishes.data(), &mine, sizeof(Wish)));
-  // Above every number that any of these ranks uses already.
+  // A number above all that any of these ranks uses already.
   int64_t context = 0;
   for (const Wish& w : wishes) context = std::max(context, w.context);
   constexpr int kContexts = Transport::kTagLimit / (2 * (kMaxTag + 1));

@@ -1,4 +1,4 @@
-// How ranks meet: hello, places, board.
+// Connection set-up of ranks: hello, places, liveness board.
 #include <sched.h>
 #include <unistd.h>
 
@@ -15,20 +15,20 @@
 namespace trireme {
 namespace {
 
-// Changes whenever ranks of two builds would not understand each other.
+// Increased whenever ranks of two builds would not understand each other.
 constexpr int kWireFormat = 2;
 
 struct Hello {
   std::string build;      // build id and wire format
-  std::string options;    // what must be equal on all ranks
-  std::string host;       // its name, and what tells two machines of one name apart
-  std::string container;  // which processes it sees there
+  std::string options;    // settings that must be equal on all ranks
+  std::string host;       // name, and what distinguishes two machines with one name
+  std::string container;  // its process namespace there
   int pid = 0;
   int cores = 1;
   std::string core_list;
 };
 
-// Machines may have one name, as clones do: the boot id is a part.
+// Includes the boot id, because machines may have the same name, as clones do.
 std::string host_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
@@ -37,14 +37,14 @@ std::string host_name() {
   return concat(name, "/", boot);
 }
 
-// Memory is shared through the process numbers of peers, which mean something else in another
-// container of the same machine.
+// Name of the process namespace. Memory is shared through process ids of peers, which mean
+// something else in another container of the same machine.
 std::string container_name() {
   std::error_code none;
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-// rank 2 (process 4711 on node17)
+// Description of each rank: "rank 2 (process 4711 on node17)".
 std::vector<std::string> introductions(const std::vector<Hello>& all) {
   std::vector<std::string> who;
   for (size_t r = 0; r < all.size(); ++r)
@@ -53,7 +53,7 @@ std::vector<std::string> introductions(const std::vector<Hello>& all) {
   return who;
 }
 
-// The cores this rank may use, before it pins itself: "0 1 2 3".
+// Cores that this rank may use before it pins itself: "0 1 2 3".
 std::string core_list() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -100,7 +100,7 @@ void compare(const std::vector<Hello>& all) {
   }
 }
 
-// Places of all ranks, `shares` left open.
+// Places of all ranks, without `shares`.
 std::vector<RankPlace> find_places(const std::vector<Hello>& all, int ranks_per_node) {
   std::map<std::string, int> hosts, containers;
   std::map<int, int> ranks_of_host, ranks_of_container;
@@ -122,7 +122,7 @@ std::vector<RankPlace> find_places(const std::vector<Hello>& all, int ranks_per_
   return places;
 }
 
-// Whether somewhere several ranks have to share a core, and whether this rank's machine is still to
+// Detects whether ranks share cores on some machine, and whether this rank's machine still has to
 // be divided among its ranks: a launcher that binds ranks has given them different cores.
 void find_crowds(const std::vector<Hello>& all, RankState& state) {
   const int own_host = state.places[static_cast<size_t>(state.transport->rank())].host;
@@ -139,7 +139,7 @@ void find_crowds(const std::vector<Hello>& all, RankState& state) {
   }
 }
 
-// The board of each container, in its first rank's memory.
+// Joins the board of this rank's container, which its first rank creates.
 void join_board(GroupState& world, RankState& state) {
   const auto self = static_cast<size_t>(world.rank);
   std::vector<int> mates;
@@ -178,14 +178,14 @@ void join_board(GroupState& world, RankState& state) {
   if (shares) state.board_ranks = static_cast<int>(mates.size());
 }
 
-// Ranks that are threads of one process live and die together.
+// Not for ranks that are threads of one process: they live and die together.
 void start_watchdog(RankState& state, const Announce& announce) {
   const Transport& link = *state.transport;
   if (link.size() == 1 || !link.ranks_are_processes()) return;
   std::vector<int> lines = link.life_lines();
   for (size_t r = 0; r < lines.size(); ++r)
     if (state.liveness.on_board(static_cast<int>(r))) lines[r] = -1;
-  // One voice for each machine that is not alone.
+  // One reporting rank per machine, if there is more than one machine.
   const bool says_terminated =
       state.board_ranks < link.size() && state.places[static_cast<size_t>(link.rank())].local == 0;
   state.watchdog =
@@ -202,7 +202,7 @@ void RankState::count(CommKind kind, const Traffic::Counter& moved) {
 std::byte* RankState::scratch(size_t which, int64_t bytes) {
   Buffer& buffer = scratch_[which];
   if (buffer.bytes() < bytes) {
-    buffer = Buffer();  // the old one goes first
+    buffer = Buffer();  // frees the old one first
     buffer = Buffer("communication scratch", bytes);
   }
   return buffer.data();

@@ -54,7 +54,7 @@ InitWatch::InitWatch(const LauncherInfo& launcher, double timeout_s,
   presence_ = open_presence_socket();
   sockaddr_un address{};
   const socklen_t size = presence_address(job_, launcher_.rank, address);
-  // Only for a message: without it this rank is one of those that are not seen.
+  // Only needed for a message: if it fails, this rank counts as not arrived.
   if (presence_ >= 0) ::bind(presence_, reinterpret_cast<const sockaddr*>(&address), size);
   thread_ = std::thread([this] { loop(); });
 }

@@ -1,9 +1,9 @@
-// Watch over MPI_Init, which waits without end and without a line for a rank that never calls it
+// Monitor of MPI_Init, which waits silently and without limit for a rank that never calls it
 // (another program, a stopped or hung process).
 //
-// After ten seconds the lowest rank of this machine says which ranks are there. After comm.timeout,
-// at least thirty seconds, every rank that waits ends with ExitCode::kLostRank, whatever MPI is
-// doing.
+// After ten seconds the lowest rank of this machine reports which ranks have arrived. After
+// comm.timeout, at least thirty seconds, every waiting rank ends with ExitCode::kLostRank, whatever
+// MPI is doing.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,8 @@ namespace trireme {
 
 class InitWatch {
  public:
-  // From just before MPI_Init to just after it. announce: prints one line, before the process ends.
+  // Lives from just before MPI_Init to just after it. announce: prints one line before the process
+  // ends.
   InitWatch(const LauncherInfo& launcher, double timeout_s,
             std::function<void(const std::string&)> announce);
   ~InitWatch();
@@ -31,10 +32,10 @@ class InitWatch {
   std::string ranks_here(bool& lowest) const;
 
   LauncherInfo launcher_;
-  std::string job_;  // of the launcher; empty: not known, so nobody is seen
+  std::string job_;  // of the launcher; empty: unknown, so no rank can be seen
   double timeout_s_;
   std::function<void(const std::string&)> announce_;
-  int presence_ = -1;  // a socket whose name says that this rank has come
+  int presence_ = -1;  // socket whose name shows that this rank has arrived
   std::mutex mutex_;
   std::condition_variable changed_;
   bool returned_ = false;

@@ -1,4 +1,4 @@
-// The one place that reads the variables launchers set.
+// Access to launchers' environment variables; no other source reads them.
 #include "parallel/comm/launcher.h"
 
 #include <unistd.h>
@@ -39,7 +39,7 @@ int number(const char* name, int lowest, int highest = 1 << 20) {
 
 constexpr size_t kMinSecret = 16, kMaxSecret = 4096;  // characters
 
-// The secret of a run over TCP; empty: none is given.
+// Secret of a run over TCP; empty: none is set.
 std::string comm_secret() {
   std::string secret = variable(kCommSecretVariable), from = kCommSecretVariable;
   const std::string path = variable(kCommSecretFileVariable);
@@ -78,8 +78,8 @@ LauncherInfo mpi(const std::string& name, const char* size, const char* rank) {
   return launched(Launcher::kMpi, name, size, rank);
 }
 
-// RANK and WORLD_SIZE make this process a rank. Where a part of what it needs is missing it would
-// train alone beside the others, or wait for ranks that it cannot reach.
+// Reads RANK and WORLD_SIZE, which make this process a rank. If some variables were missing, it
+// would train alone beside the others, or wait for ranks that it cannot reach.
 LauncherInfo tcp() {
   const std::string rank = variable("RANK"), ranks = variable("WORLD_SIZE");
   if (rank.empty() && ranks.empty()) return {};
@@ -100,7 +100,7 @@ LauncherInfo tcp() {
   return info;
 }
 
-// Variables by which a process takes itself for a rank, here and in libraries.
+// Variables that make a process a rank, for this program and for libraries.
 constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_SIZE",
                                        "OMPI_COMM_WORLD_RANK",
                                        "PMI_SIZE",
@@ -114,8 +114,8 @@ constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_SIZE",
                                        "LOCAL_WORLD_SIZE",
                                        "TORCHELASTIC_USE_AGENT_STORE"};
 
-// What mpirun tells its processes besides: a second mpirun below would join the first. OMPI_MCA_
-// and PMIX_MCA_ are the user's own settings but for these.
+// Further variables of mpirun's launch: with them a nested mpirun would join the outer one. All
+// other OMPI_MCA_ and PMIX_MCA_ variables are user settings.
 bool belongs_to_launch(std::string_view name) {
   constexpr std::array kPrefixes = {"OMPI_COMM_WORLD_", "PMI_", "PMIX_", "OMPI_MCA_ess",
                                     "OMPI_MCA_orte_ess"};
@@ -136,7 +136,7 @@ void unset_variables(bool (*chosen)(std::string_view name)) {
   for (const std::string& name : names) ::unsetenv(name.c_str());
 }
 
-// Name and parent of a process; parent 0: there is none, or it cannot be seen.
+// Name and parent of a process; parent 0: none, or not visible.
 struct ProcessName {
   std::string name;
   int parent = 0;
@@ -146,7 +146,7 @@ ProcessName process_name(int process) {
   std::ifstream in(concat("/proc/", process, "/stat"));
   std::string line;
   std::getline(in, line);
-  // "17 (a name) S 1 ...": the name may have parentheses of its own.
+  // "17 (a name) S 1 ...": the name may itself contain parentheses.
   const size_t begin = line.find('('), end = line.rfind(')');
   if (begin == std::string::npos || end == std::string::npos) return {};
   ProcessName out{line.substr(begin + 1, end - begin - 1)};
@@ -162,7 +162,7 @@ LauncherInfo detect_launcher() {
   if (!variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("OMPI_COMM_WORLD_RANK").empty())
     return mpi("mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
   if (!variable("PMI_SIZE").empty()) return mpi("mpiexec", "PMI_SIZE", "PMI_RANK");
-  // Variables of a job step: a batch script that runs the program without srun has none.
+  // Only job steps set this variable: a batch script that runs the program without srun has none.
   const bool own_rendezvous = !variable("MASTER_ADDR").empty() && !variable("RANK").empty();
   if (!variable("SLURM_STEP_NUM_TASKS").empty() && !own_rendezvous &&
       number("SLURM_STEP_NUM_TASKS", 1) > 1)
@@ -175,8 +175,8 @@ bool runs_under_mpi_launcher() {
   const bool many_tasks = !tasks.empty() && tasks != "1";
   if (variable("OMPI_COMM_WORLD_SIZE").empty() && variable("PMI_SIZE").empty() && !many_tasks)
     return false;
-  // mpirun, mpiexec.hydra, hydra_pmi_proxy, orted, prterun, slurmstepd, ... One that may not be
-  // seen (/proc with hidepid) may be such a launcher.
+  // mpirun, mpiexec.hydra, hydra_pmi_proxy, orted, prterun, slurmstepd, ... A process that is not
+  // visible (/proc with hidepid) may be such a launcher.
   constexpr std::array kNames = {"mpi",  "hydra_",     "pmi_", "orte",
                                  "prte", "slurmstepd", "pals", "flux"};
   int process = getppid();
@@ -195,7 +195,7 @@ void forget_allocation() {
 }
 
 std::string forget_launchers() {
-  // A batch script has these two too, and is no rank by them.
+  // A batch script has these two variables too and is not a rank.
   const std::string tasks = variable("SLURM_STEP_NUM_TASKS");
   const bool alone = tasks.empty() || tasks == "1";
   std::string shown;
@@ -261,10 +261,10 @@ std::string mpirun_session_folder() {
 
 void hand_down_mpirun(const std::string& path) {
   ::setenv(kMpirun, path.c_str(), 1);
-  // Its own look-ups fail without a search path.
+  // mpirun's own look-ups fail without a search path.
   if (variable("PATH").empty()) ::setenv("PATH", executable_search_path().c_str(), 1);
-  // Without ssh and rsh mpirun ends, though it starts nothing on other machines here: a program
-  // that exists is enough.
+  // mpirun fails without ssh and rsh, although it starts nothing on other machines here. Any
+  // existing program satisfies it.
   ::setenv("OMPI_MCA_plm_rsh_agent", path.c_str(), 0);
 }
 

@@ -6,10 +6,10 @@
 namespace trireme {
 
 enum class Launcher { kNone, kMpi, kTcp };
-// From the variables launchers set: mpirun, srun with PMI, hydra -> kMpi; MASTER_ADDR, MASTER_PORT,
-// RANK and WORLD_SIZE without an MPI launcher -> kTcp; none of them, or one rank without an address
-// -> kNone, one rank. Reading them starts nothing. InputError where a variable makes no sense, and
-// where only a part of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT is there.
+// Launcher kinds, detected from environment variables. mpirun, srun with PMI, hydra: kMpi.
+// MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE without an MPI launcher: kTcp. None of them, or one
+// rank without an address: kNone, a single rank. Detection starts nothing. InputError if a variable
+// is invalid, and if only some of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set.
 struct LauncherInfo {
   Launcher kind = Launcher::kNone;
   std::string name = "none";  // "mpirun", "srun", "torchrun variables", ...

@@ -1,4 +1,4 @@
-// What the environment says to launching and connecting; nothing else reads it.
+// Environment variables of launching and connecting; no other code reads them.
 #pragma once
 
 #include <string>
@@ -10,59 +10,58 @@
 
 namespace trireme {
 
-// As torchrun-style launchers give them: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE. Beside these:
-// the secret of the run, or a file whose first line it is;
+// As set by torchrun-style launchers: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE. In addition: the
+// secret of the run, or a file whose first line is the secret;
 inline constexpr const char* kCommSecretVariable = "TRIREME_COMM_SECRET";
 inline constexpr const char* kCommSecretFileVariable = "TRIREME_COMM_SECRET_FILE";
-// the address where ranks listen, "*": all;
+// the address where ranks listen, "*": all interfaces;
 inline constexpr const char* kListenAddressVariable = "TRIREME_LISTEN_ADDRESS";
-// the descriptor of a socket that listens at MASTER_PORT, which rank 0 inherits from its launcher.
+// the descriptor of a socket that listens on MASTER_PORT, inherited by rank 0 from its launcher.
 inline constexpr const char* kListenerVariable = "TRIREME_LISTENER";
 TcpOptions tcp_options_from_environment(double timeout_s);
 
-// Removes from this process's environment, and so from that of whatever it starts, the variables by
-// which launchers number their ranks. Returns those by which this process would have been a rank,
-// "RANK=0, WORLD_SIZE=4"; empty: none. Before other threads.
+// Removes the variables by which launchers number their ranks from the environment of this process
+// and so of its children. Returns those that would have made this process a rank, "RANK=0,
+// WORLD_SIZE=4"; empty: none. Call before other threads start.
 std::string forget_launchers();
-// Removes the Slurm allocation: mpirun would start ranks on its machines, and fail where it cannot
-// reach them. Before other threads.
+// Removes the variables of the Slurm allocation: mpirun would start ranks on its machines, and fail
+// if it cannot reach them. Call before other threads start.
 void forget_allocation();
-// Whether a running MPI launcher started this process or one that it descends from; its variables
-// alone may be left over from another launch.
+// True if a running MPI launcher is an ancestor of this process; the variables alone may be left
+// over from another launch.
 bool runs_under_mpi_launcher();
 
-// For a process that starts others: its own variables, with these in the place of those of the same
-// names, as execve() takes them: "NAME=value".
+// Environment for a child process: this process's variables, with `changed` replacing those of the
+// same names, as "NAME=value" for execve().
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& changed);
-// What a process that leads ranks tells each of them in their environment: where its side channel
-// is, and the job's secret (serving/distributed/side_meeting.h). Empty: nobody leads this process.
+// Set by the process that leads ranks, for each of them: address of its control channel and the
+// job's secret (serving/distributed/side_meeting.h). Empty: no leader.
 inline constexpr const char* kLeaderVariable = "TRIREME_LEADER";
 std::string leader_from_environment();
-// What a process that starts several groups of ranks on this machine tells each of them: "2/6" for
-// the third and fourth rank of six.
+// Set by a process that starts several groups of ranks on this machine, for each group: "2/6" for a
+// group of two that has the third and fourth of six ranks.
 inline constexpr const char* kMachineRanksVariable = "TRIREME_MACHINE_RANKS";
 struct MachineRanks {
-  int before = 0;  // ranks of groups that come before this one's
-  int all = 0;     // of all groups; 0: there is only this one
+  int before = 0;  // ranks of the groups before this one
+  int all = 0;     // of all groups; 0: there is only this group
 };
 MachineRanks machine_ranks_from_environment();
-// What tells the ranks of one start by an MPI launcher from those of others; empty: it does not
-// say.
+// Job id common to the ranks of one start by an MPI launcher; empty: the launcher sets none.
 std::string launcher_job();
-// Machines of the Slurm allocation that this process lives in; 0: there is none.
+// Number of machines of the Slurm allocation of this process; 0: no allocation.
 int slurm_machines();
 
 std::string executable_search_path();  // folders separated by colons
-// Where Open MPI's mpirun makes the folder of its session.
+// Folder in which Open MPI's mpirun creates its session folder.
 std::string mpirun_session_folder();
 
 // Path of the mpirun by which --ranks of this program started this process; empty: it did not.
 void hand_down_mpirun(const std::string& path);
 std::string handed_down_mpirun();
 
-// From the process that replaces itself by mpirun to the ranks on the same machine: what its
-// outputs lead to. Ranks that another process started know nothing of it: no terminal.
+// Passes the targets of the outputs from the process that replaces itself by mpirun to the ranks on
+// the same machine. Ranks started otherwise have no such variable: no terminal.
 void hand_down_console(const ConsoleTarget& target);
 ConsoleTarget handed_down_console();
 

@@ -1,4 +1,4 @@
-// What the communicators of one rank share: transport, liveness, worker, places, scratch.
+// State shared by the communicators of one rank: transport, liveness, worker, places, scratch.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 
 namespace trireme {
 
-// Where a rank lives.
+// Location of a rank.
 struct RankPlace {
-  int host = 0;         // index of the machine, whose cores its ranks divide among them
+  int host = 0;         // index of the machine, whose cores its ranks share
   int local = 0;        // index among the ranks of that machine
   int container = 0;    // index of the part of a machine whose ranks see each other's processes
   int node = 0;         // index of the (virtual) node, a part of a container
@@ -33,34 +33,34 @@ struct RankState {
   Liveness liveness;
   std::vector<RankPlace> places;  // by world rank
   int host_ranks = 0;             // ranks on this rank's machine
-  MachineRanks neighbours;        // other groups on it
+  MachineRanks neighbours;        // other groups on the same machine
   int board_ranks = 1;            // ranks on this rank's board, itself included
-  bool same_cores = true;         // they may all use the same cores: nobody has divided them yet
+  bool same_cores = true;         // ranks of the machine may use the same cores: not divided yet
   bool crowded = false;           // some machine of the run has more ranks than cores
   int next_context = 1;           // 0 is the world's
   std::mutex traffic_mutex;
   Traffic traffic;                            // of all groups of this rank
   std::unique_ptr<Watchdog> watchdog;         // of ranks that are processes
   std::unique_ptr<DeviceCollectives> device;  // while one is attached
-  std::string device_note;                    // why it is a slower one than was asked for
+  std::string device_note;                    // why it is slower than the requested one
   CommWorker worker;                          // last: its operations use all of the above
 
-  void count(CommKind kind, const Traffic::Counter& moved);  // in `traffic`
-  // Memory for the operation under way, kept for the next one. Two pieces are at hand.
+  void count(CommKind kind, const Traffic::Counter& moved);  // adds to `traffic`
+  // Scratch memory for the operation in progress, kept for the next one. `which`: 0 or 1.
   std::byte* scratch(size_t which, int64_t bytes);
 
  private:
   std::array<Buffer, 2> scratch_;
 };
 
-// Says hello to all ranks over the transport: compares build, formats and options, finds out who
-// shares a machine, sets up the board and starts the watchdog, which announces a loss. Throws
+// Connects this rank: compares build, formats and options with all ranks, determines which ranks
+// share a machine, sets up the board and starts the watchdog, which announces a loss. Throws
 // InputError naming the first rank that differs.
 std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
                                         const CommOptions& options, const std::string& build_id,
                                         const Announce& announce = {});
 
-// Of the running executable: the linker's build id, or its size where it has none.
+// Build id of the running executable: the linker's, or the file size if it has none.
 std::string executable_build_id();
 
 }  // namespace trireme

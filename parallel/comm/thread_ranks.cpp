@@ -9,10 +9,10 @@
 namespace trireme {
 namespace {
 
-// What happened to one rank.
+// Result of one rank.
 struct Outcome {
   std::exception_ptr error;
-  bool consequence = false;  // of another rank's failure
+  bool consequence = false;  // caused by another rank's failure
 };
 
 Outcome run_rank(const std::shared_ptr<ThreadHub>& hub, int rank,

@@ -27,14 +27,14 @@ std::shared_ptr<GroupState> world_group(const std::shared_ptr<RankState>& state)
   return group;
 }
 
-// The last operation: nobody goes before everybody has come.
+// Last operation of a run: no rank leaves before all have arrived.
 void say_goodbye(RankState& state) {
   GroupState group;
   group.name = "world";
   group.rank = state.transport->rank();
   for (int r = 0; r < state.transport->size(); ++r) group.members.push_back(r);
   group.sequence = 1 << 9;
-  // Not owned: the state is being given up by its World.
+  // Not owned: its World is being destroyed.
   group.rank_state = std::shared_ptr<RankState>(&state, [](RankState*) {});
   Operation op(group, CommKind::kBarrier, 0);
   op.info().goodbye = true;
@@ -65,7 +65,7 @@ void World::end() {
   try {
     state_->worker.run([&] { say_goodbye(*state_); });
   } catch (const std::exception&) {
-    // A peer died at the very end; there is nothing left to do that needs it.
+    // A peer died at the very end; no remaining work needs it.
     state_->transport->tell_lost();
   }
 }

@@ -1,4 +1,4 @@
-// World: all ranks of a run, however they were started, and where each of them lives.
+// World: all ranks of a run, however they were started, and their locations.
 #pragma once
 
 #include <functional>
@@ -9,16 +9,16 @@
 namespace trireme {
 
 struct WorldOptions {
-  std::string backend = "auto";  // auto: as detect_launcher() says; mpi; tcp; single
+  std::string backend = "auto";  // auto: as detect_launcher() reports; mpi; tcp; single
   CommOptions comm;
-  std::string build_id;  // empty: of this executable; ranks with different ones refuse to start
-  // Prints what the watchdog has to say of a lost rank, before the process ends (watchdog.h).
+  std::string build_id;  // empty: of this executable; ranks with different ids refuse to start
+  // Prints the watchdog's message about a lost rank, before the process ends (watchdog.h).
   std::function<void(const std::string&)> announce_loss;
 };
 
 // Connects the ranks and compares build ids and format versions. The destructor says goodbye to the
-// others (and ends MPI); when it runs because of an exception it tells them instead that this rank
-// is lost, and does not wait for anybody.
+// other ranks (and ends MPI). During exception unwinding it instead reports to them that this rank
+// is lost, and does not wait.
 class World {
  public:
   explicit World(std::shared_ptr<RankState> state);
@@ -29,36 +29,36 @@ class World {
   Communicator& world() { return *world_; }
   int rank() const;
   int size() const;
-  int local_rank() const;  // among the ranks of this host, of groups beside this one too
-  int local_size() const;  // all of these (rank_commands())
-  // Whether the ranks of this host may all use the same cores; false where a launcher bound them.
+  int local_rank() const;  // among this host's ranks, including other groups (rank_commands())
+  int local_size() const;  // number of these ranks
+  // True if the ranks of this host may all use the same cores; false if a launcher bound them.
   bool shares_cores() const;
   int node() const;  // index of this rank's (virtual) node
   int nodes() const;
   std::string backend() const;   // "single", "mpi", "tcp", "threads"
   std::string describe() const;  // "4 ranks over mpi, 1 host, 2 nodes"
-  // Why tensors of GPUs are staged where comm.device_backend left the choice; else empty.
+  // Why GPU tensors are staged if comm.device_backend left the choice; else empty.
   const std::string& device_note() const;
-  // Waits for the operations started so far, then reads the counters of this rank over all groups.
+  // Waits for the operations started so far, then returns this rank's counters over all groups.
   Traffic traffic() const;
-  // What a SIGTERM calls, in another thread, instead of ending this rank. Not where mpirun's ranks
-  // are on several machines: it may have lost one of another machine, which this one cannot know
-  // of, and kills this one next.
+  // Registers the function that a SIGTERM calls, in another thread, instead of ending this rank. No
+  // effect if mpirun's ranks are on several machines: mpirun may have lost a rank on another
+  // machine, which this one cannot know of, and kills this one next.
   void on_termination(void (*request)());
-  // Cores the thread that runs asynchronous operations may use (pin_rank).
+  // Cores that the thread of asynchronous operations may use (pin_rank).
   void set_worker_cores(int first, int count);
 
  private:
   std::shared_ptr<RankState> state_;
   std::unique_ptr<Communicator> world_;
   void end();
-  int exceptions_;  // under way when this object was made
+  int exceptions_;  // in flight when this object was made
 };
 
 std::unique_ptr<World> make_world(const WorldOptions& options);
 
-// Ranks as threads of this process: calls fn once per rank and joins them. When a rank throws, the
-// others are woken with an error; the first exception is rethrown here.
+// Ranks as threads of this process: calls fn once per rank and joins them. If a rank throws, the
+// others are woken with an error; rethrows the first exception.
 void run_threads(int ranks, const std::function<void(Communicator&)>& fn,
                  const CommOptions& options = {});
 void run_thread_worlds(int ranks, const std::function<void(World&)>& fn,

@@ -25,7 +25,7 @@ AttentionArgs ContextAttention::args_of_share(const ContextPlan& plan, const Att
 
 namespace {
 
-// q, k and v in a packed (T, H + 2 Hkv, D).
+// Views of q, k and v in a packed (T, H + 2 Hkv, D).
 template <class T>
 struct Packed {
   T q, k, v;

@@ -1,9 +1,10 @@
-// Causal attention over documents whose tokens are spread over context-parallel ranks.
+// Causal attention over documents whose tokens are distributed over context-parallel ranks.
 //
 //   p2p      ring attention over all ranks (parallel/context/ring_attention.h)
-//   a2a      heads are exchanged over all ranks (parallel/context/head_exchange.h)
-//   a2a+p2p  heads are exchanged inside groups of u neighbours, blocks of keys travel between the groups
-// All three give what one rank gives for the whole rows, up to the order of additions.
+//   a2a      all-to-all of heads over all ranks (parallel/context/head_exchange.h)
+//   a2a+p2p  all-to-all of heads inside groups of u neighbours; blocks of keys and values pass
+//             around a ring of the groups
+// All three give the result of one rank with the whole rows, up to the order of additions.
 // docs/design/context-parallelism.md has pictures and formulas.
 #pragma once
 
@@ -16,24 +17,24 @@ namespace trireme {
 
 class ContextAttention {
  public:
-  // Collective over cp. ulysses divides its size. cp must outlive this.
+  // Collective over cp. ulysses divides the size of cp. cp must outlive this object.
   ContextAttention(Communicator& cp, int ulysses);
 
-  // What backward() needs besides the operands of forward().
+  // Tensors that backward() needs in addition to the operands of forward().
   struct Saved {
     Activation lse;
-    Activation qkv, out;  // of the exchanged heads; with ulysses() > 1 only
+    Activation qkv, out;  // of the exchanged heads; only with ulysses() > 1
   };
 
-  // q, out (T, H, D); k, v (T, Hkv, D): the tokens of this rank (plan.local_tokens()), rotated with
-  // their positions in the document; strides as in engine/ops/attention.h, heads adjacent.
-  // args.global_row is taken from the plan; first_head and total_heads are those of the caller's
-  // heads. saved may be null: nothing is kept.
+  // q, out (T, H, D); k, v (T, Hkv, D): this rank's tokens (plan.local_tokens()), with rotary
+  // embedding by position in the document; strides as in engine/ops/attention.h, heads adjacent.
+  // args.global_row is taken from the plan; first_head and total_heads refer to the caller's heads.
+  // saved may be null: nothing is kept.
   void forward(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ContextPlan& plan, const AttentionArgs& args,
                Saved* saved) const;
 
-  // dq, dk, dv overwrite; none may alias an input. Where keeps_inputs(), out, q, k, v are not read
+  // Overwrites dq, dk, dv; none may alias an input. If keeps_inputs(), out, q, k, v are not read
   // and may be absent.
   void backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
                 const ConstTensor& dout, const ConstTensor& out, const ConstTensor& q,
@@ -49,7 +50,7 @@ class ContextAttention {
   AttentionArgs args_of_share(const ContextPlan& plan, const AttentionArgs& args,
                               int64_t local_heads, int64_t heads) const;
   int ulysses_;
-  std::unique_ptr<Communicator> own_ring_, own_exchange_;  // where they are not cp itself
+  std::unique_ptr<Communicator> own_ring_, own_exchange_;  // null where they are cp itself
   Communicator* ring_;
   Communicator* exchange_;
 };

@@ -20,7 +20,7 @@ ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses, boo
   for (Step& step : steps_) {
     step.segments.resize(1 + static_cast<size_t>(window_parts_));
     for (std::vector<AttentionSegment>& list : step.segments)
-      list.reserve(group_tokens_.size());  // no more documents than tokens
+      list.reserve(group_tokens_.size());  // there are no more documents than tokens
     step.key_position.resize(group_tokens_.size());
   }
 }

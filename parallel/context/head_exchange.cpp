@@ -14,7 +14,7 @@ T columns(const T& t, int64_t begin, int64_t count) {
   return heads_as_columns(T(t.slice(1, begin, begin + count)));
 }
 
-// What member i sends or receives: its part of (u T, heads, D).
+// Member i's part of a tensor (u T, heads, D).
 template <class T>
 T part(const T& t, int member, int64_t tokens) {
   return t.slice(0, member * tokens, (member + 1) * tokens);
@@ -37,7 +37,7 @@ int64_t HeadShares::source(int member, int64_t slot) const {
   return query / (heads / kv_heads);
 }
 
-// Piece i of `sent` goes to member i; the result has one piece from each.
+// Sends piece i of `sent` to member i; the result has one piece from each member.
 Activation HeadExchange::exchange(Ctx& ctx, const ConstTensor& sent) const {
   Activation received = ctx.allocate("ulysses.received", sent.dtype(), sent.shape());
   if (ctx.planning()) return received;

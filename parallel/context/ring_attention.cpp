@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// One message on its way around the ring. Its tensors must outlive it, whatever is thrown.
+// One transfer around the ring. Its tensors must outlive it, also when an exception is thrown.
 class Transfer {
  public:
   Transfer(Ctx& ctx, Communicator& ring) : ctx_(ctx), ring_(ring) {}
@@ -18,7 +18,7 @@ class Transfer {
     try {
       work_.wait();
     } catch (const std::exception&) {
-      // An error is already under way, and this one says the same: the peers are lost.
+      // An error is already in flight, with the same cause: the peers are lost.
     }
   }
   void start(const ConstTensor& out, const Tensor& in, int tag) {
@@ -40,7 +40,7 @@ class Transfer {
 
 constexpr int kKeysTag = 0, kGradientsTag = 1;
 
-// Keys and values of one rank, or their gradients, in one message: (2 T, Hkv, D), the keys first.
+// Keys and values of one rank, or their gradients, as one message: (2 T, Hkv, D), the keys first.
 struct KeyValues {
   Activation memory;
   Tensor k() const { return memory->slice(0, 0, memory->size(0) / 2); }
@@ -51,7 +51,7 @@ KeyValues allocate_key_values(Ctx& ctx, const char* name, const ConstTensor& k, 
   return {ctx.allocate(name, dtype, Shape{2 * k.size(0), k.size(1), k.size(2)})};
 }
 
-// The blocks of keys and values as they come by; the own one first.
+// Blocks of keys and values in the order of arrival, starting with the own block.
 class TravellingKeys {
  public:
   TravellingKeys(Ctx& ctx, Communicator& ring, const ConstTensor& k, const ConstTensor& v)
@@ -76,11 +76,11 @@ class TravellingKeys {
   int steps_;
   ConstTensor k_, v_;
   std::array<KeyValues, 2> blocks_;
-  Transfer transfer_;  // last: waits before the blocks are given back
+  Transfer transfer_;  // last: waits before the blocks are freed
 };
 
-// Sums of gradients that follow the blocks of keys around the ring. Three of them: one is being
-// computed, one arrives with what the ranks before found for the same keys, one leaves.
+// Sums of gradients that follow the blocks of keys around the ring. Three buffers: one is computed,
+// one receives the sum of the previous ranks for the same keys, one is sent.
 class TravellingGradients {
  public:
   TravellingGradients(Ctx& ctx, Communicator& ring, const ConstTensor& k)
@@ -88,12 +88,12 @@ class TravellingGradients {
     for (KeyValues& block : blocks_)
       block = allocate_key_values(ctx, "ring.dkv", k, sum_dtype(k.dtype()));
   }
-  // Where to add the gradients of the keys of step t.
+  // Buffer for the gradients of the keys of step t.
   const KeyValues& open(int t) {
     if (t > 0) fill_zero(ctx_, block(t).memory);
     return block(t);
   }
-  // They are complete: joins what arrived for these keys, and sends the sum on.
+  // Completes step t: adds the received sum for these keys, and sends the total on.
   void close(int t) {
     if (t > 0) {
       transfer_.wait();
@@ -101,21 +101,21 @@ class TravellingGradients {
     }
     transfer_.start(block(t).memory, block(t + 2).memory, kGradientsTag);
   }
-  // After the last close(): the gradients of this rank's own keys.
+  // Gradients of this rank's own keys, after the last close().
   const KeyValues& home(int steps) {
     transfer_.wait();
     return block(steps + 1);
   }
 
  private:
-  // Step t computes in block t, while block t - 1 leaves and block t + 1 arrives.
+  // Step t computes in block t, while block t - 1 is sent and block t + 1 is received.
   const KeyValues& block(int t) const { return blocks_[static_cast<size_t>(t % 3)]; }
   Ctx& ctx_;
   std::array<KeyValues, 3> blocks_;
   Transfer transfer_;
 };
 
-// Sums of a result that is to be rounded: the result itself where nothing is.
+// Accumulator of a result that must be rounded; the result itself if no rounding is needed.
 struct Sums {
   Activation memory;
   Tensor view;

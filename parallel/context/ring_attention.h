@@ -1,15 +1,15 @@
 // Ring self-attention (Li et al. 2023, "Sequence Parallelism: Long Sequence Training from System
 // Perspective"; Liu et al. 2023, "Ring Attention with Blockwise Transformers"): queries stay,
-// blocks of keys and values travel around the ring, and each step continues the online softmax.
+// blocks of keys and values pass around the ring, and each step continues the online softmax.
 //
-// With N ranks, T local tokens and w bytes an element, C = T Hkv D w being a rank's keys or values,
-// each rank sends exactly
+// With N ranks, T local tokens, w bytes per element and C = T Hkv D w, the size of a rank's keys or
+// values, each rank sends exactly
 //   forward    2 (N - 1) C
 //   backward   2 (N - 1) C   keys and values once more
-//            + 2 N C'        their gradients, which travel along and home; C' is C in float32
-//                            (float64 for float64)
-// The next block travels while this one is computed with. Bits depend on N (order of additions) but
-// not on threads.
+//            + 2 N C'        their gradients, which follow them and return to their owner; C' is C
+//                            in float32 (float64 for float64)
+// The next block is transferred during the computation with the current one. Bits depend on N
+// (order of additions) but not on threads.
 #pragma once
 
 #include "parallel/comm/communicator.h"
@@ -17,13 +17,14 @@
 
 namespace trireme {
 
-// q, out (T, H, D); k, v (T, Hkv, D) local tokens, with adjacent heads; lse (H, T). Shapes, dtypes
-// and strides else as in engine/ops/attention.h. Queries without keys give out = 0, lse = -inf.
+// q, out (T, H, D); k, v (T, Hkv, D): local tokens, with adjacent heads; lse (H, T). Otherwise
+// shapes, dtypes and strides as in engine/ops/attention.h. Queries without keys give out = 0, lse =
+// -inf.
 void ring_attention_forward(Ctx& ctx, Communicator& ring, const Tensor& out, const Tensor& lse,
                             const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                             const ContextPlan& plan, const AttentionArgs& args);
 
-// dq, dk, dv overwrite.
+// Overwrites dq, dk, dv.
 void ring_attention_backward(Ctx& ctx, Communicator& ring, const Tensor& dq, const Tensor& dk,
                              const Tensor& dv, const ConstTensor& dout, const ConstTensor& out,
                              const ConstTensor& lse, const ConstTensor& q, const ConstTensor& k,

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-// One document inside its row.
+// Document within its row.
 struct Document {
   int64_t row, begin, end;
 };
@@ -29,8 +29,8 @@ struct LocalRange {
   bool empty() const { return begin == end; }
 };
 
-// The document's tokens in the chunks number [first, last) of the two that the rank holds: one
-// piece, because a document in both of them reaches from the end of one to the start of the other.
+// A document's tokens in the rank's chunks number [first, last) of two. They are contiguous,
+// because a document in both chunks spans from the end of one to the start of the other.
 LocalRange held_by(const ContextLayout& layout, int rank, const Document& document, size_t first,
                    size_t last) {
   LocalRange out;
@@ -54,7 +54,7 @@ void add_segment(const LocalRange& queries, const LocalRange& keys, int32_t diag
                       narrow<int32_t>(keys.begin), narrow<int32_t>(keys.end), diagonal});
 }
 
-// Place in its row of a local token of the rank.
+// Index in its row of a local token of the rank.
 int64_t place_in_row(const ContextLayout& layout, int rank, int64_t local) {
   const int64_t at = local % layout.local_length();
   return layout.chunks(rank)[static_cast<size_t>(at / layout.chunk)] * layout.chunk +
@@ -141,7 +141,8 @@ void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
                       std::vector<AttentionSegment>& segments) {
   segments.clear();
   if (query_rank == key_rank) {
-    // A document's tokens lie in order, with gaps: causal here is causal there.
+    // A document's tokens are in order, with gaps, so causal in local order is causal in the
+    // document.
     for_each_document(layout, cu_seqlens, [&](const Document& document) {
       const LocalRange held = held_by(layout, query_rank, document, 0, 2);
       add_segment(held, held, 0, segments);
@@ -152,7 +153,7 @@ void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
   const auto earlier = [&](int64_t chunk) {
     return static_cast<size_t>(std::ranges::count_if(keys, [&](int64_t k) { return k < chunk; }));
   };
-  // How many of the two key chunks each of the two query chunks sees, whole.
+  // Number of the two key chunks that each of the two query chunks sees as a whole.
   const size_t first_sees = earlier(queries[0]), second_sees = earlier(queries[1]);
   TRIREME_CHECK(first_sees == 0 || first_sees == second_sees, "context ranks ", query_rank, " and ",
                 key_rank, " see each other in more than one piece");

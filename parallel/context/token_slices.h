@@ -1,14 +1,14 @@
-// Which tokens of a micro-batch each context-parallel rank holds, and who sees whom.
+// Assignment of a micro-batch's tokens to context-parallel ranks, and visibility between them.
 //
 // A micro-batch is B rows (samples) of S tokens, flat. Each row is padded at its end to 2 N chunks
-// of c tokens; a rank holds two chunks of every row, one behind the other, the earlier one first:
+// of c tokens. A rank holds two chunks of every row, one after the other, the earlier one first:
 //     zigzag      chunks r and 2N - 1 - r: with a causal mask every rank has the same work
 //     contiguous  chunks 2r and 2r + 1
-// so a rank has B * 2c local tokens. What lies beyond S is padding: it belongs to no document, so
-// nothing sees it and it sees nothing.
+// so a rank has B * 2c local tokens. Tokens beyond S are padding: they belong to no document, so
+// nothing sees them and they see nothing.
 //
-// Ranks that exchange heads (Ulysses) are u neighbours; together they hold two runs of u chunks,
-// which are the chunks of one rank of a layout with N / u ranks: grouped(u).
+// Ranks that exchange heads (Ulysses) are u neighbours. Together they hold two runs of u chunks,
+// which are the chunks of one rank in a layout with N / u ranks: grouped(u).
 #pragma once
 
 #include <array>
@@ -35,36 +35,35 @@ struct ContextLayout {
   bool operator==(const ContextLayout&) const = default;
 };
 
-// The shortest chunks of a multiple of `multiple` tokens (the tensor-parallel ranks, where they
-// share the tokens of a rank) that hold rows of `length` tokens.
+// Layout with the shortest chunks that hold rows of `length` tokens. The chunk length is a multiple
+// of `multiple` (the tensor-parallel ranks, if they share the tokens of a rank).
 ContextLayout make_context_layout(int64_t rows, int64_t length, int ranks, int64_t multiple,
                                   ContextBalance balance);
 
-// For each local token of a rank its number b * S + s in the micro-batch, or -1 for padding.
+// Number b * S + s in the micro-batch of each local token of a rank, or -1 for padding.
 std::vector<int64_t> tokens_of_rank(const ContextLayout& layout, int rank);
 
-// Where the rows of grouped(u)'s rank `group` come from: entry i is the place of its local token i
-// among the local tokens of its u members, one member behind the other.
+// Source of the rows of rank `group` in grouped(u): entry i is the index of its local token i among
+// the local tokens of its u members, one member after the other.
 std::vector<int32_t> order_of_group(const ContextLayout& layout, int ranks_together, int group);
 
-// Documents are given by cu_seqlens, their offsets in the micro-batch without padding, from 0 to B
-// * S; none reaches into the next row.
+// Documents are given by cu_seqlens: their offsets in the unpadded micro-batch, from 0 to B * S. No
+// document spans two rows.
 
 // Position of each local token in its document; 0 for padding.
 void key_positions(const ContextLayout& layout, int rank, std::span<const int32_t> cu_seqlens,
                    std::span<int32_t> positions);
 
-// The pairs of a local query of `query_rank` and a local key of `key_rank` of which the query may
-// see the key: same document, key not later. One segment per document at most: between two ranks a
-// document's queries that see anything see the same keys, and both lie in one piece.
+// Segments of pairs of a local query of `query_rank` and a local key of `key_rank` that the query
+// may see: same document, key not later. At most one segment per document: between two ranks, the
+// queries of a document that see any keys all see the same keys, and both are contiguous.
 void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
                       std::span<const int32_t> cu_seqlens, std::vector<AttentionSegment>& segments);
 
-// The same pairs in segments whose diagonal says how far apart a query and a key are in their
-// document, so that a window over it can be applied. A document in both chunks of a zigzag rank has
-// a gap between them:
-// its pairs are in two parts, chunks with those of their own number, and the later chunk of queries
-// with the earlier one of keys; the segments of a part are as segments_between() gives them.
+// The same pairs in segments whose diagonal is the distance of query and key in their document, so
+// that a window can be applied. A document in both chunks of a zigzag rank has a gap between them,
+// so its pairs form two parts: chunks with the chunks of the same number, and the later query chunk
+// with the earlier key chunk. The segments of one part are as those of segments_between().
 int window_parts(const ContextLayout& layout);
 void window_segments_between(const ContextLayout& layout, int query_rank, int key_rank, int part,
                              std::span<const int32_t> cu_seqlens,

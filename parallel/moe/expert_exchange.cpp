@@ -10,12 +10,12 @@
 namespace trireme {
 namespace {
 
-// A buffer that is this many times an even share seldom needs a second round.
+// Buffer size in even shares; a second round is then rarely needed.
 constexpr int64_t kSlack = 2;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-// The part of b that a covers; where there is none, an empty range inside b.
+// Part of b that overlaps a; without overlap, an empty range inside b.
 RowRange overlap(const RowRange& a, const RowRange& b) {
   const int64_t begin = std::min(std::max(a.begin, b.begin), b.end);
   return {begin, std::max(begin, std::min(a.end, b.end))};
@@ -32,7 +32,7 @@ std::vector<int64_t> times(const std::vector<int64_t>& rows, int64_t columns) {
   return elements;
 }
 
-// The numbers of all members, one list behind the other.
+// All members' numbers, one list after the other.
 std::vector<int64_t> gather(Communicator* group, std::vector<int64_t> mine) {
   if (group == nullptr) return mine;
   const int64_t n = std::ssize(mine);
@@ -42,7 +42,7 @@ std::vector<int64_t> gather(Communicator* group, std::vector<int64_t> mine) {
   return all;
 }
 
-// all_to_all_v, given elements.
+// all_to_all_v with counts in elements.
 Work swap(Ctx& ctx, Communicator* group, const Tensor& out, const std::vector<int64_t>& out_counts,
           const ConstTensor& in, const std::vector<int64_t>& in_counts, bool overlap) {
   if (group == nullptr)
@@ -92,9 +92,9 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
     return route;
   }
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
-  // On a GPU the one wait of a layer: what follows is sized by these numbers.
+  // On a GPU the only host wait of a layer: the sizes below depend on these numbers.
   const std::vector<int64_t> own = to_host<int64_t>(ctx, counts);
-  // They count what other ranks sent; after the loss of one that is anything.
+  // They count rows sent by other ranks and are undefined after the loss of a rank.
   for (const Communicator* group : {ep_, etp_})
     if (ctx.gpu != nullptr && size(group) > 1) group->check_alive();
   std::vector<int64_t> mine = own;
@@ -125,7 +125,7 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
   return route;
 }
 
-// Walks the rows for each ep index in their numbering and keeps what lies in the round's window.
+// Walks the rows for each ep index in their numbering and keeps those in the round's range.
 ExpertRound ExpertExchange::make_round(std::span<const int64_t> counts,
                                        std::span<const int64_t> bounds, int64_t round) const {
   const int ep = size(ep_), etp = size(etp_);
@@ -191,7 +191,7 @@ RowRange piece_range(const ExpertRound& round, int etp_index) {
 
 }  // namespace
 
-// Each rank gives its piece to all its etp peers.
+// Each rank sends its piece to all its etp peers.
 void ExpertExchange::gather_pieces(const Tensor& arrived, const ExpertRound& round) const {
   const int n = size(etp_), self = rank(etp_);
   const RowRange own = piece_range(round, self);
@@ -203,8 +203,8 @@ void ExpertExchange::gather_pieces(const Tensor& arrived, const ExpertRound& rou
   }
 }
 
-// Each rank's own piece becomes the sum over its etp peers, in the order of their indices. Block by
-// block, so that the peers' parts of a block fit into as much memory as the rows themselves.
+// Each rank's piece becomes the sum over its etp peers, in the order of their indices. Block by
+// block, so that the peers' parts of a block need no more memory than the rows themselves.
 void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRound& round) const {
   const int n = size(etp_), self = rank(etp_);
   if (n == 1) return;
@@ -261,7 +261,7 @@ ExpertExchange::Travelling ExpertExchange::post_dispatch(Ctx& ctx, const Tensor&
                 "expert dispatch of ", rows.shape(), " into ", received.shape(), ": ", r.rows(),
                 " of ", route.pairs, " rows arrive");
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
-  // One range: the rows lie as they are sent.
+  // A single range is sent in place, without packing.
   ConstTensor sent = rows.slice(0, 0, 0);
   if (r.sent.size() == 1) sent = rows.slice(0, r.sent[0].begin, r.sent[0].end);
   if (r.sent.size() > 1) {
@@ -332,7 +332,7 @@ void ExpertExchange::finish_combine(Ctx& ctx, const Tensor& rows, const Travelli
   const ExpertRound& r = route.rounds[round];
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
   travelling.work.wait();
-  if (r.sent.size() == 1) return;  // they came to their places
+  if (r.sent.size() == 1) return;  // received in place
   int64_t n = 0;
   for (const RowRange& range : r.sent) {
     copy_range(ctx, rows, range.begin, travelling.home, n, range.size());

@@ -1,23 +1,27 @@
-// Expert exchange: rows travel to the ranks that hold their experts, and back.
+// Token dispatcher of expert parallelism: sends rows to the ranks that hold their experts, and
+// back.
 //
-// Ranks form a plane of ep x etp. Expert e lives on ep index i with e in piece_of(E, ep, i); the
-// etp ranks of that index hold slices of its weights. Every rank brings different rows, sorted by
+// Ranks form a plane of ep x etp. Expert e is on ep index i with e in piece_of(E, ep, i); the etp
+// ranks of that index hold slices of its weights. Every rank contributes different rows, sorted by
 // expert.
 //
-//   dispatch   all_to_all_v over ep: a row goes to its expert's ep index (same etp index); then every
-//              etp rank passes what it got to its etp peers, so that all of them have all rows
-//   combine    the mirror: partial results are summed over etp, each rank getting the sum for the
-//              rows it had brought to the plane; all_to_all_v over ep takes them home
+//   dispatch   all_to_all_v over ep sends a row to its expert's ep index (same etp index); then
+//              every etp rank passes the rows it received to its etp peers, so that all of them
+//              have all rows
+//   combine    the reverse: partial results are summed over etp, each rank getting the sums for the
+//              rows that it received over ep; all_to_all_v over ep returns them to their source
 //
-// Sent over ep, of rows of w bytes: exactly w times the pairs whose expert is on another ep index,
-// in either direction. Over etp: w times the rows received, times (etp - 1), in either direction.
+// Bytes sent over ep, for rows of w bytes: exactly w times the pairs whose expert is on another ep
+// index, in each direction. Over etp: w times the rows received, times (etp - 1), in each
+// direction.
 //
-// No collective depends on the routing: counts travel by two all_gathers of a fixed size, and every
-// rank takes part in every round, with nothing to send if need be.
+// No collective depends on the routing: counts are exchanged by two all_gathers of a fixed size,
+// and every rank takes part in every round, even with nothing to send.
 //
 // Rounds: a rank's buffer holds `bound` rows. The rows for an ep index are numbered by (expert, etp
-// index of the source, its ep index, place there); round r moves numbers [r bound, (r + 1) bound).
-// Every rank knows all counts, so all know the number of rounds: the most that any ep index needs.
+// index of the source, its ep index, position there); round r moves numbers [r bound, (r + 1)
+// bound). Every rank has all counts, so all compute the same number of rounds: the largest number
+// that any ep index needs.
 #pragma once
 
 #include <span>
@@ -33,59 +37,60 @@ struct RowRange {
   int64_t size() const { return end - begin; }
 };
 
-// Where the rows of one round come from and go to, on this rank.
+// Sources and destinations of the rows of one round, on this rank.
 struct ExpertRound {
   std::vector<int64_t> send_rows;     // (ep) rows for each ep index, in the order of `sent`
-  std::vector<RowRange> sent;         // of this rank's rows: what the round takes, in sending order
+  std::vector<RowRange> sent;         // ranges of this rank's rows in this round, in sending order
   std::vector<int64_t> receive_rows;  // (ep) rows from each ep index
   std::vector<int64_t> piece_rows;    // (etp) rows each etp index receives over ep
   struct Move {
-    int64_t from = 0;  // in the order of arrival: (etp index, ep index, expert)
+    int64_t from = 0;  // in order of arrival: (etp index, ep index, expert)
     int64_t to = 0;    // sorted by expert
     int64_t rows = 0;
   };
   std::vector<Move> moves;
-  std::vector<int64_t> offsets;  // (local experts + 1) ranges of the sorted rows
+  std::vector<int64_t> offsets;  // (local experts + 1) boundaries in the sorted rows
   int64_t rows() const { return offsets.back(); }
 };
 
-// The agreed course of one exchange. In a planning run: one round of unknown content.
+// Agreed plan of one exchange. In a planning run: one round of unknown content.
 struct ExpertRoute {
   std::vector<ExpertRound> rounds;
-  int64_t pairs = 0;   // rows this rank brings
-  int64_t remote = 0;  // of them to another ep index
+  int64_t pairs = 0;   // rows of this rank
+  int64_t remote = 0;  // those for another ep index
 };
 
 class ExpertExchange {
  public:
-  // The groups must outlive this object; nullptr: one rank. InputError when there are fewer experts
+  // The groups must outlive this object; nullptr: one rank. InputError if there are fewer experts
   // than ep ranks.
   ExpertExchange(Communicator* ep, Communicator* etp, int64_t experts);
 
   int64_t experts() const { return experts_; }
   RowRange local_experts() const { return held_by(rank(ep_)); }
-  // Rows that a rank may receive in one round: twice an even share, never more than the worst case.
-  // tokens: of this rank; every rank of the plane gives the same.
+  // Rows that a rank may receive in one round: twice an even share, at most the worst case. tokens:
+  // of this rank, the same on every rank of the plane.
   int64_t default_bound(int64_t tokens, int64_t k) const;
 
-  // counts (E) int64: rows of each expert that this rank brings. Collective over the plane.
+  // Plans an exchange. counts (E) int64: this rank's rows for each expert. Collective over the
+  // plane.
   ExpertRoute agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const;
 
-  // received (bound, C): the rows of this round's local experts, sorted by expert.
-  // rows (n, C): what this rank brings, sorted by expert. Collective over the plane.
+  // received (bound, C): rows of this round for the local experts, sorted by expert. rows (n, C):
+  // this rank's rows, sorted by expert. Collective over the plane.
   void dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows, const ExpertRoute& route,
                 size_t round) const;
-  // rows (n, C): the places that this round had taken from it get the results for them. results
-  // (bound, C): of dispatch's rows; a partial sum on each etp rank. Collective over the plane.
+  // rows (n, C): receives the results for the rows that this round took from it. results (bound,
+  // C): of dispatch's rows, a partial sum on each etp rank. Collective over the plane.
   void combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results, const ExpertRoute& route,
                size_t round) const;
 
-  // The two in halves. Between them, with `overlap`, rows travel over ep while something else is
-  // computed, which may make operations of its own; the operands must not change meanwhile.
-  // Without, the first half waits.
+  // Both operations in halves. With `overlap`, rows are in transfer over ep between the halves
+  // while the caller computes and may run other operations; the operands must not change meanwhile.
+  // Without `overlap` the first half waits.
   struct Travelling {
     Activation arrived, packed;
-    Tensor home;  // combine's rows in the order of sending
+    Tensor home;  // combine's rows in sending order
     Work work;
   };
   Travelling post_dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// Counts what one rank does to one (chunk, micro-batch), in the order in which it does it.
+// Counts the instructions of one rank per (chunk, micro-batch), in execution order.
 class RankCheck {
  public:
   RankCheck(const Schedule& schedule, const std::string& what, int rank)

@@ -1,4 +1,4 @@
-// Check of a schedule from a file.
+// Validation of a schedule from a file.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-// Every (chunk, micro-batch) of every rank forward once and, in training, backward once, whole or
-// in halves; indices in range; no rank waits for ever. InputError beginning with `what` otherwise.
+// Checks that every rank runs each (chunk, micro-batch) forward once and, in training, backward
+// once, whole or in halves; that indices are in range; and that no rank waits for ever. Otherwise
+// throws InputError beginning with `what`.
 void check_schedule(const Schedule& schedule, const std::string& what);
 
 }  // namespace trireme

@@ -43,12 +43,12 @@ class Pass {
   }
 
  private:
-  // A message and its memory, from posting until the stage takes it or it is sent.
+  // A message and its memory, from posting until the stage takes it or it has been sent.
   struct Flight {
     Activation memory;
     Work work;
   };
-  // Of a result that the same rank uses: gradient, model chunk that gets it, micro-batch.
+  // Key of a result that the same rank uses: gradient, consuming model chunk, micro-batch.
   using LocalKey = std::tuple<bool, int, int>;
 
   static LocalKey key_of_input(const Instruction& in) {
@@ -133,14 +133,14 @@ class Pass {
     if (first_) report_.first_seconds += spent;
   }
 
-  // Nobody may write into or read from memory that is given up.
+  // Aborts and waits, so that no transfer reads or writes memory that is about to be freed.
   void give_up(const char* reason) noexcept {
     const auto open = [](const std::vector<Flight>& flights) {
       return std::ranges::any_of(flights, [](const Flight& f) {
         try {
           return !f.work.done();
         } catch (const std::exception&) {
-          return true;  // a device that failed says nothing of its work
+          return true;  // a failed device reports no completion
         }
       });
     };

@@ -9,7 +9,7 @@ namespace {
 constexpr auto kF = InstructionKind::kForward;
 constexpr auto kB = InstructionKind::kBackward;
 
-// `warm_up` forwards, then one forward and one backward in turn, then the backwards that are left.
+// `warm_up` forwards, then one forward and one backward in turn, then the remaining backwards.
 // forward(k), backward(k): the k-th of `total` each.
 template <class Forward, class Backward>
 Order alternate(int total, int warm_up, Forward&& forward, Backward&& backward) {

@@ -1,5 +1,5 @@
-// ZB-H1 and ZB-H2: the backward pass in two halves, of which the second, which no other rank waits
-// for, fills the time in which 1F1B would wait.
+// ZB-H1 and ZB-H2: the backward pass in two halves. The second half, which no other rank waits for,
+// fills the time in which 1F1B would wait.
 #include <algorithm>
 
 #include "parallel/pipeline/orders.h"
@@ -13,9 +13,9 @@ Order zero_bubble_order(int stages, int micro_batches, int rank, int memory) {
   const auto forward = [&] { order.push_back({InstructionKind::kForward, 0, forwards++}); };
   const auto backward = [&] {
     order.push_back({InstructionKind::kBackwardInput, 0, inputs++});
-    // The first `memory` * rank weight gradients are put off: rank r joins that much later, and
-    // what it puts off is what it does at the end, when the ranks before it still have input
-    // gradients.
+    // Postpones the first `memory` * rank weight gradients. Rank r starts later by that much, and
+    // does the postponed ones at the end, while the ranks before it still have input gradients to
+    // compute.
     if (inputs > memory * rank) order.push_back({InstructionKind::kBackwardWeight, 0, weights++});
   };
   const int warm_up = std::min(micro_batches, memory * (stages - 1 - rank));

@@ -1,4 +1,5 @@
-// The order of one rank in each family of schedules: pure functions of p, v, m and the rank.
+// Instruction order of one rank in each family of schedules: pure functions of p, v, m and the
+// rank.
 #pragma once
 
 #include "parallel/pipeline/schedule.h"
@@ -13,7 +14,7 @@ Order forward_only_order(int stages, int chunks, int micro_batches);
 Order gpipe_order(int micro_batches);
 // PipeDream-Flush (Narayanan et al. 2021, 2006.09503).
 Order one_f_one_b_order(int stages, int micro_batches, int rank);
-// Narayanan et al. 2021, 2104.04473 section 2.2; stages divides micro_batches. With one chunk 1F1B.
+// Narayanan et al. 2021, 2104.04473 section 2.2; stages divides micro_batches. 1F1B with one chunk.
 Order interleaved_order(int stages, int chunks, int micro_batches, int rank);
 // Qi et al. 2023, 2401.10241: memory 1 is ZB-H1, 2 is ZB-H2, in the order that meets their
 // formulas.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kTags = Communicator::kMaxTag + 1;
 
-// Where an instruction stands.
+// Rank and step of an instruction.
 struct Place {
   int rank = -1;
   int step = -1;
@@ -43,7 +43,7 @@ class Builder {
   }
 
  private:
-  // The message that brings a step's input: the number-th from peer; none from peer -1.
+  // Message that brings a step's input: the number-th from peer; peer -1: none.
   struct Source {
     int peer = -1;
     int number = 0;
@@ -71,7 +71,7 @@ class Builder {
     sources_[static_cast<size_t>(rank)].resize(program(rank).steps.size());
   }
 
-  // The way of a step's result to the step that uses it.
+  // Connects a step's result to the step that uses it.
   void route(const Place& from) {
     const Instruction in = step(from).instruction;
     if (in.kind == InstructionKind::kBackwardWeight) return;
@@ -115,7 +115,7 @@ class Builder {
     }
   }
 
-  // When a rank comes to a step: its predecessor has ended.
+  // Simulated time at which a rank reaches a step: the end of the step before.
   double reached(const Place& at) const {
     if (at.step <= 0) return 0;
     const Timeline::Rank& rank = timeline_.ranks[static_cast<size_t>(at.rank)];
@@ -145,7 +145,7 @@ class Builder {
   std::map<std::pair<int, int>, int> sent_;    // by sender and receiver: messages so far
 };
 
-// The programs under sends and receives that wait for their other side.
+// Execution of the programs with sends and receives that wait for their counterpart.
 class Rendezvous {
  public:
   explicit Rendezvous(const std::vector<RankProgram>& programs)
@@ -177,7 +177,7 @@ class Rendezvous {
   };
   struct Rank {
     size_t step = 0;
-    bool posted = false;  // what the step posts
+    bool posted = false;  // the step's receives
     bool ended = false;
     std::vector<int> sends, receives;  // number within the channel; -1: not posted yet
   };
@@ -193,7 +193,7 @@ class Rendezvous {
     list.push_back(&m);
   }
 
-  // Whether the other side of a posted message is posted as well.
+  // True if the counterpart of a posted message has been posted too.
   bool met(int rank, int index, bool send) {
     const auto r = static_cast<size_t>(rank), i = static_cast<size_t>(index);
     const PipelineMessage& m = send ? programs_[r].sends[i] : programs_[r].receives[i];
@@ -255,7 +255,7 @@ std::vector<MessagePath> message_paths(const std::vector<RankProgram>& programs)
 }
 
 std::string check_message_order(const std::vector<RankProgram>& programs) {
-  using Name = std::pair<int, bool>;  // tag, gradient: tags count the messages of a path
+  using Name = std::pair<int, bool>;  // tag, gradient: tags number the messages of a path
   std::map<MessagePath, std::vector<Name>> sent, received;
   for (int r = 0; r < std::ssize(programs); ++r) {
     const RankProgram& program = programs[static_cast<size_t>(r)];

@@ -1,12 +1,11 @@
-// A pipeline schedule is data: for every rank the order in which it works on micro-batches.
+// Pipeline schedule: for every rank, as data, the order in which it processes micro-batches.
 //
-// A model is cut into p v chunks of layers, p = stages (ranks), v = chunks of one rank. Chunk c of
-// rank r is model chunk c p + r, so that neighbouring chunks lie on neighbouring ranks. What is
-// sent and received follows from the order (parallel/pipeline/program.h); nothing here knows a
-// layer.
+// A model is cut into p v chunks of layers, p = stages (ranks), v = chunks per rank. Chunk c of
+// rank r is model chunk c p + r, so that neighbouring chunks are on neighbouring ranks. Sends and
+// receives follow from the order (parallel/pipeline/program.h); nothing here knows a layer.
 //
-// All training schedules take the weight gradients of a chunk in the order of the micro-batches, so
-// that their sums have the same bits in every schedule.
+// All training schedules compute the weight gradients of a chunk in the order of the micro-batches,
+// so that the sums have the same bits in every schedule.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@ namespace trireme {
 enum class InstructionKind : uint8_t {
   kForward,
   kBackward,        // gradients of input and weights; the input's is sent when both are done
-  kBackwardInput,   // the first half alone,
-  kBackwardWeight,  // and the second, at any later time
+  kBackwardInput,   // only the gradient of the input
+  kBackwardWeight,  // only the gradients of the weights, at any later time
 };
 const char* instruction_name(InstructionKind kind);  // forward, backward, backward_input, ...
 
@@ -36,7 +35,7 @@ enum class ScheduleKind : uint8_t {
   kGPipe,        // all forwards, then all backwards
   k1F1B,         // one forward, one backward, after p - 1 - r forwards of rank r
   kInterleaved,  // 1F1B over v chunks per rank; p divides m
-  kZbH1,         // 1F1B with weight gradients in what would be its bubble, and 1F1B's memory
+  kZbH1,         // 1F1B with weight gradients in its bubble, and 1F1B's memory
   kZbH2,         // p - 1 more micro-batches in flight and no bubble
   kCustom,       // from a file
 };
@@ -48,14 +47,14 @@ struct Schedule {
   int stages = 1;
   int chunks = 1;
   int micro_batches = 1;
-  std::vector<std::vector<Instruction>> ranks;  // stages lists
+  std::vector<std::vector<Instruction>> ranks;  // one list per stage
 
   int model_chunks() const { return stages * chunks; }
   int model_chunk(int rank, int chunk) const { return chunk * stages + rank; }
   bool trains() const { return kind != ScheduleKind::kForwardOnly; }
 };
 
-// Largest stages x chunks x micro-batches: 64 ranks with 16 chunks and 4096 micro-batches.
+// Limit on stages x chunks x micro-batches: 64 ranks with 16 chunks and 4096 micro-batches.
 inline constexpr int64_t kMostChunkVisits = int64_t{1} << 22;
 
 }  // namespace trireme

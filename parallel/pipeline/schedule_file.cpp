@@ -112,8 +112,8 @@ Schedule read_schedule_file(const std::string& path) {
 }
 
 std::string schedule_json(const Schedule& schedule) {
-  // One line per rank: written by hand, because the library writes a line per instruction or one
-  // line.
+  // One line per rank. Written by hand, because the library writes one line per instruction or a
+  // single line.
   std::string out = concat("{\n  \"version\": ", kVersion, ",\n  \"stages\": ", schedule.stages,
                            ",\n  \"chunks\": ", schedule.chunks,
                            ",\n  \"micro_batches\": ", schedule.micro_batches, ",\n  \"ranks\": [");

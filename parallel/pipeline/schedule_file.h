@@ -7,10 +7,10 @@
 
 namespace trireme {
 
-// The file's own sizes. Format: docs/design/pipeline-parallelism.md. InputError naming file and
-// instruction.
+// Reads a schedule with its sizes. Format: docs/design/pipeline-parallelism.md. InputError naming
+// file and instruction.
 Schedule read_schedule_file(const std::string& path);
 Schedule parse_schedule(const std::string& json_text, const std::string& what);
-std::string schedule_json(const Schedule& schedule);  // parse_schedule() reads it back
+std::string schedule_json(const Schedule& schedule);  // inverse of parse_schedule()
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Runs every rank as far as it can go; a rank that gets what its neighbour waits for wakes it.
+// Runs every rank as far as possible; a rank that produces its neighbour's input wakes it.
 class Simulation {
  public:
   Simulation(const Schedule& schedule, const StageTimes& times)
@@ -29,7 +29,7 @@ class Simulation {
       ready.pop_back();
       bool moved = false;
       while (step(rank)) moved = true;
-      // What it has made is for the ranks beside it.
+      // Its results are inputs of the neighbouring ranks.
       if (!moved || schedule_.stages == 1) continue;
       ready.push_back((rank + 1) % schedule_.stages);
       ready.push_back((rank + schedule_.stages - 1) % schedule_.stages);
@@ -50,13 +50,13 @@ class Simulation {
   const std::vector<Instruction>& order(int rank) const {
     return schedule_.ranks[static_cast<size_t>(rank)];
   }
-  // When the result of a model chunk for a micro-batch was there.
+  // Time at which the result of a model chunk for a micro-batch is available.
   double& at(std::vector<double>& table, int model_chunk, int micro_batch) {
     return table[static_cast<size_t>(model_chunk) * static_cast<size_t>(schedule_.micro_batches) +
                  static_cast<size_t>(micro_batch)];
   }
 
-  // When the input of an instruction is there; kNever: not yet known.
+  // Time at which the input of an instruction is available; kNever: not known yet.
   double arrival(int rank, const Instruction& in) {
     const int chunk = schedule_.model_chunk(rank, in.chunk);
     const double transfer = schedule_.stages > 1 ? times_.transfer : 0;
@@ -64,7 +64,7 @@ class Simulation {
       return chunk == 0 ? 0 : at(outputs_, chunk - 1, in.micro_batch) + transfer;
     if (in.kind == InstructionKind::kBackwardWeight) return at(gradients_, chunk, in.micro_batch);
     if (chunk + 1 == schedule_.model_chunks()) return at(outputs_, chunk, in.micro_batch);
-    // Its own forward, too: a wrong list may have it later.
+    // Also its own forward: an invalid list may have it later.
     return std::max(at(gradients_, chunk + 1, in.micro_batch) + transfer,
                     at(outputs_, chunk, in.micro_batch));
   }
@@ -94,7 +94,7 @@ class Simulation {
     for (const Instruction& in : order(rank)) {
       if (in.kind == InstructionKind::kForward)
         out.peak_in_flight = std::max(out.peak_in_flight, ++in_flight);
-      if (!schedule_.trains()) --in_flight;  // nothing is kept for a backward
+      if (!schedule_.trains()) --in_flight;  // nothing is stored for a backward
       if (in.kind == InstructionKind::kBackward || in.kind == InstructionKind::kBackwardWeight)
         --in_flight;
     }

@@ -1,9 +1,9 @@
-// What a schedule does over time, computed without running it.
+// Simulation of a schedule over time.
 //
-// A rank works on its list in order. An instruction starts when the one before it has ended and its
-// input has arrived: for a forward the output of the model chunk before, for a backward the
-// gradient from the chunk after it (at the last chunk: its own forward). Messages take `transfer`
-// between ranks, nothing within one, and nobody waits for a send.
+// A rank executes its list in order. An instruction starts when the one before it has ended and its
+// input has arrived: for a forward the output of the previous model chunk, for a backward the
+// gradient from the next chunk (at the last chunk: its own forward). Messages take `transfer`
+// between ranks and nothing within one, and no rank waits for a send.
 #pragma once
 
 #include "parallel/pipeline/schedule.h"
@@ -27,11 +27,11 @@ struct Timeline {
   struct Rank {
     std::vector<Span> spans;  // of schedule.ranks[rank]
     double busy = 0;
-    // From the rank's first instruction to its last, less busy: what it waits when each rank goes
-    // on to its next step at once (an optimizer that does not wait for all ranks).
+    // From the rank's first instruction to its last, less busy: its waiting time if each rank
+    // starts its next step at once (an optimizer that does not wait for all ranks).
     double idle_inside = 0;
-    // Micro-batches of a chunk whose forward has begun and whose backward has not ended: their
-    // activations are kept. Largest number at any time.
+    // Largest number of micro-batches of a chunk whose forward has begun and whose backward has not
+    // ended: their activations are stored.
     int peak_in_flight = 0;
   };
   std::vector<Rank> ranks;
@@ -40,21 +40,21 @@ struct Timeline {
   double idle(int rank) const { return makespan - ranks[static_cast<size_t>(rank)].busy; }
   // Share of the ranks' time, 0 to makespan, in which they wait.
   double idle_of_total() const;
-  // The same time as a share of what the work alone would take.
+  // The same waiting time as a share of the busy time alone.
   double idle_of_ideal() const;
   double idle_inside_of_total() const;  // largest idle_inside / (idle_inside + busy) of a rank
 };
 
-// InputError beginning with `what` that names the instructions at which ranks wait for each other.
+// InputError beginning with `what` if ranks wait for each other, naming the instructions.
 Timeline simulate(const Schedule& schedule, const StageTimes& times,
                   const std::string& what = "schedule");
 
-// The literature's idle time of a rank in closed form (2104.04473 section 2, 2401.10241 table 2):
+// Idle time of a rank in closed form (2104.04473 section 2, 2401.10241 table 2):
 //   gpipe, 1f1b        (p - 1) (F + B + W)
 //   interleaved_1f1b   (p - 1) (F + B + W) of a chunk: 1 / v of the former for chunks 1 / v as long
 //   zb_h1, zb_h2       (p - 1 - r) (F + B - k W), k = 1 or 2: idle_inside of rank r
-// The former are idle(r), the last are idle_inside. `exact`: the schedule meets it to the last
-// unit, which zb takes m >= 2 p - 1, W <= F, F + B >= k W for. Messages are taken to cost nothing.
+// The former two are idle(r), the last is idle_inside. `exact`: the schedule meets the formula
+// exactly; zb requires m >= 2 p - 1, W <= F and F + B >= k W. Messages take no time.
 struct IdleFormula {
   bool known = false;  // false: forward_only, custom
   bool exact = false;
@@ -62,7 +62,7 @@ struct IdleFormula {
   double idle = 0;
 };
 IdleFormula idle_formula(const Schedule& schedule, const StageTimes& times, int rank);
-// Peak in flight in closed form; -1 where there is none.
+// Peak in flight in closed form; -1 if there is none.
 //   gpipe m, 1f1b min(m, p - r), zb_h1 p and zb_h2 2 p - 1 (m >= 2 p - 1),
 //   interleaved min(m v, 2 (p - 1 - r) + (v - 1) p + 1) chunk visits
 int peak_in_flight_formula(const Schedule& schedule, int rank);

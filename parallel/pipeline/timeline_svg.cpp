@@ -21,10 +21,10 @@ constexpr const char* kStyle = R"(<style>
 </style>
 )";
 constexpr double kWidth = 960, kLeft = 66, kRight = 96, kTop = 72, kRow = 30, kGap = 4;
-constexpr double kDigit = 6.6;  // width of one, generously
+constexpr double kDigit = 6.6;  // width of a digit, generously
 constexpr const char* kKinds[4] = {"forward", "backward", "backward, input", "backward, weights"};
 
-// A coordinate: two decimals, without zeros at the end.
+// A coordinate: two decimals, without trailing zeros.
 std::string px(double value) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.2f", value);

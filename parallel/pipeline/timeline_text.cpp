@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kLabel = 9;       // columns before the cells
 constexpr int kWidestCell = 4;  // columns of the shortest instruction
-constexpr int kMostLines = 60;  // of bands, before cells are drawn too small for numbers
+constexpr int kMostLines = 60;  // in all bands, before cells are drawn too small for numbers
 
 struct Cell {
   char glyph = '.';
@@ -95,7 +95,7 @@ std::string padded(const std::string& s, size_t width) {
   return s.size() < width ? std::string(width - s.size(), ' ') + s : s;
 }
 
-// The times at the ends of a band, below its cells.
+// Times at the ends of a band, below its cells.
 std::string axis(double from, double to, size_t columns) {
   const std::string left = number(from), right = number(to);
   const size_t gap =

@@ -30,7 +30,7 @@ bool uses_windows(Operation& op) {
   return false;
 }
 
-// Whether n elements pass through the window of a group that lies on one node.
+// True if n elements pass through the shared window of a group that is on one node.
 bool uses_one_window(Operation& op, int64_t n) {
   return op.group().nodes.size() == 1 && op.size() > 1 && n > 0 && uses_windows(op);
 }
@@ -79,13 +79,13 @@ void exchange(Operation& op, const CollectiveCall& call) {
   op.exchange({&send, sends}, {&recv, recvs}, true);
 }
 
-// Bytes of the pieces of `data` without that of group rank `left_out`.
+// Bytes of `data` without the piece of group rank `left_out`.
 int64_t pieces_without(const ConstTensor& data, int size, int left_out) {
   const Piece piece = piece_of(data.numel(), size, left_out % size);
   return (data.numel() - piece.size()) * dtype_size(data.dtype());
 }
 
-// Ranks that a rank of the tree in collectives.cpp hands the data on to.
+// Children of a rank in tree_broadcast()'s tree (collectives.cpp).
 int tree_children(int relative, int size) {
   int children = 0;
   for (int reach = 1; reach < size; reach *= 2)
@@ -140,8 +140,8 @@ void run_on_host(GroupState& group, const CollectiveCall& call) {
 
 int64_t ring_bytes(const CollectiveCall& call, int rank, int size) {
   switch (call.form) {
-    // Passing sums on leaves out the piece that ends next door, passing results on the one after
-    // it.
+    // The reduce-scatter never sends the piece that ends at the next rank; the all-gather never
+    // sends the piece after it.
     case Form::kAllReduce:
       return size == 1 ? 0
                        : pieces_without(call.out, size, rank + 1) +

@@ -1,4 +1,4 @@
-// One call of a communicator, its operands checked: what is to be done with which memory.
+// Description of one communicator call: operation and checked operands.
 #pragma once
 
 #include <vector>
@@ -33,16 +33,16 @@ struct CollectiveCall {
   std::vector<int64_t> out_counts = {}, in_counts = {};  // elements, by group rank
 
   CommKind kind() const;
-  // The operand whose size a rank counts as its payload, and whose dtype the ranks compare.
+  // Operand whose size counts as this rank's payload and whose dtype is compared between ranks.
   const ConstTensor& payload() const;
   bool on_device() const { return payload().device() == DeviceType::kCuda; }
 };
 
-// Does it, in host memory; by the one thread inside the transport (CommWorker).
+// Runs the call on host memory, in the one thread that may be inside the transport (CommWorker).
 void run_on_host(GroupState& group, const CollectiveCall& call);
 
-// Bytes that group rank `rank` of `size` sends in it when everything goes around one ring, what the
-// host's ring counts. The same formula for every way in which tensors of a GPU travel.
+// Bytes that group rank `rank` of `size` sends if the whole operation runs on one ring, as the
+// host's ring counts them. All backends for GPU tensors count by this formula.
 int64_t ring_bytes(const CollectiveCall& call, int rank, int size);
 
 }  // namespace trireme

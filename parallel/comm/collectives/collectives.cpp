@@ -20,7 +20,7 @@ void add_into(DType dtype, ReduceOp reduce, void* into, const void* first, const
 
 bool is_short_float(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-// A group of ranks in ring order, seen from one of them.
+// Ranks of a group in ring order, relative to one of them.
 struct Ring {
   std::span<const int> ranks;
   int self;
@@ -29,7 +29,7 @@ struct Ring {
   int rank(int offset) const { return ranks[static_cast<size_t>(index(offset))]; }
 };
 
-// Step s passes on what arrived in step s - 1; rank r ends up holding piece r + last complete.
+// Step s sends what arrived in step s - 1. At the end rank r holds the complete piece r + last.
 void ring_reduce(Operation& op, const Ring& ring, DType dtype, ReduceOp reduce, void* data,
                  int64_t n, int last) {
   const int64_t width = dtype_size(dtype);
@@ -44,7 +44,7 @@ void ring_reduce(Operation& op, const Ring& ring, DType dtype, ReduceOp reduce, 
   }
 }
 
-// Rank r ends up holding piece r + last, the sum of all ranks' in the order r, r - 1, r - 2, ...
+// At the end rank r holds piece r + last, summed over all ranks in the order r, r - 1, r - 2, ...
 void collect_short_floats(Operation& op, const Ring& ring, DType dtype, ReduceOp reduce, void* data,
                           int64_t n, int last) {
   const int64_t width = dtype_size(dtype);
@@ -60,7 +60,7 @@ void collect_short_floats(Operation& op, const Ring& ring, DType dtype, ReduceOp
     const Piece out = piece_of(n, ring.size(), ring.index(s + last));
     op.step(ring.rank(s), at(data, out.begin * width), out.size() * width, ring.rank(-s), arrived,
             mine.size() * width);
-    // Maxima and minima lose nothing by being kept in the short type.
+    // Maxima and minima are exact in the short type.
     if (reduce == ReduceOp::kSum)
       accumulate_as_float(dtype, sum, arrived, mine.size());
     else
@@ -96,8 +96,8 @@ void ring_spread(Operation& op, const Ring& ring, int64_t width, void* data, int
 }  // namespace
 
 Piece piece_of(int64_t n, int pieces, int index) {
-  // floor(n index / pieces): longer and shorter pieces alternate evenly, so that the two pieces a
-  // rank of a ring does not send are within one element of their mean.
+  // floor(n index / pieces): longer and shorter pieces alternate evenly, so that the two pieces
+  // that a rank of a ring does not send are within one element of their mean.
   const int64_t each = n / pieces, rest = n % pieces;
   const auto begin = [&](int64_t i) { return each * i + rest * i / pieces; };
   return {begin(index), begin(index + 1)};
@@ -134,7 +134,7 @@ void ring_reduce_scatter(Operation& op, DType dtype, ReduceOp reduce, void* out,
                          int64_t n) {
   const int64_t bytes = n * dtype_size(dtype);
   const int size = op.size(), rank = op.rank();
-  const auto piece = [&](int offset) {  // of `in`, offset from this rank's own
+  const auto piece = [&](int offset) {  // piece of `in`, `offset` ranks after this rank's own
     return at(in, ((rank + offset) % size + size) % size * bytes);
   };
   const auto peer = [&](int offset) { return ((rank + offset) % size + size) % size; };
@@ -235,15 +235,15 @@ void check_same_operation(Operation& op, DType dtype, ReduceOp reduce, int root)
   };
   GroupState& group = op.group();
   const OpInfo& info = op.info();
-  // The ranks of an uneven all-to-all give different numbers of bytes.
+  // The ranks of an uneven all-to-all pass different numbers of bytes.
   const int64_t bytes = info.kind == CommKind::kAllToAll ? 0 : info.bytes;
   const Record mine{static_cast<int64_t>(group.sequence), bytes,
                     static_cast<int32_t>(info.kind),      static_cast<int32_t>(dtype),
                     static_cast<int32_t>(reduce),         root};
   std::vector<Record> all(static_cast<size_t>(op.size()));
   {
-    // Counted apart, so that the traffic of the operation itself stays what the formula says. The
-    // control operation must not use up a sequence number that the others do not.
+    // Counted as a separate operation, so that the traffic of the checked operation still matches
+    // its formula. The control operation must not use up a sequence number.
     Operation control(group, CommKind::kControl, sizeof(Record));
     --group.sequence;
     ring_all_gather(control, all.data(), &mine, sizeof(Record));

@@ -1,4 +1,4 @@
-// The collectives of groups whose nodes have windows, and how a window comes to be.
+// Collectives of groups whose nodes have shared windows, and the creation of windows.
 #include <algorithm>
 #include <cstring>
 
@@ -9,9 +9,9 @@ namespace trireme {
 namespace {
 
 // Large enough that the two waits of a piece do not count, small enough that the caller's piece is
-// still in the processor's caches when its reduced form comes back (docs/design/communication.md).
+// still in cache when its reduced form returns (docs/design/communication.md).
 constexpr int64_t kReducePiece = int64_t{1} << 19;
-// With more ranks than cores every wait costs a change of context, so there should be fewer.
+// With more ranks than cores every wait costs a context switch, so pieces are larger.
 constexpr int64_t kCrowdedPiece = int64_t{1} << 21;
 
 int64_t slot_bytes(const RankState& state) {
@@ -24,7 +24,7 @@ const std::vector<int>& own_node(const GroupState& group) {
   return group.nodes[static_cast<size_t>(group.node)];
 }
 
-// The memory of this rank's node; empty with a reason where it cannot be had.
+// Shared memory of this rank's node; empty with a reason in `problem` if it cannot be created.
 SharedMemory make_memory(Operation& op, std::string& problem) {
   GroupState& group = op.group();
   const std::vector<int>& node = own_node(group);
@@ -79,7 +79,7 @@ void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, in
   size_t fewest = group.members.size();  // ranks of the smallest node
   for (const auto& node : group.nodes) fewest = std::min(fewest, node.size());
   NodeWindow::BetweenNodes between;
-  std::vector<int> ring;  // the ranks with this rank's number, one of each node
+  std::vector<int> ring;  // one rank of each node: those with this rank's local index
   if (group.nodes.size() > 1) {
     if (static_cast<size_t>(group.local) < fewest)
       for (const auto& node : group.nodes) ring.push_back(node[static_cast<size_t>(group.local)]);

@@ -17,12 +17,12 @@ namespace {
 
 // Up to this size every rank reduces everything itself: one wait instead of two.
 constexpr int64_t kSmallBytes = 4096;
-// Blocks in which a slice is reduced: all inputs and the result stay in the first-level cache.
+// Bytes reduced at a time: all inputs and the result stay in the first-level cache.
 constexpr int64_t kReduceBytes = 4096;
 constexpr int kSpins = 2000;
 
-constexpr auto kNap = std::chrono::microseconds(25'000);  // then look at liveness
-// The same while messages travel beside the reduction: often enough to keep them moving.
+constexpr auto kNap = std::chrono::microseconds(25'000);  // then check liveness
+// Nap while posted messages are in progress: short enough to keep them moving.
 constexpr auto kShortNap = std::chrono::microseconds(500);
 
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected,
@@ -41,10 +41,10 @@ void pause_briefly() {
 #endif
 }
 
-// Whether `value` has reached `step`, for counters that wrap around.
+// True if `value` has reached `step`, for counters that wrap around.
 bool reached(uint32_t value, uint32_t step) { return static_cast<int32_t>(value - step) >= 0; }
 
-// The part of a rank's piece that passes in step p, `most` elements or what is left.
+// Part of a rank's piece that passes in step p: `most` elements or the rest.
 Piece part_of(const Piece& piece, int64_t p, int64_t most) {
   return {std::min(piece.end, piece.begin + p * most),
           std::min(piece.end, piece.begin + (p + 1) * most)};
@@ -58,8 +58,8 @@ struct NodeWindow::Counter {
 };
 
 struct NodeWindow::Flags {
-  Counter arrived;  // pieces this rank has copied into its slot
-  Counter reduced;  // pieces of which this rank has reduced its slice
+  Counter arrived;  // pieces that this rank has copied into its slot
+  Counter reduced;  // pieces whose slice this rank has reduced
 };
 
 struct NodeWindow::Call {
@@ -147,7 +147,7 @@ void NodeWindow::reduce_small(Call& call) {
   wait_all_arrived(step + 1, call);
   for (int r = 0; r < ranks(); ++r) inputs_[static_cast<size_t>(r)] = slot(step, r);
   reduce_ranges(call.dtype, call.reduce, call.data, inputs_, call.n);
-  // Nobody waits for this now; it keeps the counter in step with the pieces.
+  // No rank waits for this; it keeps the counter in step with the pieces.
   announce(flags(self_).reduced, step + 1);
 }
 
@@ -168,8 +168,8 @@ void NodeWindow::reduce_slice(Call& call, uint32_t step, int64_t begin, int64_t 
   const int64_t at = own.begin * call.width;
   std::byte* data = call.data + begin * call.width + at;
   std::byte* result = slot(step, ranks()) + at;
-  // The result goes to its place in the caller's tensor and, while it is in the cache, from there
-  // to the others; with several nodes it is not final before it has been around their ring.
+  // Each block of the result is written to the caller's tensor and, while in cache, copied to the
+  // result slot. With several nodes the slice is final only after it has passed their ring.
   const int64_t block = call.between_nodes ? own.size() : kReduceBytes / call.width;
   for (int64_t k = 0; k < own.size(); k += block) {
     const int64_t offset = k * call.width, count = std::min(block, own.size() - k);
@@ -183,7 +183,7 @@ void NodeWindow::reduce_slice(Call& call, uint32_t step, int64_t begin, int64_t 
   announce(flags(self_).reduced, step + 1);
 }
 
-// The slices of the others; the own one is in its place already.
+// Copies the slices of the other ranks; the own slice is in place already.
 void NodeWindow::copy_out(Call& call, uint32_t step, int64_t begin, int64_t n) {
   const Piece own = call.slice(n, self_);
   std::byte* to = call.data + begin * call.width;
@@ -212,7 +212,7 @@ int64_t NodeWindow::all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t
   copy_in(call, first, 0, begin(1));
   for (int64_t p = 0; p < pieces; ++p) {
     const uint32_t step = first + static_cast<uint32_t>(p);
-    // Also says that every rank is done with the other buffer's previous piece.
+    // Also implies that every rank has finished the other buffer's previous piece.
     wait_all_arrived(step + 1, call);
     if (p + 1 < pieces) copy_in(call, step + 1, begin(p + 1), begin(p + 2) - begin(p + 1));
     const int64_t count = begin(p + 1) - begin(p);
@@ -225,10 +225,10 @@ int64_t NodeWindow::all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t
 
 int64_t NodeWindow::part_elements(int64_t width) const {
   const int64_t bytes = slot_bytes_ / ranks();
-  return (bytes >= 64 ? bytes / 64 * 64 : bytes) / width;  // parts begin on cache lines
+  return (bytes >= 64 ? bytes / 64 * 64 : bytes) / width;  // parts start on cache lines
 }
 
-// copy(step, p) fills this rank's slot, work(step, p) uses everybody's.
+// copy(step, p) fills this rank's slot; work(step, p) reads the slots of all ranks.
 template <class CopyIn, class Work>
 void NodeWindow::run_parts(Call& call, int64_t steps, const CopyIn& copy, const Work& work) {
   const uint32_t first = step_;
@@ -242,8 +242,8 @@ void NodeWindow::run_parts(Call& call, int64_t steps, const CopyIn& copy, const 
   for (int64_t p = 0; p < steps; ++p) {
     const uint32_t step = first + static_cast<uint32_t>(p);
     wait_all_arrived(step + 1, call);
-    // The other buffer is free when everybody has done the step before: for the next part, or,
-    // behind the last, for the next operation.
+    // The other buffer is free once all ranks have finished the previous step: for the next part
+    // or, after the last part, for the next operation.
     wait_all_reduced(step, call);
     if (p + 1 < steps) fill(p + 1);
     work(step, p);

@@ -3,14 +3,15 @@
 // For each of two buffers the window holds one slot per rank and one result slot. A tensor passes
 // through in pieces; piece s uses buffer s % 2:
 //   1. every rank copies its piece into its slot, except the slice it will reduce itself
-//   2. rank i reduces slice i of all ranks' pieces, in rank order, into its own tensor (with several
-//      nodes, the slice then goes around a ring of the nodes' ranks i) and into the result slot
+//   2. rank i reduces slice i of all ranks' pieces, in rank order, into its own tensor (with
+//      several nodes, the slice then passes around a ring of the nodes' ranks i) and into the
+//      result slot
 //   3. every rank copies the others' slices out of the result slot
-// Where the pieces of a tensor belong to the ranks, a part of every rank's piece passes at a time:
-// for a reduce-scatter 1 copies the parts of the others and 2 reduces the own one to where it
-// stays, for an all-gather 1 copies the own part and 2 copies the others' out; there is no 3. A
-// rank announces 1 and 2 in a counter of its own; nobody else writes to it. While the others still
-// reduce piece s, a rank copies piece s + 1 into the other buffer.
+// Where each rank owns a piece of the tensor, a part of every rank's piece passes at a time.
+// Reduce-scatter: step 1 copies the parts of the other ranks, step 2 reduces the own part to its
+// final place. All-gather: step 1 copies the own part, step 2 copies the others' parts out. Neither
+// has a step 3. A rank announces steps 1 and 2 in its own counters, which no other rank writes.
+// While the others still reduce piece s, a rank copies piece s + 1 into the other buffer.
 #pragma once
 
 #include <functional>
@@ -24,24 +25,23 @@ class NodeWindow {
  public:
   static int64_t required_bytes(int ranks, int64_t slot_bytes);
 
-  // world_ranks: of the ranks in slot order, for messages. spin: a core is free for every rank, so
-  // that waiting may begin with a short spin; otherwise waiters sleep at once.
+  // world_ranks: in slot order, for messages. spin: every rank has a free core, so that waiting may
+  // begin with a short spin; otherwise waiters sleep at once.
   NodeWindow(SharedMemory memory, std::vector<int> world_ranks, int self, int64_t slot_bytes,
              bool spin);
 
-  // Called by rank i < slices with its slice of every piece; may be empty.
+  // Called by each rank i < slices with its slice of every piece; the slice may be empty.
   using BetweenNodes = std::function<void(void* slice, int64_t n)>;
 
   // In place. The first `slices` ranks reduce; with between_nodes, `slices` must be the same on all
-  // nodes. Returns the bytes copied into the window by this rank.
+  // nodes. Returns the bytes that this rank copied into the window.
   int64_t all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t n, int slices,
                      const BetweenNodes& between_nodes, const OpInfo& op, Liveness& liveness);
 
   // In place over the pieces of piece_of(n, ranks, r), on one node. reduce_scatter: this rank's
-  // piece becomes the reduction in rank order, the others stay. all_gather: every rank's piece
-  // comes to all. `width`:
-  // bytes of an element. Both need fits(width) and return the bytes this rank copied into the
-  // window.
+  // piece becomes the reduction in rank order; the other pieces keep their contents. all_gather:
+  // every rank receives every piece. width: bytes per element. Both require fits(width) and return
+  // the bytes that this rank copied into the window.
   bool fits(int64_t width) const { return part_elements(width) > 0; }
   int64_t reduce_scatter(DType dtype, ReduceOp reduce, void* data, int64_t n, const OpInfo& op,
                          Liveness& liveness);
@@ -50,7 +50,7 @@ class NodeWindow {
  private:
   struct Counter;
   struct Flags;
-  struct Call;  // the operation under way
+  struct Call;  // the operation in progress
 
   Flags& flags(int rank) const;
   std::byte* slot(uint32_t step, int rank) const;  // rank == ranks(): the result slot
@@ -60,7 +60,7 @@ class NodeWindow {
   void wait_all_arrived(uint32_t step, const Call& call);
   void wait_all_reduced(uint32_t step, const Call& call);
   void reduce_small(Call& call);
-  int64_t part_elements(int64_t width) const;  // of each rank's piece that a slot holds at a time
+  int64_t part_elements(int64_t width) const;  // of each rank's piece per slot
   template <class CopyIn, class Work>
   void run_parts(Call& call, int64_t steps, const CopyIn& copy, const Work& work);
   void copy_in(Call& call, uint32_t step, int64_t begin, int64_t n);

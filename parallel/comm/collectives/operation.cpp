@@ -91,7 +91,8 @@ Operation::~Operation() {
 
 void Operation::exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
                          bool empty_too) {
-  // Collectives have one message each way; all_to_all_v and the like go pair by pair.
+  // A collective step has one message in each direction; all_to_all_v and the like proceed pair by
+  // pair.
   std::array<SendPart, 2> out;
   std::array<RecvPart, 2> in;
   TRIREME_CHECK(sends.size() <= out.size() && recvs.size() <= in.size(), info_, ": ", sends.size(),

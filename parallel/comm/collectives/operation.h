@@ -1,4 +1,5 @@
-// One operation of a group under way: who, how many bytes, and the only door to the transport.
+// Collective operation of a group in progress: identity, byte counts, and the only access to the
+// transport.
 #pragma once
 
 #include <mutex>
@@ -28,27 +29,27 @@ struct GroupState {
   uint64_t sequence = 0;  // collectives so far
   Traffic traffic;        // of operations; only the thread inside one touches it
   std::mutex posted_mutex;
-  Traffic posted_traffic;  // of posted messages and of a GPU's, counted by whoever starts them
+  Traffic posted_traffic;  // posted messages and GPU calls, counted by the thread that starts them
 
   GroupState();
   ~GroupState();
   int size() const { return static_cast<int>(members.size()); }
 };
 
-// The complete tag of a message in a group.
+// Complete tag of a message in a group.
 int message_tag(const GroupState& group, int tag);
-// Gives a message to the transport and counts it. `peer` is a group rank. memory: holds the data
-// until the message has travelled; device: what then is left to do. Both may be null.
+// Passes a message to the transport and counts it. `peer` is a group rank. memory: keeps the data
+// alive until the message has been transferred. device: remaining device work. Both may be null.
 Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void* data,
                   int64_t bytes, int peer, int tag, std::shared_ptr<const void> memory = nullptr,
                   std::shared_ptr<DevicePart> device = nullptr);
 
-// Fills nodes, node and local from the places of the members.
+// Fills nodes, node and local from the members' places.
 void arrange_nodes(GroupState& group);
 
 class Operation {
  public:
-  // Throws when a rank is lost already: after a peer's death nobody enters a collective.
+  // Throws if a rank is already lost: no collective starts after a peer's death.
   Operation(GroupState& group, CommKind kind, int64_t payload_bytes);
   ~Operation();
   Operation(const Operation&) = delete;
@@ -64,11 +65,11 @@ class Operation {
     return group_.rank_state->scratch(which, bytes);
   }
 
-  // `to` and `from` are group ranks here; tags are completed with the group's context. Parts
-  // without bytes are left out unless `empty_too`.
+  // `to` and `from` are group ranks here; the group's context is added to tags. Skips parts without
+  // bytes unless `empty_too`.
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
                 bool empty_too = false);
-  // A step of a collective: one message each way.
+  // One step of a collective: one message in each direction.
   void step(int to, const void* out, int64_t out_bytes, int from, void* in, int64_t in_bytes);
   void count_window(int64_t bytes) { counter_->window_bytes += bytes; }
 
@@ -77,7 +78,7 @@ class Operation {
   OpInfo info_;
   Traffic::Counter* counter_;
   Traffic::Counter before_;
-  const OpInfo* outer_;  // the operation this one is a part of, if any
+  const OpInfo* outer_;  // the enclosing operation, if any
   int tag_;
   std::chrono::steady_clock::time_point start_;
 };

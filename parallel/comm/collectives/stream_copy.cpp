@@ -15,7 +15,7 @@ void stream_copy(void* to, const void* from, int64_t bytes) {
   constexpr int64_t kLine = 64;
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);
-  // Up to the first full line; only whole lines are written without being read.
+  // Copies up to the first full line; only whole lines are written without being read first.
   int64_t head = (kLine - static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine)) % kLine;
   if (head > bytes) head = bytes;
   if (head > 0) std::memcpy(out, in, static_cast<size_t>(head));

@@ -1,11 +1,10 @@
-// Collectives and messages of a GPU's tensors through NCCL
-// (parallel/comm/device/device_collectives.h).
+// Collectives and messages of GPU tensors through NCCL (parallel/comm/device/device_collectives.h).
 //
-// A group gets its communicator when it is made, the world when the device is attached; collectives
-// of all groups are queued on the context's comm stream. A path of posted messages has a
-// communicator of its two ranks and a stream on each, so that a receive that waits on the device
-// holds up nothing else: on one stream, two neighbours that both post a receive before the send
-// that the other waits for would wait for ever.
+// A group gets its NCCL communicator when it is made, the world when the device is attached.
+// Collectives of all groups are queued on the context's comm stream. A path of posted messages has
+// a communicator of its two ranks and a stream on each, so that a receive waiting on the device
+// blocks nothing else. On one stream, two neighbours that both post a receive before the send that
+// the other waits for would deadlock.
 #include <cuda_runtime.h>
 
 #include <exception>
@@ -21,13 +20,13 @@ namespace {
 
 using Form = CollectiveCall::Form;
 
-// A receive that is posted early occupies its blocks while it waits; they must be few.
+// A receive posted early occupies its CUDA blocks while it waits, so it gets few.
 constexpr int kPathBlocks = 4;
 
-// Elements as NCCL counts them. What it does not know moves as bytes.
+// Element type in NCCL's terms. Types that NCCL does not have move as bytes.
 struct Elements {
   ncclDataType_t type = ncclUint8;
-  size_t width = 1;  // elements of ours per element of its
+  size_t width = 1;  // NCCL elements per element
   size_t count(int64_t n) const { return static_cast<size_t>(n) * width; }
 };
 
@@ -54,7 +53,7 @@ ncclRedOp_t reduction(ReduceOp op) {
   TRIREME_UNREACHABLE("NCCL reduction ", op);
 }
 
-// Between construction and end() calls are one operation: they move on together.
+// NCCL group call: the calls between construction and end() form one operation.
 class Grouped {
  public:
   explicit Grouped(const std::string& what) : what_(what) {
@@ -63,7 +62,7 @@ class Grouped {
   Grouped(const Grouped&) = delete;
   Grouped& operator=(const Grouped&) = delete;
   ~Grouped() {
-    if (open_) (void)nccl_library().GroupEnd();  // an exception is under way
+    if (open_) (void)nccl_library().GroupEnd();  // an exception is in flight
   }
   void end() {
     open_ = false;
@@ -75,7 +74,7 @@ class Grouped {
   bool open_ = true;
 };
 
-// One call on its way into NCCL.
+// Parameters of one call to NCCL.
 struct Issue {
   const NcclLibrary& nccl;
   const std::string& what;
@@ -94,7 +93,7 @@ struct Issue {
     if (n > 0) check(nccl.Recv(data, e.count(n), e.type, from, comm, stream));
   }
 
-  // Equal pieces are NCCL's own collective, uneven ones an operation for each, all together.
+  // Equal pieces use NCCL's own collective, uneven pieces one grouped operation each.
   void gather_pieces(const Tensor& data) const {
     const Elements e = elements_of(data.dtype());
     const int64_t n = data.numel(), width = dtype_size(data.dtype());
@@ -182,7 +181,7 @@ struct Issue {
   }
 };
 
-// Whether every rank of the operation knows from its own operands that nothing moves.
+// True if every rank knows from its own operands alone that no data moves.
 bool moves_nothing(const CollectiveCall& call) {
   const bool nothing_in = !call.in.present() || call.in.numel() == 0;
   const bool nothing_out = !call.out.present() || call.out.numel() == 0;
@@ -208,7 +207,7 @@ class OnDevice final : public DevicePart {
  private:
   Context& gpu_;
   RankState& rank_state_;
-  DeviceCollectives::Group group_;  // what op_ refers to
+  DeviceCollectives::Group group_;  // op_ refers to its name
   OpInfo op_;
   std::shared_ptr<Event> event_;
 };
@@ -247,12 +246,12 @@ class NcclCollectives final : public DeviceCollectives {
                   key.from, " to ", key.to, " was not opened");
     count(*group, call);
     if (moves_nothing(call)) return {};
-    CollectiveCall in_pair = call;  // the sender has number 0 there
+    CollectiveCall in_pair = call;  // the sender is rank 0 of the pair
     (sends ? in_pair.to : in_pair.from) = sends ? 1 : 0;
     return queue(group, call, *found->second.comm, found->second.stream, sends ? 0 : 1, 2, in_pair);
   }
 
-  // In a run of one rank NCCL carries the groups of one rank too: it was asked for by name.
+  // In a run of one rank NCCL was selected by name, so groups of one rank use it too.
   bool carries(const GroupState& group) const override {
     return group.size() > 1 || rank_state_.transport->size() == 1;
   }
@@ -266,8 +265,8 @@ class NcclCollectives final : public DeviceCollectives {
     groups_.emplace(group->context, std::move(comm));
   }
 
-  // Neighbour after neighbour in the order that all ranks have; a first message each, because NCCL
-  // connects two ranks with their first one and both must be there for it.
+  // Opens paths one after the other in the order common to all ranks. Each gets a first message at
+  // once, because NCCL connects two ranks at their first message, which needs both present.
   void open_paths(const Group& group, std::span<const MessagePath> paths) override {
     for (const MessagePath& path : paths) {
       const bool here = path.from == group->rank || path.to == group->rank;
@@ -351,8 +350,8 @@ class NcclCollectives final : public DeviceCollectives {
     count_device_call(group, call, ring_bytes(call, group.rank, group.size()));
   }
 
-  // After what the main stream has been given so far, on `stream`. issued: call with ranks of
-  // `comm`.
+  // Queues a call on `stream` after the work queued so far on the main stream. issued: the call in
+  // ranks of `comm`.
   Work queue(const Group& group, const CollectiveCall& call, NcclComm& comm, const Stream& stream,
              int rank, int size, const CollectiveCall& issued) {
     const OpInfo op{call.kind(),   &group->name,           group->rank,
@@ -378,8 +377,8 @@ class NcclCollectives final : public DeviceCollectives {
         std::make_shared<OnDevice>(gpu_, rank_state_, group, op, std::move(event)));
   }
 
-  // Once what is queued has run; a loss meanwhile ends the communicator, and so the waiting. While
-  // an exception is under way peers may never come.
+  // Waits for the queued work, then ends the communicator; a loss meanwhile aborts it and so ends
+  // the wait. During exception unwinding it aborts at once, since peers may never arrive.
   void end(const std::shared_ptr<NcclComm>& comm, const Stream& stream) noexcept {
     const bool unwinding = std::uncaught_exceptions() > 0;
     if (!unwinding) (void)cudaStreamSynchronize(static_cast<cudaStream_t>(stream.raw));

@@ -9,10 +9,10 @@ namespace trireme::cuda {
 namespace {
 
 constexpr auto kInterval = std::chrono::milliseconds(100);
-// Work that is younger is not asked after.
+// Seconds before queued work is checked for progress.
 constexpr double kPatient = 5;
 
-// By looks, since GCC 14 has no std::timed_mutex under ThreadSanitizer.
+// Polls, since GCC 14 has no std::timed_mutex under ThreadSanitizer.
 bool locked_before(std::chrono::steady_clock::time_point deadline, std::mutex& mutex) {
   while (!mutex.try_lock()) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
@@ -59,10 +59,9 @@ void NcclWatch::abort_all() noexcept {
   const auto deadline = Clock::now() + std::chrono::seconds(2);
   std::vector<std::shared_ptr<NcclComm>> held;
   for (std::shared_ptr<NcclComm>& comm : comms())
-    // No call of NCCL waits, so who holds one for long sees the loss itself and ends it.
+    // No NCCL call blocks, so a thread that holds one for long sees the loss itself and ends it.
     if (locked_before(deadline, comm->mutex)) held.push_back(std::move(comm));
-  // All are told to stop before any is waited for: what one gives back may wait for another's
-  // kernel.
+  // Aborts all before waiting for any: freeing one may wait for another's kernel.
   const NcclLibrary& nccl = nccl_library();
   (void)nccl.GroupStart();
   for (const std::shared_ptr<NcclComm>& comm : held) abort_nccl_comm(*comm);
@@ -110,7 +109,7 @@ void NcclWatch::look_at_errors() {
   }
 }
 
-// All streams of NCCL move on or none does for long, so one piece of work stands for all before it.
+// NCCL's streams advance together in the long run, so one event represents all work before it.
 void NcclWatch::look_at_progress() {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
@@ -142,7 +141,7 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
   if (self == 0) check_nccl(nccl.GetUniqueId(&id), name);
   group->rank_state->worker.run([&] {
     Operation op(*group, CommKind::kControl, sizeof id);
-    --group->sequence;  // not every rank of the group need be here
+    --group->sequence;  // not every rank of the group takes part
     const int tag = op.collective_tag();
     const auto others = std::span(ranks).subspan(1);
     const RecvPart from_first{ranks[0], tag, &id, sizeof id};
@@ -172,7 +171,7 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
 
 namespace {
 
-// The operation that a rank's watchdog names while the host waits for NCCL.
+// Operation that the watchdog names while the host waits for NCCL.
 class Entered {
  public:
   Entered(Liveness& liveness, const OpInfo& op)
@@ -204,8 +203,7 @@ void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op) {
 
 namespace {
 
-// Whether all that was queued is through and the ranks have taken leave of each other, in some
-// seconds.
+// True if all queued work completes and the ranks finalise together within 5 seconds.
 bool finalise(const NcclComm& comm) {
   const NcclLibrary& nccl = nccl_library();
   const ncclResult_t begun = nccl.CommFinalize(comm.raw);
@@ -221,14 +219,14 @@ bool finalise(const NcclComm& comm) {
 
 }  // namespace
 
-// What goes wrong in an end has no consequence that is not known already.
+// Errors are ignored: the reason for the abort is known already.
 void abort_nccl_comm(NcclComm& comm) noexcept {
   if (comm.raw != nullptr) (void)nccl_library().CommAbort(std::exchange(comm.raw, nullptr));
 }
 
 void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept {
   if (comm.raw == nullptr) return;
-  // A rank that is lost is known, and one that ends slowly is not: nobody is told of it from here.
+  // A lost rank is known already, and one that is only slow to end is not reported from here.
   if (rank_state.liveness.lost() || !finalise(comm)) return abort_nccl_comm(comm);
   (void)nccl_library().CommDestroy(std::exchange(comm.raw, nullptr));
 }

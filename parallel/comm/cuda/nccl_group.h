@@ -1,4 +1,4 @@
-// NCCL communicators of one rank and the thread that looks after them. For CUDA sources only.
+// NCCL communicators of one rank and the thread that monitors them. For CUDA sources only.
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,16 @@
 
 namespace trireme::cuda {
 
-// One communicator. Its calls are made under the mutex, so that it is not ended meanwhile.
+// One NCCL communicator. Calls hold the mutex, so that no other thread ends it meanwhile.
 struct NcclComm {
   ncclComm_t raw = nullptr;  // null: ended
-  std::string name;          // group, or path, for messages
+  std::string name;          // group or path, for messages
   std::mutex mutex;
 };
 
-// Ends the communicators of a rank when a rank is lost or NCCL reports an error, so that nothing on
-// the device waits for ever, and reports the latter, and work that makes no progress for
-// comm.timeout. The watchdog of the process, where there is one, does the rest
+// Monitor thread of a rank's NCCL communicators. Aborts them when a rank is lost or NCCL reports an
+// error, so that no device work waits for ever. Reports NCCL errors, and work without progress for
+// comm.timeout. The watchdog of the process, if any, does the rest
 // (parallel/comm/liveness/watchdog.h).
 class NcclWatch {
  public:
@@ -35,7 +35,7 @@ class NcclWatch {
 
   void add(std::shared_ptr<NcclComm> comm);
   void remove(const std::shared_ptr<NcclComm>& comm);
-  // The latest work: an event that outlives its Work, and what it is.
+  // Records the latest queued work: an event that outlives its Work, and a description.
   void queued(std::shared_ptr<Event> event, const OpInfo& op);
   void abort_all() noexcept;  // any thread
 
@@ -57,32 +57,32 @@ class NcclWatch {
 
   const Context& gpu_;
   RankState& rank_state_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool stop_ = false;
   std::vector<std::shared_ptr<NcclComm>> comms_;
   Queued latest_;
-  Queued watched_;  // of the thread
+  Queued watched_;  // used by the thread only
   std::thread thread_;
 };
 
-// Waits on the host until the last call of a communicator is through. NCCL connects ranks when a
-// communicator is made and with the first operation of a kind, and hands every call to a thread of
-// its own, which for later ones queues a kernel and no more. Ends with an error when a rank is
-// lost, when NCCL reports one, and after comm.timeout.
+// Waits on the host until the communicator's last call has completed. NCCL connects ranks when a
+// communicator is made and at the first operation of each kind; it passes every call to its own
+// thread, which later only queues a kernel. Throws if a rank is lost, if NCCL reports an error, and
+// after comm.timeout.
 void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
 
-// Makes a communicator of NCCL over `ranks` (group ranks, this one among them), in which this rank
-// has the place it has there. The ranks call it at the same time; the id travels over the host's
-// transport. most_blocks: of the device that its work may occupy; 0: as NCCL thinks best.
+// Makes an NCCL communicator over `ranks` (group ranks, including this one), numbered by their
+// position there. All of the ranks call it together; the NCCL id is sent over the host's transport.
+// most_blocks: CUDA blocks that its kernels may occupy; 0: NCCL's choice.
 std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& group,
                                          const std::vector<int>& ranks, const std::string& name,
                                          int most_blocks);
 
-// Ends it alone.
+// Aborts this rank's communicator without the others.
 void abort_nccl_comm(NcclComm& comm) noexcept;
-// Ends it with all ranks of it, which then have no work for it any more; alone where a rank is
-// lost.
+// Ends a communicator together with all of its ranks, when none has work left for it. Aborts it
+// alone if a rank is lost.
 void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept;
 
 }  // namespace trireme::cuda

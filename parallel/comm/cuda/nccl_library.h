@@ -1,4 +1,4 @@
-// NCCL, opened when a rank first asks for it. For CUDA sources only.
+// NCCL, loaded when a rank first needs it. For CUDA sources only.
 #pragma once
 
 #include <nccl.h>
@@ -7,9 +7,9 @@
 
 namespace trireme::cuda {
 
-// Its functions, by their names without "nccl".
+// NCCL's functions, by their names without "nccl".
 struct NcclLibrary {
-  std::string reason;  // why it cannot be used; empty: it can
+  std::string reason;  // why it cannot be used; empty: usable
   int version = 0;     // 22809
 
   decltype(&ncclGetVersion) GetVersion = nullptr;
@@ -32,11 +32,11 @@ struct NcclLibrary {
   decltype(&ncclGroupEnd) GroupEnd = nullptr;
 };
 
-// The process's one. Never throws; stays open, because the library keeps threads.
+// Instance of the process. Never throws; stays loaded, because the library keeps threads.
 const NcclLibrary& nccl_library();
 
-// Throws Error with the library's words; `what`: the operation, for the message. Our communicators
-// do not block: ncclInProgress is no error, and settle() (nccl_group.h) waits for what comes of it.
+// Throws Error with the library's message; `what`: the operation. Our communicators are
+// non-blocking: ncclInProgress is no error, and settle() (nccl_group.h) waits for the result.
 void check_nccl(ncclResult_t result, const std::string& what);
 
 }  // namespace trireme::cuda

@@ -1,4 +1,4 @@
-// Which GPU each rank has, and how their tensors travel.
+// Assignment of GPUs to ranks and choice of the backend for their tensors.
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// What a rank tells the others.
+// Each rank's proposal, exchanged between all ranks.
 struct Candidate {
   DeviceBackend wanted = DeviceBackend::kAuto;
   int device = 0;
@@ -36,8 +36,8 @@ Candidate read_candidate(const std::string& line) {
   return c;
 }
 
-// "rank 0 and rank 2 both have GPU 0000:17:00.0 (cuda:0) of node17"; "" where every rank has its
-// own.
+// "rank 0 and rank 2 both have GPU 0000:17:00.0 (cuda:0) of node17"; "" if every rank has its own
+// GPU.
 std::string shared_gpu(const RankState& state, const std::vector<Candidate>& all) {
   std::map<std::pair<int, std::string>, size_t> first;  // (host, bus id) -> rank
   for (size_t r = 0; r < all.size(); ++r) {
@@ -51,7 +51,7 @@ std::string shared_gpu(const RankState& state, const std::vector<Candidate>& all
   return "";
 }
 
-// "rank 1 (process 4711 on node17) has none: ..."; "" where every rank has NCCL.
+// "rank 1 (process 4711 on node17) cannot use it: ..."; "" if every rank has NCCL.
 std::string without_nccl(const RankState& state, const std::vector<Candidate>& all) {
   for (size_t r = 0; r < all.size(); ++r) {
     if (all[r].nccl.version.empty())
@@ -66,10 +66,10 @@ std::string without_nccl(const RankState& state, const std::vector<Candidate>& a
 
 struct Choice {
   DeviceBackend backend = DeviceBackend::kStaged;
-  std::string reason = {};  // why tensors are staged where nobody asked for that
+  std::string reason = {};  // why tensors are staged without being configured so
 };
 
-// The same on all ranks. A slow way is taken only where there is no doubt that it is meant.
+// The same result on all ranks. Chooses the slow backend only where it is clearly intended.
 Choice choose(const RankState& state, const std::vector<Candidate>& all) {
   for (size_t r = 1; r < all.size(); ++r)
     if (all[r].wanted != all[0].wanted)
@@ -77,7 +77,7 @@ Choice choose(const RankState& state, const std::vector<Candidate>& all) {
                  state.liveness.who(0), "; give all ranks the same configuration");
   const DeviceBackend wanted = all[0].wanted;
   if (wanted == DeviceBackend::kStaged) return {};
-  // One rank never sends anything.
+  // A single rank never sends anything.
   if (all.size() == 1 && wanted == DeviceBackend::kAuto) return {};
   const std::string missing = without_nccl(state, all);
   if (!missing.empty() && wanted == DeviceBackend::kNccl)
@@ -95,7 +95,7 @@ Choice choose(const RankState& state, const std::vector<Candidate>& all) {
   return {DeviceBackend::kNccl};
 }
 
-// What goes wrong here is a reason against NCCL that all ranks hear of.
+// An error here is reported to all ranks as the reason against NCCL.
 cuda::NcclStatus probe(const cuda::Context& gpu) {
   cuda::NcclStatus status;
   if (&cuda::probe_nccl == nullptr) {
@@ -126,7 +126,7 @@ DeviceAttachment Communicator::attach(cuda::Context& gpu, DeviceBackend backend)
                 name(), "\"");
   TRIREME_CHECK(!state.device, "a device is attached already");
   Candidate mine{backend, gpu.device, {}};
-  // Not where it is of no use: the library is large.
+  // Skipped where NCCL is not needed, since the library is large.
   if (size() > 1 || backend == DeviceBackend::kNccl) mine.nccl = probe(gpu);
   std::vector<Candidate> all;
   for (const std::string& line : all_gather_strings(write_candidate(mine)))

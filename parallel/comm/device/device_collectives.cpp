@@ -14,7 +14,7 @@ DeviceCollectives& attached(GroupState& group, const CollectiveCall& call) {
   return *device;
 }
 
-// In a group of one rank results are copies of operands.
+// Group of one rank: results are copies of operands.
 void copy_to_itself(cuda::Context& gpu, const CollectiveCall& call) {
   const bool copies = call.form == Form::kAllGather || call.form == Form::kReduceScatter ||
                       call.form == Form::kAllToAll;

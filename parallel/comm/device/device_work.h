@@ -1,4 +1,4 @@
-// The part of a Work that lies on a GPU.
+// Device part of a Work.
 #pragma once
 
 namespace trireme {
@@ -6,10 +6,10 @@ namespace trireme {
 class DevicePart {
  public:
   virtual ~DevicePart() = default;
-  // The context's main stream waits for the operation; the host does not. In the context's thread,
-  // once the host's part is done; any number of times. Throws when a rank is lost.
+  // Makes the context's main stream, not the host, wait for the operation. Call in the context's
+  // thread once the host's part is done; may be called repeatedly. Throws if a rank is lost.
   virtual void wait() = 0;
-  virtual bool done() = 0;  // whether the device is through with it
+  virtual bool done() = 0;  // whether the device has finished the operation
 };
 
 }  // namespace trireme

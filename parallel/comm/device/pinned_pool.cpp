@@ -8,7 +8,7 @@ std::shared_ptr<PinnedPool::Block> PinnedPool::take(int64_t bytes) {
   std::unique_ptr<Block> block;
   {
     const std::lock_guard lock(mutex_);
-    // The smallest that is large enough, so that few sizes need few blocks.
+    // Takes the smallest block that is large enough, so that few sizes need few blocks.
     auto best = free_.end();
     for (auto it = free_.begin(); it != free_.end(); ++it) {
       const bool fits = (*it)->memory.bytes() >= bytes;

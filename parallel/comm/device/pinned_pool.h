@@ -1,4 +1,4 @@
-// Pinned host memory in which messages of a GPU's tensors wait.
+// Pool of pinned host memory for staged messages of GPU tensors.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   struct Block {
     Buffer memory;
-    cuda::Event copied;  // recorded after the last copy between it and the device; raw null: none
+    cuda::Event copied;  // after the last copy to or from the device; raw null: none
   };
-  // A block of at least `bytes` whose last copy has run. It comes back when the last pointer to it
-  // goes, in whatever thread.
+  // Returns a block of at least `bytes` whose last copy has completed. It returns to the pool when
+  // its last pointer is destroyed, in any thread.
   std::shared_ptr<Block> take(int64_t bytes);
 
  private:

@@ -1,10 +1,9 @@
-// Tensors of a GPU through pinned host memory: copied to the host, sent by the host's collectives,
-// copied back. The results are those of the host, bit for bit, and so is the traffic that is
-// counted.
+// GPU tensors through pinned host memory: copied to the host, sent by the host's collectives,
+// copied back. Results and counted traffic are those of the host, bit for bit.
 //
-// The rank's worker does it in the order of all other operations (CommWorker). It waits for the
-// main stream to come to where the operation was started, and for the copies; Work::wait() waits
-// for it, and lets the main stream wait for the last copy.
+// The rank's worker runs each operation in the order of all others (CommWorker). It waits until the
+// main stream reaches the point where the operation was started, and for the copies. Work::wait()
+// waits for the worker and makes the main stream wait for the last copy.
 #include "parallel/comm/collectives/collectives.h"
 #include "parallel/comm/device/device_collectives.h"
 #include "parallel/comm/device/device_work.h"
@@ -28,7 +27,7 @@ class CopiedBack final : public DevicePart {
   cuda::Event event_;
 };
 
-// A message that has arrived in pinned memory and is still to be copied to the device.
+// Message that has arrived in pinned memory and must still be copied to the device.
 class Arrival final : public DevicePart {
  public:
   Arrival(cuda::Context& gpu, const Tensor& to, std::shared_ptr<PinnedPool::Block> block)
@@ -95,7 +94,7 @@ class StagedCollectives final : public DeviceCollectives {
  private:
   std::byte* host(Buffer& buffer, int64_t bytes) const {
     if (buffer.bytes() < bytes) {
-      buffer = Buffer();  // the old one goes first
+      buffer = Buffer();  // frees the old one first
       buffer = Buffer("pinned collectives", bytes, Memory::kPinned);
     }
     return buffer.data();
@@ -105,15 +104,15 @@ class StagedCollectives final : public DeviceCollectives {
     cuda::copy_async(gpu_, gpu_.comm, to, from, bytes);
   }
 
-  // One operation, by the worker.
+  // Runs one operation, in the worker.
   void pass(GroupState& group, const CollectiveCall& call) {
     CollectiveCall on_host = call;
-    // The last operation's copies from the memory that this one is about to fill.
+    // Waits for the last operation's copies from the memory that this one is about to fill.
     cuda::synchronize(gpu_, gpu_.comm);
     std::byte* const out = host(out_, call.out.bytes());
     if (call.out.present()) on_host.out = Tensor(out, call.out.dtype(), call.out.shape());
     if (call.in.present()) {
-      // Where the host's operand would lie in its place, this one does too.
+      // In an all-gather the operand is in its own piece of the result, as on the host.
       const bool own_place = call.form == Form::kAllGather;
       std::byte* const in =
           own_place ? out + group.rank * call.in.bytes() : host(in_, call.in.bytes());
@@ -137,7 +136,7 @@ class StagedCollectives final : public DeviceCollectives {
 
   cuda::Context& gpu_;
   RankState& rank_state_;
-  Buffer in_, out_;  // of the operation under way
+  Buffer in_, out_;  // of the operation in progress
   std::shared_ptr<PinnedPool> pool_;
 };
 

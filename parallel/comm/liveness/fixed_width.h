@@ -1,11 +1,11 @@
-// Numbers for messages whose length must not depend on them.
+// Decimal numbers of fixed width, for messages whose length must not depend on the values.
 #pragma once
 
 #include "engine/core/error.h"
 
 namespace trireme {
 
-// With leading zeros: process numbers and times differ from run to run, the bytes sent must not.
+// Pads with zeros: process ids and times differ from run to run, but the bytes sent must not.
 inline std::string fixed_width(int64_t number, size_t digits) {
   std::string written = text(number);
   if (written.size() < digits) written.insert(0, digits - written.size(), '0');

@@ -19,10 +19,10 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto kCheckInterval = std::chrono::milliseconds(20);
-// A peer that has left may still have bytes under way to us; after this long it has not.
+// Bytes of a peer that has left may still be in transit; after this long they are not.
 constexpr double kLeftGrace = 2.0;
 constexpr size_t kReasonBytes = 512;
-// Without a beat for this long a process is asked for its state.
+// Silence after which the state of a process is examined.
 constexpr double kSuspicious = 1.0;
 
 enum : uint32_t { kNobody = 0, kRunning = 1, kLeft = 2, kGone = 3, kTerminated = 4 };
@@ -77,8 +77,8 @@ void Liveness::join(SharedMemory board, const std::vector<int>& world_ranks, int
 void Liveness::watch() {
   for (size_t i = 0; i < world_ranks_.size(); ++i) {
     const int pid = row(static_cast<int>(i))->pid.load();
-    // A handle, unlike a number, cannot come to mean another process, and it also tells of a
-    // process that has ended but was not yet collected by its parent.
+    // Unlike a process id, a handle cannot be reused for another process, and it also reports a
+    // process that has ended but was not reaped by its parent yet.
     const bool other = pid != getpid();
     process_handles_.push_back(other ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
   }
@@ -124,7 +124,7 @@ std::string Liveness::reason() const {
     const std::lock_guard lock(mutex_);
     return own_reason_;
   }
-  // Whoever is writing it is nearly done, unless it dies at this very moment.
+  // The writer is nearly done, unless it dies at this very moment.
   for (int k = 0; k < 100 && board_->lost.load() == kWriting; ++k)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return board_->lost.load() > kWriting ? board_->reason : "a rank was lost";
@@ -163,7 +163,7 @@ std::string Liveness::where() const {
 }
 
 std::string Liveness::describe(const OpInfo& op) const {
-  // In the world group, and before the ranks know each other, the rank's number is said already.
+  // In the world group, and before the ranks know each other, text(op) has the rank already.
   const bool in_world = static_cast<size_t>(op.size) == who_.size() && op.rank == world_rank_;
   if (in_world || who_.empty()) return text(op);
   return concat("rank ", world_rank_, " of ", who_.size(), ", ", op);
@@ -197,7 +197,7 @@ void Liveness::look(double counted) {
       if (seen.silent > kTerminationGrace)
         report_lost(concat(name, " was ended by SIGTERM"), LossCause::kDied);
     } else if (process_ended(i)) {
-      // Asked again: it may have ended its run, and then its process, just now.
+      // Loads the state again: the rank may just have ended its run, and then its process.
       const uint32_t last = r.state.load();
       if (last == kRunning || last == kLeft) report_lost(concat(name, " died"), LossCause::kDied);
     } else if (seen.silent > kSuspicious) {
@@ -209,14 +209,14 @@ void Liveness::look(double counted) {
 
 void Liveness::look_at_silent(size_t index, Seen& seen, bool& held) {
   const ProcessState state = process_state(row(static_cast<int>(index))->pid.load());
-  // Its handle becomes readable only when its memory has been written or given back.
+  // Its handle becomes readable only after its memory has been dumped or freed.
   if (state.dumping || state.letter == 'Z' || state.letter == 'X')
     return report_lost(
         concat(who(world_ranks_[index]), " died", state.dumping ? ": it crashed" : ""),
         LossCause::kDied);
   if (state.traced) {
     held = true;
-    seen.silent = kSuspicious + 0.1;  // from here on when the debugger lets go
+    seen.silent = kSuspicious + 0.1;  // counts from here once the debugger lets it run
     return;
   }
   const bool stopped = state.letter == 'T';
@@ -238,12 +238,12 @@ bool Liveness::process_ended(size_t index) const {
 
 void Liveness::fail(const OpInfo& op, const std::string& reason, LossCause cause) {
   report_lost(reason, cause);
-  stop(op);  // somebody else may have been first; one loss has one reason
+  stop(op);  // another rank may have reported first; one loss has one reason
 }
 
 void Liveness::stop(const OpInfo& op) {
   {
-    // The thread leaves what it waits in now; the watchdog may speak later.
+    // The thread leaves its wait now; the watchdog may print the message later.
     const std::lock_guard lock(mutex_);
     const OpInfo* waits = awaited_ != nullptr ? awaited_ : op_;
     if (stopped_.empty()) stopped_ = describe(waits != nullptr ? *waits : op);
@@ -252,8 +252,8 @@ void Liveness::stop(const OpInfo& op) {
 }
 
 void Liveness::fail_after_grace(const OpInfo& op, const std::string& reason) {
-  // Longer than the slowest of the ways in which a watchdog learns of an end, and counted as it
-  // counts.
+  // Longer than the slowest way in which a watchdog detects an end, measured in counted time, as
+  // watchdogs measure it.
   double counted = 0;
   for (auto last = steady_clock::now(); counted < kTerminationGrace + 0.5;) {
     check(op, -1, 0);

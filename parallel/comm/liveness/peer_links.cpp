@@ -12,7 +12,7 @@ namespace trireme {
 namespace {
 
 constexpr char kBeat = 'b', kGoodbye = 'g', kTerminating = 't', kEnd = '\n';
-// A loss is one of these, the reason's text, and kEnd.
+// A loss report is one of these letters, the text of the reason, and kEnd.
 constexpr char kReported = 'r', kDied = 'd', kSilent = 's';
 constexpr size_t kLongestText = 4096;
 
@@ -26,8 +26,8 @@ LossCause cause_of(char letter) {
                              : LossCause::kReported;
 }
 
-// A peer is asked after when it has been silent for this long, and a machine that acknowledges
-// nothing for as long is mute.
+// Silence after which a peer is examined, and time without an acknowledgement after which its
+// machine counts as mute.
 constexpr double kSuspiciousLink = 2;
 
 }  // namespace
@@ -52,7 +52,7 @@ std::vector<int> PeerLinks::descriptors() const {
 void PeerLinks::send_all(const std::string& bytes) {
   for (Peer& peer : peers_) {
     if (!watched(peer)) continue;
-    // A full buffer means that nobody reads: nothing is lost by dropping it.
+    // A full buffer means that the peer does not read: dropping the bytes loses nothing.
     const ssize_t sent = send(peer.fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) peer.sent += sent;
   }
@@ -119,7 +119,7 @@ void PeerLinks::look(double counted, Liveness& liveness) {
   }
 }
 
-// What was acknowledged since the last look was received by a machine that runs.
+// Bytes acknowledged since the last check were received by a machine that runs.
 void PeerLinks::look_at_machine(Peer& peer, double counted) {
   int pending = 0;
   if (ioctl(peer.fd, SIOCOUTQ, &pending) != 0) return;
@@ -130,7 +130,7 @@ void PeerLinks::look_at_machine(Peer& peer, double counted) {
   if (peer.mute >= kSuspiciousLink) peer.mute_until = peer.silent;
 }
 
-// After a mute time the process is given as long as at first: its beats are sent again only later.
+// After a mute period the process gets the full time again: its beats are resent only later.
 void PeerLinks::look_at_silent(const Peer& peer, Liveness& liveness) {
   const bool answers = peer.mute < kSuspiciousLink;
   const bool unanswered = answers && peer.silent - peer.mute_until >= kUnansweredSeconds;

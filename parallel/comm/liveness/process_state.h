@@ -1,4 +1,4 @@
-// What the kernel says about a process of this machine.
+// Kernel state of a process of this machine.
 #pragma once
 
 #include <iosfwd>
@@ -6,13 +6,12 @@
 namespace trireme {
 
 struct ProcessState {
-  char letter = '?';    // as in /proc/PID/status: R, S, D, T (stopped), t, Z, ...; '?': not known
+  char letter = '?';    // as in /proc/PID/status: R, S, D, T (stopped), t, Z, ...; '?': unknown
   bool traced = false;  // by a debugger
-  // It has crashed and its memory is being written to a file: it is no more, though it has not
-  // ended.
+  // It has crashed and its core is being dumped: it counts as dead, although it has not ended yet.
   bool dumping = false;
 };
 ProcessState process_state(int pid);
-ProcessState read_process_state(std::istream& status);  // of /proc/PID/status
+ProcessState read_process_state(std::istream& status);  // contents of /proc/PID/status
 
 }  // namespace trireme

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Unlikely to be met by chance in another process's descriptor table.
+// Cookie that is unlikely to occur by chance in another process's descriptor table.
 std::string fresh_cookie() {
   static std::atomic<uint64_t> counter{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -58,7 +58,7 @@ void SharedMemory::map(int fd, int64_t bytes) {
   if (address == MAP_FAILED) fail_system(concat("mapping ", bytes, " bytes"));
   data_ = static_cast<std::byte*>(address);
   bytes_ = bytes;
-  // Advice: most kernels give huge pages to shared memory only when the administrator allows it.
+  // A hint: most kernels give huge pages to shared memory only if the administrator allows it.
   madvise(address, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 }
 
@@ -69,7 +69,7 @@ SharedMemory SharedMemory::create(int64_t bytes) {
   memory.fd_ = memfd_create(cookie.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory.fd_ < 0) fail_system("memfd_create");
   if (ftruncate(memory.fd_, bytes) != 0) fail_system(concat("reserving ", bytes, " bytes"));
-  // Whoever maps it relies on its size.
+  // Ranks that map the block rely on its size.
   if (fcntl(memory.fd_, F_ADD_SEALS, kSizeSeals) != 0) fail_system("sealing the size");
   memory.map(memory.fd_, bytes);
   memory.address_ = concat(fixed_width(getpid(), 10), " ", memory.fd_, " ", bytes, " ", cookie);
@@ -89,7 +89,7 @@ SharedMemory SharedMemory::attach(const std::string& address, int64_t bytes) {
   std::array<char, 256> target{};
   if (readlink(path.c_str(), target.data(), target.size() - 1) < 0)
     fail_system(concat("reading ", path));
-  // In another process namespace the same numbers lead to a different file.
+  // In another process namespace the same numbers refer to a different file.
   if (target.data() != concat("/memfd:", cookie, " (deleted)"))
     throw Error(concat("shared memory: ", path, " is not the block of this run"));
   SharedMemory memory;
@@ -97,7 +97,7 @@ SharedMemory SharedMemory::attach(const std::string& address, int64_t bytes) {
   if (memory.fd_ < 0) fail_system(concat("opening ", path));
   struct stat info {};
   const bool ours = fstat(memory.fd_, &info) == 0 && info.st_uid == geteuid();
-  const int seals = fcntl(memory.fd_, F_GET_SEALS);  // -1 for what is no memory of memfd_create()
+  const int seals = fcntl(memory.fd_, F_GET_SEALS);  // -1: not memory of memfd_create()
   if (!ours || seals < 0 || (seals & kSizeSeals) != kSizeSeals)
     throw Error(concat("shared memory: ", path, " is not a block of this user with a fixed size"));
   if (info.st_size != bytes)

@@ -1,4 +1,4 @@
-// A block of memory mapped by several ranks of one host.
+// Memory mapped by several ranks of one host.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-// Anonymous memory behind a file descriptor (memfd): it vanishes with the last process that maps
-// it, so that a killed run leaves nothing behind, and it does not depend on the size of /dev/shm.
-// Threads of one process share it the same way as processes do.
+// Anonymous memory of a file descriptor (memfd). It vanishes with the last process that maps it, so
+// that a killed run leaves nothing, and it does not depend on the size of /dev/shm. Threads of one
+// process share it the same way as processes do.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -19,12 +19,12 @@ class SharedMemory {
 
   // Zero-filled. Throws Error with the system's reason.
   static SharedMemory create(int64_t bytes);
-  // Maps what another rank of this host created with so many bytes; throws Error where that cannot
-  // be reached, as between containers, and where the address leads to anything but such a block: a
-  // peer may name any file of any process. The creator must not have called close_address() yet.
+  // Maps a block of `bytes` created by another rank of this host, which must not have called
+  // close_address() yet. Throws Error if it cannot be reached, as between containers, or if the
+  // address is not such a block: a peer may name any file of any process.
   static SharedMemory attach(const std::string& address, int64_t bytes);
   const std::string& address() const { return address_; }
-  void close_address();  // everybody has attached; the mapping stays
+  void close_address();  // once all have attached; the mapping stays
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }

@@ -1,4 +1,5 @@
-// What a communicator moved: calls and bytes per kind of operation, counted where the bytes move.
+// Traffic counters of communicators: calls and bytes per kind of operation, counted where bytes
+// move.
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@ struct Traffic {
     int64_t payload_bytes = 0;  // size of the caller's operand on this rank
     int64_t sent_bytes = 0;     // point-to-point: added at each send
     int64_t window_bytes = 0;   // node-local window: added at each copy into it
-    double seconds = 0;         // wall time inside the operation, waiting for peers included
+    double seconds = 0;         // wall time inside the operation, including waits for peers
     Counter& operator+=(const Counter& other);
     Counter operator-(const Counter& before) const;
   };

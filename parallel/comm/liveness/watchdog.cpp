@@ -32,7 +32,7 @@ void wake(int fd) {
   [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
 }
 
-// Somebody may put this handler back when its watchdog is no more: then the default action.
+// If this handler is restored after its watchdog is destroyed, takes the default action.
 extern "C" void on_sigterm(int) {
   const int before = errno;
   g_terminated = true;
@@ -64,8 +64,8 @@ std::atomic<double> g_end_in{0};  // seconds, counted down
 
 [[noreturn]] void end_process() { _exit(static_cast<int>(ExitCode::kLostRank)); }
 
-// Ends the process after so long, whatever its threads are doing; called again, it puts the end
-// off.
+// Ends the process after this time, whatever its threads are doing. Calling it again resets the
+// time.
 void end_process_after(double seconds) {
   static std::atomic<bool> running{false};
   g_end_in = seconds;
@@ -81,7 +81,7 @@ void end_process_after(double seconds) {
       end_process();
     }).detach();
   } catch (const std::system_error&) {
-    end_process();  // a system without another thread to give: there is nothing to wait for
+    end_process();  // no further thread is available: nothing to wait for
   }
 }
 
@@ -124,8 +124,8 @@ void Watchdog::stop() {
   if (lost) {
     end_process_after(kShutdownGrace);
     links_.tell_lost(liveness_.reason(), liveness_.cause());
-    // The rank is leaving by an exception; the launcher's SIGKILL may come before it has printed
-    // that.
+    // The rank is leaving by an exception; the launcher's SIGKILL may arrive before it has printed
+    // its message.
     if (liveness_.cause() != LossCause::kReported) announce_loss();
   } else {
     links_.say_goodbye();
@@ -139,7 +139,7 @@ void Watchdog::give_up_sigterm(bool lost) {
   if (handles(current, on_sigterm)) signal(SIGTERM, lost ? SIG_IGN : SIG_DFL);
   g_wake = kNoListener;
   handles_sigterm_ = false;
-  // One that came after the thread had last asked.
+  // A signal that arrived after the thread's last check.
   if (g_terminated.exchange(false) && !lost) kill(getpid(), SIGTERM);
 }
 
@@ -149,7 +149,7 @@ void Watchdog::announce_loss() {
   announce_(concat(liveness_.where(), " stopped: ", liveness_.reason()));
 }
 
-// Until something happens, a beat is due, or stop().
+// Sleeps until an event, the next beat, or stop().
 bool Watchdog::sleep(double seconds) const {
   std::vector<pollfd> ready{{wake_fd_, POLLIN, 0}};
   for (int fd : liveness_.process_handles()) ready.push_back({fd, POLLIN, 0});
@@ -174,7 +174,7 @@ void Watchdog::loop() {
     }
     const double counted = std::min(seconds_between(last, now), kMostCounted);
     last = now;
-    // Asked before looking: whoever died before the signal was sent is seen.
+    // Read before the checks below, so that a rank that died before the signal was sent is seen.
     const bool terminated = handles_sigterm_ && g_terminated.exchange(false);
     links_.look(counted, liveness_);
     liveness_.look(counted);
@@ -203,7 +203,7 @@ void Watchdog::handle_sigterm() {
     announce_(concat(liveness_.where(),
                      " stopped: ended by SIGTERM (the launcher ends the run; a rank ",
                      "on another machine may have been lost)"));
-  // Blocked in this thread: another one takes it.
+  // The signal is blocked in this thread; another thread takes it.
   kill(getpid(), SIGTERM);
 }
 

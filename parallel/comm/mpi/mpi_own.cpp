@@ -12,7 +12,7 @@ void mpi_own_collective(CommKind kind, float* out, const float* in, int64_t n) {
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &ranks);
   const int whole = narrow<int>(n), part = whole / ranks;
-  // This communicator has MPI's own error handler: a failure ends the program.
+  // This communicator has MPI's default error handler: a failure ends the program.
   switch (kind) {
     case CommKind::kAllReduce:
       MPI_Allreduce(MPI_IN_PLACE, out, whole, MPI_FLOAT, MPI_SUM, world);

@@ -7,10 +7,10 @@
 namespace trireme {
 namespace {
 
-// Between looks at posted messages when somebody waits for one.
+// Between polls of posted messages while a thread waits for one.
 constexpr auto kMpiNap = std::chrono::microseconds(50);
 
-// MPI counts are int; longer messages travel as several pieces with one tag, which stay in order.
+// MPI counts are int: longer messages are sent as several pieces with one tag, which stay in order.
 constexpr int64_t kPiece = int64_t{1} << 30;
 
 void check_mpi(int code, const char* call) {
@@ -93,7 +93,7 @@ class MpiTransport final : public Transport {
     int bytes;
   };
 
-  // A posted message whose pieces are under way; those before `next` have arrived.
+  // A posted message whose pieces are in transfer; those before `next` have arrived.
   struct Flight {
     PostedPointer message;
     std::vector<MPI_Request> requests;
@@ -131,7 +131,7 @@ class MpiTransport final : public Transport {
     }
   }
 
-  // True when the message has ended, well or not.
+  // Returns true when the message has ended, with or without an error.
   static bool advance(Flight& flight, Liveness& liveness) {
     std::exception_ptr error;
     try {
@@ -164,7 +164,7 @@ class MpiTransport final : public Transport {
     return &requests_.back();
   }
 
-  // Tests instead of waiting: a blocking MPI call could not notice a lost peer.
+  // Polls instead of waiting: a blocking MPI call could not notice a lost peer.
   void wait_all(const OpInfo& op, Liveness& liveness) {
     Patience patience(liveness, op);
     for (size_t i = 0; i < requests_.size(); ++i)
@@ -174,7 +174,7 @@ class MpiTransport final : public Transport {
       }
   }
 
-  // Whether the request is complete; throws when it failed.
+  // True if the request is complete; throws if it failed.
   static bool test(const OpInfo& op, Liveness& liveness, const Pending& pending,
                    MPI_Request* request) {
     MPI_Status status;
@@ -196,7 +196,7 @@ class MpiTransport final : public Transport {
       throw Error(concat(op, " got a message of more than the expected ", pending.bytes,
                          " bytes from world rank ", pending.peer,
                          ": the ranks call different operations"));
-    // Most likely the peer has died, and somebody is about to say so.
+    // Most likely the peer has died, and another rank is about to report it.
     char message[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(code, message, &length);

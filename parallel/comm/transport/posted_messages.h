@@ -1,4 +1,4 @@
-// The messages a rank has posted, on their way into its transport.
+// Posted messages of a rank on their way into its transport.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace trireme {
 
 using PostedPointer = std::shared_ptr<PostedMessage>;
 
-// Hands messages from the threads that post them to the one inside the transport.
+// Queue from the threads that post messages to the one inside the transport.
 class PostedQueue {
  public:
   void add(PostedPointer message);    // any thread
@@ -24,12 +24,12 @@ class PostedQueue {
   std::atomic<int> count_{0};
 };
 
-// Looks after the peers of posted messages, at most every few milliseconds.
+// Liveness checks of the peers of posted messages, at most every few milliseconds.
 class PostedWatch {
  public:
-  // The error of a loss by which every posted message ends, or null.
+  // Error of a loss that ends every posted message, or null.
   std::exception_ptr look(Liveness& liveness, PostedMessage& message);
-  bool due();  // time for another look, of all messages
+  bool due();  // time for the next check of all messages
 
  private:
   std::chrono::steady_clock::time_point looked_;

@@ -16,9 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAcceptorNap{200};
-constexpr milliseconds kNoDescriptorNap{100};  // until the next accept() after one failed
+constexpr milliseconds kNoDescriptorNap{100};  // until the next accept() after a failed one
 constexpr milliseconds kNotice{10'000};
-constexpr int kMaxAcceptorWarnings = 10;  // strangers do not fill a log
+constexpr int kMaxAcceptorWarnings = 10;  // unknown peers must not fill a log
 
 const char* reason_of(RankRefusal refusal) {
   switch (refusal) {
@@ -88,8 +88,7 @@ std::string RankAcceptor::missing_ranks() const {
   return concat(list, count > kShown ? ", ..." : "");
 }
 
-// Until somebody connects or sends something, or there is something else to do. Which of the
-// strangers have sent.
+// Waits until a peer connects or sends, or other work is due. Returns which strangers have sent.
 std::vector<bool> RankAcceptor::wait() const {
   const auto now = Clock::now();
   milliseconds nap = kAcceptorNap;
@@ -175,8 +174,9 @@ void RankAcceptor::drop_silent() {
   }
 }
 
-// One connection, if there is any. Where all places are taken, the one that came first makes room
-// after the time in which a rank answers: so many that send nothing do not keep ranks out either.
+// Accepts one pending connection. If all places are taken, the oldest connection is closed once it
+// is kMinIntroduction old, enough time for a rank to introduce itself: many silent connections do
+// not keep ranks out.
 void RankAcceptor::accept_one() {
   const auto now = Clock::now();
   if (now < accepts_again_) return;

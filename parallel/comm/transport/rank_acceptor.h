@@ -1,5 +1,5 @@
-// Listening side of a rendezvous (rank_rendezvous.h): serves all connections at once until the
-// ranks are there.
+// Listening side of a rendezvous (rank_rendezvous.h): serves all connections at once until all
+// ranks have joined.
 #pragma once
 
 #include <chrono>
@@ -21,18 +21,19 @@ using RankLines = std::array<std::vector<Socket>, kRankLines>;
 class RankAcceptor {
  public:
   using Clock = std::chrono::steady_clock;
-  // Connections that have not introduced themselves yet. Each has kIntroduction for it, or
-  // kMinIntroduction where others wait for its place.
+  // Limit on connections that have not introduced themselves yet. Each has kIntroduction to do so,
+  // or kMinIntroduction if others wait for its place.
   static constexpr size_t kMaxStrangers = 128;
   static constexpr std::chrono::milliseconds kIntroduction{5000}, kMinIntroduction{200};
   using Joined = std::function<void(const RankGreeting&, const TcpAddress& from)>;
 
-  // Accepts ranks >= first other than options.rank. All outlive this object.
+  // Accepts ranks >= first other than options.rank. All arguments outlive this object.
   RankAcceptor(const Socket& listener, const TcpOptions& options, int first, RankLines& lines);
-  // Returns when every one has come with both lines; calls `joined` for each. A warning names those
-  // that are missing at notice_before(end); Error(kLostRank) at `end`, whoever else connects.
+  // Returns when every rank has joined with both lines; calls `joined` for each. A warning lists
+  // the missing ranks at notice_before(end); Error(kLostRank) at `end`, whatever else connects.
   void accept_all(Clock::time_point end, const Joined& joined);
-  // When a rank that waits says so: in ten seconds, or sooner where a quarter of the time is over.
+  // Time of a waiting rank's warning: in ten seconds, or after a quarter of the remaining time if
+  // that is sooner.
   static Clock::time_point notice_before(Clock::time_point end);
 
  private:
@@ -61,7 +62,7 @@ class RankAcceptor {
   int first_, missing_ = 0;
   RankLines& lines_;
   std::vector<std::optional<uint32_t>> processes_;  // by rank
-  std::vector<Stranger> strangers_;                 // who came first is first
+  std::vector<Stranger> strangers_;                 // oldest first
   Clock::time_point accepts_again_{};               // no connection is accepted before
   int turned_away_ = 0;
 };

@@ -16,7 +16,7 @@ RankProof proof_over(const std::string& secret, std::initializer_list<std::strin
   return out;
 }
 
-// All fields of a greeting but its proof.
+// All fields of a greeting except its proof.
 std::string_view signed_part(const RankGreeting& greeting) {
   return {reinterpret_cast<const char*>(&greeting), offsetof(RankGreeting, proof)};
 }

@@ -24,8 +24,8 @@ struct RankGreeting {
   int32_t size = 0;
   int32_t port = 0;      // where this rank listens
   int32_t line = 0;      // 0: messages, 1: life line
-  uint32_t process = 0;  // random: tells two processes that claim one rank apart
-  int32_t peer = 0;      // rank that it means to reach
+  uint32_t process = 0;  // random: distinguishes two processes that claim the same rank
+  int32_t peer = 0;      // rank that it intends to reach
   RankNonce nonce{};
   RankProof proof{};
 };
@@ -38,7 +38,8 @@ struct RankVerdict {
   RankProof proof{};
 };
 
-// Proof by the rank that connects, over its greeting; verdict_proof(): by the rank that listens.
+// greeting_proof(): by the connecting rank, over its greeting. verdict_proof(): by the listening
+// rank.
 RankProof greeting_proof(const std::string& secret, const RankChallenge& challenge,
                          const RankGreeting& greeting);
 RankProof verdict_proof(const std::string& secret, const RankChallenge& challenge,

@@ -30,7 +30,7 @@ std::string system_reason() { return std::strerror(errno); }
 
 bool retryable() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// False: the peer closed its side, or it is too late.
+// Returns false if the peer closed its side or the time is up.
 bool wait_for_socket(int fd, short event, RendezvousEnd end) {
   for (;;) {
     if (RendezvousClock::now() >= end) return false;
@@ -65,7 +65,7 @@ bool write_all(int fd, const void* data, size_t bytes, RendezvousEnd end) {
   return true;
 }
 
-// A socket that the launcher has bound and hands down: nobody could take its port in between.
+// Listener bound by the launcher and inherited, so that no other process could take its port.
 Socket take_listener(const TcpOptions& options) {
   Socket listener(options.listener);
   int listens = 0;
@@ -78,14 +78,14 @@ Socket take_listener(const TcpOptions& options) {
   return listener;
 }
 
-// Where rank 0 listens.
+// Listening addresses of rank 0.
 std::vector<TcpAddress> master_addresses(const TcpOptions& options) {
   const int port = options.master_port;
   if (options.listen_address == "*") return {any_tcp_address(port)};
   if (!options.listen_address.empty())
     return resolve_tcp("TRIREME_LISTEN_ADDRESS", options.listen_address, port);
   std::vector<TcpAddress> found = resolve_tcp("MASTER_ADDR", options.master_address, port);
-  // A host's own name may stand for a loopback address there, and for another one on other hosts.
+  // The host's own name may resolve to a loopback address there and to another one on other hosts.
   const bool own_name = options.master_address != "localhost" &&
                         !is_literal_address(options.master_address) &&
                         std::ranges::all_of(found, &TcpAddress::is_loopback);
@@ -106,7 +106,7 @@ Socket listen_as_master(const TcpOptions& options) {
              "address of this machine; set TRIREME_LISTEN_ADDRESS to one, or to * for all");
 }
 
-// Tries all addresses of the name until one answers: rank 0 may start later than the others.
+// Tries all addresses of the name until one accepts: rank 0 may start later than the others.
 Socket connect_to_master(const TcpOptions& options, RendezvousEnd end) {
   RendezvousEnd notice = RankAcceptor::notice_before(end);
   for (;;) {
@@ -140,7 +140,7 @@ Socket connect_to_master(const TcpOptions& options, RendezvousEnd end) {
   fail_rendezvous(concat(head, "is RANK unique, and do all ranks use one MASTER_ADDR?"));
 }
 
-// Proves to the listening rank `peer` that this is a rank of the run, and has it prove the same.
+// Proves to the listening rank `peer` that this is a rank of the run, and verifies its proof.
 void introduce(const Socket& socket_, RankGreeting own, int peer, const TcpOptions& options,
                RendezvousEnd end) {
   const auto gone = [&] {
@@ -164,7 +164,7 @@ void introduce(const Socket& socket_, RankGreeting own, int peer, const TcpOptio
     fail_input("rank ", own.rank, ": the process at ", at, " does not know the secret of this run");
 }
 
-// Rank 0: learns where everybody listens and sends it to everybody.
+// Rank 0: collects the listening addresses of all ranks and sends them to all.
 void gather_addresses(const TcpOptions& options, RankLines& lines, RendezvousEnd end) {
   const Socket listener = listen_as_master(options);
   listener.set_non_blocking();
@@ -186,7 +186,7 @@ void gather_addresses(const TcpOptions& options, RankLines& lines, RendezvousEnd
       fail_rendezvous(concat("rank ", r, " left during the rendezvous"));
 }
 
-// Of a rank other than 0: the address from which it reaches rank 0, any port.
+// Ranks other than 0: listens at the address from which this rank reaches rank 0, any port.
 Socket listen_as_rank(const TcpOptions& options, const Socket& to_master) {
   TcpAddress address = local_address(to_master);
   if (options.listen_address == "*")
@@ -201,7 +201,7 @@ Socket listen_as_rank(const TcpOptions& options, const Socket& to_master) {
   return listener;
 }
 
-// A rank other than 0: connects to those below it, accepts those above.
+// Ranks other than 0: connects to the ranks below, accepts those above.
 void join_ranks(const TcpOptions& options, RankLines& lines, RendezvousEnd end) {
   lines[0][0] = connect_to_master(options, end);
   const Socket listener = listen_as_rank(options, lines[0][0]);
@@ -217,7 +217,7 @@ void join_ranks(const TcpOptions& options, RankLines& lines, RendezvousEnd end) 
   std::vector<TcpAddress> addresses(static_cast<size_t>(options.size));
   if (!read_all(lines[0][0].fd(), addresses.data(), addresses.size() * sizeof(TcpAddress), end))
     fail_rendezvous(concat("rank ", options.rank, " lost rank 0 during the rendezvous"));
-  for (int r = 1; r < options.rank; ++r)  // everybody listens already
+  for (int r = 1; r < options.rank; ++r)  // all ranks listen already
     for (own.line = 0; own.line < kRankLines; ++own.line) {
       const TcpAddress& address = addresses[static_cast<size_t>(r)];
       Socket& socket_ = lines[static_cast<size_t>(own.line)][static_cast<size_t>(r)];

@@ -7,17 +7,17 @@
 
 namespace trireme {
 
-// From the kernel's generator. Error where it gives none.
+// From the kernel's generator. Error if it fails.
 std::string random_bytes(size_t count);
 std::string hex_digits(std::string_view bytes);
 // A new secret: 256 random bits as 64 hex digits.
 std::string make_secret();
 
 inline constexpr size_t kProofBytes = 32;
-// HMAC-SHA256 over the parts, each behind its length, so that no two lists of parts have one proof.
-// The secret may be empty: the proof then shows nothing but that the peer speaks the protocol.
+// HMAC-SHA256 over the parts, each preceded by its length, so that no two lists of parts have the
+// same proof. The secret may be empty: the proof then shows only that the peer speaks the protocol.
 std::string secret_proof(const std::string& secret, std::initializer_list<std::string_view> parts);
-// Takes as long whichever bytes differ.
+// Comparison whose duration does not depend on which bytes differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 }  // namespace trireme

@@ -34,7 +34,7 @@ TcpAddress address_of(const Socket& socket_, decltype(&getsockname) which) {
   return out;
 }
 
-// False, with errno, where the connection is refused or `end` comes first.
+// Returns false, with errno, if the connection is refused or at `end`.
 bool wait_until_connected(const Socket& socket_, std::chrono::steady_clock::time_point end) {
   constexpr int kLookMs = 200;
   pollfd ready{socket_.fd(), POLLOUT, 0};

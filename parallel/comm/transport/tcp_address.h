@@ -12,12 +12,12 @@
 
 namespace trireme {
 
-// IPv4 or IPv6 address with a port. Ranks send it to each other as it is.
+// IPv4 or IPv6 address with a port. Ranks send the struct to each other unchanged.
 struct TcpAddress {
   sockaddr_storage storage{};
   uint64_t length = 0;
 
-  bool valid() const;  // of one of the two families, with its length
+  bool valid() const;  // one of the two families, with its length
   bool is_loopback() const;
   int port() const;
   void set_port(int port);
@@ -27,16 +27,16 @@ struct TcpAddress {
 TcpAddress local_address(const Socket& socket);
 TcpAddress peer_address(const Socket& socket);
 
-// All addresses of a host's name. InputError that names `variable` where it is unknown.
+// All addresses of a host name. InputError that names `variable` if the name is unknown.
 std::vector<TcpAddress> resolve_tcp(const std::string& variable, const std::string& host, int port);
 bool is_literal_address(const std::string& host);
-// All interfaces of this machine: IPv6 and IPv4 where the kernel has both.
+// Address of all interfaces of this machine: IPv6 and IPv4 if the kernel has both.
 TcpAddress any_tcp_address(int port);
 
-// Both return a closed socket and leave errno where the system refuses.
+// Both return a closed socket and set errno if the system refuses.
 Socket listen_at(const TcpAddress& address);
-// A blocking socket. An address that swallows what is sent to it (a firewall, a full queue) is
-// given up at `end`, with ETIMEDOUT.
+// Returns a blocking socket. Stops waiting for an address that drops packets (a firewall, a full
+// queue) at `end`, with ETIMEDOUT.
 Socket connect_to(const TcpAddress& address, std::chrono::steady_clock::time_point end =
                                                  std::chrono::steady_clock::time_point::max());
 

@@ -1,4 +1,4 @@
-// Stream socket that closes itself.
+// Stream socket, closed by the destructor.
 #pragma once
 
 #include <utility>

@@ -1,9 +1,9 @@
 // Messages over one TCP connection per pair of ranks: a header (tag, bytes), then the bytes.
 //
-// A message without a receive is stored when it is short or when a wanted one waits behind it;
-// a long one is left in the network until its receive is posted, so that it is not copied twice.
-// What a peer announces costs no memory: a receive has exactly its message's size, and storage
-// grows as bytes arrive, up to kMaxAhead for each peer.
+// A message without a receive is stored if it is short or if a receive waits for a later message. A
+// long one stays in the network until its receive is posted, so that it is not copied twice. A peer
+// cannot make this rank allocate by announcing a size: a receive has exactly its message's size,
+// and storage grows as bytes arrive, up to kMaxAhead per peer.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,11 +20,11 @@
 namespace trireme {
 namespace {
 
-// Between looks at posted messages when somebody waits for one.
+// Between polls of posted messages while a thread waits for one.
 constexpr auto kTcpNap = std::chrono::microseconds(50);
-constexpr int64_t kStored = 1 << 16;             // longest message that is always taken in
-constexpr int64_t kMaxAhead = int64_t{4} << 30;  // bytes stored of messages before their receives
-constexpr int64_t kStoreStep = 1 << 20;          // by which storage grows at least
+constexpr int64_t kStored = 1 << 16;             // longest message that is always stored
+constexpr int64_t kMaxAhead = int64_t{4} << 30;  // bytes of messages stored before their receives
+constexpr int64_t kStoreStep = 1 << 20;          // smallest growth of the storage
 
 struct Header {
   int64_t tag = 0;
@@ -36,20 +36,20 @@ struct Stored {
   std::vector<std::byte> bytes;
 };
 
-// The stream from one peer: at most one message is being read.
+// Stream from one peer: at most one message is being read.
 struct Inbox {
   Header header;
-  size_t header_bytes = 0;    // of the header, so far
+  size_t header_bytes = 0;    // read so far
   std::byte* into = nullptr;  // the caller's memory or `store`; null: not decided
   int64_t read = 0;           // of the message's bytes
   bool finished = false;      // the peer has closed its side
-  bool storing = false;       // in `store`, which holds what has arrived and some more
+  bool storing = false;       // reading into `store`, which may be larger than what has arrived
   std::vector<std::byte> store;
   std::list<Stored> stored;
-  int64_t ahead = 0;  // bytes of stored messages, the one under way included
+  int64_t ahead = 0;  // bytes of stored messages, including the one being read
 };
 
-// A message under way. Those of exchange() have no `posted`.
+// Message being sent. Messages of exchange() have no `posted`.
 struct Outgoing {
   Header header;
   int to;
@@ -110,7 +110,7 @@ class TcpTransport final : public Transport {
 
   void post(PostedPointer message) override {
     posted_.add(std::move(message));
-    const uint64_t one = 1;  // for a thread that sleeps in exchange()
+    const uint64_t one = 1;  // wakes a thread that sleeps in exchange()
     [[maybe_unused]] const ssize_t written = write(wake_.fd(), &one, sizeof one);
   }
 
@@ -157,7 +157,7 @@ class TcpTransport final : public Transport {
     }
   }
 
-  // Reads and writes what can be now; removes and tells what is complete.
+  // Reads and writes without blocking; removes and reports completed messages.
   void move(Liveness& liveness) {
     for (Incoming& i : in_) take_stored(i);
     for (size_t peer = 0; peer < sockets_.size(); ++peer)
@@ -212,7 +212,7 @@ class TcpTransport final : public Transport {
   Inbox& inbox(int peer) { return inboxes_[static_cast<size_t>(peer)]; }
   int fd(int peer) const { return sockets_[static_cast<size_t>(peer)].fd(); }
 
-  // Bytes read; 0 when nothing is there now or the peer has closed.
+  // Bytes read; 0 if nothing is available or the peer has closed.
   int64_t read_some(int peer, void* into, int64_t bytes) {
     const ssize_t got = recv(fd(peer), into, static_cast<size_t>(bytes), 0);
     if (got > 0) return got;
@@ -221,7 +221,7 @@ class TcpTransport final : public Transport {
     return 0;
   }
 
-  // Reads all that is there and wanted.
+  // Reads everything that is available and wanted.
   void read_from(int peer) {
     Inbox& box = inbox(peer);
     while (!box.finished) {
@@ -246,7 +246,7 @@ class TcpTransport final : public Transport {
     }
   }
 
-  // Decides where the message whose header has come goes; false: it waits in the network.
+  // Chooses the memory for the message whose header was read; false: it stays in the network.
   bool choose_memory(int peer) {
     Inbox& box = inbox(peer);
     bool blocks_another = false;
@@ -274,7 +274,7 @@ class TcpTransport final : public Transport {
     return true;
   }
 
-  // Bytes that may be read at `into + read`; storage grows where there are none.
+  // Bytes that may be read at `into + read`; grows the storage if there are none.
   static int64_t room_in(Inbox& box) {
     if (!box.storing) return box.header.bytes - box.read;
     if (box.read == std::ssize(box.store)) {
@@ -327,7 +327,7 @@ class TcpTransport final : public Transport {
     if (inbox(waiting.part.from).finished) fail_closed(waiting.part.from, *waiting.op, liveness);
   }
 
-  // Its life line, or the board, tells more in a moment.
+  // The peer's life line, or the board, reports the cause in a moment.
   [[noreturn]] static void fail_closed(int peer, const OpInfo& op, Liveness& liveness) {
     liveness.fail_after_grace(op, concat("rank ", peer, " closed its connection"));
   }

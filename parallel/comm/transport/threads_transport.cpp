@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// One mailbox per rank. A send copies the message to a receive that is posted there, or into the
-// mailbox, and is complete.
+// One mailbox per rank. A send copies the message to a posted receive or into the mailbox, and is
+// complete.
 class ThreadHub {
  public:
   struct Message {
@@ -49,7 +49,7 @@ class ThreadTransport final : public Transport {
     message->done(nullptr);
   }
 
-  // Senders complete the receives; this only looks for losses.
+  // Senders complete the receives; this only checks for losses.
   std::chrono::microseconds progress(Liveness& liveness) override {
     ThreadHub::Mailbox& box = hub_->mailboxes[static_cast<size_t>(rank_)];
     std::deque<PostedPointer> failed;
@@ -79,7 +79,7 @@ class ThreadTransport final : public Transport {
     if (bytes > 0) std::memcpy(receive.data, from, static_cast<size_t>(bytes));
   }
 
-  // Under the lock, so that the receiver does not give up its memory meanwhile.
+  // Copies under the lock, so that the receiver does not free its memory meanwhile.
   template <class Copy>
   static std::exception_ptr try_copy(Copy&& copy) {
     try {
