@@ -41,12 +41,12 @@ StepState step_state_from_json(const Json& j) {
   s.consecutive_skips = j.at("consecutive_skips").get<int64_t>();
   s.good_since_growth = j.at("good_since_growth").get<int64_t>();
   s.hysteresis_left = j.at("hysteresis_left").get<int64_t>();
-  // A skipped step's norm is not finite and was written as null.
+  // The norm of a skipped step is not finite and was written as null.
   s.grad_norm = j.at("grad_norm").is_number() ? j.at("grad_norm").get<double>() : 0.0;
   return s;
 }
 
-// What this rank writes: the parts it owns, whether or not the other ranks store them too.
+// Parts that this rank writes: those it owns, whether or not other ranks store them too.
 std::vector<CheckpointPart> owned_parts(const TrainState& state) {
   const ParameterStore& store = state.store;
   std::vector<CheckpointPart> parts;
@@ -64,7 +64,7 @@ std::vector<CheckpointPart> owned_parts(const TrainState& state) {
   return parts;
 }
 
-// A checkpoint of training without them has no scales: the next step is then as the first one is.
+// A checkpoint of training without fp8 has no scales: the next step then acts as a first step.
 void load_float8(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
   if (model.float8() == nullptr) return;
   const std::vector<Float8State::Named> tensors = model.float8()->saved();
@@ -79,7 +79,7 @@ void load_float8(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
   model.float8()->set_remembers();
 }
 
-// What this rank writes of them: they are the same on all that have the layers.
+// Adds this rank's part of the fp8 state, which is the same on all ranks that have the layers.
 void add_float8_parts(const Model& model, const Layout& layout,
                       std::vector<CheckpointPart>& parts) {
   if (model.float8() == nullptr || !model.float8()->remembers()) return;
@@ -156,7 +156,7 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
     if (const bool same = of_source.contains(key) && of_source[key] == value; !same)
       log_info("model.", key.substr(1), " is ", value.dump(), ", of the weights in ", path, " ",
                of_source.contains(key) ? of_source[key].dump() : "unset");
-  state.store.initialize(ctx, ctx.seed, false);  // adapters: what is frozen is read
+  state.store.initialize(ctx, ctx.seed, false);  // adapters; frozen weights are read below
   source->load(ctx, state.model, state.store);
   std::string bad = find_non_finite(ctx, state.store);
   if (bad.empty()) bad = find_non_finite(state.model);

@@ -6,14 +6,14 @@ namespace trireme {
 namespace {
 
 struct Given {
-  int64_t total = 0, micro = 0, passes = 0;  // 0: to be found
+  int64_t total = 0, micro = 0, passes = 0;  // 0: to be determined
 };
 
 std::string ranks_text(int data_ranks) {
   return concat(data_ranks, data_ranks == 1 ? " data-parallel rank" : " data-parallel ranks");
 }
 
-// The total must be a multiple of `factor`, which is described by `words`.
+// total / factor; an error if it is not whole. `words` describes the factor.
 int64_t quotient(const ConfigValues& values, int64_t total, int64_t factor,
                  const std::string& words, ConfigReport& report) {
   if (total % factor == 0) return total / factor;
@@ -36,7 +36,7 @@ void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
   const std::string ranks = ranks_text(data_ranks);
   if (given.total == 0 && given.micro == 0)
     return report.error(kTotal, concat("is required, or ", kMicro));
-  // With one number given, a step is one forward pass.
+  // With one size given, a step is one forward pass.
   if (given.passes == 0 && (given.total == 0 || given.micro == 0)) given.passes = 1;
   constexpr int64_t kMost = 1 << 24;  // the schema's bound for each, so that products stay exact
   if (given.total == 0) {

@@ -1,5 +1,5 @@
-// The batch rule: train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps
-// x data-parallel ranks. What is not given follows from what is.
+// Batch rule: train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x
+// data-parallel ranks. Missing sizes follow from the given ones.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-// Sets the three sizes of `config`. Given: any two; or train_batch_size alone (one pass a step); or
-// train_micro_batch_size_per_gpu alone (one pass a step); all three must agree.
+// Sets the three sizes of `config`. Given may be any two; train_batch_size alone (one micro-batch
+// per step); or train_micro_batch_size_per_gpu alone (one micro-batch per step). If all three are
+// given they must agree.
 void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
                 ConfigReport& report);
 

@@ -41,7 +41,7 @@ Json words_of(const std::string& text_value) {
   return words;
 }
 
-// "" or what is wrong with the name of a set.
+// Problem of the name of a set; "" if it is valid.
 std::string name_problem(const std::string& name) {
   constexpr size_t kLongest = 64;
   const bool fit = std::ranges::all_of(name, [](char c) {
@@ -83,7 +83,7 @@ std::vector<BlendPart> read_data_path(const Json& value, const std::string& path
     sum += weight;
   }
   if (!std::isfinite(sum)) return fail("has weights whose sum is infinity in float64");
-  // A part that gets none of as many samples as there can be.
+  // A part with this weight gets none of the largest possible number of samples.
   for (const BlendPart& part : parts)
     if (part.weight / sum < 0x1p-62)
       return fail(concat("weight ", part.weight, " is negligible in a sum of ", sum));

@@ -1,4 +1,4 @@
-// The section "finetune" of a run's configuration: what is learned from which examples.
+// Section "finetune" of a run's configuration: training examples and method.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,28 @@ struct FinetuneConfig {
   bool enabled = false;  // the configuration has the section
   std::string method = "sft";
   std::vector<std::string> train_files, valid_files;  // JSON lines
-  double val_size = 0;  // of the training files' examples: a part below 1, or a number of them
+  double val_size = 0;  // held-out share of the training examples if below 1, else their number
   bool packing = true;
-  bool drop_long = false;  // examples longer than a sequence; else they lose their ends
+  bool drop_long = false;  // drop examples longer than a sequence; else truncate them at the end
   bool assistant_only_loss = true;
-  bool parse_special = false;  // special tokens that messages spell are those tokens, else text
-  // File, directory of a tokenizer, or name of one of its templates; empty: the tokenizer's own.
+  bool parse_special = false;  // special tokens spelled in messages are parsed; else they are text
+  // File, tokenizer directory, or name of one of its templates; empty: the tokenizer's own.
   std::string chat_template;
-  // Sources that the run of a checkpoint took, wherever they are now. No key; empty: not known.
+  // Template sources used by the run of a checkpoint, wherever they are now. Not a key; empty:
+  // unknown.
   ChatTemplateSources kept_chat_templates;
-  double num_train_epochs = 0;  // 0: train_steps says
+  double num_train_epochs = 0;  // 0: train_steps applies
   LoraConfig lora;
-  std::string initial_adapter;  // directory of PEFT's that `lora` begins as; empty: as nothing
-  PackingConfig base;           // the weights beside adapters
+  std::string initial_adapter;  // initial adapters in PEFT's format; empty: no effect
+  PackingConfig base;           // quantization of the weights under the adapters
   PreferenceConfig dpo;
 };
 
-// The method's records have two answers each.
+// True if the method trains on preferences: each record has a chosen and a rejected response.
 inline bool learns_from_pairs(const FinetuneConfig& config) { return config.method == "dpo"; }
 
-// Checkpoints of adapters hold nothing else, and preferences are measured against the weights of
-// the beginning.
+// True if checkpoints need the base weights: those of adapters contain only the adapters, and
+// preferences are measured against the initial weights.
 inline bool depends_on_base(const FinetuneConfig& config) {
   return config.lora.enabled() || learns_from_pairs(config);
 }

@@ -26,15 +26,15 @@ std::string param_path(const Hyperparameter& row) {
 
 Json json_of(const Betas& betas) { return Json::array({betas.first, betas.second}); }
 
-// Of a run that does not set them; those of training from scratch would undo a model.
+// Default of a fine-tuning run; the rates of training from scratch would destroy a trained model.
 double finetuning_learning_rate(const FinetuneConfig& config) {
   if (learns_from_pairs(config)) return config.lora.enabled() ? 1e-5 : 1e-6;
   return config.lora.enabled() ? 2e-4 : 2e-5;
 }
 
-// --- schema --------------------------------------------------------------------------
+// --- schema ---
 
-// A hyper-parameter as the schema has it, and the optimizers that have it.
+// Schema row of a hyper-parameter, and the optimizers that have it.
 struct SharedRow {
   Hyperparameter row;
   std::vector<std::string> optimizers;
@@ -45,8 +45,8 @@ std::string default_text(double value) {
   return whole ? Json(static_cast<int64_t>(value)).dump() : Json(value).dump();
 }
 
-// Gathers the rows of all optimizers; one that has another default than the first is named in the
-// help.
+// Collects the rows of all optimizers. The help names an optimizer whose default differs from the
+// first one's.
 class RowCollector final : public HyperparameterVisitor {
  public:
   std::vector<SharedRow> rows;
@@ -113,12 +113,12 @@ void add_weight_decay(Schema& s) {
       .alias({"weight_decay"});
 }
 
-// --- reading -------------------------------------------------------------------------
+// --- reading ---
 
 void read_betas(const ConfigValues& values, Betas& out, ConfigReport& report) {
   const bool given = values.given(kBetas);
   const Json betas = given ? values.raw(kBetas) : json_of(out);
-  // In float32, too, in which the averages are computed.
+  // Also in float32, in which the averages are computed.
   const auto fits = [](const Json& beta) {
     return beta.is_number() && beta >= 0.0 && static_cast<float>(beta.get<double>()) < 1.0f;
   };
@@ -133,7 +133,7 @@ void read_betas(const ConfigValues& values, Betas& out, ConfigReport& report) {
   if (values.given(kBetaWords[1])) out.second = values.number(kBetaWords[1]);
 }
 
-// Sets the values that the document gives.
+// Sets the values that the document contains.
 class ValueReader final : public HyperparameterVisitor {
  public:
   ValueReader(const ConfigValues& values, ConfigReport& report)
@@ -186,7 +186,7 @@ void check_foreign(const ConfigValues& values, const std::string& optimizer, Con
     if (!refused_betas.empty() && values.given(word)) report.error(word, refused_betas);
 }
 
-// --- writing -------------------------------------------------------------------------
+// --- writing ---
 
 class ValueWriter final : public HyperparameterVisitor {
  public:
@@ -217,7 +217,8 @@ void add_optimizer_keys(Schema& s) {
     key.path = param_path(shared.row);
     s.row(std::move(key));
   };
-  // In the order of the resolved configuration of the first, then what others have beside it.
+  // The first optimizer's rows in the order of its resolved configuration, then the others'
+  // additional rows.
   const auto of_first = [](const SharedRow& shared) {
     return shared.optimizers.front() == optimizers().front().name;
   };

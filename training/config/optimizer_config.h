@@ -1,5 +1,5 @@
-// Section "optimizer" of a run's configuration: schema rows, reader and writer, all made of the
-// table of optimizers (optim/optimizers.h) and of what each declares about its hyper-parameters.
+// Section "optimizer" of a run's configuration: schema rows, reader and writer. All are derived
+// from the table of optimizers (optim/optimizers.h) and the hyper-parameters that each declares.
 #pragma once
 
 #include "engine/config/reader.h"

@@ -30,7 +30,8 @@ std::vector<std::string> read_files(const ConfigValues& values, const char* key,
   return files;
 }
 
-// A text with what no name has is a regular expression of whole names.
+// A text with characters that no module name has is a regular expression, matched against whole
+// names.
 void read_targets(const ConfigValues& values, const ModelConfig& model, LoraConfig& lora,
                   ConfigReport& report) {
   const char* const kTargets = "finetune.lora.target_modules";
@@ -74,7 +75,7 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
     report.error(values.spelled("fp8.enabled"), "is not available together with adapters");
 }
 
-// After the adapters.
+// Call after the adapters are read.
 void read_base(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   PackingConfig& packing = config.finetune.base;
   packing.enabled = values.word("finetune.quantization") == "nf4";
@@ -109,7 +110,7 @@ void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& repor
     report.error("checkpoint.load", "is required: the reference model, which training starts from");
 }
 
-// What a run starts from is found from other folders too.
+// Makes checkpoint.load absolute, so that it is found from other folders too.
 void keep_place_of_base(RunConfig& config) {
   std::string& load = config.checkpoint.load;
   std::error_code ignored;
@@ -179,7 +180,7 @@ void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
   if (!config.finetune.enabled) return report.error("train_steps", "is required: optimizer steps");
   if (!values.given("finetune.num_train_epochs"))
     return report.error("train_steps", "is required, or finetune.num_train_epochs");
-  // What is wrong so far would be told by the data in other words.
+  // Earlier problems would be reported again by the data, in other words.
   config.train_steps = 1;
   if (!report.ok()) return;
   if (!sequences)

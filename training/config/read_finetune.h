@@ -1,4 +1,4 @@
-// Reading the section "finetune".
+// Reader of the section "finetune".
 #pragma once
 
 #include "engine/config/reader.h"
@@ -6,9 +6,10 @@
 
 namespace trireme {
 
-// After the model, the batch and the tokenizer are read.
+// Call after the model, the batch and the tokenizer are read.
 void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& report);
-// train_steps, or what num_train_epochs come to; `sequences` counts those of an epoch.
+// Sets train_steps, from num_train_epochs if that is given; `sequences` counts an epoch's
+// sequences.
 void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report,
                       const CountSequences& sequences);
 Json finetune_json(const FinetuneConfig& finetune);

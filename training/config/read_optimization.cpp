@@ -11,10 +11,11 @@
 namespace trireme {
 namespace {
 
-// Warm-up of a fine-tuning run that does not set it.
+// Default warm-up of a fine-tuning run.
 constexpr double kFinetuneWarmupRatio = 0.03;
 
-// Sizes of products that the library's kernels take (engine/ops/float8_gemm.h).
+// Checks the sizes of products against those that the library's kernels support
+// (engine/ops/float8_gemm.h).
 void check_float8_sizes(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   const auto check = [&](const char* what, int64_t size, int64_t multiple) {
     if (size % multiple != 0)
@@ -71,7 +72,7 @@ void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& re
 
 namespace {
 
-// DeepSpeed's three schedules: what they leave out means something else there than here.
+// DeepSpeed's three schedules, whose missing parameters have other defaults than ours.
 DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& type,
                                RunConfig& config, ConfigReport& report) {
   const char *const kShape = "scheduler.params.warmup_type", *const kSteps =
@@ -118,7 +119,7 @@ void read_decay_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
     report.error(values.spelled(kKey),
                  concat("the decay ends at step ", decay, ", before the warm-up does at ", warmup));
   if (!wsd || !values.is_auto(kKey)) return;
-  // An automatic decay gives way to the warm-up, but not altogether.
+  // An automatic decay is shortened for the warm-up, but not to nothing.
   if (warmup == config.train_steps)
     return report.error(values.spelled("scheduler.params.warmup_steps"),
                         concat(warmup, " leaves no step of train_steps ", config.train_steps,
@@ -132,7 +133,7 @@ int64_t read_warmup(const ConfigValues& values, const RunConfig& config, ConfigR
   const auto part = [&](double ratio) {
     return static_cast<int64_t>(std::ceil(ratio * static_cast<double>(config.train_steps)));
   };
-  // HuggingFace writes both into its files, the one that does not count as 0.
+  // HuggingFace writes both into its files, with 0 for the unused one.
   const int64_t steps = values.integer(kSteps);
   const double ratio = values.given(kRatio) ? values.number(kRatio) : 0;
   if (ratio > 0 && steps > 0)
@@ -140,7 +141,7 @@ int64_t read_warmup(const ConfigValues& values, const RunConfig& config, ConfigR
                  concat("says the same as ", values.spelled(kSteps), "; keep one"));
   if (values.given(kRatio) && steps == 0) return part(ratio);
   if (!config.finetune.enabled || values.given(kSteps)) return steps;
-  // It gives way to a decay that was asked for.
+  // The warm-up is shortened for a configured decay.
   int64_t most = config.train_steps - 1;
   if (const char* const kDecay = "scheduler.params.decay_steps"; !values.is_auto(kDecay)) {
     const int64_t decay = values.integer(kDecay);
@@ -163,7 +164,8 @@ WsdDecay wsd_decay_of(const std::string& word) {
   return word == "minus_sqrt" ? WsdDecay::kMinusSqrt : WsdDecay::kLinear;
 }
 
-// All updates after the warm-up may have rate 0, such as where the decay is as long as it.
+// All updates after the warm-up may have rate 0, for example if the decay is as short as the
+// warm-up.
 void note_zero_rates(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   int64_t first = config.scheduler.warmup_steps;  // from 0
   const auto rate = [&](int64_t step) {

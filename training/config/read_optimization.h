@@ -1,4 +1,4 @@
-// Readers of the sections fp8 and scheduler of a run's configuration, DeepSpeed's words translated.
+// Readers of the sections fp8 and scheduler of a run's configuration, including DeepSpeed's names.
 #pragma once
 
 #include "engine/config/reader.h"

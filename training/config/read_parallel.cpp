@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// The list of layer counts, or nothing for "auto".
+// List of layer counts; empty for "auto".
 std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& report) {
   std::vector<int64_t> counts;
   if (values.is_auto(key::kStageLayers)) return counts;
@@ -31,10 +31,10 @@ std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& repor
   return counts;
 }
 
-// Chunks are known to be no more than layers.
+// Requires that there are no more chunks than layers.
 void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
                           ConfigReport& report) {
-  constexpr int64_t kMostOperations = 1 << 26;  // a schedule is held as a list of them
+  constexpr int64_t kMostOperations = 1 << 26;  // a schedule is stored as a list of them
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (chunks > kMostOperations / config.gradient_accumulation_steps) {
     report.error(values.spelled(key::kPipeline),
@@ -51,7 +51,7 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   }
 }
 
-// What is wrong with the word alone, so that it is reported with the other mistakes of a
+// Checks the value of the key alone, so that an error is reported with the other problems of a
 // configuration.
 void check_schedule_name(const ConfigValues& values, const RunConfig& config,
                          ConfigReport& report) {
@@ -67,14 +67,14 @@ void check_schedule_name(const ConfigValues& values, const RunConfig& config,
   }
 }
 
-// How many context-parallel ranks exchange heads.
+// Determines the number of context-parallel ranks that exchange heads.
 void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   ParallelSizes& sizes = config.parallel;
   config.cp_comm_type = parse_context_comm_type(values.word(key::kContextType));
   sizes.cp_balance = parse_context_balance(values.word(key::kContextBalance));
   const int64_t heads = config.model.num_heads;
   if (heads == 0 || sizes.tp < 1 || sizes.cp < 1 || heads % sizes.tp != 0)
-    return;  // told elsewhere
+    return;  // reported elsewhere
   const ExchangeRanks exchange =
       head_exchange(config.model, config.cp_comm_type, sizes.cp, sizes.tp);
   if (exchange.ranks == 0)
@@ -84,7 +84,7 @@ void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& r
     sizes.cp_exchange = exchange.ranks;
 }
 
-// A resolved configuration names the number of ranks twice: in dp and in the batch rule.
+// A resolved configuration contains the number of ranks twice: in dp and in the batch rule.
 std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
   if (problem.key != key::kTensor || values.is_auto(key::kData)) return "";
   return concat(", or let the number of ranks follow: --set ", key::kData,
@@ -95,8 +95,8 @@ bool by_replicate_degree(const std::string& spelled) {
   return spelled.ends_with("data_parallel_replicate_degree");
 }
 
-// Data-parallel ranks as they are given, TorchTitan's two degrees included; 0: what the others
-// leave.
+// Configured number of data-parallel ranks, including TorchTitan's two degrees; 0: what the other
+// sizes leave.
 int read_data_ranks(const ConfigValues& values, ConfigReport& report) {
   const auto ranks = values.is_auto(key::kData) ? 0 : static_cast<int>(values.integer(key::kData));
   const auto shard = static_cast<int>(values.integer(key::kDataShard));
@@ -118,7 +118,7 @@ int read_data_ranks(const ConfigValues& values, ConfigReport& report) {
   return replicas ? 0 : ranks;
 }
 
-// The switch of DeepSpeed and TorchTitan, off: its own size means nothing.
+// DeepSpeed's and TorchTitan's switch is off: their expert size has no effect.
 bool experts_switched_off(const ConfigValues& values) {
   return values.given(key::kAutoExpert) && !values.flag(key::kAutoExpert) &&
          values.spelled(key::kExpert) == key::kAutoExpertSize;
@@ -148,8 +148,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.tp_comm_overlap = overlap(key::kTensorOverlap);
   sizes.moe_shared_overlap = overlap(key::kSharedOverlap);
   read_context(values, config, report);
-  // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as
-  // 1.
+  // Below 2^60: the schema limits each to 2^20. An invalid size is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   const int data_ranks = read_data_ranks(values, report);
   if (data_ranks > 0) {

@@ -1,4 +1,4 @@
-// The layout's part of a configuration, and what may be combined with what.
+// Reader of the layout keys of a configuration, and checks of combinations.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -11,7 +11,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
                    ConfigReport& report);
 // Sets config.zero.
 void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& report);
-// What the sizes ask of the batch and of the model; needs the batch sizes.
+// Checks batch and model against the sizes of the layout; needs the batch sizes.
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 #include "training/config/run_config.h"
 
-// Reading: document -> checked RunConfig. What belongs together is read by one function each.
+// Reading: document -> checked RunConfig, with one function per group of related keys.
 
 #include <algorithm>
 #include <array>
@@ -43,7 +43,7 @@ void read_precision(const ConfigValues& values, RunConfig& config, ConfigReport&
   config.loss_scale.min_scale = values.number("fp16.min_loss_scale");
 }
 
-// The path that a model, or what has a tokenizer, is found at.
+// Path of a model, or of a model with a tokenizer.
 std::string model_word(const ConfigValues& values, const char* key, ConfigReport& report) {
   std::string word = values.word(key);
   if (word.empty() || word == "byte") return word;
@@ -55,9 +55,9 @@ std::string model_word(const ConfigValues& values, const char* key, ConfigReport
   }
 }
 
-// The masks depend on the end of a document, so it becomes part of the configuration where they are
-// used:
-// a tokenizer that is another one when the run goes on is then refused instead of obeyed.
+// The masks depend on the end-of-document id, so it becomes part of the configuration where masks
+// are used. If the tokenizer has changed when the run is resumed, the run is refused instead of
+// using the new id.
 void read_eod(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   DataConfig& data = config.data;
   const bool given = values.given("data.eod_token_id");
@@ -212,9 +212,9 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   return config;
 }
 
-// Replaces a path under "model" by the object in that file; models of others in our words, with a
-// note on what they say that is passed over. `folder`: what the path is relative to. Returns the
-// file, or "" when the model is not a path.
+// Replaces a path under "model" by the object in that file; third-party models are translated to
+// our keys, with a note on the settings that are ignored. `folder`: base of a relative path.
+// Returns the file, or "" if the model is not a path.
 std::string inline_model(Json& document, const std::filesystem::path& folder,
                          std::vector<std::string>& notes) {
   if (!document.is_object() || !document.contains("model")) return "";
@@ -237,7 +237,7 @@ std::string inline_model(Json& document, const std::filesystem::path& folder,
   return file;
 }
 
-// A key's value by whichever of its names is given; nullptr: by none.
+// Value of a key under any of its names; nullptr: not given.
 const Json* given_value(const Json& document, const std::string& path) {
   const Key* const key = run_schema().find(path);
   std::vector<std::string> names = key != nullptr ? key->aliases : std::vector<std::string>();
@@ -250,7 +250,7 @@ const Json* given_value(const Json& document, const std::string& path) {
   return nullptr;
 }
 
-// Where the run saves its checkpoints.
+// Path where the run saves its checkpoints.
 std::string saves_of(const Json& document) {
   const Json *const saves = given_value(document, "checkpoint.save"), *const folder = given_value(
                                                                           document, "output_dir");
@@ -259,7 +259,7 @@ std::string saves_of(const Json& document) {
   return named ? (std::filesystem::path(folder->get<std::string>()) / "checkpoints").string() : "";
 }
 
-// A fine-tuning run that names no model or tokenizer has those of what it has saved, or of the
+// A fine-tuning run without a model or tokenizer uses those of its own checkpoints, or of the
 // weights it starts from.
 void take_from_weights(Json& document) {
   if (!document.is_object() || !document.contains("finetune")) return;
@@ -287,7 +287,7 @@ std::string inline_deepspeed(Json& document, const std::filesystem::path& folder
   return file;
 }
 
-// Files that a message may be about.
+// Files that a message may refer to.
 std::string title_of(const std::string& path, const std::string& model_file,
                      const std::string& deepspeed_file) {
   std::string parts;
@@ -301,8 +301,8 @@ std::string title_of(const std::string& path, const std::string& model_file,
   return parts.empty() ? path : concat(path, " (", parts, ")");
 }
 
-// Overrides that replace a file named by the document's own path: they are relative to where the
-// command was typed, and come before keys inside the file (model.n_layer=2) are set.
+// Overrides that replace a file named by the document itself. They are relative to the current
+// directory, and are applied before keys inside the file (model.n_layer=2).
 bool names_a_file(const std::string& path) {
   const Key* const key = run_schema().find_any(path);
   return key != nullptr && (key->path == "model" || key->path == "deepspeed");

@@ -1,10 +1,10 @@
-// The run's configuration: one JSON file plus --set overrides, resolved and checked before any
-// work. Key names are DeepSpeed's and Megatron's (docs/reference/config-reference.md is generated
-// from the schema).
+// Run configuration: one JSON file plus --set overrides, resolved and checked before any work. Key
+// names are DeepSpeed's and Megatron's (docs/reference/config-reference.md is generated from the
+// schema).
 //
 // "model" is a path relative to the configuration file (on the command line: to the current
 // directory), or an object. All other paths (data, output, checkpoints) are relative to the current
-// directory, as Megatron's are.
+// directory, as in Megatron.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct BlendPart {
   std::string prefix;  // of the .bin/.idx pair
 };
 
-// Sequences whose loss is taken in a validation. A set that stands alone has no name.
+// Sequences for the loss of a validation. A single set has no name.
 struct ValidationSet {
   std::string name;
   std::vector<BlendPart> parts;
@@ -40,13 +40,13 @@ struct DataConfig {
   std::vector<BlendPart> train;      // data.data_path, or data.train_data_path
   std::vector<ValidationSet> valid;  // data.valid_data_path; empty: the split of data_path
   std::vector<BlendPart> test;
-  std::string split = "969,30,1";     // of data_path; empty when train_data_path is given
+  std::string split = "969,30,1";     // of data_path; empty if train_data_path is given
   std::string tokenizer;              // "byte" or a path to a .model; may be empty for training
   bool reset_position_ids = false;    // packed documents: positions restart after eod
   bool reset_attention_mask = false;  // packed documents: no attention across eod
   bool eod_mask_loss = false;
-  // Where one of the three is set and the file names no id: the tokenizer's, else the model's
-  // eos_token_id. -1: not known, and not needed.
+  // If one of the three is set and the file has no id: the tokenizer's, else the model's
+  // eos_token_id. -1: unknown, and not needed.
   int64_t eod_token_id = -1;
 };
 
@@ -59,14 +59,14 @@ struct CheckpointConfig {
 
 struct PipelineConfig {
   std::string schedule = "1f1b";  // a name, or the path of a schedule file
-  int64_t virtual_stages = 1;     // chunks of layers on each rank
-  std::vector<int64_t> layers;    // of each chunk of the model; empty: as equal as possible
+  int64_t virtual_stages = 1;     // chunks of layers per rank
+  std::vector<int64_t> layers;    // per chunk of the model; empty: as equal as possible
 };
 
 struct ZeroConfig {
   int stage = 0;  // 1: optimizer state divided over the data-parallel ranks; 2: gradients too;
                   // 3: weights too
-  bool prefetch = true;  // stage 3: gather the next block while one is at work
+  bool prefetch = true;  // stage 3: gather the next block while one computes
   OffloadConfig offload_optimizer;
 };
 
@@ -93,7 +93,7 @@ struct RunConfig {
   double gradient_clipping = 1.0;      // 0: off
   int64_t max_consecutive_skips = 20;  // non-finite steps in a row before the run stops
   Recompute recompute = Recompute::kNone;
-  ParallelSizes parallel;  // dp is what the other sizes leave of the ranks
+  ParallelSizes parallel;  // dp is the number of ranks that the other sizes leave
   ContextCommType cp_comm_type = ContextCommType::kP2P;
   PipelineConfig pipeline;
   ZeroConfig zero;
@@ -104,7 +104,7 @@ struct RunConfig {
   LoggingConfig logging;
   int64_t eval_interval = 0;  // steps; 0: at the end only
   int64_t eval_steps = 0;     // batches of train_batch_size; 0: the whole validation split
-  int threads_per_rank = 0;   // 0: cores of the node over the ranks on it
+  int threads_per_rank = 0;   // 0: cores of the node divided by its ranks
   std::string isa = "auto";   // cpu.isa
   bool deterministic = true;
   bool cuda_autotune = false;
@@ -115,32 +115,35 @@ struct RunConfig {
   std::vector<std::string> notes;  // remarks on accepted keys, to be logged once
 };
 
-// Everything wrong is reported at once as one InputError, one line a problem with its JSON path.
+// Reads and resolves a configuration. Reports all problems at once in one InputError, one line per
+// problem with its JSON path.
 // world_size: ranks of the run, needed to resolve the layout and the batch rule
 //   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x dp.
 // overrides: "a.b=v" of --set, applied in order to the document before it is checked.
-// sequences: counts those of an epoch of a fine-tuning run whose train_steps are "auto"
+// sequences: counts the sequences of an epoch of a fine-tuning run whose train_steps are "auto"
 // (count_sequences() in training/data/examples/finetune_data.h); without it "auto" is an error. A
-// fine-tuning run without "model" has that of checkpoint.load.
+// fine-tuning run without "model" uses that of checkpoint.load.
 using CountSequences = std::function<int64_t(const RunConfig& read_so_far)>;
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           int world_size, const CountSequences& sequences = {});
 RunConfig read_run_config(const Json& json, int world_size);
-// Steps of num_train_epochs over so many sequences: the last batch may be smaller than the others.
+// Steps of num_train_epochs over that many sequences: the last batch may be smaller than the
+// others.
 int64_t finetune_steps(const RunConfig& config, int64_t sequences);
-// Reads what run_config_to_json() wrote, for the number of ranks it was resolved for.
+// Reads the output of run_config_to_json(), for the number of ranks it was resolved for.
 RunConfig resolved_run_config(const Json& json);
-// What resolved_config.json holds: every key, "auto" replaced; reading it gives the same RunConfig.
+// Content of resolved_config.json: every key, with "auto" replaced; reading it gives the same
+// RunConfig.
 Json run_config_to_json(const RunConfig& config);
-// Hash over what determines the training trajectory (model, names of data files, batch, optimizer,
-// seed, dtype ...), not over output places, folders of data, logging, evaluation, layout or thread
-// counts, and not over train_steps and the scheduler: of these it matters what they gave the steps
-// that are done (training/run/run_directory.h). 16 hex digits.
+// Hash of everything that determines the training trajectory (model, names of data files, batch,
+// optimizer, seed, dtype ...). Excluded are output paths, folders of data, logging, evaluation,
+// layout and thread counts, and also train_steps and the scheduler, whose effect on the completed
+// steps is compared instead (training/run/run_directory.h). 16 hex digits.
 std::string trajectory_hash(const RunConfig& config);
 
-// The table of keys; the reference page and the JSON Schema come from it.
+// Table of keys; the reference page and the JSON Schema are generated from it.
 const Schema& run_schema();
 Json run_config_json_schema();
-std::string config_reference();  // the text of docs/reference/config-reference.md
+std::string config_reference();  // content of docs/reference/config-reference.md
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Writing: RunConfig -> resolved document, its hash, and the texts made from the schema.
+// Writing: RunConfig -> resolved document, its hash, and the texts generated from the schema.
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -46,7 +46,7 @@ const char* word(Recompute recompute) {
   TRIREME_UNREACHABLE("recompute");
 }
 
-// Files may move to another folder: in strings, and strings of lists, only the last part stays.
+// Reduces paths in strings and lists of strings to file names: files may move to another folder.
 void keep_file_names(Json& value) {
   if (value.is_string())
     value = std::filesystem::path(value.get<std::string>()).filename().string();
@@ -65,7 +65,7 @@ const char* word(Float8Recipe recipe) {
   TRIREME_UNREACHABLE("fp8 recipe");
 }
 
-// A history of one step is the newest: amax_compute_algo says nothing more.
+// A history of one step is the newest value, so amax_compute_algo has no effect.
 Json float8_json(const Float8Config& float8) {
   if (!float8.enabled) return {{"enabled", false}};
   return {{"enabled", true},
@@ -76,7 +76,7 @@ Json float8_json(const Float8Config& float8) {
           {"margin", float8.margin}};
 }
 
-// DeepSpeed's class of the style.
+// DeepSpeed's class for a decay style.
 const char* deepspeed_word(DecayStyle style) {
   if (style == DecayStyle::kConstant) return "WarmupLR";
   return style == DecayStyle::kLinear ? "WarmupDecayLR" : "WarmupCosineLR";

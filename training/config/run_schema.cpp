@@ -1,5 +1,5 @@
-// The keys of a training run: name, type, default, range, help, and the words that other frameworks
-// use for the same thing.
+// Keys of a training run: name, type, default, range, help, and the names that other frameworks
+// use.
 #include "training/config/run_schema.h"
 
 #include "training/config/optimizer_config.h"

@@ -1,5 +1,5 @@
-// What other frameworks' configurations say that is not a key of ours. A key stands here only with
-// a reason; one without a row is an unknown key, and so an error.
+// Keys of other frameworks' configurations that are not ours. Each row has a reason; a key without
+// a row is unknown, and so an error.
 #include "training/config/deepspeed/keys.h"
 #include "training/config/run_schema.h"
 

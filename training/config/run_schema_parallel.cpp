@@ -1,4 +1,4 @@
-// The keys that say how ranks share the work.
+// Keys of the parallel layout.
 #include "parallel/config_keys.h"
 #include "parallel/context/options.h"
 #include "training/config/run_schema.h"

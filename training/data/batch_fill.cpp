@@ -18,7 +18,7 @@ BatchFill::BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t
   batch.targets.resize(tokens);
   batch.positions.resize(tokens);
   batch.rows.resize(tokens);
-  // Enough for a document of one token each, so that later batches never grow it.
+  // Enough for documents of one token each, so that later batches never grow it.
   batch.cu_seqlens.reserve(tokens + 1);
   batch.cu_seqlens.assign(1, 0);
   batch.valid_targets = 0;

@@ -1,4 +1,4 @@
-// Sequences of tokens to a MicroBatch: targets, positions, document boundaries, masks.
+// Conversion of token sequences to a MicroBatch: targets, positions, document boundaries, masks.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct BatchFillOptions {
   bool eod_mask_loss = false;         // no loss where the input is eod
 };
 
-// Use: construct, add() each of the `count` sequences, finish().
+// Usage: construct, add() each of the `count` sequences, finish().
 class BatchFill {
  public:
   BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t count);
 
-  // The next sequence: tokens (S+1), of which the first num_tokens are real; the last one is only a
-  // target. `source` names where they come from, for the error.
+  // Adds the next sequence: tokens (S+1), of which the first num_tokens are real; the last one is
+  // only a target. source: name of their file, for errors.
   void add(const int32_t* tokens, int64_t num_tokens, int64_t sample, const std::string& source);
   void finish();
 

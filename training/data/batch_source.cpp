@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-// Tokens of each file that are held against the vocabulary before a run begins; the others are
-// checked as they are used.
+// Tokens of each file that are checked against the vocabulary before a run begins; the others are
+// checked when they are used.
 constexpr int64_t kProbedTokens = 1 << 20;
 
 enum class Set { kTrain, kValidation, kTest };
@@ -37,12 +37,12 @@ void probe_vocabulary(const TokenFile& file, int64_t vocab_size) {
              ": raise model.vocab_size or prepare the data with the model's tokenizer");
 }
 
-// Every set has files of its own: data.split divides nothing.
+// True if every set has its own files, so that data.split divides nothing.
 bool has_own_files(const DataConfig& config) {
   return config.split.empty() || !config.valid.empty() || !config.test.empty();
 }
 
-// `split`: the share of `set`; empty: the files are used whole.
+// `split`: the share of `set`; empty: uses the files as a whole.
 std::vector<Part> open_files(const std::vector<BlendPart>& listed, const std::string& split,
                              Set set, int64_t vocab_size) {
   std::vector<Part> parts;
@@ -57,7 +57,7 @@ std::vector<Part> open_files(const std::vector<BlendPart>& listed, const std::st
   return parts;
 }
 
-// Of sets without a name.
+// Opens the files of sets without a name.
 std::vector<Part> open_parts(const DataConfig& config, Set set, int64_t vocab_size) {
   const bool own_files = has_own_files(config);
   if (!own_files) return open_files(config.train, config.split, set, vocab_size);
@@ -97,7 +97,7 @@ BatchFillOptions fill_options(const DataConfig& config, const BatchSourceOptions
   return fill;
 }
 
-// Normalised.
+// Blend weights, normalised.
 std::vector<double> blend_weights(const std::vector<Part>& parts) {
   std::vector<double> weights;
   for (const Part& part : parts) {
@@ -110,7 +110,7 @@ std::vector<double> blend_weights(const std::vector<Part>& parts) {
   return normalize_weights(weights);
 }
 
-// Samples each of the parts is built with, for a run that takes total_samples.
+// Samples with which each part is built, for a run that takes total_samples.
 std::vector<int64_t> samples_of_parts(const std::vector<Part>& parts, int64_t total_samples) {
   if (parts.size() == 1) return {total_samples};
   return blend_sizes(blend_weights(parts), total_samples).build;
@@ -187,12 +187,12 @@ class TrainSource : public BatchSource {
 
   BatchFillOptions fill_;
   std::vector<GptDataset> datasets_;
-  BlendIndex blend_;  // of several datasets
+  BlendIndex blend_;  // for several datasets
   int64_t num_samples_ = 0;
   std::vector<int32_t> tokens_;  // (S+1) of one sample
 };
 
-// The parts one behind the other; each begins a new sample.
+// The parts one after the other; each begins a new sample.
 class SequentialSource : public BatchSource {
  public:
   SequentialSource(std::vector<Part> parts, const BatchFillOptions& fill)

@@ -1,6 +1,6 @@
-// Several datasets drawn from in proportion to weights, in Megatron's order: at step t the dataset
-// with the largest weight * max(t, 1) - (samples drawn from it so far) gives its next sample; the
-// first of equals wins.
+// Blend of several datasets in proportion to weights, in Megatron's order: at step t the dataset
+// with the largest weight * max(t, 1) - (samples drawn from it so far) supplies the next sample; of
+// equal ones the first.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace trireme {
 
-// weights / sum(weights), summed in numpy's order so that no last bit differs.
+// weights / sum(weights), summed in numpy's order so that the bits agree.
 std::vector<double> normalize_weights(const std::vector<double>& weights);
 
 struct BlendIndex {
-  std::vector<uint16_t> dataset;  // (size) which dataset
-  std::vector<int64_t> sample;    // (size) which of its samples
+  std::vector<uint16_t> dataset;  // (size) dataset number
+  std::vector<int64_t> sample;    // (size) sample number in the dataset
 };
 BlendIndex build_blend_index(const std::vector<double>& weights, int64_t size);
 

@@ -20,7 +20,7 @@ TokenFileIdentity identity_of(const std::string& key, const std::string& prefix,
   return out;
 }
 
-// The n-th file of each key.
+// Files of a key, in order.
 std::vector<const TokenFileIdentity*> files_of(const std::vector<TokenFileIdentity>& files,
                                                const std::string& key) {
   std::vector<const TokenFileIdentity*> out;
@@ -79,7 +79,7 @@ std::string changed_file(const std::vector<TokenFileIdentity>& saved,
   for (const TokenFileIdentity& file : now) {
     const auto before = files_of(saved, file.key), today = files_of(now, file.key);
     const auto place = static_cast<size_t>(std::ranges::find(today, &file) - today.begin());
-    // A set of other files is another set, which the configuration may name.
+    // A set with other file names is another set, which the configuration may use.
     if (place >= before.size() || before[place]->name != file.name) continue;
     const TokenFileIdentity& was = *before[place];
     if (was.checksum == file.checksum && was.index_bytes == file.index_bytes &&

@@ -38,7 +38,7 @@ EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t seq
   plan.epochs = std::max<int64_t>(1, ceil_div(tokens_wanted, tokens_per_epoch));
   plan.samples = plan.first_part = (checked_mul(plan.epochs, tokens_per_epoch) - 1) / S;
   if (plan.epochs == 1) return plan;
-  // The last epoch is shuffled apart when less than 80 % of it will be used.
+  // The last epoch is shuffled separately if less than 80 % of it will be used.
   const int64_t before_last = ((plan.epochs - 1) * tokens_per_epoch - 1) / S;
   const int64_t per_epoch = (tokens_per_epoch - 1) / S;
   const auto threshold = static_cast<int64_t>(0.80 * static_cast<double>(per_epoch));
@@ -103,7 +103,7 @@ void GptDataset::copy_sample(int64_t index, int32_t* tokens) const {
   TRIREME_CHECK(index >= 0 && index < num_samples(), "sample ", index, " of ", num_samples());
   int64_t at = shuffle_index_[static_cast<size_t>(index)] * sequence_length_;
   const int64_t end = at + sequence_length_ + 1;
-  // The last sequence that begins at or before `at`.
+  // Last sequence that begins at or before `at`.
   auto slot = static_cast<size_t>(std::upper_bound(stream_begin_.begin(), stream_begin_.end(), at) -
                                   stream_begin_.begin() - 1);
   for (; at < end; ++slot) {

@@ -1,9 +1,9 @@
 // One token file in Megatron's sample order, without its index files.
 //
-// The sequences of the split, repeated for E epochs and shuffled, form one stream of tokens; sample
-// j is stream tokens [j*S, j*S + S], S+1 of them, the last shared with sample j+1. Samples are then
-// visited in a shuffled order. A prefix sum over the stream and a binary search take the place of
-// Megatron's sample index.
+// The sequences of the split, repeated for E epochs and shuffled, form one stream of tokens. Sample
+// j is stream tokens [j*S, j*S + S], S+1 of them, the last shared with sample j+1. Samples are
+// visited in a shuffled order. A prefix sum over the stream and a binary search replace Megatron's
+// sample index.
 #pragma once
 
 #include <array>
@@ -22,24 +22,24 @@ struct SequenceRange {
   int64_t begin = 0, end = 0;  // of sequences of a token file
 };
 
-// "969,30,1": weights of train, validation and test, as read_split() of training/config/data_path.h
-// reads them. Boundaries are rounded half to even, as Python rounds. InputError when they are no
-// such weights.
+// "969,30,1": weights of train, validation and test, as parsed by read_split() of
+// training/config/data_path.h. Boundaries are rounded half to even, as in Python. InputError for
+// invalid weights.
 std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t num_sequences);
 
-// How num_samples samples are taken from a range of sequences; equal plans give equal orders.
+// Plan for taking num_samples samples from a range of sequences; equal plans give equal orders.
 struct EpochPlan {
-  int64_t epochs = 1;      // the fewest that give num_samples
-  int64_t samples = 0;     // of all of them
-  int64_t first_part = 0;  // samples shuffled together; fewer than `samples`: the last epoch apart
+  int64_t epochs = 1;      // smallest number that gives num_samples
+  int64_t samples = 0;     // in all epochs
+  int64_t first_part = 0;  // samples shuffled together; if < `samples`, the last epoch separately
   bool operator==(const EpochPlan&) const = default;
 };
 EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t sequence_length);
 
 class GptDataset {
  public:
-  // At least num_samples samples, from the epochs of plan_epochs().
-  // InputError when the range holds fewer than S+1 tokens, or seed does not fit 32 bits.
+  // Takes at least num_samples samples, from the epochs of plan_epochs().
+  // InputError if the range holds fewer than S+1 tokens, or if seed does not fit 32 bits.
   GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange range, int64_t num_samples,
              int64_t sequence_length, uint64_t seed);
 
@@ -48,11 +48,11 @@ class GptDataset {
   int64_t tokens_per_epoch() const { return tokens_per_epoch_; }
   const TokenFile& file() const { return *file_; }
 
-  // The S+1 tokens of sample number `index` in the order of training.
+  // Copies the S+1 tokens of sample number `index` in training order.
   void copy_sample(int64_t index, int32_t* tokens) const;
 
  private:
-  // last_apart: the last epoch is shuffled on its own, after the others.
+  // last_apart: the last epoch is shuffled separately, after the others.
   void build_document_index(NumpyRandomState& random, SequenceRange range, bool last_apart);
   void build_shuffle_index(NumpyRandomState& random, bool last_apart, int64_t first_part,
                            int64_t total);

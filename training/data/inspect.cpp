@@ -39,7 +39,7 @@ int32_t largest_token(const TokenFile& file) {
   return largest;
 }
 
-// One line of text, with escapes for what would break it or reach the terminal as a command.
+// One line of text, with escapes for line breaks and terminal control characters.
 std::string printable(std::string text) {
   std::string out;
   text = take_complete_utf8(text);
@@ -102,7 +102,7 @@ std::string inspect_token_file(const std::string& prefix, const Tokenizer* token
   for (int64_t d = 0; d < std::min(show_documents, file.num_documents()); ++d) {
     out += show_document(file, d, tokenizer);
   }
-  out.pop_back();  // the last line end is the printer's
+  out.pop_back();  // the caller prints the last line end
   return out;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Text gathered before the threads are let loose on it.
+// Text collected before it is tokenised on several threads.
 constexpr size_t kTextBatchBytes = size_t{16} << 20;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -30,8 +30,8 @@ void refuse_existing(const std::string& path, bool overwrite) {
   fail_input(path, " exists already: choose another output or pass --overwrite");
 }
 
-// The folder of an output file, made where it is missing. Unless the work ends with keep(), what
-// was made of it is removed again: bad input leaves nothing behind.
+// Folder of an output file, created if missing. Without keep() the destructor removes the folders
+// that it created: invalid input leaves nothing.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& file) {
@@ -49,7 +49,7 @@ class OutputFolder {
   void keep() { made_.clear(); }
 
  private:
-  std::vector<fs::path> made_;  // the innermost first
+  std::vector<fs::path> made_;  // innermost first
 };
 
 std::string part_prefix(const PrepareOptions& options, int rank, int ranks) {
@@ -63,14 +63,14 @@ void remove_part(const PrepareOptions& options, int rank, int ranks) {
   }
 }
 
-// Tokenises a batch of records on several threads; the results keep the order of the records.
+// Tokenises a batch of records on several threads; results keep the order of the records.
 class BatchTokenizer {
  public:
   BatchTokenizer(const TextReader& reader, const Tokenizer& tokenizer,
                  const PrepareOptions& options)
       : reader_(reader), tokenizer_(tokenizer), options_(options) {}
 
-  // number: of the record among all of the input.
+  // number: of the record in the whole input.
   void add(TextRecord&& record, int64_t number) {
     bytes_ += record.bytes.size();
     records_.push_back(std::move(record));
@@ -78,7 +78,7 @@ class BatchTokenizer {
   }
   bool full() const { return bytes_ >= kTextBatchBytes; }
 
-  // keep_empty: a document left out becomes an empty one in the file.
+  // keep_empty: writes an empty document for each skipped one.
   void flush(TokenFileWriter& writer, PrepareStats& stats, bool keep_empty) {
     std::vector<Tokenized> documents(records_.size());
     parallel_for(options_.threads, static_cast<int64_t>(records_.size()), 1,
@@ -89,7 +89,7 @@ class BatchTokenizer {
                    }
                  });
     for (size_t i = 0; i < documents.size(); ++i) {
-      // The first in order, always the same.
+      // Rethrows the first in order, so that the error is always the same.
       if (documents[i].failure) std::rethrow_exception(documents[i].failure);
       write(writer, documents[i], numbers_[i], stats, keep_empty);
     }
@@ -166,7 +166,7 @@ std::unique_ptr<Tokenizer> checked_tokenizer(const PrepareOptions& options) {
   return tokenizer;
 }
 
-// Records rank, rank + ranks, ... of the input to a pair at `prefix`.
+// Tokenises records rank, rank + ranks, ... of the input to a pair at `prefix`.
 PrepareStats tokenize_share(const PrepareOptions& options, const std::string& prefix, int rank,
                             int ranks, bool keep_empty, const ProgressCallback& progress) {
   const auto start = std::chrono::steady_clock::now();
@@ -242,7 +242,7 @@ void merge_parts(const PrepareOptions& options, int ranks) {
 
 namespace {
 
-// Runs `work` on the ranks that take part, then agrees: an error of any rank is thrown on all.
+// Runs `work` on the participating ranks, then agrees: an error of any rank is thrown on all.
 template <class Work>
 void together(Communicator& world, bool takes_part, const Work& work) {
   std::string problem;
@@ -260,7 +260,7 @@ void together(Communicator& world, bool takes_part, const Work& work) {
 
 namespace {
 
-// The ranks' first skipped documents, in the order of the input.
+// First skipped documents of all ranks, in input order.
 std::vector<SkippedDocument> gather_skipped(const std::vector<SkippedDocument>& own,
                                             Communicator& world) {
   std::string lines;
@@ -314,7 +314,7 @@ int64_t train_tokenizer(const TrainTokenizerOptions& options) {
   refuse_existing(options.output, options.overwrite);
   OutputFolder folder(options.output);
   TextReader reader(list_text_files(options.inputs), options.json_key);
-  // The trainer's sentences are lines; white space inside them is theirs.
+  // The trainer's sentences are lines; white space inside them is kept.
   std::string text;
   size_t at = 0;
   int64_t used = 0;

@@ -1,5 +1,5 @@
-// The part of numpy.random.RandomState that Megatron's data order rests on: MT19937 seeded with one
-// 32-bit integer, and its shuffle (Fisher-Yates from the top, each index drawn by masked
+// Subset of numpy.random.RandomState on which Megatron's data order depends: MT19937 seeded with
+// one 32-bit integer, and its shuffle (Fisher-Yates from the top, each index drawn by masked
 // rejection).
 #pragma once
 

@@ -15,14 +15,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr size_t kMaxUnreadNames = 16;  // that are kept
+constexpr size_t kMaxUnreadNames = 16;  // names stored
 
 int64_t characters(const std::string& text) {
   return std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
 }
 
-// The bytes of the white space at a place, as Python's \s has it; 0: there is none.
+// Bytes of white space at a position, as matched by Python's \s; 0: none.
 size_t white_space(std::string_view text, size_t at) {
   const auto c = static_cast<unsigned char>(text[at]);
   if (c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F)) return 1;
@@ -46,7 +46,7 @@ double words(std::string_view text) {
   return pieces;
 }
 
-// Where the white space at the end begins, as Python's rstrip() has it.
+// Start of the white space at the end, as in Python's rstrip().
 size_t end_without_space(std::string_view text) {
   size_t end = 0;
   for (size_t at = 0; at < text.size();) {
@@ -57,7 +57,7 @@ size_t end_without_space(std::string_view text) {
   return end;
 }
 
-// The share of hits, 0 or 1 each, and its standard error.
+// Share of hits (each 0 or 1), and its standard error.
 TaskMetric share(const char* name, const std::vector<double>& hits) {
   const auto n = static_cast<double>(hits.size());
   double mean = 0, squares = 0;
@@ -78,7 +78,7 @@ size_t label_of(const OrderedJson& label, const std::vector<std::string>& choice
   fail_input("\"label\" ", label.dump(), " is neither one of the choices nor their number from 0");
 }
 
-// What the choices follow.
+// Text before the choices.
 WrittenConversation context_of(const OrderedJson& context, const ConversationWriter* chat) {
   if (chat == nullptr) {
     if (!context.is_string())
@@ -208,7 +208,7 @@ void EvalTask::add_text(const std::string& text, int64_t window) {
   item.first = documents_.size();
   item.words = words(text);
   item.bytes = static_cast<double>(text.size());
-  for (int64_t done = 1; done < all;) {  // tokens before are predicted
+  for (int64_t done = 1; done < all;) {  // the tokens before `done` are predicted already
     const int64_t end = std::min(all, done + window);
     const int64_t begin = std::max<int64_t>(0, end - window - 1);
     Example& example = documents_.emplace_back();

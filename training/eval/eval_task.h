@@ -1,31 +1,35 @@
-// Tasks of `trireme eval --task`: questions with choices, and texts, scored as
-// lm-evaluation-harness does.
+// Tasks of `trireme eval --task`: questions with choices, and texts, scored as in
+// lm-evaluation-harness.
 //
-// One JSON object a line:
-//   {"context": ..., "choices": ["...", ...], "label": 1}   label: a number from 0, or the choice itself
+// One JSON object per line:
+//   {"context": ..., "choices": ["...", ...], "label": 1}
+//       label: a number from 0, or the choice itself
 //   {"text": ...}
-// A choice stands behind the context and a delimiter, a space unless told. Spaces at the end of the
-// context belong to the continuation; context and continuation are tokenised together, and what is
-// more than the context's own tokens is the continuation. Its log-likelihood is ln p(continuation |
-// context), of the tokens that fit: without a context behind the beginning-of-text token, and of a
-// long one the last sequence_length + 1 tokens.
-//   acc        share of questions whose choice of the largest log-likelihood is the right one
-//   acc_norm   the same, log-likelihoods divided by the choices' lengths in characters, without delimiter
+// A choice follows the context and a delimiter, a space by default. Spaces at the end of the
+// context belong to the continuation. Context and continuation are tokenised together; the tokens
+// after the context's own are the continuation. Its log-likelihood is ln p(continuation | context),
+// over the tokens that fit: without a context, after the beginning-of-text token; with a long one,
+// over the last sequence_length + 1 tokens.
+//   acc        share of questions whose choice with the largest log-likelihood is the right one
+//   acc_norm   the same, with log-likelihoods divided by the choices' lengths in characters,
+//              without the delimiter
 //   acc_bytes  the same, in bytes
-// With add_bos every context begins with the beginning-of-text token, as Gemma's models need it.
+// With add_bos every context begins with the beginning-of-text token, as Gemma's models require.
 //
 // With a chat template (the harness's --apply_chat_template) the template writes the context as a
-// user's message, up to where the answer begins, and the choice follows without a delimiter; white
-// space that the template ends with belongs to the continuation as other white space does. The
-// template's markup is parsed; what a message or a choice spells of it is text. "context" may then
-// be a list of messages too: a system's, earlier turns as examples. Texts are read as they are.
+// user message, up to the start of the response, and the choice follows without a delimiter. White
+// space at the end of the template's text belongs to the continuation, like other white space. The
+// template's markup is parsed; markup spelled in a message or a choice is text. "context" may then
+// also be a list of messages: a system message, and earlier turns as examples. Texts are used
+// without a template.
 //
-// Each with its standard error, s / sqrt(n) with s the sample's standard deviation. Of texts
+// Each metric has its standard error, s / sqrt(n) with s the sample's standard deviation. For
+// texts:
 //   word_perplexity  exp(-sum ll / sum words), words as re.split(r"\s+") counts them
 //   byte_perplexity  exp(-sum ll / sum bytes)
 //   bits_per_byte    -sum ll / sum bytes / ln 2
-// A long text is read in windows of sequence_length predictions, each behind one token of the
-// window before; the last window reaches back so far that it is full.
+// A long text is evaluated in windows of sequence_length predictions, each after one token of the
+// previous window; the last window starts early enough to be full.
 #pragma once
 
 #include <map>
@@ -42,7 +46,7 @@ struct EvalTaskOptions {
   int64_t sequence_length = 0;
   std::string delimiter = " ";
   bool add_bos = false;
-  const ConversationWriter* chat = nullptr;  // absent: contexts stand as they are
+  const ConversationWriter* chat = nullptr;  // null: contexts are used as they are
 };
 
 struct TaskMetric {
@@ -55,17 +59,17 @@ class EvalTask {
  public:
   // InputError with file and line of a record that is neither.
   EvalTask(const std::string& file, const Tokenizer& tokenizer, const EvalTaskOptions& options);
-  // What is to be computed: the log-likelihood of each document's learned tokens.
+  // Documents to evaluate: the log-likelihood of each one's trained tokens.
   const std::vector<Example>& documents() const { return documents_; }
   int64_t questions() const { return static_cast<int64_t>(questions_.size()); }
   int64_t texts() const { return static_cast<int64_t>(texts_.size()); }
-  int64_t truncated() const { return truncated_; }  // choices whose contexts lost their beginnings
+  int64_t truncated() const { return truncated_; }  // choices whose contexts were cut at the start
   int64_t longest() const;                          // predictions of the longest document
-  // A line for each member of messages that the chat template does not read, with its first record.
+  // One line per member of messages that the chat template does not read, with its first record.
   std::vector<std::string> warnings() const;
-  // From the log-likelihoods of the documents.
+  // Metrics from the log-likelihoods of the documents.
   std::vector<TaskMetric> metrics(const std::vector<double>& log_likelihoods) const;
-  // One JSON object a line for each record: {"log_likelihoods": [...], "label": 1}, of a text
+  // One JSON object per line and record: {"log_likelihoods": [...], "label": 1}, or for a text
   // {"log_likelihood": ..., "words": ..., "bytes": ...}
   std::string samples(const std::vector<double>& log_likelihoods) const;
 
@@ -85,8 +89,8 @@ class EvalTask {
   void add_text(const std::string& text, int64_t window);
   int32_t beginning() const;
   const Tokenizer& tokenizer_;
-  Trie specials_;                                      // of the chat template's markup
-  std::map<std::string, std::string> unread_members_;  // places of the first
+  Trie specials_;                                      // markup of the chat template
+  std::map<std::string, std::string> unread_members_;  // name -> its first record
   std::vector<Example> documents_;
   std::vector<Question> questions_;
   std::vector<Text> texts_;

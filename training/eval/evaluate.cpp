@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// Number `index` of `total` samples at equal distances among `all`.
+// Sample number `index` of `total` at equal distances among `all`.
 int64_t spread_sample(int64_t index, int64_t total, int64_t all) {
   return index * (all / total) + index * (all % total) / total;
 }
@@ -37,7 +37,7 @@ double Evaluator::forward() {
   const Activation unused_scale = ctx_.allocate("evaluation.scale", DType::kF64, Shape{1});
   fill_zero(ctx_, loss);
   fill_zero(ctx_, unused_scale);
-  // Where the head is, of this rank's tokens.
+  // On ranks with the head: token losses of this rank.
   std::vector<Activation> losses;
   std::vector<Tensor> views;
   views.reserve(local_.size());
@@ -50,11 +50,11 @@ double Evaluator::forward() {
   if (ctx_.planning()) return 0.0;
   if (take_) take_losses(losses);
   const double sum = to_host<double>(ctx_, loss)[0];
-  if (ctx_.gpu != nullptr) groups_.world.check_alive();  // after a loss a GPU goes on with anything
+  if (ctx_.gpu != nullptr) groups_.world.check_alive();  // a lost rank makes `sum` undefined
   return sum;
 }
 
-// Tensor-parallel ranks have the same tokens: one of them tells.
+// Tensor-parallel ranks have the same tokens: one of them reports.
 void Evaluator::take_losses(const std::vector<Activation>& losses) const {
   const Layout& layout = groups_.layout;
   if (layout.tp.index != 0 || layout.pp.index + 1 != layout.pp.size) return;
@@ -129,7 +129,7 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
       throw;
     }
     ctx_.arena.end_step();
-    // Tensor-parallel ranks compute the same loss, and the last stage has it: one of them counts.
+    // Tensor-parallel ranks of the last stage compute the same loss: one of them counts.
     if (layout.tp.index == 0 && layout.pp.index + 1 == layout.pp.size) {
       sums[0] += loss;
       for (const MicroBatch& local : local_)

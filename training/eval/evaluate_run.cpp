@@ -16,10 +16,9 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kThirdPartyLength = 2048;  // tokens of a sequence, where no run says it
+constexpr int64_t kThirdPartyLength = 2048;  // sequence length if no run defines it
 
-// What evaluation takes from the run that trained the model: its data, and the sizes of its
-// batches.
+// Settings taken from the run that trained the model: its data, and the sizes of its batches.
 struct TrainedBy {
   std::optional<RunConfig> run;  // absent: a third-party model
   DataConfig data;
@@ -47,7 +46,7 @@ TrainedBy trained_by(const LoadedModel& loaded) {
   return out;
 }
 
-// The run's data, of its named validation sets only the wanted one.
+// Data of the run; of named validation sets only the selected one.
 DataConfig data_of_run(const std::string& validation_set, const TrainedBy& trained) {
   DataConfig data = trained.data;
   if (validation_set.empty()) return data;
@@ -83,8 +82,8 @@ int64_t length_of(const EvaluateOptions& options, const TrainedBy& trained,
   return length;
 }
 
-// A task on a model that was not trained here from scratch may take all of its positions; what is
-// made ready for is what the task needs.
+// Limit on the tokens of a task. A model that was not trained from scratch here may use all of its
+// positions; memory is planned for what the task needs.
 int64_t limit_of_task(const EvaluateOptions& options, const LoadedModel& loaded, int64_t length) {
   const bool all = options.sequence_length == 0 && loaded.wants_special_tokens();
   return all ? std::max(length, longest_sequence(loaded.config())) : length;
@@ -94,7 +93,7 @@ bool begins_with_bos(const EvaluateOptions& options, const ModelConfig& model) {
   return options.add_bos || model.family == ModelFamily::kGemma3;
 }
 
-// The validation data of a fine-tuning run.
+// Validation data of a fine-tuning run.
 std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
                                             const LoadedModel& loaded, const RunConfig& trained,
                                             int64_t length, int threads) {
@@ -107,7 +106,8 @@ std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
   RunConfig config = trained;
   config.sequence_length = length;
   const auto data = open_finetune_data(config, threads);
-  // A part of the training examples is the same part of the same ones only, cut at the same length.
+  // A share of the training examples is only reproducible for the same examples and sequence
+  // length.
   const CheckpointLineage& lineage = loaded.bundle().lineage;
   const bool known = length == trained.sequence_length && !lineage.examples.empty();
   if (trained.finetune.val_size > 0 && known && lineage.examples != data->train_set->fingerprint())
@@ -135,7 +135,7 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
              "); give --data PREFIX");
 }
 
-// What a task holds; `limit` tokens are read of a context and a choice.
+// Opens a task; of context and choice at most `limit` tokens are read.
 EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
                    const Tokenizer& tokenizer, int64_t limit) {
   std::optional<ChatTemplate> chat;
@@ -152,7 +152,7 @@ EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
                    .chat = writer ? &*writer : nullptr});
 }
 
-// The documents of a task, packed into sequences as fine-tuning packs its examples.
+// Evaluates the documents of a task, packed into sequences as in fine-tuning.
 void run_task(const EvalTask& task, const EvaluateOptions& options, Evaluator& evaluator,
               int64_t length, const ArenaPlan& plan, EvaluateReport& report) {
   const auto set = std::make_shared<const ExampleSet>(task.documents());
@@ -171,10 +171,10 @@ void run_task(const EvalTask& task, const EvaluateOptions& options, Evaluator& e
 
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
   const auto begin = std::chrono::steady_clock::now();
-  RankDevice device;  // outlives what lies on it
+  RankDevice device;  // outlives the objects on it
   LoadedModel loaded(options.model, world.world(), options.dtype, options.adapter,
                      options.quantization);
-  loaded.allow_non_finite();  // the loss says so, too
+  loaded.allow_non_finite();  // non-finite weights show in the loss
   const ModelConfig& model = loaded.config();
   device = open_rank_device(world, options.device, loaded.bundle().device_backend);
   Ctx ctx(pin_rank(world, 0), "activations", device.get());

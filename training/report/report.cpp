@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-// Where Debian's libjs-dygraphs puts its files.
+// Installation path of Debian's libjs-dygraphs.
 constexpr const char* kDygraphs = "/usr/share/javascript/dygraphs/dygraph.min";
 constexpr size_t kLastSteps = 50;
 
@@ -50,7 +50,7 @@ double mean_of_last(const std::vector<double>& values, size_t count) {
   return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
 }
 
-// A config key under its GPT-2 or its Llama name, as text.
+// Value of a config key under its GPT-2 or its Llama name, as text.
 std::string either(const OrderedJson& model, const char* llama, const char* gpt2) {
   const char* key = model.contains(llama) ? llama : gpt2;
   return model.contains(key) ? model[key].dump() : "?";
@@ -85,7 +85,7 @@ std::vector<double> points_only(const std::vector<double>& values, const std::ve
   return kept;
 }
 
-// Raw values pale behind a smoothed curve, one colour a run.
+// Pale raw values below a smoothed curve, one colour per run.
 void add_curve(Plot& plot, const std::string& name, const std::vector<double>& x,
                const std::vector<double>& y, int colour) {
   const double window = std::max(1.0, static_cast<double>(y.size()) / 100);
@@ -126,7 +126,7 @@ std::vector<ReportChart> make_charts(const std::vector<RunRecord>& runs, ReportA
   return {loss, speed, norm, rate};
 }
 
-// The loss of one more validation set of the last record, if it is a number.
+// Adds the loss of one validation set of the last record, if it is a number.
 void add_validation(RunRecord& run, const std::string& name, const OrderedJson& loss) {
   if (!loss.is_number()) return;
   auto curve = std::ranges::find(run.validation, name, &ValidationCurve::name);

@@ -31,7 +31,7 @@ th{white-space:normal;color:var(--soft);font-weight:500}th:first-child,td:first-
 pre{overflow-x:auto;font-size:12px;margin:10px 0 0}summary{cursor:pointer}footer{color:var(--soft);font-size:12px}
 )";
 
-// Draws each chart where its static picture was; keeps the picture if anything goes wrong.
+// Draws each chart over its static picture; keeps the picture if anything fails.
 constexpr const char* kScript = R"(
 const dark = matchMedia('(prefers-color-scheme: dark)').matches;
 const palette = dark ? ['#4aa8e0','#f08a3c','#2fc79a','#cc79a7','#e69f00','#56b4e9']
@@ -116,7 +116,7 @@ std::string summary_table(const std::vector<RunRecord>& runs) {
   return out + "</table></div></section>\n";
 }
 
-// A number with six digits: enough for a screen, a third of the size.
+// A number with six digits: enough for a screen, at a third of the size.
 PageJson rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
   char buffer[32];
@@ -124,7 +124,8 @@ PageJson rounded(double value) {
   return std::stod(buffer);
 }
 
-// Dygraphs wants rows [x, y of series 0, y of series 1, ...] with null where a series has no point.
+// Dygraphs requires rows [x, y of series 0, y of series 1, ...], with null where a series has no
+// point.
 PageJson chart_data(const ReportChart& chart) {
   const std::vector<PlotSeries>& series = chart.plot.series;
   PageJson labels = {chart.plot.x_label}, looks = PageJson::array();

@@ -1,4 +1,4 @@
-// The HTML page of a report.
+// HTML page of a report.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ struct ReportChart {
   Plot plot;
 };
 
-// `dygraphs_script`, `dygraphs_style`: the library's files, or empty for static pictures only.
+// dygraphs_script, dygraphs_style: contents of the library's files, or empty for static pictures
+// only.
 std::string report_page(const std::vector<RunRecord>& runs, const std::vector<ReportChart>& charts,
                         const std::string& dygraphs_script, const std::string& dygraphs_style);
 

@@ -1,5 +1,5 @@
-// What a run writes while it runs: metrics.jsonl, the console line, train.log, the progress bar.
-// Only rank 0 has one.
+// Records of a run in progress: metrics.jsonl, console lines, train.log, progress bar. Only on rank
+// 0.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ std::string metrics_path(const RunConfig& config);
 
 class RunRecords {
  public:
-  // Opens the files of config.output_dir; records after `resume_step` are dropped.
+  // Opens the files in config.output_dir; drops records after `resume_step`.
   RunRecords(const RunConfig& config, int64_t resume_step);
   ~RunRecords();
   RunRecords(const RunRecords&) = delete;

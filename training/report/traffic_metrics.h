@@ -1,4 +1,4 @@
-// Bytes that all ranks sent, by kind of operation, as members of the step's record
+// Bytes sent by all ranks, by kind of operation, as members of the step's record
 // (docs/reference/metrics.md).
 #pragma once
 
@@ -9,8 +9,8 @@ namespace trireme {
 
 class TrafficMetrics {
  public:
-  // Collective. Adds comm_<kind>_bytes and comm_window_bytes of the time since the last call. What
-  // this call itself sends belongs to the next one.
+  // Collective. Adds comm_<kind>_bytes and comm_window_bytes since the last call. Bytes sent by
+  // this call itself count in the next one.
   void add(World& world, StepMetrics& metrics);
 
  private:

@@ -22,7 +22,7 @@ RunConfig config_of(const BenchTrainOptions& options, int64_t micro_batches) {
   config.dtype = options.dtype;
   config.recompute = options.recompute;
   config.deterministic = options.deterministic;
-  config.cuda_graphs = !options.launch_times;  // a record is one launch
+  config.cuda_graphs = !options.launch_times;  // a replayed graph is one launch
   config.float8 = options.float8;
   config.micro_batch_size = options.batch;
   config.train_batch_size = options.batch * micro_batches;
@@ -57,19 +57,19 @@ MicroBatch make_batch(const RunConfig& config) {
 }
 
 struct Timing {
-  std::vector<double> seconds;  // of each timed step, ascending; of a GPU's their mean
+  std::vector<double> seconds;  // of each timed step, ascending; GPU: their mean
   Profile profile;              // of the timed steps together
   bool on_gpu = false;
   int64_t allocations = 0, launches = 0;
   double loss = 0;
-  double of_step() const { return seconds[seconds.size() / 2]; }  // the median, or that mean
+  double of_step() const { return seconds[seconds.size() / 2]; }  // median; GPU: mean
 };
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Steps of one number of micro-batches, which all use one state and one context.
+// Steps with one number of micro-batches; all share one state and one context.
 class StepBench {
  public:
   StepBench(const BenchTrainOptions& options, const Groups& groups, Ctx& ctx)
@@ -78,7 +78,7 @@ class StepBench {
         ctx_(ctx),
         state_(config_of(options, 1), groups.layout) {}
 
-  // Once, before run(): the memory of the largest step.
+  // Call once before run(): allocates the memory of the largest step.
   void prepare(const std::vector<int64_t>& micro_batches) {
     for (const int64_t n : micro_batches) {
       const RunConfig config = config_of(options_, n);
@@ -90,9 +90,9 @@ class StepBench {
     state_.initialize(ctx_);
   }
 
-  // A step ends when its loss has come to the host: the host's clock sees a GPU's whole work. As in
-  // a run, the host then has queued the next one: it may see two of a GPU's steps end at a time,
-  // and only their mean is the time of one.
+  // A step ends when its loss has reached the host, so that the host's clock covers a GPU's whole
+  // work. As in a run, the host has then queued the next step: it may see two steps of a GPU end
+  // together, and only their mean is the time of one.
   Timing run(int64_t micro_batches, int64_t warm_up, int64_t steps) {
     const RunConfig config = config_of(options_, micro_batches);
     TrainStep step(config, state_, groups_, ctx_);
@@ -131,7 +131,7 @@ class StepBench {
     return timing;
   }
 
-  // Of one step of one micro-batch, after one that does not count.
+  // Launch times of one step of one micro-batch, after one warm-up step.
   std::vector<cuda::LaunchTime> launch_times() {
     run(1, 1, 0);
     cuda::start_launch_times(*ctx_.gpu);
@@ -150,13 +150,13 @@ class StepBench {
   const Groups& groups_;
   Ctx& ctx_;
   TrainState state_;
-  std::vector<Planned> plans_;  // by micro-batches
+  std::vector<Planned> plans_;  // by number of micro-batches
   int64_t capacity_ = 0;
-  int64_t taken_ = 0;   // steps
-  uint64_t drawn_ = 0;  // batches
+  int64_t taken_ = 0;   // steps taken
+  uint64_t drawn_ = 0;  // batches drawn
 };
 
-// Where a CPU's step spent its time.
+// Time shares of a CPU's step by category.
 void add_shares(const Timing& timing, BenchTrainReport& report) {
   double total = 0, known = 0;
   for (const double s : timing.seconds) total += s;
@@ -237,7 +237,7 @@ BenchTrainReport bench_train(const BenchTrainOptions& options, World& world, cud
   const Groups groups(world.world(), config.parallel);
   StepBench bench(options, groups, ctx);
   measure(options, bench, report);
-  if (gpu != nullptr) report.shares.clear();  // the host's time says nothing of a GPU's
+  if (gpu != nullptr) report.shares.clear();  // host times do not describe GPU work
   report.parameters = bench.parameters();
   report.bytes = bench.bytes();
   report.resident_bytes = resident_anonymous_bytes() - resident;

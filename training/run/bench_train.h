@@ -1,4 +1,4 @@
-// Times training steps of a model on random tokens: what `trireme bench train` prints.
+// Timing of training steps on random tokens, for `trireme bench train`.
 #pragma once
 
 #include <vector>
@@ -19,19 +19,19 @@ struct BenchTrainOptions {
   Float8Config float8 = {};         // products of linear layers
   int64_t batch = 4;                // B, sequences of a micro-batch
   int64_t sequence_length = 64;     // S
-  int64_t steps = 10;               // timed, after two that are not
-  // 1: the step timed has one micro-batch. More: steps of one and of so many are timed, and
+  int64_t steps = 10;               // timed, after two warm-up steps
+  // 1: the timed step has one micro-batch. More: steps of one and of n micro-batches are timed, and
   //   micro-batch = (T_n - T_1) / (n - 1), update = T_1 - micro-batch,
-  // of which a step of `step_tokens` is derived. Update: norm, decision, optimizer, and the one
-  // wait of a step for its loss. Where the machine is too restless for that difference, all is
-  // counted as micro-batch.
+  // from which a step of `step_tokens` is derived. Update: norm, decision, optimizer, and the
+  // step's one wait for its loss. If timings are too noisy for that difference, everything counts
+  // as micro-batch.
   int64_t micro_batches = 1;
   int64_t step_tokens = 524'288;
-  bool whole_step = false;  // also run one step of `step_tokens`, after two that do not count
+  bool whole_step = false;  // also run one step of `step_tokens`, after two warm-up steps
   int threads = 0;          // 0: all cores
   Recompute recompute = Recompute::kNone;
-  int64_t peak_side = kPeakSide;  // of the products that give a GPU's ceiling
-  // Of a GPU.
+  int64_t peak_side = kPeakSide;  // of the products that determine a GPU's ceiling
+  // GPU only.
   bool deterministic = true;
   bool autotune = false;      // Context::autotune
   bool launch_times = false;  // also time each call of one step of one micro-batch
@@ -39,29 +39,29 @@ struct BenchTrainOptions {
 
 struct BenchTrainReport {
   int64_t parameters = 0;
-  // A step of one micro-batch: on a CPU the median and the least, on a GPU the mean.
+  // Step of one micro-batch. CPU: median and minimum; GPU: mean.
   double median_ms = 0, least_ms = 0, mean_ms = 0;
-  double micro_ms = 0, update_ms = 0;  // 0: not asked for
-  int64_t step_micro_batches = 1;      // of the step of which tokens_per_second speaks
-  double step_ms = 0;                  // derived; of one micro-batch: as measured
-  double whole_step_ms = 0;            // measured; 0: not asked for
-  double tokens_per_second = 0;        // by step_ms
+  double micro_ms = 0, update_ms = 0;  // 0: not requested
+  int64_t step_micro_batches = 1;      // of the step that tokens_per_second refers to
+  double step_ms = 0;                  // derived; with one micro-batch: measured
+  double whole_step_ms = 0;            // measured; 0: not requested
+  double tokens_per_second = 0;        // from step_ms
   double gflops = 0;                   // by kFlopsFormula
-  double gflops_full_attention = 0;    // 6 N + 12 L H D S, N all parameters: what others print
+  double gflops_full_attention = 0;    // 6 N + 12 L H D S, N all parameters: the common formula
   MachinePeak peak;                    // of the CPU
   DevicePeak device_peak;              // of the GPU
-  std::vector<std::pair<std::string, double>> shares;  // of a CPU's step, by category; sums to 1
+  std::vector<std::pair<std::string, double>> shares;  // of a CPU's step, by category; sum to 1
   int64_t bytes = 0;           // parameters, gradients, states, activations, as planned
   int64_t resident_bytes = 0;  // CPU: anonymous memory in RAM after the steps, less that before
   int64_t device_bytes = 0;    // GPU: memory in use after the steps, by everything
   int64_t allocations_in_steps = 0;  // engine allocator calls during the timed steps
   int64_t launches = 0;              // GPU: kernels and library calls of a micro-batch
   bool deterministic = true;
-  std::vector<cuda::LaunchTime> launch_times;  // where asked for
+  std::vector<cuda::LaunchTime> launch_times;  // if requested
   double loss = 0;                             // of the last step
 };
 
-// On a world of one rank. gpu: nullptr for the CPU.
+// Runs on a world of one rank. gpu: nullptr for the CPU.
 BenchTrainReport bench_train(const BenchTrainOptions& options, World& world, cuda::Context* gpu);
 
 }  // namespace trireme

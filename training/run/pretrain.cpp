@@ -27,8 +27,8 @@ namespace {
 
 constexpr int64_t kOpenFiles = 1 << 16;  // two for each token file of a blend
 
-// Way out of a run that diverged, whose newest good checkpoint is `newest`, empty: none. Other
-// settings make another run: where it continued the checkpoint, it would be refused.
+// Advice for a run that diverged; `newest`: its newest good checkpoint, empty: none. Changed
+// settings make another run, which could not resume that checkpoint.
 std::string advice_for_divergence(const RunConfig& config, const std::string& newest) {
   const bool fp16 = config.dtype == DType::kF16;
   std::string settings =
@@ -89,7 +89,7 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
   device_.gpu->synchronous = config.cuda_synchronous;
 }
 
-// Where the batches of a fine-tuning run come from: the one difference to pretraining.
+// Opens the batches of a fine-tuning run: its only difference from pretraining.
 void PretrainRun::open_examples() {
   std::shared_ptr<FinetuneData> data = options_.finetune;
   if (data == nullptr) data = open_finetune_data(config_, ctx_.threads);
@@ -152,10 +152,10 @@ ResumePlan PretrainRun::plan_start() {
 }
 
 void PretrainRun::start_or_resume() {
-  std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
-  std::string weights, adapter;           // of rank 0, as the notes are
+  std::vector<std::string> resume_notes;  // on rank 0, logged once there is a log
+  std::string weights, adapter;           // on rank 0
   const std::string checkpoint = from_rank_0(group_, [&] {
-    lock_ = std::make_unique<RunLock>(config_);  // before anything there is believed
+    lock_ = std::make_unique<RunLock>(config_);  // before the contents are read
     ResumePlan plan = plan_start();
     resume_notes = std::move(plan.notes);
     if (!lock_->warning().empty()) resume_notes.push_back(lock_->warning());
@@ -203,7 +203,8 @@ void PretrainRun::start_or_resume() {
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
 }
 
-// What the model that training starts from says of every answer: the reference of preferences.
+// Computes the reference log-probabilities of preferences: those of every response under the
+// initial model.
 void PretrainRun::take_references() {
   const auto of = [&](const ExampleSet& set) {
     log_info("reference model: ", set.documents(), " answers");
@@ -224,7 +225,7 @@ std::vector<double> PretrainRun::log_likelihoods(const ExampleSet& set) {
   return evaluator_.log_likelihoods(set, source, eval_plan_);
 }
 
-// The mean loss of the validation's pairs.
+// Mean loss of the validation pairs.
 double PretrainRun::preference_loss() {
   const std::vector<double> now = log_likelihoods(validation_pairs_->set());
   PreferenceSums sums;
@@ -265,7 +266,7 @@ void PretrainRun::finish_steps(int64_t open) {
   while (std::ssize(open_steps_) > open) finish_step();
 }
 
-// Reads the result of the oldest open step, and after the last one evaluates if that is due.
+// Reads the result of the oldest open step; after the last one, evaluates if that is due.
 void PretrainRun::finish_step() {
   const StepResult result = step_.finish();
   if (device_.gpu != nullptr) log_notes(*device_.gpu);
@@ -285,7 +286,7 @@ void PretrainRun::finish_step() {
   check_divergence(metrics.step, result);
 }
 
-// Whether a skipped step is one of those by which a dynamic loss scale finds its largest value.
+// True if a skipped step belongs to a dynamic loss scale's search for its largest value.
 bool PretrainRun::is_loss_scale_search(const StepResult& result) const {
   const LossScaleConfig& scale = config_.loss_scale;
   return config_.dtype == DType::kF16 && scale.static_scale == 0 && std::isfinite(result.loss) &&
@@ -315,9 +316,9 @@ void PretrainRun::fail_diverged(int64_t step, int64_t skips, const std::string& 
               ExitCode::kDiverged);
 }
 
-// The loss on evaluation.eval_iters batches of `data`.
+// Loss on evaluation.eval_iters batches of `data`.
 double PretrainRun::loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics) {
-  // 0: all of them, which is also what more samples than an integer counts come to.
+  // 0: all samples, also used if the number of samples overflows.
   const int64_t batch = config_.train_batch_size;
   const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
   const int64_t samples = countable ? config_.eval_steps * batch : 0;
@@ -368,7 +369,7 @@ void PretrainRun::save() {
   last_saved_ = position_.step;
   if (position_.skipped_row == 0) last_checkpoint_ = saved.directory;
   if (group_.rank() == 0) mark_saved(saved.directory);
-  // scripts/trireme.sbatch looks for this line.
+  // scripts/trireme.sbatch searches for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
   if (position_.skipped_row == 0) write_adapter(saved.directory);
@@ -377,12 +378,12 @@ void PretrainRun::save() {
 void PretrainRun::mark_saved(const std::string& checkpoint) const {
   try {
     write_saved_mark(config_, checkpoint);
-  } catch (const InputError& e) {  // the checkpoint is whole
+  } catch (const InputError& e) {  // the checkpoint is complete
     log_warning(e.what(), "; the run continues without this mark");
   }
 }
 
-// The adapters of a checkpoint for PEFT, in the run's folder.
+// Writes the adapters of a checkpoint for PEFT, in the run's folder.
 void PretrainRun::write_adapter(const std::string& checkpoint) const {
   if (!config_.finetune.lora.enabled() || group_.rank() != 0) return;
   const std::string folder = (std::filesystem::path(config_.output_dir) / "adapter").string();
@@ -391,16 +392,16 @@ void PretrainRun::write_adapter(const std::string& checkpoint) const {
                        lineage_.base, folder);
     write_chat_template_files(lineage_.chat_templates, folder);
     log_info("wrote ", folder, " for PEFT");
-  } catch (const InputError& e) {  // the checkpoint is whole
+  } catch (const InputError& e) {  // the checkpoint is complete
     log_warning("no adapter for PEFT: ", e.what());
   }
 }
 
-// On rank 0 once output_dir or checkpoint.save no longer leads to what the run has locked: a run
-// goes on, into directories of its own.
+// Called on rank 0 once output_dir or checkpoint.save no longer leads to what the run has locked:
+// the run continues and creates the directories again.
 void PretrainRun::restore_directory() {
   records_.reset();
-  lock_.reset();  // it leaves what is no longer its own
+  lock_.reset();  // removes only what is still its own
   lock_ = std::make_unique<RunLock>(config_);
   check_own_records(config_);
   write_run_directory(config_);
@@ -468,7 +469,7 @@ ExitCode PretrainRun::run() {
     start_step();
     const bool last = position_.step == config_.train_steps;
     const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
-    // What reads the model reads that of a step whose result is known.
+    // Readers of the model need the state after a step whose result is known.
     const bool read = saves || due(config_.eval_interval, position_.step);
     finish_steps(read ? 0 : step_.most_open() - 1);
     const StopRequest request = agreed_request();
@@ -486,7 +487,7 @@ ExitCode PretrainRun::run() {
 
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals) {
-  // What the configuration asks of a rank's parameters may not be possible in its layout.
+  // Settings of a rank's parameters may be impossible in its layout.
   agreed(world.world(),
          [&] { const TrainState state(config, layout_of(config.parallel, world.world().rank())); });
   return PretrainRun(config, world, options, signals).run();

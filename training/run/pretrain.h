@@ -1,5 +1,5 @@
-// The training run, from fresh weights or of a model that is fine-tuned: everything between a
-// checked configuration and a saved model.
+// Training run, from new weights or for fine-tuning: everything between a checked configuration and
+// a saved model.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@ struct FinetuneData;
 
 struct PretrainOptions {
   std::string resume;  // "", "auto" or a checkpoint (training/run/run_directory.h)
-  std::shared_ptr<FinetuneData> finetune = {};  // of a fine-tuning run, else opened by it
+  std::shared_ptr<FinetuneData> finetune = {};  // for fine-tuning; null: opened by the run
   bool validate_only = false;  // print what the run will need, train nothing, write nothing
 };
 
-// Runs on every rank of `world`. kDone, or kStoppedSaved when a signal asked for it; throws Error
-// with kDiverged after max_consecutive_skips non-finite steps in a row.
+// Runs on every rank of `world`. Returns kDone, or kStoppedSaved after a stop by signal; throws
+// Error with kDiverged after max_consecutive_skips non-finite steps in a row.
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals);
 

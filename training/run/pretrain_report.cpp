@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// GPU: its maker's nominal peak. CPU: the peak measured at the start of the run.
+// GPU: the vendor's nominal peak. CPU: the peak measured at the start of the run.
 double PretrainRun::peak_of_rank() const {
   if (device_.gpu != nullptr) return cuda::nominal_tflops(device_.gpu->info, config_.dtype);
   const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan
@@ -17,11 +17,11 @@ double PretrainRun::peak_of_rank() const {
   return (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
 }
 
-// What this rank takes beside its optimizer's file.
+// Memory that this rank uses, without the optimizer's file.
 int64_t PretrainRun::planned_bytes() const {
   const int64_t tokens = config_.micro_batch_size * config_.sequence_length / config_.parallel.cp;
   const int64_t batches = device_.gpu == nullptr
-                              ? 0  // used where they lie
+                              ? 0  // used in place
                               : PlacedBatches::bytes(tokens, config_.gradient_accumulation_steps);
   return state_.bytes() + std::max(train_plan_.capacity, eval_plan_.capacity) +
          state_.model.position_bytes(config_.sequence_length) + batches;
@@ -56,8 +56,8 @@ std::string PretrainRun::memory_report() const {
   return report;
 }
 
-// Before anything is taken. In use then: the runtime's and libraries' memory, buffers of
-// communicators, and whatever else uses the GPU.
+// Checks free memory before any is allocated. In use at that time: memory of the runtime and
+// libraries, communicator buffers, and other users of the GPU.
 void PretrainRun::check_device_memory() const {
   if (device_.gpu == nullptr) return;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
@@ -90,8 +90,7 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   m.model_tflops = training_flops_per_token(config_.model, parameters_, config_.sequence_length,
                                             adapter_parameters_) *
                    m.tokens_per_second / group_.size() / 1e12;
-  // Above 1 the peak was measured while something else held the machine: no number beats a wrong
-  // one.
+  // Above 1 the peak was measured while the machine was busy: no value is better than a wrong one.
   if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
   m.arena_bytes = ctx_.arena.capacity();
   m.allocation_count = open.allocations;
@@ -100,7 +99,7 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   double known = 0;
   for (size_t c = 0; c + 1 < kTimeCategories; ++c) {
     const auto category = static_cast<TimeCategory>(c);
-    // The host's times of a GPU's work are those of queueing it.
+    // Host times of GPU work only measure its queueing.
     if (device_.gpu != nullptr && category != TimeCategory::kData) continue;
     const double ms = open.profile.seconds(category) * 1e3;
     known += ms;

@@ -1,6 +1,5 @@
-// The training run of one rank, in the order in which a run happens: pretrain.cpp; what it reports
-// of itself:
-// pretrain_report.cpp.
+// Training run of one rank. pretrain.cpp has the phases of a run in order, pretrain_report.cpp its
+// reports.
 #pragma once
 
 #include <chrono>
@@ -29,7 +28,7 @@ class PretrainRun {
   ExitCode run();
 
  private:
-  // A step that was started and whose result has not been read: what its record needs.
+  // Step that was started and whose result has not been read, with data for its record.
   struct OpenStep {
     TrainPosition position;  // after the step
     Profile profile;
@@ -46,7 +45,7 @@ class PretrainRun {
   std::string memory_report() const;
   void check_device_memory() const;
   ResumePlan plan_start();   // on rank 0
-  void restore_directory();  // likewise
+  void restore_directory();  // on rank 0
   void start_or_resume();
   void start_step();
   void finish_steps(int64_t open);
@@ -57,8 +56,8 @@ class PretrainRun {
   // name: of the set in `metrics`.
   double loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics);
   void validate(StepMetrics& metrics);
-  // Waits while steps are skipped, which may be the fault of the weights, unless the run ends
-  // there.
+  // Postpones a save while steps are skipped, since the weights may be the cause, unless the run
+  // ends there.
   void save_if_finite(StopRequest request);
   void save();
   void mark_saved(const std::string& checkpoint) const;
@@ -85,30 +84,29 @@ class PretrainRun {
   Evaluator evaluator_;
   std::unique_ptr<BatchSource> train_data_, test_data_;
   std::vector<ValidationSource> validation_data_;
-  std::string no_validation_;  // why there is no validation_data_
+  std::string no_validation_;  // why validation_data_ is empty
   std::shared_ptr<const FinetuneData> examples_;
   CheckpointLineage lineage_;                  // on rank 0
-  std::vector<TokenFileIdentity> data_files_;  // likewise
-  ExampleSource* train_examples_ = nullptr;    // of preferences
-  ExampleSource* validation_pairs_ = nullptr;  // likewise
-  std::string examples_summary_;               // of a fine-tuning run
-  int64_t sequences_per_epoch_ = 0;            // of it
+  std::vector<TokenFileIdentity> data_files_;  // on rank 0
+  ExampleSource* train_examples_ = nullptr;    // preferences only
+  ExampleSource* validation_pairs_ = nullptr;  // preferences only
+  std::string examples_summary_;               // fine-tuning only
+  int64_t sequences_per_epoch_ = 0;            // fine-tuning only
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
-  TrainPosition position_;  // with the open steps
-  // Started, and not finished; oldest first.
+  TrainPosition position_;  // includes the open steps
+  // Started and not finished; oldest first.
   std::deque<OpenStep> open_steps_;
-  std::chrono::steady_clock::time_point
-      counted_until_;  // the time before belongs to finished steps
+  std::chrono::steady_clock::time_point counted_until_;  // earlier time belongs to finished steps
   int64_t last_saved_ = -1;
-  std::string last_checkpoint_;     // outside of a row of skipped steps; empty: none yet
-  std::string first_bad_;           // of its gradients
-  bool save_waits_ = false;         // for a step that is not skipped
+  std::string last_checkpoint_;     // not of a skipped step; empty: none yet
+  std::string first_bad_;           // first non-finite gradient
+  bool save_waits_ = false;         // until a step is not skipped
   double peak_tflops_ = 0;          // of this rank
   int64_t parameters_ = 0;          // of the whole model
-  int64_t adapter_parameters_ = 0;  // beside them
+  int64_t adapter_parameters_ = 0;  // in addition to parameters_
   TrafficMetrics traffic_metrics_;
-  std::unique_ptr<RunLock> lock_;  // on rank 0, once the run may write; it outlives the records
+  std::unique_ptr<RunLock> lock_;  // on rank 0, once the run may write; outlives the records
   std::unique_ptr<RunRecords> records_;
 };
 

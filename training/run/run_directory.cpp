@@ -31,14 +31,14 @@ std::string latest_path(const RunConfig& config) {
   return (fs::path(config.checkpoint.save) / "latest").string();
 }
 
-// Records, or a checkpoint, be it damaged.
+// True if there are records, or a checkpoint, even a damaged one.
 bool holds_run(const RunConfig& config) {
   if (is_present(metrics_path(config)) || is_present(latest_path(config))) return true;
   const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save, false);
   return !newest.directory.empty() || !newest.skipped.empty();
 }
 
-// What the course of the training depends on, {"/a/b": value}.
+// Keys that determine the training trajectory, {"/a/b": value}.
 Json trajectory_keys(const RunConfig& config) {
   Json json = run_config_to_json(config);
   for (const Key& key : run_schema().keys()) {
@@ -49,7 +49,7 @@ Json trajectory_keys(const RunConfig& config) {
   return json.flatten();
 }
 
-// The keys whose values differ, for the message that refuses to continue another run.
+// Keys whose values differ, for the message that refuses to continue another run.
 std::string differences(const RunConfig& saved, const RunConfig& wanted) {
   std::string out;
   const Json before = trajectory_keys(saved), now = trajectory_keys(wanted);
@@ -77,7 +77,7 @@ double rate_of(const RunConfig& config, int64_t step) {
   return learning_rate(config.scheduler, config.optimizer.lr, step, config.train_steps);
 }
 
-// How a run of `config` keeps the learning rates of the steps that `saved` took.
+// Advice for keeping, in a run of `config`, the learning rates of the steps completed by `saved`.
 std::string advice_for_rates(const SchedulerConfig& saved, const SchedulerConfig& config) {
   const bool wsd = saved.style == DecayStyle::kWsd;
   std::string keys;
@@ -118,7 +118,7 @@ void check_same_data(const RunConfig& config, const CheckpointReader& reader,
                advice_for_another_run(config, plan));
 }
 
-// Adds to the plan what its checkpoint means for a run of `config`.
+// Checks that the plan's checkpoint belongs to a run of `config`; adds notes to the plan.
 void check_same_run(const RunConfig& config, const std::vector<TokenFileIdentity>& data,
                     ResumePlan& plan) {
   const CheckpointReader reader(plan.checkpoint);
@@ -140,15 +140,16 @@ void check_same_run(const RunConfig& config, const std::vector<TokenFileIdentity
         concat("train_steps ", saved.train_steps, " -> ", config.train_steps, ": ", change));
 }
 
-// Whether a model that was found is one of what a path names.
+// True if a model that was found is at the place that a path names.
 bool lies_at(const std::string& place, const std::string& path) {
   const auto full = [](const std::string& p) { return fs::absolute(p).lexically_normal(); };
   const fs::path rest = full(place).lexically_relative(full(checkpoint_place(path)));
   return !rest.empty() && *rest.begin() != "..";
 }
 
-// A run that goes on writes to its folder from its step on: what lies there must be this run's.
-// Without its configuration only its own checkpoint can say so. Whether the folder names a run.
+// Checks that records in output_dir are this run's, since a resumed run writes there from its step
+// on. Without a configuration file there, only the run's own checkpoint can prove it. Returns
+// whether output_dir identifies a run.
 bool check_records(const RunConfig& config, bool own_checkpoint) {
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
   std::error_code ignored;
@@ -167,20 +168,20 @@ bool check_records(const RunConfig& config, bool own_checkpoint) {
 constexpr const char* kStartAnew =
     "put it back (is its file system mounted?), or start a new run in another output_dir";
 
-// The step of the last record; 0: there is none.
+// Step of the last record; 0: none.
 int64_t last_record(const RunConfig& config) {
   if (!is_present(metrics_path(config))) return 0;
   const std::vector<Json> records = read_metrics(metrics_path(config));
   return records.empty() ? 0 : records.back()["step"].get<int64_t>();
 }
 
-// --resume auto without a whole checkpoint: a run starts only where none can have been saved. A run
-// that started over would replace the checkpoints, one after the other.
-// Names the newest checkpoint of the run; it stays where checkpoint.save is not mounted.
+// File with the name of the run's newest checkpoint; it remains if checkpoint.save is not mounted.
 std::string saved_mark(const RunConfig& config) {
   return (fs::path(config.output_dir) / "last_checkpoint").string();
 }
 
+// --resume auto without a complete checkpoint: a run starts only if none can have been saved.
+// Otherwise it would replace the earlier run's checkpoints, one after the other.
 void check_nothing_saved(const RunConfig& config, const std::vector<std::string>& damaged) {
   const std::string& save = config.checkpoint.save;
   if (!damaged.empty()) {
@@ -277,7 +278,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                                   " is not that model"));
   }
   if (!plan.weights.empty()) open_found_model(plan.weights)->check(config.model);
-  // A checkpoint holds what became of them, but preferences are measured against the beginning.
+  // A checkpoint holds the trained adapters, but preferences are measured against the initial ones.
   const FinetuneConfig& finetune = config.finetune;
   if (plan.checkpoint.empty() || learns_from_pairs(finetune))
     plan.adapter = finetune.initial_adapter;

@@ -6,12 +6,12 @@
 
 namespace trireme {
 
-// Each key of the resolved configuration and its value as JSON; paths of token files without their
-// folders. Left out is what a rank has for itself: its threads and the folder of its offloaded
+// Keys of the resolved configuration and their values as JSON; paths of token files without
+// folders. Excluded are settings of a single rank: its threads and the folder of its offloaded
 // states.
 RankFacts config_facts(const RunConfig& config);
 
-// These, and the sizes and samples of the token files or the files of examples, or why one cannot
+// config_facts(), and the sizes and samples of the token files or example files, or why one cannot
 // be read.
 RankFacts run_facts(const RunConfig& config);
 

@@ -1,4 +1,4 @@
-// Lineage that the checkpoints of a training run record.
+// Lineage recorded in the checkpoints of a training run.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace trireme {
 struct FinetuneData;
 struct ResumePlan;
 
-// data: of fine-tuning, else nullptr.
+// data: for fine-tuning, else nullptr.
 CheckpointLineage run_lineage(const RunConfig& config, const ResumePlan& plan,
                               const FinetuneData* data);
 
-// InputError that names both sets of examples where a run that resumes from the plan's checkpoint
-// has others.
+// InputError with both sets of examples if a run that resumes from the plan's checkpoint has other
+// examples.
 void check_same_examples(const RunConfig& config, const ResumePlan& plan,
                          const CheckpointLineage& now);
 

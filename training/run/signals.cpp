@@ -27,7 +27,7 @@ void raise_to(StopRequest request) {
 extern "C" void on_signal(int signal) {
   if (signal == SIGUSR1) return raise_to(StopRequest::kSave);
   if (signal == SIGINT) {
-    // The second interrupt means now: back to the default action.
+    // The second interrupt takes effect at once: restore the default action.
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
     sigaction(SIGINT, &action, nullptr);
@@ -35,7 +35,7 @@ extern "C" void on_signal(int signal) {
   raise_to(StopRequest::kSaveAndStop);
 }
 
-// Both from the watchdog's thread.
+// Both run in the watchdog's thread.
 void on_termination() {
   raise_to(StopRequest::kSaveAndStop);
   console_drop_unread();
@@ -77,7 +77,7 @@ void SignalRequests::training_begins(World& world) {
   for (const int signal : {SIGHUP, SIGPIPE})
     if (has_default_action(signal)) install(signal);
   const std::string launcher = detect_launcher().name;
-  // srun sends SIGTERM to end a job, and to nobody else's survivors.
+  // srun sends SIGTERM only to end a job, not to the survivors of a lost rank.
   if (world.size() == 1 || launcher == "srun")
     install(SIGTERM);
   else

@@ -1,10 +1,10 @@
-// The tokens of a micro-batch that one rank works on.
+// Tokens of a micro-batch that one rank processes.
 //
-// The batch is read whole by every rank of a tensor, context and pipeline group. With sequence
+// Every rank of a tensor, context and pipeline group reads the whole batch. With sequence
 // parallelism the tokens are padded to a multiple of the tensor-parallel size: a padding token has
-// target kIgnoredTarget, row -1, and belongs to a sequence of its own, so that it influences
-// nothing. A context-parallel rank takes its chunks of every sequence, padded likewise, and a plan
-// of who sees whom (parallel/context/token_slices.h).
+// target kIgnoredTarget, row -1, and belongs to a separate sequence, so that it influences nothing.
+// A context-parallel rank takes its chunks of every sequence, also padded, and an attention plan
+// (parallel/context/token_slices.h).
 #pragma once
 
 #include "parallel/layout.h"
@@ -14,7 +14,7 @@ namespace trireme {
 
 // Tokens of this rank for `sequences` sequences of S tokens.
 int64_t local_tokens(int64_t sequences, int64_t sequence_length, const Layout& layout);
-// Whether the whole batch serves as it is.
+// True if the whole batch can be used unchanged.
 bool is_local_batch_whole(int64_t sequences, int64_t sequence_length, const Layout& layout);
 // windows: whether a layer of the model attends over a window (ModelConfig::has_windows()).
 void fill_local_batch(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,

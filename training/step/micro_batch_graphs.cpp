@@ -7,10 +7,11 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostRecords = 16;
-// To record and ready a graph takes the host some three times as long as to queue the work.
+// Capturing and instantiating a graph takes the host about three times as long as queueing the
+// work.
 constexpr int64_t kWorthRecording = 4;
 
-// Forward and backward of one micro-batch, then of the next.
+// True if each micro-batch runs forward and backward before the next one starts.
 bool one_after_the_other(const RankProgram& program) {
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const Instruction& in = program.steps[i].instruction;
@@ -44,7 +45,7 @@ MicroBatchGraphs::MicroBatchGraphs(const RunConfig& config, const Groups& groups
                                    const RankProgram& program, ParameterStore& store,
                                    TrainStage& stage, Ctx& ctx)
     : micro_batches_(config.gradient_accumulation_steps),
-      // What the last one leaves is reduced block by block while the others are computed.
+      // The gradients of the last one are reduced block by block while the others are computed.
       served_(micro_batches_ - (groups.world.size() > 1 ? 1 : 0)),
       store_(store),
       stage_(stage),
@@ -70,7 +71,7 @@ MicroBatchGraphs::Key MicroBatchGraphs::key_of(int micro_batch, int64_t step) co
           .step = dropout_ ? step : -1};
 }
 
-// Its record, moved to the front; a new one where there is none.
+// Record of a key, moved to the front; a new one if there is none.
 MicroBatchGraphs::Record& MicroBatchGraphs::record_of(const Key& key, int64_t step) {
   auto found = std::ranges::find(records_, key, &Record::key);
   if (found == records_.end()) {
@@ -111,7 +112,8 @@ void MicroBatchGraphs::run(int64_t step) {
     }
     Record& record = record_of(key_of(micro_batch, step), step);
     const bool made = record.graph.present();
-    // Records that go before they paid: of more kinds of micro-batches than are kept.
+    // Records may be dropped before they paid off, if there are more kinds of micro-batches than
+    // kept records.
     const bool pays = made_ < 2 * std::ssize(records_) || replayed_ >= kWorthRecording * made_;
     const bool worth = dropout_ ? micro_batches_ - i >= kWorthRecording : pays;
     if (!made && (!std::exchange(record.queued, true) || !worth)) {

@@ -1,16 +1,17 @@
-// Micro-batches of a step whose queued work is recorded once and then runs again at the cost of one
-// launch (engine/device/graph.h): the host queues a micro-batch of a hundred layers as fast as one
-// of two.
+// CUDA graphs of micro-batches: the queued work of a micro-batch is captured once and then replayed
+// at the cost of one launch (engine/device/graph.h), so that the host queues a micro-batch of a
+// hundred layers as fast as one of two.
 //
-// One rank's forward and backward of a micro-batch is the same work every time, but for the tokens,
-// which it finds where the last copy put them; for the first micro-batch of a step, which
-// overwrites gradients; for the number of sequences and the longest, which some grids and libraries
-// go by; and with dropout for the step, whose number is an argument of the kernels. Each of these
-// has a record of its own, made when it comes a second time (libraries then have made their
-// choices); the records used last are kept. With dropout a record serves one step only and is made
-// where enough of that step follows.
+// One rank's forward and backward of a micro-batch is the same work every time, except for: the
+// tokens, which are read from a fixed place that each replay fills; the first micro-batch of a
+// step, which overwrites gradients; the number of sequences and the longest length, on which some
+// grids and libraries depend; and with dropout the step, whose number is a kernel argument. Each
+// such case has a separate record, captured when it occurs a second time (libraries have made their
+// choices by then). The most recently used records are kept. With dropout a record is valid for one
+// step only, and is captured if enough micro-batches of that step follow.
 //
-// Not recorded: what waits for the host or another rank within a micro-batch. why_not() names it.
+// Work that waits for the host or another rank within a micro-batch is not captured; why_not()
+// names it.
 #pragma once
 
 #include <string>
@@ -25,35 +26,35 @@ namespace trireme {
 
 class MicroBatchGraphs {
  public:
-  // Everything must outlive this object. program: of this rank.
+  // All arguments must outlive this object. program: of this rank.
   MicroBatchGraphs(const RunConfig& config, const Groups& groups, const RankProgram& program,
                    ParameterStore& store, TrainStage& stage, Ctx& ctx);
-  // Of a run that asks for graphs on a GPU and gets none: what is in the way. Else "".
+  // Reason why a run that enables graphs on a GPU gets none; else "".
   const std::string& why_not() const { return why_not_; }
-  // Whether run() takes the executor's place in the work that comes.
+  // True if run() replaces the executor for the next work.
   bool serve() const { return on_ && !ctx_.planning() && !ctx_.observer; }
-  // Forward and backward of all micro-batches of step number `step`, which the stage has begun.
-  // When it is queued, all before the one before it have run through.
+  // Runs forward and backward of all micro-batches of step number `step`, which the stage has
+  // begun. Once it is queued, all steps before the previous one have completed.
   void run(int64_t step);
 
  private:
-  // What a record depends on.
+  // Properties on which a record depends.
   struct Key {
-    bool first = false;  // of a step
+    bool first = false;  // micro-batch of a step
     int64_t tokens = 0, offsets = 0, uniform_length = 0, longest = 0;
-    const void* place = nullptr;  // of the tokens
-    int64_t arena = 0;            // its capacity: memory that grows moves
+    const void* place = nullptr;  // address of the tokens
+    int64_t arena = 0;            // arena capacity: memory that grows moves
     int64_t moves = 0;            // Context::library_moves
-    int64_t step = -1;            // with dropout
+    int64_t step = -1;            // only with dropout
     bool operator==(const Key&) const = default;
   };
   struct Record {
     Key key;
-    bool queued = false;                      // once, as it is
-    cuda::Graph graph;                        // absent: not recorded so far
-    int64_t allocation = 0, allocations = 0;  // of the arena, in the step where it was recorded
+    bool queued = false;                      // has been queued once without capture
+    cuda::Graph graph;                        // absent: not captured yet
+    int64_t allocation = 0, allocations = 0;  // of the arena, at the capture
     std::vector<int> blocks;                  // in the order in which their gradients were done
-    std::vector<bool> written;                // gradients, after it
+    std::vector<bool> written;                // gradients written after it
   };
   Key key_of(int micro_batch, int64_t step) const;
   Record& record_of(const Key& key, int64_t step);
@@ -62,13 +63,13 @@ class MicroBatchGraphs {
   bool on_ = false, dropout_ = false;
   std::string why_not_;
   int64_t micro_batches_;
-  int64_t served_;  // micro-batches of a step that may be recorded, from the first
+  int64_t served_;  // micro-batches of a step that may be captured, from the first
   ParameterStore& store_;
   TrainStage& stage_;
   Ctx& ctx_;
-  std::vector<Record> records_;  // the one used last first
+  std::vector<Record> records_;  // most recently used first
   int64_t made_ = 0, replayed_ = 0;
-  // Records that are dropped may still run: with the step in which that was.
+  // Dropped records, which may still be running, with the step in which they were dropped.
   std::vector<std::pair<int64_t, cuda::Graph>> dropped_;
 };
 

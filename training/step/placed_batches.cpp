@@ -19,8 +19,8 @@ int64_t padded(int64_t elements, DType dtype) {
   return round_up(elements * dtype_size(dtype), kAlign);
 }
 
-// A micro-batch has no more documents than tokens; with padding there is one more, and one more
-// offset.
+// A micro-batch has no more documents than tokens; padding adds one document, and there is one more
+// offset than documents.
 int64_t most_offsets(int64_t tokens) { return tokens + 2; }
 
 int64_t bytes_of(int64_t t) {
@@ -29,8 +29,8 @@ int64_t bytes_of(int64_t t) {
 
 int64_t bytes_of(const MicroBatch& batch) { return bytes_of(std::ssize(batch.tokens)); }
 
-// The samples' length where each is one sequence and they fill the batch, else 0: other lengths,
-// though equal, would each be a shape of its own to the library.
+// Length of the samples if each is one sequence and they fill the batch, else 0: any other length,
+// even if all are equal, would be an extra shape for the library.
 int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   const std::vector<int32_t>& cu = batch.cu_seqlens;
   if (cu.empty() || cu.back() != std::ssize(batch.tokens)) return 0;
@@ -39,8 +39,8 @@ int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   return length;
 }
 
-// No less than the longest sequence, and one of few numbers: each is a shape of its own to the
-// library, and asks for a record of its own (training/step/micro_batch_graphs.h).
+// Upper bound of the longest sequence that takes few values: each is an extra shape for the
+// library, and needs a separate record (training/step/micro_batch_graphs.h).
 int64_t longest(const MicroBatch& batch, int64_t sequence_length) {
   constexpr uint32_t kShortest = 128;
   const auto most = std::max(kShortest, static_cast<uint32_t>(batch.max_seqlen));
@@ -62,7 +62,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   return tokens;
 }
 
-// Calls f(array, elements to keep room for) in the order in which the arrays lie in the block.
+// Calls f(array, capacity in elements) in the order of the arrays in the block.
 template <class F>
 void for_each_array(Tokens& tokens, F&& f) {
   for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.rows})
@@ -88,7 +88,7 @@ void PlacedBatches::place(const std::vector<MicroBatch>& batches) {
   }
   bytes = checked_add(bytes, largest_);
   if (bytes > block_.bytes()) {
-    block_ = Buffer();  // the old one goes first
+    block_ = Buffer();  // frees the old one first
     block_ = Buffer("micro-batches", bytes, ctx_.memory());
   }
   int64_t at = largest_;
@@ -120,7 +120,7 @@ Tokens PlacedBatches::fixed_tokens(int i) const {
 }
 
 void PlacedBatches::fix(int i) const {
-  // Its arrays lie one behind the other in both places.
+  // Its arrays are adjacent in both places.
   cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, block_.data(),
                    placed_[static_cast<size_t>(i)].ids.raw(), bytes_of(batch(i)));
 }

@@ -38,7 +38,7 @@ void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
   loss_ = loss;
   block_done_ = std::move(block_done);
   preferences_ = {};
-  recording_ = false;  // unless it failed
+  recording_ = false;  // still set if a capture failed
   recorded_blocks_.clear();
   passes_left_.assign(passes_left_.size(), options_.micro_batches);
 }

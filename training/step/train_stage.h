@@ -1,5 +1,5 @@
-// What one rank computes of a training step, or of an evaluation: its chunks of the model, for one
-// micro-batch at a time, in whatever order a schedule asks for.
+// Computation of one rank in a training step or an evaluation: its chunks of the model, for one
+// micro-batch at a time, in the order of a schedule.
 #pragma once
 
 #include <functional>
@@ -15,37 +15,37 @@ class TrainStage final : public PipelineStage {
  public:
   struct Options {
     Recompute recompute = Recompute::kNone;
-    int64_t micro_batches = 1;  // of a step
+    int64_t micro_batches = 1;  // per step
     int64_t sequence_length = 0;
     // The schedule computes gradients of inputs and weights at different times. Otherwise both are
-    // computed block by block, so that little waits.
+    // computed block by block, so that little memory is kept.
     bool split_backward = false;
-    const PreferenceConfig* preferences = nullptr;  // what is learned, in the place of tokens
+    const PreferenceConfig* preferences = nullptr;  // trains on preferences instead of tokens
   };
-  // Everything must outlive this object.
+  // All arguments must outlive this object.
   TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
              const Options& options);
 
-  // The step's micro-batches, already this rank's part of them, and where the loss goes.
-  // block_done(b, last): parameter block b has its gradients of one more micro-batch, or of the
-  // last.
+  // batches: the step's micro-batches, reduced to this rank's part. loss: destination of the loss.
+  // block_done(b, last): parameter block b has the gradients of one more micro-batch; last: of the
+  // final one.
   using BlockDone = std::function<void(int block, bool last)>;
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss, BlockDone block_done);
 
-  // What the pairs of the step so far came to, where the head is.
+  // Sums over the pairs of the step so far, on ranks with the head.
   const PreferenceSums& preferences() const { return preferences_; }
 
   // The hidden state is this rank's share of the residual stream, (T / split, C). The last chunk of
-  // the model keeps its output for backward, where the loss is computed.
+  // the model, where the loss is computed, keeps its output for backward.
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
   void backward_weight(int chunk, int micro_batch) override;
   Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
 
-  // For work that is recorded on a GPU and runs again. Between begin_recording and end_recording
-  // passes find their tokens at the fixed place, and the blocks whose gradients are done are listed
-  // and not counted; whoever runs the work copies a micro-batch there before, and counts the blocks
-  // behind it.
+  // Capture of work that is replayed on a GPU. Between begin_recording() and end_recording() passes
+  // read their tokens from the fixed place, and blocks whose gradients are done are listed, not
+  // counted. The caller of a replay copies a micro-batch to the fixed place before it, and counts
+  // the blocks after it.
   Tokens tokens(int micro_batch) const { return batches_.tokens(micro_batch); }
   const void* fixed_place() const { return batches_.fixed_place(); }
   void copy_to_fixed_place(int micro_batch) const { batches_.fix(micro_batch); }
@@ -72,15 +72,15 @@ class TrainStage final : public PipelineStage {
   Loss loss_;
   BlockDone block_done_;
   Model::BlockDone count_block_;
-  std::vector<int64_t> passes_left_;  // of each parameter block, micro-batches to come
-  std::vector<Work> work_;            // (chunk, micro-batch)
+  std::vector<int64_t> passes_left_;  // by parameter block: micro-batches still to come
+  std::vector<Work> work_;            // by (chunk, micro-batch)
   PreferenceSums preferences_;
   bool recording_ = false;
   std::vector<int> recorded_blocks_;
 };
 
-// The forward half alone: adds to loss.sum where the head is, keeps nothing. token_losses: of each
-// micro-batch, where the losses of its tokens go.
+// Forward only: adds to loss.sum on ranks with the head and keeps nothing for backward.
+// token_losses: per micro-batch, destination of the losses of its tokens.
 class EvalStage final : public PipelineStage {
  public:
   EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,

@@ -14,12 +14,12 @@
 namespace trireme {
 namespace {
 
-// Slots of TrainState::scalars_, one cache line or more each. kGradScale: gradient_scale() of
-// optim/step_control.h; kFirstBad: the place of the first element of the stored gradients that is
-// not finite.
+// Slots of TrainState::scalars_, at least one cache line each. kGradScale: gradient_scale() of
+// optim/step_control.h; kFirstBad: position of the first non-finite element of the stored
+// gradients.
 enum Slot : int { kState, kScalars, kSums, kGradScale, kFirstBad, kSlots };
 constexpr int64_t kSlotBytes = 128;
-// kSums: loss, sum of squares of the gradients, four losses of routers; reduced together.
+// kSums: loss, sum of squares of the gradients, four router losses; reduced together.
 enum Sum : int { kLoss = 0, kSquares = 1, kRouters = 2, kSumCount = 6 };
 static_assert(kStepStateBytes <= kSlotBytes && kStepScalarsBytes <= kSlotBytes);
 
@@ -155,7 +155,7 @@ int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) c
   return valid;
 }
 
-// Collective where there are preferences. Every tensor-parallel rank has those of its stage: one
+// Collective if there are preferences. Every tensor-parallel rank has those of its stage: one
 // counts.
 PreferenceSums TrainStep::all_preferences() const {
   if (!learns_from_pairs(config_.finetune)) return {};
@@ -247,8 +247,7 @@ double TrainStep::rate(int64_t step) const {
   return learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
 }
 
-// Of a step that is skipped: where the host reads of it, the gradients may be those of the next
-// step.
+// For a skipped step: when the host reads its result, the gradients may be those of the next step.
 void TrainStep::search_first_bad() {
   const Tensor first = scalar(kFirstBad, DType::kI64);
   fill_bytes(ctx_, first, kNotFoundByte);
@@ -257,7 +256,7 @@ void TrainStep::search_first_bad() {
                      range.begin, scalar(kScalars, DType::kU8, kStepScalarsBytes));
 }
 
-// The first in the model's order: (stage of the pipeline, element), over all ranks. Collective.
+// First in the model's order, (pipeline stage, element), over all ranks. Collective.
 std::string TrainStep::name_first_bad(int64_t found) const {
   const ParameterStore& store = state_.store;
   std::string mine;
@@ -275,7 +274,7 @@ std::string TrainStep::name_first_bad(int64_t found) const {
 
 void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan) {
   TRIREME_CHECK(open() < most_open(), "step ", step, " starts while ", open(), " are open");
-  // Without open steps what was counted is of an evaluation.
+  // Without open steps the counted waits are those of an evaluation.
   if (ctx_.gpu != nullptr && open() == 0)
     (void)cuda::take_wait_seconds(*ctx_.gpu, cuda::waits_counted(*ctx_.gpu));
   const std::vector<MicroBatch>& local = local_batches(batches);
@@ -294,7 +293,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
     forward_and_backward(step, local);
     reduce_and_update(step);
   } catch (...) {
-    ctx_.arena.abandon_step();  // what is still held dies with the step, not after its plan
+    ctx_.arena.abandon_step();  // frees what is held, out of plan order
     throw;
   }
   ctx_.arena.end_step();
@@ -307,7 +306,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
   ++started_;
 }
 
-// Queues the copy of what the step being started decided.
+// Queues the copy of the decisions of the step being started.
 void TrainStep::copy_scalars() {
   Open& mine = opened(started_);
   mine.waits = cuda::waits_counted(*ctx_.gpu);
@@ -320,7 +319,7 @@ void TrainStep::copy_scalars() {
   cuda::record(mine.copied, ctx_.gpu->main);
 }
 
-// Where the host can read the slots of an open step that is through.
+// Host copy of the slots of an open step that has completed.
 const std::byte* TrainStep::scalars_of(int64_t number) const {
   if (ctx_.gpu == nullptr) return state_.scalars_.data();
   return state_.on_the_host_.data() + number % kMostOpen * int64_t{kSlots} * kSlotBytes;
@@ -331,7 +330,7 @@ StepResult TrainStep::finish() {
   Open& mine = opened(finished_);
   if (ctx_.gpu != nullptr) {
     cuda::synchronize(mine.copied);
-    groups_.world.check_alive();  // after a loss a GPU goes on with anything for results
+    groups_.world.check_alive();  // after a loss a GPU returns undefined results
   }
   const std::byte* const slots = scalars_of(finished_++);
   const auto* totals = reinterpret_cast<const double*>(slots + kSums * kSlotBytes);

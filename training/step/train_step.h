@@ -1,7 +1,7 @@
-// One training step on one rank of a parallel layout: micro-batches forward and backward, gradient
-// reduction, the decision to clip or skip, the update.
+// One training step on one rank of a parallel layout: forward and backward of the micro-batches,
+// gradient reduction, the decision to clip or skip, the update.
 //
-// One normaliser: the gradient of every token is multiplied with 1 / (valid targets of the global
+// One normaliser: the gradient of every token is multiplied by 1 / (valid targets of the global
 // batch), counted before backward, so that sums over micro-batches and ranks are the gradient of
 //   loss = sum over valid targets / number of valid targets
 // in every layout.
@@ -25,37 +25,37 @@ struct StepResult {
   double loss = 0;       // mean over the valid tokens of the global batch
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  double loss_scale = 1;       // the one this step used
-  int64_t valid_tokens = 0;    // targets with a loss, over all ranks; of preferences pairs
+  double loss_scale = 1;       // used by this step
+  int64_t valid_tokens = 0;    // targets with a loss, over all ranks; preferences: pairs
   PreferenceSums preferences;  // of the step, over all ranks
   bool skipped = false;        // loss or gradient norm was not finite
-  // Name of the first non-finite gradient element of a skipped step, on whichever rank it is.
+  // Name of the first non-finite gradient element of a skipped step, over all ranks.
   std::string first_bad;
   int64_t consecutive_skips = 0;
   int64_t total_skips = 0;
-  // Mixture of experts: the losses of all layers' routers, of which each is a mean over the batch
-  // (balance, z, importance, load), and how evenly each layer used its experts.
+  // Mixture of experts: router losses of all layers, each a mean over the batch (balance, z,
+  // importance, load), and how evenly each layer used its experts.
   std::array<double, 4> router_losses{};
   std::vector<ExpertLoad> expert_loads;
-  // Waiting for sums of gradients that backward did not hide, and for other stages of the pipeline.
-  // On a GPU the first is what its main stream stood waiting for any communication.
+  // Time spent waiting for gradient sums that backward did not hide, and for other pipeline stages.
+  // On a GPU the first is the time in which its main stream waited for any communication.
   double exposed_communication_seconds = 0;
   double pipeline_idle_seconds = 0;
 };
 
-// This rank's part of everything that is trained, and its bytes. Made first; memory is taken by
-// allocate().
+// This rank's part of everything that is trained, and its bytes. Construct it first; allocate()
+// allocates the memory.
 class TrainState {
  public:
   TrainState(const RunConfig& config, const Layout& layout);
   void allocate(Ctx& ctx);
-  void initialize(Ctx& ctx);  // fresh weights from config.seed
+  void initialize(Ctx& ctx);  // new weights from config.seed
   int64_t bytes() const;      // parameters, gradients, optimizer state, in memory
 
   Model model;
   ParameterStore store;
   FlatOptimizer optimizer;
-  // What the steps so far decided; reading waits for the last of them on a GPU.
+  // Decisions of the steps so far; on a GPU reading waits for the last of them.
   StepState read_step_state(Ctx& ctx) const;
   void write_step_state(Ctx& ctx, const StepState& state);
 
@@ -66,28 +66,27 @@ class TrainState {
   int64_t sequence_length_;
   LossScaleConfig loss_scale_;
   Buffer scalars_;      // StepState, StepScalars, loss sum, sum of squares, gradient scale
-  Buffer on_the_host_;  // of a GPU: copies of them, one for each step that may be open
+  Buffer on_the_host_;  // GPU: copies of them, one per step that may be open
 };
 
 class TrainStep {
  public:
   TrainStep(const RunConfig& config, TrainState& state, const Groups& groups, Ctx& ctx);
 
-  // The activations and scratch of one step, from a planning run: reads and writes no tensor.
+  // Activations and scratch of one step, from a planning run: reads and writes no tensor.
   ArenaPlan plan();
-  // `batches`: the micro-batches of this rank's data-parallel index, whole; free for others at
-  // return. The arena must hold the plan. On a GPU the step is queued and the host does not wait
-  // for it (but for tensors that are staged through the host, and for the numbers of experts'
-  // tokens).
+  // batches: whole micro-batches of this rank's data-parallel index; they may be changed on return.
+  // The arena must hold the plan. On a GPU the step is queued and the host does not wait for it,
+  // except for tensors staged through the host and for the token counts of experts.
   void start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
-  // Waits for the oldest step that was started and tells its result. Collective.
+  // Waits for the oldest started step and returns its result. Collective.
   StepResult finish();
   StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan) {
     start(step, batches, plan);
     return finish();
   }
-  // Steps that may be open, that is started and not finished, at a time: a GPU works on one while
-  // the host queues the next.
+  // Limit on open steps (started and not finished): a GPU works on one while the host queues the
+  // next.
   int64_t most_open() const { return ctx_.gpu != nullptr ? kMostOpen : 1; }
   int64_t open() const { return started_ - finished_; }
   const MicroBatchGraphs& graphs() const { return graphs_; }
@@ -95,15 +94,15 @@ class TrainStep {
   static constexpr int64_t kMostOpen = 2;
 
  private:
-  // What is known of an open step beside its scalars.
+  // Data of an open step besides its scalars.
   struct Open {
     int64_t step = 0;
     int64_t valid_tokens = 0;
     PreferenceSums preferences;
     std::vector<ExpertLoad> expert_loads;
-    double exposed_seconds = 0;  // of a CPU
+    double exposed_seconds = 0;  // CPU only
     double idle_seconds = 0;
-    int64_t waits = 0;  // counted on the GPU when all was queued, less those of steps before
+    int64_t waits = 0;  // counted on the GPU once all was queued, less those of earlier steps
     cuda::Event copied;
   };
   Open& opened(int64_t number) { return open_[static_cast<size_t>(number % kMostOpen)]; }
@@ -129,21 +128,21 @@ class TrainStep {
   TrainStage stage_;
   MicroBatchGraphs graphs_;
   std::vector<FlatRange> counted_;  // of the stored gradients, in this rank's part of the norm
-  std::vector<MicroBatch> local_;   // where the whole batches do not serve
+  std::vector<MicroBatch> local_;   // if the whole batches cannot be used
   GradientSync sync_;
   PipelineReport pipeline_;
   std::array<Open, kMostOpen> open_;
   int64_t started_ = 0, finished_ = 0;
 };
 
-// The memory of a run, whose state is initialized or loaded next: the state's and `arena_bytes` for
-// activations and scratch, the capacity of the largest plan.
+// Allocates the memory of a run whose state is initialized or loaded next: the state's memory and
+// `arena_bytes` for activations and scratch, the capacity of the largest plan.
 void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes);
-// Readies everything for a first step with fresh weights, of a run that does nothing but train:
-// plans, takes the memory, initializes. Returns the plan of a step.
+// Prepares a first step with new weights, for a run that only trains: plans, allocates,
+// initializes. Returns the plan of a step.
 ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx);
 
-// A whole micro-batch of the right size and no meaning, for planning runs.
+// Whole micro-batch of the right size with arbitrary content, for planning runs.
 MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length);
 
 }  // namespace trireme

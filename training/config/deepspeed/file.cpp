@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kAt = "deepspeed";
 
-// One merge: what the run says, what the file says, and which of the file's keys do not count.
+// One merge: the values of the run and of the file, and the file's keys that are overridden.
 class DeepSpeedMerge {
  public:
   DeepSpeedMerge(Json& document, const Json& file, ConfigReport& report)
@@ -42,7 +42,7 @@ class DeepSpeedMerge {
   }
 
  private:
-  // Whether the file decides this key.
+  // True if the file sets this key.
   bool says(const std::string& path) const {
     return theirs_.given(path) && theirs_.valid(path) && !theirs_.is_auto(path);
   }
@@ -63,7 +63,7 @@ class DeepSpeedMerge {
       if (key.path.starts_with(section + ".")) passed_over_.insert(key.path);
   }
 
-  // The file's section is of a type that the run does not have: its parameters mean nothing there.
+  // The file's section has a type other than the run's: its parameters do not apply.
   bool other_type(const std::string& section, const std::string& type) {
     const std::string path = section + ".type";
     if (!run_says(path) || ours_.word(path) == type) return false;
@@ -73,7 +73,7 @@ class DeepSpeedMerge {
     return true;
   }
 
-  // The run says the same in other words.
+  // The run sets the same under another name, which takes precedence.
   void give_way(const std::string& ours, const std::string& theirs) {
     if (!run_says(ours) || !says(theirs) || passed_over_.contains(theirs)) return;
     report_.note(ours_.spelled(ours), concat(shown(ours_.raw(ours)), " of the run counts, not ",
@@ -81,7 +81,7 @@ class DeepSpeedMerge {
     passed_over_.insert(theirs);
   }
 
-  // The run may name one of the file's pair; the other is the file's.
+  // The run may set one of the file's pair; the other is taken from the file.
   void settle_betas() {
     const std::string pair = "optimizer.params.betas";
     const std::array<std::string, 2> betas = {"adam_beta1", "adam_beta2"};
@@ -117,7 +117,7 @@ class DeepSpeedMerge {
     const std::string path = "scheduler.type", steps = "scheduler.params.warmup_num_steps";
     if (says(path) && other_type("scheduler", theirs_.word(path))) return;
     give_way("scheduler.params.warmup_ratio", steps);
-    // Left out it means 1000 there; "auto" is what the run or its default says.
+    // A missing value means 1000 in DeepSpeed; "auto" means the run's value or its default.
     const std::string ours = run_schema().find_any(steps)->path;
     if (theirs_.is_auto(steps) && !run_says(ours)) put(steps, ours, "auto");
   }
@@ -144,7 +144,7 @@ class DeepSpeedMerge {
     }
   }
 
-  // WarmupLR and WarmupDecayLR set the rate themselves, whatever the optimizer's section says.
+  // WarmupLR and WarmupDecayLR set the rate themselves, whatever the optimizer's section contains.
   void settle_rate() {
     const std::string peak = "scheduler.params.warmup_max_lr", lr = "optimizer.params.lr";
     if (says("scheduler.type") && !passed_over_.contains("scheduler.type") &&
@@ -173,7 +173,7 @@ class DeepSpeedMerge {
 
   Json& document_;
   ConfigReport& report_;
-  ConfigReport of_run_;  // its problems are reported when the merged document is read
+  ConfigReport of_run_;  // reported when the merged document is read
   const ConfigValues ours_, theirs_;
   std::set<std::string> passed_over_;
 };

@@ -1,7 +1,8 @@
-// A DeepSpeed configuration file as a layer under a run's own keys.
+// DeepSpeed configuration file, merged below a run's own keys.
 //
-// The run names it ("deepspeed": path, --deepspeed PATH), or it is the run's file itself. What
-// becomes of each of its keys, and which of two values counts: docs/reference/deepspeed-keys.md.
+// The run names it ("deepspeed": path, --deepspeed PATH), or it is the run's configuration file
+// itself. docs/reference/deepspeed-keys.md lists how each of its keys is handled and which of two
+// values takes precedence.
 #pragma once
 
 #include <string>
@@ -10,11 +11,11 @@
 
 namespace trireme {
 
-// Whether a document is DeepSpeed's and no run's: it has no key of a run beside DeepSpeed's.
+// True if a document is a DeepSpeed file and no run configuration: it has DeepSpeed keys only.
 bool is_deepspeed_file(const Json& document);
 
-// Puts what "deepspeed" says, an object, under the run's own keys and removes it. Problems of the
-// file are reported as "deepspeed.KEY", values that do not count as notes.
+// Merges the object under "deepspeed" below the run's own keys and removes it. Reports problems of
+// the file as "deepspeed.KEY", and values without effect as notes.
 void merge_deepspeed(Json& document, ConfigReport& report);
 
 }  // namespace trireme

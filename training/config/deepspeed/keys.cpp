@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 // Rows of DeepSpeed's keys. "auto", which HuggingFace's Trainer replaces before DeepSpeed reads the
-// file, is a value that is left out.
+// file, counts as missing.
 class DeepSpeedRows {
  public:
   explicit DeepSpeedRows(Schema& schema) : schema_(schema) {}
@@ -292,7 +292,7 @@ constexpr const char* kPageHead =
     "key without effect is\n  noted once, unless it is false, null or `\"auto\"`. `null` counts as "
     "absent, and so does a section that\n  is not enabled.\n\n";
 
-// Names of a DeepSpeed file that a run's schema reads, in the order of the page.
+// Names in a DeepSpeed file that a run's schema reads, in the order of the page.
 std::vector<std::string> deepspeed_names_read() {
   std::vector<std::string> names = {
       "train_batch_size",
@@ -331,7 +331,7 @@ std::vector<std::string> deepspeed_names_read() {
       "expert_parallel.expert_tensor_parallel_size",
       "pipeline.stages",
   };
-  std::vector<std::string> params;  // DeepSpeed's names are ours
+  std::vector<std::string> params;  // DeepSpeed's names equal ours
   for (const Key& key : run_schema().keys())
     if (key.status == KeyStatus::kImplemented && key.path.starts_with("optimizer.params."))
       params.push_back(key.path);

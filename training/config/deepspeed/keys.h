@@ -1,4 +1,4 @@
-// Keys of a DeepSpeed configuration: which a run reads, which have no effect here, which are
+// Keys of DeepSpeed configurations: those read by a run, those without effect here, and those
 // refused.
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace trireme {
 
-// Rows of keys that are DeepSpeed's alone: without effect, refused, or not available. A run's own
-// schema has them too, so that DeepSpeed's words may stand in a run's configuration.
+// Rows of keys that only DeepSpeed has: without effect, refused, or not available. A run's own
+// schema has them too, so that a run's configuration may contain DeepSpeed's keys.
 void add_deepspeed_keys(Schema& schema);
 
-// Table of a whole DeepSpeed file: these rows, and those that a run reads under their DeepSpeed
+// Schema of a whole DeepSpeed file: these rows, and the keys that a run reads under their DeepSpeed
 // names.
 const Schema& deepspeed_schema();
 
-// Text of docs/reference/deepspeed-keys.md.
+// Content of docs/reference/deepspeed-keys.md.
 std::string deepspeed_keys_page();
 
 }  // namespace trireme

@@ -17,10 +17,10 @@ bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& to
     std::string piece;
     if (tokenizer.is_control(id)) {
       if (markup) piece = tokenizer.token(id);
-      if (!text.substr(at).starts_with(piece)) piece.clear();  // put there by the tokenizer
+      if (!text.substr(at).starts_with(piece)) piece.clear();  // added by the tokenizer
     } else {
       tokenizer.append_bytes(id, piece);
-      // The space that a tokenizer puts before a first word, behind markup too.
+      // The space that a tokenizer adds before a first word, also after markup.
       if (!text.substr(at).starts_with(piece) && piece.starts_with(' ')) piece.erase(0, 1);
       if (!text.substr(at).starts_with(piece)) return false;
     }
@@ -51,20 +51,20 @@ WrittenConversation ExampleReader::render(const Json& messages, const Json& reco
   return writer_->write(std::move(variables));
 }
 
-// The whole conversation, which tools and documents of the record are part of.
+// The whole conversation, including the record's tools and documents.
 WrittenConversation ExampleReader::render_whole(const Json& messages, const Json& record) const {
   WrittenConversation chat = render(messages, record, false);
   check_all_read(chat);
   return chat;
 }
 
-// The first messages and the beginning of an answer to them.
+// Text of the first `count` messages and the generation prompt for the next response.
 std::string ExampleReader::written(const Json& messages, size_t count, const Json& record) const {
   return count == 0 ? std::string() : render(first_of(messages, count), record, true).text;
 }
 
-// The ranges of the answers from a message on, by what the text gains with each; false where the
-// template writes one in another way when it is the last.
+// Adds the ranges of the responses from message `from` on, as the text that each adds; false if the
+// template writes one differently when it is the last.
 bool ExampleReader::add_gained(const Json& messages, const Json& record, const std::string& text,
                                size_t from, Ranges& ranges) const {
   for (size_t i = from; i < messages.size(); ++i) {
@@ -77,7 +77,7 @@ bool ExampleReader::add_gained(const Json& messages, const Json& record, const s
   return true;
 }
 
-// The bytes from the first to the last text of a message.
+// Byte range from the first to the last text of a message.
 ExampleReader::Range ExampleReader::said(const Json& messages, size_t index, const Json& record,
                                          const std::string& text) const {
   const std::string mark = unused_noncharacter(messages);
@@ -90,7 +90,7 @@ ExampleReader::Range ExampleReader::said(const Json& messages, size_t index, con
   return *place;
 }
 
-// Behind white space and one special token that a text begins with; 0: it does not.
+// End of white space and one special token at the start of a text; 0: there is no special token.
 size_t ExampleReader::behind_special(std::string_view text) const {
   const size_t first = text.find_first_not_of(" \n");
   size_t end = 0;
@@ -137,7 +137,7 @@ ExampleReader::Range ExampleReader::marked_range(const Json& messages, size_t in
   return {begin, end_of_answer(messages, index, record, chat.text, said_until)};
 }
 
-// Of the assistant's messages from number `from` on.
+// Trained ranges of the assistant's messages, starting at number `from`.
 ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, const Json& record,
                                                       const WrittenConversation& chat,
                                                       size_t from) const {
@@ -158,7 +158,8 @@ ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, cons
   return ranges;
 }
 
-// Takes away what messages say that are not to be learned: of an assistant's marked range all.
+// Removes untrained messages from the ranges; a range that an assistant's one touches is removed as
+// a whole.
 void ExampleReader::leave_out_unlearned(const Json& messages, const Json& record,
                                         const std::string& text, Ranges& ranges) const {
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -176,7 +177,7 @@ void ExampleReader::leave_out_unlearned(const Json& messages, const Json& record
   }
 }
 
-// A role that nobody knows is a slip as a rule, and templates write any of them out.
+// An unknown role is usually a mistake, and templates accept any.
 void ExampleReader::check_roles(const Json& messages) const {
   constexpr std::array kRoles = {"system", "developer", "user",   "assistant",
                                  "tool",   "function",  "ipython"};
@@ -227,7 +228,7 @@ Example ExampleReader::answer(const Json& prompt, const Json& completion,
   Ranges learned{{assistant_only_ ? before.size() : 0, chat.text.size()}};
   if (assistant_only_ && !chat.text.starts_with(before)) {
     WrittenConversation whole = chat;
-    whole.generated.clear();  // they are the prompt's too
+    whole.generated.clear();  // they include those of the prompt
     learned = assistant_ranges(messages, record, whole, asked);
   } else {
     leave_out_unlearned(messages, record, chat.text, learned);
@@ -254,7 +255,7 @@ Example ExampleReader::alpaca(const Json& record) const {
 }
 
 Example ExampleReader::document(const std::string& text, size_t learned_from) const {
-  // What the tokenizer puts before a text is not put before one that has it.
+  // A text that starts with the beginning-of-text token does not get a second one.
   const int32_t bos = tokenizer_.bos_id();
   const bool has_beginning = parse_special_ && bos >= 0 && text.starts_with(tokenizer_.token(bos));
   Example example = tokenize(text, {{learned_from, text.size()}},
@@ -303,7 +304,7 @@ Example ExampleReader::tokenize(const std::string& text, const Ranges& learned,
     while (range < learned.size() && learned[range].second <= begin && begin < text.size()) ++range;
     bool in = range < learned.size();
     if (in && begin < end) in = learned[range].first < end && begin < learned[range].second;
-    // What the tokenizer puts behind the text belongs to the end of it.
+    // Tokens that the tokenizer adds after the text belong to its end.
     if (in && begin == end) in = begin == text.size() && learned[range].second == text.size();
     out.learned.push_back(in ? 1 : 0);
   }

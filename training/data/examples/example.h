@@ -1,33 +1,39 @@
-// One record of a fine-tuning file as tokens, and which of them the model learns.
+// Fine-tuning record as tokens, with a mask of the tokens that the model trains on.
 //
-//   {"messages": [{"role": ..., "content": ...}, ...]}       written out by the chat template
-//   {"conversations": [{"from": ..., "value": ...}, ...]}    the same in ShareGPT's words; "system" before them
-//   {"prompt": ..., "completion": ...}   two strings, joined as they are, or two lists of messages
-//   {"instruction": ..., "input": ..., "output": ...}   Alpaca: with a chat template two messages, of which
-//                                        the first joins instruction and input by a line end; without one
-//                                        the text of Stanford's Alpaca
-//   {"text": ...}                        a document
-//   {"prompt": ..., "chosen": ..., "rejected": ...}   a pair of answers, each as a completion (preferences;
-//                                        training/data/examples/record.h has the forms)
-// Members beside these are not looked at, but for "system", and what the template is given beside
-// messages: "tools" (a list, or its text), "documents" and "chat_template_kwargs" (variables of its
-// own). Tools or documents that the template does not look at are an error.
+// Record forms
+//   {"messages": [{"role": ..., "content": ...}, ...]}
+//       written by the chat template
+//   {"conversations": [{"from": ..., "value": ...}, ...]}
+//       ShareGPT's names for the same; "system" before them
+//   {"prompt": ..., "completion": ...}
+//       two strings, concatenated, or two lists of messages
+//   {"instruction": ..., "input": ..., "output": ...}
+//       Alpaca: with a chat template two messages, the first of which joins instruction and input
+//       with a line end; without one, the text of Stanford's Alpaca
+//   {"text": ...}
+//       a document
+//   {"prompt": ..., "chosen": ..., "rejected": ...}
+//       a pair of responses, each as a completion (preferences; the forms are in
+//       training/data/examples/record.h)
+// Other members are ignored, except "system" and the template's variables beside messages: "tools"
+// (a list, or its text), "documents" and "chat_template_kwargs" (further variables). Tools or
+// documents that the template does not read are an error.
 //
-// What is learned: of messages what the assistant wrote, its mark of the end included: what stands
-// between {% generation %} tags, or where the template has none, what the conversation gains when
-// an assistant's message is added to the ones before it and the template's generation prompt. A
-// template that writes answers in another way when more follow is asked with marks
-// (training/data/examples/message_place.h): what is learned begins behind the generation prompt,
-// where that stands before the answer, else with what the message says, and ends behind what the
-// template writes after it when it is the last, or behind the one special token that stands in that
-// one's place. A message with "weight": 0 or "train": false is not learned. Of a completion all is
-// learned; of a document everything. Text that no template wrote ends with the tokenizer's end of
-// document.
+// Trained tokens of messages: those that the assistant wrote, including its end mark. If the
+// template has {% generation %} tags, that is the text between them. Otherwise it is the text that
+// an assistant's message adds to the conversation of the previous messages and the template's
+// generation prompt. Some templates write a response differently when messages follow it. For these
+// the place of the message is found with marks (training/data/examples/message_place.h): the range
+// begins after the generation prompt if that precedes the response, else with the message's text.
+// It ends after the text that the template writes after a last message, or after the single special
+// token that replaces it. A message with "weight": 0 or "train": false is not trained on. Of a
+// completion or a document all tokens are trained on. Text that no template wrote ends with the
+// tokenizer's end of document.
 //
-// The text is tokenised as a whole, with the template's markup parsed, but not what spells it in a
-// message (engine/text/conversation.h) or in text that no template wrote; a token that any byte of
-// a learned range belongs to is learned. Where tokens do not spell the text (a normalizer changed
-// it), the parts are tokenised on their own.
+// The text is tokenised as a whole. Markup of the template is parsed; text that spells it, in a
+// message (engine/text/conversation.h) or outside a template, is not. A token is trained on if any
+// of its bytes is in a trained range. If the tokens do not spell the text (a normalizer changed
+// it), the parts are tokenised separately.
 #pragma once
 
 #include <array>
@@ -46,21 +52,21 @@ namespace trireme {
 struct Example {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> learned;  // (tokens)
-  bool spells_markup = false;    // text that no template wrote spells special tokens, and is text
-  // Members of messages whose text the template did not read (WrittenConversation).
+  bool spells_markup = false;  // special tokens spelled in text that no template wrote remain text
+  // Members of messages with text that the template did not read (WrittenConversation).
   std::vector<std::string> unread_members = {};
 };
 
 class ExampleReader {
  public:
-  // chat_templates: empty: there is none. assistant_only: else everything is learned.
-  // parse_special: special tokens that messages and texts spell are those tokens.
+  // chat_templates: empty if there is none. assistant_only: false trains on all tokens.
+  // parse_special: parses special tokens spelled in messages and texts.
   ExampleReader(const Tokenizer& tokenizer, const ChatTemplateSources& chat_templates,
                 bool assistant_only, bool parse_special = false);
 
-  // InputError for a record of no known form, and for what the template refuses.
+  // InputError for a record of no known form, and for one that the template refuses.
   Example read(const Json& record) const;
-  // Chosen and rejected, each behind the prompt.
+  // Chosen and rejected, each after the prompt.
   std::array<Example, 2> read_pair(const Json& record) const;
 
  private:
@@ -99,8 +105,8 @@ class ExampleReader {
   bool assistant_only_, parse_special_;
 };
 
-// Where in the text each token's bytes lie; false where the tokens do not spell it. markup: control
-// tokens in the text are themselves, else they stand for nothing in it.
+// Byte ranges of the tokens in the text; false if the tokens do not spell it. markup: control
+// tokens in the text are parsed as such; otherwise they have no bytes in it.
 bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                       std::string_view text, bool markup,
                       std::vector<std::pair<size_t, size_t>>& places);

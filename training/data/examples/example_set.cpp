@@ -21,13 +21,13 @@
 namespace trireme {
 namespace {
 
-// Text gathered before the threads are let loose on it.
+// Text collected before it is processed on several threads.
 constexpr size_t kBatchBytes = size_t{8} << 20;
 
-// Members of messages that are counted.
+// Limit on the names of unread members that are counted.
 constexpr size_t kMaxUnreadNames = 16;
 
-// Of any object of a record.
+// Limit on keys per object of a record.
 constexpr size_t kMostKeys = 4096;
 
 int64_t targets_of(const Example& example) {

@@ -1,4 +1,4 @@
-// The examples of fine-tuning files in memory, and batches of them.
+// Examples of fine-tuning files in memory, and batches of them.
 #pragma once
 
 #include <map>
@@ -15,44 +15,44 @@ namespace trireme {
 struct ExampleSetOptions {
   int64_t sequence_length = 0;
   int64_t vocab_size = 0;  // of the model
-  bool pairs = false;      // preferences: two documents an item, which share a sequence
+  bool pairs = false;      // preferences: items of two documents, which share a sequence
   bool drop_long = false;
   int threads = 1;
 };
 
-// Items of one or two documents, in the order of the files. A document of n tokens takes n - 1
-// places of a sequence: its last token is a target only.
+// Items of one or two documents, in file order. A document of n tokens takes n - 1 positions of a
+// sequence: its last token is only a target.
 class ExampleSet {
  public:
   struct Stats {
     int64_t records = 0;
-    int64_t truncated = 0;          // items that lost the end of a document
-    int64_t dropped_long = 0;       // the same, left out
-    int64_t dropped_cut = 0;        // nothing of an answer is left since they were truncated
+    int64_t truncated = 0;          // items with a document cut at the end
+    int64_t dropped_long = 0;       // too long, left out
+    int64_t dropped_cut = 0;        // truncated so that no token of a response remains
     int64_t longest_cut = 0;        // tokens of the longest of those
-    int64_t dropped_unlearned = 0;  // nothing of them is to be learned
-    int64_t spelling_markup = 0;    // records whose text spells special tokens and is text
-    // Members of messages whose text the template did not read: records, and the first of them.
+    int64_t dropped_unlearned = 0;  // items without trained tokens
+    int64_t spelling_markup = 0;    // records in which spelled special tokens remain text
+    // Members of messages that the template did not read: number of records, and the first record.
     struct Unread {
       int64_t records = 0;
       std::string first;
     };
     std::map<std::string, Unread> unread_members = {};
-    int64_t tokens = 0;   // of the items kept
-    int64_t targets = 0;  // of them, with loss
+    int64_t tokens = 0;   // in the items kept
+    int64_t targets = 0;  // of these tokens, those with loss
   };
-  // InputError with file and line of a record that cannot be read, or has a token the model has no
-  // row for.
+  // InputError with file and line of a record that cannot be read, or that has a token outside the
+  // model's vocabulary.
   ExampleSet(const std::vector<std::string>& files, const ExampleReader& reader,
              const ExampleSetOptions& options);
 
-  // These documents, each of two tokens at least, an item each.
+  // One item per document; each has at least two tokens.
   explicit ExampleSet(const std::vector<Example>& documents);
 
   int64_t items() const { return documents() / documents_per_item_; }
   int64_t documents() const { return static_cast<int64_t>(begin_.size()) - 1; }
   int documents_per_item() const { return documents_per_item_; }
-  int64_t length(int64_t item) const;  // places of a sequence
+  int64_t length(int64_t item) const;  // positions of a sequence
   struct Document {
     const int32_t* tokens;
     const uint8_t* learned;
@@ -61,8 +61,8 @@ class ExampleSet {
   Document document(int64_t d) const;
   const Stats& stats() const { return stats_; }
   std::string describe() const;  // sizes and what was left out
-  // Of all tokens and of which are learned, 16 hex digits: equal where the same is learned in the
-  // same order.
+  // Fingerprint of all tokens and trained-token masks, 16 hex digits: equal if the same tokens are
+  // trained on in the same order.
   std::string fingerprint() const;
 
  private:
@@ -76,10 +76,10 @@ class ExampleSet {
   Stats stats_;
 };
 
-// Sequences of whole documents: positions restart with each and no attention crosses them; what is
-// left of a sequence is a document of its own without targets. Training (shuffle) visits all
-// sequences once an epoch, each epoch in an order that its number and the seed say; else they come
-// in order, once.
+// Sequences of whole documents. Positions restart with each document and attention does not cross
+// them; the rest of a sequence is a separate document without targets. Training (shuffle) visits
+// all sequences once per epoch, in an order keyed by epoch number and seed; otherwise they are
+// visited once, in order.
 class ExampleSource : public BatchSource {
  public:
   struct Options {
@@ -87,7 +87,7 @@ class ExampleSource : public BatchSource {
     bool packing = true;
     bool shuffle = false;
     uint64_t seed = 1234;
-    double epochs = 0;  // with shuffle: sequences beyond them are padding; 0: there is no end
+    double epochs = 0;  // with shuffle: sequences beyond them are padding; 0: unlimited
   };
   // items: those of the set that belong to this source.
   ExampleSource(std::shared_ptr<const ExampleSet> set, const std::vector<int64_t>& items,
@@ -100,17 +100,16 @@ class ExampleSource : public BatchSource {
   std::string describe() const override;
   const ExampleSet& set() const { return *set_; }
   const std::vector<int64_t>& items() const { return items_; }
-  // Of pairs: what the reference model gives each document of the set; batches then have their
-  // pairs.
+  // Pairs only: sets the reference log-probabilities of each document of the set; batches then
+  // include their pairs.
   void set_references(std::shared_ptr<const std::vector<double>> log_likelihoods) {
     references_ = std::move(log_likelihoods);
   }
-  // A pair of the set, its answers at the beginning of no batch.
+  // Pair of the set; its token positions are not those of any batch.
   PreferencePair pair(int64_t item) const;
-  // The document that a token with a target belongs to; row: MicroBatch::rows of a source that does
-  // not shuffle.
+  // Document of a token with a target; row: MicroBatch::rows of a source that does not shuffle.
   int64_t document_of(int64_t row);
-  // Items of sample number `sample`, in the order of its documents; none beyond the last.
+  // Items of a sample, in the order of its documents; none after the last sample.
   std::vector<int64_t> items_of(int64_t sample);
 
  private:
@@ -124,7 +123,7 @@ class ExampleSource : public BatchSource {
   std::shared_ptr<const std::vector<double>> references_;
   Packing packing_;  // of items
   int64_t num_samples_ = 0, used_ = 0;
-  int64_t epoch_ = -1;          // whose order follows
+  int64_t epoch_ = -1;          // epoch of order_
   std::vector<int64_t> order_;  // of the bins
 };
 

@@ -13,8 +13,9 @@
 namespace trireme {
 namespace {
 
-// The templates: those that a checkpoint has kept, what the configuration names, those of the run
-// so far, of the run whose weights it starts with, of the tokenizer; empty where none has one.
+// Template sources, the first of: those stored in a checkpoint, those of the configuration, of the
+// run so far, of the run whose weights it starts with, of the tokenizer. Empty if none has a
+// template.
 ChatTemplateSources template_sources(const RunConfig& config) {
   if (!config.finetune.kept_chat_templates.empty()) return config.finetune.kept_chat_templates;
   const auto of_model = [&] {
@@ -24,7 +25,7 @@ ChatTemplateSources template_sources(const RunConfig& config) {
   if (!given.empty()) {
     if (std::filesystem::exists(given)) return read_chat_templates(given, {});
     ChatTemplateSources own = of_model();
-    own.merge(find_chat_templates(config.data.tokenizer));  // whose names a run's copy may lack
+    own.merge(find_chat_templates(config.data.tokenizer));  // names a run's copy may lack
     return read_chat_templates(given, own);
   }
   ChatTemplateSources kept = kept_chat_templates(config.checkpoint.save);

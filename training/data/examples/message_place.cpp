@@ -8,7 +8,7 @@ namespace {
 constexpr const char* kSpaces = " \t\r\n";
 constexpr std::string_view kThought = "</think>";
 
-// Marks inside the white space around, which templates strip, and behind what was thought, which
+// Adds marks inside surrounding white space, which templates strip, and after the thinking, which
 // they cut off.
 std::string marked(const std::string& text, const std::string& mark) {
   const size_t first = text.find_first_not_of(kSpaces), last = text.find_last_not_of(kSpaces);
@@ -22,7 +22,7 @@ std::string marked(const std::string& text, const std::string& mark) {
   return out.insert(first, mark);
 }
 
-// All texts in it but those that say what kind of thing it is.
+// Marks all texts in a value except those that identify types and roles.
 void mark_texts(Json& value, const std::string& mark) {
   if (value.is_string()) value = marked(value.get<std::string>(), mark);
   if (value.is_array())

@@ -1,13 +1,12 @@
-// Where a chat template puts what a message says, for templates that nobody can ask by leaving
-// messages away:
-// those that write an answer in another way when more follow (without its thinking, with another
-// mark of the end).
+// Position of a message's text in the output of a chat template, for templates where removing the
+// later messages does not reveal it: those that write a response differently when messages follow
+// (without its thinking, with another end mark).
 //
-// The conversation is written once more with a character that no text has (unused_noncharacter())
-// around what the message says: its texts, thinking and calls of tools included. What the template
-// makes of white space and of <think> ... </think> still holds, because the marks stand inside of
-// it; where a template wrote something else for them nevertheless, the texts without marks differ,
-// and nothing is said about the place.
+// The conversation is written a second time with a character that no text contains
+// (unused_noncharacter()) around the message's texts, including thinking and tool calls. The
+// template's handling of white space and of <think> ... </think> still applies, because the marks
+// are inside of it. If a template nevertheless writes something else because of them, the texts
+// without marks differ, and no position is returned.
 #pragma once
 
 #include <optional>
@@ -18,11 +17,11 @@
 
 namespace trireme {
 
-// The messages with marks around the texts of one of them.
+// Messages with marks around the texts of one of them.
 Json with_marks(const Json& messages, size_t index, const std::string& mark);
 
-// Takes all marks out of a text. Returns the bytes of it between the first and the last; nothing
-// without marks.
+// Removes all marks from a text. Returns the byte range between the first and the last mark, or
+// nothing without marks.
 std::optional<std::pair<size_t, size_t>> take_out_marks(std::string& text, const std::string& mark);
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ Packing pack(const std::vector<int64_t>& lengths, int64_t capacity) {
   const auto length = [&](int64_t item) { return lengths[static_cast<size_t>(item)]; };
   std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return length(a) > length(b); });
   std::vector<std::vector<int64_t>> bins;
-  std::map<int64_t, std::vector<size_t>> with_room;  // room: bins that have it
+  std::map<int64_t, std::vector<size_t>> with_room;  // free capacity -> bins that have it
   for (const int64_t item : order) {
     const int64_t n = length(item);
     TRIREME_CHECK(n <= capacity, "an item of ", n, " in bins of ", capacity);

@@ -1,4 +1,4 @@
-// Which examples share a sequence: best fit, the longest first (as TRL's "bfd").
+// Packing of examples into sequences: best fit, longest first (as TRL's "bfd").
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ struct Packing {
   int64_t bins() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
 
-// The longest item first (of equal ones the first in the list), each into the fullest bin that has
-// room for it. Depends on the lengths alone. No length is above the capacity.
+// Takes the longest item first (of equal ones the first in the list), each into the fullest bin
+// that has room for it. Depends on the lengths only. No length exceeds the capacity.
 Packing pack(const std::vector<int64_t>& lengths, int64_t capacity);
 
-// One item a bin, in order.
+// One item per bin, in order.
 Packing one_each(int64_t items);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// ShareGPT's words for who speaks.
+// Role of a ShareGPT speaker.
 std::string role_of(const std::string& from) {
   if (from == "human") return "user";
   if (from == "gpt") return "assistant";
@@ -25,7 +25,7 @@ Json rest_of(const Json& messages, size_t from) {
   return Json(messages.begin() + static_cast<std::ptrdiff_t>(from), messages.end());
 }
 
-// Messages that both begin with; an answer is left of each.
+// Number of messages that both begin with; at least one message is left of each.
 size_t shared_beginning(const Json& a, const Json& b) {
   const size_t most = std::min(a.size(), b.size());
   size_t n = 0;
@@ -43,10 +43,10 @@ bool says(const Json& messages, size_t count, const Json& text) {
   return false;
 }
 
-// The text that two answers begin with, whole words of it.
+// Common prefix of two texts, in whole words.
 std::string shared_beginning(const std::string& a, const std::string& b) {
   const auto n = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
-  // A word's space belongs to the answer, as tokenizers have it.
+  // The space before a word belongs to the response, as tokenizers have it.
   const size_t space = n == 0 ? std::string::npos : a.find_last_of(" \n", n - 1);
   if (space == std::string::npos) return "";
   return a.substr(0, a[space] == ' ' ? space : space + 1);
@@ -216,7 +216,7 @@ Json answer_pair(const Json& record) {
   const Json b = as_messages(*rejected, "assistant", "rejected");
   if (begins_with(a, asked) && begins_with(b, asked))
     return pair_of(asked, rest_of(a, asked.size()), rest_of(b, asked.size()));
-  // A text that stands in conversations is what they begin with.
+  // A prompt given as text is what the conversations begin with.
   const size_t shared = shared_beginning(a, b);
   if (prompt->is_string() && says(a, shared, *prompt))
     return pair_of(first_of(a, shared), rest_of(a, shared), rest_of(b, shared));
