@@ -1,4 +1,4 @@
-// Commands of a part that this build leaves out.
+// Placeholders for commands of a part that this build leaves out.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ class App;
 
 namespace trireme {
 
-// Part that a build leaves out: its name in messages, "the server", and the CMake option that
-// includes it, "TRIREME_SERVING".
+// Part that a build leaves out: its name in messages ("the server"), and the CMake option that
+// includes it ("TRIREME_SERVING").
 struct AbsentPart {
   std::string name, option;
 };

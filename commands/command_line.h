@@ -1,4 +1,4 @@
-// Command line of this process, from which a command starts itself again on several ranks
+// Command line of this process, with which a command starts itself again on several ranks
 // (parallel/launch.h).
 #pragma once
 

@@ -40,7 +40,7 @@ constexpr const char* kFooter =
     "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: "
     "docs/reference/exit-codes.md";
 
-// A command with a footer of its own (an example) has the exit codes below it.
+// Appends the exit codes to a command's own footer (an example).
 void complete_footers(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
     if (command->get_footer() != kFooter) {
@@ -94,7 +94,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
 
 // Output that did not reach its file (a full disk, a closed pipe) is a failure, not success.
 int finish(int code) {
-  // Known only when this rank had nothing left to do for the lost one.
+  // A loss that this rank noticed only after its own work was done.
   if (code == 0 && loss_announced()) return static_cast<int>(ExitCode::kLostRank);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   return code != 0 ? code : fail_command("cannot write to standard output", ExitCode::kFailure);

@@ -10,14 +10,14 @@
 namespace trireme {
 namespace {
 
-// A word that may follow a command, with its one-line help.
+// Word that may follow a command, with its one-line help.
 struct Word {
   std::string text;
   std::string help;
   bool is_command = false;
 };
 
-// One command with its full name, "trireme data prepare", and the words that may follow it.
+// Command with its full name, "trireme data prepare", and the words that may follow it.
 struct Node {
   std::string path;
   std::vector<Word> words;
@@ -37,7 +37,7 @@ void walk(CLI::App& app, const std::string& path, std::vector<Node>& nodes) {
   for (CLI::App* child : children) walk(*child, path + " " + child->get_name(), nodes);
 }
 
-// Safe inside single quotes of the three shells, and no colon: zsh separates word and help by one.
+// Text for single quotes of the three shells, without colons: zsh separates word and help by one.
 std::string quoted(const std::string& s) {
   std::string out;
   for (const char c : s) {
@@ -49,7 +49,7 @@ std::string quoted(const std::string& s) {
   return "'" + out + "'";
 }
 
-// The branches of `case "$at $word" in` that follow the typed words down the tree.
+// Branches of `case "$at $word" in` that follow the typed words down the tree.
 std::string descent(const std::vector<Node>& nodes) {
   std::string out;
   for (const Node& node : nodes)

@@ -7,7 +7,8 @@ class App;
 
 namespace trireme {
 
-// Prints a completion script; it walks the finished tree of `app`, so it knows every command.
+// Adds the command that prints a completion script. It walks the finished tree of `app` and so
+// covers every command.
 void add_completion_command(CLI::App& app);
 
 }  // namespace trireme

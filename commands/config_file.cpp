@@ -19,7 +19,7 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
-// What the command line would say; false where it cannot.
+// Appends the command-line form of a value; false if it has none.
 bool read_words(const Json& value, std::vector<std::string>& words) {
   if (value.is_null()) return false;
   words.push_back(value.is_string() ? value.get<std::string>() : value.dump());

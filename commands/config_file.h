@@ -1,5 +1,5 @@
-// Options of a command in a JSON file, in the place of a long command line: an object whose keys
-// are the options' names, with _ or - between the words.
+// Options of a command in a JSON file instead of a long command line: an object whose keys are the
+// options' names, with _ or - between words.
 #pragma once
 
 namespace CLI {
@@ -8,11 +8,10 @@ class App;
 
 namespace trireme {
 
-// Adds --config FILE. To be called before any other option is added: options are read in their
-// order. What the command line says counts before the file. true is a flag that is given, false one
-// that is not; an array gives an option several times; an object is handed over as JSON text.
-// InputError that lists all keys that are no option's and all values that none can take; what an
-// option itself says of its value comes after that.
+// Adds --config FILE. Call before any other option is added: options are read in that order. The
+// command line takes precedence over the file. true sets a flag, false does not; an array gives an
+// option several times; an object is passed as JSON text. InputError lists all keys that are no
+// options and all values of an impossible type; an option's own checks come after that.
 void add_config_file_option(CLI::App& command);
 
 }  // namespace trireme

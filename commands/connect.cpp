@@ -13,7 +13,7 @@ namespace trireme {
 
 RankFacts facts_of_command(const CLI::App& command) {
   constexpr std::array kOfARank = {"--threads", "--rank-address", "--config", "--set",
-                                   // Rank 0 alone listens.
+                                   // Only rank 0 listens.
                                    "--host", "--port", "--ssl-certfile", "--ssl-keyfile",
                                    "--metrics-access", "--allowed-origins", "--insecure"};
   RankFacts facts = {
@@ -21,7 +21,7 @@ RankFacts facts_of_command(const CLI::App& command) {
       {"command", command.get_name()}};
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    const bool secret = name.find("api-key") != std::string::npos;  // and rank 0's own affair
+    const bool secret = name.find("api-key") != std::string::npos;  // and only rank 0's concern
     const bool own = secret || std::ranges::find(kOfARank, name) != kOfARank.end();
     if (own || option->count() == 0) continue;
     std::string& value = facts[name];

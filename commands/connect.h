@@ -1,4 +1,4 @@
-// Ranks of a command: connected, and started alike.
+// Connection of a command's ranks, and check that they were started alike.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@ class App;
 
 namespace trireme {
 
-// The program, and the options and arguments that a command was given, by its command line or its
-// file of options, but for those that concern a rank alone (its threads, its address) and those
-// that name a run's configuration, whose contents are compared.
+// Facts of a command: the program, and its options and arguments, from the command line or from its
+// options file. Excluded are options of a single rank (its threads, its address) and those that
+// name a run's configuration, whose contents are compared instead.
 RankFacts facts_of_command(const CLI::App& command);
 
-// Connects this process's ranks, sets the rank of the log, and compares facts. InputError as of
-// before_connecting() and require_same_on_ranks().
+// Connects this process's ranks, sets the rank of the log, and compares facts. Throws InputError as
+// before_connecting() and require_same_on_ranks() do.
 std::unique_ptr<World> connect_ranks(const WorldOptions& options, const RankFacts& facts);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// What a failing command prints, once, and what it returns.
+// Failure report and exit code of a command.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 namespace trireme {
 
 // Reports the failure (report_failure) and returns the code's number. A lost rank is reported once,
-// by whichever thread is first.
+// by the first thread that gets here.
 int fail_command(const std::string& message, ExitCode code);
-// For the watchdog (WorldOptions::announce_loss), from its own thread.
+// For the watchdog (WorldOptions::announce_loss), called in its thread.
 void announce_loss(const std::string& message);
 bool loss_announced();
 

@@ -34,7 +34,7 @@ struct GenerateArguments {
   std::string tokenizer;
   GenerateOptions options;
   LayoutOptions layout;
-  int threads = 0;  // of each rank; 0: its share of the cores
+  int threads = 0;  // per rank; 0: its share of the cores
   int samples = 1;
   std::string device = "auto";
   int ranks = 0;
@@ -44,8 +44,8 @@ struct GenerateArguments {
   bool allow_non_finite = false;
 };
 
-// The prompt as a user's message, up to where the answer begins. What it spells of special tokens
-// is text.
+// Tokens of the prompt as a user message, up to the start of the response. Special tokens spelled
+// in the prompt are text.
 std::vector<int32_t> encoded_message(const GenerateArguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   const ChatTemplate chat(
@@ -63,7 +63,7 @@ std::vector<int32_t> encoded_prompt(const GenerateArguments& args, const LoadedM
   return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
 }
 
-// One text; printed on rank 0, of a conversation the answer.
+// Generates one text and prints it on rank 0; of a conversation only the response.
 void generate_one(const GenerateArguments& args, const GenerateOptions& options,
                   LoadedModel& loaded, const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
   const std::vector<int32_t> prompt = encoded_prompt(args, loaded, tokenizer);
@@ -95,7 +95,7 @@ void run_generate(const GenerateArguments& args, const CLI::App& command, const 
   });
   const std::unique_ptr<World> world =
       connect_ranks(world_options(CommConfig{}), facts_of_command(command));
-  RankDevice device;  // outlives what lies on it
+  RankDevice device;  // outlives the objects on it
   LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter, args.quantization);
   if (args.allow_non_finite) loaded.allow_non_finite();
   const ModelConfig& model = loaded.config();

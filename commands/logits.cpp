@@ -35,7 +35,8 @@ struct LogitsArguments {
 
 using Sequences = std::vector<std::vector<int32_t>>;
 
-// A line a sequence: [1, 2, 3], or {"ids": [1, 2, 3]} as `trireme tokenize --json` writes it.
+// Reads one sequence per line: [1, 2, 3], or {"ids": [1, 2, 3]} as `trireme tokenize --json` writes
+// it.
 Sequences read_sequences(const LogitsArguments& args, const ModelConfig& model) {
   require_file_or_pipe(args.tokens);
   std::ifstream in(args.tokens);
@@ -65,7 +66,7 @@ Sequences read_sequences(const LogitsArguments& args, const ModelConfig& model) 
   return sequences;
 }
 
-// The file that is filled sequence by sequence; ids and offsets first.
+// Opens the output, which is filled sequence by sequence; ids and offsets come first.
 std::unique_ptr<SafetensorsWriter> open_output(const LogitsArguments& args,
                                                const Sequences& sequences, int64_t vocabulary) {
   std::vector<int32_t> ids, offsets = {0};
@@ -87,9 +88,9 @@ void run_logits(const LogitsArguments& args, const CLI::App& command, const Comm
   before_connecting([&] { ensure_ranks(args.ranks, line.argc, line.argv); });
   const std::unique_ptr<World> world =
       connect_ranks(world_options(CommConfig{}), facts_of_command(command));
-  RankDevice device;  // outlives what lies on it
+  RankDevice device;  // outlives the objects on it
   LoadedModel loaded(args.model, world->world(), args.dtype);
-  loaded.allow_non_finite();  // a comparison may be of just these
+  loaded.allow_non_finite();  // they may be what is compared
   const ModelConfig& model = loaded.config();
   Sequences sequences;
   ParallelSizes sizes;

@@ -1,4 +1,4 @@
-// trireme logits MODEL --tokens FILE --output FILE: what a model computes for given ids, for other
+// trireme logits MODEL --tokens FILE --output FILE: a model's logits for given ids, for other
 // programs.
 #pragma once
 

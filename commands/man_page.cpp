@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-// Text that roff prints as it stands: no escapes, hyphens that can be copied, no line that begins
-// with a macro.
+// Text that roff prints literally: no escapes, hyphens that can be copied, no line that begins with
+// a macro.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -27,7 +27,7 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-// Lines stay lines, since examples are among them.
+// Keeps line breaks, since the text includes examples.
 std::string paragraph(const std::string& text) {
   if (text.empty()) return {};
   return concat(".PP\n.nf\n", plain(text), "\n.fi\n");
@@ -35,7 +35,7 @@ std::string paragraph(const std::string& text) {
 
 bool is_shown(const CLI::Option& option) { return !option.get_group().empty(); }
 
-// "\fB-c\fR, \fB--config\fR FILE", or "FILE" of an argument.
+// "\fB-c\fR, \fB--config\fR FILE", or "FILE" for an argument.
 std::string heading(const CLI::Option& option) {
   std::string names;
   const auto add = [&](const std::string& dashes, const std::string& name) {
@@ -63,7 +63,8 @@ std::string options_of(CLI::App& command) {
 void add_sections(CLI::App& command, const std::string& path, std::string& page) {
   page += concat(".SS ", plain(path), "\n", plain(command.get_description()), "\n");
   page += options_of(command);
-  // The exit codes below a footer of its own are those of every command.
+  // Without the exit codes at the end of a command's own footer: they are the same for every
+  // command.
   const std::string footer = command.get_footer();
   page += paragraph(footer.substr(0, footer.find("Exit codes:")));
   for (CLI::App* child : command.get_subcommands([](CLI::App*) { return true; }))

@@ -7,7 +7,8 @@ class App;
 
 namespace trireme {
 
-// Prints the manual page of every command (roff, macros of man(7)) from the finished tree of `app`.
+// Adds the command that prints the manual page of every command (roff, macros of man(7)) from the
+// finished tree of `app`.
 void add_man_command(CLI::App& app);
 
 }  // namespace trireme

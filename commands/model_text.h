@@ -1,4 +1,4 @@
-// What ends the texts of a model.
+// Stop token ids of a model.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// The tokenizer's end, those that the files beside it list, and what the chat templates (empty:
-// none) end an answer with.
+// The tokenizer's EOS, the ids listed in the files beside it, and the tokens with which the chat
+// templates (empty: none) end a response.
 std::vector<int32_t> stop_tokens(const std::string& spec, const Tokenizer& tokenizer,
                                  const ChatTemplateSources& chat);
 

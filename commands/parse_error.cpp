@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// The innermost command that was recognised.
+// Innermost command that was recognised.
 CLI::App& deepest(CLI::App& app) {
   CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
@@ -32,7 +32,8 @@ std::vector<std::string> command_names(CLI::App& app) {
   return names;
 }
 
-// Names of all commands at and below a command, without that of the program: "checkpoint convert".
+// Adds the names of all commands at and below a command, without the program's: "checkpoint
+// convert".
 void add_full_names(CLI::App& app, std::vector<std::string>& names) {
   for (CLI::App* sub : subcommands(app)) {
     const std::string name = full_name(*sub);
@@ -71,7 +72,7 @@ constexpr std::pair<const char*, const char*> kForeignCommands[] = {{"train", "p
                                                                     {"validate", "config resolve"},
                                                                     {"info", "checkpoint inspect"}};
 
-// The nearest command beside the one that was meant, else anywhere.
+// Suggests the nearest command at this level, else anywhere.
 std::string suggest_command(const std::string& word, CLI::App& at) {
   if (const std::string near = nearest_word(word, command_names(at)); !near.empty())
     return did_you_mean(near);

@@ -1,5 +1,5 @@
-// One line for a command line that cannot be used: what is wrong, the nearest known word, where
-// help is.
+// One-line message for an invalid command line: the error, the nearest known word, and where to
+// find help.
 #pragma once
 
 #include <string>
@@ -14,8 +14,7 @@ namespace trireme {
 // `app` is the tree whose parse() threw `error`.
 std::string explain_parse_error(CLI::App& app, const CLI::ParseError& error);
 
-// "; did you mean "--x"?" where an option of the command is close enough to be what was meant, else
-// nothing.
+// "; did you mean "--x"?" if an option of the command is similar enough, else "".
 std::string suggest_option(const std::string& name, CLI::App& command);
 
 }  // namespace trireme

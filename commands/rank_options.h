@@ -1,4 +1,4 @@
-// What commands that may run on several ranks have in common.
+// Options shared by commands that may run on several ranks.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ class App;
 namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks);  // --ranks N, through mpirun
-// --ranks N of a command that starts them in another way. Both claim_ranks().
+// --ranks N for a command that starts ranks in another way. Both functions call claim_ranks().
 void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help);
 void add_adapter_option(CLI::App& command, std::string& adapter);       // --adapter DIR
 void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
@@ -28,9 +28,9 @@ void add_quantization_option(CLI::App& command,
 void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type);
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
 double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
-// --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide
-// the model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll
-// --context-parallel and --sequence-parallel too, which divide sequences.
+// --tensor-parallel, --pipeline-parallel, --expert-parallel and --expert-tensor-parallel, which
+// split the model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with
+// kAll also --context-parallel and --sequence-parallel, which split sequences.
 enum class LayoutUse { kModelOnly, kAll };
 void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use);
 WorldOptions world_options(const CommConfig& config);

@@ -42,7 +42,7 @@ void print_head(const Schedule& schedule, const StageTimes& times) {
 void show(const ShowArguments& arguments) {
   const Schedule schedule = chosen_schedule(arguments);
   const Timeline timeline = simulate(schedule, arguments.times);
-  // Files first: what cannot be written is said before a screen of text hides it.
+  // Files first, so that a write error is reported before a screen of text hides it.
   if (!arguments.svg.empty())
     write_file_atomically(arguments.svg, timeline_svg(schedule, arguments.times, timeline));
   if (!arguments.json.empty()) write_file_atomically(arguments.json, schedule_json(schedule));

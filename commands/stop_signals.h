@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// From its making on: how many have come. A reader of the log that is gone (SIGPIPE) ends nothing
-// any more.
+// Counts signals from construction on. A closed reader of the log (SIGPIPE) no longer ends the
+// process.
 class StopSignals {
  public:
   StopSignals() {
@@ -23,7 +23,7 @@ class StopSignals {
     std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal
   }
   static int count() { return count_; }
-  // This process is ended by another one, not by signals.
+  // For a process that another process ends: ignores signals.
   static void leave_to_others() {
     for (const int signal : {SIGTERM, SIGINT, SIGPIPE})
       std::signal(signal, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for these

@@ -1,4 +1,4 @@
-// Tables on the standard output.
+// Tables on standard output.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-// Rows with the columns aligned; the last column is not padded.
+// Prints rows with aligned columns; the last column is not padded.
 void print_table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace trireme

@@ -32,7 +32,7 @@ std::string standard_input() {
 
 void print_tokenize(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-// What stands in a line of JSON: a string, or an object with it under `key`.
+// Value of a JSON line: a string, or an object's member `key`.
 nlohmann::json value_of(const std::string& line, const char* key, size_t number) {
   const std::string what = concat("line ", number, " of the input");
   auto value = parse_strict_json<nlohmann::json>(line, what);
@@ -65,7 +65,7 @@ std::vector<int32_t> ids_of(const nlohmann::json& value, const Tokenizer& tokeni
   return ids;
 }
 
-// A list of messages, or an object with them and what else the template reads.
+// Parses a list of messages, or an object with messages and the template's other variables.
 nlohmann::ordered_json conversation_of(const std::string& input, const std::string& what) {
   auto given = parse_strict_json<nlohmann::ordered_json>(
       input, what, {.keys_per_object = 4096, .long_integers = true});
@@ -102,7 +102,7 @@ void tokenize_chat(const TokenizeArguments& a) {
     if (a.render)
       return print_tokenize(a.jsonl ? nlohmann::json{{"text", written.text}}.dump() + "\n"
                                     : written.text);
-    // The template has written the special tokens out.
+    // The template has written the special tokens as text.
     const std::vector<int32_t> ids =
         tokenizer->encode(written.text, {.parse_special = true, .breaks = written.breaks});
     print_tokenize(nlohmann::json{{"ids", ids}}.dump() + "\n");
@@ -148,7 +148,7 @@ void detokenize(const TokenizeArguments& a) {
       show(ids, concat("line ", number, " of the input"));
     });
   std::string input = standard_input();
-  if (input.find_first_of("[{") == std::string::npos) {  // numbers with spaces or commas between
+  if (input.find_first_of("[{") == std::string::npos) {  // numbers separated by spaces or commas
     for (char& c : input)
       if (c == ',' || c == '\n' || c == '\t' || c == '\r') c = ' ';
     std::string list;

@@ -9,7 +9,7 @@ namespace trireme {
 
 namespace {
 
-// What this program can compute on, here and now.
+// Compute devices available to this process.
 std::string devices_text() {
   const cuda::DeviceStatus status = cuda::device_status();
   const std::string versions = status.runtime.empty() ? "" : concat(" ", status.runtime);

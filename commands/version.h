@@ -1,4 +1,4 @@
-// What this binary is and what it runs on.
+// Version and environment of this binary.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A check of options that take a whole number without an upper bound. The library's own
-// (CLI::PositiveNumber) tells whoever writes 8G the 309 digits of the largest double.
+// Check for options that take an integer without an upper bound. The library's own check
+// (CLI::PositiveNumber) reports an input such as 8G with the 309 digits of the largest double.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ class Validator;
 
 namespace trireme {
 
-// Refuses what is not a whole number of at least `least`, which is 0 or 1, by the option's name and
-// the value.
+// Rejects values that are no integers >= `least`, which is 0 or 1; the message has the option's
+// name and the value.
 CLI::Validator whole_number(int64_t least);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
-// `trireme bench gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm`: what each product,
-// op, training step, token and collective reaches of what this machine can do, both measured in the
-// same run. `serve`: how a server answers under a load.
+// `trireme bench gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm`: performance of each
+// product, op, training step, token and collective, relative to the limits of this machine, both
+// measured in the same run. `serve`: performance of a server under load.
 #pragma once
 
 namespace CLI {
@@ -11,7 +11,7 @@ namespace trireme {
 
 struct CommandLine;
 
-// Each adds its subcommand to `parent`; the subcommand's callback does the work and prints.
+// Each adds its subcommand to `parent`; the subcommand's callback runs the benchmark and prints.
 CLI::App* add_bench_gemm(CLI::App& parent);
 CLI::App* add_bench_rows(CLI::App& parent);
 CLI::App* add_bench_ops(CLI::App& parent);

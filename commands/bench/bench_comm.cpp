@@ -42,7 +42,7 @@ constexpr std::array<BenchCommKind, 6> kKinds{{{CommKind::kAllReduce, "all_reduc
                                                {CommKind::kBroadcast, "broadcast"},
                                                {CommKind::kSend, "send_recv"}}};
 
-// What a ring or a direct exchange must send per rank, over the operation's size.
+// Bytes that a ring or a direct exchange must send per rank, divided by the operation's size.
 double bus_factor(CommKind kind, int ranks) {
   const double n = ranks;
   switch (kind) {
@@ -66,8 +66,8 @@ class Case {
  public:
   Case(Communicator& group, CommKind kind, DType dtype, int64_t n)
       : group_(group), kind_(kind), n_(n), part_(n / group.size()) {
-    // A sum of more than 64 such values would leave bfloat16's whole numbers: each element then has
-    // so many contributors, another set for its neighbour.
+    // A sum of more than 64 such values would exceed bfloat16's exact integers, so each element has
+    // at most 64 contributors, different ones for neighbouring elements.
     const bool sums = kind == CommKind::kAllReduce || kind == CommKind::kReduceScatter;
     if (sums) stride_ = ceil_div(group.size(), 64);
     in_ = memory_.zeros(dtype, {kind == CommKind::kAllGather ? part_ : n});
@@ -87,8 +87,8 @@ class Case {
   }
   void run_mpi() const { mpi_own_collective(kind_, out_.as<float>(), in_.as<float>(), n_); }
 
-  // Runs once on known values; elements of this rank's result that are not right. Leaves zeros,
-  // which repeated sums do not change.
+  // Runs once on known values and returns the number of wrong elements of this rank's result.
+  // Leaves zeros, which repeated sums do not change.
   int64_t verify() const {
     set(in_, [&](int64_t i) { return value(group_.rank(), i); });
     set(out_, [&](int64_t i) { return value(group_.rank(), i); });
@@ -101,8 +101,8 @@ class Case {
   }
 
  private:
-  // Whole numbers up to 4, from one rank in stride_ and 0 from the others: sums are at most 4 * 64,
-  // and bfloat16 has every whole number up to 256.
+  // Integers up to 4 on one of stride_ ranks and 0 on the others: sums are at most 4 * 64, and
+  // bfloat16 represents every integer up to 256.
   float value(int rank, int64_t i) const {
     return (rank + i) % stride_ == 0 ? static_cast<float>((rank + i) / stride_ % 5) : 0.0f;
   }
@@ -143,7 +143,7 @@ class Case {
   Tensor in_, out_;
 };
 
-// Mean seconds of one call on the slowest rank, after two that do not count.
+// Mean seconds of one call on the slowest rank, after two warm-up calls.
 template <class F>
 double mean_seconds(Communicator& group, int iterations, const F& call) {
   for (int k = 0; k < 2; ++k) call();

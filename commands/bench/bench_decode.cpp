@@ -1,5 +1,5 @@
-// bench decode: one sequence, token after token, against the time in which the weights and the
-// cached keys and values can be read once.
+// bench decode: one sequence, token after token, compared with the time for reading the weights and
+// the cached keys and values once.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -31,11 +31,11 @@ struct BenchDecodeOptions : BenchOptions {
 struct BenchDecodeResult {
   int64_t parameters = 0, read_bytes = 0;  // of a token in the middle of the timed ones
   double prompt_ms = 0, median_ms = 0, mean_ms = 0, floor_ms = 0;
-  int64_t launches = 0;  // of a token
+  int64_t launches = 0;  // per token
 };
 
-// All weights that one token passes: an untied input table gives one row. Keys and values of
-// `positions`.
+// Bytes that one token reads: all weights (one row of an untied input table), and keys and values
+// of `positions`.
 int64_t bytes_of_token(const ModelConfig& m, const ParameterStore& store, const KvType& kept,
                        int64_t positions) {
   const int64_t cached =
@@ -68,7 +68,7 @@ BenchDecodeResult measure(Ctx& ctx, const BenchDecodeOptions& options, DType dty
   generation.kv_type = kept;
   BenchDecodeResult result;
   result.parameters = store.parameter_count();
-  // The first text readies caches and plans; the second counts. Each token has come to the host.
+  // The first pass warms up caches and plans; the second counts. Each token has reached the host.
   for (int pass = 0; pass < 2; ++pass) {
     std::vector<double> seconds;
     const int64_t launched = ctx.gpu != nullptr ? ctx.gpu->launches : 0;

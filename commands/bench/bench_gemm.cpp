@@ -1,5 +1,5 @@
-// bench gemm: every matrix product of a training step, as the layers call it, of three workloads or
-// of a model.
+// bench gemm: every matrix product of a training step, as called by the layers, for three workloads
+// or for a model.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-// A linear layer y (tokens, out) = x (tokens, in) w^T of a workload.
+// Linear layer y (tokens, out) = x (tokens, in) w^T of a workload.
 struct Layer {
   std::string workload;
   const char* name;
@@ -25,7 +25,7 @@ struct Layer {
   bool head = false;  // logits: float32, rows padded to 64 elements
 };
 
-// The head works on chunks of tokens: 512 and 1024 are what 1024 and 2048 tokens are cut into.
+// The head works on chunks of tokens: 512 and 1024 for 1024 and 2048 tokens.
 const std::vector<Layer> kLayers = {
     {"gpt2-124m B4 T64", "qkv", 256, 2304, 768},
     {"gpt2-124m B4 T64", "proj", 256, 768, 768},
@@ -49,8 +49,7 @@ struct BenchGemmOptions : BenchOptions {
   int64_t tokens = 16384;
 };
 
-// The products of a dense model's layer, and of its head on as many tokens as the loss takes at
-// once.
+// Products of a dense model's layer, and of its head on one chunk of tokens of the loss.
 std::vector<Layer> layers_of(const BenchGemmOptions& options, bool on_gpu) {
   if (options.model.empty()) return kLayers;
   const ModelConfig m = bench_model(options.model);
@@ -97,7 +96,7 @@ void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& 
       [&] { linear_forward(ctx, o.y, o.x, o.w, {}); },
       [&] { linear_backward_input(ctx, o.x, o.dy, o.w, false); },
       [&] { linear_backward_weight(ctx, o.dw, o.dy, o.x, false); }};
-  // dx last: it takes the place of x.
+  // dx last: it overwrites x.
   for (const GemmPass pass : {GemmPass::kForward, GemmPass::kWeight, GemmPass::kInput}) {
     const double seconds =
         median_seconds(ctx, options.samples, 0.03, calls[static_cast<size_t>(pass)]);

@@ -1,6 +1,6 @@
-// bench ops: what each op takes, against the least the machine would need for it: the bytes it must
-// move at the measured bandwidth, or its multiply-adds at the measured peak: on the CPU the float32
-// one, on a GPU that of matrix products of the operands' type.
+// bench ops: time of each op, compared with the minimum for the machine: the bytes it must move at
+// the measured bandwidth, or its multiply-adds at the measured peak (CPU: of float32; GPU: of
+// matrix products of the operands' type).
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -30,7 +30,7 @@ struct BenchOpsOptions : BenchOptions {
   int64_t sequence = 256;
 };
 
-// GPT-2 124M: the sizes of one layer and of the head.
+// GPT-2 124M: sizes of one layer and of the head.
 constexpr int64_t kC = 768, kF = 3072, kH = 12, kD = 64, kV = 50257, kHeadTokens = 256;
 // Rows of a chunk of the loss on a GPU (loss_chunk_rows).
 constexpr int64_t kDeviceHeadTokens = 4096;
@@ -134,13 +134,13 @@ class OpBench {
 
   void attention() {
     attention("attention", std::min(options_.sequence, t_), kH, kH, kD);
-    // The shape that cuDNN's own benchmark gives figures of, for those who compare.
+    // The shape of cuDNN's own benchmark figures, for comparison.
     constexpr int64_t kLong = 4096;
     if (ctx_.gpu != nullptr && t_ >= kLong)
       attention("attention, 64 on 8 heads,", kLong, 64, 8, 128);
   }
 
-  // Sequences of s tokens.
+  // Attention over sequences of s tokens.
   void attention(const std::string& name, int64_t s, int64_t q_heads, int64_t kv_heads, int64_t d) {
     Operands m(ctx_);
     const int64_t sequences = t_ / s, t = sequences * s;
@@ -156,7 +156,7 @@ class OpBench {
     AttentionArgs args;
     args.scale = 1.0 / std::sqrt(static_cast<double>(d));
     args.uniform_length = s;
-    // One product of a query with the keys it sees, over all heads and tokens.
+    // One product of each query with the keys it sees, over all heads and tokens.
     const double product =
         2.0 * static_cast<double>(heads.numel()) * static_cast<double>(s + 1) / 2;
     const double of_queries = width() * static_cast<double>(heads.numel()),
@@ -195,7 +195,7 @@ class OpBench {
     const Tensor scalars = m.copied(ConstTensor(&decided, DType::kU8, Shape{kStepScalarsBytes}));
     const Tensor sum = m.zeros(DType::kF64, {1});
     const double n = static_cast<double>(kFlat);
-    // Read: p, g, m, v; written: p, m, v, and the narrow parameter where there is a master.
+    // Reads p, g, m, v; writes p, m, v, and the narrow parameter if there is a master.
     time(masters ? "adamw, float32 master" : "adamw", flat, (28 + (masters ? width() : 0)) * n, 0,
          [&] { adamw_step(ctx_, param, master, grad, mean, square, scalars, {}); });
     time("sum of squares", flat, 4 * n, 0, [&] { sum_of_squares(ctx_, sum, grad); });
@@ -218,7 +218,7 @@ class OpBench {
     time_sampler(timer_);
   }
 
-  // One pass to codes of fp8, and the transposed one, as products in fp8 want both.
+  // One pass to fp8 codes, plain and transposed, as products in fp8 need both.
   void casts() {
     Operands m(ctx_);
     const Shape rows{t_, kF};

@@ -1,5 +1,5 @@
-// bench rows: products of few rows, which generation is made of, against reading their weights once
-// from memory (on a GPU: at the rate of a copy, read plus written).
+// bench rows: products of few rows, as in generation, compared with reading their weights once from
+// memory (on a GPU: at the rate of a copy, read plus written).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -21,7 +21,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kOut = 8192, kIn = 2048;  // of Llama 1B's gate, up and (exchanged) down
+constexpr int64_t kOut = 8192, kIn = 2048;  // of Llama 1B's gate, up and (swapped) down
 
 struct BenchRowsOptions : BenchOptions {
   std::optional<BlockFormat> quantization;
@@ -33,14 +33,14 @@ struct BenchRowsResult {
   DType dtype;
   int64_t rows = 0;
   double seconds = 0;
-  // The time that reading the weight takes at the measured rate, over `seconds`; share_of_floor: or
-  // that the operations take at the peak, where this is longer. Codes are multiplied as integers,
-  // of which no peak is measured: reading counts.
+  // Time for reading the weight at the measured rate, divided by `seconds`. share_of_floor: the
+  // same for the operations at the peak, if that time is longer. Codes are multiplied as integers,
+  // whose peak is not measured, so reading counts.
   double share_of_reading = 0, share_of_floor = 0;
 };
 
-// Matrices that are read one after the other: where they are more than a cache holds, none is in it
-// when its turn comes.
+// Matrices that are read one after the other. If they exceed a cache together, none is in it when
+// it is read again.
 class WeightSet {
  public:
   WeightSet(Ctx& ctx, const BenchRowsOptions& options, DType dtype)
@@ -73,7 +73,7 @@ class WeightSet {
   }
 
  private:
-  // A matrix of random codes with scales of 0.01.
+  // Matrix of random codes with scales of 0.01.
   static std::vector<std::byte> random_blocks(BlockFormat format) {
     const auto size = static_cast<size_t>(block_file_bytes(format));
     const uint16_t scale = f16(0.01f).bits;

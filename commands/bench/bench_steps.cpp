@@ -1,5 +1,5 @@
-// bench steps: the server's engine step by step: what the host takes beside the model, and what
-// deterministic mode and other types of the KV cache cost.
+// bench steps: the server's engine step by step: host time besides the model, and the cost of
+// deterministic mode and other KV cache types.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -44,7 +44,7 @@ SequenceRequest request_of(int64_t prompt, int64_t tokens) {
   return request;
 }
 
-// All of a step but the model, sampling and masks; also what it takes to tell other ranks its plan.
+// A step without model, sampling and masks; it includes encoding the plan for other ranks.
 class HostOnly final : public StepExecutor {
  public:
   explicit HostOnly(const StepLimits& limits)
@@ -71,10 +71,10 @@ struct HostTimes {
   double median_us = 0, p99_us = 0;
 };
 
-// Steps in which every sequence decodes.
+// Times of steps in which every sequence decodes.
 HostTimes measure_host(const BenchStepsOptions& o) {
   const int64_t step_tokens = std::max<int64_t>(2048, 4 * o.host_sequences);
-  // The first text goes on until the last prompt is computed, and some steps more.
+  // The first sequence runs until the last prompt is computed, and some steps more.
   const int64_t length = o.host_prompt + 2 * o.host_prompt * o.host_sequences / step_tokens + 300;
   const StepLimits limits{
       .tokens = step_tokens,
@@ -94,7 +94,7 @@ HostTimes measure_host(const BenchStepsOptions& o) {
                     times.push_back(1e6 * (r.plan_seconds + r.execute_seconds + r.tell_seconds));
                 });
   std::vector<std::promise<void>> ended(static_cast<size_t>(o.host_sequences));
-  // All of them before the first step, however busy the machine is.
+  // Adds all of them before the first step, however busy the machine is.
   engine.between_steps([&] {
     for (std::promise<void>& end : ended)
       engine.add(request_of(o.host_prompt, length - o.host_prompt), [&end](SequenceEvent&& event) {
@@ -108,7 +108,7 @@ HostTimes measure_host(const BenchStepsOptions& o) {
   return {times[times.size() / 2], times[times.size() * 99 / 100]};
 }
 
-// The same steps in each of these ways, in turn.
+// Modes in which the same steps are timed, in turn.
 constexpr const char* kModes[] = {"", "deterministic", "kv_cache"};
 struct ModeTimes {
   int modes = 2;
@@ -136,7 +136,7 @@ ModeTimes measure_modes(const BenchStepsOptions& o, DType dtype, int threads) {
                                {model, store, kept, nullptr, {.limits = other}}};
   ModeTimes times{.modes = o.kv_type.has_value() ? 3 : 2};
   std::vector<double> prompt[3], token[3];
-  // The first round readies caches and plans.
+  // The first round warms up caches and plans.
   for (int round = 0; round < 1 + o.samples; ++round) {
     BlockPool pool(limits.blocks, kBenchBlockTokens, 0);
     Scheduler scheduler({.max_sequences = limits.sequences,

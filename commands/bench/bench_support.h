@@ -17,7 +17,7 @@ class App;
 
 namespace trireme {
 
-// What the benches of single calls are told.
+// Options of the benchmarks of single calls.
 struct BenchOptions {
   std::string dtype = "all";
   std::string device = "auto";
@@ -25,21 +25,21 @@ struct BenchOptions {
   int samples = 5;
   int64_t peak_side = kPeakSide;
   bool json = false;
-  std::vector<DType> dtypes() const;  // those that `dtype` names
+  std::vector<DType> dtypes() const;  // the types that `dtype` selects
 };
 void add_bench_options(CLI::App& app, BenchOptions& options);
-// --peak-side N: of the products and copies that give a GPU's ceilings.
+// --peak-side N: side of the products and copies that determine a GPU's ceilings.
 void add_peak_option(CLI::App& app, int64_t& side);
 
-// The device that --device names, for a command of one rank; null: the CPU.
+// Device selected by --device, for a command of one rank; null: the CPU.
 std::unique_ptr<cuda::Context> open_bench_device(const std::string& device);
 
-// A model of configs/models by its file's name, such as "qwen2.5-0.5b", or the path of a
+// Model of configs/models by its file's name, such as "qwen2.5-0.5b", or by the path of a
 // config.json.
 ModelConfig bench_model(const std::string& name);
 std::string bench_model_names();  // "gpt2-124m, gpt2-1.5b, ..."
 
-// Owns operands, where the context computes. Random values are uniform in [-0.5, 0.5): denormal
+// Owner of operands in the context's memory. Random values are uniform in [-0.5, 0.5): denormal
 // numbers or NaN would change speed, and so would zeros on a GPU.
 class Operands {
  public:
@@ -48,7 +48,7 @@ class Operands {
   Tensor make(DType dtype, const Shape& shape);  // float types
   Tensor zeros(DType dtype, const Shape& shape);
   Tensor ids(const Shape& shape, int64_t below);  // int32, scattered over [0, below)
-  // Of the element type T, as `fill` leaves it on the host.
+  // Tensor of element type T with values written by `fill` on the host.
   template <class T>
   Tensor filled(const Shape& shape, const std::function<void(T*)>& fill) {
     std::vector<T> values(static_cast<size_t>(shape.numel()));
@@ -64,34 +64,34 @@ class Operands {
 };
 
 // Seconds of one call: the median of `samples` averages, each over as many calls as fill
-// `sample_seconds`. Scratch is planned as in a training step; the first call does not count. A
-// GPU's own clock tells its time.
+// `sample_seconds`. Scratch is planned as in a training step; the first call does not count. GPU
+// calls are timed with the GPU's clock.
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
 
 double median(std::vector<double> values);  // the upper one of two
 
-// Which implementations a GPU's calls took: "attention", "gemm_choice", and "notes" where a library
-// refused something.
+// Adds the implementations used by a GPU's calls: "attention", "gemm_choice", and "notes" if a
+// library refused something.
 void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu);
 
-// What the measured place can do at most.
+// Performance limits of the measured device.
 struct BenchCeiling {
   MachinePeak cpu;
-  std::vector<DevicePeak> gpu;  // of each dtype of the options; empty on the CPU
+  std::vector<DevicePeak> gpu;  // by dtype of the options; empty on the CPU
   double gflops(DType dtype) const;
-  // Rates of reading, and of reading and writing, `bytes` again and again (engine/ops/peak.h). On a
-  // GPU: of copies.
+  // Rates of reading, and of reading and writing, `bytes` repeatedly (engine/ops/peak.h). On a GPU:
+  // of copies.
   double reading_gbytes(double bytes) const;
   double moving_gbytes(double bytes) const;
 };
-// Pins the team of options.threads and measures the peak of what ctx computes on.
+// Pins the team of options.threads; measures the peak of ctx's device.
 int prepare_bench(const BenchOptions& options);
 BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options);
-// Measures a CPU's ceilings again and keeps the maximum: for after each part of a long run.
-// with_memory: reading too. A GPU's ceilings stay.
+// Measures a CPU's ceilings again and keeps the maximum; call after each part of a long run.
+// with_memory: also measures reading. A GPU's ceilings do not change.
 void raise_ceiling(const Ctx& ctx, BenchCeiling& ceiling, bool with_memory = true);
 std::string ceiling_line(const Ctx& ctx,
-                         const BenchCeiling& ceiling);  // where it ran, and the peaks
+                         const BenchCeiling& ceiling);  // the device, and the peaks
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Times calls of ops against the least that the machine needs for them: the bytes that a call must
-// move at the measured bandwidth, or its multiply-adds at the measured peak.
+// Timing of op calls, compared with the minimum for the machine: the bytes that a call must move at
+// the measured bandwidth, or its multiply-adds at the measured peak.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ struct BenchOpsResult {
   std::string op, shape;
   DType dtype;
   double seconds, bytes, operations;
-  // Type whose peak the operations are related to: a CPU's ops other than products sum in float32.
+  // Type whose peak applies to the operations: ops other than products sum in float32 on a CPU.
   DType sums_dtype;
 
-  // The time that the bytes or the operations need at the ceiling, over the time the op took.
+  // Time of the bytes or operations at the ceiling, divided by the op's time.
   double share(const BenchCeiling& ceiling) const;
 };
 
@@ -25,13 +25,13 @@ class OpTimer {
  public:
   OpTimer(Ctx& ctx, int samples, DType dtype) : ctx_(ctx), samples_(samples), dtype_(dtype) {}
 
-  // bytes: what the op cannot avoid to read and write; operations: its multiply-adds, twice.
+  // bytes: minimum that the op must read and write; operations: twice its multiply-adds.
   void time(const std::string& op, const Shape& shape, double bytes, double operations,
             const std::function<void()>& call);
 
   Ctx& ctx() const { return ctx_; }
   DType dtype() const { return dtype_; }
-  double width() const { return static_cast<double>(dtype_size(dtype_)); }  // bytes of an element
+  double width() const { return static_cast<double>(dtype_size(dtype_)); }  // bytes per element
   std::vector<BenchOpsResult> take() { return std::move(results_); }
 
  private:
@@ -41,10 +41,10 @@ class OpTimer {
   std::vector<BenchOpsResult> results_;
 };
 
-// The ops of a server's step: paged attention of one query a sequence, by context and batch; of
-// prompts behind a cache; the sampler, by filter and vocabulary; what else a request can ask for
-// that is done for each of its tokens, on the host. cached: keys in the pool of the CPU's cases; a
-// GPU's are of the lengths that servers have.
+// Ops of a server's step. Paged attention of one query per sequence, by context and batch, and of
+// prompts after a cached prefix. The sampler, by filter and vocabulary, and other per-token work of
+// request options on the host. cached: keys in the pool of the CPU's cases; the GPU's cases have
+// typical server lengths.
 void time_paged_attention(OpTimer& timer, int64_t cached);
 void time_sampler(OpTimer& timer);
 

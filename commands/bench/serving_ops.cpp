@@ -1,4 +1,4 @@
-// The ops of a server's step for `bench ops`: attention over a paged KV cache and the sampler.
+// Ops of a server's step for `bench ops`: attention over a paged KV cache, and the sampler.
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -13,10 +13,10 @@
 namespace trireme {
 namespace {
 
-// Llama 3.1 8B: heads of a layer and their width; tokens of a block.
+// Llama 3.1 8B: heads of a layer and their width; tokens of a KV block.
 constexpr int64_t kQueryHeads = 32, kKvHeads = 8, kWidth = 128, kBlock = 16;
 
-// sequences, each of whose last `queries` tokens attend to all `context` keys of their own.
+// Sequences of which each has its last `queries` tokens attend to its `context` keys.
 struct PagedCase {
   int64_t sequences, context, queries;
 };
@@ -34,7 +34,7 @@ void time_case(OpTimer& timer, const PagedCase& c) {
   const Shape heads{tokens, kQueryHeads, kWidth};
   const Tensor k = m.make(timer.dtype(), pool), v = m.make(timer.dtype(), pool);
   const Tensor q = m.make(timer.dtype(), heads), out = m.make(timer.dtype(), heads);
-  // Neighbouring blocks of a sequence lie apart, as in a cache that has been in use.
+  // Neighbouring blocks of a sequence are apart, as in a cache that has been in use.
   const Tensor table = m.filled<int32_t>({c.sequences, blocks}, [&](int32_t* ids) {
     for (int64_t n = 0; n < c.sequences; ++n)
       for (int64_t b = 0; b < blocks; ++b)
@@ -49,7 +49,7 @@ void time_case(OpTimer& timer, const PagedCase& c) {
   const PagedAttentionArgs args{.scale = 1.0 / std::sqrt(static_cast<double>(kWidth)),
                                 .most_queries = c.queries,
                                 .longest_context = c.context};
-  // Pairs of a query and a key that it sees, of one head.
+  // Pairs of a query and a key that it sees, in one head.
   const double pairs = static_cast<double>(c.sequences * c.queries) *
                        (static_cast<double>(c.context) - static_cast<double>(c.queries - 1) / 2);
   const double bytes = timer.width() * static_cast<double>(2 * pool.numel() + 2 * heads.numel());
@@ -93,8 +93,8 @@ void time_rows(OpTimer& timer, const SamplerCase& c, int64_t rows, int64_t vocab
              });
 }
 
-// A token of a sequence that asks for more than sampling, greedily, after as many tokens of text as
-// the vocabulary has.
+// Greedy token of a sequence with further request options, after as many output tokens as the
+// vocabulary has.
 void time_choice(OpTimer& timer, const char* name, TokenChoice choice, bool masked,
                  int64_t vocabulary) {
   Operands m(timer.ctx());
@@ -152,8 +152,8 @@ void time_sampler(OpTimer& timer) {
       for (const int64_t rows : {1, 32, 128}) time_rows(timer, c, rows, 128256);
     return;
   }
-  if (timer.dtype() != DType::kF32) return;  // whatever the model's type, its logits are float32
-  // Temperature 100 makes the most of a vocabulary about as probable.
+  if (timer.dtype() != DType::kF32) return;  // logits are float32 for every model type
+  // Temperature 100 makes most of a vocabulary about equally probable.
   const std::vector<SamplerCase> cases = {
       greedy,
       {"temperature 2", {.temperature = 2}},

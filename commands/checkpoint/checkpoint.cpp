@@ -50,7 +50,7 @@ void print_kinds(const CheckpointManifest& manifest) {
   print_table(rows);
 }
 
-// Short values of the state on one line each; objects are shown as JSON.
+// Prints each value of the state on one line, shortened; objects as JSON.
 void print_state(const nlohmann::ordered_json& state) {
   for (const auto& [key, value] : state.items()) {
     const std::string shown = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -107,7 +107,7 @@ std::unique_ptr<TensorSource> open_tensors(const std::string& path) {
   return std::make_unique<SafetensorsDirectory>(path);
 }
 
-// What a model of others is, where its configuration is one that can be read.
+// Description of a third-party model whose configuration can be read.
 std::string describe_model(const std::string& path) {
   try {
     const std::unique_ptr<ModelSource> model = open_model_source(path);
@@ -118,7 +118,7 @@ std::string describe_model(const std::string& path) {
   }
 }
 
-// The tensors as the files name and keep them, read or not by a model.
+// Tensors as named and stored in the files, whether or not a model reads them.
 void inspect_tensors(const CheckpointArguments& arguments) {
   const std::unique_ptr<TensorSource> source = open_tensors(arguments.path);
   std::map<std::string, std::array<int64_t, 3>> kinds;

@@ -1,4 +1,5 @@
-// trireme checkpoint inspect | verify PATH, and what commands/checkpoint/checkpoint_copy.h adds
+// trireme checkpoint inspect | verify PATH, and the commands of
+// commands/checkpoint/checkpoint_copy.h
 #pragma once
 
 namespace CLI {

@@ -28,13 +28,13 @@ namespace {
 struct CopyArguments {
   std::string adapters;  // merge-lora
   std::string from, to;
-  std::string kind;   // of the output; empty: by its name
-  std::string dtype;  // empty: as it is
+  std::string kind;   // of the output; empty: derived from its name
+  std::string dtype;  // empty: unchanged
   std::string max_shard_size = "5GB";
   double tolerance = 0;
 };
 
-// Absent: of each tensor what it has.
+// Absent: each tensor keeps its type.
 std::optional<DType> dtype_of(const CopyArguments& args) {
   static const std::map<std::string, DType> kNames = {
       {"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}};
@@ -44,7 +44,7 @@ std::optional<DType> dtype_of(const CopyArguments& args) {
   fail_input("--dtype ", args.dtype, " is for GGUF; here fp32, bf16 and fp16 are available");
 }
 
-// kept: of `bytes`, what was there already of an interrupted copy.
+// kept: bytes of `bytes` that an interrupted copy had written already.
 void report(const char* what, const CopyArguments& args, int64_t bytes, int64_t kept,
             double seconds, const std::string& rest = "") {
   std::string line = concat(what, " ", args.from, " -> ", args.to, ": ", format_bytes(bytes),
@@ -103,7 +103,7 @@ void import_from(const CopyArguments& args) {
   report("imported", args, saved.bytes, saved.kept, status.seconds());
 }
 
-// What a tensor type is called there; F16 is what all programs read.
+// Tensor type in GGUF; F16 is read by all programs.
 std::string gguf_type_of(const CopyArguments& args, const ModelSource& source) {
   if (args.dtype == "q8_0") return "Q8_0";
   switch (dtype_of(args).value_or(source.dtype())) {

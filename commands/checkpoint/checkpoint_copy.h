@@ -1,5 +1,5 @@
-// trireme checkpoint export | import | convert | diff: models between our format and those of
-// others.
+// trireme checkpoint export | import | convert | diff: copies of models between our format and
+// third-party formats, and comparison.
 #pragma once
 
 namespace CLI {

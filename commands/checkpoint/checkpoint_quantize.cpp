@@ -26,8 +26,8 @@ struct QuantizeArguments {
 };
 
 struct CheckpointQuantizeKind {
-  std::string gguf;                // the tensor type in a GGUF file; "": a HuggingFace directory
-  Quantization quantization = {};  // of a directory
+  std::string gguf;                // tensor type in a GGUF file; "": a HuggingFace directory
+  Quantization quantization = {};  // for a directory
 };
 
 const std::map<std::string, CheckpointQuantizeKind>& kinds() {
@@ -61,7 +61,7 @@ void print_report(const QuantisationReport& report) {
   print_table(rows);
 }
 
-// The type of what is not quantised, as the model has it.
+// Type of the tensors that are not quantized, as in the model.
 std::string gguf_type_of(DType dtype) {
   if (dtype == DType::kBF16) return "BF16";
   return dtype == DType::kF16 ? "F16" : "F32";

@@ -1,4 +1,4 @@
-// trireme checkpoint quantize: a model with the weights of its linear layers in fewer bits.
+// trireme checkpoint quantize: writes a model with quantized linear weights.
 #pragma once
 
 namespace CLI {

@@ -1,5 +1,5 @@
-// While something is copied: what, how much of it, how fast, how long it will take. A line at the
-// bottom of a terminal; elsewhere one in the log twice a minute.
+// Status of a copy in progress: name, amount, speed, remaining time. A line at the bottom of a
+// terminal; elsewhere a log line twice a minute.
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,14 @@ class CopyStatus {
   CopyStatus(const CopyStatus&) = delete;
   CopyStatus& operator=(const CopyStatus&) = delete;
 
-  CopyProgress progress();  // valid while this lives
+  CopyProgress progress();  // valid while this object lives
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   void update(int64_t done, int64_t total);
   const char* what_;
-  int64_t first_ = -1;  // bytes at the first update: what was there already does not count as speed
+  int64_t first_ = -1;  // bytes at the first update, not counted for the speed
   Clock::time_point start_, began_, drawn_, logged_;
 };
 

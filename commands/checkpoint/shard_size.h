@@ -1,4 +1,4 @@
-// --max-shard-size of the commands that write HuggingFace directories.
+// Values of --max-shard-size, for commands that write HuggingFace directories.
 #pragma once
 
 #include <cstdint>

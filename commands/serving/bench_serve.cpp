@@ -1,4 +1,4 @@
-// bench serve: how a server of OpenAI's API, of whatever make, answers under a load.
+// bench serve: performance of any server with OpenAI's API under load.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
@@ -27,7 +27,7 @@ struct BenchServeOptions {
   bool detailed = false;
 };
 
-// What is wrong with the options is said before anything is sent.
+// Completes and checks the options before any request is sent.
 void complete(BenchServeOptions& options) {
   options.load.server = parse_server_address(options.base_url, "--base-url");
   options.load.chat = options.workload.chat = options.backend == "openai-chat";
@@ -52,8 +52,8 @@ void complete(BenchServeOptions& options) {
   if (options.warmups < 0) options.warmups = std::max<int64_t>(1, options.load.max_concurrency);
 }
 
-// As many requests as the run will have at a time, so that no connection, cache or graph is new to
-// it.
+// Sends as many requests as the run will have in flight, so that connections, caches and graphs
+// exist before it.
 void warm_up(const BenchServeOptions& options) {
   if (options.warmups == 0) return;
   const auto requests = make_requests(options.workload, options.warmups, "warm-up");
@@ -155,7 +155,7 @@ void print(const BenchServeOptions& options, const LoadReport& report) {
   print_table(times);
 }
 
-// Each kind of failure once.
+// Logs each kind of failure once.
 void mention_failures(const LoadResult& result) {
   std::map<std::string, int64_t> errors;
   for (const RequestOutcome& outcome : result.outcomes)

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An address of IPv6 stands in brackets there.
+// An IPv6 address is in brackets in a URL.
 std::string name_in_url(const std::string& host) {
   const bool bare = host.find(':') != std::string::npos && !host.starts_with("[");
   return bare ? concat("[", host, "]") : host;

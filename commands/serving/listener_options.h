@@ -1,4 +1,4 @@
-// Where a command listens, and to whom: what `serve` and `route` share.
+// Listener, API key and TLS options, shared by `serve` and `route`.
 #pragma once
 
 #include <string>
@@ -32,17 +32,17 @@ void add_listener_options(CLI::App& command, ListenerOptions& options);
 // --admin-api-key, --admin-api-key-file and --metrics-access.
 void add_admin_key_options(CLI::App& command, ListenerOptions& options);
 
-// The keys of the files join the others. InputError for what cannot be read.
+// Adds the keys of the key files. InputError if a file cannot be read.
 void read_key_files(ListenerOptions& options);
 
-// InputError for half of a pair of TLS's files, and for an origin that no browser sends.
+// InputError if only one of the two TLS files is given, or for an origin that no browser sends.
 HttpConfig http_config(const ListenerOptions& options);
 
-// Tells whoever started the program, and waits for it, that requests are answered.
+// Prints the address, for the process that started the server and waits until it accepts requests.
 void print_listening(const ListenerOptions& options, int port);
 
 // Waits until all requests have finished, the drain timeout expires, or a second signal arrives.
-// False: some requests have not finished.
+// Returns false if some requests have not finished.
 bool drain_requests(const ListenerOptions& options, HttpServer& server);
 
 }  // namespace trireme

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int64_t kOtherFiles = 1024;  // connections that are kept, and checks
+constexpr int64_t kOtherFiles = 1024;  // kept connections, and health checks
 
 struct RouteArguments {
   ListenerOptions listener;
@@ -57,12 +57,12 @@ void run(RouteArguments args) {
   RouterConfig config = router_config(args);
   const size_t servers = config.servers.size();
   const StopSignals signals;
-  raise_file_limit(2 * args.listener.connections + kOtherFiles);  // each is one here and one there
+  raise_file_limit(2 * args.listener.connections + kOtherFiles);  // client and server side each
   Router router(std::move(config));
   HttpServer server(http_config(args.listener), router.routes(),
                     [&](const RequestSummary& summary) { router.count(summary); });
   log_info("routing to ", servers, " servers");
-  // Who starts it wants to know of an address that leads nowhere; they may still come.
+  // Warns about addresses without a server; servers may still start later.
   if (!router.wait_for_a_server(milliseconds_of(args.health_timeout)))
     log_warning("no server responds yet: requests are refused with 503 until one does");
   print_listening(args.listener, server.port());

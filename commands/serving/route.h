@@ -1,4 +1,4 @@
-// `trireme route`: one address before several servers.
+// `trireme route`: one address in front of several servers.
 #pragma once
 
 namespace CLI {

@@ -42,11 +42,11 @@ struct ServeArguments {
   ListenerOptions listener;
   std::string model_as_named;
   std::vector<std::string> names;
-  std::vector<std::string> modules;  // names of model.modules
+  std::vector<std::string> modules;  // names in model.modules
   std::string chat_template, policy = "fcfs", tool_format;
   int64_t waiting_tokens = INT64_MAX;
   bool old_metrics = false;
-  std::string speculative;  // JSON, of which comes
+  std::string speculative;  // JSON, source of `speculation`
   SpeculationConfig speculation;
 };
 
@@ -88,8 +88,7 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
   return config;
 }
 
-// Until somebody wants it to end; an Error where the model, or one replica of it, cannot be
-// computed any more.
+// Waits for a stop signal. Throws Error if the engine of the model, or of one replica, has failed.
 void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& server) {
   HeapTrim heap;
   while (StopSignals::count() == 0) {
@@ -97,8 +96,8 @@ void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& s
     for (size_t replica = 0; replica < engines.size(); ++replica) {
       const Failure failure = engines[replica].failure();
       if (failure.empty() || model.recovers_from(failure.cause)) continue;
-      engines.stop();                    // also those whose replica could go on
-      server.drain(milliseconds(2000));  // everybody is told
+      engines.stop();                    // also engines of healthy replicas
+      server.drain(milliseconds(2000));  // clients receive errors
       throw Error(concat("engine failed: ", failure.why));
     }
     std::this_thread::sleep_for(milliseconds(50));
@@ -112,7 +111,7 @@ void drain(const ServeArguments& args, Replicas& engines, Service& service, Http
   server.drain(milliseconds(2000));
 }
 
-// While both are there.
+// Registers the engines with the model while both exist.
 class TellsEngines {
  public:
   TellsEngines(ServedModel& model, Replicas& engines) : model_(model) { model.tell(&engines); }
@@ -156,7 +155,7 @@ Replicas start_engines(const ServeArguments& args, ServedModel& model, ServingMe
       model.move_here();
     });
   }
-  // As SGLang's router has it (64) for as many sequences as run by default.
+  // 64 for the default number of sequences, as in SGLang's router.
   const BalanceRule rule{.absolute = std::max<int64_t>(limits.sequences / 4, 1)};
   return Replicas(std::move(engines), rule);
 }
@@ -182,7 +181,7 @@ void serve(const ServeArguments& args, ServedModel& model) {
   if (!sources.empty()) chat = std::make_unique<ChatTemplate>(sources);
   ServingMetrics metrics(args.names.front(), model.limits().length, cache_info(args, model),
                          model.replicas());
-  // Only the engines' threads keep to cores of their own.
+  // Only the engines' threads keep to their own cores.
   allow_cores(0, available_cores());
   Replicas engines = start_engines(args, model, metrics);
   const TellsEngines told(model, engines);
@@ -199,7 +198,7 @@ void serve(const ServeArguments& args, ServedModel& model) {
   drain(args, engines, service, server);
 }
 
-// "NAME=DIR" of --lora-modules.
+// Parses "NAME=DIR" values of --lora-modules.
 void split_modules(ServeArguments& args) {
   if ((!args.modules.empty() || args.model.room.slots > 0) && !args.model.adapter.empty())
     fail_input("--adapter and ", args.modules.empty() ? "--max-loras" : "--lora-modules",
@@ -217,8 +216,8 @@ void split_modules(ServeArguments& args) {
   }
 }
 
-// Ranks under a launcher: number 0 serves, the others compute with it until it ends. Launchers send
-// signals to all of them; what is under way is for number 0 to decide.
+// Ranks under a launcher: rank 0 serves, the others compute with it until it ends. Launchers send
+// signals to all ranks; only rank 0 handles them.
 void serve_under_launcher(const ServeArguments& args) {
   if (detect_launcher().rank != 0) StopSignals::leave_to_others();
   RankModel model(args.model);
@@ -235,7 +234,7 @@ void read_speculation(ServeArguments& args) {
   args.model.draft_sequences = options.config.most_sequences;
 }
 
-// What vLLM's users type says nothing of ranks: as many as the sizes need.
+// Sets the number of ranks to what the sizes need, since vLLM's options do not include it.
 void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   const ParallelSizes& sizes = model.layout.sizes;
   if (launcher.kind != Launcher::kNone) {
@@ -270,7 +269,7 @@ void run(ServeArguments args, const CLI::App& command, const CommandLine& line) 
     if (launcher.kind != Launcher::kNone) ensure_ranks(args.model.ranks, line.argc, line.argv);
     check_groups(rank_launcher(args.model.launcher), args.model.replicas);
     read_key_files(args.listener);
-    // What is wrong with the address is said before minutes of loading.
+    // Reports an invalid address before minutes of loading.
     if (launcher.rank == 0) HttpServer(http_config(args.listener), Routes()).stop();
   });
   if (launcher.kind != Launcher::kNone || args.model.ranks == 0) return serve_under_launcher(args);

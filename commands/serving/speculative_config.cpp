@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kSpeculativeOption[] = "--speculative-config";
 
-enum class Method { kAny, kNgram };  // that a member goes with
+enum class Method { kAny, kNgram };  // method that a member belongs to
 
 struct Member {
   const char* name;
@@ -25,7 +25,7 @@ void read_number(const Member& member, const nlohmann::ordered_json& value) {
                member.least, " to ", member.most);
 }
 
-// Whether a draft model guesses.
+// True if the method is draft_model.
 bool read_method(const nlohmann::ordered_json& json) {
   const auto& method = json.at("method");
   if (method != "ngram" && method != "draft_model")

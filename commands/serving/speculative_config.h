@@ -1,4 +1,4 @@
-// --speculative-config of `trireme serve`, in vLLM's words.
+// --speculative-config of `trireme serve`, with vLLM's member names.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace trireme {
 
 struct SpeculativeOptions {
   SpeculationConfig config;
-  std::string draft;  // directory of the model that guesses; empty: guesses come from the text
+  std::string draft;  // directory of the draft model; empty: n-gram drafts from the text
 };
 
-// {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2,
-//  "disable_by_batch_size": 32}, of which the last three may be absent, or
-// {"method": "draft_model", "model": DIRECTORY, "num_speculative_tokens": 4,
-// "disable_by_batch_size": 32}, of which the last may. Empty: no speculation. InputError names the
-// member that is wrong.
+// Parses the option's JSON; empty: no speculation. InputError names the invalid member.
+//   {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4,
+//    "prompt_lookup_min": 2, "disable_by_batch_size": 32}: the last three are optional
+//   {"method": "draft_model", "model": DIRECTORY, "num_speculative_tokens": 4,
+//    "disable_by_batch_size": 32}: the last is optional
 SpeculativeOptions read_speculative_config(const std::string& json_text);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// data prepare, train-tokenizer, inspect: from text to what a run reads.
+// data prepare, train-tokenizer, inspect: preparation of training data.
 #include "commands/training/data.h"
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@
 namespace trireme {
 namespace {
 
-// The status line of `data prepare`, on a terminal only.
+// Status line of `data prepare`, on a terminal only.
 class PrepareStatus {
  public:
   PrepareStatus() : start_(std::chrono::steady_clock::now()) {}
@@ -76,7 +76,7 @@ void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
              format_count(static_cast<double>(stats.tokens) / seconds), " tokens/s"));
 }
 
-// Under mpirun or srun the ranks share the work; one of them speaks.
+// Under mpirun or srun the ranks share the work; only rank 0 prints.
 void run_prepare(PrepareOptions options, const CLI::App& command) {
   join_console();
   std::unique_ptr<World> world =
@@ -93,7 +93,7 @@ void run_prepare(PrepareOptions options, const CLI::App& command) {
     }
     if (speaks) print_stats(options, stats);
   } catch (const InputError& error) {
-    // All ranks have the same error: part in peace, then let one report it.
+    // All ranks have the same error: disconnect normally, then let one report it.
     world.reset();
     if (!speaks) throw CLI::RuntimeError(static_cast<int>(error.code()));
     throw;

@@ -32,7 +32,7 @@ nlohmann::ordered_json to_json(const EvaluateReport::Set& set) {
           {"perplexity", std::exp(set.result.loss)}};
 }
 
-// docs/reference/metrics.md. A set that stands alone has the empty name, which no other can have.
+// Format: docs/reference/metrics.md. A single set has the empty name, which no other set can have.
 void print_json(const EvaluateReport& report) {
   nlohmann::ordered_json out = {{"checkpoint", report.checkpoint}};
   for (const EvaluateReport::Set& set : report.sets) {

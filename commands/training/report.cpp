@@ -17,7 +17,7 @@ struct ReportArguments {
   std::string axis = "step";
 };
 
-// One run's report lies in its own directory, a comparison where the user stands.
+// Default output: in the run's directory for one run, in the current directory for a comparison.
 std::string default_output(const std::vector<std::string>& runs) {
   const bool own = runs.size() == 1 && std::filesystem::is_directory(runs.front());
   return own ? runs.front() + "/report.html" : "report.html";

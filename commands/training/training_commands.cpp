@@ -27,7 +27,7 @@ struct TrainingArguments {
   int ranks = 0;
 };
 
-// Each command takes the configurations of its own kind.
+// Checks that the configuration is of the command's kind.
 void check_kind(const RunConfig& config, bool finetune) {
   if (finetune && !config.finetune.enabled)
     fail_input("finetune.train_file: is required: the examples to learn from");
@@ -46,7 +46,7 @@ void run(TrainingArguments args, const CLI::App& command, const CommandLine& lin
     return;
   }
   before_connecting([&] {
-    // The number of ranks is known before they are connected: a bad configuration costs nothing.
+    // The number of ranks is known before they connect: a bad configuration fails early.
     config = load_run_config(args.config, with_key_flags(command, args.overrides),
                              detect_launcher().ranks, [&](const RunConfig& read_so_far) {
                                const int threads =
@@ -60,7 +60,7 @@ void run(TrainingArguments args, const CLI::App& command, const CommandLine& lin
   });
   std::unique_ptr<World> world = connect_ranks(world_options(config.comm), facts);
   const ExitCode code = pretrain(config, *world, args.options, signals);
-  world.reset();  // in peace: a stop by request is no failure
+  world.reset();  // disconnects normally: a requested stop is no failure
   if (code != ExitCode::kDone) throw CLI::RuntimeError(static_cast<int>(code));
 }
 
