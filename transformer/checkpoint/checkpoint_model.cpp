@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-// Parameters and routers' biases of a checkpoint, under their names.
+// Parameters and selection biases of a checkpoint, under their own names.
 class CheckpointTensors : public TensorSource {
  public:
   explicit CheckpointTensors(const std::string& path) : TensorSource(path), reader_(path) {

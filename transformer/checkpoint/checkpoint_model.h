@@ -1,5 +1,5 @@
-// A checkpoint of ours as the source of a model: loaded, converted, exported and compared like
-// third-party files.
+// Trireme checkpoint as a ModelSource: loaded, converted, exported and compared like third-party
+// files.
 #pragma once
 
 #include <string>
@@ -11,12 +11,13 @@ namespace trireme {
 
 class CheckpointModel : public ModelSource {
  public:
-  // A step directory, or the directory that holds `latest`.
+  // Path of a step directory, or of the directory that holds `latest`.
   explicit CheckpointModel(const std::string& path);
   const ModelBundle& bundle() const { return bundle_; }
   const char* kind() const override { return "trireme"; }
   std::string tokenizer() const override;
-  // Each run of a box in one access of its shard, where the dtype is that of the checkpoint.
+  // Reads each contiguous run of a box in one access to its shard where the destination has the
+  // checkpoint's dtype.
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;

@@ -12,7 +12,7 @@ void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore&
                  const StoredArray& stored) {
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (!store.trained(h)) continue;  // the base of adapters, which lies elsewhere
+    if (!store.trained(h)) continue;  // base of adapters: stored elsewhere
     const CheckpointTensor& tensor =
         reader.require(stored.kind, spec.name, stored.array.dtype(), dims_of(spec.shape));
     const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;

@@ -1,4 +1,4 @@
-// Reading of a checkpoint's tensors into the parameters of a rank, whatever layout saved them.
+// Reads the tensors of a checkpoint into the parameters of a rank, whatever layout saved them.
 #pragma once
 
 #include <string>
@@ -9,24 +9,25 @@
 
 namespace trireme {
 
-// One kind of stored tensors: parameters and optimizer states share one flat range, of which
-// `array` holds what `map` says.
+// Stored tensors of one kind. Parameters and optimizer states share one flat index range; `map`
+// gives the part of it that `array` holds.
 struct StoredArray {
   std::string kind;
   Tensor array;
   const ShardMap& map;
 };
 
-// Reads the elements of `stored` that this rank holds of every trained parameter; frozen ones
-// belong to the base of adapters. InputError where a tensor is absent or of another shape or dtype.
+// Reads, for every trained parameter, the elements of `stored` that this rank holds. Skips frozen
+// parameters: they belong to the base of the adapters. InputError where a tensor is absent or has
+// another shape or dtype.
 void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
                  const StoredArray& stored);
 
-// Selection biases of routers, to be saved or loaded; empty: the model has none.
+// Selection biases of the routers, for saving and loading. Empty: the model has none.
 std::vector<RouterState::Named> router_tensors(const Model& model);
 void load_routers(Ctx& ctx, const CheckpointReader& reader, const Model& model);
 
-// Parameters and selection biases only, for evaluation and generation.
+// Loads parameters and selection biases only, for evaluation and generation.
 void load_parameters(Ctx& ctx, const CheckpointReader& reader, const Model& model,
                      ParameterStore& store);
 

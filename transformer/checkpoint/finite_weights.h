@@ -1,4 +1,4 @@
-// Weights that are not finite, with which every result is NaN.
+// Check for weights that are not finite: they turn every result into NaN.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace trireme {
 
 class Model;
 
-// First parameter of this rank that has elements which are not finite, as "NAME has elements that
-// are not finite in float32"; empty: there is none. Of a sharded store the rank's own part is read,
-// and no weights in fewer bits: they are checked as they are made. adapters: these alone. Reads
-// every value once, where they lie.
+// First parameter of this rank with elements that are not finite, as "NAME has elements that are
+// not finite in float32". Empty: there is none. In a sharded store checks the rank's own part;
+// skips quantized weights, which are checked while they are quantized. adapters: checks adapters
+// only. Reads every value once, in place.
 std::string find_non_finite(Ctx& ctx, const ParameterStore& store, bool adapters = false);
-// The same of what the routers of a model hold beside their parameters.
+// The same for the selection biases of the model's routers.
 std::string find_non_finite(const Model& model);
 
 }  // namespace trireme

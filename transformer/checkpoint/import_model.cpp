@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A copy of the tokenizer has no config.json beside it: the ends of a text that only this lists go
-// where they are looked for else.
+// A copied tokenizer has no config.json next to it: stop token ids that only config.json lists are
+// added to its generation_config.json.
 void keep_ends(const std::string& tokenizer, const std::string& folder, int64_t vocab_size) {
   const std::vector<int32_t> ends = tokenizer_ends(tokenizer, vocab_size);
   if (ends.empty() || text_ends(folder, vocab_size) == ends) return;
@@ -28,7 +28,7 @@ void keep_ends(const std::string& tokenizer, const std::string& folder, int64_t 
   write_file_atomically(path, json.dump(2) + "\n");
 }
 
-// The name that the copy in the folder has, or what needs no copy.
+// Copies the tokenizer. Returns the file name of the copy, or `tokenizer` where it needs none.
 std::string import_tokenizer(const std::string& tokenizer, const std::string& root,
                              int64_t vocab_size) {
   if (tokenizer.empty() || tokenizer == "byte") return tokenizer;
@@ -39,7 +39,7 @@ std::string import_tokenizer(const std::string& tokenizer, const std::string& ro
   return copied.empty() ? "" : copied.front();
 }
 
-// A part for each parameter. No data in memory: the address says which parameter it is.
+// One part for each parameter, without data in memory: the part's address identifies its parameter.
 std::vector<CheckpointPart> parts_of(const ModelSource& source,
                                      const std::vector<ModelParameter>& parameters,
                                      const std::optional<DType>& wanted) {
@@ -76,7 +76,7 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
   SavedCheckpoint saved;
   saved.directory = directory;
   saved.bytes = saved.kept = total;
-  if (fs::exists(fs::path(directory) / kManifestName)) {  // all that a kill left to be done
+  if (fs::exists(fs::path(directory) / kManifestName)) {  // only `latest` is missing
     write_file_atomically(root + "/latest", name + "\n");
   } else {
     const std::string tokenizer = import_tokenizer(source.tokenizer(), root, model.vocab_size);

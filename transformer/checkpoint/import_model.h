@@ -1,4 +1,4 @@
-// Import of a third-party model as a checkpoint of ours.
+// Imports a third-party model as a Trireme checkpoint.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct ImportOptions {
   CopyProgress progress = {};
 };
 // Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in
-// root/tokenizer. Whole or absent; an interrupted import resumes where the same one is asked for
-// again (transformer/formats/unfinished_copy.h). InputError where `root` holds anything else.
+// root/tokenizer. The checkpoint is whole or absent; repeating an interrupted import resumes it
+// (transformer/formats/unfinished_copy.h). InputError where `root` holds anything else.
 SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
                              const ImportOptions& options);
 

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 fs::path from_root(const std::string& path) { return fs::absolute(path).lexically_normal(); }
 
-// The checkpoints that a path names, the newest first.
+// Checkpoints at a path, newest first.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   const fs::path place = checkpoint_place(path);
   std::error_code ignored;
@@ -41,7 +41,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   return out;
 }
 
-// find_model() of a path, of this identity where one is known; empty: there is no such model.
+// find_model(path), restricted to this identity unless it is empty. Empty: no such model.
 std::string find_identified(const std::string& path, const std::string& identity) {
   if (identity.empty()) return find_model(path);
   const bool of_others = is_model_source(path);
@@ -81,7 +81,7 @@ Json lineage_to_json(const CheckpointLineage& lineage) {
 CheckpointLineage lineage_from_json(const Json& state) {
   CheckpointLineage lineage;
   if (!state.is_object()) return lineage;
-  const bool earlier = !state.contains("origin");  // identities were others then
+  const bool earlier = !state.contains("origin");  // with identities in another format
   const Json json = state.value(earlier ? "finetune" : "origin", Json::object());
   if (!json.is_object()) return lineage;
   const auto read = [&](const char* name, std::string& value) {
@@ -108,7 +108,7 @@ std::string find_base(const std::string& checkpoint, const std::string& load) {
   std::vector<std::string> places{load, lineage.base};
   if (!lineage.base_beside.empty())
     places.push_back((saved / lineage.base_beside).lexically_normal().string());
-  // Of earlier versions: from where the run's folder lies.
+  // Earlier versions: `load` is relative to the parent of the run's folder.
   places.push_back((saved.parent_path().parent_path() / load).string());
   std::set<std::string> seen{""};
   std::string others;
@@ -129,7 +129,7 @@ std::string find_base(const std::string& checkpoint, const std::string& load) {
 
 std::string find_base_at(const std::string& path, const std::string& checkpoint) {
   const CheckpointLineage lineage = read_lineage(CheckpointReader(checkpoint));
-  if (!fs::exists(path)) return find_model(path);  // says so
+  if (!fs::exists(path)) return find_model(path);  // throws the error
   std::string found = find_identified(path, lineage.base_identity);
   if (found.empty())
     fail_input(tie(checkpoint, lineage), ", and ", path,

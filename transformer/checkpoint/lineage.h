@@ -12,36 +12,36 @@ namespace trireme {
 class CheckpointReader;
 
 struct CheckpointLineage {
-  // The model has seen texts with the special tokens that its tokenizer adds: trained from
-  // third-party weights, or fine-tuned.
+  // The model was trained on text with the special tokens that its tokenizer adds: it was
+  // initialised from third-party weights, or fine-tuned.
   bool special_tokens = false;
   // Fine-tuning only.
-  ChatTemplateSources chat_templates;  // empty: there is none
-  std::string examples;                // ExampleSet::fingerprint(); empty: not known
-  std::string data;                    // description of the examples, for people
-  // Runs that depend on their base only.
-  std::string base;           // find_model(), from the root
+  ChatTemplateSources chat_templates;  // empty: none
+  std::string examples;                // ExampleSet::fingerprint(); empty: unknown
+  std::string data;                    // human-readable description of the examples
+  // Runs that depend on their base only: adapters and preference training.
+  std::string base;           // absolute path from find_model()
   std::string base_beside;    // the same, relative to the folder of checkpoints
-  std::string base_identity;  // model_identity(); empty: not known
+  std::string base_identity;  // model_identity(); empty: unknown
 };
 
-// Identity of the model at a place that find_model() returns: 16 hex digits. Third-party files by
-// their sizes, their beginnings and samples of the rest, whatever their names; a checkpoint of ours
-// by its manifest, which has the checksums of everything.
+// Identity of the model at a path that find_model() returned: 16 hex digits. Of third-party files
+// it hashes the sizes, the first bytes and samples of the rest, independent of file names; of a
+// Trireme checkpoint the manifest, which holds the checksums of all data.
 std::string model_identity(const std::string& place);
 
 Json lineage_to_json(const CheckpointLineage& lineage);
-// Reads the lineage in a checkpoint's state; members that an earlier version did not write stay
+// Reads the lineage from a checkpoint's state. Members that an earlier version did not write stay
 // empty.
 CheckpointLineage lineage_from_json(const Json& state);
 CheckpointLineage read_lineage(const CheckpointReader& reader);
 
-// The place of the model that a checkpoint depends on: at `load` (checkpoint.load of its run), at
-// the recorded path, or at the recorded distance from the checkpoint; of a run any of its
-// checkpoints. The first with the recorded identity; InputError where none has it. Without a
-// recorded identity the first that exists.
+// Path of the base model that a checkpoint depends on. Searches `load` (checkpoint.load of its
+// run), the recorded path, and the recorded path relative to the checkpoint; in a run directory,
+// every checkpoint. Returns the first with the recorded identity, or the first that exists where no
+// identity was recorded. InputError where none matches.
 std::string find_base(const std::string& checkpoint, const std::string& load);
-// Likewise, at `path` only.
+// The same, at `path` only.
 std::string find_base_at(const std::string& path, const std::string& checkpoint);
 
 }  // namespace trireme

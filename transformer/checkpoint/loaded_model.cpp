@@ -33,8 +33,8 @@ std::string checkpoint_of(const std::string& path) {
   return newest.directory;
 }
 
-// Memory stays where the threads that compute with it have put it, and records of a GPU's passes
-// stay true.
+// Copies in place: pages stay on the NUMA node of the threads that use them, and recorded GPU
+// passes keep valid addresses.
 void copy_bytes(const Ctx& ctx, void* to, const void* from, int64_t bytes) {
   constexpr int64_t kPiece = 1 << 20;
   auto* const out = static_cast<std::byte*>(to);
@@ -47,7 +47,7 @@ void copy_bytes(const Ctx& ctx, void* to, const void* from, int64_t bytes) {
 void copy_values(Ctx& ctx, ParameterStore& to, ParameterStore& from, ParamHandle h) {
   if (to.in_blocks(h)) {
     const std::vector<BlockMatrix> out = to.blocks(h, h), in = from.blocks(h, h);
-    // Blocks are shown for reading; they are the store's own.
+    // blocks() returns const views of the store's own memory.
     for (size_t i = 0; i < out.size(); ++i) {
       const ConstTensor& bytes = out[i].bytes;
       const Tensor own(const_cast<void*>(bytes.raw()), bytes.dtype(), bytes.shape(),
@@ -64,7 +64,7 @@ void copy_values(Ctx& ctx, ParameterStore& to, ParameterStore& from, ParamHandle
   }
 }
 
-// What inference depends on: training alone has the rest.
+// Part of the configuration that inference depends on; the rest concerns training.
 Json computed_part(ModelConfig config) {
   config.initializer_range = 0;
   config.residual_dropout = config.embedding_dropout = config.attention_dropout = 0;
@@ -74,7 +74,7 @@ Json computed_part(ModelConfig config) {
   return model_config_to_json(config);
 }
 
-// Of a factor, the dimension of the ranks.
+// Inner (rank) dimension of an adapter's factor.
 int inner_dimension(const ParameterSpec& spec) {
   return spec.name.ends_with(".lora_A.weight") ? 0 : 1;
 }
@@ -128,7 +128,7 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
   });
 }
 
-// Reads the description; opens the tensors where they are not read as they were saved.
+// Reads the description. Opens a source where the weights are converted, quantized or imported.
 void LoadedModel::open(std::optional<DType> dtype, bool quantizes) {
   if (is_model_source(checkpoint_)) {
     source_ = open_model_source(checkpoint_);
@@ -256,7 +256,7 @@ ChatTemplateSources LoadedModel::find_chat_templates(const std::string& given,
                                                      const std::string& tokenizer) const {
   if (!given.empty() && std::filesystem::exists(given)) return read_chat_templates(given, {});
   ChatTemplateSources own = bundle_.lineage.chat_templates;
-  if (own.empty() || !given.empty())  // names that a run's copy may lack
+  if (own.empty() || !given.empty())  // for template names that the run's copy may lack
     own.merge(trireme::find_chat_templates(tokenizer));
   return given.empty() ? own : read_chat_templates(given, own);
 }
@@ -267,7 +267,7 @@ ChatTemplateSources LoadedModel::chat_templates(const std::string& given,
   return found.empty() ? chat_templates_of(tokenizer) : found;
 }
 
-// A line for each member of the configurations that is another one and counts in inference.
+// One line for each difference between the configurations that affects inference.
 std::string LoadedModel::differences(const LoadedModel& next) const {
   const Json here = computed_part(bundle_.model);
   const Json there = computed_part(next.bundle_.model);
@@ -286,7 +286,7 @@ std::string LoadedModel::differences(const LoadedModel& next) const {
 }
 
 std::unique_ptr<LoadedModel> LoadedModel::open_next(const std::string& path) const {
-  // By itself, whatever other ranks do.
+  // Not collective: each rank opens its own.
   std::unique_ptr<LoadedModel> next;
   run_threads(1, [&](Communicator& alone) {
     next =
@@ -336,12 +336,12 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
     load_parameters(ctx, CheckpointReader(checkpoint_), *model_, *store_);
   if (adapters_ != nullptr) adapters_->load_adapters(ctx, *model_, *store_);
   check_finite(ctx);
-  if (!module_columns_.empty()) adapters_.reset();  // files that may change now
+  if (!module_columns_.empty()) adapters_.reset();  // the files may change after loading
 }
 
 void LoadedModel::check_finite(Ctx& ctx) const {
-  // All tokens of a step are multiplied with the factors of all adapters, by 0 where they name
-  // another one: 0 x NaN would be in everybody's results.
+  // A step multiplies all tokens with the factors of all adapters, by 0 where a token uses another
+  // adapter: one NaN factor would spoil all results (0 x NaN).
   const bool modules = !module_columns_.empty();
   if (has_own_adapters_)
     if (const std::string bad = find_non_finite(ctx, *store_, true); !bad.empty())

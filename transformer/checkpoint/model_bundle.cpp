@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kImported = "imported";
-constexpr int64_t kMaxLoraRank = 65536;  // finetune.lora.rank
+constexpr int64_t kMaxLoraRank = 65536;  // limit of finetune.lora.rank
 
 DType dtype_of_name(const std::string& name) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
@@ -31,7 +31,7 @@ bool is_enabled(const Json& config, const char* section) {
   return config.contains(section) && config[section].at("enabled").get<bool>();
 }
 
-// A word that may be absent or null.
+// A string member that may be absent or null.
 std::string word_of(const Json& section, const char* key) {
   const Json value = section.value(key, Json());
   return value.is_null() ? "" : value.get<std::string>();

@@ -1,5 +1,5 @@
-// Description of a saved model: what evaluation, generation and serving know of it before a tensor
-// is read. Training reads the whole configuration of a run instead
+// Description of a saved model: what evaluation, generation and serving need before they read a
+// tensor. Training reads the whole configuration of a run instead
 // (training/checkpoint/train_checkpoint.h).
 #pragma once
 
@@ -16,28 +16,29 @@ namespace trireme {
 
 struct ModelBundle {
   ModelConfig model;
-  DType dtype = DType::kF32;  // the checkpoint's; of a third-party model that of most elements
-  std::string tokenizer;      // path, or "byte"; empty: none is named
-  LoraConfig lora;            // adapters that the checkpoint holds; rank 0: none
+  DType dtype = DType::kF32;  // of the checkpoint; of a third-party model that of most elements
+  std::string tokenizer;      // path, or "byte"; empty: none recorded
+  LoraConfig lora;            // adapters in the checkpoint; rank 0: none
   std::string load;           // checkpoint.load of the run; empty: none
   std::string device_backend = "auto";  // comm.device_backend of the run
   CheckpointLineage lineage;
 };
 
-// Reads the state of a checkpoint, that of an imported model included. InputError where this
-// version does not write such a state.
+// Reads the state of a checkpoint, also of an imported model. InputError where this version does
+// not write such a state.
 ModelBundle read_model_bundle(const CheckpointReader& reader);
-// The same of a state. checkpoint: its directory; a copy of the tokenizer may lie beside it.
+// The same, given the state. checkpoint: its directory, next to which a copy of the tokenizer may
+// be.
 ModelBundle model_bundle_of(const Json& state, const std::string& checkpoint);
 
-// Calls `read` with the state of a checkpoint. InputError that names the checkpoint where `read`
-// finds a member absent or of another type.
+// Calls `read` with the state of a checkpoint. InputError naming the checkpoint where `read` finds
+// a member absent or of another type.
 void with_state(const CheckpointReader& reader, const std::function<void(const Json& state)>& read);
 
-// State of a checkpoint that holds an imported model and no run. tokenizer: "byte", a file's name
-// below tokenizer/ beside the checkpoint, or empty.
+// State of a checkpoint that holds an imported model and no run. tokenizer: "byte", a file name
+// inside tokenizer/ next to the checkpoint, or empty.
 Json imported_state(const ModelConfig& model, DType dtype, const std::string& tokenizer);
 bool is_imported_state(const Json& state);
-inline constexpr const char* kTokenizerFolder = "tokenizer";  // beside the checkpoint
+inline constexpr const char* kTokenizerFolder = "tokenizer";  // next to the checkpoint
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPiece = 1 << 20;
 
-// A tensor of one side, whatever it lies in.
+// A tensor of one side, in any format.
 struct Item {
   std::vector<int64_t> shape;
   std::string dtype;
@@ -83,7 +83,7 @@ void compare_values(const double* a, const double* b, int64_t n, double toleranc
   }
 }
 
-// Adds what differs; whether anything does.
+// Adds the differences of two tensors to `out`. Returns whether there are any.
 bool compare(const Item& a, const Item& b, const DiffOptions& options, TensorDifference& out,
              const std::function<void(int64_t)>& done) {
   out.elements = numel_of(a);

@@ -1,4 +1,4 @@
-// The difference of two models on disk, tensor by tensor, in whatever formats they are.
+// Tensor-by-tensor comparison of two models on disk, in any formats.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace trireme {
 
 struct DiffOptions {
-  // Values that differ by at most this share of the larger one are equal, and so are two dtypes. 0:
-  // both must be the same.
+  // Relative tolerance: values that differ by at most this fraction of the larger magnitude count
+  // as equal, and dtypes may differ. 0: values and dtypes must be identical.
   double tolerance = 0;
   CopyProgress progress = {};
 };
@@ -23,13 +23,13 @@ struct TensorDifference {
 };
 
 struct ModelDiff {
-  int64_t tensors = 0;  // that both have
+  int64_t tensors = 0;  // common to both models
   std::vector<TensorDifference> differences;
 };
 
-// Models are compared by the names of their parameters, which the names in the files may differ
-// from: a hub's GPT-2 has them without their prefix. Where a side is a .safetensors file, or a
-// directory of such without a configuration, the names in the files are compared. Streaming.
+// Compares parameters by our names, which the names in the files may differ from (a hub's GPT-2
+// lacks the prefix). Where a side is a .safetensors file, or a directory of such files without a
+// configuration, compares the names in the files. Streaming.
 ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options = {});
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Other programs stop where this file says.
+// Adds the end-of-turn tokens to generation_config.json, where other programs look for stop tokens.
 void add_ends_of_turn(const fs::path& directory, const ChatTemplateSources& chat) {
   const std::string file = (directory / "generation_config.json").string();
   std::error_code ignored;

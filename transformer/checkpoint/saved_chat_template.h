@@ -1,4 +1,4 @@
-// Chat templates of a saved model, and what exported directories say of it.
+// Chat templates of a saved model, and their form in exported directories.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@ namespace trireme {
 
 class ModelSource;
 
-// The chat templates that a run's checkpoints record, or that lie beside adapters of PEFT; empty
-// where the path is neither.
+// Chat templates recorded in a run's checkpoints, or stored next to PEFT adapters. Empty where the
+// path is neither.
 ChatTemplateSources kept_chat_templates(const std::string& path);
-// The same, else those of a model's tokenizer (a path, or "byte"); empty where neither has one.
+// The same, else the templates of a model's tokenizer (a path, or "byte"). Empty where neither has
+// one.
 ChatTemplateSources chat_templates_of_model(const std::string& path, const std::string& tokenizer);
-// GGUF metadata of the tokenizer of the model at `path`, its chat templates included; empty: none
-// can be written.
+// GGUF metadata of the tokenizer of the model at `path`, its chat templates included. Empty: the
+// tokenizer cannot be expressed in GGUF.
 GgufMetadata gguf_words(const ModelSource& source, const std::string& path);
-// Writes templates (empty: none) into a HuggingFace directory as chat_template.jinja and files of
-// additional_chat_templates, which precede those of tokenizer_config.json, and adds the tokens that
-// end a turn to the stop tokens of generation_config.json.
+// Writes templates (empty: none) into a HuggingFace directory, as chat_template.jinja and
+// additional_chat_templates/, which take precedence over those of tokenizer_config.json, and adds
+// the tokens that end a turn to the stop token ids of generation_config.json.
 void write_chat_templates(const ChatTemplateSources& chat, const std::string& directory);
 
 }  // namespace trireme

@@ -1,12 +1,13 @@
-// The model's hyper-parameters: what HuggingFace's config.json says, in one form for all families.
+// Hyper-parameters of a model: the content of HuggingFace's config.json, in one form for all
+// families.
 //
-// The layers ask the properties here (which norm, which positions, which MLP), never the family;
-// that says only how config.json spells them and what the parameters are called
+// Layers read the properties here (which norm, which positions, which MLP), never the family. The
+// family only defines how config.json spells the properties and what the parameters are named
 // (transformer/families).
 //
-// Sizes must be given; other keys that are absent take HuggingFace's defaults (gpt2: dropout 0.1,
-// tied head). Keys that say nothing about the mathematics are ignored; what would change it and is
-// not built is an error, never ignored.
+// Sizes must be given; other absent keys take HuggingFace's defaults (gpt2: dropout 0.1, tied
+// head). Keys without effect on the mathematics are ignored. A key that would change it in a way
+// that is not implemented is an error, never ignored.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +34,11 @@ enum class ModelFamily {
   kGemma3
 };
 
-// Multi-head latent attention (transformer/layers/latent_attention.h). Heads have D = nope_dim +
+// Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +
 // rope_dim.
 struct LatentConfig {
-  int64_t q_rank = 0;     // Rq; 0: queries come from the residual stream
-  int64_t kv_rank = 0;    // Rkv; 0: the model has other attention
+  int64_t q_rank = 0;     // Rq; 0: queries are projected from the residual stream
+  int64_t kv_rank = 0;    // Rkv; 0: the model has no latent attention
   int64_t nope_dim = 0;   // Dn
   int64_t rope_dim = 0;   // Dr, even
   int64_t value_dim = 0;  // Dv, at most D
@@ -56,37 +57,36 @@ struct ModelConfig {
   int64_t max_positions = 0;      // P
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
-  // Of layers with a window, whose frequencies are not scaled; 0: as the others.
+  // RoPE base of the layers with a window, whose frequencies are not scaled; 0: rope_theta.
   double local_rope_theta = 0;
-  bool rope_interleaved = false;  // pairs of neighbours rotate (engine/ops/rotary.h)
-  double attention_scale = 0;     // of the softmax; 0: 1 / sqrt(D)
+  bool rope_interleaved = false;  // rotates pairs of neighbouring elements (engine/ops/rotary.h)
+  double attention_scale = 0;     // softmax scale; 0: 1 / sqrt(D)
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
   double residual_dropout = 0.0;
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
   bool layer_norm = false;         // LayerNorm, with biases; else RMSNorm
-  bool learned_positions = false;  // a table of P rows, added to the embedding; else rotary
+  bool learned_positions = false;  // a table of P rows, added to the embedding; else RoPE
   bool gated_mlp = true;           // down(silu(gate x) * up x); else down(gelu_tanh(up x))
-  bool gelu_gate = false;          // of a gated MLP: gelu_tanh in the place of silu
-  bool unit_norms = false;         // RMSNorm multiplies with 1 + w
-  bool branch_norms = false;       // another norm behind attention and MLP, before they are added
-  double embedding_scale = 1;      // factor of the token embedding, rounded to its type
+  bool gelu_gate = false;          // gated MLP with gelu_tanh instead of silu
+  bool unit_norms = false;         // RMSNorm multiplies by 1 + w
+  bool branch_norms = false;       // post-norms of attention and MLP, before the residual add
+  double embedding_scale = 1;      // factor of the token embedding, rounded to its dtype
   bool tie_word_embeddings = false;
-  bool qk_norm = false;                // RMSNorm of each head's q and k, before rotary positions
+  bool qk_norm = false;                // RMSNorm of each head's q and k, before RoPE
   bool attention_bias = false;         // biases of q, k and v
   bool attention_output_bias = false;  // bias of o
-  bool mlp_bias = false;               // biases of up, down and, where there is one, gate
+  bool mlp_bias = false;               // biases of up, down and, in a gated MLP, gate
   int64_t bos_token_id = -1;           // -1: none
   int64_t eos_token_id = -1;
   // Sliding windows (Longformer, Beltagy et al. 2020; Mistral, Jiang et al. 2023): in layer l a
-  // token sees itself and the windows[l] - 1 tokens before it; 0: all before it. Empty where no
-  // layer has one.
+  // token attends to itself and the windows[l] - 1 tokens before it; 0: to all tokens before it.
+  // Empty: no layer has a window.
   std::vector<int64_t> windows;
-  MoeConfig moe;  // moe.experts is 0 in a dense model
+  MoeConfig moe;  // moe.experts == 0: dense model
   LatentConfig latent;
-  // Layers behind the last of published files, which predict tokens after the next; they are left
-  // out.
+  // Layers of published files after the last one, for multi-token prediction; they are not loaded.
   int64_t extra_layers = 0;
 
   int64_t window(int64_t layer) const {
@@ -96,18 +96,18 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// Elements of a head that positions rotate: columns of the rotary table.
+// Elements of a head that the rotary embedding rotates: columns of the rotary table.
 inline int64_t rotary_width(const ModelConfig& config) {
   return config.latent.kv_rank > 0 ? config.latent.rope_dim : config.head_dim;
 }
 
-// Of frequencies: another one where layers with a window have their own.
+// Number of rotary tables: 2 where layers with a window have their own frequencies.
 inline int64_t rotary_tables(const ModelConfig& config) {
   return config.local_rope_theta > 0 ? 2 : 1;
 }
 
-// The longest sequence the model may see: rows of its position table, or what its rotary scaling is
-// made for.
+// Longest sequence that the model supports: rows of its position table, or the length that its
+// rotary scaling is made for.
 inline int64_t longest_sequence(const ModelConfig& config) {
   return longest_sequence(config.rope_scaling, config.max_positions);
 }

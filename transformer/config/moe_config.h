@@ -1,4 +1,4 @@
-// The hyper-parameters of a mixture of experts, in one form for all families.
+// Hyper-parameters of a mixture of experts, in one form for all families.
 #pragma once
 
 #include <cstdint>
@@ -6,34 +6,34 @@
 
 namespace trireme {
 
-// Over which tokens the balancing loss compares experts (engine/ops/moe/router_loss.h).
+// Set of tokens over which the balancing loss averages (engine/ops/moe/router_loss.h).
 enum class BalanceScope {
   kMicroBatch,
   kSequence,
-  kGlobal,  // experts' shares of the previous step's whole batch; none in the first step
+  kGlobal,  // expert shares of the previous step's whole batch; no loss in the first step
 };
 
 struct MoeConfig {
   int64_t experts = 0;                   // E; 0: a dense model
   int64_t experts_per_token = 0;         // k
   int64_t intermediate_size = 0;         // F of an expert
-  int64_t shared_intermediate_size = 0;  // F of the dense MLP beside the experts; 0: none
-  bool shared_gate = false;              // its output times sigmoid(x w) (Qwen2-MoE)
+  int64_t shared_intermediate_size = 0;  // F of the shared expert, a dense MLP; 0: none
+  bool shared_gate = false;              // shared expert's output times sigmoid(x w) (Qwen2-MoE)
 
   bool sigmoid_scores = false;  // else softmax
   bool normalise_weights = true;
   double weight_scale = 1.0;
   int64_t groups = 1;
   int64_t kept_groups = 1;
-  bool selection_bias = false;  // moves the choice of experts, has no gradient
+  bool selection_bias = false;  // added to the scores for the choice of experts only; no gradient
   bool noisy = false;           // noisy top-k gating (Shazeer et al. 2017)
 
   double balance_coef = 0, z_coef = 0, importance_coef = 0, load_coef = 0;
   BalanceScope balance_scope = BalanceScope::kMicroBatch;
-  double bias_update_speed = 0;  // what the bias moves by in a step
-  double capacity_factor = 0;    // 0: no token is dropped
+  double bias_update_speed = 0;  // change of the selection bias in a step
+  double capacity_factor = 0;    // 0: no tokens are dropped
 
-  // Layer l has experts when l >= first_sparse, l % sparse_step == sparse_phase and l is none of
+  // Layer l has experts when l >= first_sparse, l % sparse_step == sparse_phase and l is not in
   // dense_layers.
   int64_t first_sparse = 0, sparse_step = 1, sparse_phase = 0;
   std::vector<int64_t> dense_layers;

@@ -1,5 +1,5 @@
-// What the backward pass keeps of the forward pass of a block. All three give bit-identical
-// results.
+// Activation recomputation: which activations of a block's forward pass are kept for backward. All
+// three modes give bit-identical results.
 #pragma once
 
 namespace trireme {

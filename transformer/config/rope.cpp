@@ -37,7 +37,7 @@ void scale_llama3(const RopeScaling& s, std::vector<double>& frequencies) {
 
 void scale_yarn(const RopeScaling& s, double base, int64_t width,
                 std::vector<double>& frequencies) {
-  // The fractional number of the frequency at which the original context makes so many turns.
+  // Fractional index of the frequency that makes this many turns over the original context.
   const auto place = [&](double turns) {
     return static_cast<double>(width) *
            std::log(static_cast<double>(s.original_positions) / (turns * kTurn)) /
@@ -50,7 +50,7 @@ void scale_yarn(const RopeScaling& s, double base, int64_t width,
   }
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(width - 1));
-  if (low == high) high += 0.001;  // as HuggingFace: a step instead of a ramp
+  if (low == high) high += 0.001;  // as in HuggingFace: a step instead of a ramp
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     frequencies[i] = frequencies[i] / s.factor * ramp + frequencies[i] * (1 - ramp);

@@ -1,8 +1,8 @@
-// Frequencies of the rotary embedding, and how they are scaled for texts longer than those a model
-// was first trained on. The definitions are HuggingFace's (`rope_type`), in float64.
+// Frequencies of the rotary embedding, and their scaling for sequences longer than the
+// model was first trained on. The definitions are HuggingFace's (`rope_type`), in float64.
 //
-// With D the width that is rotated, b the base (rope_theta), f_i = b^(-2i/D), 0 <= i < D/2, s the
-// factor, P the model's positions (max_position_embeddings) and P0 its original ones:
+// D is the rotated width, b the base (rope_theta), f_i = b^(-2i/D), 0 <= i < D/2, s the factor, P
+// the model's positions (max_position_embeddings) and P0 its original ones:
 //
 //   default  f_i                                                              (Su et al. 2021)
 //   linear   f_i / s                            position interpolation       (Chen et al. 2023)
@@ -12,18 +12,18 @@
 //            f_i / s where l > P0 / low; between them (1 - m) f_i / s + m f_i with
 //            m = (P0 / l - low) / (high - low)
 //   yarn     (1 - e_i) f_i / s + e_i f_i                                     (Peng et al. 2023)
-//            e_i = 1 - clamp((i - lo) / (hi - lo), 0, 1), where lo and hi are the (fractional) i at which
+//            e_i = 1 - clamp((i - lo) / (hi - lo), 0, 1); lo and hi are the (fractional) i at which
 //            P0 positions are beta_fast and beta_slow turns: i(r) = D ln(P0 / (2 pi r)) / (2 ln b),
-//            rounded down and up if `truncate`, within [0, D - 1]. Cosines and sines are multiplied by
-//            the attention factor; where none is given, by m(s, mscale) / m(s, mscale_all_dim) if both are,
-//            else by m(s, 1), with m(s, k) = 0.1 k ln(s) + 1 for s > 1, else 1.
+//            rounded down and up if `truncate`, within [0, D - 1]. Cosines and sines are multiplied
+//            by the attention factor, by default m(s, mscale) / m(s, mscale_all_dim) if both are
+//            given, else m(s, 1), with m(s, k) = 0.1 k ln(s) + 1 for s > 1, else 1.
 //
-// What `length` is for "dynamic": HuggingFace takes the longest sequence of each forward, so that a
-// sequence's result depends on those beside it, and that keys in a cache were turned by other
-// frequencies than the queries that look for them. Here it is the length that positions are
-// reserved for (Model::reserve_positions()): the configured sequence length in training and
-// evaluation, whatever is packed into it, and prompt and new tokens together in generation. That
-// equals HuggingFace's whole forward of a batch whose longest sequence has this length.
+// `length` of "dynamic": HuggingFace takes the longest sequence of each forward pass. There a
+// sequence's result depends on the other sequences of its batch, and cached keys were rotated by
+// other frequencies than later queries. Here `length` is the length that positions are reserved for
+// (Model::reserve_positions()): the configured sequence length in training and evaluation,
+// independent of packing, and the length of prompt plus new tokens in generation. That equals
+// HuggingFace's whole forward pass of a batch whose longest sequence has this length.
 #pragma once
 
 #include <cstdint>
@@ -50,16 +50,16 @@ struct RotaryFrequencies {
   double attention_factor = 1;  // of cosines and sines
 };
 
-// width: D, even, above 2 with dynamic scaling; positions: P; length >= 0.
+// width: D, even, above 2 with dynamic scaling. positions: P. length >= 0.
 RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScaling& scaling,
                                      int64_t positions, int64_t length);
 
 // m(s, k) above.
 double yarn_scale(double factor, double coefficient);
 
-// The longest sequence a model with P positions is made for: s P (linear and dynamic, whose
-// configurations keep the original P, so that P0 is 0), P (linear with P0: Gemma 3's have the
-// larger P), the larger of P and s P0 (yarn), else P.
+// Longest sequence that a model with P positions is made for: s P (linear and dynamic, whose
+// configurations keep the original P, so that P0 is 0); P (linear with P0: Gemma 3's configurations
+// have the larger P); max(P, s P0) (yarn); else P.
 int64_t longest_sequence(const RopeScaling& scaling, int64_t positions);
 
 }  // namespace trireme

@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-// A token id, null, or a list of ids of which the first is the end of a document (Llama 3 has
-// several ends; transformer/formats/text_ends.h has them all).
+// A token id, null, or a list of ids, of which the first is the end of a document (Llama 3 has
+// several stop token ids; transformer/formats/text_ends.h reads all).
 int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_t vocab_size,
                       ConfigReport& report) {
   constexpr size_t kMost = 1024;
@@ -26,7 +26,7 @@ int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_
     return -1;
   }
   const auto fits = [&](const Json& id) { return id >= 0 && id < vocab_size; };
-  // As transformers has it, such an id is none. Its default ids belong to its default vocabulary.
+  // As in transformers, such an id is ignored. Default ids belong to the default vocabulary.
   if (values.given(key) && !std::ranges::all_of(list, fits))
     report.note(values.spelled(key), concat(shown(value), " names no token of the vocabulary (",
                                             vocab_size, "): such ids are passed over"));
@@ -34,8 +34,8 @@ int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_
   return first == list.end() ? -1 : first->get<int64_t>();
 }
 
-// Sizes within the bounds of their keys could still ask for more than any memory holds: a list of
-// all parameters, or numbers of bytes beyond 64 bits.
+// Sizes within the bounds of their keys may still describe a model beyond any memory: too many
+// parameters to list, or byte counts beyond 64 bits.
 void check_product(const ModelConfig& c, const std::string& place, ConfigReport& report) {
   constexpr double kMostExperts = 1 << 18, kMostParameters = 1e15;
   const double experts = static_cast<double>(c.num_layers) * static_cast<double>(c.moe.experts);
@@ -66,8 +66,8 @@ std::string known_types(const std::string& last) {
   return out;
 }
 
-// The text part of a model that has others (images), with what its configuration says for all of
-// them; not present where `json` is no such model. Errors and a note are reported.
+// Configuration of the text model inside a multimodal one, completed by the keys that apply to all
+// its parts. nullopt where `json` is not such a model. Reports errors and a note.
 std::optional<Json> text_part(const Json& json, const std::string& path, ConfigReport& report) {
   if (!json.is_object() || json.value("model_type", Json()) != "gemma3") return std::nullopt;
   const std::string place = join_path(path, "text_config");

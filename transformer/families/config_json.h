@@ -1,4 +1,4 @@
-// HuggingFace's config.json of any family: to a ModelConfig and back.
+// HuggingFace's config.json of any family: conversion to a ModelConfig and back.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@ namespace trireme {
 
 // Reads a config.json object; problems are added to `report` with their JSON paths under `path`.
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report);
-// The object read_model_config() reads back to the same value; what a checkpoint stores.
+// Inverse of read_model_config(): an object that reads back to the same value. Checkpoints store
+// it.
 Json model_config_to_json(const ModelConfig& config);
 
 }  // namespace trireme

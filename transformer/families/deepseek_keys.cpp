@@ -72,8 +72,8 @@ void add_latent_keys(Schema& schema) {
   width("qk_nope_head_dim", "128", "elements of a query or key that no position rotates");
   width("qk_rope_head_dim", "64", "elements that positions rotate, after those; even");
   width("v_head_dim", "128", "width of a value; at most qk_nope_head_dim + qk_rope_head_dim");
-  schema.ignored("head_dim");     // transformers writes qk_rope_head_dim there,
-  schema.ignored("qk_head_dim");  // and the sum of the two here
+  schema.ignored("head_dim");     // transformers writes qk_rope_head_dim as head_dim
+  schema.ignored("qk_head_dim");  // and the sum of both parts as qk_head_dim
   add_rope_keys(schema, "10000");
 }
 

@@ -1,4 +1,4 @@
-// Keys of config.json that DeepSeek's families share.
+// Keys of config.json that the DeepSeek families share.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// What transformers takes for keys that are absent.
+// Default values of transformers for absent keys.
 struct DeepseekDefaults {
   const char* first_dense;
   const char* shared_experts;
@@ -16,16 +16,17 @@ struct DeepseekDefaults {
   const char* weight_scale;
 };
 
-// Which layers have experts, shared experts, groups of experts, the factor of their weights.
+// Keys of the sparse layers, the shared experts, the groups of experts and the factor of the
+// weights.
 void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset);
-// The groups are read where a token's choice is limited to some of them.
+// grouped: also reads the groups that limit a token's choice of experts.
 void read_deepseek_expert_keys(const ConfigValues& values, bool grouped, MoeConfig& moe);
 void write_deepseek_expert_keys(const MoeConfig& moe, Json& json);
 
-// Multi-head latent attention (transformer/layers/latent_attention.h), in the place of head_dim and
-// of key/value heads (their number, where it is given, is that of the query heads), and its rotary
-// frequencies. Where their scaling has an mscale_all_dim k, the softmax's scale is D^-1/2 m(factor,
-// k)^2 (yarn_scale()).
+// Multi-head latent attention (transformer/layers/latent_attention.h) and its rotary frequencies.
+// Its keys replace head_dim and num_key_value_heads (which, where given, must equal the number of
+// query heads). Where the rotary scaling has an mscale_all_dim k, the softmax scale is D^-1/2
+// m(factor, k)^2 (yarn_scale()).
 void add_latent_keys(Schema& schema);
 void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_latent_keys(const ModelConfig& config, Json& json);

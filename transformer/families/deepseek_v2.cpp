@@ -1,5 +1,5 @@
-// DeepSeek-V2 (DeepSeek-AI 2024, arXiv 2405.04434): multi-head latent attention and experts with
-// softmax scores, chosen from all or from the best groups of them.
+// DeepSeek-V2 (DeepSeek-AI 2024, arXiv 2405.04434): multi-head latent attention, and experts with
+// softmax scores, chosen among all experts or among the best groups.
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"

@@ -1,5 +1,5 @@
-// DeepSeek-V3 and R1 (DeepSeek-AI 2024, arXiv 2412.19437): multi-head latent attention and experts
-// with sigmoid scores, whose choice a bias balances (e_score_correction_bias, RouterState).
+// DeepSeek-V3 and R1 (DeepSeek-AI 2024, arXiv 2412.19437): multi-head latent attention, and experts
+// with sigmoid scores, balanced by a selection bias (e_score_correction_bias, RouterState).
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"

@@ -33,7 +33,7 @@ void check_choice(const ConfigValues& values, const ExpertKeys& keys, const MoeC
 }  // namespace
 
 void add_expert_keys(Schema& schema, const ExpertKeys& keys) {
-  // transformers writes any of these names, whatever the family's own is.
+  // transformers may write either name, whatever the family's own is.
   std::vector<std::string> aliases;
   for (const char* name : {"num_local_experts", "num_experts"})
     if (keys.experts != std::string(name)) aliases.emplace_back(name);

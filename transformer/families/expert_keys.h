@@ -1,4 +1,4 @@
-// Keys of config.json about experts that all families with experts have.
+// Keys of config.json about experts that all MoE families share.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -9,34 +9,34 @@ namespace trireme {
 
 inline constexpr double kMaxExperts = 1 << 16;
 
-// A family's words for what all have, and transformers' defaults.
+// Key names of a family for the shared properties, and transformers' defaults.
 struct ExpertKeys {
-  const char* experts;  // the key of their number
+  const char* experts;  // key of the number of experts
   const char* experts_default;
   const char* per_token_default;
-  const char* balance;  // the key of the balancing loss's weight
+  const char* balance;  // key of the balancing loss's weight
   const char* balance_default = "0.001";
-  // The experts' width has a key of its own, "moe_intermediate_size", and whether a token's weights
-  // are normalised is a choice, "norm_topk_prob"; else all MLPs are experts and the weights add up
-  // to 1.
+  // True: the experts' width has its own key, "moe_intermediate_size", and "norm_topk_prob" chooses
+  // whether a token's weights are normalised. False: all MLPs are experts and the weights add up to
+  // 1.
   bool mixed;
   const char* width_default = "1408";
   bool normalise_default = false;
 };
 
-// The number of experts, what a token takes, their width. Before the family's own keys.
+// Number of experts, experts per token and their width. Add before the family's own keys.
 void add_expert_keys(Schema& schema, const ExpertKeys& keys);
 MoeConfig read_expert_keys(const ConfigValues& values, const ExpertKeys& keys);
 void write_expert_keys(const MoeConfig& moe, const ExpertKeys& keys, Json& json);
 
-// How routing is trained: keys of ours, the same in all families. After the family's own keys.
-// read_ also checks that a token's choice of experts can be met.
+// Training of the router: Trireme keys, the same in all families. Add after the family's own keys.
+// read_routing_keys() also checks that a token's choice of experts can be satisfied.
 void add_routing_keys(Schema& schema);
 void read_routing_keys(const ConfigValues& values, const ExpertKeys& keys, MoeConfig& moe,
                        ConfigReport& report);
 void write_routing_keys(const MoeConfig& moe, Json& json);
 
-// Which layers have experts, in Qwen's words: "decoder_sparse_step", "mlp_only_layers".
+// Sparse layers by Qwen's keys: "decoder_sparse_step", "mlp_only_layers".
 void add_qwen_layer_keys(Schema& schema);
 void read_qwen_layer_keys(const ConfigValues& values, MoeConfig& moe, ConfigReport& report);
 void write_qwen_layer_keys(const MoeConfig& moe, Json& json);

@@ -33,7 +33,7 @@ constexpr const char* kHarmless =
     "exponential_decay_length_penalty suppress_tokens begin_suppress_tokens cache_implementation "
     "assistant_confidence_threshold assistant_lookbehind target_lookbehind num_assistant_tokens "
     "num_assistant_tokens_schedule "
-    // Other programs, and code that a directory brings along.
+    // Other programs, and custom code that a directory contains.
     "auto_map is_llama_config max_sequence_length model_max_length seq_length n_ctx unsloth_fixed "
     "unsloth_version unsloth_quantization pretraining_tp ep_size flash_attention use_flash_attn "
     "use_flash_attention use_flash_attention_2 _flash_attn_2_enabled "
@@ -44,8 +44,8 @@ constexpr const char* kHarmless =
     "base_model library_name license language pipeline_tag datasets tags "
     "onnx transformers.js_config reorder_and_upcast_attn output_router_logits";
 
-// What other architectures compute by these keys is not built; `neutral` are the values (JSON) that
-// ask for nothing, null always among them.
+// Keys of features that are not implemented. neutral: JSON values that do not enable the feature;
+// null always belongs to them.
 struct ForeignKey {
   const char* key;
   std::vector<std::string> neutral;
@@ -148,7 +148,7 @@ void add_unless_there(Schema& schema, const ForeignKey& row) {
   if (!has(schema, row.key)) schema.unavailable(row.key, row.neutral, row.what);
 }
 
-// Keys whose neutral value is what the family has.
+// Keys whose neutral value depends on the family.
 void add_by_family(const Family& family, Schema& schema) {
   const bool rms = has(schema, "rms_norm_eps");
   const bool branch_norms = *family.names.attention_branch_norm != '\0';
@@ -204,7 +204,7 @@ void check_architectures(const Family& family, const ConfigValues& values, Confi
   const auto is_ours = [&](const Json& name) {
     if (!name.is_string()) return false;
     std::string word = name.get<std::string>();
-    if (word.starts_with("LLaMA")) word.replace(0, 5, "Llama");  // before transformers had it
+    if (word.starts_with("LLaMA")) word.replace(0, 5, "Llama");  // before transformers supported it
     if (!word.starts_with(prefix)) return false;
     for (const char* end : {"ForCausalLM", "LMHeadModel", "Model", "TextModel", "DoubleHeadsModel",
                             "ForConditionalGeneration", "ForSequenceClassification",

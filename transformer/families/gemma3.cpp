@@ -1,6 +1,6 @@
-// Gemma 3 (Gemma Team 2025, arXiv 2503.19786), its text model: norms with 1 + w before and behind
-// attention and MLP, GeGLU, normalised heads of q and k, layers with a sliding window and
-// frequencies of their own between layers that see all, a tied head, an embedding times
+// Gemma 3 (Gemma Team 2025, arXiv 2503.19786), text model: pre- and post-norms with 1 + w around
+// attention and MLP, GeGLU, norms of the heads of q and k, layers with a sliding window and their
+// own rotary frequencies between layers with full attention, a tied head, an embedding times
 // sqrt(hidden_size).
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -51,7 +51,7 @@ void write_gemma3(const ModelConfig& config, Json& json) {
   json["head_dim"] = config.head_dim;
   json["attention_bias"] = config.attention_bias;
   json["hidden_activation"] = "gelu_pytorch_tanh";
-  // A whole number in every published model, of which the scale is the rounded root.
+  // A whole number in every published model; the softmax scale is its rounded inverse root.
   const double scalar = 1 / (config.attention_scale * config.attention_scale);
   const double whole = std::round(scalar);
   json["query_pre_attn_scalar"] = 1 / std::sqrt(whole) == config.attention_scale

@@ -98,7 +98,7 @@ void write_gpt2(const ModelConfig& config, Json& json) {
 
 }  // namespace
 
-// The checkpoints have q, k and v in one tensor, `attn.c_attn`; here they are three parameters.
+// Checkpoints have q, k and v in one tensor, `attn.c_attn`; here they are three parameters.
 constinit const Family kGpt2Family = {.id = ModelFamily::kGpt2,
                                       .model_type = "gpt2",
                                       .architecture = "GPT2LMHeadModel",

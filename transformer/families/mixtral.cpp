@@ -1,4 +1,4 @@
-// Mixtral (Jiang et al. 2024): Llama's block with experts in the place of every MLP.
+// Mixtral (Jiang et al. 2024): Llama's block with experts instead of every MLP.
 #include "transformer/families/common_keys.h"
 #include "transformer/families/expert_keys.h"
 #include "transformer/families/table.h"

@@ -1,5 +1,5 @@
-// Qwen2 and Qwen2.5 (Yang et al. 2024): Llama's block with biases of q, k and v; a sliding window
-// in the upper layers of some.
+// Qwen2 and Qwen2.5 (Yang et al. 2024): Llama's block with biases of q, k and v; some models have a
+// sliding window in the upper layers.
 #include "transformer/families/common_keys.h"
 #include "transformer/families/table.h"
 #include "transformer/families/window_keys.h"
@@ -12,7 +12,7 @@ constexpr WindowLayers kQwen2Windows = WindowLayers::kFromMost;
 void add_qwen2_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "32"});
   add_qwen_window_keys(schema, kQwen2Windows);
-  // Not read by transformers: q, k and v have biases, o has none.
+  // transformers does not read it: q, k and v have biases, o has none.
   schema.refused("attention_bias", {"true"}, "q, k and v of this family have biases");
 }
 

@@ -1,5 +1,4 @@
-// Qwen2-MoE (Yang et al. 2024): fine experts beside a shared MLP with a gate of its own; biases of
-// q, k and v.
+// Qwen2-MoE (Yang et al. 2024): fine-grained experts plus a gated shared MLP; biases of q, k and v.
 #include <nlohmann/json.hpp>
 
 #include "transformer/families/common_keys.h"

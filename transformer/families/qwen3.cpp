@@ -1,4 +1,4 @@
-// Qwen3 (Yang et al. 2025): Llama's block with normalised heads of q and k in the place of Qwen2's
+// Qwen3 (Yang et al. 2025): Llama's block with norms of the heads of q and k instead of Qwen2's
 // biases.
 #include <nlohmann/json.hpp>
 

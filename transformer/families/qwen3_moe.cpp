@@ -1,5 +1,5 @@
-// Qwen3-MoE (Yang et al. 2025): Qwen3's attention; fine experts in the place of the MLP, none
-// shared.
+// Qwen3-MoE (Yang et al. 2025): Qwen3's attention; fine-grained experts instead of the MLP, no
+// shared expert.
 #include <nlohmann/json.hpp>
 
 #include "transformer/families/common_keys.h"

@@ -46,7 +46,7 @@ void add_type(Schema& schema, const char* key, const char* help) {
       .not_yet({"longrope", "su", "proportional", "mrope", "ntk"});
 }
 
-// The keys that a type reads, "rope_type" and "type" excepted.
+// Keys that a type reads, besides "rope_type" and "type".
 bool reads(RopeType type, const std::string& key) {
   if (key == "factor") return type != RopeType::kDefault;
   if (key == "original_max_position_embeddings")
@@ -92,7 +92,7 @@ void check_scaling(const ConfigValues& values, const ModelConfig& config, Config
     if (!values.given(path) && values.valid(path))
       report.error(values.spelled(path), concat("is required by rope_type ", name_of(s.type)));
   };
-  // Where yarn has no factor it is the ratio of the two lengths.
+  // Default factor of yarn: the ratio of the two lengths.
   const bool ratio =
       s.type == RopeType::kYarn && values.given(path_of("original_max_position_embeddings"));
   if (!ratio) require("factor");
@@ -221,7 +221,7 @@ void add_layered_rope_keys(Schema& schema, const char* theta_default, const char
 
 void read_layered_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   config.rope_theta = values.number("rope_theta");
-  // Without windows no layer reads the other frequencies.
+  // Without windows no layer reads the local frequencies.
   if (config.has_windows()) config.local_rope_theta = values.number("rope_local_base_freq");
   const std::string factor = path_of("factor"), old = path_of("type");
   const bool named = values.given(path_of("rope_type"));
@@ -240,7 +240,8 @@ void read_layered_rope_keys(const ConfigValues& values, ModelConfig& config, Con
     report.error(values.spelled(factor), "is required by rope_type linear");
   config.rope_scaling.type = RopeType::kLinear;
   config.rope_scaling.factor = values.given(factor) ? values.number(factor) : 1;
-  // Published ones say the longer length in max_position_embeddings: 131072 with a factor of 8.
+  // Published configurations have the longer length in max_position_embeddings: 131072 with a
+  // factor of 8.
   config.rope_scaling.original_positions = std::max(
       int64_t{1},
       static_cast<int64_t>(static_cast<double>(config.max_positions) / config.rope_scaling.factor));

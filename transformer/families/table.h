@@ -1,4 +1,4 @@
-// The families that there are, each defined in the file of its name. A new one is a line here and
+// Table of the families, each defined in the file of its name. A new family needs a line here and
 // one in the table in family.cpp.
 #pragma once
 

@@ -34,7 +34,7 @@ std::vector<int64_t> everywhere(const ModelConfig& config, int64_t window) {
   return std::vector<int64_t>(static_cast<size_t>(config.num_layers), window);
 }
 
-// Whether each layer has a window, by the words of "layer_types".
+// Returns whether each layer has a window, from the words of "layer_types".
 std::vector<bool> read_layer_types(const ConfigValues& values, int64_t layers,
                                    ConfigReport& report) {
   const Json types = values.raw("layer_types");
@@ -54,7 +54,7 @@ std::vector<bool> read_layer_types(const ConfigValues& values, int64_t layers,
   return out;
 }
 
-// Checks of a configuration with layers that have a window.
+// Checks a configuration with at least one layer that has a window.
 void check_window(const ConfigValues& values, ConfigReport& report) {
   if (values.valid("sliding_window") && values.raw("sliding_window") == 0)
     report.error(
@@ -142,7 +142,7 @@ void add_pattern_window_keys(Schema& schema) {
       .integer("sliding_window_pattern", "6",
                "interval of layers with full attention, if layer_types is not given")
       .at_least(1);
-  schema.ignored("_sliding_window_pattern");  // what transformers 5 took from the other, or 6
+  schema.ignored("_sliding_window_pattern");  // a copy of the above by transformers 5, or 6
   add_layer_types(schema);
 }
 

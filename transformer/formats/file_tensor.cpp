@@ -16,7 +16,7 @@ constexpr int kPieces = 4;
 int64_t rows_of(const ModelParameter& p) { return p.shape[0]; }
 int64_t columns_of(const ModelParameter& p) { return p.shape.size() == 1 ? 1 : p.shape[1]; }
 
-// The box of rows [row, row + count) and columns [column, column + width) of a parameter.
+// Box of rows [row, row + count) and columns [column, column + width) of a parameter.
 TensorBox box_of(const ModelParameter& p, int64_t row, int64_t count, int64_t column,
                  int64_t width) {
   if (p.shape.size() == 1) return {{row}, {count}};
@@ -33,7 +33,7 @@ void add(const Tensor& y, double added) {
   });
 }
 
-// Rows [first, first + count) of a part, in the file's order.
+// Rows [first, first + count) of a part, in file order.
 void read_part(const ModelSource& source, const ModelConfig& config, const FileTensor::Part& part,
                int64_t first, int64_t count, const Tensor& out) {
   const ModelParameter& p = part.parameter;
@@ -63,7 +63,7 @@ void read_rows(const ModelSource& source, const ModelConfig& config, const FileT
   }
 }
 
-// Rows of the file are columns of the parameters.
+// Transposed tensors: rows of the file are columns of the parameters.
 void read_columns(const ModelSource& source, const ModelConfig& config, const FileTensor& tensor,
                   int64_t first, int64_t count, const Tensor& out) {
   const int64_t width = tensor.columns();
@@ -82,7 +82,7 @@ void read_columns(const ModelSource& source, const ModelConfig& config, const Fi
   }
 }
 
-// The type that holds the numbers of both.
+// Smallest type that represents the values of both.
 DType wider(DType a, DType b) {
   if (a == b) return a;
   if (dtype_size(a) == dtype_size(b)) return DType::kF32;  // bfloat16 and float16

@@ -1,5 +1,5 @@
-// The tensors of a file that is written from a model: which parameters each consists of, and its
-// rows in the order of the file, read from wherever the model lies.
+// Tensors of a file that is written from a model: the parameters that make up each one, and its
+// rows in file order, read from any ModelSource.
 #pragma once
 
 #include <functional>
@@ -20,31 +20,30 @@ struct FileTensor {
   std::vector<int64_t> shape;
   bool transposed = false;
   bool router = false;
-  std::vector<Part> parts;  // in the order of their rows
-  int64_t rows() const;     // dimensions before the last together; a vector is a column
+  std::vector<Part> parts;  // sorted by first row
+  int64_t rows() const;     // product of the dimensions before the last; a vector is one column
   int64_t columns() const;
   int64_t numel() const { return rows() * columns(); }
 };
 
-// Where a kind of file has a parameter of a model.
+// Place of a model's parameter in a file format.
 using PlaceOf = std::function<ParameterPlace(const std::string& parameter)>;
-// One entry for each tensor of the file, in the order in which the model computes.
+// One entry for each tensor of the file, in the order of the forward pass.
 std::vector<FileTensor> file_tensors(const ModelConfig& config, const PlaceOf& place);
 
-// The type of a tensor's numbers where the model lies, the widest of its parts'; where they are
-// quantised, the source's dtype().
+// Widest dtype of the tensor's parts in the source; where they are quantized, the source's dtype().
 DType file_dtype(const ModelSource& source, const FileTensor& tensor);
 
-// The values of tensors in the file's order, read here while a second thread uses what was read
-// before: pieces of whole rows of at most 16 MiB (one row, where it is larger), contiguous, of rank
-// 1. Four pieces exist at most.
+// Streams the values of tensors in file order: this thread reads while a second thread consumes
+// what was read before. Pieces are whole rows, at most 16 MiB (one row, where it is larger),
+// contiguous, of rank 1. At most four pieces exist at a time.
 class PieceStream {
  public:
   using Use = std::function<void(const ConstTensor& values)>;
   PieceStream(const ModelSource& source, const ModelConfig& config);
-  // The values of a tensor from number `first` on, as `dtype`. `use` is called in the second
-  // thread, after those of all tensors before, until finish() has returned; what it throws is
-  // thrown by add() or finish(). After either has thrown, whatever it was, none is called any more.
+  // Streams the values of a tensor from element `first` on, converted to `dtype`. The second thread
+  // calls `use` after those of all earlier tensors, until finish() has returned; add() or finish()
+  // rethrows its exceptions. After either has thrown, `use` is not called again.
   void add(const FileTensor& tensor, DType dtype, int64_t first, const Use& use);
   void finish() { behind_.finish(); }
 
@@ -55,11 +54,11 @@ class PieceStream {
   WriteBehind behind_;
 };
 
-// Called with the bytes written and to be written.
+// Called with the bytes written so far and in total.
 using CopyProgress = std::function<void(int64_t done, int64_t total)>;
 
-// What tells two states of a source apart: sizes and times of change of its files, what they say of
-// their tensors, and what else decides about the values; as 16 hex digits.
+// Fingerprint of a source, as 16 hex digits: sizes and modification times of its files, names,
+// dtypes and shapes of their tensors, and settings().
 std::string fingerprint(const ModelSource& source);
 
 }  // namespace trireme

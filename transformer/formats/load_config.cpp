@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kConfig = "config.json";
 
-// Takes keys that the schema does not list out of a config.json. null says nothing: those names go
-// to `names`. Any other value could mean other mathematics and is an error.
+// Removes keys that are not in the schema from a config.json. Names of keys with value null go to
+// names(); any other value could change the mathematics and is an error.
 class UnknownKeys {
  public:
   UnknownKeys(const Schema& schema, std::string prefix, ConfigReport& report)
@@ -60,7 +60,8 @@ class UnknownKeys {
   std::vector<std::string> names_;
 };
 
-// The unknown keys whose value is null, gone from `json`: of the text model where it is a part.
+// Removes unknown keys with value null from `json` and returns their names; in a multimodal model,
+// from its text model.
 std::vector<std::string> take_unknown(Json& json, ConfigReport& report) {
   if (!json.is_object()) return {};
   json.erase("quantization_config");
@@ -76,7 +77,7 @@ std::vector<std::string> take_unknown(Json& json, ConfigReport& report) {
   return unknown.names();
 }
 
-// "a, b and 3 more", on one line whatever the names are.
+// "a, b and 3 more", quoted onto one line.
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kMostListed = 20;
   std::string out;
@@ -86,7 +87,7 @@ std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
-// As transformers 5 does: a tied model whose files hold a head of other values has that head.
+// As in transformers 5: a tied model whose files hold a head with other values is untied.
 void untie_head(const std::string& path, const Json& json, ModelConfig& config,
                 std::vector<std::string>& notes) {
   std::error_code ignored;

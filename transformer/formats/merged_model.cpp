@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-// The tensors of the base that its model needs, for what is asked about them.
+// Tensors of the base that its model needs: metadata of the merged source.
 class NeededTensors : public TensorSource {
  public:
   NeededTensors(const ModelSource& base, const ModelSource& adapters)

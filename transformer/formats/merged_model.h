@@ -1,9 +1,10 @@
-// A model with adapters added to its weights as a source, V = W + s B A, with magnitudes m V /
-// ||V|| of every row:
-// what is read from it may be evaluated, converted and exported like the model alone. Parameters
-// that the adapters' files hold whole stand in the place of the base's. A tied base whose embedding
-// or head they change has a head of its own here (PeftAdapter::merged_config()). Nothing is kept
-// but the adapters of one layer and, for magnitudes, some rows of its weight.
+// Model with merged adapters as a ModelSource: V = W + s B A, with magnitudes m V / ||V|| of every
+// row.
+//
+// It can be evaluated, converted and exported like the model alone. Parameters that the adapters'
+// files hold in full replace those of the base. A tied base whose embedding or head the adapters
+// change gets an untied head (PeftAdapter::merged_config()). Holds in memory only the adapters of
+// one layer and, for magnitudes, some rows of its weight.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ class PeftAdapter;
 
 class MergedModel : public ModelSource {
  public:
-  // adapters: holds the tensors of `lora` for the base's model.
+  // adapters: source of the tensors of `lora` for the base's model.
   MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<ModelSource> adapters,
               const LoraConfig& lora);
   const char* kind() const override { return base_->kind(); }
@@ -32,21 +33,22 @@ class MergedModel : public ModelSource {
 
  private:
   struct Factors;
-  // Weights that adapters are added to, in the model that is read.
+  // A weight of the merged model, and its counterpart in the source that adapters are added to.
   struct Weights {
     const ModelSource& source;
-    ModelConfig config;  // as the source has it
+    ModelConfig config;  // of the source
     ModelParameter parameter;
   };
   Weights weights_of(const ModelConfig& config, const ModelParameter& parameter) const;
   Factors factors(const ModelConfig& config, const ModelParameter& weight,
                   const std::string& layer) const;
-  // Elements [begin, begin + out.size()) of the flattened box, from the base's whole rows.
+  // Elements [begin, begin + out.size()) of the flattened box, computed from whole rows of the
+  // base.
   void read_scaled(const ModelConfig& config, const ModelParameter& parameter,
                    const Factors& factors, const TensorBox& box, int64_t begin,
                    std::vector<float>& out) const;
   std::unique_ptr<ModelSource> base_, adapters_;
-  const PeftAdapter* peft_;  // the adapters, where they are PEFT's files
+  const PeftAdapter* peft_;  // the adapters as PEFT files; nullptr: a checkpoint
   LoraConfig lora_;
 };
 

@@ -32,7 +32,8 @@ std::string effect_of(const Key& key) {
   TRIREME_UNREACHABLE("key status ", static_cast<int>(key.status));
 }
 
-// Schemas with a name for each: equal rows are one, with the names of all that have it.
+// Schemas with their names. Rows that are equal are merged into one, with the names of all schemas
+// that have it.
 std::string joined_table(const std::vector<std::pair<std::string, const Schema*>>& schemas,
                          const std::string& where) {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> places;

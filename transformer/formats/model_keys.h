@@ -1,4 +1,4 @@
-// Page of all keys in files of third-party models and what becomes of each:
+// Reference page of all keys in third-party model files and their effect:
 // docs/reference/model-keys.md.
 #pragma once
 
@@ -9,14 +9,14 @@
 
 namespace trireme {
 
-// A row of such a table. `keys`: as the page shows them, "`a`, `b`" for two names of one.
+// Row of a key table. `keys`: as the page shows them, "`a`, `b`" for two spellings of one key.
 struct KeyRow {
   std::string keys, effect;
-  std::string where;  // "" in a table of one place
+  std::string where;  // "" in a table without that column
 };
 // "read: ...", "no effect", or "refused unless `false`: ..."
 KeyRow key_row(const Key& key);
-// Markdown, a line for each row; `where`: the title of the third column, "" for none.
+// Markdown table, a line for each row. where: title of the third column; "": no such column.
 std::string key_table(const std::vector<KeyRow>& rows, const std::string& where);
 
 // The page: config.json of every family, its quantization_config, GGUF metadata.

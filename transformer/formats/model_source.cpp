@@ -19,14 +19,14 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostListed = 20;
-// Rows of a transposed matrix that are read together, so that a line of the cache is used whole.
+// Rows of a transposed matrix that are read together, so that whole cache lines are used.
 constexpr int64_t kTileRows = 64;
 
 std::vector<int64_t> dims_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
 
-// A parameter, or a file's tensor, as a matrix; a vector is a column.
+// Shape of a parameter, or of a file's tensor, as a matrix; a vector is a column.
 struct Matrix {
   int64_t rows = 1, columns = 1;
 };
@@ -46,9 +46,9 @@ int64_t file_row(const ParameterPlace& place, int64_t row) {
   return place.first_row + row - in_group + 2 * (in_group % half) + in_group / half;
 }
 
-// A stretch of a box's flattened elements and where it goes.
+// Range of a box's flattened elements and its destination.
 struct Wanted {
-  TensorBox box;  // of two dimensions
+  TensorBox box;  // two-dimensional
   int64_t begin;
   Tensor destination;
   int64_t width() const { return box.extent[1]; }
@@ -110,7 +110,7 @@ std::string listed(const char* what, const std::vector<std::string>& lines) {
   return out;
 }
 
-// "I32 in 2 tensors (a.weight, ...); " of each type
+// "I32 in 2 tensors (a.weight, ...); " for each type.
 std::string types_of(const std::map<std::string, std::vector<std::string>>& unread) {
   std::string out;
   for (const auto& [type, names] : unread)
@@ -137,11 +137,11 @@ std::string tensor_advice(const std::vector<std::string>& missing,
   return "\n  the configuration and the weights may be of different downloads: take both from one";
 }
 
-// What the parameters say of one tensor of the file.
+// Expectation of a file's tensor, derived from the parameters in it.
 struct ExpectedTensor {
   Matrix matrix;
   bool transposed = false;
-  std::vector<int64_t> shape;  // of its only parameter, for messages; empty: several
+  std::vector<int64_t> shape;  // of its only parameter, for messages; empty: several parameters
   bool vocabulary = false;
 };
 
@@ -162,7 +162,7 @@ std::map<std::string, ExpectedTensor> expected_tensors(const ModelSource& source
   return expected;
 }
 
-// "" or how the file's tensor differs.
+// "" or the mismatch of the file's tensor.
 std::string shape_problem(const SourceTensor& tensor, const ExpectedTensor& expected,
                           const ModelConfig& config) {
   Matrix wanted = expected.matrix, found = matrix_of(tensor.shape);

@@ -1,12 +1,12 @@
-// A line of the log about a file, once a process.
+// Logs a note about a file once per process.
 #pragma once
 
 #include <string>
 
 namespace trireme {
 
-// `line` begins with the name of the file. A directory is opened several times where it is base,
-// source of defaults and tokenizer at once, and by several names. Any thread.
+// `line` begins with the file name. Needed because one directory may be opened several times: as
+// base, source of defaults and tokenizer, and under several names. Any thread.
 void note_once(const std::string& file, const std::string& line);
 
 }  // namespace trireme

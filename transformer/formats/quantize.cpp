@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// As a regular expression.
+// Regular expression that matches the name literally.
 std::string literally(const std::string& name) {
   std::string out;
   for (const char c : name) out += c == '.' ? std::string("\\.") : std::string(1, c);

@@ -51,7 +51,7 @@ std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size)
   const Json config = object_in(fs::path(directory) / "config.json");
   if (config.contains("model_type")) {
     add_ends(config, vocab_size, ends);
-    // Of a model that sees images too.
+    // Multimodal model.
     const Json text = config.value("text_config", Json());
     if (text.is_object()) add_ends(text, vocab_size, ends);
   }

@@ -1,8 +1,8 @@
-// Where texts end, by what lies beside a tokenizer.
+// Stop token ids (EOS) of a model, from the files next to its tokenizer.
 //
-// Published models list several ends (of a text, of a turn) under "eos_token_id" of config.json and
-// of generation_config.json; they are ids of the tokenizer in the same directory, and copies of it
-// keep the latter.
+// Published models list several (end of text, end of turn) as "eos_token_id" in config.json and
+// generation_config.json. They are ids of the tokenizer in the same directory; copies of a
+// tokenizer include generation_config.json.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace trireme {
 
-// What llama.cpp calls the ends of a text, of a turn and of a message.
+// GGUF keys of the token ids that end a text, a turn and a message.
 inline constexpr const char* kGgufEnds[] = {
     "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
 
-// Of a directory: those of config.json, then what generation_config.json adds. Ids that are none
-// below vocab_size are left out, and so are files without a "model_type" and files that do not
-// exist. InputError for one that cannot be read.
+// Stop token ids of a directory: those of config.json, then further ones of generation_config.json.
+// Skips ids outside [0, vocab_size), a config.json without "model_type", and missing files.
+// InputError for a file that cannot be read.
 std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size);
-// Ends of the directory of a tokenizer, as load_tokenizer() takes it, or of a .gguf by kGgufEnds,
-// then those of kGgufStopTokens; none for "byte".
+// Stop token ids for a tokenizer path, as load_tokenizer() takes it: those of its directory, or of
+// a .gguf those under kGgufEnds and then kGgufStopTokens. None for "byte".
 std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_size);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a copy writes, and nothing that somebody may have put beside it.
+// Removes files that a copy writes, but no other files in the directory.
 void remove_written(const std::string& directory) {
   std::vector<std::string> written;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -25,7 +25,7 @@ void remove_written(const std::string& directory) {
   for (const std::string& path : written) remove_tree(path);
 }
 
-// Nothing is in it but what a kill leaves of a marker's writing.
+// Returns whether the directory is empty, apart from a marker whose write was interrupted.
 bool is_empty(const std::string& directory, const std::string& marker) {
   for (const auto& entry : fs::directory_iterator(directory))
     if (entry.path() != marker + ".tmp") return false;

@@ -1,5 +1,5 @@
-// A directory into which a model is being written: a file in it says what is asked for, until all
-// is written, so that the same command goes on after an interruption.
+// Directory of an export or import in progress: a marker file records the arguments until
+// everything is written, so that repeating the command resumes it after an interruption.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace trireme {
 
 class UnfinishedCopy {
  public:
-  // Begins in `directory` (absent or empty), or finds that the same was begun there: `marker` is
-  // the name of the file that says so, `asked` the rest of what decides about the bytes. InputError
-  // where the directory holds anything else. Where the source has changed in between, what was
-  // written of it is removed, and the log says so.
+  // Starts a copy in `directory` (absent or empty), or resumes the same one. marker: name of the
+  // marker file. asked: everything else that determines the bytes. InputError where the directory
+  // holds anything else. Where the source has changed meanwhile, removes the files written so far
+  // and logs a warning.
   UnfinishedCopy(const ModelSource& source, std::string directory, const char* marker,
                  const std::string& asked);
-  // All that decides about the bytes, for AtomicFile's resume_as.
+  // Everything that determines the bytes, for AtomicFile's resume_as.
   const std::string& identity() const { return identity_; }
-  // All is written.
+  // Ends the copy: removes the marker.
   void finish();
 
  private:

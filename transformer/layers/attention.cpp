@@ -39,7 +39,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
          .shape = Shape{head_dim_},
          .init = config.unit_norms ? InitKind::kZeros : InitKind::kOnes,
          .block = block,
-         // Each rank saw other heads, and of a shared key head the gradients of other queries.
+         // Each rank has other heads, and for a shared key head the gradients of other queries.
          .partial = layout.tp.size > 1 ? PartialSum::kTensor : PartialSum::kNone,
          .copies = layout.tp.size,
          .copy = layout.tp.index});
@@ -96,13 +96,13 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   qkv_proj_.forward(pass, qkv, x);
   const int64_t qk_width = (heads_ + kv_heads_) * head_dim_;
   Saved kept;
-  // A backward pass needs q and k before the norm and after it.
+  // Backward needs q and k before and after the norm.
   if (q_norm_ >= 0 && saved != nullptr)
     kept.qk = ctx.allocate("attention.qk", x.dtype(), Shape{t, qk_width});
   const AttentionHeads::Heads heads = attended(split(qkv), kept.qk);
   if (q_norm_ >= 0) normalise(pass, heads, split(qkv), kept);
   if (cos_sin.present()) {
-    // q and k are neighbours in the packed tensor: one call rotates both.
+    // q and k are adjacent in the packed tensor: one call rotates both.
     const Tensor packed = kept.qk.present() ? *kept.qk : qkv->slice(1, 0, qk_width);
     rotary(ctx, packed.split_last(heads_ + kv_heads_, head_dim_), cos_sin, pass.tokens.positions,
            false);
@@ -114,7 +114,7 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   o_proj_.forward(pass, y, out);
   if (saved == nullptr) return;
   saved->out = std::move(out);
-  // Exchanged heads are kept in the place of the own ones, which the norms alone still need.
+  // Exchanged heads replace this rank's heads, which only the norms still need.
   const bool exchanged = !attention_.backward_reads_heads(saved->heads);
   if (exchanged) saved->qk.reset();
   if (!exchanged || q_norm_ >= 0) saved->qkv = std::move(qkv);

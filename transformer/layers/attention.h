@@ -1,6 +1,6 @@
-// Causal self-attention with grouped-query heads: fused QKV projection, normalised heads of q and k
-// (Qwen3), rotary embedding (Llama), attention (transformer/layers/attention_heads.h), in some
-// layers over a sliding window, output projection.
+// Causal self-attention with grouped-query heads: fused QKV projection, norms of the heads of q and
+// k (Qwen3), rotary embedding (Llama), core attention (transformer/layers/attention_heads.h), in
+// some layers with a sliding window, output projection.
 #pragma once
 
 #include "transformer/layers/attention_heads.h"
@@ -19,20 +19,21 @@ class Attention {
         qkv;  // (T, (H + 2 Hkv) D): q and k after the rotary embedding; with qk_norm before both
     Activation qk;              // (T, (H + Hkv) D), with qk_norm: q and k after both
     Activation q_rstd, k_rstd;  // (T, H), (T, Hkv), with qk_norm
-    Activation out;             // (T, H D): heads' outputs, input of the output projection
+    Activation out;             // (T, H D): output of the heads, input of the output projection
     AttentionHeads::Saved heads;
   };
-  // What backward_weight() needs of backward_input(): gradients of the two projections' outputs.
+  // Input of backward_weight() from backward_input(): gradients of the outputs of the two
+  // projections.
   struct Deferred {
     Activation d_qkv;  // (T, (H + 2 Hkv) D)
     AllTokens dy;      // (T, C)
   };
 
-  // y = attention(x); x, y (T / split, C). cos_sin is the rotary table, absent without rotary
-  // embedding. saved may be null: nothing is kept.
+  // y = attention(x); x, y (T / split, C). cos_sin: the rotary table, absent without rotary
+  // embedding. saved == nullptr: keeps nothing.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
-  // dx overwrites. dx, dy (T / split, C); dy must stay until backward_weight().
+  // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight().
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
                           const ConstTensor& cos_sin, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
@@ -42,16 +43,16 @@ class Attention {
 
  private:
   AttentionHeads::Heads split(const Tensor& qkv) const;  // of a packed (T, (H + 2 Hkv) D)
-  // What is attended with: `heads`, but q and k of qk where that is present.
+  // Inputs of the core attention: `heads`, with q and k from `qk` where that is present.
   AttentionHeads::Heads attended(AttentionHeads::Heads heads, const Activation& qk) const;
   void normalise(Pass& pass, const AttentionHeads::Heads& to, const AttentionHeads::Heads& from,
                  Saved& saved) const;
   void normalise_backward(Pass& pass, const AttentionHeads::Heads& d, const Saved& saved) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
-  double norm_eps_, norm_unit_;          // of the heads' norms
+  double norm_eps_, norm_unit_;          // of the norms of q and k
   AttentionHeads attention_;
-  ParamHandle q_norm_ = -1, k_norm_ = -1;  // (D), where q and k are normalised
+  ParamHandle q_norm_ = -1, k_norm_ = -1;  // (D), with qk_norm
   ColumnLinear qkv_proj_;
   RowLinear o_proj_;
 };

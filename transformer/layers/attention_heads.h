@@ -1,6 +1,6 @@
-// What attention layers share, whatever their projections are: attention of this rank's heads over
-// packed sequences, over context-parallel ranks or over a KV cache, in some layers over a sliding
-// window (engine/ops/attention.h has the formula).
+// Core attention, shared by all attention layers: attention of this rank's heads over packed
+// sequences, over context-parallel ranks or over a KV cache, in some layers with a sliding window
+// (formula: engine/ops/attention.h).
 #pragma once
 
 #include "engine/ops/attention.h"
@@ -19,24 +19,27 @@ class AttentionHeads {
 
   struct Saved {
     Activation lse;                   // (H, T)
-    ContextAttention::Saved context;  // in its place, with context parallelism
+    ContextAttention::Saved context;  // instead of lse, with context parallelism
   };
-  // Views, (T, H, D) and (T, Hkv, D); heads lie one behind the other.
+  // Views (T, H, D) and (T, Hkv, D); the heads of a token are contiguous.
   struct Heads {
     Tensor q, k, v;
   };
 
-  // out (T, H, D) = attention of heads that were rotated. saved may be null: nothing is kept.
+  // out (T, H, D) = attention of the heads, after the rotary embedding. saved == nullptr: keeps
+  // nothing.
   void forward(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const;
-  // Whether backward() reads out and heads; else Saved has them, exchanged, and they may be absent.
+  // Returns whether backward() reads out and heads. If not, Saved holds them after the exchange,
+  // and they may be absent.
   bool backward_reads_heads(const Saved& saved) const { return !saved.context.qkv.present(); }
-  // d overwrites.
+  // Overwrites d.
   void backward(Pass& pass, const Heads& d, const ConstTensor& d_out, const ConstTensor& out,
                 const Heads& heads, const Saved& saved) const;
 
  private:
   AttentionArgs op_args(const Pass& pass) const;
-  int64_t heads_, first_head_, total_heads_;  // of this rank, and its place among all query heads
+  // Query heads of this rank, index of the first one, and total over all ranks.
+  int64_t heads_, first_head_, total_heads_;
   double scale_, dropout_;
   int64_t window_;  // 0: none
   int layer_;

@@ -1,6 +1,6 @@
-// Token embedding, times a number (Gemma), plus learned positions (GPT-2), plus dropout. The table
-// is split by rows over the tensor-parallel ranks: each looks up the tokens it has rows for, and
-// the results are added.
+// Token embedding, scaled (Gemma), plus learned positions (GPT-2), plus dropout. The table is split
+// by rows over the tensor-parallel ranks: each looks up the tokens of its rows, and the results are
+// summed.
 #pragma once
 
 #include "engine/ops/embedding.h"
@@ -12,7 +12,7 @@ namespace trireme {
 
 class Embedding {
  public:
-  // shared: another pipeline stage holds the same table as its head.
+  // shared: another pipeline stage holds a copy of the table as its head.
   Embedding(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
             bool shared);
 
@@ -30,8 +30,8 @@ class Embedding {
   ParamHandle positions_ = -1;
 };
 
-// The (V, C) table of a model's token embedding, split over the tensor-parallel ranks. copy: 0 for
-// the embedding itself, 1 for the last stage's copy of a tied one; copies counts both.
+// Parameter of the token embedding, a (V, C) table split over the tensor-parallel ranks. copy: 0
+// for the embedding itself, 1 for the last stage's copy of a tied one. copies: total of both.
 ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, int block,
                               int copies, int copy);
 

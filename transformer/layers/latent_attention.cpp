@@ -41,7 +41,8 @@ LatentAttention::LatentAttention(const ModelConfig& config, const Layout& layout
                                     kLatentNormEps, block);
   kv_up_ = ColumnLinear(list, {{prefix + ".kv_b_proj", h * both, head_slice(h, both, layout.tp)}},
                         sizes_.kv_rank, plain, block);
-  // As in transformer/layers/attention.cpp: projections into the residual stream start smaller.
+  // As in transformer/layers/attention.cpp: smaller initial values of projections into the residual
+  // stream.
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   o_proj_ = RowLinear(list, layout, prefix + ".o_proj", c, h * sizes_.value_dim,
                       head_slice(h, sizes_.value_dim, layout.tp),
@@ -72,7 +73,7 @@ LatentAttention::Expanded LatentAttention::expand(Pass& pass, const ConstTensor&
   return out;
 }
 
-// (T, H Dv) with each head followed by zeros, (T, H D).
+// (T, H Dv) -> (T, H D): pads each head with zeros.
 Activation LatentAttention::widen(Pass& pass, const ConstTensor& out) const {
   const int64_t rows = out.size(0) * heads_.heads();
   Activation wide = pass.ctx.allocate("latent_attention.wide", out.dtype(),
@@ -95,8 +96,7 @@ void LatentAttention::rotate_key(Pass& pass, const Tensor& k_rope, const ConstTe
          pass.residual_part(pass.tokens.positions), inverse, pairs_);
 }
 
-// The latents of this rank's share of the tokens, before and after their norms, and the rotated
-// key.
+// Latents of this rank's share of the tokens, before and after their norms, and the rotated key.
 void LatentAttention::down(Pass& pass, const ConstTensor& x, const ConstTensor& cos_sin,
                            Saved& saved, Activation& k_rope) const {
   Ctx& ctx = pass.ctx;
@@ -159,8 +159,8 @@ void LatentAttention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   *saved = std::move(kept);
 }
 
-// The gradient of the rotated key by this rank's heads (T, Dr) -> that of the key before rotation
-// by all heads, for this rank's share of the tokens.
+// Gradient of the rotated key from this rank's heads (T, Dr) -> gradient of the key before rotation
+// from all heads, for this rank's share of the tokens.
 Activation LatentAttention::backward_key(Pass& pass, const Tensor& partial,
                                          const ConstTensor& cos_sin) const {
   Activation d = pass.ctx.allocate("latent_attention.d_k_rope", partial.dtype(),

@@ -1,26 +1,26 @@
 // Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", arXiv 2405.04434, section 2.1;
 // DeepSeek-V3).
 //
-// Keys and values of all heads are projections of one latent vector a token, and positions enter by
-// a rotated part of each query and one rotated key for all heads:
+// Keys and values of all heads are projected from one latent vector per token. Positions enter
+// through a rotated part of each query and one rotated key shared by all heads:
 //   c_q = norm(x Wqa^T)              (Rq)       q_a_proj, q_a_layernorm
 //   q   = c_q Wqb^T                  (H, D)     q_b_proj; without Rq: q = x Wq^T, q_proj
 //   [c | k_r] = x Wkva^T             (Rkv + Dr) kv_a_proj_with_mqa
 //   [k_n | v] = norm(c) Wkvb^T       (H, Dn + Dv)  kv_a_layernorm, kv_b_proj
 //   q_h = [q_n | rotate(q_r)]        k_h = [k_n | rotate(k_r)]       D = Dn + Dr
 //   y = concat_h(attention(q_h, k_h, v_h)) Wo^T
-// The norms are RMSNorm with eps = 1e-6, whatever the model's is, as in HuggingFace's and
-// DeepSeek's code. The softmax's scale is the configuration's: with YaRN it has a factor mscale^2.
+// The norms are RMSNorm with eps = 1e-6, independent of the model's norm_eps, as in HuggingFace's
+// and DeepSeek's code. The softmax scale is the configuration's: with YaRN it has a factor
+// mscale^2.
 //
-// The attention op takes heads of one width, so values are padded with zeros from Dv to D. At the
-// published sizes (192 and 128) that is 6/5 of the products' work; in exchange every path there is
-// (packed sequences, rings, exchanged heads, caches, tensor cores) serves these heads as it does
-// others.
+// The attention op takes heads of one width, so that values are padded with zeros from Dv to D. At
+// the published sizes (192 and 128) the products cost 6/5 of the work. In exchange these heads use
+// every existing path (packed sequences, context-parallel rings, Ulysses, KV caches, tensor cores).
 //
-// Over tensor-parallel ranks the up-projections and Wo are split by heads. The down-projections and
-// norms are on every rank, each for the tokens of its share of the residual stream, and what is
-// exchanged is the latents, Rq + Rkv + Dr elements a token instead of C. A KV cache holds expanded
-// keys and values.
+// Tensor parallelism splits the up-projections and Wo by heads. The down-projections and norms are
+// replicated; each rank computes them for its share of the residual stream, and the ranks exchange
+// the latents, Rq + Rkv + Dr elements per token instead of C. A KV cache holds expanded keys and
+// values.
 #pragma once
 
 #include <memory>
@@ -37,18 +37,18 @@ class LatentAttention {
   LatentAttention(const ModelConfig& config, const Layout& layout, ParameterList& list,
                   const std::string& prefix, int block, int layer);
 
-  // H: the heads of this rank; R = T / split: the tokens of its share.
+  // H: heads of this rank. R = T / split: tokens of this rank's share.
   struct Saved {
     Activation q_latent, kv_latent;  // (R, Rq), (R, Rkv): before their norms
     Activation q_normed, kv_normed;
     Norm::Saved q_norm, kv_norm;
-    Activation q;   // (T, H D), rotated; absent where the heads were exchanged, like the next two
-    Activation kv;  // (T, H (Dn + Dv))
+    Activation q;       // (T, H D), rotated; absent with exchanged heads, like the next two
+    Activation kv;      // (T, H (Dn + Dv))
     Activation k_rope;  // (T, Dr), rotated
     Activation out;     // (T, H Dv): input of the output projection
     AttentionHeads::Saved heads;
   };
-  // What backward_weight() needs of backward_input(): gradients of the projections' outputs.
+  // Input of backward_weight() from backward_input(): gradients of the projections' outputs.
   struct Deferred {
     Activation d_q;     // (T, H D)
     Activation d_kv;    // (T, H (Dn + Dv))
@@ -56,11 +56,12 @@ class LatentAttention {
     AllTokens dy;       // (T, C)
   };
 
-  // y = attention(x); x, y (R, C). cos_sin is the rotary table of Dr columns. saved may be null.
+  // y = attention(x); x, y (R, C). cos_sin: the rotary table of Dr columns. saved == nullptr: keeps
+  // nothing.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
-  // dx overwrites. dx, dy (R, C); dy must stay until backward_weight(). The norms' gradients are
-  // written here, as those of the block's norms are.
+  // Overwrites dx. dx, dy (R, C); dy must stay valid until backward_weight(). Also writes the
+  // gradients of the norms, as Block does for its norms.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
                           const ConstTensor& cos_sin, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
@@ -69,14 +70,14 @@ class LatentAttention {
   std::vector<ParamHandle> linear_weights() const;
 
  private:
-  // The parts of a (R, Rq + Rkv + Dr) tensor, which lie side by side.
+  // Column ranges of a (R, Rq + Rkv + Dr) tensor.
   template <class AnyTensor>
   struct Down {
     AnyTensor q, kv, rope;
   };
   template <class AnyTensor>
   Down<AnyTensor> parts(const AnyTensor& down) const;
-  // Keys and values of width D, one behind the other.
+  // Keys and values of width D, each contiguous.
   struct Expanded {
     Activation k, v;
   };
@@ -93,7 +94,7 @@ class LatentAttention {
   LatentConfig sizes_;  // Rq, Rkv, Dn, Dr, Dv
   RotaryPairs pairs_;
   AttentionHeads heads_;
-  ReplicatedLinear down_;  // q_a_proj where there is one, kv_a_proj_with_mqa
+  ReplicatedLinear down_;  // q_a_proj (with Rq) and kv_a_proj_with_mqa
   ColumnLinear q_up_;      // q_b_proj, or q_proj
   ColumnLinear kv_up_;
   RowLinear o_proj_;

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// The three products of the layer with this weight, in the type of its operands or in 8-bit floats.
+// The three products of the layer with this weight, in its own dtype or in FP8.
 void product(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x, const Weight& w,
              const ConstTensor& bias) {
   if (pass.float8 != nullptr)

@@ -1,8 +1,9 @@
-// Linear layers y = x w^T + b over one or several logical weights stored as one matrix, split over
-// the tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel), as Shoeybi et
-// al. 2019 pair them: the first product of a branch is column-parallel, the second row-parallel,
-// and only the residual stream on both sides is exchanged (transformer/pass/tensor_exchange.h).
-// Either may have adapters (transformer/layers/lora.h); a frozen weight has no gradient.
+// Linear layers y = x w^T + b over one or several logical weights that are stored as one matrix,
+// split over the tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel).
+// Paired as in Shoeybi et al. 2019: the first product of a branch is column-parallel, the second
+// row-parallel, and only the residual stream on both sides is exchanged
+// (transformer/pass/tensor_exchange.h). Both kinds support adapters (transformer/layers/lora.h); a
+// frozen weight has no gradient.
 #pragma once
 
 #include "engine/ops/activation.h"
@@ -19,7 +20,7 @@ class Weight;
 struct LinearPart {
   std::string name;  // without ".weight"
   int64_t out = 0;   // logical
-  DimSlice rows;     // of it, this rank's outputs
+  DimSlice rows;     // outputs of the logical weight that this rank holds
 };
 
 struct LinearInit {
@@ -27,7 +28,7 @@ struct LinearInit {
   double std = 0.0;
 };
 
-// Outputs are split: each rank computes its rows of the weights for all tokens.
+// Column-parallel linear layer: each rank computes its rows of the weights for all tokens.
 class ColumnLinear {
  public:
   ColumnLinear() = default;
@@ -38,15 +39,15 @@ class ColumnLinear {
   ParamHandle weight() const { return first_weight_; }
   // x (T / split, in), y (T, out)
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
-  // dx (T / split, in) = dy w, summed over the ranks; overwrites.
+  // dx (T / split, in) = dy w, summed over the ranks. Overwrites dx.
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
-  // The gradients of weight and bias from the layer's input about all tokens, x (T, in), gathered
-  // again, and the output's gradient dy (T, out).
+  // Gradients of weight and bias. x (T, in): the layer's input for all tokens, gathered again. dy
+  // (T, out): the gradient of the output.
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:
   friend class ReplicatedLinear;
-  // Of some tokens, adapters included.
+  // Product for a range of tokens, adapters included.
   void multiply(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
                 const Activation& squares, const Weight& weight) const;
   void input_products(Pass& pass, const TokenRange& tokens, const Tensor& dx, const ConstTensor& dy,
@@ -59,20 +60,21 @@ class ColumnLinear {
   LowRank adapters_;
 };
 
-// Every rank has all of the weights and multiplies the rows it has: for products with few outputs,
-// whose exchange is cheaper than that of their input (the down-projections of latent attention).
-// Nothing is exchanged. Gradients of weights are partial sums where tensor-parallel ranks have
-// other tokens, and complete where they have the same ones and the same dy.
+// Replicated linear layer: every rank holds all weights and multiplies its own rows, without
+// communication. For products with few outputs, which are cheaper to exchange than their input (the
+// down-projections of latent attention). Gradients of weights are partial sums where the
+// tensor-parallel ranks have different tokens, and complete where they have the same tokens and the
+// same dy.
 class ReplicatedLinear {
  public:
   ReplicatedLinear() = default;
-  // parts: name and logical outputs; their rows are not read.
+  // parts: name and logical outputs; `rows` is not read.
   ReplicatedLinear(ParameterList& list, const Layout& layout, std::vector<LinearPart> parts,
                    int64_t in, const LinearInit& init, int block);
 
   int64_t out() const { return products_.out(); }
   ParamHandle weight() const { return products_.weight(); }
-  // x (R, in), y (R, out), any rows
+  // x (R, in), y (R, out), any number of rows
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
@@ -81,7 +83,8 @@ class ReplicatedLinear {
   ColumnLinear products_;
 };
 
-// Inputs are split: each rank computes a partial sum of every output; the bias is added to the sum.
+// Row-parallel linear layer: each rank computes a partial sum of every output; the bias is added to
+// the sum.
 class RowLinear {
  public:
   RowLinear() = default;
@@ -91,8 +94,8 @@ class RowLinear {
   ParamHandle weight() const { return weight_; }
   // x (T, columns), y (T / split, out)
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
-  // dx (T, columns) = dy w; overwrites. dy (T / split, out). Returns dy of all tokens for
-  // backward_weight(); it may show dy itself.
+  // dx (T, columns) = dy w. Overwrites dx. dy (T / split, out). Returns dy of all tokens for
+  // backward_weight(); the result may be a view of dy.
   AllTokens backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
                        const ConstTensor& x) const;

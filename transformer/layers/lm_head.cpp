@@ -15,14 +15,14 @@
 namespace trireme {
 namespace {
 
-// Bytes of one chunk of logits on a CPU: large enough that the products run at full speed (a chunk
-// of 600 tokens for a vocabulary of 50,000), small against the rest of a training step.
+// Bytes of one chunk of logits on a CPU: large enough for full speed of the products (a chunk of
+// 600 tokens for a vocabulary of 50,000), small compared to the rest of a training step.
 constexpr int64_t kChunkBytes = int64_t{128} << 20;
-// On a GPU as many rows as this memory holds, but between these bounds, and a multiple of the
-// products' tiles.
+// On a GPU: as many rows as this memory holds, within these bounds, and a multiple of the products'
+// tiles.
 constexpr int64_t kDeviceChunkBytes = int64_t{5} << 28;  // 1.25 GiB: 2,176 rows for 151,936 tokens
 constexpr int64_t kMinDeviceRows = 2048, kMaxDeviceRows = 4096, kDeviceTileRows = 128;
-constexpr int64_t kRowAlignment = 64;  // elements between rows: keeps rows on cache lines
+constexpr int64_t kRowAlignment = 64;  // alignment of a row in elements: rows start on cache lines
 
 ParamHandle add_head(const ModelConfig& config, const Layout& layout, ParameterList& list,
                      int block, ParamHandle tied_table) {
@@ -198,14 +198,14 @@ Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss)
   }
   Activation dy = token_gradients(pass, y, loss);
   add_tensor_ranks(pass, dy, dy);
-  // The norm's input gradient takes the place of its output.
+  // The gradient of the norm's input overwrites the norm's output.
   norm_.backward(pass, y, dy, {}, x, saved);
   return y;
 }
 
 void LmHead::gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTensor& part) const {
   Communicator& tp = *pass.groups->tp;
-  // Parts differ by one column at most: all are sent with the width of the widest.
+  // Parts differ by at most one column: all are sent with the width of the widest.
   const int64_t rows = logits.size(0), width = ceil_div(vocab_, tp.size());
   const Activation mine = pass.ctx.allocate("head.part", logits.dtype(), Shape{rows, width});
   const Activation all =

@@ -1,8 +1,8 @@
-// Final norm, output projection and loss. The logits exist only for a chunk of tokens at a time, so
+// Final norm, output projection and loss. Logits exist only for one chunk of tokens at a time, so
 // that memory does not grow with tokens x vocabulary: forward product, softmax cross-entropy and
-// both backward products run on the chunk while it is there. The vocabulary is split over the
-// tensor-parallel ranks, and no rank ever sees another's logits: three numbers a token and rank are
-// exchanged (engine/ops/cross_entropy.h).
+// both backward products run on the chunk while it exists. The vocabulary is split over the
+// tensor-parallel ranks; the ranks exchange three numbers per token and rank instead of logits
+// (engine/ops/cross_entropy.h).
 #pragma once
 
 #include "transformer/layers/norm.h"
@@ -11,48 +11,48 @@
 
 namespace trireme {
 
-// Training on preferences: the loss of the tokens is not added up but weighed, pair by pair. The
-// host looks at the losses of a micro-batch's tokens for that.
+// Preference training: token losses are not summed but weighted pair by pair, for which the host
+// reads the losses of a micro-batch's tokens.
 struct PreferenceTask {
   const PreferenceConfig* config = nullptr;
   std::span<const PreferencePair> pairs;  // of the micro-batch
-  PreferenceSums* sums = nullptr;         // of all tensor-parallel ranks alike
+  PreferenceSums* sums = nullptr;         // the same on all tensor-parallel ranks
 };
 
 struct Loss {
   Tensor sum;                 // (1) float64: += sum of the losses of the valid tokens
-  ConstTensor scale;          // (1) float64: what a token's gradient is multiplied with (training)
+  ConstTensor scale;          // (1) float64: factor on a token's gradient (training)
   Tensor per_token;           // (T) float32 (float64), optional
   Tensor router_losses = {};  // (4) float64: += the losses of routers (transformer/pass/pass.h)
-  const PreferenceTask* preferences =
-      nullptr;                     // the gradient is theirs; sum is that of their losses
+  // Preference training: gradient and `sum` are those of the preference losses.
+  const PreferenceTask* preferences = nullptr;
   ConstTensor token_weights = {};  // (T) float32 (float64): factors on the gradient of each token
 };
 
-// Tokens whose logits exist at a time, for a rank's `columns` of the vocabulary: chunks of `tokens`
-// that are as equal as may be. A CPU keeps a chunk near its caches. A GPU reads and writes the
-// whole gradient of the output matrix for each chunk, so there the chunks are larger, in whole
-// tiles of the products.
+// Rows of a loss chunk, for a rank's `columns` of the vocabulary: chunks of `tokens` as equal in
+// size as possible. On a CPU a chunk stays close to its caches. A GPU reads and writes the whole
+// gradient of the output matrix for each chunk, so that its chunks are larger, in whole tiles of
+// the products.
 int64_t loss_chunk_rows(int64_t tokens, int64_t columns, bool gpu);
 
 class LmHead {
  public:
-  // tied_table: the token embedding's handle when the head shares it on this rank, else -1. A tied
-  // head whose embedding lies on another stage holds a copy of the table.
+  // tied_table: handle of the token embedding when the head shares it on this rank, else -1. A tied
+  // head whose embedding is on another stage holds a copy of the table.
   LmHead(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
          ParamHandle tied_table);
 
-  // The parameter block of the output matrix: the embedding's, where both are one.
+  // Parameter block of the output matrix: the embedding's, where the two are one.
   int weight_block(const ParameterStore& params) const { return params.block_of(weight_); }
   // Loss without gradients. x (T / split, C) is the last block's output.
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // Loss and the gradient of x; writes the gradients of the head's parameters.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss) const;
-  // What the output projection takes of the tokens `rows` (R) int32: out (R, C) of x's dtype.
+  // Input of the output projection for the tokens `rows` (R) int32: out (R, C) of x's dtype.
   // Inference.
   void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
-  // logits (R, V) float32 of the tokens `rows` (R) int32, or of the last ones, [T - R, T), on every
-  // rank. Inference.
+  // logits (R, V) float32 of the tokens `rows` (R) int32, or without rows of the last R tokens, on
+  // every rank. Inference.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
               const ConstTensor& rows = {}) const;
 
@@ -61,9 +61,9 @@ class LmHead {
   Activation final_rows(Pass& pass, const ConstTensor& x, int64_t wanted,
                         const ConstTensor& rows) const;
   Activation allocate_logits(Pass& pass, int64_t rows) const;
-  // The gradient of y (T, C) where `backward`: on a split vocabulary a partial sum.
+  // Returns the gradient of y (T, C) where `backward`; with a split vocabulary it is a partial sum.
   Activation loss_chunks(Pass& pass, const ConstTensor& y, const Loss& loss, bool backward) const;
-  // The same for either kind of loss, backward.
+  // Gradient of y for either kind of loss.
   Activation token_gradients(Pass& pass, const ConstTensor& y, const Loss& loss) const;
   void weigh(Pass& pass, const Loss& loss, const ConstTensor& losses, const Tensor& weights) const;
   struct Chunk {
@@ -73,7 +73,7 @@ class LmHead {
   void chunk_loss(Pass& pass, const Loss& loss, const Chunk& chunk) const;
   void gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTensor& part) const;
   int64_t vocab_;  // V of the model
-  DimSlice rows_;  // this rank's part of it
+  DimSlice rows_;  // this rank's part of V
   Norm norm_;
   ParamHandle weight_;
 };

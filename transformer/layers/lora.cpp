@@ -19,7 +19,8 @@ double LoraConfig::scale() const {
 
 namespace {
 
-// The layer of HuggingFace's GPT-2 that one of ours is a part of; other layers' own names.
+// Name of the fused GPT-2 layer in HuggingFace that contains this layer; other layers keep their
+// name.
 std::string fused_in_gpt2(const std::string& layer) {
   for (const char* part : {".attn.q_proj", ".attn.k_proj", ".attn.v_proj"})
     if (layer.ends_with(part)) return layer.substr(0, layer.rfind('.')) + ".c_attn";
@@ -31,7 +32,7 @@ bool is_of_attention(const std::string& layer) {
          layer.find(".attn.") != std::string::npos;
 }
 
-// The last expression is kept: it is asked about every layer of a model.
+// Caches the last regular expression: it is matched against every layer of a model.
 const Regex& of_whole_names(const std::string& pattern) {
   thread_local std::string source;
   thread_local std::optional<Regex> regex;
@@ -65,7 +66,7 @@ TokenRange rows_of(const Pass& pass, const ConstTensor& x) {
 
 namespace {
 
-// Absent: no adapters are added.
+// nullptr: no adapters are added.
 const LoraPlan* plan_of(const ParameterList& list) {
   return static_cast<const LoraPlan*>(list.adapters());
 }
@@ -85,7 +86,8 @@ void LowRank::take(const ParameterList& list, const std::string& layer, int64_t 
 
 namespace {
 
-// What every tensor-parallel rank has whole, and whose gradient each computes a part of.
+// Marks a parameter as replicated over the tensor-parallel ranks, with gradients that are partial
+// sums.
 void replicate(ParameterSpec& spec, const Place& tp) {
   spec.copies = tp.size;
   spec.copy = tp.index;
@@ -109,7 +111,7 @@ ParameterSpec factor_a(const std::string& layer, int64_t rank, int64_t in, int b
   return a;
 }
 
-// A length, which no weight decay is to shorten. Where no model is loaded all are one.
+// A magnitude, without weight decay. Initialised to one where no model is loaded.
 ParameterSpec magnitude(const std::string& layer, int64_t out, int block) {
   return {.name = layer + kMagnitudeSuffix,
           .shape = Shape{out},
@@ -231,7 +233,7 @@ void LowRank::scale(Pass& pass, const Part& part, const Activation& squares, con
                 squares->slice(0, part.begin, part.end), shift, accumulate);
 }
 
-// y += (g - 1) x' W^T + g h B^T; without dropout, where y is x' W^T, in place.
+// y += (g - 1) x' W^T + g h B^T. Without dropout, where y holds x W^T, in place: y = g (y + h B^T).
 void LowRank::scaled_forward(Pass& pass, const Part& part, const Activation& squares,
                              const Tensor& y, const ConstTensor& dropped, const ConstTensor& h,
                              const ConstTensor& weight) const {
@@ -286,13 +288,13 @@ void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor&
                              const ConstTensor& dy, const Activation& squares,
                              const ConstTensor& weight) const {
   if (!present()) return;
-  Activation sum;  // through the dropout
+  Activation sum;  // gradient of x', before the dropout's backward
   if (drops(pass)) sum = pass.ctx.allocate("lora.d_dropped", dx.dtype(), dx.shape());
   bool first = drops(pass);
   for (const Part& part : parts_) {
     ConstTensor d = dy.slice(1, part.begin, part.end);
     Activation scaled;
-    if (magnitudes_ && drops(pass)) {  // both factors see the gradient here
+    if (magnitudes_ && drops(pass)) {  // W and B A need differently scaled gradients
       scaled = pass.ctx.allocate("lora.scaled_gradient", d.dtype(), d.shape());
       scale(pass, part, squares, scaled, d, -1);
       linear_backward_input(pass.ctx, sum, scaled, part.of(weight), !std::exchange(first, false));

@@ -1,5 +1,5 @@
-// The MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)), GeGLU (Gemma: gelu in the place of
-// silu) or GELU (GPT-2: proj(gelu(fc x))).
+// MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)), GeGLU (Gemma: gelu instead of silu) or
+// GELU (GPT-2: proj(gelu(fc x))).
 #pragma once
 
 #include "transformer/config/model_config.h"
@@ -12,7 +12,7 @@ class Mlp {
   Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
       const std::string& prefix, int block);
 
-  // F is the part of the inner width that this rank computes.
+  // F: this rank's part of the inner width.
   struct Saved {
     Activation inner;  // (T, 2F) gate and up, or (T, F) before GELU
     Activation act;    // (T, F) input of the second projection; absent: recomputed from inner
@@ -25,10 +25,10 @@ class Mlp {
   // y = mlp(x); x, y (T / split, C). keep_act = false drops Saved::act (selective recompute).
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                bool keep_act) const;
-  // dx overwrites. Recomputes Saved::act where it was dropped.
+  // Overwrites dx. Recomputes Saved::act where it was dropped.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
-  // Both in halves, each with one product and its exchange over tp: what else is under way beside
-  // them may travel meanwhile. first() keeps all of Saved.
+  // Forward and backward in halves, each with one product and its exchange over tp: other
+  // communication may overlap with them. forward_first() keeps all of Saved.
   Saved forward_first(Pass& pass, const ConstTensor& x) const;
   void forward_second(Pass& pass, const Tensor& y, const Saved& saved) const;
   Deferred backward_second(Pass& pass, const ConstTensor& dy, Saved& saved) const;

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// The module of layer `layer` that has the experts.
+// Name of the module with the experts in layer `layer`.
 std::string module_name(const ModelConfig& config, const std::string& layer) {
   return concat(layer, ".", parameter_names(config).experts);
 }
@@ -22,15 +22,15 @@ ModelConfig shared_config(ModelConfig config) {
   return config;
 }
 
-// The factor of the shared experts is a router of one expert whose weight is its score.
+// The shared expert's factor is computed as a router of one expert whose weight is its score.
 constexpr RouterArgs kGateArgs{.score = RouterScore::kSigmoid, .normalise = false};
 
-// Rows in use of a buffer; all in a planning run, where the number is not known.
+// Rows in use of a buffer; in a planning run, where the number is unknown, all rows.
 int64_t used(const Pass& pass, const ExpertRound& round, const ConstTensor& buffer) {
   return pass.ctx.planning() ? buffer.size(0) : round.rows();
 }
 
-// The regions of experts_backward_weight(), which backward_input() has done already.
+// Skips the arena regions of experts_backward_weight() where backward_input() has done its work.
 void skip_planned_products(Ctx& ctx) {
   for (int products = 0; products < 2; ++products)
     const Arena::Region unused(ctx.arena, "grouped_gemm");
@@ -141,7 +141,7 @@ void Moe::multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandl
   }
 }
 
-// The router's choice, and the way of the pairs.
+// Routes the tokens: choice of experts, order of the pairs, exchange plan.
 void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const {
   Ctx& ctx = pass.ctx;
   const int64_t k = moe_.experts_per_token, n = share.count;
@@ -162,7 +162,7 @@ bool Moe::overlaps_shared(const Pass& pass) const {
   return shared_ != nullptr && overlaps(layout_.moe_shared_overlap, pass.ctx.gpu != nullptr);
 }
 
-// Fills results; rows, inner and act hold those of the last round.
+// Fills saved.results. saved.rows, inner and act then hold those of the last round.
 void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Beside& beside) const {
   Ctx& ctx = pass.ctx;
   const ExpertExchange way = exchange(pass);
@@ -177,7 +177,7 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
     if (beside.dispatch) beside.dispatch();
     way.finish_dispatch(ctx, saved.rows, travelling, saved.route, 0);
   }
-  // Later dispatches need what combine does.
+  // Planned with one round: dispatches of later rounds need no more memory than its combine.
   const Arena::Region region(ctx.arena, "moe.experts");
   const Activation out = ctx.allocate("moe.out", x.dtype(), {most, width_});
   for (size_t r = 0; r < rounds; ++r) {
@@ -194,7 +194,7 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
   }
 }
 
-// y from the parts of the tensor-parallel ranks, where each computed its own tokens only.
+// y from the parts of the tensor-parallel ranks, each of which computed its own tokens only.
 void Moe::spread(Pass& pass, const Tensor& y, const ConstTensor& part,
                  const TokenShare& share) const {
   Ctx& ctx = pass.ctx;
@@ -236,7 +236,7 @@ void Moe::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* save
   if (saved != nullptr) *saved = std::move(kept);
 }
 
-// Both parts of the shared experts and their factor, into saved.
+// Both halves of the shared expert and its factor; writes into `saved`.
 Moe::Beside Moe::shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const {
   if (!shared_) return {};
   Ctx& ctx = pass.ctx;
@@ -278,8 +278,8 @@ void Moe::experts_backward_weight(Pass& pass, const Saved& saved, const Deferred
   grouped_linear_backward_weight(pass.ctx, first, deferred.d_inner, saved.rows, round.offsets);
 }
 
-// The products of a round that backward_weight does when there is one round only: for the size of
-// the region.
+// Plans the products of a round that backward_weight() runs when there is only one round, so that
+// the region is large enough for either place.
 void Moe::plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred) const {
   const DType dtype = pass.params.gradient_dtype();
   const GroupedGradient first{Tensor(nullptr, dtype, {2 * inner_, width_})};
@@ -289,8 +289,8 @@ void Moe::plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred
   grouped_linear_backward_weight(pass.ctx, {&first, 1}, deferred.d_inner, saved.rows, {});
 }
 
-// d_pairs (n k, C): in, the gradient of the results; out, that of the pairs' tokens. With several
-// rounds each first computes again what the experts saw.
+// d_pairs (n k, C): on entry the gradient of the results, on return the gradient of the pairs'
+// tokens. With several rounds each round first recomputes the experts' inputs and activations.
 void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
                            const Deferred& deferred, const Beside& beside) const {
   Ctx& ctx = pass.ctx;
@@ -328,7 +328,7 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
     if (r > 0) way.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
     grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass).each,
                                   round.offsets);
-    // The gradient takes the place of the activation before it, which nothing needs any more.
+    // The gradient overwrites the pre-activation, which is not needed any more.
     silu_gated_backward(ctx, d_inner, d_act->slice(0, 0, rows), d_inner);
     grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass).each,
                                   round.offsets);
@@ -374,7 +374,7 @@ Moe::Deferred Moe::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
   return deferred;
 }
 
-// Their gradient, into dx and deferred.
+// Backward of shared_forward(); writes into dx and `deferred`.
 Moe::Beside Moe::shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
                                  Deferred& deferred) const {
   if (!shared_) return {};
@@ -390,7 +390,7 @@ Moe::Beside Moe::shared_backward(Pass& pass, const Tensor& dx, const ConstTensor
           [this, &pass, &deferred, dx] { shared_->backward_first(pass, dx, deferred.shared); }};
 }
 
-// dx += the gradient by the shared experts, d_shared_x, and by their factor
+// dx += d_shared_x, the gradient through the shared expert, and the gradient through its factor.
 void Moe::add_shared_gradient(Pass& pass, const Tensor& dx, const ConstTensor& d_shared_x,
                               const ConstTensor& dy, const Saved& saved, Deferred& deferred) const {
   Ctx& ctx = pass.ctx;
@@ -410,7 +410,7 @@ void Moe::add_shared_gradient(Pass& pass, const Tensor& dx, const ConstTensor& d
 void Moe::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                           const Saved& saved, const Deferred& deferred) const {
   const TokenShare share = token_share(pass);
-  pass.params.expect_gradients(experts_.front().gate);  // as planned, whoever writes first
+  pass.params.expect_gradients(experts_.front().gate);  // as planned, for any first writer
   if (saved.route.rounds.size() == 1)
     experts_backward_weight(pass, saved, deferred, saved.route.rounds[0]);
   else if (pass.params.trained(experts_.front().gate))

@@ -1,21 +1,22 @@
-// Mixture of experts in the place of a block's MLP: y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t
-// shared(x_t)], with the k experts and weights of the router (transformer/layers/moe_router.h); an
-// expert is a SwiGLU MLP, and so is the shared one beside them, whose factor g = sigmoid(x w_g) is
-// optional (Qwen2-MoE).
+// Mixture of experts instead of a block's MLP: y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t
+// shared(x_t)], with the k experts and weights of the router (transformer/layers/moe_router.h). An
+// expert is a SwiGLU MLP, and so is the shared expert, whose factor g = sigmoid(x w_g) is optional
+// (Qwen2-MoE).
 //
 //   x (n, C) -router-> k experts a token -gather_rows-> pairs sorted by expert (p, C)
 //     -dispatch over ep, etp-> rows of this rank's experts (r, C) -two grouped products-> (r, C)
 //     -combine over etp, ep-> results (p, C) -weighted sum-> y (n, C)
-// The shared experts' first product is computed while rows travel to the experts, the second one
-// while they travel back (parallel.moe_shared_expert_overlap), and likewise backward; without
-// overlap in the same order.
-// Every rank of dp x cp x tp brings other tokens: without sequence parallelism, where the tp ranks
-// have the same ones, each takes its part of them, and the results are gathered over tp.
+//
+// The shared expert's first product overlaps with the dispatch, the second one with the combine
+// (parallel.moe_shared_expert_overlap), and likewise backward. Without overlap the order is the
+// same. Every rank of dp x cp x tp contributes different tokens: without sequence parallelism,
+// where the tp ranks have the same tokens, each takes its part of them, and the results are
+// gathered over tp.
 //
 // p <= n k is known, r depends on the routing: buffers hold ExpertExchange::default_bound() rows,
-// and when more arrive the work runs in rounds. Then nothing of the rows is kept, and
-// backward_input dispatches the tokens again, round by round, and does the experts' weight
-// gradients with them.
+// and the work runs in rounds when more rows arrive. Then no rows are saved, and backward_input()
+// dispatches the tokens again, round by round, and computes the experts' weight gradients in the
+// same rounds.
 #pragma once
 
 #include <functional>
@@ -31,11 +32,11 @@ namespace trireme {
 
 class Moe {
  public:
-  // prefix: of the layer, "model.layers.0".
+  // prefix: name of the layer, "model.layers.0".
   Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
       const std::string& prefix, int block, int layer);
 
-  // F is the part of an expert's width that this rank computes, r the bound of rows.
+  // F: this rank's part of an expert's width. r: the bound of rows.
   struct Saved {
     MoeRouter::Saved router;
     Activation places;            // (n, k) int32
@@ -44,32 +45,32 @@ class Moe {
     Activation rows, inner, act;  // (r, C), (r, 2F), (r, F); act absent: recomputed from inner
     ExpertRoute route;
     Mlp::Saved shared;
-    Activation shared_out;         // (T, C), where there is a factor
+    Activation shared_out;         // (T, C), with the factor g
     Activation gate, gate_choice;  // (T, 1) logits and sigmoid; int32 scratch of the router op
   };
   struct Deferred {
     MoeRouter::Deferred router;
     Activation d_rows, d_inner;  // (r, C), (r, 2F)
     Mlp::Deferred shared;
-    Activation d_shared;  // (T, C), where there is a factor
+    Activation d_shared;  // (T, C), with the factor g
     Activation d_gate;    // (T, 1) of x's dtype
   };
 
-  // x, y (T / split, C). keep_act = false drops Saved::act (selective recompute).
+  // x, y (T / split, C). keep_act == false drops Saved::act (selective recompute).
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                bool keep_act) const;
-  // dx overwrites. x is the layer's input.
+  // Overwrites dx. x is the layer's input.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x,
                           Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 
-  // Of the shared experts' linear layers.
+  // Weights of the shared expert's linear layers.
   std::vector<ParamHandle> linear_weights() const {
     return shared_ == nullptr ? std::vector<ParamHandle>() : shared_->linear_weights();
   }
 
-  // Rows that a buffer holds, in the place of the default: to see the rounds.
+  // Overrides the default bound of rows per buffer, to test the rounds.
   void set_bound(int64_t rows) { bound_ = rows; }
 
  private:
@@ -78,7 +79,7 @@ class Moe {
   };
   ExpertExchange exchange(const Pass& pass) const;
   int64_t bound(const Pass& pass, const TokenShare& share) const;
-  // Of all experts: the store's own, or unpacked into memory of the step
+  // Weights of all experts of this rank: the store's own, or unpacked into memory of the step
   // (transformer/pass/weight.h).
   struct Weights {
     Activation unpacked;
@@ -87,11 +88,11 @@ class Moe {
   Weights weights(Pass& pass, ParamHandle Expert::*first, ParamHandle Expert::*last) const;
   Weights first_weights(Pass& pass) const;
   Weights second_weights(Pass& pass) const;
-  // y = x w^T, rows of each expert with its own.
+  // y = x w^T; the rows of each expert with its own w.
   void multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandle Expert::*first,
                 ParamHandle Expert::*last, std::span<const int64_t> offsets) const;
   void choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const;
-  // What is computed while the first dispatch and the last combine travel.
+  // Work that overlaps with the first dispatch and with the last combine.
   struct Beside {
     std::function<void()> dispatch, combine;
   };

@@ -16,7 +16,7 @@ void sum_over(Communicator& group, const Tensor& data) {
   if (group.size() > 1) group.all_reduce(data);
 }
 
-// Rows of all tokens; -1 marks padding.
+// Global rows of the tokens of this share; -1 marks padding.
 ConstTensor rows_of(const Pass& pass, const TokenShare& share) {
   return pass.tokens.rows.slice(0, share.begin, share.begin + share.count);
 }
@@ -50,7 +50,8 @@ MoeRouter::MoeRouter(const ModelConfig& config, const Layout& layout, ParameterL
                      .copy = layout.tp.index});
   };
   weight_ = matrix(".gate.weight", InitKind::kNormal);
-  // Without a gradient of its own noise starts even (Shazeer et al. 2017, appendix A).
+  // Noise starts with the same scale for all experts: zero weights (Shazeer et al. 2017, appendix
+  // A).
   if (moe_.noisy) noise_ = matrix(".gate_noise.weight", InitKind::kZeros);
 }
 
@@ -62,7 +63,8 @@ RouterArgs MoeRouter::args() const {
           .kept_groups = moe_.kept_groups};
 }
 
-// Enough for the sequences of the micro-batch; context-parallel ranks hold parts of all of them.
+// Upper bound of the sequences in the micro-batch; context-parallel ranks hold parts of all of
+// them.
 int64_t MoeRouter::segments(const Pass& pass) const {
   const int64_t length = pass.tokens.sequence_length;
   if (moe_.balance_scope != BalanceScope::kSequence || length == 0) return 1;
@@ -74,7 +76,7 @@ void MoeRouter::mark_tokens(Pass& pass, const TokenShare& share, Saved& saved) c
   Ctx& ctx = pass.ctx;
   saved.valid = ctx.allocate("router.valid", DType::kU8, {share.count});
   saved.segments = ctx.allocate("router.segments", DType::kI32, {share.count});
-  // In inference there are no rows: every token is one.
+  // In inference there are no rows: every token counts.
   trireme::mark_tokens(ctx, saved.valid, saved.segments, pass.tokens.rows, share.begin,
                        segments(pass) > 1 ? pass.tokens.sequence_length : 0);
 }
@@ -111,8 +113,8 @@ void MoeRouter::forward(Pass& pass, const Tensor& kept, const ConstTensor& x,
   if (moe_.capacity_factor > 0 && ctx.mode == Mode::kTrain) drop(pass, kept, share);
 }
 
-// Every rank learns all choices of the micro-batch: k numbers a token, small beside the token
-// itself.
+// Every rank gathers all choices of the micro-batch: k numbers per token, little compared to the
+// token itself.
 void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) const {
   Ctx& ctx = pass.ctx;
   const int64_t k = moe_.experts_per_token, n = share.chunk;
@@ -129,7 +131,7 @@ void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) co
   const Tensor flat_rows = rows->reshape({all}), flat = experts->reshape({all * k});
   const Tensor my_rows = flat_rows.slice(0, first, first + n);
   const Tensor mine = flat.slice(0, first * k, (first + n) * k);
-  fill_bytes(ctx, my_rows, 0xff);  // -1: padding, up to the tokens there are
+  fill_bytes(ctx, my_rows, 0xff);  // -1: padding beyond share.count
   fill_bytes(ctx, mine, 0xff);
   transfer(ctx, my_rows.slice(0, 0, share.count), rows_of(pass, share));
   transfer(ctx, mine.slice(0, 0, share.count * k), kept.reshape({share.count * k}));
@@ -145,7 +147,7 @@ void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) co
       pass.groups->cp->all_gather(flat, flat.slice(0, begin * k, end * k));
     }
   }
-  // The capacity is a number of the host: on a GPU this waits, once in a sparse layer.
+  // The host computes the capacity: on a GPU this synchronises, once per sparse layer.
   int64_t valid = 0;
   if (!ctx.planning()) {
     const std::vector<int64_t> all_rows = to_host<int64_t>(ctx, flat_rows);
@@ -178,7 +180,7 @@ MoeRouter::Losses MoeRouter::losses(Pass& pass, const TokenShare& share, const S
   out.d_importance = out.flat->slice(0, s * e, (s + 1) * e);
   out.d_load = out.flat->slice(0, (s + 1) * e, (s + 2) * e);
   out.d_z = out.flat->slice(0, (s + 2) * e, (s + 2) * e + 1);
-  // The micro-batch's losses are known to all its ranks; those of one context index count them.
+  // All ranks of a micro-batch know its losses; only those with context index 0 count them.
   const bool counts = pass.groups == nullptr || pass.groups->layout.cp.index == 0;
   const Activation elsewhere = ctx.allocate("router.not_counted", DType::kF64, {4});
   fill_zero(ctx, elsewhere);

@@ -1,10 +1,10 @@
-// The router of a mixture-of-experts layer: logits x w^T, choice and weights of experts, noise,
+// Router of a mixture-of-experts layer: logits x w^T, choice and weights of experts, noise,
 // capacity and auxiliary losses (engine/ops/moe/router.h, router_loss.h, router_noise.h,
 // expert_rows.h).
 //
-// Its parameters are replicated; every rank of dp x cp x tp routes other tokens, so gradients are
-// partial sums over tp too. What is defined on the logical micro-batch (the balancing and other
-// losses, capacity) is exchanged over tp and cp by collectives of a fixed size.
+// Its parameters are replicated. Every rank of dp x cp x tp routes different tokens, so that
+// gradients are partial sums over tp too. Quantities of the logical micro-batch (auxiliary losses,
+// capacity) are reduced over tp and cp by collectives of a fixed size.
 #pragma once
 
 #include "engine/ops/moe/router_loss.h"
@@ -13,39 +13,39 @@
 
 namespace trireme {
 
-// The tokens that this rank routes: those of its share of the residual stream, or without sequence
-// parallelism, where all tensor-parallel ranks have the same tokens, its part of them.
+// Tokens that this rank routes: its share of the residual stream, or without sequence parallelism,
+// where all tensor-parallel ranks have the same tokens, its part of them.
 struct TokenShare {
   int64_t begin = 0;
   int64_t count = 0;
-  int64_t chunk = 0;   // most that any rank takes
-  bool split = false;  // x holds all tokens, and this is a part of them
+  int64_t chunk = 0;   // maximum over the ranks
+  bool split = false;  // x holds all tokens, and this share is a part of them
 };
 TokenShare token_share(const Pass& pass);
 
 class MoeRouter {
  public:
-  // prefix: of the layer's MLP, "model.layers.0.mlp".
+  // prefix: name of the layer's MLP, "model.layers.0.mlp".
   MoeRouter(const ModelConfig& config, const Layout& layout, ParameterList& list,
             const std::string& prefix, int block, int layer);
 
-  // n tokens, E experts, k of them for each token.
+  // n tokens, E experts, k chosen experts per token.
   struct Saved {
-    Activation logits;             // (n, E), with the noise where there is one
+    Activation logits;             // (n, E), noise included
     Activation clean, raw, noise;  // (n, E), noisy gating only
     Activation scores;             // (n, E)
-    Activation experts, weights;   // (n, k), as chosen, before capacity
+    Activation experts, weights;   // (n, k), before capacity drops
     Activation valid, segments;    // (n) uint8, int32
   };
   struct Deferred {
     Activation d_logits, d_raw;  // (n, E) of x's dtype
   };
 
-  // x (n, C). Writes the choice into saved; kept (n, k) int32: the same with -1 for dropped pairs.
+  // x (n, C). Writes the choice into saved. kept (n, k) int32: the same with -1 for dropped pairs.
   void forward(Pass& pass, const Tensor& kept, const ConstTensor& x, const TokenShare& share,
                Saved& saved) const;
-  // dx (n, C) += the gradient by the logits, given that by the weights (n, k). Adds the auxiliary
-  // losses to pass.router_losses and the counts to pass.routers.
+  // dx (n, C) += the gradient through the logits, given d_weights (n, k), that of the weights. Adds
+  // the auxiliary losses to pass.router_losses and the counts to pass.routers.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& d_weights,
                           const TokenShare& share, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& x, const Deferred& deferred) const;

@@ -54,7 +54,7 @@ void Norm::forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTens
 
 void Norm::backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& dh_in,
                     const ConstTensor& h, const Saved& saved) const {
-  Activation unused[2];  // of frozen parameters
+  Activation unused[2];  // scratch for gradients of frozen parameters
   const GradientSlot dw = gradient_or_scratch(pass, weight_, unused[0]);
   if (layer_norm_) {
     const GradientSlot db = gradient_or_scratch(pass, bias_, unused[1]);

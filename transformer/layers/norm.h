@@ -1,4 +1,4 @@
-// The normalisation layer of a block: RMSNorm or LayerNorm, with the residual add fused in front.
+// Norm of a block: RMSNorm or LayerNorm, with the residual add fused in front.
 #pragma once
 
 #include "engine/ops/norm.h"
@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// The gradient of a norm's weight; of a frozen one a place that nobody reads.
+// Gradient of a norm's weight; for a frozen one, scratch memory that nothing reads.
 GradientSlot gradient_or_scratch(Pass& pass, ParamHandle parameter, Activation& scratch);
 
 class Norm {
@@ -17,7 +17,7 @@ class Norm {
   Norm(const ModelConfig& config, const Layout& layout, ParameterList& list,
        const std::string& prefix, int block);
 
-  // RMSNorm of `width` columns, whatever the norms of the residual stream are.
+  // RMSNorm of `width` columns, independent of the model's norms.
   Norm(const Layout& layout, ParameterList& list, const std::string& prefix, int64_t width,
        double eps, int block);
 
@@ -26,11 +26,11 @@ class Norm {
     Activation rstd;  // (T)
   };
   // h = x + residual, y = norm(h). All (T, C). Without residual h is not written: pass an absent
-  // tensor. `saved` is always filled: the statistics are outputs of the op.
+  // tensor. Always fills `saved`: the statistics are outputs of the op.
   void forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTensor& x,
                const ConstTensor& residual, Saved& saved) const;
-  // dx = gradient of h given dy and the gradient dh_in that reaches h from elsewhere (optional).
-  // Writes the gradients of weight and bias.
+  // dx = gradient of h, given dy and the gradient dh_in that h receives from its other uses
+  // (optional). Writes the gradients of weight and bias.
   void backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& dh_in,
                 const ConstTensor& h, const Saved& saved) const;
 
@@ -39,7 +39,7 @@ class Norm {
                          int64_t width, InitKind init, int block) const;
   bool layer_norm_;
   double eps_;
-  double unit_ = 0;  // what is added to the weights
+  double unit_ = 0;  // added to the weights
   ParamHandle weight_ = -1;
   ParamHandle bias_ = -1;
 };

@@ -9,7 +9,7 @@ namespace {
 double log_sigmoid(double x) { return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x))); }
 double sigmoid(double x) { return std::exp(log_sigmoid(x)); }
 
-// Of z the loss and its derivative.
+// Loss of z, and its derivative.
 double loss_of(const PreferenceConfig& config, double z, double& derivative) {
   if (config.type == PreferenceConfig::Type::kIpo) {
     const double off = z - 1.0 / (2.0 * config.beta);

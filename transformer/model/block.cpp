@@ -62,7 +62,7 @@ Activation Block::forward(Pass& pass, Activation x, const ConstTensor& cos_sin, 
                           Recompute recompute) const {
   if (saved == nullptr || recompute != Recompute::kFull)
     return run(pass, std::move(x), cos_sin, saved, recompute);
-  // Full recompute: run on a copy that is given up, keep only the input.
+  // Full recompute: run on a copy, which is freed, and save only the input.
   Activation copy = pass.ctx.allocate("block.x", x->dtype(), x->shape());
   cast(pass.ctx, copy, x);
   Activation y = run(pass, std::move(copy), cos_sin, nullptr, recompute);
@@ -148,7 +148,7 @@ void Block::feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Save
 
 void Block::restore_attention_input(Pass& pass, Saved& saved) const {
   if (saved.n1.present()) return;
-  Norm::Saved again;  // the same statistics; the kept ones stay
+  Norm::Saved again;  // equal to the saved statistics, which stay
   saved.n1 = pass.ctx.allocate("block.n1", saved.x->dtype(), saved.x->shape());
   norm1_.forward(pass, saved.n1, {}, saved.x, {}, again);
 }
@@ -175,7 +175,7 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
   Activation d_norm = ctx.allocate("block.d_norm", dtype, shape);
   const ConstTensor d_branch = deferred.d_mlp.present() ? *deferred.d_mlp : *dy;
   if (moe_) {
-    restore_mlp_input(pass, saved);  // experts over their bound see the tokens again
+    restore_mlp_input(pass, saved);  // experts that run in rounds read the tokens again
     deferred.moe = moe_->backward_input(pass, d_norm, d_branch, saved.n2, saved.moe);
   } else {
     deferred.mlp = mlp_->backward_input(pass, d_norm, d_branch, saved.mlp);

@@ -1,7 +1,7 @@
-// One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with another
-// norm of what is added where the model has branch_norms (Gemma: Ding et al. 2021, "sandwich"),
-// with dropout on the two branches where the model has it (GPT-2), in sparse layers a mixture of
-// experts for the MLP, and latent attention where the model has that.
+// Pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Depending on the
+// model: post-norms of the two branches (branch_norms; Gemma: Ding et al. 2021, "sandwich"),
+// dropout on the branches (GPT-2), a mixture of experts instead of the MLP in sparse layers, latent
+// attention.
 #pragma once
 
 #include "transformer/config/recompute.h"
@@ -18,23 +18,23 @@ class Block {
   Block(const ModelConfig& config, const Layout& layout, ParameterList& list,
         const std::string& prefix, int block, int layer);
 
-  // Everything here is about this rank's share of the residual stream, (T / split, C).
+  // All activations are this rank's share of the residual stream, (T / split, C).
   struct Saved {
     Activation x;          // input
     Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
     Norm::Saved norm1, norm2;
-    Activation attended, mlp_out;  // the branches before their norms, where they have them
+    Activation attended, mlp_out;  // the branches before their post-norms, with branch_norms
     Norm::Saved attention_branch, mlp_branch;
-    Attention::Saved attention;  // one of the two
+    Attention::Saved attention;  // either attention or latent
     LatentAttention::Saved latent;
-    Mlp::Saved mlp;  // one of the two
+    Mlp::Saved mlp;  // either mlp or moe
     Moe::Saved moe;
   };
-  // What is left to do for the weights after backward_input().
+  // Work left for the weights after backward_input().
   struct Deferred {
     Saved saved;
     Activation dy, dh;  // gradients of the two branches' outputs (after dropout)
-    // The same behind dropout and the branches' norms; absent without either.
+    // Gradients before dropout and post-norms; absent without either.
     Activation d_mlp, d_attention;
     Mlp::Deferred mlp;
     Moe::Deferred moe;
@@ -45,17 +45,17 @@ class Block {
   // x -> y, both (T / split, C). saved == nullptr saves nothing.
   Activation forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                      Recompute recompute) const;
-  // dy -> dx. Consumes saved; the weight gradients wait in `deferred` so that a schedule can
-  // postpone them.
+  // dy -> dx. Consumes saved. The weight gradients stay pending in `deferred` so that a schedule
+  // can postpone them.
   Activation backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
                             Recompute recompute, Deferred& deferred) const;
   void backward_weight(Pass& pass, Deferred deferred) const;
-  // Whether backward_weight() reads weights: those of norms whose outputs were not kept.
+  // Returns whether backward_weight() reads weights: those of norms whose outputs were not saved.
   static bool weight_pass_reads_weights(const Deferred& deferred) {
     return !deferred.saved.n1.present();
   }
 
-  // Of its linear layers, those of routed experts excepted.
+  // Weights of the block's linear layers, except those of routed experts.
   std::vector<ParamHandle> linear_weights() const;
 
  private:
@@ -64,10 +64,11 @@ class Block {
                  Recompute recompute) const;
   void attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
               Saved* saved) const;
-  // The branch after its norm, where there is one: `kept` then gets what it was.
+  // Applies the branch's post-norm where there is one; `kept` then receives the branch before it.
   Activation branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
                          Activation* kept, Norm::Saved& statistics) const;
-  // The gradient of a branch's layer, given that of what was added; absent: the same.
+  // Gradient of a branch's layer, given `d`, the gradient of the branch as added to the residual
+  // stream. Absent: equal to `d`.
   Activation branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
                              const ConstTensor& d, const Activation& kept,
                              const Norm::Saved& statistics) const;
@@ -79,10 +80,10 @@ class Block {
   double dropout_;
   int layer_;
   Norm norm1_;
-  std::unique_ptr<Attention> attention_;  // one of the two
+  std::unique_ptr<Attention> attention_;  // either attention_ or latent_
   std::unique_ptr<LatentAttention> latent_;
   Norm norm2_;
-  std::unique_ptr<Mlp> mlp_;  // one of the two
+  std::unique_ptr<Mlp> mlp_;  // either mlp_ or moe_
   std::unique_ptr<Moe> moe_;
   std::unique_ptr<Norm> attention_branch_norm_, mlp_branch_norm_;
 };

@@ -6,13 +6,13 @@ namespace trireme {
 
 namespace {
 
-// Parameters that a token passes: the head's product uses V x C weights, its own or the tied
-// table's.
+// Parameters that a token visits: the head's product uses V x C weights, its own or those of the
+// tied table.
 int64_t passed_parameters(const ModelConfig& config, int64_t parameter_count) {
   int64_t n = parameter_count;
   if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;
   if (config.learned_positions) n -= config.max_positions * config.hidden_size;
-  // A token passes k of the experts.
+  // A token visits k of the experts.
   for (int64_t l = 0; l < config.num_layers; ++l)
     if (config.moe.sparse(l))
       n -= (config.moe.experts - config.moe.experts_per_token) * 3 * config.hidden_size *
@@ -20,7 +20,7 @@ int64_t passed_parameters(const ModelConfig& config, int64_t parameter_count) {
   return n;
 }
 
-// Half for the scores, half for the values, which latent attention has narrower than its keys.
+// Half for the scores, half for the values, which are narrower than the keys in latent attention.
 double attention_width(const ModelConfig& config) {
   const int64_t values = config.latent.kv_rank > 0 ? config.latent.value_dim : config.head_dim;
   return static_cast<double>(config.num_heads * (config.head_dim + values)) / 2;
@@ -31,7 +31,7 @@ double attention_width(const ModelConfig& config) {
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length, int64_t adapter_parameters) {
   const int64_t n = passed_parameters(config, parameter_count);
-  double keys = 0;  // that a token sees, on average over a sequence and summed over the layers
+  double keys = 0;  // visible to a token, averaged over a sequence and summed over the layers
   for (int64_t l = 0; l < config.num_layers; ++l) {
     const auto s = static_cast<double>(sequence_length);
     const double w = config.window(l) > 0 ? static_cast<double>(config.window(l)) : s;

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// While it lives, the values of a parameter block can be used.
+// Keeps the values of a parameter block available during its lifetime.
 class BlockUse {
  public:
   BlockUse(ParameterStore& params, int block, int next = -1) : params_(params), block_(block) {
@@ -38,7 +38,7 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
   int number = 0;  // of the parameter block
   for (const ChunkSpan& span : chunks_) {
     if (span.embedding) {
-      // With a pipeline the tied head lies on another rank.
+      // With a pipeline the tied head is on another rank.
       const bool shared = config.tie_word_embeddings && layout.pp.size > 1;
       embedding_ = std::make_unique<Embedding>(config, layout, list_, number++, shared);
     }

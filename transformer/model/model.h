@@ -1,4 +1,4 @@
-// The decoder, or the chunks of it that one rank of a pipeline holds, over one ParameterStore.
+// Decoder model over one ParameterStore, or the chunks of it that one pipeline rank holds.
 //
 // The hidden state between chunks is this rank's share of the residual stream, (T / split, C).
 #pragma once
@@ -17,8 +17,8 @@ namespace trireme {
 
 class Model {
  public:
-  // dtype: of parameters and activations. chunks: this rank's (transformer/model/stages.h).
-  // lora: adapters, beside which everything else is frozen.
+  // dtype: of parameters and activations. chunks: this rank's (transformer/model/stages.h). lora:
+  // adapters; with adapters everything else is frozen.
   Model(const ModelConfig& config, DType dtype, const Layout& layout,
         const std::vector<ChunkSpan>& chunks, const LoraConfig& lora = {});
   // The whole model on one rank.
@@ -26,23 +26,22 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   const ParameterList& parameters() const { return list_; }
-  // Selection biases and loads of experts; nullptr in a dense model. They change in training and
-  // belong to what a checkpoint holds.
+  // Selection biases and loads of the experts; nullptr in a dense model. Training changes them, and
+  // checkpoints hold them.
   RouterState* routers() const { return routers_.get(); }
-  // Makes the state of training in 8-bit floats; nullptr before. It belongs to a checkpoint too.
+  // Creates the state of FP8 training, which checkpoints hold too. Before, float8() is nullptr.
   void use_float8(const Float8Config& config);
   Float8State* float8() const { return float8_.get(); }
   int chunks() const { return static_cast<int>(chunks_.size()); }
   const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
   bool has_head(int chunk) const { return span(chunk).head; }
 
-  // The rotary table, float32 (float64 when computing in float64), with a row for each position.
-  // reserve_positions() makes it or makes it larger, before the passes that need it: one whose
-  // Tokens::position_end is beyond the table is an error. position_bytes(): its size, 0 without
-  // rotary embedding. Layers with a window may have frequencies of their own, and a table. With
-  // dynamic scaling (transformer/config/rope.h) the frequencies are those for the length that is
-  // reserved, so that making the table larger changes every row: keys in a cache are then of no
-  // use.
+  // Rotary table, float32 (float64 when computing in float64), with a row for each position; a
+  // second one where layers with a window have their own frequencies. reserve_positions() creates
+  // or enlarges it before the passes that need it: a pass whose Tokens::position_end is beyond the
+  // table is an error. position_bytes(): its size, 0 without rotary embedding. With dynamic scaling
+  // (transformer/config/rope.h) the frequencies depend on the reserved length, so that enlarging
+  // the table changes every row: keys cached before become invalid.
   int64_t position_bytes(int64_t positions) const;
   void reserve_positions(Ctx& ctx, int64_t positions);
 
@@ -57,40 +56,40 @@ class Model {
   // complete.
   using BlockDone = std::function<void(int)>;
 
-  // The chunk's blocks, after the embedding where it has it (then x is not given). saved may be
-  // null:
-  // nothing is kept.
+  // Runs the chunk's embedding, where it has it (then x is absent), and its blocks. saved ==
+  // nullptr: keeps nothing.
   Activation forward(Pass& pass, int chunk, Activation x, Saved* saved, Recompute recompute) const;
-  // dy -> dx, absent where the chunk has the embedding. The gradients of weights wait in
+  // dy -> dx, absent where the chunk has the embedding. The weight gradients stay pending in
   // `deferred`.
   Activation backward_input(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
                             Deferred& deferred) const;
   void backward_weight(Pass& pass, int chunk, Deferred deferred, const BlockDone& done) const;
-  // Both, block by block, so that little waits.
+  // Both, block by block, so that few weight gradients are pending at a time.
   Activation backward(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
                       const BlockDone& done) const;
 
-  // The last chunk's output to the loss, added to loss.sum.
+  // Adds the loss of x, the last chunk's output, to loss.sum.
   void loss(Pass& pass, Activation x, const Loss& loss) const;
-  // The same and the gradient of x; writes the gradients of the head.
+  // The same plus the gradient of x; writes the gradients of the head.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss,
                                const BlockDone& done) const;
-  // The last chunk's output x to logits (R, V) float32 of R tokens: those of `rows` (R) int32, or
-  // the last ones; on every tensor-parallel rank.
+  // logits (R, V) float32 from x, the last chunk's output, for the tokens `rows` (R) int32, or
+  // without rows for the last R tokens; on every tensor-parallel rank.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
               const ConstTensor& rows = {}) const;
-  // What the head takes of them, behind the final norm: out (R, C) of x's dtype.
+  // Final hidden states of the tokens `rows`, after the final norm: out (R, C) of x's dtype.
   void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
 
  private:
   int last_layer_block() const;  // of the chunk with the head; -1: it has no layers
-  // The rotary tables, which must reach the pass's positions; fake ones when planning.
+  // Rotary tables, checked to cover the pass's positions; placeholders without data in a planning
+  // run.
   ConstTensor rotary_rows(const Pass& pass) const;
-  // A layer's one of them.
+  // Rotary table of a layer.
   ConstTensor rotary_of(const ConstTensor& tables, size_t layer, int chunk) const;
   struct Layer {
     Block block;
-    int number;  // of its parameter block
+    int number;  // number of its parameter block
   };
   ModelConfig config_;
   bool adapted_ = false;
@@ -104,16 +103,16 @@ class Model {
   std::unique_ptr<Float8State> float8_;
   DType table_dtype_ = DType::kF32;
   Buffer rotary_block_;
-  // (K, P, D): K rotary_tables(), P the reserved positions, D rotary_width(); absent before and
-  // without rotary embedding.
+  // (K, P, D): K rotary_tables(), P the reserved positions, D rotary_width(). Absent before
+  // reserve_positions() and without rotary embedding.
   ConstTensor cos_sin_;
 };
 
-// Whether the model has a layer that such adapters (transformer/layers/lora.h), of whatever rank,
-// are for.
+// Returns whether the model has a layer that these adapters (transformer/layers/lora.h) target, for
+// any rank.
 bool has_targets(const ModelConfig& config, const LoraConfig& lora);
 
-// Parameters of the whole model.
+// Number of parameters of the whole model.
 int64_t parameter_count(const ModelConfig& config);
 
 }  // namespace trireme

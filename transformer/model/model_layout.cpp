@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// The option of a command that sets a key.
+// Command option for a layout key.
 std::string option_of(const std::string& key) {
   if (key == key::kTensor) return "--tensor-parallel";
   if (key == key::kExpert) return "--expert-parallel";
@@ -22,8 +22,8 @@ std::string option_of(const std::string& key) {
   return "--pipeline-parallel";
 }
 
-// The sizes above 1, "--tensor-parallel 2 x --pipeline-parallel 3 = 6": a command has not every
-// option.
+// The sizes above 1 as options, "--tensor-parallel 2 x --pipeline-parallel 3 = 6": not every
+// command has all options.
 std::string product_text(const ParallelSizes& sizes, int64_t product) {
   std::string text;
   int factors = 0;
@@ -50,7 +50,7 @@ std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
   };
   experts(key::kExpert, sizes.ep, model.moe.experts, " experts");
   experts(key::kExpertTensor, sizes.etp, model.moe.intermediate_size, " columns of an expert");
-  if (model.num_heads == 0 || model.num_kv_heads == 0) return problems;  // told elsewhere
+  if (model.num_heads == 0 || model.num_kv_heads == 0) return problems;  // reported elsewhere
   if (std::string problem = head_problem(model, sizes.tp); !problem.empty())
     problems.push_back({key::kTensor, std::move(problem)});
   return problems;
@@ -66,7 +66,7 @@ ExchangeRanks head_exchange(const ModelConfig& model, ContextCommType type, int 
 
 ParallelSizes resolve_layout(const LayoutOptions& options, const ModelConfig& model, int ranks) {
   ParallelSizes sizes = options.sizes;
-  const int64_t copy = int64_t{sizes.tp} * sizes.pp * sizes.cp;  // ranks that hold a sample once
+  const int64_t copy = int64_t{sizes.tp} * sizes.pp * sizes.cp;  // ranks of one replica
   if (ranks % copy != 0)
     fail_input(product_text(sizes, copy), " does not divide the ", ranks,
                ranks == 1 ? " rank" : " ranks", "; give --ranks ", copy);

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// A copy of values where the context computes.
+// Copy of values on the context's device.
 template <class T>
 Buffer placed(Ctx& ctx, const char* name, const std::vector<T>& values) {
   Buffer buffer(name, std::ssize(values) * static_cast<int64_t>(sizeof(T)), ctx.memory());

@@ -1,4 +1,4 @@
-// The logits of given sequences, in one pass each: for comparison with other programs.
+// Logits of given sequences, one pass each, for comparison with other programs.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-// logits: (S, V) on the host, float32 (rounded from float64 where the weights are), S = ids.size(),
-// on every rank. The layers are on one pipeline stage; matrices may be divided over tensor-parallel
-// ranks, who all call this. The model has positions for S tokens.
+// Returns the logits (S, V) on the host, float32 (rounded from float64 where the weights are), S =
+// ids.size(), on every rank. All layers must be on one pipeline stage; matrices may be divided over
+// tensor-parallel ranks, which all call this. Requires positions reserved for S tokens.
 std::vector<float> sequence_logits(const Model& model, ParameterStore& params, Ctx& ctx,
                                    const Groups& groups, std::span<const int32_t> ids);
 

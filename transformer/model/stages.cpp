@@ -28,7 +28,8 @@ std::vector<ChunkSpan> split_layers(int64_t layers, int chunks,
   std::vector<int64_t> sizes = counts;
   if (sizes.empty()) {
     sizes.assign(static_cast<size_t>(chunks), layers / chunks);
-    // What is left goes to the chunks before the last, which has the head, and not to the first.
+    // Each chunk of the remainder, from the last but one downwards, gets a layer more: the last has
+    // the head, the first the embedding.
     const int64_t rest = layers % chunks;
     for (int64_t i = 0; i < rest; ++i) ++sizes[static_cast<size_t>(chunks - 2 - i)];
   }

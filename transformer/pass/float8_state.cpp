@@ -57,7 +57,7 @@ Float8Format Float8State::format_of(Role role) const {
   return role == Role::kGradient && config_.hybrid ? Float8Format::kE5M2 : Float8Format::kE4M3;
 }
 
-// The two scratch tensors are asked for whether or not they are needed: a step is like its plan.
+// Allocates both scratch tensors whether or not they are needed, so that a step matches its plan.
 ConstTensor Float8State::scale_of(Pass& pass, ParamHandle weight, Role role, const ConstTensor& x,
                                   bool first_use, Activation& amax, Activation& own) const {
   Ctx& ctx = pass.ctx;

@@ -7,7 +7,7 @@ int64_t bytes_of(const CachedLayers& layers, int64_t tokens) {
   return checked_mul(checked_mul(2 * layers.layers, tokens), layers.token_bytes());
 }
 
-// Attention of sequences without earlier tokens; nobody needs the log-sum-exp, which is for a
+// Attention of sequences without earlier tokens. The log-sum-exp is discarded: there is no
 // backward.
 void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ConstTensor& cu, AttentionArgs args) {
@@ -32,7 +32,7 @@ KvCache::KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_token
       block_tokens_(block_tokens),
       storage_("kv cache", bytes_of(layers, checked_mul(blocks, block_tokens)), memory) {}
 
-// All scales lie before all elements, where both are aligned.
+// All scales precede all elements; both are aligned there.
 Tensor KvCache::pool(int layer, int which) const {
   const Shape shape{blocks_, layers_.kv_heads, block_tokens_, layers_.head_dim};
   const bool codes = layers_.type.codes != KvCodes::kNone;

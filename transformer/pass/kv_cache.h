@@ -1,4 +1,4 @@
-// Keys and values of the tokens seen so far, per layer, and attention over them.
+// Paged KV cache of one rank, per layer, and attention over it.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// A number of layers from first_layer on, and what a layer's keys are.
+// Layers that have a cache, consecutive from first_layer, and the format of their keys and values.
 struct CachedLayers {
   int64_t layers = 0;
   int64_t first_layer = 0;
@@ -17,31 +17,31 @@ struct CachedLayers {
   int64_t head_dim = 0;
   KvType type = {};
 
-  // Of the keys, or the values, of a token in one layer.
+  // Bytes of the keys, or of the values, of a token in one layer.
   int64_t token_bytes() const { return checked_mul(kv_heads, row_bytes(type, head_dim)); }
-  int64_t place(int layer) const;  // of a layer among those held
+  int64_t place(int layer) const;  // index of a layer among these
 };
 
-// Any sequences, whose tokens lie in blocks of a pool for each layer
-// (engine/ops/paged_attention.h). Blocks belong to whom the tables of the passes say: the cache
-// itself knows of no sequence. Nothing that changes from pass to pass is the host's, so that a pass
-// can be recorded and run again.
+// Paged KV cache: the tokens of any sequences are in blocks of one pool per layer
+// (engine/ops/paged_attention.h). The block tables of each pass assign blocks to sequences; the
+// cache itself has no notion of a sequence. Everything that changes between passes is on the
+// device, so that a pass can be recorded and replayed.
 class KvCache {
  public:
   KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);
-  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there, as tokens.cached
-  // says, then out = attention of q (T, H, D) over the keys of each sequence, the new ones included
-  // (attention_forward(); causal, without dropout). In a planning run nothing is stored. Keys in
-  // codes of 8 bits are always attended to as they were stored, so that what is cached changes no
-  // text by their error.
+  // Stores k, v (T, Hkv, D) of the new tokens of `layer` in the slots of tokens.cached, then
+  // computes out = attention of q (T, H, D) over the keys of each sequence, the new ones included
+  // (attention_forward(); causal, without dropout). Stores nothing in a planning run. With 8-bit
+  // keys, attention always reads the stored codes, so that the output does not depend on what was
+  // cached.
   void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
               const ConstTensor& v, const Tokens& tokens, const AttentionArgs& args);
   int64_t blocks() const { return blocks_; }
   int64_t block_tokens() const { return block_tokens_; }
 
  private:
-  // Of keys (which = 0) or values (1): elements (B, Hkv, P, D), and the scales (B, Hkv, P) of
-  // codes.
+  // Pool of keys (which == 0) or values (1): elements (B, Hkv, P, D), and the scales (B, Hkv, P) of
+  // 8-bit codes.
   Tensor pool(int layer, int which) const;
   Tensor scales(int layer, int which) const;
   CachedLayers layers_;

@@ -1,5 +1,5 @@
-// Pass: what a layer needs to run once, besides its input: the context, the parameters, the tokens
-// and, where the model is split over ranks, the groups that share it.
+// Context of one run of a layer, besides its input: the Ctx, the parameters, the tokens and, where
+// the model is split over ranks, the groups that share it.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -19,27 +19,27 @@ struct Pass {
   const Tokens& tokens;
   const Groups* groups = nullptr;  // nullptr: one rank holds the whole model
   KvCache* cache = nullptr;        // inference only
-  // Mixture of experts. routers is set by the model; nullptr: no selection biases, loads are not
-  // counted. The losses of routers enter the gradient where loss_scale is given (training).
+  // Mixture of experts. The model sets `routers`; nullptr: no selection biases, and loads are not
+  // counted. The routers' losses contribute to the gradient where loss_scale is given (training).
   RouterState* routers = nullptr;
-  ConstTensor loss_scale = {};  // (1) float64: what a token's gradient is multiplied with
-  Tensor router_losses = {};    // (4) float64, += as router_losses() says; on all tp ranks alike
+  ConstTensor loss_scale = {};  // (1) float64: factor on a token's gradient
+  Tensor router_losses = {};    // (4) float64, +=: see router_losses(); the same on all tp ranks
 
-  // Training in 8-bit floats: the linear layers of blocks multiply there.
+  // FP8 training: state that multiplies the blocks' linear layers.
   Float8State* float8 = nullptr;
 
-  // The residual stream holds the rows of `token_split()` of the tokens: all of them, or with
-  // sequence parallelism this tensor-parallel rank's share.
+  // Division of the residual stream: it holds all tokens, or with sequence parallelism this
+  // tensor-parallel rank's share of them.
   Place token_split() const { return groups == nullptr ? Place{} : groups->layout.token_split(); }
   int64_t residual_rows() const { return tokens.count / token_split().size; }
-  // The share's part of a tensor (T, ...) about all tokens.
+  // This rank's share of a tensor (T, ...) of all tokens.
   ConstTensor residual_part(const ConstTensor& all) const {
     const Place split = token_split();
     const int64_t rows = all.size(0) / split.size;
     return split.size == 1 ? all : all.slice(0, split.index * rows, (split.index + 1) * rows);
   }
 
-  // Key of the dropout named `name` in the current step.
+  // Key of the dropout called `name` in the current step.
   RandomKey dropout_key(const char* name, int layer) const {
     const uint64_t stream = substream(stream_id(name), static_cast<uint64_t>(layer));
     return {ctx.seed, substream(stream, static_cast<uint64_t>(ctx.step))};

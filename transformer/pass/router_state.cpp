@@ -18,7 +18,8 @@ int64_t part_bytes(int64_t layers, int64_t experts) {
   return round_up(layers * experts * dtype_size(DType::kF64), kAlign);
 }
 
-// The value that `share` of the sorted values do not exceed.
+// Nearest-rank percentile: the smallest value that at least `share` of the sorted values do not
+// exceed.
 double percentile(const std::vector<double>& sorted, double share) {
   const auto rank = static_cast<int64_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[static_cast<size_t>(std::clamp<int64_t>(rank, 1, std::ssize(sorted)) - 1)];

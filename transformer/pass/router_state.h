@@ -1,6 +1,5 @@
-// What the routers of a model carry from step to step beside their parameters: the bias that
-// balances experts without a loss (Wang et al. 2024), and how many tokens each expert was chosen
-// by.
+// State of a model's routers from step to step, besides their parameters: the bias that balances
+// the experts without a loss (Wang et al. 2024), and the number of tokens that chose each expert.
 #pragma once
 
 #include <vector>
@@ -13,7 +12,7 @@ namespace trireme {
 
 struct ParameterNames;
 
-// Tokens per expert of one layer in one step.
+// Load of the experts of one layer in one step: statistics of the tokens per expert.
 struct ExpertLoad {
   int layer = 0;
   double max_over_mean = 0;
@@ -22,28 +21,28 @@ struct ExpertLoad {
 
 class RouterState {
  public:
-  // dtype: of the model; the biases are float32 (float64 for float64). All zeros.
+  // dtype: of the model; the biases are float32 (float64 for float64). Initialised to zero.
   RouterState(const ModelConfig& config, DType dtype);
 
-  Tensor bias(int layer) const;         // (E); absent where the model has none
+  Tensor bias(int layer) const;         // (E); absent in models without selection bias
   ConstTensor shares(int layer) const;  // (E) float64: of the last finished step; zeros before
-  // counts (S, E) float64 of a micro-batch, already summed over the ranks that share it.
+  // Adds counts (S, E) float64 of a micro-batch, already summed over the ranks that share it.
   void count(Ctx& ctx, int layer, const ConstTensor& counts);
 
-  // Ends a step: adds up the counts over the ranks with other micro-batches and over those with
-  // other layers, moves bias_e by speed * sign(mean - count_e), turns counts into shares and keeps
-  // the loads. Every rank then has the state of all layers. Where scalars (kStepScalarsBytes uint8,
-  // a StepScalars) say that the optimizer skipped the step, biases and shares stay as they are: the
-  // step changes nothing that training depends on. The next step counts from zero either way.
+  // Ends a step: sums the counts over the ranks with other micro-batches and over those with other
+  // layers, moves bias_e by speed * sign(mean - count_e), converts counts into shares and records
+  // the loads. Afterwards every rank has the state of all layers. Where `scalars`
+  // (kStepScalarsBytes uint8, a StepScalars) reports that the optimizer skipped the step, biases
+  // and shares stay unchanged. Resets the counts in either case.
   void finish_step(Ctx& ctx, Communicator& data_parallel, Communicator& pipeline,
                    const ConstTensor& scalars);
-  // On a GPU: takes memory there for what ops read and add to. To be called again after the tensors
-  // of saved() were written. Else does nothing.
+  // On a GPU: copies the tensors that ops read and add to into device memory. Call again after
+  // writing to the tensors of saved(). No effect on a CPU.
   void place(Ctx& ctx);
-  // Of the last finished step, for the sparse layers.
+  // Loads of the last finished step, one entry per sparse layer.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
 
-  // What must be saved with the parameters to go on exactly, (E) each: the biases of sparse layers
+  // State that a checkpoint needs to continue exactly, (E) each: the biases of sparse layers
   // ("model.layers.3.mlp.gate.e_score_correction_bias") and the shares where the balancing loss
   // uses them. The same on every rank.
   struct Named {
@@ -59,13 +58,13 @@ class RouterState {
   Tensor all_shares() const;  // (L, E)
   Tensor counts() const;      // (L, E)
   ExpertLoad load_of(int layer) const;
-  void update(int layer, double total) const;  // biases and shares, of the step's counts
+  void update(int layer, double total) const;  // biases and shares, from the step's counts
   int64_t layers_, experts_;
   DType dtype_;
   MoeConfig moe_;
   const ParameterNames& names_;
-  Buffer block_;      // the host's
-  Buffer on_device_;  // the same, where a GPU computes
+  Buffer block_;      // on the host
+  Buffer on_device_;  // the same, on a GPU
   std::vector<ExpertLoad> loads_;
 };
 

@@ -6,20 +6,20 @@
 namespace trireme {
 namespace {
 
-// What the own rank waits for that nothing hides.
+// Exposed communication time: the part of the exchange that does not overlap.
 void wait_for(Pass& pass, const Work& work) {
   const TimeScope scope(pass.ctx.profile, TimeCategory::kCommunication);
   work.wait();
 }
 
-// The peers of step `step` of an exchange in which everybody sends to somebody else in every step.
+// Peers of one step of an exchange in which every rank sends to another rank in every step.
 struct Peers {
   Peers(const Place& self, int step)
       : to((self.index + step) % self.size), from((self.index - step + self.size) % self.size) {}
   int to, from;
 };
 
-// The tokens of the share of rank `rank`.
+// Tokens in the share of rank `rank`.
 TokenRange share_of(int rank, int64_t rows) { return {rank * rows, (rank + 1) * rows}; }
 
 }  // namespace
@@ -48,10 +48,10 @@ void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial) {
 }
 
 bool overlaps_exchange(const Pass& pass) {
-  constexpr int kMostRanks = 64;  // whose parts sum_rows() adds on a GPU
+  constexpr int kMostRanks = 64;  // limit of sum_rows() on a GPU
   const int size = pass.token_split().size;
   if (size == 1 || size > kMostRanks) return false;
-  if (pass.float8 != nullptr) return false;  // a scale is that of all tokens
+  if (pass.float8 != nullptr) return false;  // a scale covers all tokens
   return overlaps(pass.groups->layout.tp_comm_overlap, pass.ctx.gpu != nullptr);
 }
 

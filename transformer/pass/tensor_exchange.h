@@ -1,24 +1,27 @@
-// Where the residual stream meets the tensor-parallel part of a layer (Shoeybi et al. 2019;
-// Korthikanti et al. 2022). With t ranks and activations (T, C):
+// Tensor-parallel mappings between the residual stream and the tensor-parallel part of a layer
+// (Shoeybi et al. 2019; Korthikanti et al. 2022). With t ranks and activations (T, C):
 //
-//                          one token share a rank (sequence parallel)      all tokens on every rank
-//   enter   forward        all-gather of the shares                        nothing
-//           backward       reduce-scatter of the partial sums              all-reduce of them
-//   leave   forward        reduce-scatter of the partial sums              all-reduce of them
-//           backward       all-gather of the shares                        nothing
-// Without tensor parallelism all of them do nothing. In a planning run only memory is asked for.
+//                      tokens split over ranks (sequence parallel)   all tokens on every rank
+//   enter   forward    all-gather of the shares                      nothing
+//           backward   reduce-scatter of the partial sums            all-reduce of them
+//   leave   forward    reduce-scatter of the partial sums            all-reduce of them
+//           backward   all-gather of the shares                      nothing
 //
-// With sequence parallelism a product beside such an exchange may overlap with it
-// (parallel.tp_comm_overlap):
-// the exchange is cut into messages between two ranks, the share of one rank each, in t - 1 steps,
-// and the product into t parts of T / t tokens (after Wang et al. 2023, "Overlap communication with
-// dependent computation via decomposition").
-//   all-gather, then product      all messages are under way before the own share is multiplied; the share
-//                                 of rank i - s is once it has come
-//   product, then reduce-scatter  the part for rank i + s leaves when it is computed, the own one is computed
-//                                 while the last travels; the parts are added in the order of the ranks
-//   all-gather, then the weight's gradient   the gather travels while another gradient is computed
-// A rank sends the same bytes as in a ring, (t - 1) / t of the tensor.
+// Without tensor parallelism none of them does anything. A planning run only allocates memory.
+//
+// With sequence parallelism a product next to such an exchange may overlap with it
+// (parallel.tp_comm_overlap). The exchange is cut into point-to-point messages of one rank's share
+// each, in t - 1 steps, and the product into t parts of T / t tokens (after Wang et al. 2023,
+// "Overlap communication with dependent computation via decomposition").
+//
+//   all-gather, then product      all messages are started before the own share is multiplied; the
+//                                 share of rank i - s is multiplied when it has arrived
+//   product, then reduce-scatter  the part for rank i + s is sent when it is computed; the own part
+//                                 is computed during the last transfer; parts are added in rank
+//                                 order
+//   all-gather, then the weight's gradient   the gather overlaps with another gradient
+//
+// A rank sends the same number of bytes as in a ring, (t - 1) / t of the tensor.
 #pragma once
 
 #include <functional>
@@ -27,7 +30,7 @@
 
 namespace trireme {
 
-// A tensor about all tokens: gathered here, or the one that was there already.
+// A tensor of all tokens: gathered here, or a view of one that was already complete.
 class AllTokens {
  public:
   AllTokens() = default;
@@ -41,14 +44,14 @@ class AllTokens {
   ConstTensor view_;
 };
 
-// x (T / split, C) -> (T, C). Shows x itself where there is nothing to gather; x must then outlive
-// it.
+// x (T / split, C) -> (T, C). Returns a view of x where there is nothing to gather; x must then
+// outlive it.
 AllTokens gather_tokens(Pass& pass, const ConstTensor& x);
 
-// Whether this rank's products overlap with their exchange; in 8-bit floats they do not.
+// Returns whether this rank's products overlap with their exchange; FP8 products do not.
 bool overlaps_exchange(const Pass& pass);
 
-// Rows of the tokens.
+// Range of token rows.
 struct TokenRange {
   int64_t begin = 0, end = 0;
   template <class AnyTensor>
@@ -57,17 +60,17 @@ struct TokenRange {
   }
 };
 
-// gather_tokens(), and product(rows, those rows of x) for ranges that together are all tokens, as
-// they come.
+// gather_tokens(), with product(rows, those rows of x) called for ranges that together are all
+// tokens, as they arrive.
 using InputProduct = std::function<void(const TokenRange& rows, const ConstTensor& x)>;
 AllTokens gather_tokens_with(Pass& pass, const ConstTensor& x, const InputProduct& product);
 
-// gather_tokens() under way while something else is computed; x must not change before wait().
-// Where exchanges do not overlap all of it is done in wait().
+// gather_tokens() that overlaps with other computation; x must not change before wait(). Where
+// exchanges do not overlap, wait() does all the work.
 class ArrivingTokens {
  public:
   ArrivingTokens(Pass& pass, const ConstTensor& x);
-  const ConstTensor& wait();  // (T, C), valid as long as this
+  const ConstTensor& wait();  // (T, C), valid during the lifetime of this object
 
  private:
   Pass& pass_;
@@ -77,19 +80,20 @@ class ArrivingTokens {
   bool started_;
 };
 
-// The sum over the tensor-parallel ranks of what `product` writes into the (T, C) tensor it is
-// given, stored in y (T / split, C).
+// Sums over the tensor-parallel ranks the (T, C) tensors that `product` writes, and stores the
+// result in y (T / split, C).
 template <class Product>
 void sum_over_tensor_ranks(Pass& pass, const Tensor& y, const Product& product);
 
-// The same where product(rows, out) can write the rows of any range of tokens alone. y must not be
+// The same where product(rows, out) can write any range of token rows separately. y must not alias
 // what product reads.
 using OutputProduct = std::function<void(const TokenRange& rows, const Tensor& out)>;
 void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct& product);
 
-// The two halves of it.
-bool needs_partial_sums(const Pass& pass);  // y cannot take the product itself
-void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial);  // (T / split), (T)
+// The two halves of sum_over_tensor_ranks().
+bool needs_partial_sums(const Pass& pass);  // y cannot receive the product directly
+// y (T / split, C), partial (T, C)
+void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial);
 
 template <class Product>
 void sum_over_tensor_ranks(Pass& pass, const Tensor& y, const Product& product) {

@@ -1,6 +1,6 @@
-// The weight of a linear layer while a pass multiplies with it: the store's own, or one that is
-// kept in 4 bits (parallel/packed_weights.h), unpacked into memory of the step for as long as this
-// lives. One in blocks (parallel/block_weights.h) is not unpacked: inference multiplies with the
+// Weight of a linear layer during a pass: the store's own, or a 4-bit weight
+// (parallel/packed_weights.h) unpacked into memory of the step for the lifetime of this object. A
+// block-quantized weight (parallel/block_weights.h) is not unpacked: inference multiplies with the
 // blocks, and nothing else reads them.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace trireme {
 
 class Weight {
  public:
-  // `first` .. `last`: of one fused matrix.
+  // `first` .. `last`: weights of one fused matrix.
   Weight(Pass& pass, ParamHandle first, ParamHandle last) {
     if (pass.params.in_blocks(first)) {
       blocks_ = pass.params.blocks(first, last);
@@ -30,7 +30,7 @@ class Weight {
     view_ = memory_;
   }
   Weight(Pass& pass, ParamHandle h) : Weight(pass, h, h) {}
-  // Absent where the weight is in blocks.
+  // Absent where the weight is block-quantized.
   operator const Tensor&() const { return view_; }  // NOLINT: used as the tensor it shows
   bool in_blocks() const { return !blocks_.empty(); }
   // y = x w^T [+ bias]

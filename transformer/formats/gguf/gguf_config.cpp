@@ -1,4 +1,4 @@
-// gguf_config() of gguf_model.h: GGUF's metadata in HuggingFace's words.
+// gguf_config() of gguf_model.h: conversion of GGUF metadata to HuggingFace's config.json.
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-// Floats of 32 bits to the number that was meant: 1e-05, not 9.999999747378752e-06.
+// The decimal number that a float32 was written for: 1e-05, not 9.999999747378752e-06.
 double meant(double value) {
   char buffer[64];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), static_cast<float>(value)).ptr;
@@ -66,7 +66,7 @@ class Reader {
   std::optional<T> get(const char* word) const {
     return file_.get<T>(key(word));
   }
-  // Files hold whole numbers in either kind.
+  // Files store whole numbers as integers or as floats.
   std::optional<double> number(const char* word) const {
     const auto found = file_.metadata().find(key(word));
     if (found == file_.metadata().end()) return {};
@@ -110,7 +110,8 @@ class Reader {
         require<double>(key(word.theirs));
   }
 
-  // What the mathematics here do not have.
+  // Checks the head widths: widths that differ between q, k, v and the rotary part are not
+  // supported.
   void read_heads() {
     const auto heads = json_["num_attention_heads"].get<int64_t>();
     if (heads < 1) fail_input(file_.path(), ": ", key("attention.head_count"), " is ", heads);
@@ -123,7 +124,7 @@ class Reader {
   }
 
   void read_scaling() {
-    // As llama.cpp has it: a factor without a type is linear's, a factor of 0 is none.
+    // As in llama.cpp: the default type is linear, and a factor of 0 means no scaling.
     const std::string type = get<std::string>("rope.scaling.type").value_or("linear");
     const auto factor = number("rope.scaling.factor");
     const double scale = factor.has_value() ? *factor : number("rope.scale_linear").value_or(0);
@@ -148,7 +149,7 @@ class Reader {
       if (const auto value = get<double>(theirs)) scaling[ours] = meant(*value);
   }
 
-  // Llama 3's scaling: what it divides each frequency by must be what the file holds.
+  // Recognises Llama 3's scaling: the divisors that it implies must equal those in the file.
   void read_factors(const SourceTensor& tensor) {
     const auto width = json_["head_dim"].get<int64_t>();
     const double theta = json_.value("rope_theta", 10000.0);
@@ -197,7 +198,7 @@ class Reader {
     }
   }
 
-  // sliding: for each layer; empty: all.
+  // sliding: one word for each layer; empty: all layers have the window.
   Json layer_types(const std::vector<int64_t>& sliding) const {
     const auto layers = json_["num_hidden_layers"].get<int64_t>();
     if ((!sliding.empty() && std::ssize(sliding) != layers) || layers > (1 << 16))
@@ -218,11 +219,11 @@ class Reader {
     if (qwen2 || family_ == ModelFamily::kQwen3Moe) {
       for (const GgufWord& word : kQwenExpertIntegers) add_integer(word);
       json_["moe_intermediate_size"] = width("blk.0.ffn_gate_exps.weight");
-      json_["norm_topk_prob"] = !qwen2;  // in llama.cpp always
+      json_["norm_topk_prob"] = !qwen2;  // as llama.cpp always does
       if (qwen2) json_["shared_expert_intermediate_size"] = width("blk.0.ffn_gate_shexp.weight");
     }
   }
-  // Rows of a matrix, or of each in a stack.
+  // Rows of a matrix, or of each matrix in a stack.
   int64_t width(const std::string& name) const {
     const std::vector<int64_t>& shape = tensor(name).shape;
     return shape.size() < 2 ? 0 : shape[shape.size() - 2];

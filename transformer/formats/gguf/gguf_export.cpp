@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// general.file_type of llama.cpp: what most numbers are.
+// general.file_type of llama.cpp: the type of most elements.
 int64_t file_type(const std::string& type) {
   constexpr std::pair<const char*, int64_t> kFileTypes[] = {
       {"F32", 0}, {"F16", 1}, {"Q4_0", 2}, {"Q8_0", 7}, {"Q4_K", 14}, {"Q6_K", 18}, {"BF16", 32}};
@@ -22,8 +22,8 @@ bool has_whole_blocks(const FileTensor& tensor, const GgufType& type) {
   return tensor.columns() % type.block == 0;
 }
 
-// Vectors and what decides for experts keep their precision; a row that is no whole blocks takes
-// smaller ones or stays as the others.
+// Type of a tensor. Vectors and routers keep full precision. Rows that are not whole blocks fall
+// back to a type with smaller blocks, then to the type of other matrices.
 const GgufType* type_of(const ModelConfig& config, const FileTensor& tensor,
                         const GgufWriteOptions& options) {
   const bool small = tensor.shape.size() == 1 || tensor.router ||
@@ -38,7 +38,7 @@ const GgufType* type_of(const ModelConfig& config, const FileTensor& tensor,
   return has_whole_blocks(tensor, *type) ? type : gguf_type("F16");
 }
 
-// Writes the tensors of a model one behind the other.
+// Writes the tensors of a model one after the other.
 class GgufExport {
  public:
   GgufExport(const ModelSource& source, const GgufWriteOptions& options)
@@ -66,7 +66,7 @@ class GgufExport {
       log_warning(path, ": starting over: the model or the options have changed since ",
                   "the file was interrupted");
     PieceStream stream(source_, source_.config());
-    bool kept = true;  // up to here
+    bool kept = true;  // all tensors so far
     for (size_t i = 0; i < tensors.size(); ++i) {
       const int64_t first = kept ? writer.skip_kept() : 0;
       if (first > 0) tell(writer);
@@ -86,7 +86,7 @@ class GgufExport {
   void tell(const GgufWriter& writer) const {
     if (options_.progress) options_.progress(writer.file().size(), writer.bytes());
   }
-  // From value `first` on.
+  // Writes elements from `first` on.
   void write(PieceStream& stream, GgufWriter& writer, const FileTensor& t, const GgufType& type,
              int64_t first) {
     struct State {
@@ -109,7 +109,7 @@ class GgufExport {
                           t.numel() / type.block * type.block_bytes, error);
   }
 
-  // Of Llama 3's scaling, else none.
+  // Divisors of Llama 3's scaling; empty for others.
   std::vector<float> rope_factors() const {
     const ModelConfig& config = source_.config();
     if (config.rope_scaling.type != RopeType::kLlama3) return {};
@@ -124,8 +124,8 @@ class GgufExport {
   bool quantised_ = false;
 };
 
-// Stop tokens that have no key yet: llama.cpp has keys for three, further ones go under a key of
-// ours, with a warning.
+// Adds stop token ids that the tokenizer metadata lacks: llama.cpp has keys for three; further ones
+// are stored under a Trireme key, with a warning.
 void add_ends(const ModelSource& source, const std::string& path, GgufMetadata& metadata) {
   std::vector<int32_t> ends = tokenizer_ends(source.tokenizer(), source.config().vocab_size);
   for (const char* key : kGgufEnds)
@@ -144,7 +144,8 @@ void add_ends(const ModelSource& source, const std::string& path, GgufMetadata& 
               ", which Trireme reads: other programs may not stop at them");
 }
 
-// Those of the configuration: without a tokenizer both, else a bos that is not the tokenizer's.
+// Token ids of the configuration: without a tokenizer bos and eos, else a bos that differs from the
+// tokenizer's.
 void add_ids(const ModelConfig& config, bool has_tokenizer, GgufMetadata& metadata) {
   const char* const bos = "tokenizer.ggml.bos_token_id";
   if (!has_tokenizer) {

@@ -37,7 +37,7 @@ void add_rope(Schema& schema) {
   schema.unavailable("rope.dimension_sections", {}, "rotary positions in several dimensions");
 }
 
-// llama.cpp obeys these in some architectures, 0 being none for numbers.
+// llama.cpp applies these in some architectures; for numbers 0 means off.
 void add_other_mathematics(Schema& schema) {
   for (const char* key :
        {"attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias",
@@ -70,7 +70,7 @@ void add_experts(Schema& schema, const std::string& architecture) {
   schema.unavailable("expert_gating_func", {"0", "1"}, "other scores than softmax's");
   for (const char* key : {"expert_feed_forward_length", "expert_shared_feed_forward_length"})
     schema.ignored(key);  // rows of the tensors
-  // llama.cpp divides by the sum in llama and qwen3moe, and does not in qwen2moe.
+  // llama.cpp normalises the weights in llama and qwen3moe, and does not in qwen2moe.
   schema.unavailable("expert_weights_norm", {text(architecture != "qwen2moe")},
                      "weights of experts that are (not) divided by their sum");
 }

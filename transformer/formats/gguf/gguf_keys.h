@@ -1,5 +1,4 @@
-// Keys of GGUF metadata under "<architecture>.": which are read, which say nothing, which are
-// refused.
+// Keys of GGUF metadata under "<architecture>.": those that are read, ignored or refused.
 #pragma once
 
 #include <string>
@@ -10,11 +9,11 @@
 
 namespace trireme {
 
-// The keys of an architecture of kGgufArchitectures, from which the check and
-// docs/reference/model-keys.md are made.
+// Keys of an architecture in kGgufArchitectures: source of the check and of
+// docs/reference/model-keys.md.
 const Schema& gguf_schema(const std::string& architecture);
-// InputError for keys of the file's architecture that are not known, are refused, or have values of
-// another kind.
+// InputError for keys of the file's architecture that are unknown, are refused, or have values of
+// another type.
 void check_gguf_keys(const GgufFile& file, const std::string& architecture);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// gguf_metadata() of gguf_model.h: HuggingFace's words in GGUF's metadata.
+// gguf_metadata() of gguf_model.h: conversion of HuggingFace's config.json to GGUF metadata.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-// What a configuration may say without a word in the metadata: nothing that inference computes
-// with, or what the tensors show.
+// Configuration keys without a counterpart in the metadata: no effect on inference, or implied by
+// the tensors.
 const std::set<std::string>& understood() {
   static const std::set<std::string> keys = {
       "model_type",        "architectures",  "initializer_range", "tie_word_embeddings",
@@ -93,7 +93,7 @@ class Writer {
 
   void add_scaling() {
     const RopeScaling& s = config_.rope_scaling;
-    RopeScaling plain{.type = s.type, .factor = s.factor};  // what the words below say
+    RopeScaling plain{.type = s.type, .factor = s.factor};  // what the metadata can express
     switch (s.type) {
       case RopeType::kDefault: return;
       case RopeType::kLinear: out_[key("rope.scaling.type")] = std::string("linear"); break;
@@ -110,7 +110,7 @@ class Writer {
     }
     plain.original_positions = s.original_positions;
     if (s.type != RopeType::kLinear) {
-      // For llama3 nobody else reads it.
+      // For llama3 only Trireme reads it.
       out_[key("rope.scaling.original_context_length")] = s.original_positions;
     }
     const bool factors_read = s.type != RopeType::kLlama3 || std::string_view(arch_) == "llama";
@@ -138,7 +138,8 @@ class Writer {
       out_[key("attention.sliding_window_pattern")] = sliding;
     }
   }
-  // n where layers n - 1, 2 n - 1, ... alone see all, 6 if that is one; 0: another choice.
+  // Period n where exactly the layers n - 1, 2 n - 1, ... have full attention; 6 if it is one of
+  // several. 0: no period.
   static int64_t period_of(const std::vector<int64_t>& sliding) {
     const auto fits = [&](int64_t n) {
       for (int64_t l = 0; l < std::ssize(sliding); ++l)
@@ -156,7 +157,7 @@ class Writer {
     const bool qwen2 = config_.family == ModelFamily::kQwen2Moe;
     if (!qwen2 && config_.family != ModelFamily::kQwen3Moe) return;
     words(kQwenExpertIntegers);
-    // llama.cpp computes these families with experts in every layer, and their weights in one way.
+    // llama.cpp computes these families with experts in every layer and with fixed normalisation.
     if (config_.moe.sparse_step != 1) fail_said("decoder_sparse_step");
     if (config_.moe.normalise_weights == qwen2) fail_said("norm_topk_prob");
     if (qwen2 && config_.moe.shared_intermediate_size == 0)

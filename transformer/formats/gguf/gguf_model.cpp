@@ -16,12 +16,12 @@ bool interleaves(const ModelConfig& config) {
          config.family == ModelFamily::kMixtral;
 }
 
-// Of a module in a layer, "" where there is none. `expert` and `part` are set where it is of
-// several.
+// GGUF name of a module in a layer; "": unknown module. `expert` and `part` are set for modules
+// that share a tensor.
 struct LayerName {
   std::string name;
-  int64_t expert = -1;  // of a stack
-  int64_t part = -1;    // q, k or v of one matrix
+  int64_t expert = -1;  // index in a stack of experts
+  int64_t part = -1;    // q, k or v of one fused matrix
 };
 
 LayerName layer_name(const ParameterNames& names, bool one_qkv, const std::string& module) {
@@ -130,7 +130,7 @@ ParameterPlace GgufModel::place(const ModelConfig& config, const std::string& pa
   return gguf_place(config, parameter);
 }
 
-// The factors are in the configuration (gguf_config()).
+// gguf_config() has read the factors.
 bool GgufModel::is_ignored(const ModelConfig&, const std::string& tensor) const {
   return tensor == "rope_freqs.weight";
 }

@@ -1,19 +1,21 @@
-// GGUF files as models: llama.cpp's names and words to ours and back.
+// GGUF files as models: conversion of llama.cpp's names and metadata to ours and back.
 //
-//   architecture   model_type               what is other than in HuggingFace's files
-//   llama          llama, mistral, mixtral  rows of q and k of each head are interleaved (its rotary embedding turns
-//                                           neighbours), experts are stacked: (E, F, C)
+//   architecture   model_type               differences from HuggingFace's files
+//   llama          llama, mistral, mixtral  rows of q and k of each head are interleaved (its
+//                                           rotary embedding rotates neighbours), experts are
+//                                           stacked: (E, F, C)
 //   qwen2, qwen3   qwen2, qwen3
-//   qwen2moe       qwen2_moe                experts are stacked; the shared expert's gate is a vector
+//   qwen2moe       qwen2_moe                experts are stacked; the shared expert's gate is a
+//                                           vector
 //   qwen3moe       qwen3_moe                experts are stacked
 //   gemma3         gemma3_text              weights of norms are 1 + w
 //   gpt2           gpt2                     matrices are (out, in)
 //
-// Linear scaling of rotary positions and yarn are kept as numbers; of Llama 3's the file holds what
-// each frequency is divided by (rope_freqs.weight), from which the published parameters are
-// recognised. A window is attention.sliding_window, of some layers with
-// attention.sliding_window_pattern: a period, or a word for each layer. llama.cpp itself computes
-// windows of gemma3 only.
+// Linear scaling of the rotary embedding and YaRN are stored as numbers. Of Llama 3's scaling the
+// file holds the divisor of each frequency (rope_freqs.weight); the published parameters are
+// recognised from them. A window is attention.sliding_window; where only some layers have it,
+// together with attention.sliding_window_pattern: a period, or a word for each layer. llama.cpp
+// itself supports windows of gemma3 only.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -34,33 +36,34 @@ class GgufModel : public ModelSource {
   std::string types_read() const override;
 };
 
-bool is_gguf(const std::string& path);  // a file that ends in .gguf
+bool is_gguf(const std::string& path);  // a file with suffix .gguf
 
-// Where such files have a parameter. InputError for a family that llama.cpp has no name for.
+// Place of a parameter in GGUF files. InputError for a family that llama.cpp does not support.
 ParameterPlace gguf_place(const ModelConfig& config, const std::string& parameter);
-// HuggingFace's words for what the metadata say. InputError for what is not known.
+// Metadata translated to HuggingFace's config.json. InputError for unsupported metadata.
 Json gguf_config(const GgufFile& file);
-// What each of width / 2 frequencies is divided by.
+// Divisors of the width / 2 rotary frequencies.
 std::vector<double> gguf_rope_factors(double theta, int64_t width, const RopeScaling& scaling);
-// The reverse of gguf_config(); InputError where the model has what the words cannot say.
+// Inverse of gguf_config(). InputError where the metadata cannot express the model.
 GgufMetadata gguf_metadata(const ModelConfig& config);
 
 struct GgufWriteOptions {
   std::string type = "F16";  // of matrices: F32, F16, BF16 or Q8_0; vectors and routers are F32
-  // Of the weights of linear layers (transformer/formats/quantize.h): Q8_0, Q4_0, Q4_K or Q6_K; "":
-  // `type`.
+  // Type of the weights of linear layers (transformer/formats/quantize.h): Q8_0, Q4_0, Q4_K or
+  // Q6_K; "": `type`.
   std::string linear = "";
   GgufMetadata tokenizer = {};
   CopyProgress progress = {};
 };
 struct GgufWritten {
   int64_t bytes = 0;          // of the file
-  int64_t kept = 0;           // of them, from an interrupted writer
-  QuantisationReport report;  // with `linear`, of what is not kept
+  int64_t kept = 0;           // of these, reused from an interrupted run
+  QuantisationReport report;  // with `linear`: of the tensors written in this run
 };
-// Streaming; the file is whole or absent, and goes on where the same was interrupted (AtomicFile).
-// Rows that are no whole blocks of the type are Q8_0 in its place, else F16, in a file of bfloat16
-// BF16 and of float32 F32. InputError for `linear` where the source is quantised already.
+// Streaming. The file is whole or absent; an interrupted write is resumed by the same call
+// (AtomicFile). Where the rows of a matrix are not a whole number of blocks, its type falls back
+// from `linear` to Q8_0 to `type` to F16. InputError for `linear` where the source is already
+// quantized.
 GgufWritten write_gguf(const ModelSource& source, const std::string& path,
                        const GgufWriteOptions& options);
 

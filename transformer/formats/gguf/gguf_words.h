@@ -1,5 +1,5 @@
-// llama.cpp's words for hyper-parameters beside HuggingFace's: what gguf_config.cpp reads and
-// gguf_metadata.cpp writes.
+// llama.cpp's metadata keys paired with HuggingFace's, for gguf_config.cpp (reading) and
+// gguf_metadata.cpp (writing).
 #pragma once
 
 #include "transformer/config/model_config.h"
@@ -10,7 +10,7 @@ struct GgufArchitecture {
   const char* name;  // general.architecture
   ModelFamily family;
 };
-// Several families may have one; the first of them is the plain one.
+// Several families may share a name; the first one is the plain model.
 inline constexpr GgufArchitecture kGgufArchitectures[] = {
     {"gpt2", ModelFamily::kGpt2},         {"llama", ModelFamily::kLlama},
     {"llama", ModelFamily::kMistral},     {"llama", ModelFamily::kMixtral},
@@ -20,7 +20,7 @@ inline constexpr GgufArchitecture kGgufArchitectures[] = {
 
 struct GgufWord {
   const char* ours;    // in config.json
-  const char* theirs;  // behind "<architecture>."
+  const char* theirs;  // after "<architecture>."
   bool required = true;
 };
 inline constexpr GgufWord kDecoderIntegers[] = {
@@ -44,18 +44,18 @@ inline constexpr GgufWord kMixtralIntegers[] = {{"num_local_experts", "expert_co
 inline constexpr GgufWord kQwenExpertIntegers[] = {{"num_experts", "expert_count"},
                                                    {"num_experts_per_tok", "expert_used_count"}};
 
-// Gemma 3 in llama.cpp: every so many layers one sees all, and layers with a window have
-// frequencies of this base, where the file says nothing.
+// Gemma 3 in llama.cpp: defaults where the file has no such key. Every kGemmaPattern-th layer has
+// full attention; layers with a window have frequencies of base kGemmaLocalTheta.
 inline constexpr int64_t kGemmaPattern = 6;
 inline constexpr double kGemmaLocalTheta = 10000;
-// The softmax's scale is 1 / sqrt(head_dim), in the largest model, known by its layers, 1 /
+// The softmax scale is 1 / sqrt(head_dim); in the largest model, recognised by its layer count, 1 /
 // sqrt(hidden_size / heads).
 constexpr int64_t gemma_attention_scalar(int64_t layers, int64_t hidden, int64_t heads,
                                          int64_t head_dim) {
   return layers == 62 ? hidden / heads : head_dim;
 }
 
-// Llama 3's scaling as it was published; rope_freqs.weight holds what each frequency is divided by.
+// Published parameters of Llama 3's scaling; rope_freqs.weight holds the divisor of each frequency.
 inline constexpr double kLlama3Low = 1, kLlama3High = 4;
 inline constexpr int64_t kLlama3Positions = 8192;
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMaxGroupSize = 1 << 20;
 using Names = std::initializer_list<std::string_view>;
 
-// One object of the configuration, whose keys are taken and whose others are errors.
+// One object of the configuration. Keys that are neither read nor ignored are errors.
 class Section {
  public:
   Section(const Json& json, std::string place, ConfigReport& report)
@@ -70,7 +70,7 @@ void read_scales(Section& weights, const Json& strategy, Quantization& q) {
   }
 }
 
-// "weights" of a group. format: of the whole configuration.
+// Reads "weights" of a group. format: of the whole configuration.
 Quantization read_weights(const Json& json, const std::string& place, const std::string& format,
                           ConfigReport& report) {
   Section weights(json, place, report);
@@ -98,7 +98,7 @@ Quantization read_weights(const Json& json, const std::string& place, const std:
   if (!order.is_null() && order != false && order != "weight" && order != "static")
     weights.refuse("actorder", order, "groups of inputs in another order (weight_g_idx)");
   read_scales(weights, weights.get("strategy"), q);
-  // Search of the scales, and types that the tensors have anyway.
+  // Search for the scales, and types that follow from the tensors.
   weights.ignore({"observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
   weights.check_all_known();
   return q;

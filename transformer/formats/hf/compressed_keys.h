@@ -1,8 +1,9 @@
 // Keys of "quantization_config" as compressed-tensors writes them (llm-compressor, vLLM).
 //
-// Groups of modules, config_groups, each have a quantization of their weights: one for all is read.
-// Tensors themselves show which modules have it. Activations that are quantised as they are
-// computed (input_activations, dynamic) are computed in full precision here.
+// config_groups are groups of modules, each with a quantization of its weights; one quantization
+// for all groups is supported. Which modules are quantized follows from their tensors. Activations
+// that the model would quantize dynamically (input_activations, dynamic) stay in full precision
+// here.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -12,7 +13,7 @@
 namespace trireme {
 
 void add_compressed_keys(Schema& schema);
-// Errors name the key and its place: "quantization_config.config_groups.group_0.weights.type".
+// Errors name the key and its path: "quantization_config.config_groups.group_0.weights.type".
 Quantization read_compressed_keys(const ConfigValues& values, ConfigReport& report);
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the files' names begin with in the place of `prefix`, the first part of ours.
+// Prefix of the file's tensor names that corresponds to `prefix`, the first part of our names.
 std::string spelling_of(const std::string& prefix, const TensorSource& tensors) {
   for (const std::string& theirs : {"language_model." + prefix, prefix + "language_model.", prefix})
     for (const SourceTensor& tensor : tensors.tensors())
@@ -25,7 +25,7 @@ std::string spelling_of(const std::string& prefix, const TensorSource& tensors) 
   return "";
 }
 
-// The head's tensor by the names that it has; "": there is none.
+// Name of the head's tensor; "": none.
 std::string head_name(const ModelConfig& config, const TensorSource& tensors) {
   const std::string head = concat(parameter_names(config).head, ".weight");
   for (const std::string& name : {head, "language_model." + head})
@@ -90,11 +90,12 @@ ParameterPlace HfModel::place(const ModelConfig& config, const std::string& para
 
 bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {
   if (hf_tensor_is_ignored(config, tensor)) return true;
-  // The table once more. One of other values is not tied, and nobody who ties it may lose it.
+  // A copy of the tied table. With other values the head is untied, and a configuration that ties
+  // it must not lose it.
   if (tensor == head_) return config_.tie_word_embeddings;
   if (theirs_.find("language_model.") == std::string::npos || tensor.starts_with(theirs_))
     return false;
-  // Beside the language model: what sees images.
+  // Vision parts of a multimodal model.
   return tensor.find("vision_tower.") != std::string::npos ||
          tensor.find("multi_modal_projector.") != std::string::npos;
 }

@@ -5,7 +5,8 @@
 namespace trireme {
 namespace {
 
-// Query, key and value of GPT-2 are one matrix, and its linear layers in the blocks are (in, out).
+// GPT-2 stores query, key and value in one matrix, and the linear layers of its blocks as (in,
+// out).
 HfSource gpt2_source(const ModelConfig& config, const std::string& parameter) {
   if (parameter.find(".h.") == std::string::npos) return {parameter};
   const bool matrix = parameter.ends_with(".weight") && parameter.find(".ln_") == std::string::npos;

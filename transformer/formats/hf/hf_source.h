@@ -1,7 +1,7 @@
-// Where a parameter lies in a HuggingFace checkpoint.
+// Maps our parameter names to tensors and rows of a HuggingFace checkpoint.
 //
-// Names are HuggingFace's, so that mostly it is the tensor of that name. Where they store a matrix
-// in another way, the family says here which rows of which tensor a parameter is.
+// Our names are HuggingFace's, so that most parameters are the tensor of that name. Where a family
+// stores a matrix in another way, this file defines which rows of which tensor a parameter is.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace trireme {
 
 struct HfSource {
   std::string tensor;
-  // The tensor is (in, out) and the parameter (out, in): GPT-2's Conv1D.
+  // Transposed storage: the tensor is (in, out), the parameter (out, in), as in GPT-2's Conv1D.
   bool transposed = false;
-  // Of the tensor's rows (after transposition) the parameter's first, where one tensor holds
-  // several parameters one behind the other. Dimensions before the last count together as rows.
+  // First row of the parameter among the tensor's rows (after transposition), where a tensor holds
+  // several parameters one after the other. Dimensions before the last are flattened into rows.
   int64_t first_row = 0;
 };
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter);
 
-// Tensors that published checkpoints hold and no model needs: what others compute anew (inv_freq,
-// masks), layers that predict tokens after the next.
+// Tensors in published checkpoints that no model needs: values that are computed here (inv_freq,
+// masks), layers for multi-token prediction.
 bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor);
 
 }  // namespace trireme

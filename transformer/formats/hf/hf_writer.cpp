@@ -23,16 +23,16 @@ namespace {
 namespace fs = std::filesystem;
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
-// What a tensor of the model becomes in the files.
+// A tensor of the model and its form in the file.
 struct Written {
   const FileTensor* tensor;
-  DType dtype;  // of its numbers, where it is not quantised
+  DType dtype;  // of the elements, if not quantized
   bool quantised = false;
   std::vector<SafetensorsSpec> specs = {};
   int64_t bytes = 0;
 };
 
-// Without ".weight".
+// Tensor name without ".weight".
 std::string module_of(const FileTensor& tensor) {
   return tensor.name.substr(0, tensor.name.rfind('.'));
 }
@@ -56,7 +56,7 @@ Written described(const ModelSource& source, const FileTensor& tensor,
   return out;
 }
 
-// Tensors one behind the other, as many in a shard as fit; never less than one.
+// Assigns tensors in order to shards of at most max_shard_bytes, at least one tensor per shard.
 std::vector<std::vector<Written>> divide(const ModelSource& source,
                                          const std::vector<FileTensor>& tensors,
                                          const HfWriteOptions& options) {
@@ -71,8 +71,8 @@ std::vector<std::vector<Written>> divide(const ModelSource& source,
     bytes += next.bytes;
     shards.back().push_back(std::move(next));
   }
-  // Wide elements first keeps every tensor aligned to its element; what is quantised fills four
-  // bytes.
+  // Sorting by element size keeps every tensor aligned to its element; quantized tensors are
+  // multiples of four bytes.
   for (auto& shard : shards)
     std::ranges::stable_sort(shard, std::greater<>(), [](const Written& w) {
       return w.quantised ? int64_t{4} : dtype_size(w.dtype);
@@ -95,7 +95,7 @@ std::vector<SafetensorsSpec> specs_of(const std::vector<Written>& shard) {
   return specs;
 }
 
-// Files appear whole, so that one of the right size that begins right is the one wanted.
+// Files appear only when complete, so that a file with the right header and size is the wanted one.
 bool is_whole(const std::string& path, const std::string& header, int64_t bytes) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return false;
@@ -109,7 +109,7 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
                      const HfWriteOptions& options) {
   Json json = model_config_to_json(source.config());
   json["torch_dtype"] = dtype_name(options.dtype.value_or(source.dtype()));
-  // All ends, the end of a document first: a configuration of ours keeps that one alone.
+  // All stop token ids, the end of a document first: a Trireme configuration keeps only that one.
   const int64_t end_of_document = source.config().eos_token_id;
   Json ends = Json::array();
   if (end_of_document >= 0) ends.push_back(end_of_document);
@@ -118,7 +118,7 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
     if (end != end_of_document) ends.push_back(end);
   if (ends.size() > 1 || (end_of_document < 0 && !ends.empty())) json["eos_token_id"] = ends;
   if (!options.quantization.has_value()) return json;
-  // Of the matrices that programs would take for linear layers.
+  // Matrices that other programs would take for linear layers.
   std::vector<std::string> kept;
   for (const auto& shard : shards)
     for (const Written& w : shard)
@@ -147,7 +147,7 @@ void write_generation_config(const ModelSource& source, const std::string& direc
                       {"eos_token_id", config_json["eos_token_id"]}});
 }
 
-// Files of weights, as far as they are not there already.
+// Writes the files of weights that are not complete yet.
 class ShardWriter {
  public:
   ShardWriter(const ModelSource& source, const HfWriteOptions& options, const std::string& identity,
@@ -176,7 +176,7 @@ class ShardWriter {
   void write_tensors(SafetensorsWriter& writer, const std::vector<Written>& shard) {
     PieceStream stream(source_, source_.config());
     std::vector<const Written*> written;
-    bool kept = true;  // up to here
+    bool kept = true;  // all tensors so far
     for (const Written& w : shard) {
       const int64_t first = kept ? skip_kept(writer, w) : 0;
       if (first > 0) tell(writer);
@@ -188,8 +188,8 @@ class ShardWriter {
     stream.finish();
     for (const Written* w : written) report_copied(*w);
   }
-  // What is quantised is written at its end only: all of it is kept, or it is made anew and passed
-  // over as far as it is there.
+  // A quantized tensor is written when all its values have been read: it is kept as a whole, or
+  // computed again with its already written bytes skipped.
   static int64_t skip_kept(SafetensorsWriter& writer, const Written& w) {
     if (!w.quantised) return writer.skip_kept(w.tensor->numel(), w.dtype);
     return writer.skip_kept_whole(w.bytes) ? w.tensor->numel() : 0;
@@ -240,7 +240,7 @@ class ShardWriter {
   int64_t total_;
 };
 
-// What decides about the bytes, beside the source.
+// Everything besides the source that determines the bytes.
 std::string asked(const HfWriteOptions& options, const Json& config) {
   return concat("a HuggingFace directory of ",
                 options.dtype.has_value() ? text(*options.dtype) : "the types that there are",
@@ -266,7 +266,7 @@ void check_quantization(const ModelSource& source, const std::vector<FileTensor>
                  "\" holds matrices as (in, out): ", "they are quantised in a .gguf only");
 }
 
-// A tokenizer that is not understood takes no model along with it.
+// A tokenizer that cannot be converted does not fail the export.
 std::vector<std::string> write_gguf_tokenizer(const std::string& path,
                                               const std::string& directory) {
   std::vector<std::string> written;

@@ -1,10 +1,10 @@
-// Writes a model as a HuggingFace directory: config.json, generation_config.json, the weights in
+// Export of a model as a HuggingFace directory: config.json, generation_config.json, the weights in
 // one file or in shards with an index, and the tokenizer's files.
 //
 // Streaming: a few pieces of tensors are in memory at a time. Every file is whole or absent. An
-// interrupted export goes on: files that are whole are kept, and of one that is not all but its
-// last MiB, as long as the same is asked of the same source (unfinished_copy.h; config.json comes
-// last).
+// interrupted export resumes when it is repeated with the same arguments and an unchanged source
+// (unfinished_copy.h): whole files are kept, and a partial file except for its last MiB.
+// config.json is written last.
 #pragma once
 
 #include <functional>
@@ -17,35 +17,36 @@
 namespace trireme {
 
 struct HfWriteOptions {
-  std::optional<DType> dtype =
-      {};  // of all weights; absent: each as it is. Routers' biases are float32
+  // Type of all weights; absent: each keeps its own. Biases of routers are float32.
+  std::optional<DType> dtype = {};
   int64_t max_shard_bytes = int64_t{5'000'000'000};
   CopyProgress progress = {};
-  // Of the weights of linear layers (transformer/formats/quantize.h), kFp8 or kGptq; what does not
-  // fit stays.
+  // Quantization of the weights of linear layers (transformer/formats/quantize.h), kFp8 or kGptq.
+  // Matrices that do not fit are not quantized.
   std::optional<Quantization> quantization = {};
-  // Called when all is written but config.json: what else belongs into the directory.
+  // Called before config.json is written, after all else: adds further files to the directory.
   std::function<void(const std::string& directory)> before_config = {};
 };
 
 struct HfWritten {
   int64_t bytes = 0;       // of the weights
-  int files = 0;           // with weights
-  int kept = 0;            // of them, from an interrupted export
+  int files = 0;           // files with weights
+  int kept = 0;            // of these, from an interrupted export
   int64_t kept_bytes = 0;  // of the weights, whole files included
   std::vector<std::string> tokenizer_files;
-  QuantisationReport report;  // with a quantization; of the files that are not kept
+  QuantisationReport report;  // with a quantization: of the files written in this run
 };
 
-// InputError where `directory` holds something else than an interrupted export of the same, or,
-// with a quantization, where the model is quantised already or its files hold matrices in another
-// form (GPT-2).
+// InputError where `directory` holds anything but an interrupted export of the same model with the
+// same options, or, with a quantization, where the model is already quantized or its files store
+// matrices transposed (GPT-2).
 HfWritten write_hf_directory(const ModelSource& source, const std::string& directory,
                              const HfWriteOptions& options);
 
-// Copies a tokenizer.json or .model, given by its path, and what HuggingFace keeps beside it
-// (settings, chat template) into a directory; of a .gguf writes what says the same, or warns that
-// it cannot. Returns the names of the copies, the tokenizer first; none for "" and "byte".
+// Copies a tokenizer.json or .model, given by its path, and the files that HuggingFace keeps next
+// to it (settings, chat template) into a directory. Of a .gguf writes equivalent files, or warns
+// that they cannot be written. Returns the names of the copies, the tokenizer first; none for ""
+// and "byte".
 std::vector<std::string> copy_tokenizer(const std::string& tokenizer, const std::string& directory);
 
 }  // namespace trireme

@@ -27,7 +27,7 @@ void add_fp8(Schema& schema) {
   schema.unavailable("activation_scheme", {"\"dynamic\""}, "scales of activations in the file");
   schema.unavailable("expert_dtype", {"\"fp8\""}, "experts in 4 bits");
   schema.unavailable("kv_cache_scheme", {}, "a quantised cache of keys and values");
-  // Tensors themselves show which are quantised and what their scales are.
+  // Which tensors are quantized, and their scales, follows from the tensors.
   add_ignored(schema,
               "modules_to_not_convert ignored_layers modules_to_convert dequantize scale_fmt");
 }
@@ -42,7 +42,7 @@ void add_packed(Schema& schema) {
   schema.unavailable("rotation", {}, "rotated weights");
   schema.unavailable("adapter", {}, "adapters beside the quantised weights");
   schema.unavailable("is_marlin_format", {"false"}, "Marlin's packing");
-  // How the rounding was searched for, by what, and what another program computes it with.
+  // Quantization algorithm, tool, and kernels of other programs.
   add_ignored(schema,
               "sym desc_act true_sequential static_groups damp_percent damp_auto_increment "
               "act_group_aware mse dataset tokenizer model_name_or_path model_file_base_name "
@@ -152,7 +152,7 @@ Quantization read_quantization(const Json& given, const std::string& file) {
                "compressed-tensors of 8-bit floats and of 4- and 8-bit integers are");
   const Schema& schema = quantization_schema(method);
   Json json = Json::object();
-  for (const auto& [key, value] : given.items())  // null says nothing, whatever the key is
+  for (const auto& [key, value] : given.items())  // null: not given, for any key
     if (!value.is_null() || schema.find_any(key) != nullptr) json[key] = value;
   ConfigReport report;
   const ConfigValues values = read_config(schema, json, "quantization_config", report);

@@ -1,4 +1,4 @@
-// Keys of "quantization_config" in config.json: how the weights of a directory are quantised.
+// Keys of "quantization_config" in config.json: the quantization of a directory's weights.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-// The methods that are read: "fp8", "gptq", "awq", "compressed-tensors".
+// Supported methods: "fp8", "gptq", "awq", "compressed-tensors".
 std::span<const char* const> quantization_methods();
-// The keys of a method, from which the check and docs/reference/model-keys.md are made.
+// Keys of a method: source of the check and of docs/reference/model-keys.md.
 const Schema& quantization_schema(const std::string& method);
-// InputError, which begins with `file`, for a method or a key that is not read.
+// InputError, prefixed with `file`, for an unsupported method or key.
 Quantization read_quantization(const Json& json, const std::string& file);
 
 }  // namespace trireme

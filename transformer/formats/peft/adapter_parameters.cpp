@@ -1,4 +1,4 @@
-// What is known of adapters without their files (peft_adapter.h).
+// Properties of adapters that do not depend on the content of their files (peft_adapter.h).
 #include <filesystem>
 
 #include "engine/io/input_file.h"

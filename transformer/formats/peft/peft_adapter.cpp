@@ -17,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a factor, the dimension of the ranks; -1 of magnitudes, which have none.
+// Inner (rank) dimension of a factor; -1 for magnitudes, which have none.
 int inner_dimension(const PeftLayer& layer) { return layer.is_a() ? 0 : layer.is_b() ? 1 : -1; }
 
-// The layers that the file's tensors are of, by HuggingFace's names.
+// HuggingFace's names of the layers that the file's tensors belong to.
 std::set<std::string> layers_in(const TensorSource& tensors) {
   std::set<std::string> names;
   for (const SourceTensor& tensor : tensors.tensors())
@@ -154,7 +154,7 @@ std::string PeftAdapter::problems(const ModelConfig& config,
                                   const std::vector<ModelParameter>& wanted) const {
   std::string problems;
   std::set<std::string> known;
-  std::map<std::string, int64_t> adapted;  // parts of layers
+  std::map<std::string, int64_t> adapted;  // number of adapted parts by layer
   for (const ModelParameter& p : wanted) {
     const PeftLayer layer = peft_layer(config, p.name);
     const std::string name = layer.tensor();

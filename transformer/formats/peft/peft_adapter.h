@@ -1,18 +1,18 @@
-// Adapters as PEFT's files hold them: adapter_config.json and adapter_model.safetensors, tensors
-// named "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+// Adapters in PEFT's files: adapter_config.json and adapter_model.safetensors, with tensors named
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
 //
-// Query, key and value of GPT-2 are one layer there, c_attn, with one adapter. One of theirs is
-// read as three with the same A, each with its rows of B and of the magnitudes. Three of ours, of
-// rank r, are written as one of rank 3 r:
+// In PEFT, query, key and value of GPT-2 are one layer, c_attn, with one adapter. Reading splits it
+// into three adapters with the same A, each with its rows of B and of the magnitudes. Writing joins
+// three adapters of rank r into one of rank 3 r:
 //
 //   A = (A_q; A_k; A_v),   B = diag(B_q, B_k, B_v)
 //
-// by rank_pattern and alpha_pattern of c_attn, whose factor alpha / r stays as it was, and such a
-// file is read as three again. What is not adapted is zero. (in, out) matrices, fan_in_fan_out,
-// have adapters as others have.
+// with rank_pattern and alpha_pattern of c_attn, so that the factor alpha / r is unchanged. Such a
+// file is read as three adapters again. Parts without adapters are zero. Layers with (in, out)
+// matrices, fan_in_fan_out, have the same adapters as other layers.
 //
-// Where layers have ranks r_l and factors s_l of their own (rank_pattern, alpha_pattern), all are
-// read as adapters of the highest rank and factor 1: A is followed by rows of zeros, and s_l B by
+// Where layers have their own ranks r_l and factors s_l (rank_pattern, alpha_pattern), all are read
+// as adapters of the highest rank and factor 1: A is padded with rows of zeros, and s_l B with
 // columns of zeros.
 #pragma once
 
@@ -32,42 +32,42 @@ struct PeftLayer;  // transformer/formats/peft/peft_layer.h
 
 class PeftAdapter : public ModelSource {
  public:
-  // InputError for what is wrong with the files, and for kinds of adapters that are not these.
+  // InputError for invalid files and for unsupported kinds of adapters.
   explicit PeftAdapter(const std::string& directory);
   const char* kind() const override { return "peft"; }
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
-  // Of a parameter of an adapter, or of one of the base that the files hold in the place of its
-  // own.
+  // Place of an adapter's parameter, or of a base parameter that the files replace.
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
   bool replaces(const ModelConfig& config, const std::string& parameter) const;
-  // The model that the adapter makes of one of `base`. Of a tied table PEFT has two modules, the
-  // embedding and the head, and changes one of them, or each in its own way: such a model is not
-  // tied any more. It stays tied where the file changes both alike (ensure_weight_tying).
+  // Configuration of `base` with the adapter merged. Of a tied table PEFT has two modules, the
+  // embedding and the head, and changes one of them, or each differently: such a model is no longer
+  // tied. It stays tied where the file changes both alike (ensure_weight_tying).
   ModelConfig merged_config(const ModelConfig& base) const;
-  // Whether the tensor that replaces this one of a tied pair is in the place of both: loaded into
-  // the table itself and not into a copy that is saved (modules_to_save).
+  // Returns whether the tensor that replaces this one of a tied pair replaces both: PEFT loads it
+  // into the table itself and not into a copy (modules_to_save).
   bool replaces_both(const ModelConfig& config, const std::string& parameter) const;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
-  // More than adapters of linear layers inside of transformer blocks: parameters of the base in the
-  // place of its own, adapters of its embedding, head or gates. A layer cannot compute with those
-  // beside its weights; they are merged (transformer/formats/merged_model.h).
+  // Returns whether the files hold more than adapters of linear layers inside transformer blocks:
+  // replaced base parameters, or adapters of the embedding, the head or the gates. Layers cannot
+  // apply those next to their weights; they must be merged (transformer/formats/merged_model.h).
   bool needs_merging(const ModelConfig& config) const;
-  // InputError that lists the adapters that a model of `config` needs and the files lack, those
-  // left over, and those of another shape.
+  // InputError listing the adapters that a model of `config` needs and the files lack, those left
+  // over, and those of another shape.
   void check_adapters(const ModelConfig& config) const;
-  // InputError that lists all that keeps training of `lora` from beginning with these: another
-  // rank, factor, kind or targets, and what check_adapters() says.
+  // InputError listing everything that prevents training of `lora` from starting with these
+  // adapters: another rank, factor, kind or targets, and the problems of check_adapters().
   void check_beginning(const ModelConfig& config, const LoraConfig& lora) const;
 
  protected:
   bool is_ignored(const ModelConfig&, const std::string&) const override { return false; }
 
  private:
-  // "" or a line for each that is missing, of another shape, or left over.
+  // "" or a line for each parameter that is missing, of another shape, or left over.
   std::string problems(const ModelConfig& config, const std::vector<ModelParameter>& wanted) const;
-  // Those that adapter_config.json is about, of the ranks there. InputError where there are none.
+  // Parameters that adapter_config.json selects, with the ranks of the file. InputError where there
+  // are none.
   std::vector<ModelParameter> own_parameters(const ModelConfig& config) const;
   void read_padded(const ModelConfig& config, const ModelParameter& parameter,
                    const PeftLayer& layer, const TensorBox& box, int64_t begin,
@@ -79,33 +79,35 @@ class PeftAdapter : public ModelSource {
   bool changes(const std::string& module) const;
   bool changes_alike(const std::string& table, const std::string& head) const;
   [[noreturn]] void refuse_dora_of_table(const ModelConfig& base) const;
-  // B of every c_attn is the diagonal of three.
+  // Returns whether B of every c_attn is block-diagonal with three blocks.
   bool has_diagonals() const;
   bool is_diagonal(const SourceTensor& b) const;
   PeftConfig peft_;
   LoraConfig lora_;
   bool diagonal_ = false;  // B of c_attn
-  bool mixed_ = false;     // ranks and factors
+  bool mixed_ = false;     // layers differ in rank or factor
 };
 
-bool is_peft_adapter(const std::string& path);  // a directory with adapter_config.json
+bool is_peft_adapter(const std::string& path);  // directory with adapter_config.json
 
-// Writes both files to `directory`, which is made where it is missing. base: the name of the model,
-// for PEFT. adapters: holds the tensors under our names. InputError for magnitudes of some of
-// GPT-2's query, key and value: the others' are lengths of weights, which are not known here.
+// Writes both files to `directory`, which is created where it is missing. base: name of the model,
+// for PEFT. adapters: source of the tensors under our names. InputError for magnitudes of only some
+// of GPT-2's query, key and value: the others' would be norms of weights, which are not available
+// here.
 void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         const ModelSource& adapters, const std::string& base,
                         const std::string& directory);
 
-// "" or a warning: of some mixtures of experts PEFT drops adapters of MLPs that
-// write_peft_adapter() writes.
+// "" or a warning: PEFT drops the adapters of MLPs that write_peft_adapter() writes for some
+// mixtures of experts.
 std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora);
 
-// all[row][column] = factor times the tile's; rows of `columns` and of `width` elements.
+// all[row][column] = factor * tile[row][column]; rows of `columns` (tile) and `width` (all)
+// elements.
 void place_scaled(std::span<const float> tile, int64_t columns, float factor, std::span<float> all,
                   int64_t width);
 
-// The adapters' tensors of a whole model, in its order.
+// Adapter parameters of a whole model, in its order.
 std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const LoraConfig& lora);
 
 }  // namespace trireme

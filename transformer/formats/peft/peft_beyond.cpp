@@ -1,4 +1,4 @@
-// What an adapter of PEFT's changes beyond linear layers inside of transformer blocks.
+// Changes of a PEFT adapter beyond linear layers inside transformer blocks.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kWeightSuffix = ".weight";
 
-// Rows and columns of a tensor as read() counts them.
+// Rows and columns of a tensor, as read() flattens it.
 std::pair<int64_t, int64_t> rows_and_columns(const std::vector<int64_t>& shape) {
   const int64_t columns = shape.size() < 2 ? 1 : shape.back();
   int64_t rows = 1;
@@ -21,7 +21,7 @@ std::pair<int64_t, int64_t> rows_and_columns(const std::vector<int64_t>& shape) 
   return {shape.size() < 2 ? (shape.empty() ? 1 : shape[0]) : rows, columns};
 }
 
-// Whether b (n, m) is the transpose of a (m, n). Both are factors of an adapter.
+// Returns whether b (n, m) is the transpose of a (m, n). Both are factors of adapters.
 bool are_transposes(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
   if (a.shape.size() != 2 || b.shape.size() != 2 || a.shape[0] != b.shape[1] ||
       a.shape[1] != b.shape[0])
@@ -39,7 +39,7 @@ bool are_transposes(const TensorSource& source, const SourceTensor& a, const Sou
 
 }  // namespace
 
-// Adapters of matrices that are no linear layer of a block, where the file has some: the head, the
+// Adds adapters in the file of matrices that are not linear layers of a block: the head, the
 // embedding, gates of shared experts, and experts by name.
 void PeftAdapter::add_beyond(const ModelConfig& base, std::vector<ModelParameter>& wanted) const {
   const ModelConfig config = merged_config(base);
@@ -65,8 +65,8 @@ void PeftAdapter::add_beyond(const ModelConfig& base, std::vector<ModelParameter
   }
 }
 
-// The file's tensor in the place of one of the base; that of a layer with adapters is the layer's
-// inside of PEFT's.
+// Tensor of the file that replaces one of the base. For a layer with adapters it is called
+// base_layer inside PEFT's layer.
 const SourceTensor* PeftAdapter::replacement(const std::string& tensor) const {
   const size_t dot = tensor.rfind('.');
   const std::string inner = dot == std::string::npos
@@ -96,7 +96,8 @@ bool PeftAdapter::needs_merging(const ModelConfig& base) const {
   return inside.size() > count;
 }
 
-// "" or a line for each that is missing or of another shape; `known` gains those that there are.
+// "" or a line for each tensor that is missing or has another shape. Adds those that exist to
+// `known`.
 std::string PeftAdapter::replacement_problems(const ModelConfig& base,
                                               std::set<std::string>& known) const {
   struct Wanted {
@@ -106,7 +107,7 @@ std::string PeftAdapter::replacement_problems(const ModelConfig& base,
   const ModelConfig config = merged_config(base);
   std::map<const SourceTensor*, Wanted> wanted;
   std::string problems;
-  if (config.tie_word_embeddings)  // the head's are the embedding's once more
+  if (config.tie_word_embeddings)  // the head's tensors are a second copy of the embedding's
     for (const SourceTensor& tensor : tensors_->tensors())
       if (tensor.name.starts_with(concat(kPeftPrefix, parameter_names(config).head, ".")))
         known.insert(tensor.name);
@@ -143,8 +144,8 @@ bool PeftAdapter::changes(const std::string& module) const {
   });
 }
 
-// Whether the file has the same change of both: equal weights, and factors that are each other's
-// transposes, since PEFT's embedding multiplies with the transposed table.
+// Returns whether the file changes both in the same way: equal weights, and factors that are each
+// other's transposes, because PEFT's embedding multiplies with the transposed table.
 bool PeftAdapter::changes_alike(const std::string& table, const std::string& head) const {
   const auto find = [&](const std::string& module, const char* end) {
     return tensors_->find(concat(kPeftPrefix, module, end));
@@ -159,7 +160,7 @@ bool PeftAdapter::changes_alike(const std::string& table, const std::string& hea
     const SourceTensor *const a = find(table, ours), *const b = find(head, theirs);
     if ((a == nullptr) != (b == nullptr)) return false;
     if (a != nullptr && !are_transposes(*tensors_, *a, *b)) return false;
-    // Patterns may give the one and the other scales of their own.
+    // Patterns may give the two modules different scales.
     if (a != nullptr && peft_.scale(table) != peft_.scale(head)) return false;
   }
   return true;
@@ -177,7 +178,8 @@ bool PeftAdapter::replaces_both(const ModelConfig& config, const std::string& pa
   return replaces(config, parameter) && !peft_.must_replace(hf_source(config, parameter).tensor);
 }
 
-// PEFT merges such an adapter rightly, but of a tied table into the head too.
+// PEFT merges such an adapter correctly for an untied table; a tied table it merges into the head
+// too.
 void PeftAdapter::refuse_dora_of_table(const ModelConfig& base) const {
   const std::string what = concat(path(), ": magnitudes (use_dora) of the embedding ",
                                   parameter_names(base).token_embedding, " are not available; ");

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMaxRank = 65536;  // as of finetune.lora.rank
+constexpr int64_t kMaxRank = 65536;  // like finetune.lora.rank
 constexpr const char* kFusedLayer = "c_attn";
 
 bool is_given(const Json& json) {
@@ -41,7 +41,7 @@ double alpha_of(const Json& value, const std::string& what) {
   return value.get<double>();
 }
 
-// The number that begins there, which a dot follows.
+// Number at `begin`, followed by a dot.
 int64_t number_at(const std::string& name, size_t begin) {
   int64_t number = -1;
   std::from_chars(name.data() + begin, name.data() + name.size(), number);
@@ -149,7 +149,8 @@ void PeftConfig::read_replaced(const Json& config, const std::string& file) {
   saved_modules_ = modules.get<std::vector<std::string>>();
 }
 
-// As PEFT compares: a module whose name ends so, whatever is before, or one inside of it.
+// As in PEFT: a module whose name ends with the given one, without a word boundary, or a module
+// inside it.
 bool PeftConfig::must_replace(const std::string& tensor) const {
   for (size_t dot = tensor.find('.'); dot != std::string::npos; dot = tensor.find('.', dot + 1)) {
     const std::string_view module = std::string_view(tensor).substr(0, dot);
@@ -162,7 +163,7 @@ bool PeftConfig::must_replace(const std::string& tensor) const {
 bool PeftConfig::may_replace(const std::string& tensor) const {
   constexpr std::string_view kBias = ".bias";
   if (must_replace(tensor)) return true;
-  // PEFT saves tables beside adapters of one of them, and where the vocabulary has grown.
+  // PEFT also saves tables when one of them has an adapter, and when the vocabulary was extended.
   if (tensor.ends_with("embed_tokens.weight") || tensor.ends_with("lm_head.weight")) return true;
   if (bias_ == "none" || !tensor.ends_with(kBias)) return false;
   return bias_ == "all" || targets(tensor.substr(0, tensor.size() - kBias.size()));
@@ -208,7 +209,7 @@ bool PeftConfig::has_fused_patterns() const {
          std::abs(alphas_[0].value - alpha) < 1e-9 * std::abs(alpha);
 }
 
-// The number of the layer is one of layers_to_transform.
+// Returns whether the layer's number is in layers_to_transform.
 bool PeftConfig::transforms(const std::string& layer) const {
   if (layers_.empty()) return true;
   for (const Regex& list : lists_)

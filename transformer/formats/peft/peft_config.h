@@ -1,7 +1,8 @@
-// PEFT's adapter_config.json as values: which layers have adapters, and of which rank and factor.
+// Parsed adapter_config.json of PEFT: the layers with adapters, and their ranks and factors.
 //
-// Layers are named as in HuggingFace's files ("model.layers.0.self_attn.q_proj"). The rules are
-// PEFT's check_target_module_exists() and get_pattern_key(); its expressions are compiled once.
+// Layers are named as in HuggingFace's files ("model.layers.0.self_attn.q_proj"). The matching
+// rules are those of PEFT's check_target_module_exists() and get_pattern_key(); regular expressions
+// are compiled once.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,17 +16,18 @@
 
 namespace trireme {
 
-// Names, the ends of names behind a dot, or an expression of whole names.
+// Set of layer names: full names, suffixes of names after a dot, or a regular expression for full
+// names.
 class LayerNames {
  public:
   LayerNames() = default;
-  // InputError, which begins with `what`, for any other value than null, a text or texts.
+  // InputError, prefixed with `what`, for any value but null, a string or a list of strings.
   LayerNames(const nlohmann::ordered_json& value, const std::string& what);
   bool empty() const { return names_.empty() && !pattern_.has_value(); }
   bool is_pattern() const { return pattern_.has_value(); }
   const std::vector<std::string>& names() const { return names_; }
-  bool contains(const std::string& layer) const;  // the whole name, or the expression
-  bool matches(const std::string& layer) const;   // or an end
+  bool contains(const std::string& layer) const;  // full name, or the regular expression
+  bool matches(const std::string& layer) const;   // or a suffix
   std::string text() const;                       // for messages
 
  private:
@@ -35,24 +37,24 @@ class LayerNames {
 
 class PeftConfig {
  public:
-  // InputError for what is wrong with the file, and for adapters that are not computed here
-  // (peft_keys.h).
+  // InputError for an invalid file, and for adapters that are not supported (peft_keys.h).
   explicit PeftConfig(const std::string& file);
-  // Rank, factor and targets of layers that no pattern names.
+  // Rank, factor and targets of layers that no pattern matches.
   const LoraConfig& lora() const { return lora_; }
   bool targets(const std::string& layer) const;
-  // A tensor of the base, by HuggingFace's name, in whose place the adapter may have one
-  // (modules_to_save, bias), or must.
+  // Returns whether the adapter may (modules_to_save, bias), or must, hold a replacement of a base
+  // tensor, given by HuggingFace's name.
   bool may_replace(const std::string& tensor) const;
   bool must_replace(const std::string& tensor) const;
-  // ensure_weight_tying: of a model whose head is its embedding both are changed alike.
+  // ensure_weight_tying: where the head is tied to the embedding, both are changed alike.
   bool ties() const { return ties_; }
   int64_t rank(const std::string& layer) const;
   double scale(const std::string& layer) const;
-  // More than lora().targets says which layers have adapters.
+  // Returns whether keys other than lora().targets select the layers with adapters.
   bool selects() const { return selects_; }
   bool has_patterns() const { return !ranks_.empty() || !alphas_.empty(); }
-  // The patterns are those of GPT-2's c_attn as three adapters are written (peft_adapter.h).
+  // Returns whether the patterns are those of GPT-2's c_attn, written from three adapters
+  // (peft_adapter.h).
   bool has_fused_patterns() const;
   std::string targets_text() const { return targets_.text(); }
 
@@ -72,13 +74,13 @@ class PeftConfig {
   LayerNames targets_, excluded_;
   bool all_linear_ = false, selects_ = false, ties_ = false;
   std::vector<int64_t> layers_;  // layers_to_transform
-  std::vector<Regex> lists_;     // layers_pattern: a name up to the number of its layer
+  std::vector<Regex> lists_;     // layers_pattern: a name up to the layer number
   std::vector<Pattern> ranks_, alphas_;
   std::string bias_ = "none";
   std::vector<std::string> saved_modules_;
 };
 
-// Three times the rank's alpha, with which the factor stays as it was.
+// Alpha of the fused adapter: three times that of `lora`, so that the factor is unchanged.
 double fused_alpha(const LoraConfig& lora);
 
 }  // namespace trireme

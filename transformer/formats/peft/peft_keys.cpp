@@ -89,13 +89,13 @@ std::vector<PeftKey> all_keys() {
       {"monteclora_config", kNeutralOnly, {}, "samples around the factors"}};
 }
 
-// PEFT merges adapters of one module of a tied table into both.
+// PEFT merges an adapter of one module of a tied table into both modules.
 constexpr const char* kOwnHeadFirst =
     " (where the head is the embedding, first give the base a head of its own: "
     "model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone()); "
     "model.config.tie_word_embeddings = False)";
 
-// Whether the adapters are of the embedding or the head, as far as names say.
+// Returns whether the names in target_modules include the embedding or the head.
 bool targets_table(const Json& config) {
   if (!config.contains("target_modules")) return false;
   const std::string targets = config["target_modules"].dump();

@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFusedSource = "c_attn";
 
-// Words of ours, which PEFT does not know or takes for other layers.
+// Trireme keywords, which PEFT does not know or applies to other layers.
 bool is_word(const std::string& target) { return target == "all-linear" || target == "attention"; }
 
-// How a list there names a layer: as ours does, by its last part where ours says so of all or of
-// its parts, or wholly.
+// Name of a layer in PEFT's list of targets: our target where it is the same in PEFT, else the
+// layer's last part, or its full name where our targets name single layers.
 std::string target_of(const LoraConfig& lora, const std::string& layer) {
   bool dotted = !lora.pattern.empty();
   for (const std::string& target : lora.targets) {
@@ -35,7 +35,7 @@ std::string target_of(const LoraConfig& lora, const std::string& layer) {
   return dotted ? layer : layer.substr(layer.rfind('.') + 1);
 }
 
-// The adapted layers' names there.
+// PEFT's names of the adapted layers.
 std::vector<std::string> adapted_layers(const ModelConfig& config, const LoraConfig& lora) {
   std::vector<std::string> names;
   for (const ModelParameter& p : adapter_parameters(config, lora))
@@ -45,7 +45,7 @@ std::vector<std::string> adapted_layers(const ModelConfig& config, const LoraCon
   return names;
 }
 
-// An expression stays one where it says the same of the names there.
+// A regular expression is kept where it also matches all of PEFT's names.
 Json targets_json(const LoraConfig& lora, const std::vector<std::string>& layers) {
   if (!lora.pattern.empty() &&
       std::ranges::all_of(layers, [&](const std::string& name) { return lora.matches(name); }))
@@ -58,11 +58,11 @@ Json targets_json(const LoraConfig& lora, const std::vector<std::string>& layers
   return targets;
 }
 
-// A tensor of the files, from ours.
+// A tensor of PEFT's files, and its parts among ours.
 struct WrittenAdapter {
   SafetensorsSpec spec;
-  PeftLayer layer;                    // of the first part that is adapted
-  std::vector<ModelParameter> parts;  // those that are
+  PeftLayer layer;                    // of the first adapted part
+  std::vector<ModelParameter> parts;  // the adapted parts
 };
 
 std::vector<WrittenAdapter> written_tensors(const LoraConfig& lora, const ModelConfig& config,
@@ -88,7 +88,7 @@ std::vector<WrittenAdapter> written_tensors(const LoraConfig& lora, const ModelC
   return out;
 }
 
-// Blocks of rows below each other, those of B each in its columns.
+// Stacks the rows of the parts; the parts of B are block-diagonal.
 void write_tensor(SafetensorsWriter& writer, const ModelConfig& config, const ModelSource& adapters,
                   const WrittenAdapter& w) {
   const Shape shape{std::span<const int64_t>(w.spec.shape)};
@@ -157,8 +157,8 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         config_json(lora, config, base).dump(2) + "\n");
 }
 
-// PEFT 0.21 with transformers 5 takes gate_proj, up_proj and down_proj of these for the fused
-// routed experts.
+// PEFT 0.21 with transformers 5 takes gate_proj, up_proj and down_proj of these models for the
+// fused routed experts.
 std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora) {
   if (!lora.enabled() ||
       (config.family != ModelFamily::kQwen3Moe && config.family != ModelFamily::kDeepseekV2 &&

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Factors of layers are some MB; more is no adapter.
+// Upper bound of the total rank: the factors of a layer are normally some MB.
 constexpr int64_t kMostRank = 1 << 16;
 
 std::string layer_of(const std::string& parameter) {
@@ -71,7 +71,7 @@ ParameterPlace StackedAdapters::place(const ModelConfig& config,
 void StackedAdapters::read(const ModelConfig& config, const ModelParameter& parameter,
                            const TensorBox& box, int64_t begin, const Tensor& destination) const {
   const size_t inner =
-      parameter.name.ends_with(".lora_A.weight") ? 0 : 1;  // dimension of the ranks
+      parameter.name.ends_with(".lora_A.weight") ? 0 : 1;  // inner (rank) dimension
   std::vector<float> all(static_cast<size_t>(checked_mul(box.extent[0], box.extent[1])));
   std::vector<float> tile;
   for (size_t i = 0; i < adapters_.size(); ++i) {
