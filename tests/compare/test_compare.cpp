@@ -1,4 +1,5 @@
-// The comparison helpers must fail when something is wrong: each test damages a correct result.
+// Negative tests of the comparison helpers: each test damages a correct result and expects a
+// failure.
 #include <algorithm>
 #include <cmath>
 
@@ -31,7 +32,7 @@ std::string by_worst_relative(const ConstTensor& got, const std::vector<double>&
   return worst <= tol.relative ? "" : concat("worst ", worst);
 }
 
-// compare_within, where no terms cancel.
+// compare_within, without cancellation.
 std::string within_own_size(const ConstTensor& got, const std::vector<double>& want,
                             Tolerance tol) {
   std::vector<double> magnitude = want;
@@ -41,7 +42,7 @@ std::string within_own_size(const ConstTensor& got, const std::vector<double>& w
 
 class CompareFails : public ::testing::TestWithParam<Case> {
  protected:
-  // What the helper says about `values` against the reference, in float32.
+  // Result of the helper for `values` against the reference, in float32.
   std::string verdict(const std::vector<double>& values, const std::vector<double>& want) const {
     const TestTensor got(DType::kF32, {kRows, kColumns}, values);
     return GetParam().compare(got, want, tolerance(DType::kF32));
@@ -132,7 +133,7 @@ TEST(Compare, ExactTellsZerosApart) {
 }
 
 TEST(Compare, ARowSetsItsOwnScale) {
-  // An error of 1e-3 disappears beside 1e6 in the same row, not in another one.
+  // An error of 1e-3 is negligible next to 1e6 in the same row, but not in another row.
   std::vector<double> want = {1e6, 1.0, 1.0, 1.0};
   std::vector<double> values = want;
   values[3] += 1e-3;
@@ -169,7 +170,8 @@ TEST(Tolerance, IsWideEnoughForRoundingAndNoWider) {
     const std::vector<double> want = normals("rounding", 1000);
     const TestTensor rounded(dtype, {1000}, want);
     EXPECT_EACH_CLOSE(rounded, want, tolerance(dtype));
-    // An error of two percent, and of one part in a million, must be seen where the type shows it.
+    // Errors of two percent, and of one part in a million, must be detected where the type can
+    // represent them.
     std::vector<double> off = want;
     for (double& x : off) x *= 1.02;
     EXPECT_NE(compare_each(TestTensor(dtype, {1000}, off), want, tolerance(dtype)), "");
@@ -194,7 +196,7 @@ TEST(FiniteDifferences, FindTheGradientAndCatchAWrongOne) {
   }
   const std::vector<double> found = finite_difference_gradient(f, x, dy);
   EXPECT_LT(worst_relative(right, found), finite_difference_tolerance());
-  // One element off by one part in a million; a forgotten term; a wrong sign; NaN.
+  // One element off by one part in a million; a missing term; a wrong sign; NaN.
   for (int damage = 0; damage < 4; ++damage) {
     std::vector<double> wrong = right;
     if (damage == 0) wrong[2] += 1e-6 * std::abs(*std::ranges::max_element(right));

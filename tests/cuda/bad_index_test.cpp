@@ -1,5 +1,5 @@
-// Numbers that lead out of a table: the host cannot look before an op on a GPU, so the op must
-// neither fault nor give something that looks right.
+// Out-of-range indices: the host cannot check them before an op on a GPU, so that the op must
+// neither fault nor return a plausible result.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr DType kF32 = DType::kF32, kI32 = DType::kI32;
 
-// The body writes what is wanted when it runs on the CPU.
+// The body writes the expected result when it runs on the CPU.
 std::string failure_of(const std::function<void(OpRun&)>& body) {
   return check_case({.op = "bad index", .body = body}, shared_gpu()).failure;
 }
@@ -47,7 +47,7 @@ TEST(BadIndex, IsLeftOutOfTheGradient) {
   EXPECT_EQ(failure_of([](OpRun& run) {
               const Tensor d = run.output("d_table", kF32, {kEntries, kColumns}, exact());
               const bool gpu = run.ctx.gpu != nullptr;
-              // The oracle has only the tokens with good ids.
+              // The oracle gets only the tokens with valid ids.
               const int64_t n = gpu ? kTokens : 2;
               std::vector<double> dy(static_cast<size_t>(n * kColumns), 7.0);
               for (size_t i = 0; i < dy.size(); ++i) {
@@ -90,7 +90,7 @@ TEST(BadIndex, CopiesNothing) {
             "");
 }
 
-// Targets that name no column: the sum of losses is not finite, the rows of the others are right.
+// Targets outside the columns: the sum of losses is not finite, the other rows are correct.
 TEST(BadIndex, MakesALossNotFinite) {
   constexpr int64_t kColumnsOfTheLast = 5, kRows = 3;
   for (const double bad : {-7.0, static_cast<double>(kColumnsOfTheLast), 1e9})

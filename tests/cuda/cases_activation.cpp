@@ -10,7 +10,8 @@ struct Size {
 };
 const std::vector<Size> kSizes = {{0, 8}, {1, 1}, {3, 7}, {5, 264}, {280, 24}, {8192, 8192, true}};
 
-// Gradients multiply several functions of x, each of about one: their errors are of the largest.
+// Gradients multiply several functions of x, each of magnitude about one: errors are relative to
+// the largest.
 OpCase make(const char* op, const Size& s, DType dtype, int moved,
             std::function<void(OpRun&)> body) {
   return {.op = op,

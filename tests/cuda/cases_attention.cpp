@@ -13,15 +13,15 @@ struct Size {
   bool causal = true;
   int64_t window = 0;
   double dropout = 0;
-  int64_t padding = 0;  // rows behind the last sequence
+  int64_t padding = 0;  // rows after the last sequence
   bool packed = false;  // q, k, v and their gradients are slices of one (T, H + 2 Hkv, D) tensor
   bool large = false;
-  bool uniform = false;  // the host knows that all sequences are as long as the first
+  bool uniform = false;  // the host knows that all sequences have the length of the first
 
   int64_t tokens() const { return static_cast<int64_t>(cu_q.back()) + padding; }
   int64_t keys() const { return static_cast<int64_t>(cu_k.back()) + padding; }
   int64_t sequences() const { return std::ssize(cu_q) - 1; }
-  // Pairs of a query and a key that it sees.
+  // Pairs of a query and a key that it attends to.
   double pairs() const {
     double count = 0;
     for (size_t n = 0; n + 1 < cu_q.size(); ++n) {
@@ -58,7 +58,7 @@ std::vector<Size> sizes() {
   out.back().causal = false;
   out.push_back(self("dropout", {0, 30, 100}, 2, 1, 64));
   out.back().dropout = 0.3;
-  // More keys than queries, fewer (some queries see nothing), none at all.
+  // More keys than queries, fewer (some queries have no keys), no keys at all.
   out.push_back({"other keys", {0, 4, 40, 45}, {0, 70, 90, 90}, 4, 2, 64});
   out.back().dropout = 0.1;
   out.push_back(self("of one length", {0, 72, 144}, 4, 2, 64));
@@ -72,7 +72,7 @@ std::vector<Size> sizes() {
     out.back().large = true;
     out.back().uniform = true;
   }
-  std::vector<double> documents = {0};  // of 300 to 1260 tokens
+  std::vector<double> documents = {0};  // lengths from 300 to 1260 tokens
   for (int n = 0; n < 21; ++n) documents.push_back(documents.back() + 300 + n * 48);
   out.push_back(self("21 documents of 300 to 1260", documents, 32, 8, 128));
   out.back().packed = true;
@@ -87,7 +87,7 @@ AttentionArgs args_of(OpRun& run, const Size& s) {
   args.window = s.window;
   args.dropout = s.dropout;
   if (s.uniform) args.uniform_length = static_cast<int64_t>(s.cu_q[1]);
-  if (s.cu_q == s.cu_k)  // a library may then compute it
+  if (s.cu_q == s.cu_k)  // cuDNN may then compute it
     for (size_t n = 1; n < s.cu_q.size(); ++n)
       args.longest = std::max(args.longest, static_cast<int64_t>(s.cu_q[n] - s.cu_q[n - 1]));
   args.key = {7, 11};
@@ -121,7 +121,7 @@ struct Inputs {
 // Terms of an output: the products over D, then the sum over the keys.
 Close close_to(const Size& s) { return whole(s.width + s.keys()); }
 
-// Operands in memory once each.
+// Bytes of the operands, each counted once.
 double moved(const Size& s, DType dtype, int64_t of_queries, int64_t of_keys) {
   return static_cast<double>((of_queries * s.tokens() * s.heads + of_keys * s.keys() * s.kv_heads) *
                              s.width * dtype_size(dtype));
@@ -179,13 +179,12 @@ OpCase backward_case(const Size& s, DType dtype) {
           .large = s.large};
 }
 
-// --- segments
-// -------------------------------------------------------------------------------------
+// --- segments ---
 
 struct Segmented {
   std::string name;
   int64_t tokens, keys, heads, kv_heads, width;
-  std::vector<double> first, second;  // fields of the segments of two calls, the second adds
+  std::vector<double> first, second;  // segments of two calls; the second accumulates
   int64_t window = 0;
   double dropout = 0;
 };
@@ -193,7 +192,7 @@ struct Segmented {
 std::vector<Segmented> segmented() {
   constexpr double kWhole = kWholeSegment;
   return {
-      // Gaps between segments; keys that come later.
+      // Gaps between segments; keys later than the queries.
       {"two blocks of keys",
        50,
        60,
@@ -244,7 +243,7 @@ OpCase segmented_case(const Segmented& s, DType dtype, bool backward) {
     const ConstTensor q = run.random("q", dtype, queries), k = run.random("k", dtype, keys);
     const ConstTensor v = run.random("v", dtype, keys);
     const Close close = whole(4 * (s.width + s.keys));
-    // On tensor cores the weights of 16-bit values are of their type, and what they sum to is not.
+    // On tensor cores the weights of 16-bit values are rounded to that type, but their sum is not.
     Close rounded = close;
     if (dtype_size(dtype) == 2)
       rounded = {.of = Close::Of::kTensor, .terms = 0, .accumulate = dtype};

@@ -13,8 +13,8 @@ uint32_t word_of(const std::string& name, int64_t i) {
   return philox_word({4, stream_id(name)}, static_cast<uint64_t>(i));
 }
 
-// The bytes of a matrix as int32: groups of 16 rows of blocks, each 16 scales between 2^-9 and 2^-6
-// and codes.
+// Bytes of a matrix as int32: groups of 16 rows of blocks, each with 16 scales between 2^-9 and
+// 2^-6, then codes.
 std::vector<double> block_words(const std::string& name, BlockFormat format, int64_t n) {
   const int64_t of_block = format == BlockFormat::kQ8_0 ? 8 + 128 : 8 + 64;
   std::vector<double> out(static_cast<size_t>(n));
@@ -24,7 +24,7 @@ std::vector<double> block_words(const std::string& name, BlockFormat format, int
       const uint32_t low = 0x1800 + (word & 0xbffu), high = 0x1800 + (word >> 16 & 0xbffu);
       word = (low | (word & 0x8000u)) | (high | (word >> 16 & 0x8000u)) << 16;
     } else if (format == BlockFormat::kQ8_0) {
-      for (int b = 0; b < 32; b += 8)  // no format has -128
+      for (int b = 0; b < 32; b += 8)  // no format uses -128
         if ((word >> b & 0xffu) == 0x80) word |= 1u << b;
     }
     out[static_cast<size_t>(i)] = static_cast<double>(static_cast<int32_t>(word));
@@ -40,7 +40,7 @@ BlockMatrix matrix_of(OpRun& run, const std::string& name, BlockFormat format, i
   return {format, rows, columns, ConstTensor(words.raw(), DType::kU8, {bytes}, words.device())};
 }
 
-// Rows that int8 holds as they are: multiples of a 64th, of which each block has 127.
+// Rows that int8 represents exactly: multiples of 1/64, with a maximum of 127/64 in each block.
 ConstTensor exact_rows(OpRun& run, DType dtype, int64_t rows, int64_t columns) {
   return run.made("x", dtype, {rows, columns}, [=] {
     std::vector<double> out(static_cast<size_t>(rows * columns));
@@ -61,8 +61,7 @@ std::string name_of(const Size& s, BlockFormat format) {
   return concat("(", s.m, ", ", s.k, ") x (", s.n, ", ", s.k, ")^T ", letter(format));
 }
 
-// Codes and sums in every bit, of few rows beside others that are left out; one of them holds an
-// infinity.
+// Codes and sums, bitwise, for few of the rows; one of them contains an infinity.
 OpCase quantize_case(const Size& s, DType dtype) {
   return {.op = "quantize_rows",
           .shape = concat(s.m, " of (", s.m + 2, ", ", s.k, ")"),
@@ -82,7 +81,7 @@ OpCase quantize_case(const Size& s, DType dtype) {
                 const Tensor codes =
                     run.output("codes", DType::kU8, {s.m, blocks[1] * kWeightBlock}, exact());
                 const Tensor sum = run.output("sum", DType::kI32, blocks, exact());
-                // It may be NaN, which no output may.
+                // The scale may be NaN, which no output may be.
                 const Tensor scale = run.updated("scale", DType::kF32, blocks, each());
                 transfer(run.ctx, codes, rows.codes->slice(0, 0, s.m));
                 transfer(run.ctx, sum, rows.sum->slice(0, 0, s.m));
@@ -92,7 +91,7 @@ OpCase quantize_case(const Size& s, DType dtype) {
           .large = s.large};
 }
 
-// Integers are summed exactly: what differs is the order of K / 32 terms.
+// Sums of integers are exact: results differ only by the order of K / 32 terms.
 OpCase product_case(const Size& s, BlockFormat format, DType dtype, DType out) {
   return {.op = "block_product",
           .shape = concat(name_of(s, format), out == dtype ? "" : " to float32"),
@@ -111,7 +110,7 @@ OpCase product_case(const Size& s, BlockFormat format, DType dtype, DType out) {
           .large = s.large};
 }
 
-// Two matrices side by side and a bias, in few rows and in as many as are multiplied with decoded
+// Two matrices next to each other and a bias, with few rows and with enough rows for decoded
 // weights.
 OpCase linear_case(const Size& s, BlockFormat format, DType dtype) {
   return {.op = "linear_forward_blocks",
@@ -144,7 +143,7 @@ OpCase decode_case(const Size& s, BlockFormat format, DType dtype) {
           .large = s.large};
 }
 
-// A shard of n rows, the vocabulary's from 3 on, of which some tokens have none.
+// A vocabulary shard of n rows, starting at row 3; some tokens have no row in it.
 OpCase embedding_case(const Size& s, BlockFormat format, DType dtype) {
   return {.op = "embedding_forward_blocks",
           .shape = concat(s.m, " of (", s.n, ", ", s.k, ") ", letter(format)),
@@ -163,7 +162,7 @@ OpCase embedding_case(const Size& s, BlockFormat format, DType dtype) {
 }  // namespace
 
 std::vector<OpCase> block_weight_cases() {
-  // One row, none, sizes that are no whole blocks, groups or tiles of rows, and many of each.
+  // One row, none, sizes that are not whole blocks, groups or row tiles, and many of each.
   const std::vector<Size> sizes = {{1, 1, 1},   {0, 17, 40},  {3, 16, 32},
                                    {8, 33, 70}, {11, 20, 96}, {37, 40, 1300}};
   std::vector<OpCase> cases;

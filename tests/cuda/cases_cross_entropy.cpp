@@ -6,10 +6,10 @@ namespace {
 
 struct Size {
   int64_t rows, columns, valid;
-  int64_t padding = 0;  // columns between the rows' ends and the next rows
+  int64_t padding = 0;  // columns between the end of a row and the next row
   bool large = false;
 };
-// None, one logit, padding of the vocabulary and of the rows, more logits than threads.
+// No rows, one logit, padding of the vocabulary and of the rows, more logits than threads.
 const std::vector<Size> kSizes = {
     {0, 8, 8},       {1, 1, 1},          {3, 7, 5, 2},   {5, 264, 260},
     {6, 5003, 5000}, {4, 6144, 6144, 8}, {5, 17, 17, 1}, {512, 131072, 131072, 0, true}};
@@ -19,7 +19,7 @@ std::string describe(const Size& s) {
                 s.columns + s.padding);
 }
 
-// Every fourth token has no target; the first has the last column.
+// Every fourth token has no target; the first token has the last column.
 std::vector<double> targets(int64_t rows, int64_t valid, int64_t first = 0) {
   std::vector<double> out;
   for (int64_t r = 0; r < rows; ++r)
@@ -28,7 +28,7 @@ std::vector<double> targets(int64_t rows, int64_t valid, int64_t first = 0) {
   return out;
 }
 
-// A loss is a difference of logits and a logarithm, of the magnitude of the largest of all.
+// A loss is the difference of a logit and a logarithm, with the magnitude of the largest of all.
 Close of_losses(DType dtype, int64_t terms) {
   return {.of = Close::Of::kTensor, .terms = terms, .accumulate = dtype, .computed = dtype};
 }
@@ -77,7 +77,7 @@ OpCase statistics_case(const Size& s, DType dtype) {
     const Tensor statistics = run.output("statistics", DType::kF64, {s.rows, 3}, close);
     const ConstTensor logits =
         run.random("logits", dtype, {s.rows, s.columns + s.padding}, -4.0, 4.0);
-    // Some targets lie in other parts.
+    // Some targets are in other shards.
     const ConstTensor labels =
         run.values("targets", DType::kI32, {s.rows}, targets(s.rows, 2 * s.columns));
     softmax_statistics(run.ctx, statistics, logits.slice(1, 0, s.columns), labels,

@@ -36,7 +36,8 @@ OpCase scale_case(const Size& s, DType dtype) {
   });
 }
 
-// Values of all magnitudes that the types have in common, and half of them between two neighbours.
+// Values of all magnitudes that both types represent; half of them are midway between two
+// neighbours.
 OpCase cast_case(const Size& s, DType from, DType to) {
   const Shape shape{s.rows, s.columns};
   OpCase c = make("cast", s, from, dtype_size(from) + dtype_size(to), [=](OpRun& run) {
@@ -52,8 +53,8 @@ OpCase fill_case(const Size& s, DType dtype) {
               [=](OpRun& run) { fill_zero(run.ctx, run.output("y", dtype, shape, exact())); });
 }
 
-// A part of a box, from its third element on, whose rows are twice as wide in the whole tensor. A
-// GPU's own sine and cosine.
+// Part of a box, from its third element on, whose rows are twice as wide in the whole tensor. The
+// GPU uses its own sine and cosine.
 OpCase fill_normal_case(const Size& s, DType dtype) {
   return make("fill_normal", s, dtype, dtype_size(dtype), [=](OpRun& run) {
     fill_normal(run.ctx, run.output("y", dtype, {s.rows * s.columns}, whole(1)), RandomKey{7, 80},
@@ -61,7 +62,7 @@ OpCase fill_normal_case(const Size& s, DType dtype) {
   });
 }
 
-// Ranges that are empty, all, and part of a row.
+// Ranges: empty, whole, part of a row.
 OpCase keep_case(const Size& s, DType dtype) {
   const Shape shape{s.rows, s.columns};
   return make("keep_columns", s, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {
@@ -70,7 +71,7 @@ OpCase keep_case(const Size& s, DType dtype) {
   });
 }
 
-// What is kept must be the same; a product and a sum may be rounded together.
+// The same elements must be dropped; a product and a sum may be fused into one rounding.
 OpCase dropout_case(const Size& s, DType dtype, double p, bool residual) {
   const Shape shape{s.rows, s.columns};
   OpCase c = make("dropout", s, dtype, (residual ? 3 : 2) * dtype_size(dtype), [=](OpRun& run) {
@@ -82,7 +83,7 @@ OpCase dropout_case(const Size& s, DType dtype, double p, bool residual) {
   return c;
 }
 
-// Without alignment to four words, and in place.
+// In place, without alignment to four words.
 OpCase dropout_in_place(DType dtype) {
   const Shape shape{7, 33};
   return make("dropout", {7, 33}, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {
@@ -92,7 +93,7 @@ OpCase dropout_in_place(DType dtype) {
   });
 }
 
-// Columns of wider rows, aligned to four words of the generator or not.
+// Columns of wider rows, aligned to four generator words or not.
 OpCase dropout_of_columns(DType dtype, int64_t columns, const DropoutPart& part) {
   const Shape shape{9, columns};
   OpCase c = make("dropout", {9, columns}, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {

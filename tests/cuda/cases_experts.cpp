@@ -10,7 +10,7 @@ struct Size {
   int64_t tokens, k, experts, columns;
   bool large = false;
 };
-// None, one, and more pairs than a warp takes.
+// No pairs, one, and more than a warp handles.
 const std::vector<Size> kSizes = {{0, 2, 3, 8},     {1, 1, 1, 1},    {5, 2, 3, 7},
                                   {37, 4, 40, 264}, {900, 3, 7, 24}, {8192, 8, 128, 2048, true}};
 
@@ -18,7 +18,8 @@ std::string describe(const Size& s) {
   return concat(s.tokens, " tokens k ", s.k, " experts ", s.experts, " columns ", s.columns);
 }
 
-// As the router gives them: different experts for a token; about every fifth token is padding.
+// Choices as the router makes them: different experts for each token; about every fifth token is
+// padding.
 std::vector<double> choices(const Size& s) {
   std::vector<double> out;
   for (int64_t t = 0; t < s.tokens; ++t) {
@@ -29,7 +30,7 @@ std::vector<double> choices(const Size& s) {
   return out;
 }
 
-// Places in a different order from the pairs', each at most once; every fifth is -1.
+// Positions in another order than the pairs, each at most once; every fifth is -1.
 std::vector<double> scattered_places(int64_t pairs) {
   std::vector<double> out;
   int64_t step = pairs * 5 / 8 + 1;
@@ -54,7 +55,7 @@ OpCase order_case(const Size& s) {
           .large = s.large};
 }
 
-// The rank has the last part of the tokens; rows come in no order, some below zero.
+// The rank has the last part of the tokens; row numbers are unordered, some negative.
 OpCase drop_case(const Size& s, int64_t first, int64_t capacity) {
   const auto body = [=](OpRun& run) {
     const std::vector<double> all = choices(s);

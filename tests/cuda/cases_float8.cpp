@@ -14,7 +14,7 @@ struct Size {
   int64_t rows, columns;
   bool large = false;
 };
-// No elements, one, groups cut short in both directions, and whole ones.
+// No elements, one, partial groups in both directions, and whole groups.
 const std::vector<Size> kSizes = {
     {0, 8}, {1, 1}, {3, 7}, {9, 130}, {131, 48}, {128, 256}, {8192, 4096, true}};
 
@@ -41,7 +41,7 @@ OpCase amax_case(const Size& s, DType dtype, bool accumulate) {
   });
 }
 
-// Values that are numbers, too small for one, and too large.
+// Values that are representable, that underflow, and that overflow.
 OpCase quantize_case(const Size& s, DType dtype, Float8Format format, Float8Scaling scaling) {
   const Shape shape{s.rows, s.columns};
   const char* op = scaling == kTensor ? "quantize_float8" : "quantize_float8_groups";
@@ -75,7 +75,7 @@ OpCase transposed_case(const Size& s, DType dtype, Float8Format format, Float8Sc
 OpCase dequantize_case(const Size& s, DType dtype, Float8Format format, Float8Scaling scaling) {
   const Shape shape{s.rows, s.columns};
   return make("dequantize_float8", s, concat(name(format), name(scaling)), dtype, [=](OpRun& run) {
-    // Up to the largest number: above are infinity and NaN.
+    // Up to the largest finite code: above are infinity and NaN.
     const ConstTensor codes =
         run.integers("codes", DType::kU8, shape, 0, format == kE4M3 ? 0x7f : 0x7c);
     const ConstTensor inverse =
@@ -85,7 +85,7 @@ OpCase dequantize_case(const Size& s, DType dtype, Float8Format format, Float8Sc
   });
 }
 
-// Tensors without elements, with infinite and with unknown amax among them.
+// Tensors without elements, with infinite and with unknown amax included.
 const std::vector<double>& largest_values() {
   static const std::vector<double> values = {3.0,
                                              0.0,

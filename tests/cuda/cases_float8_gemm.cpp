@@ -23,7 +23,7 @@ std::string describe(int64_t m, int64_t n, int64_t k, const Form& f) {
                 f.b == kE5M2 ? " B e5m2" : "", scalings(f), f.accumulate ? " added" : "");
 }
 
-// Numbers up to 28 with both signs.
+// Values up to 28 in magnitude, of both signs.
 Float8Matrix matrix(OpRun& run, const std::string& name, int64_t rows, int64_t columns,
                     Float8Format format, Float8Scaling scaling) {
   const int64_t n = rows * columns;
@@ -48,9 +48,9 @@ OpCase gemm_case(int64_t m, int64_t n, int64_t k, DType out, const Form& f, bool
     const Float8Matrix a = matrix(run, "a", m, k, f.a, f.of_a),
                        b = matrix(run, "b", n, k, f.b, f.of_b);
     Close close = whole(k + 2);
-    // Tensor cores of Hopper and Ada keep some 13 bits behind the point while they add products of
-    // 8-bit floats, and cut off what is behind them: once for each of the four instructions whose
-    // sum is then added to one in float32. Where C is float64 there are no 8-bit products.
+    // FP8 tensor cores of Hopper and Ada keep about 13 fractional bits while they sum products, and
+    // truncate the rest: once in each of the four instructions whose sum is then added in float32.
+    // Where C is float64 there are no FP8 products.
     if (out != DType::kF64) close.units = 4 * 0x1p-13;
     const Tensor c =
         f.accumulate ? run.updated("c", out, {m, n}, close) : run.output("c", out, {m, n}, close);

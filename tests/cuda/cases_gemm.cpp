@@ -9,7 +9,7 @@ struct Product {
   int64_t m, n, k;
   bool large = false;
 };
-// One element, no rows, no terms, sizes that are no multiple of a vector, and some that are; many
+// One element, no rows, no terms, sizes that are multiples of a vector and that are not, many
 // columns and terms that are not.
 const std::vector<Product> kProducts = {
     {1, 1, 1},   {0, 5, 3},    {3, 5, 0},    {5, 0, 3},       {1, 33, 17},
@@ -19,9 +19,9 @@ const char* letter(Transpose t) { return t == Transpose::kYes ? "T" : "N"; }
 
 struct Form {
   Transpose a = Transpose::kNo, b = Transpose::kNo;
-  bool wide_output = false;  // float32 from 16 bits
-  int64_t more_columns = 0;  // of the matrices that A, B and C are part of
-  GemmArgs args = {};        // but the bias
+  bool wide_output = false;  // float32 output of 16-bit operands
+  int64_t more_columns = 0;  // columns of the larger matrices that A, B and C are slices of
+  GemmArgs args = {};        // without the bias
   bool bias = false;
 };
 
@@ -32,7 +32,7 @@ std::string describe(const Product& p, const Form& f) {
                 f.bias ? " with bias" : "");
 }
 
-// The first columns of a matrix with `more` columns.
+// The first columns of a matrix that has `more` further columns.
 template <class T>
 T narrowed(const T& t, int64_t more) {
   return more == 0 ? t : t.slice(1, 0, t.size(1) - more);
@@ -49,7 +49,7 @@ OpCase gemm_case(const Product& p, DType dtype, const Form& f) {
     const DType out = f.wide_output ? DType::kF32 : dtype;
     const Shape shape{p.m, p.n + f.more_columns};
     const Close close = whole(p.k + 2);
-    // Beside the columns of a part nothing may change, so it is compared with what was there.
+    // Outside the slice nothing may change, so that it is compared with the initial content.
     const bool keeps = f.args.accumulate || f.more_columns > 0;
     const Tensor c =
         keeps ? run.updated("c", out, shape, close) : run.output("c", out, shape, close);
@@ -65,8 +65,7 @@ OpCase gemm_case(const Product& p, DType dtype, const Form& f) {
           .large = p.large};
 }
 
-// Every way to store the operands of one product, each with everything that can go with it; of the
-// others three.
+// Forms of one product: every transposition of the operands, each with every option.
 std::vector<Form> forms(const Product& p, DType dtype) {
   constexpr Transpose kNo = Transpose::kNo, kYes = Transpose::kYes;
   const bool narrow = dtype == DType::kBF16 || dtype == DType::kF16;
@@ -89,8 +88,8 @@ std::vector<Form> forms(const Product& p, DType dtype) {
   return all;
 }
 
-// Few rows of 16 bits, which a kernel of our own multiplies: none beside others and as many as it
-// takes, outputs and terms that fill no tile, and the forms it has.
+// Few rows of 16-bit values, computed by Trireme's own kernel: no rows, one, up to its maximum;
+// outputs and terms that fill no tile; and the forms that it supports.
 void add_skinny_cases(std::vector<OpCase>& cases, DType dtype) {
   constexpr Transpose kNo = Transpose::kNo, kYes = Transpose::kYes;
   for (const Product& p :
@@ -140,7 +139,7 @@ void add_linear_cases(std::vector<OpCase>& cases, DType dtype) {
   }
 }
 
-// Four experts: some rows, none, one, and more than a tile of the CPU's; two rows are nobody's.
+// Four experts: with some rows, none, one, and more than a CPU tile; two rows belong to no expert.
 void add_grouped_cases(std::vector<OpCase>& cases, DType dtype) {
   constexpr int64_t kRows = 28, kIn = 20, kOut = 12;
   static const std::vector<int64_t> kOffsets = {0, 7, 7, 8, 26};

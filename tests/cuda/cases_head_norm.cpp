@@ -6,13 +6,13 @@ namespace {
 
 constexpr double kEps = 1e-6;
 
-// `margin` elements lie between a token's heads and the next token's.
+// `margin`: elements between a token's heads and the next token's.
 struct Size {
   int64_t tokens, heads, width, margin;
   bool large = false;
 };
-// No token, widths that are no multiple of a vector and more than a warp's, more heads than blocks
-// of them.
+// No token, widths that are not a multiple of a vector and that exceed a warp, more heads than
+// blocks of heads.
 const std::vector<Size> kSizes = {
     {1, 1, 1, 0},    {0, 2, 8, 0},     {5, 3, 7, 1},     {9, 2, 64, 64},
     {70, 5, 24, 16}, {300, 2, 136, 8}, {2, 1, 300, 300}, {8192, 32, 128, 0, true}};
@@ -35,7 +35,7 @@ OpCase named(const char* op, const Size& s, DType dtype, double passes) {
           .large = s.large};
 }
 
-// unit: what is added to the weights.
+// unit: added to the weights.
 OpCase forward_case(const Size& s, DType dtype, double unit) {
   OpCase c = named("head_norm_forward", s, dtype, 2);
   if (unit != 0) c.shape += " 1 + w";

@@ -10,7 +10,7 @@ struct Size {
   int64_t rows, columns;
   bool large = false;
 };
-// One row, none, columns that are no multiple of a vector, and more rows than blocks of rows.
+// One row, none, columns that are not a multiple of a vector, and more rows than row blocks.
 const std::vector<Size> kSizes = {{1, 1},    {0, 8},   {1, 7},    {3, 33},
                                   {5, 1000}, {4, 264}, {280, 24}, {8192, 4096, true}};
 
@@ -22,7 +22,7 @@ std::string describe(const Size& s, Kind kind, bool residual) {
                 residual ? " residual" : "");
 }
 
-// y is of the magnitude of one, whatever its sums.
+// y has magnitude one, whatever the sums are.
 OpCase forward_case(const Size& s, DType dtype, Kind kind, bool residual) {
   const bool centered = kind == Kind::kLayer;
   const auto body = [=](OpRun& run) {
@@ -53,7 +53,7 @@ OpCase backward_case(const Size& s, DType dtype, Kind kind, bool residual) {
   const auto body = [=](OpRun& run) {
     const Shape wide{s.rows, s.columns};
     const DType sums = sum_dtype(dtype);
-    // With accumulation where there is a second gradient, without where there is none.
+    // Accumulates where there is a second gradient.
     const auto gradient = [&](const char* name) {
       return residual ? run.updated(name, sums, {s.columns}, whole(s.rows))
                       : run.output(name, sums, {s.columns}, whole(s.rows));

@@ -6,11 +6,11 @@
 namespace trireme::test {
 namespace {
 
-// None, one, no multiple of a vector, more than the elements of a thread.
+// None, one, not a multiple of a vector, more than the elements of a thread.
 const std::vector<int64_t> kSizes = {0, 1, 7, 1003};
 constexpr int64_t kLarge = int64_t{1} << 25;
 
-// As four numbers of eight bytes, so that its address is as aligned as a StepScalars needs it.
+// Four values of eight bytes, so that the address has the alignment of a StepScalars.
 ConstTensor scalars(OpRun& run, const StepScalars& s) {
   const ConstTensor t =
       run.values("scalars", DType::kF64, {4},
@@ -19,15 +19,15 @@ ConstTensor scalars(OpRun& run, const StepScalars& s) {
   return {t.raw(), DType::kU8, Shape{kStepScalarsBytes}, run.ctx.device()};
 }
 
-// Sixteenths in [-8, 8): with halves for coefficients every result is exact in float32, so that the
-// two sides agree in every bit they round at random.
+// Multiples of 1/16 in [-8, 8). With coefficients of one half every result is exact in float32, so
+// that both sides agree in every bit of stochastic rounding.
 std::vector<double> sixteenths(int64_t n, int64_t factor) {
   std::vector<double> out;
   for (int64_t i = 0; i < n; ++i) out.push_back(static_cast<double>(i * factor % 256 - 128) / 16.0);
   return out;
 }
-// In [-1 / 2, 1 / 2), so fine that bfloat16 does not hold a moment, and no finer, so that float32
-// holds half of a square beside one.
+// Values in [-1/2, 1/2) too fine for a moment in bfloat16, and coarse enough that float32 holds
+// half of a square added to one.
 std::vector<double> fine(int64_t n, int64_t factor) {
   std::vector<double> out;
   for (int64_t i = 0; i < n; ++i)
@@ -39,7 +39,7 @@ struct Update {
   int64_t n = 0;
   DType dtype = DType::kF32;
   bool master = false, bf16_state = false;
-  std::string variant;  // what the others have in common
+  std::string variant;  // what distinguishes the case
   StepScalars scalars{.grad_multiplier = 0.5, .learning_rate = 0.5, .count = 3};
   ElementIndex index{};
 };
@@ -162,7 +162,7 @@ OpCase squares_case(int64_t n, DType dtype) {
           .large = n == kLarge};
 }
 
-// skip: of the step whose gradients these are; negative: of none.
+// skip: step of these gradients that is skipped; negative: none.
 OpCase non_finite_case(int64_t n, const std::vector<int64_t>& bad, DType dtype, int skip = -1) {
   const auto body = [=](OpRun& run) {
     std::vector<double> values = sixteenths(n, 37);
@@ -188,7 +188,7 @@ std::vector<OpCase> optimizer_cases() {
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
     for (int64_t n : kSizes) add_updates(cases, {.n = n, .dtype = dtype, .variant = "update 3"});
     add_updates(cases, {.n = kLarge, .dtype = dtype, .variant = "update 3"});
-    // The words of elements that begin within a block of four, and whose rows have gaps.
+    // Elements that start inside a group of four random words, and rows with gaps.
     add_updates(cases, {.n = 101, .dtype = dtype, .variant = "from 6", .index = {.first = 6}});
     add_updates(cases, {.n = 101,
                         .dtype = dtype,

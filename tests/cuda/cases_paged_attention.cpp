@@ -11,12 +11,12 @@ namespace {
 
 struct Size {
   std::string name;
-  std::vector<int64_t> queries, keys;  // of each sequence
+  std::vector<int64_t> queries, keys;  // by sequence
   int64_t heads, kv_heads, width;
   int64_t block_size = 16, most_blocks = 8;
   int64_t window = 0, padding = 0;
   bool packed = false;   // q is a slice of (T, H + 2 Hkv, D)
-  bool bounded = false;  // the longest context is given
+  bool bounded = false;  // the longest context is passed
   bool large = false;
 
   int64_t sequences() const { return std::ssize(queries); }
@@ -71,14 +71,14 @@ std::vector<double> table_of(const Size& s) {
   for (int64_t n = 0; n < s.sequences(); ++n)
     for (int64_t b = 0; b < s.most_blocks; ++b) {
       const bool used = b * s.block_size < s.keys[static_cast<size_t>(n)];
-      // 2 or 5 has no common factor with the number of blocks.
+      // Either 2 or 5 is coprime to the number of blocks.
       const int64_t step = s.blocks() % 2 == 0 ? 5 : 2;
       out.push_back(used ? static_cast<double>(step * ++next % s.blocks()) : -1.0);
     }
   return out;
 }
 
-// Bytes of a sign and a magnitude that is a number's.
+// Codes of finite values, of both signs.
 std::vector<double> codes_of(const std::string& name, int64_t n, KvCodes codes) {
   const uint32_t most = codes == KvCodes::kE5M2 ? 0x7b : codes == KvCodes::kE4M3 ? 0x7e : 0x7f;
   std::vector<double> out(static_cast<size_t>(n));
@@ -90,7 +90,7 @@ std::vector<double> codes_of(const std::string& name, int64_t n, KvCodes codes) 
   return out;
 }
 
-// A pool of keys or values, and of codes their scales, such that numbers are at most 1.
+// Pool of keys or values and, for codes, their scales; values are at most 1.
 struct Pool {
   ConstTensor rows;
   Tensor scale;
@@ -140,7 +140,7 @@ struct Rows {
   int64_t tokens, kv_heads, width, block_size;
   bool large = false;
 };
-constexpr int64_t kStep = 7;  // slots in no order
+constexpr int64_t kStep = 7;  // slots in random order
 
 std::vector<double> slots_of(const Rows& s) {
   std::vector<double> slots;
@@ -149,7 +149,7 @@ std::vector<double> slots_of(const Rows& s) {
   return slots;
 }
 
-// Random rows, of which few tokens have zeros, next to nothing, an infinity or a NaN.
+// Random rows; a few tokens contain zeros, tiny values, an infinity or a NaN.
 ConstTensor hostile_rows(OpRun& run, const std::string& name, DType dtype, const Shape& shape) {
   const int64_t width = shape[1] * shape[2];
   std::vector<double> values = normals(name, shape.numel());
@@ -163,7 +163,7 @@ ConstTensor hostile_rows(OpRun& run, const std::string& name, DType dtype, const
   return run.values(name, dtype, shape, values);
 }
 
-// Codes and scales in every bit.
+// Codes and scales, bitwise.
 OpCase codes_case(const Rows& s, DType dtype, const KvType& type) {
   const auto body = [=](OpRun& run) {
     const Shape shape{s.tokens, 2 * s.kv_heads, s.width};

@@ -9,7 +9,7 @@ struct Size {
   int64_t rows, columns;
   bool large = false;
 };
-// No rows, less than a group, one that is cut short, whole ones with and without whole packs.
+// No rows, less than a group, a partial group, whole groups with and without whole packs.
 const std::vector<Size> kSizes = {{0, 8}, {1, 2}, {3, 130}, {9, 264}, {5, 256}, {8192, 4096, true}};
 
 OpCase make(const char* op, const Size& s, const char* more, DType dtype, double bytes_an_element,
@@ -37,7 +37,7 @@ void add_int8(std::vector<OpCase>& cases, const Size& s, DType dtype) {
   }));
 }
 
-// A product and a sum may be rounded together.
+// A product and a sum may be fused into one rounding.
 void add_int4(std::vector<OpCase>& cases, const Size& s, DType dtype, bool symmetric) {
   const Shape shape{s.rows, s.columns}, packed{s.rows, s.columns / 2};
   const Shape groups{s.rows, ceil_div(s.columns, kInt4Group)};
@@ -74,7 +74,7 @@ void add_nf4(std::vector<OpCase>& cases, const Size& s, DType dtype) {
                    run.integers("codes", DType::kU8, packed, 0, 256),
                    {.scale = run.random("scale", DType::kF32, blocks, 0.01, 0.1)});
   }));
-  // A part of a weight with twice as many columns.
+  // Part of a weight with twice as many columns.
   cases.push_back(make("dequantize_nf4", s, " double", dtype, bytes, [=](OpRun& run) {
     const int64_t stride = 2 * blocks[1], first = 200;
     const int64_t groups = ceil_div(first + s.rows * stride, kNf4ScaleGroup);

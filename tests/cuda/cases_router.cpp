@@ -52,7 +52,7 @@ std::vector<double> segments(const Size& s, int64_t count) {
 
 enum class Logits { kRandom, kTies, kNan };
 
-// Scores are of the magnitude of one, weights of `scale`.
+// Scores have magnitude one, weights magnitude `scale`.
 OpCase forward_case(const Size& s, DType dtype, bool sigmoid, bool biased, Logits kind) {
   const auto body = [=](OpRun& run) {
     const Shape wide{s.tokens, s.experts}, chosen{s.tokens, s.k};
@@ -137,7 +137,7 @@ OpCase statistics_case(const Size& s, DType dtype, int64_t segment_count) {
 OpCase losses_case(int64_t segment_count, int64_t experts, bool shares, bool empty) {
   const auto body = [=](OpRun& run) {
     const int64_t size = RouterSums::size(segment_count, experts);
-    // No segment has tokens, or all but the first have.
+    // No segment has tokens, or all except the first have.
     std::vector<double> sums;
     const int64_t tokens = 2 * segment_count * experts;
     for (int64_t i = 0; i < size; ++i) {
@@ -172,7 +172,7 @@ OpCase losses_case(int64_t segment_count, int64_t experts, bool shares, bool emp
 OpCase noisy_logits_case(const Size& s, DType dtype) {
   const auto body = [=](OpRun& run) {
     const Shape wide{s.tokens, s.experts};
-    // A small number is a cosine near its zero, of an angle that the CPU rounds.
+    // A small value is a cosine near its zero, of an angle that the CPU rounds.
     noisy_logits(run.ctx, run.output("noisy", dtype, wide, whole(1)),
                  run.output("noise", dtype, wide, whole(1)),
                  run.random("logits", dtype, wide, -4, 4), run.random("raw", dtype, wide, -2, 40),
@@ -239,7 +239,7 @@ std::vector<OpCase> router_cases() {
         }
       }
     }
-  for (DType dtype : {DType::kF64, DType::kF32})  // more than one block of rows
+  for (DType dtype : {DType::kF64, DType::kF32})  // more than one row block
     cases.push_back(statistics_case({200, 5, 2}, dtype, 3));
   for (bool shares : {false, true})
     for (bool empty : {false, true}) {

@@ -10,14 +10,14 @@ namespace {
 
 const std::vector<DType> kFloats = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// A permutation of [0, n) that moves everything: a step that has no divisor in common with n.
+// A permutation of [0, n) that moves every element: a step that is coprime to n.
 std::vector<double> shuffled(int64_t n) {
   std::vector<double> out;
   for (int64_t i = 0; i < n; ++i) out.push_back(static_cast<double>((i * 7919 + 3) % n));
   return out;
 }
 
-// Rows of `columns` inside rows of columns + margin.
+// Rows of `columns` elements at a stride of columns + margin.
 struct CopySize {
   int64_t rows, columns, margin;
   bool large = false;
@@ -30,7 +30,7 @@ OpCase copy_case(const CopySize& s, DType dtype, bool to, bool from) {
     const Shape wide{s.rows, s.columns + s.margin};
     const Tensor y = run.updated("y", dtype, wide, exact());
     const ConstTensor x = run.random("x", dtype, wide);
-    // Half the rows when both are chosen.
+    // Half of the rows when both index lists are used.
     const int64_t n = to && from ? s.rows / 2 : s.rows;
     std::vector<double> list = shuffled(s.rows);
     list.resize(static_cast<size_t>(n));
@@ -70,8 +70,8 @@ struct TableSize {
   int64_t entries() const { return shard.total > 0 ? vocabulary / 2 : vocabulary; }
   bool large = false;
 };
-// Ids that come often (more than are loaded together), ids of other shards, more tokens than a
-// chunk of the sort, tables whose numbers of rows have one digit, two and three.
+// Frequent ids (more than are loaded together), ids of other shards, more tokens than a chunk of
+// the sort, tables with one, two and three digits of row numbers.
 const std::vector<TableSize> kTableSizes = {
     {0, 7, 8},
     {1, 1, 1},
@@ -138,7 +138,7 @@ const std::vector<HeadSize> kHeadSizes = {{0, 2, 8, 0},   {1, 1, 2, 0},
                                           {5, 3, 6, 1},   {9, 2, 64, 64},
                                           {33, 1, 16, 0}, {16384, 32, 128, 0, true}};
 
-// `margin` elements, of a key or a value, lie between a token's heads and the next token's.
+// margin: elements, of a key or a value, between a token's heads and the next token's.
 OpCase rotary_case(const HeadSize& s, DType dtype, bool inverse, RotaryPairs pairs) {
   constexpr int64_t kPositions = 50;
   const auto body = [=](OpRun& run) {
@@ -163,7 +163,7 @@ struct LatentSize {
   int64_t tokens, heads, nope, rope, value;
   bool large = false;
 };
-// Values as wide as keys, narrower, and none; keys without a part that is not rotated.
+// Values as wide as keys, narrower, and none; keys without an unrotated part.
 const std::vector<LatentSize> kLatentSizes = {{0, 2, 8, 8, 8},
                                               {1, 1, 3, 2, 5},
                                               {5, 3, 6, 4, 7},
@@ -197,7 +197,7 @@ OpCase latent_case(const LatentSize& s, DType dtype) {
           .large = s.large};
 }
 
-// The heads are summed in the same order as on the CPU.
+// Heads are summed in the same order as on the CPU.
 OpCase latent_backward_case(const LatentSize& s, DType dtype) {
   const auto body = [=](OpRun& run) {
     const Shape heads{s.tokens, s.heads, s.nope + s.rope};

@@ -7,7 +7,7 @@
 namespace trireme::test {
 namespace {
 
-// What rows ask for, over and over: each filter alone, together, and none.
+// Sampling parameters that the rows use in turn: each filter alone, all together, and none.
 struct Ask {
   double temperature = 1, top_p = 1, min_p = 0;
   int64_t top_k = 0;
@@ -70,7 +70,7 @@ OpCase random_case(int64_t rows, int64_t columns, double low, double high,
       large);
 }
 
-// A case of logits that are computed from a random number in [0, 1) and the id.
+// Logits computed from a random number in [0, 1) and the id.
 OpCase made_case(int64_t rows, int64_t columns, const std::string& what,
                  const std::function<double(double, int64_t)>& logit) {
   return sample_case(rows, columns, what, [=](OpRun& run) {
@@ -84,24 +84,24 @@ OpCase made_case(int64_t rows, int64_t columns, const std::string& what,
   });
 }
 
-// Rows of many parts, of sizes that are no multiple of a part or of a vector.
+// Rows of many parts, with sizes that are not a multiple of a part or of a vector.
 void add_long_rows(std::vector<OpCase>& cases) {
   const double infinity = std::numeric_limits<double>::infinity();
   cases.push_back(random_case(24, 20'001, -0.5, 0.5, " uniform"));
   cases.push_back(random_case(12, 50'257, -40.0, 40.0, " far apart"));
-  // As a model's: few tokens have nearly all of the probability.
+  // As in a real model: few tokens have nearly all of the probability.
   cases.push_back(made_case(24, 9'999, " peaked", [](double x, int64_t) {
     return 3 * std::log((x + 1e-6) / (1 - x + 1e-6));
   }));
-  // Ties over several parts, more of them than are sorted at once.
+  // Ties over several parts, more than are sorted together.
   cases.push_back(made_case(12, 8'195, " all equal", [](double, int64_t) { return -3.25; }));
   cases.push_back(made_case(24, 6'001, " few levels",
                             [](double x, int64_t) { return 0.5 * std::floor(4 * x); }));
-  // The first 5 and 40 end in a tie whose tokens are in several parts.
+  // The first 5 and 40 end in a tie with tokens in several parts.
   cases.push_back(made_case(24, 7'000, " ties at top_k", [](double x, int64_t id) {
     return id % 1'000 == 999 ? 2.0 : id % 100 == 7 ? 1.5 : x;
   }));
-  // Most logits share one bin, and many of these their upper bits.
+  // Most logits share one bin, and many of these share their upper bits.
   cases.push_back(made_case(12, 5'001, " close together",
                             [](double x, int64_t id) { return id == 1'234 ? 60.0 : 1e-4 * x; }));
   cases.push_back(made_case(12, 9'001, " masked", [=](double x, int64_t id) {
@@ -119,7 +119,7 @@ std::vector<OpCase> sample_cases() {
   std::vector<OpCase> cases;
   for (const Shape& shape : std::vector<Shape>{{0, 5}, {12, 1}, {12, 7}, {24, 513}, {12, 3000}})
     cases.push_back(random_case(shape[0], shape[1], -6.0, 6.0));
-  // Many ties, of which the lower ids come first; both zeros are one value.
+  // Many ties, in which lower ids come first; both zeros are equal.
   cases.push_back(sample_case(24, 700, " ties", [](OpRun& run) {
     std::vector<double> values;
     for (int64_t i = 0; i < 24 * 700; ++i) {
@@ -128,7 +128,7 @@ std::vector<OpCase> sample_cases() {
     }
     return run.values("logits", DType::kF32, {24, 700}, values);
   }));
-  // Forbidden tokens.
+  // Tokens that the mask forbids.
   cases.push_back(sample_case(12, 600, " of which few are allowed", [](OpRun& run) {
     std::vector<double> values(12 * 600, -std::numeric_limits<double>::infinity());
     for (size_t i = 0; i < values.size(); i += 97) values[i] = static_cast<double>(i % 11) - 20;

@@ -22,7 +22,7 @@ OpCase sum_case(DType dtype, int64_t rows, int64_t columns, int terms, bool in_p
             in_place ? run.updated("y", dtype, shape, close) : run.output("y", dtype, shape, close);
         if (in_place) in.emplace_back(y);
         while (std::ssize(in) < terms) {
-          // Rows of a wider matrix: a stride of their own.
+          // Rows of a wider matrix, with its stride.
           const ConstTensor wide = run.random(concat("x", in.size()), dtype, {rows, columns + 3});
           in.push_back(wide.slice(1, 1, columns + 1));
         }
@@ -52,7 +52,7 @@ OpCase fill_case(int64_t n) {
           }};
 }
 
-// Rows of two sequences of `length`, with padding between and behind.
+// Rows of two sequences of `length`, with padding between and after them.
 OpCase marks_case(int64_t tokens, int64_t begin, int64_t count, int64_t length) {
   return {.op = "mark_tokens",
           .shape = concat(count, " of ", tokens, " from ", begin, ", sequences of ", length),

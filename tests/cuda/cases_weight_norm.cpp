@@ -8,12 +8,12 @@ struct Weight {
   int64_t out, in, rank;
   bool large = false;
 };
-// Rows that are no multiple of a block's, inputs that are none of a vector, and more of them than
-// threads.
+// Numbers of rows that are not a multiple of a block's, inputs that are not a multiple of a vector,
+// and more inputs than threads.
 const std::vector<Weight> kWeights = {{1, 1, 1},    {5, 7, 3},     {6, 264, 2},
                                       {9, 2072, 5}, {33, 515, 16}, {4096, 4096, 16, true}};
 
-// `margin` outputs of another weight lie between a token's and the next token's.
+// margin: outputs of another weight between a token's and the next token's.
 struct Size {
   int64_t tokens, out, margin;
   bool large = false;
@@ -48,7 +48,7 @@ OpCase outputs_case(const char* op, const Size& s, DType dtype, double passes) {
 
 Shape wide(const Size& s) { return {s.tokens, s.out + s.margin}; }
 
-// squares: some rows have no length.
+// squares: some rows have norm zero.
 ConstTensor squares_of(OpRun& run, const Size& s, DType dtype) {
   std::vector<double> squares;
   for (int64_t c = 0; c < s.out; ++c)
@@ -56,7 +56,7 @@ ConstTensor squares_of(OpRun& run, const Size& s, DType dtype) {
   return run.values("squares", sum_dtype(dtype), {s.out}, squares);
 }
 
-// how: 0 in place, 1 added, 2 without magnitudes
+// how: 0 in place, 1 accumulating, 2 without magnitudes
 OpCase scale_case(const Size& s, DType dtype, int how) {
   OpCase c = outputs_case("scale_outputs", s, dtype, how == 1 ? 3 : 2);
   c.shape += how == 0 ? " in place" : how == 1 ? " added" : " copied";

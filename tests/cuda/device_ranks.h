@@ -1,4 +1,4 @@
-// Ranks that are threads, each with an emulated GPU; and tensors in its memory.
+// Ranks as threads, each with an emulated GPU, and tensors in its memory.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,22 @@
 
 namespace trireme::test {
 
-// The world of one rank and its GPU, attached.
+// World communicator of one rank, and its attached GPU.
 struct DeviceRank {
   Communicator& world;
   cuda::Context& gpu;
 };
 
-// gpus: of the machine; rank r takes number r modulo it. Collectives on the host go around rings,
-// and whoever waits for 20 seconds gives up.
+// gpus: number of GPUs; rank r uses GPU r modulo it. Host collectives use rings and time out after
+// 20 seconds.
 void run_device_ranks(int ranks, int gpus, DeviceBackend backend,
                       const std::function<void(DeviceRank&)>& rank, bool check_operations = false);
 
 class DeviceTensor {
  public:
-  DeviceTensor(cuda::Context& gpu, const Tensor& host);  // a copy
+  DeviceTensor(cuda::Context& gpu, const Tensor& host);  // copies `host`
   const Tensor& operator*() const { return view_; }
-  std::string bytes() const;  // waits for the main stream
+  std::string bytes() const;  // synchronises with the main stream
 
  private:
   cuda::Context& gpu_;

@@ -1,10 +1,11 @@
 // Trains tiny models on this machine's GPU and prints one line of JSON for each comparison:
-//   golden  ten steps in float64 against PyTorch's losses and gradient norms (tests/golden)
-//   cpu     twenty steps against the same twenty on the CPU
+//  golden  ten steps in float64 against PyTorch's losses and gradient norms (tests/golden)
+//  cpu     twenty steps against the same twenty on the CPU
 //
-//   gpu_models [--cpu]     --cpu: the CPU in the GPU's place, to try the comparison itself
-//   gpu_models --nccl      instead: every collective of one rank through NCCL, whose results are its operands
-// Exit code 0: all agree; 1: some do not; 2: there is no GPU.
+//  gpu_models [--cpu]     --cpu: uses the CPU instead of the GPU, to test the comparison itself
+//  gpu_models --nccl      instead: every collective of one rank through NCCL, whose results are its
+//                         operands
+// Exit code 0: all agree; 1: some differ; 2: no GPU.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -25,7 +26,7 @@ struct Curve {
   std::vector<double> losses, norms;
 };
 
-// `steps` steps from the reference's weights; the batches of the reference come round.
+// Trains `steps` steps from the reference's weights; the reference's batches repeat.
 Curve train(const GoldenCase& golden, int64_t steps, cuda::Context* gpu) {
   const RunConfig& config = golden.config();
   Curve curve;
@@ -36,7 +37,7 @@ Curve train(const GoldenCase& golden, int64_t steps, cuda::Context* gpu) {
   const Groups groups(world->world(), config.parallel);
   TrainState state(config, groups.layout);
   TrainStep step(config, state, groups, ctx);
-  const ArenaPlan plan = start_fresh(state, step, ctx);  // what no weight covers is written too
+  const ArenaPlan plan = start_fresh(state, step, ctx);  // also initialises the other weights
   golden.load_weights(ctx, state.store);
   state.optimizer.initialize(ctx);
   const SafetensorsReader reference = golden.open("steps");
@@ -80,7 +81,7 @@ bool report(const char* check, const std::string& model, DType dtype, const Curv
   return ok;
 }
 
-// What rounding becomes in twenty steps of these models: AdamW with a rate of 0.01 enlarges it.
+// Effect of rounding after twenty steps of these models: AdamW with a rate of 0.01 amplifies it.
 double cpu_tolerance(DType dtype) {
   return dtype == DType::kF64 ? 1e-7 : dtype == DType::kF32 ? 2e-3 : 5e-2;
 }
@@ -96,8 +97,7 @@ bool check_model(const std::string& name, cuda::Context* gpu) {
     good = report("golden", name, DType::kF64, got, want, golden.steps_tolerance()) && good;
   }
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
-    // Which experts a token takes is not continuous: in float64 only do two computations agree on
-    // it.
+    // The choice of experts is not continuous: two computations agree on it in float64 only.
     if (name == "mixtral" && dtype != DType::kF64) continue;
     const GoldenCase golden(name, dtype);
     const Curve want = train(golden, kCpuSteps, nullptr), got = train(golden, kCpuSteps, gpu);
@@ -106,7 +106,7 @@ bool check_model(const std::string& name, cuda::Context* gpu) {
   return good;
 }
 
-// The collectives as a run of several ranks makes them, as far as one GPU can show them.
+// The collectives of a run of several ranks, as far as one GPU can exercise them.
 bool check_nccl() {
   WorldOptions single;
   single.backend = "single";

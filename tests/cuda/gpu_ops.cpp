@@ -1,15 +1,15 @@
 // Runs the registry on this machine's GPU and prints lines of JSON: {"begin": op} before an op's
-// cases, and one for each.
-//   gpu_ops [--large] [--measure] [--dtypes D,...] [--after OP] [OP...]
-//     --large    only the cases for measurements, each against another way to compute it on the
-//                GPU, and timed
-//     --dtypes   only these; "other" stands for types that are no floats of 16 bits or more
-//     --after    begins behind this op, in the order of --list
-//     OP         only these
-//   gpu_ops --list         the names of the ops, for which no GPU is needed
-//   gpu_ops --libraries    what the program opened with the GPU: {"device", "cudnn": "" or why it
-//                          is not used}
-// Exit code 0: every case is as it should be; 1: some is not; 2: there is no GPU, or no such op.
+// cases, and one line for each case.
+//  gpu_ops [--large] [--measure] [--dtypes D,...] [--after OP] [OP...]
+//    --large    only the cases for measurements, each compared with another computation on the GPU,
+//               and timed
+//    --dtypes   only these; "other" includes types that are not floats of 16 bits or more
+//    --after    starts after this op, in the order of --list
+//    OP         only these
+//  gpu_ops --list         names of the ops; needs no GPU
+//  gpu_ops --libraries    libraries opened with the GPU: {"device", "cudnn": "" or why it is not
+//                         used}
+// Exit code 0: every case passed; 1: some failed; 2: no GPU, or an unknown op.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -77,7 +77,7 @@ int list() {
   return 0;
 }
 
-// A name that nothing has would otherwise be a run without a case, and so without a fault.
+// Without this check an unknown name would run no case and so report no failure.
 void check_names(const Options& options) {
   const std::set<std::string> known = op_names();
   std::string unknown;

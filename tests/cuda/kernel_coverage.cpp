@@ -27,7 +27,7 @@ std::string content(const std::filesystem::path& path) {
   return text.str();
 }
 
-// The files that define a kernel, by its name.
+// Files that define a kernel, by kernel name.
 std::map<std::string, std::set<std::string>> kernels_of_sources() {
   std::map<std::string, std::set<std::string>> files;
   const std::regex definition(
@@ -45,9 +45,9 @@ std::map<std::string, std::set<std::string>> kernels_of_sources() {
 }
 
 struct Function {
-  std::string file = {};  // of a local function: the source
+  std::string file = {};  // of a local function: its source
   std::string symbol = {};
-  uintptr_t address = 0;  // in the file, without where it was loaded
+  uintptr_t address = 0;  // in the file, without the load address
 };
 
 std::vector<Function> functions_of_this_program() {
@@ -82,7 +82,7 @@ std::vector<Function> functions_of_this_program() {
 }
 
 uintptr_t load_address() {
-  uintptr_t base = 0;  // the program comes first
+  uintptr_t base = 0;  // the program is the first entry
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* out) {
         *static_cast<uintptr_t*>(out) = info->dlpi_addr;
@@ -107,7 +107,7 @@ KernelCoverage kernel_coverage() {
   for (const void* function : emulator::launched_kernels())
     launched.insert(reinterpret_cast<uintptr_t>(function) - load_address());
   KernelCoverage out;
-  // A function that is named like a kernel; not what is local to one (its name begins otherwise).
+  // Functions named like a kernel, but not what is local to one (whose name starts otherwise).
   const std::regex kernel(R"(^(?:void )?trireme::(?:(?:\w+|\(anonymous namespace\))::)*(\w+)[<(])");
   for (const Function& f : functions_of_this_program()) {
     const bool known = launched.contains(f.address);
@@ -119,7 +119,8 @@ KernelCoverage kernel_coverage() {
     if (!std::regex_search(name, match, kernel)) continue;
     const auto found = sources.find(match[1]);
     if (found == sources.end()) continue;
-    // A wrapper of the source has its name and .cpp; a header's kernel is in whatever includes it.
+    // A wrapper has its source's name plus .cpp; a header's kernel is in any source that includes
+    // it.
     const std::string file = f.file.substr(0, f.file.rfind(".cpp"));
     const auto home = found->second.contains(file)
                           ? found->second.find(file)

@@ -1,4 +1,4 @@
-// Which of the kernels in the sources this process has launched on the emulated GPU.
+// Coverage of the sources' kernels: those that this process has launched on the emulated GPU.
 #pragma once
 
 #include <map>
@@ -9,12 +9,12 @@ namespace trireme::test {
 
 struct KernelCoverage {
   std::map<std::string, bool> kernels = {};  // "norm.cu forward_kernel": launched
-  int64_t instances = 0, launched = 0;       // of their templates
-  std::vector<std::string> idle = {};        // the instances that were not launched
+  int64_t instances = 0, launched = 0;       // template instances of kernels
+  std::vector<std::string> idle = {};        // instances that were not launched
 };
 
-// From the sources' __global__ functions and this program's table of symbols. A kernel is one
-// function of one file, whatever its template arguments are. Throws where the two do not agree.
+// Computed from the sources' __global__ functions and this program's symbol table. A kernel is one
+// function of one file, independent of its template arguments. Throws where the two disagree.
 KernelCoverage kernel_coverage();
 
 }  // namespace trireme::test

@@ -19,7 +19,7 @@ double uniform(const RandomKey& key, int64_t i) {
 
 RandomKey key_of(const std::string& name) { return {20260101, stream_id(name)}; }
 
-// Of large operands the first numbers come again and again, a prime number of them.
+// Large operands repeat a prime number of drawn values.
 std::vector<double> uniforms(const std::string& name, int64_t n, double low, double high) {
   constexpr int64_t kDrawn = 1'048'573;
   std::vector<double> out(static_cast<size_t>(n));
@@ -30,7 +30,7 @@ std::vector<double> uniforms(const std::string& name, int64_t n, double low, dou
   return out;
 }
 
-// `values` as elements of dtype.
+// Stores `values` as elements of dtype.
 void store(std::byte* to, DType dtype, const std::vector<double>& values) {
   const auto put = [&]<class T>(T) {
     for (size_t i = 0; i < values.size(); ++i) {
@@ -58,7 +58,7 @@ Tensor OpRun::take(Role role, const std::string& name, DType asked, const Shape&
   const bool widened = options_.wide && narrow_float(asked);
   const DType dtype = widened ? DType::kF32 : asked;
   if (planning()) {
-    // As an arena's planning run: an address that is aligned and must not be read.
+    // As in an arena's planning run: an aligned address that must not be read.
     static std::byte* const kNowhere = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
     return {kNowhere, dtype, shape, ctx.device()};
   }
@@ -140,7 +140,7 @@ std::vector<std::byte> OpRun::content(const Operand& operand) const {
 
 std::string OpRun::damage() const {
   for (const auto& [name, its] : operands_) {
-    const Operand& operand = its;  // what a lambda may capture
+    const Operand& operand = its;  // for capture by a lambda
     const std::vector<std::byte> now = content(operand);
     const auto* view = static_cast<const std::byte*>(operand.view.raw());
     const auto begin = view - operand.memory.data();
@@ -214,7 +214,7 @@ class CaseRunner {
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       return elapsed.count() / static_cast<double>(times);
     };
-    repeat(2);  // operands are uploaded, libraries choose their kernels
+    repeat(2);  // uploads operands; libraries choose their kernels
     constexpr double kMeasured = 0.05;
     const auto times = static_cast<int64_t>(std::clamp(kMeasured / time(1), 3.0, 1000.0));
     return std::min(time(times), time(times));
@@ -252,7 +252,7 @@ class CaseRunner {
 
 namespace {
 
-// What each element's error is measured by.
+// Magnitude that each element's error is relative to.
 std::vector<double> magnitudes(const std::vector<double>& want, const Shape& shape, Close::Of of) {
   std::vector<double> out(want.size());
   if (want.empty()) return out;
@@ -267,7 +267,7 @@ std::vector<double> magnitudes(const std::vector<double>& want, const Shape& sha
   return out;
 }
 
-// Notes the worst error of `got` in `report` and returns "" or what differs. `relative`: the
+// Records the worst error of `got` in `report`. Returns "" or the difference. relative: the
 // tolerance.
 std::string compare_outcome(const Outcome& got, const Outcome& want, double relative,
                             CaseReport& report) {
@@ -292,7 +292,7 @@ std::string compare_outcome(const Outcome& got, const Outcome& want, double rela
   return compare_within(finite, b, scale, {relative});
 }
 
-// The tolerance of an output; wide: against an oracle that made hardly any error itself.
+// Tolerance of an output. wide: against an oracle with nearly no error of its own.
 double relative_tolerance(const Outcome& got, const Outcome& want, bool wide) {
   const Close& close = want.close;
   const DType dtype = got.dtype == DType::kF64 ? close.computed : got.dtype;

@@ -1,5 +1,6 @@
-// The registry of ops: for each op the operands it is tried with, run on the CPU and on a GPU and
-// compared. One source for two programs: the tests link the emulated backend, gpu_ops the real one.
+// Registry of ops. For each op it has cases with operands, which run on the CPU and on a GPU and
+// are compared. One source for two programs: the tests link the emulated backend, gpu_ops the real
+// one.
 //
 //   OpCase{.op = "add", .shape = "(3, 7)", .dtype = dtype, .body = [=](OpRun& run) {
 //     const ConstTensor a = run.random("a", dtype, {3, 7}), b = run.random("b", dtype, {3, 7});
@@ -25,29 +26,29 @@
 
 namespace trireme::test {
 
-// How far an output may be from the oracle: of what, and how many terms its computation sums
-// (tests/support/compare.h, between_computations).
+// Tolerance of an output: the magnitude it is relative to, and the number of terms that its
+// computation sums (tests/support/compare.h, between_computations).
 struct Close {
   enum class Of { kExact, kElement, kRow, kTensor };
   Of of = Of::kExact;
   int64_t terms = 1;
   DType accumulate = DType::kF32;
-  DType computed = DType::kF64;  // of a float64 output: the type of what it is made of
-  double units = 0;              // what the units of a real GPU lose beyond these types, relative
+  DType computed = DType::kF64;  // type that a float64 output is computed from
+  double units = 0;              // relative error of a real GPU's units beyond these types
 };
-inline Close exact() { return {}; }  // the same bits
-// Of the element's own magnitude; of the largest in its row (the last dimension); of the largest of
-// all.
+inline Close exact() { return {}; }  // bitwise equal
+// Relative to the element's own magnitude; to the largest in its row (last dimension); to the
+// largest in the tensor.
 inline Close each(int64_t terms = 1) { return {.of = Close::Of::kElement, .terms = terms}; }
 inline Close row(int64_t terms) { return {.of = Close::Of::kRow, .terms = terms}; }
 inline Close whole(int64_t terms) { return {.of = Close::Of::kTensor, .terms = terms}; }
 
-// The operands of one run of a case, by name. A second call with a name gives the same tensor with
-// whatever it holds then. In a planning run tensors have shapes but no memory.
+// Operands of one run of a case, by name. A second call with a name returns the same tensor with
+// its current content. In a planning run tensors have shapes but no memory.
 class OpRun {
  public:
   struct Options {
-    bool misaligned = false;  // operands begin one element after a multiple of 256 bytes
+    bool misaligned = false;  // operands start one element after a multiple of 256 bytes
     bool wide = false;  // bfloat16 and float16 operands are float32 with the same (rounded) values
   };
   OpRun(Ctx& run_ctx, Options options) : ctx(run_ctx), options_(options) {}
@@ -64,12 +65,12 @@ class OpRun {
                        int64_t high);
   ConstTensor values(const std::string& name, DType dtype, const Shape& shape,
                      const std::vector<double>& values);
-  // Of what make() returns, which is called once.
+  // Values from make(), which is called once.
   ConstTensor made(const std::string& name, DType dtype, const Shape& shape,
                    const std::function<std::vector<double>()>& make);
-  // Every byte 0xFF, which no float type calls a number; the op must write all of it.
+  // Filled with 0xFF bytes, NaN in every float type; the op must write all of it.
   Tensor output(const std::string& name, DType dtype, const Shape& shape, Close close);
-  // Random content that the op changes, or part of which it leaves alone; compared like an output.
+  // Random content that the op changes fully or in part; compared like an output.
   Tensor updated(const std::string& name, DType dtype, const Shape& shape, Close close,
                  double low = -1.0, double high = 1.0);
   Tensor updated_values(const std::string& name, DType dtype, const Shape& shape, Close close,
@@ -90,7 +91,7 @@ class OpRun {
   Tensor take(Role role, const std::string& name, DType dtype, const Shape& shape, Close close,
               const std::function<std::vector<double>()>& make);
   std::vector<std::byte> content(const Operand& operand) const;  // of memory, on the host
-  // "" or what is wrong with guards and inputs.
+  // "" or the damage to guards and inputs.
   std::string damage() const;
 
   Options options_;
@@ -98,43 +99,43 @@ class OpRun {
 };
 
 struct OpCase {
-  std::string op = {};     // the function's name, as in its header
-  std::string shape = {};  // what distinguishes the op's cases, in words
+  std::string op = {};     // name of the function, as in its header
+  std::string shape = {};  // description that distinguishes the op's cases
   DType dtype = DType::kF32;
   std::function<void(OpRun&)> body = {};
-  double flops = 0, bytes = 0;  // of one call: what a measurement is related to
-  bool deterministic = true;    // the same bits from every run
-  bool any_alignment = true;    // operands may lie at any multiple of their element's size
-  bool wide_oracle = false;  // 16-bit types are also compared with float32 on their rounded values
-  bool large = false;        // for measurements on a real GPU; no test runs it
+  double flops = 0, bytes = 0;  // of one call, for measured throughput
+  bool deterministic = true;    // bitwise equal results in every run
+  bool any_alignment = true;    // operands may have any address aligned to their element size
+  bool wide_oracle = false;     // also compares 16-bit types with float32 on rounded operands
+  bool large = false;           // for measurements on a real GPU only; no test runs it
 };
 
-// What GoogleTest shows of a parameter.
+// Text that GoogleTest prints for a parameter.
 void PrintTo(const OpCase& c, std::ostream* out);
 
 struct CaseReport {
-  std::string failure = {};  // "": as it should be
-  double max_error = 0;  // of the output that used most of its tolerance, in units of its magnitude
+  std::string failure = {};  // "": passed
+  double max_error = 0;  // of the output that used most of its tolerance, relative to its magnitude
   double tolerance = 0;
   bool bitwise = true;
   int64_t launches = 0;  // on the GPU, by one run of the body
 };
 
-// `before` is called before each run on the GPU with its number, 0 for the first (tests change the
-// emulator's order of blocks there).
+// before: called before each run on the GPU with its number, 0 for the first. Tests use it to
+// change the emulator's block order.
 CaseReport check_case(const OpCase& c, cuda::Context& gpu,
                       const std::function<void(int)>& before = {});
 
-// Of a large case, which no CPU repeats in time: two runs on the GPU have the same bits, and are
-// close to a third, which computes it otherwise, as `reference` says: attention by our own kernels
-// in cuDNN's place, products of 16-bit operands in float32, where wide_oracle allows it. "none"
-// where there is no other way.
+// Checks a large case, which a CPU cannot compute in time: two runs on the GPU are bitwise equal
+// and close to a third run, computed in another way. `reference` names that way: attention by
+// Trireme's kernels instead of cuDNN, or products of 16-bit operands in float32 where wide_oracle
+// allows it; "none" where there is no other way.
 struct LargeReport : CaseReport {
   std::string reference = {};
 };
 LargeReport check_large_case(const OpCase& c, cuda::Context& gpu);
 
-// Seconds one run of the body takes on the GPU, in a row of runs without a wait between them.
+// Seconds per run of the body on the GPU, over consecutive runs without synchronisation.
 double measure_case(const OpCase& c, cuda::Context& gpu);
 
 }  // namespace trireme::test

@@ -14,12 +14,12 @@ namespace {
 struct Options {
   size_t sample = 0;  // 0: every case
   uint64_t seed = 1;
-  std::vector<std::string> dtypes = {};  // none: all
+  std::vector<std::string> dtypes = {};  // empty: all
 };
 Options options;
 std::unique_ptr<cuda::Context> gpu;
 
-// Kernels that this program need not launch, each with the reason.
+// Kernels that this program need not launch, each with its reason.
 const std::map<std::string, std::string> kElsewhere = {
     {"step_control.cu decide_kernel", "no op of engine/ops; test_cuda_step"},
     {"sequence_table.cu table_kernel", "for cuDNN, which is not emulated; test_cuda_step"},
@@ -58,7 +58,7 @@ class Session : public testing::Environment {
   }
 };
 
-// `count` of the cases of each op and dtype, in the registry's order.
+// Sample of `count` cases for each op and dtype, in the registry's order.
 std::vector<OpCase> sampled(std::vector<OpCase> cases, size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::map<std::pair<std::string, DType>, std::vector<std::pair<uint64_t, size_t>>> groups;

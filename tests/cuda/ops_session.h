@@ -1,9 +1,10 @@
-// What the tests of one run of test_cuda_ops share: the GPU, and which cases are tried.
+// Shared state of the tests in one run of test_cuda_ops: the GPU and the selected cases.
 //
 //   test_cuda_ops [--sample N] [--seed S] [--dtypes float32,bfloat16] [gtest's options]
 //
-// --sample: of every op and dtype N cases only, drawn by the seed, which is printed. --dtypes: no
-// others. A run of everything also fails when some kernel was never launched (kernel_coverage.h).
+// --sample: runs only N cases of every op and dtype, drawn with the seed, which is printed.
+// --dtypes: runs only these. A run of all cases also fails when a kernel was never launched
+// (kernel_coverage.h).
 #pragma once
 
 #include <vector>
@@ -12,12 +13,12 @@
 
 namespace trireme::test {
 
-// Open from the first call to the end of the program: opening fills much memory.
+// Opened by the first call until the end of the program, because opening fills much memory.
 cuda::Context& shared_gpu();
 
-// The registry's cases without the large ones.
+// Cases of the registry except the large ones.
 std::vector<OpCase> emulated_cases();
-// Those of them that this run tries.
+// Cases of these that this run selects.
 std::vector<OpCase> chosen_cases();
 
 }  // namespace trireme::test

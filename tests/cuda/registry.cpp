@@ -7,7 +7,7 @@ namespace trireme::test {
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> all;
   for (const auto family : {
-           // one on a line: families are added side by side
+           // One per line, so that new families merge without conflicts.
            activation_cases,
            attention_cases,
            block_weight_cases,

@@ -1,4 +1,4 @@
-// All cases of all families, and the ops that have none.
+// All cases of all families, and the ops without cases.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace trireme::test {
 
 std::vector<OpCase> all_cases();
 
-// Ops declared in engine/ops/ without a case, each with the reason.
+// Ops declared in engine/ops/ without a case, each with its reason.
 std::map<std::string, std::string> ops_without_case();
 
 // One function per family, in cases_<family>.cpp.

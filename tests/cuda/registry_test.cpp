@@ -1,5 +1,5 @@
-// Every case of the registry on the emulated GPU; that every op has one; and that the comparison
-// fails where it must.
+// Runs every case of the registry on the emulated GPU, and checks that every op has a case and that
+// the comparison fails on wrong results.
 #include "tests/cuda/registry.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace trireme::test {
 namespace {
 
-// Blocks and threads run forwards, then backwards: bits that depend on their order are a fault.
+// Blocks and threads run forwards, then backwards: results that depend on their order are an error.
 void change_order(int run) {
   emulator::set_order(run % 2 == 0 ? emulator::Order::kForward : emulator::Order::kBackward);
 }
@@ -42,7 +42,7 @@ std::string case_name(const testing::TestParamInfo<OpCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Registry, OpOnGpu, testing::ValuesIn(chosen_cases()), case_name);
 
-// The functions of the headers whose first argument is a Ctx.
+// Functions of the headers whose first argument is a Ctx.
 std::set<std::string> declared_ops() {
   std::set<std::string> ops;
   const std::regex declaration(R"(\n[A-Za-z_0-9:<>]+ ([a-z_0-9]+)\(Ctx& ctx,)");
@@ -80,14 +80,13 @@ TEST(Registry, HasEveryNameOnce) {
         << concat(c.op, " ", c.shape, " ", c.dtype, " is there twice");
 }
 
-// --- the comparison fails where it must
-// ---------------------------------------------------------------
+// --- negative controls of the comparison ---
 
 std::string failure_of(const std::function<void(OpRun&)>& body) {
   return check_case({.op = "control", .body = body}, shared_gpu()).failure;
 }
 
-// RMSNorm of three rows; `eps` is what the GPU uses.
+// RMSNorm of three rows; `eps` is used on the GPU.
 void control_norm(OpRun& run, const Tensor& y, double eps) {
   const Tensor rstd = run.output("rstd", DType::kF32, {3}, each(8));
   rmsnorm_forward(run.ctx, y, rstd, {}, run.random("x", DType::kF32, {3, 8}), {},
@@ -137,7 +136,7 @@ TEST(Comparison, SeesBitsThatDiffer) {
   int calls = 0;
   const std::string failure = failure_of([&](OpRun& run) {
     const Tensor y = run.output("y", DType::kF32, {3, 8}, row(8));
-    // Within the tolerance, but not the same twice.
+    // Within the tolerance, but different in each run.
     control_norm(run, y, run.planning() ? 0 : 1e-5 + 5e-7 * ++calls);
   });
   EXPECT_NE(failure.find("second run"), std::string::npos) << failure;

@@ -1,4 +1,4 @@
-// Sequence tables for cuDNN, rows that belong to no sequence, and packed statistics.
+// Sequence tables for cuDNN, rows outside of all sequences, and packed statistics.
 #include "engine/ops/cuda/sequence_table.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(SequenceTable, TellsLengthsAndOffsetsAndThatTheRestIsEmpty) {
   Buffer cu = on_device<int32_t>(*gpu, {0, 5, 5, 12});
   Buffer lengths = on_device(*gpu, std::vector<int32_t>(kRoom, -1));
   Buffer offsets = on_device(*gpu, std::vector<int64_t>(2 * (kRoom + 1), -1));
-  const int64_t wide = int64_t{1} << 40;  // offsets need not fit into 32 bits
+  const int64_t wide = int64_t{1} << 40;  // offsets exceed 32 bits
   write_sequence_table(*gpu, {.lengths = pointer<int32_t>(lengths),
                               .offsets = pointer<int64_t>(offsets),
                               .cu = pointer<int32_t>(cu),

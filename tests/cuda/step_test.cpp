@@ -1,5 +1,5 @@
-// A step's decision on the emulated GPU: the CPU's, bit for bit, and with no wait of the host from
-// the gradients to the updated parameters.
+// Decision of a step on the emulated GPU: bitwise equal to the CPU's, and without host
+// synchronisation between the gradients and the updated parameters.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 class Device {
  public:
   Device() : ctx(1, "step", gpu_.get()) {}
-  // A tensor there with this content. The memory stays until the end.
+  // Device tensor with this content. Its memory is kept until the end.
   template <class T>
   Tensor tensor(DType dtype, const std::vector<T>& values) {
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
@@ -110,7 +110,7 @@ TEST(StepOnGpu, UpdatesWithoutAWaitOfTheHost) {
   EXPECT_EQ(device.read<StepState>(state).grad_norm, std::sqrt(300.0));
 }
 
-// The thread works with device 1 when what is on device 0 goes, with work still queued there.
+// The thread uses device 1 when device 0's memory is freed, while work is still queued there.
 TEST(DeviceMemory, IsGivenBackOnItsOwnDevice) {
   emulator::set_devices(2);
   {
@@ -139,7 +139,7 @@ TEST(DeviceMemory, IsGivenBackOnItsOwnDevice) {
     first.reset();
     EXPECT_EQ(current(), 1);
     const emulator::ScopedDeviceAccess access;
-    EXPECT_EQ(kept.data()[255], std::byte{1});  // the work was done before the stream went
+    EXPECT_EQ(kept.data()[255], std::byte{1});  // the work was done before the stream was destroyed
   }
   emulator::set_devices(1);
 }

@@ -1,4 +1,4 @@
-// A product is prepared once for its shape and the alignment of its operands, not once a call.
+// A product is planned once for its shape and its operands' alignment, not once per call.
 #include <gtest/gtest.h>
 
 #include "engine/ops/cuda/gemm.h"
@@ -21,7 +21,7 @@ struct Products {
   Tensor matrix(int64_t slot, int64_t rows, int64_t columns, int64_t byte_offset = 0) const {
     return memory.tensor(DType::kBF16, {rows, columns}, slot * 8192 + byte_offset);
   }
-  // Plans made by c (m, 16) = a (m, 24) b^T.
+  // Number of plans created by c (m, 16) = a (m, 24) b^T.
   int64_t made_by(int64_t m, const GemmArgs& args = {}, int64_t byte_offset = 0) {
     const int64_t before = cuda::blas_plans(*gpu);
     gemm(ctx, matrix(0, m, 16), matrix(1, m, 24, byte_offset), Transpose::kNo, matrix(2, 16, 24),
@@ -51,7 +51,7 @@ TEST(BlasPlans, DependOnTheAlignmentOfOperands) {
   Products p;
   EXPECT_EQ(p.made_by(kRows), 1);
   EXPECT_EQ(p.made_by(kRows, {}, 2), 1);
-  EXPECT_EQ(p.made_by(kRows, {}, 6), 0);  // no better than 2
+  EXPECT_EQ(p.made_by(kRows, {}, 6), 0);  // not better aligned than 2
   EXPECT_EQ(p.made_by(kRows, {}, 1024), 0);
 }
 
@@ -63,14 +63,14 @@ TEST(BlasPlans, OfVaryingRowsServeARange) {
   EXPECT_EQ(p.made_by(32, {.varying_rows = true}), 1);
   EXPECT_EQ(p.made_by(37, {.varying_rows = true}), 1);
   EXPECT_EQ(p.made_by(33), 1);
-  // Rows begin anywhere, at addresses that only they give.
+  // Rows start at any address, which determines the alignment.
   EXPECT_EQ(p.made_by(40, {.varying_rows = true}, 48), 0);
   int64_t made = 0;
   for (int64_t m = 1; m <= 160; ++m) made += p.made_by(m, {.varying_rows = true});
   EXPECT_LT(made, 48);
 }
 
-// Sides that are no multiple of 8 are cut where the product is large and of 16 bits.
+// Large 16-bit products with sides that are not a multiple of 8 are split.
 TEST(BlasPlans, OfOddColumnsAndTermsAreMadeInParts) {
   Products p;
   Buffer memory("operands", int64_t{4} << 20, Memory::kDevice);
@@ -92,14 +92,14 @@ TEST(BlasPlans, OfOddColumnsAndTermsAreMadeInParts) {
   EXPECT_EQ(made(1101, 16, DType::kBF16, forward), 2);
   EXPECT_EQ(made(16, 1101, DType::kF16, forward), 2);
   EXPECT_EQ(made(1037, 1101, DType::kBF16, forward), 4);
-  EXPECT_EQ(made(16, 1101, DType::kBF16, to_weight), 1);  // no operand has terms side by side
+  EXPECT_EQ(made(16, 1101, DType::kBF16, to_weight), 1);  // no operand has contiguous terms
   EXPECT_EQ(made(1104, 1096, DType::kBF16, forward), 1);
   EXPECT_EQ(made(1023, 1021, DType::kBF16, forward), 1);
   EXPECT_EQ(made(1101, 16, DType::kF32, forward), 1);
   EXPECT_EQ(made(16, 1101, DType::kBF16, {.transpose_b = true, .varying_rows = true}), 2);
 }
 
-// With few rows of 16 bits none is made, whatever rows are beside a row, and it has the same bits.
+// Products with few 16-bit rows use no plan, and a row's bits do not depend on the other rows.
 TEST(SkinnyGemm, ARowHasTheSameBitsBesideOthers) {
   Products p;
   const int64_t count = p.memory.bytes() / 2;
@@ -114,10 +114,10 @@ TEST(SkinnyGemm, ARowHasTheSameBitsBesideOthers) {
   const std::vector<std::byte> alone = first_row(1);
   for (int64_t m = 2; m <= cuda::kMaxSkinnyRows; ++m) EXPECT_EQ(first_row(m), alone) << m;
   EXPECT_EQ(p.made_by(cuda::kMaxSkinnyRows + 1), 1);
-  EXPECT_EQ(p.made_by(1, {}, 2), 1);  // rows that begin between two packs
+  EXPECT_EQ(p.made_by(1, {}, 2), 1);  // rows start between two packs
 }
 
-// Whatever product of the range was first.
+// The result does not depend on which product of the range was planned first.
 TEST(BlasPlans, OfVaryingRowsMultiplyAsThoseOfTheirOwn) {
   const auto product = [](const std::vector<int64_t>& rows, bool varying) {
     Products p;
@@ -131,7 +131,7 @@ TEST(BlasPlans, OfVaryingRowsMultiplyAsThoseOfTheirOwn) {
   EXPECT_EQ(product({33, 36, 34}, true), product({36}, false));
 }
 
-// Thousands of shapes: those in use stay.
+// With thousands of shapes, the plans in use are kept.
 TEST(BlasPlans, AreForgottenByTheirLastUse) {
   Products p;
   EXPECT_EQ(p.made_by(kRows), 1);
@@ -154,8 +154,8 @@ TEST(BlasPlans, AreForgottenByTheirLastUse) {
   EXPECT_EQ(p.made_by(kRows), 0);
 }
 
-// The result of adding a product to what was there, which must happen once however often it is
-// timed.
+// Result of adding a product to the previous content, which must happen once, however often the
+// product is timed.
 std::vector<std::byte> sum_with(bool autotune) {
   Products p;
   p.gpu->autotune = autotune;
@@ -169,7 +169,7 @@ std::vector<std::byte> sum_with(bool autotune) {
   return c;
 }
 
-// Kept algorithms are used and not chosen again.
+// Stored algorithms are used and not chosen again.
 TEST(BlasPlans, TakeTheAlgorithmsThatAreKept) {
   Products first;
   first.gpu->autotune = true;
@@ -177,12 +177,12 @@ TEST(BlasPlans, TakeTheAlgorithmsThatAreKept) {
   cuda::keep_algorithms(*first.gpu, cuda::algorithms_of(*first.gpu));
   first.made_by(kRows);
   first.made_by(kRows, {.bias = first.memory.tensor(DType::kBF16, {16}, 3 * 8192)});
-  first.made_by(33, {.varying_rows = true});  // never timed, so not kept
+  first.made_by(33, {.varying_rows = true});  // never timed, so not stored
   GemmAlgorithms kept = *cuda::kept_algorithms(*first.gpu);
   ASSERT_EQ(kept.chosen.size(), 2u);
 
-  // The emulated library numbers its candidates, all of which compute the same: others than those
-  // that a choice would find.
+  // The emulated library numbers its candidates, all of which compute the same result. Stores
+  // others than a choice would find.
   for (auto& [product, choice] : kept.chosen) choice.algorithm[7] ^= 1;
   Products second;
   second.gpu->autotune = true;

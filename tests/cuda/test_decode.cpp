@@ -1,5 +1,5 @@
-// Decoding on the emulated GPU: the CPU's text, and for every token but the first few one copy
-// there, one launch of a recorded pass and one wait.
+// Decoding on the emulated GPU: the CPU's output, and for every token except the first few one copy
+// to the device, one launch of a recorded pass and one synchronisation.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace trireme::test {
 namespace {
 
-// A model with the same weights on the CPU (no gpu) and on the device.
+// Model with the same weights on the CPU (no gpu) and on the device.
 struct Decoding {
   Decoding(const ModelConfig& config, DType dtype, cuda::Context* gpu,
            std::optional<BlockFormat> format = {})
@@ -57,12 +57,12 @@ class DecodeOnGpu : public testing::TestWithParam<Case> {
   void SetUp() override { emulator::reset(); }
 };
 
-// Past the end of a block and of two; prompts of many tokens and of one.
+// Beyond the end of a block and of two; prompts of many tokens and of one.
 TEST_P(DecodeOnGpu, WritesTheTextOfTheCpu) {
   const auto [family, dtype] = GetParam();
   const auto gpu = cuda::open(0);
   Decoding here(tiny_model(family), dtype, nullptr), there(tiny_model(family), dtype, gpu.get());
-  const double tolerance = dtype == DType::kF64 ? 1e-6 : 1e-4;  // logits are float32 at the end
+  const double tolerance = dtype == DType::kF64 ? 1e-6 : 1e-4;  // the logits are float32 in both
   for (const std::vector<int32_t>& prompt :
        {std::vector<int32_t>{3, 14, 15, 9, 2, 6}, std::vector<int32_t>{7}})
     expect_same(there.text(prompt, 36), here.text(prompt, 36), tolerance);
@@ -77,20 +77,20 @@ TEST_P(DecodeOnGpu, LaunchesOnceAndWaitsOnceForAToken) {
   emulator::Counters before;
   there.text({3, 14, 15, 9, 2, 6}, 20, [&](int32_t) {
     const emulator::Counters now = emulator::counters();
-    // The prompt's pass, the first one of a token, the recorded one.
+    // The prompt's pass, the first pass of one token, the recorded pass.
     if (tokens >= 3) {
       EXPECT_EQ(gpu->launches - launches, 1) << "token " << tokens;
       EXPECT_EQ(now.graph_launches - before.graph_launches, 1);
       EXPECT_LE(now.synchronised() - before.synchronised(), 1);
       EXPECT_EQ(now.allocations - before.allocations, 0);
-      // A slot, an id, a position, two offsets and a length, and from a multiple of 8 bytes on five
-      // parameters of sampling and a position, where tokens are sampled there; a block's number
-      // once it is needed.
+      // A slot, an id, a position, two offsets and a length; where tokens are sampled on the
+      // device, five sampling parameters and a position, aligned to 8 bytes; the number of a new
+      // block.
       const int64_t step = 8 + 4 + 4 + 2 * 4 + 4, sampling = dtype == DType::kF64 ? 0 : 4 + 6 * 8;
       const int64_t more = now.bytes_to_device - before.bytes_to_device - step - sampling;
       EXPECT_TRUE(more == 0 || more == 4) << more;
       blocks += more / 4;
-      EXPECT_EQ(now.bytes_to_host - before.bytes_to_host, 0);  // that copy is in the record
+      EXPECT_EQ(now.bytes_to_host - before.bytes_to_host, 0);  // the copy is part of the record
     }
     before = now;
     launches = gpu->launches;
@@ -122,8 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{ModelFamily::kDeepseekV3, DType::kF32},
                     Case{ModelFamily::kGemma3, DType::kF32}));
 
-// A key or value that the devices compute with other last bits may get the neighbouring code. In
-// bfloat16 they differ by more: each of some ten activations of a token by 2^-8.
+// Where the devices compute a key or value with other last bits, its code may be a neighbouring
+// one. In bfloat16 they differ by more: about ten activations of a token by 2^-8 each.
 TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const KvCodes codes : {KvCodes::kInt8, KvCodes::kE4M3, KvCodes::kE5M2}) {
@@ -131,7 +131,7 @@ TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
       const auto gpu = cuda::open(0);
       SCOPED_TRACE(concat(text(KvType{DType::kU8, codes}), " beside ", text(dtype)));
       ModelConfig config = tiny_model(ModelFamily::kLlama);
-      config.head_dim = 16;  // which tensor cores take in 16 bits
+      config.head_dim = 16;  // the width that tensor cores need in 16 bits
       Decoding here(config, dtype, nullptr), there(config, dtype, gpu.get());
       here.kv_type = there.kv_type = KvType{DType::kU8, codes};
       expect_same(there.text({3, 14, 15, 9, 2, 6}, 24), here.text({3, 14, 15, 9, 2, 6}, 24),
@@ -141,7 +141,7 @@ TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
 }
 
 // The same for activations, which are rounded to int8. A prompt of many tokens is multiplied with
-// decoded weights without that rounding, which is worth 2 % of a logit's size
+// decoded weights without that rounding, which amounts to 2 % of a logit's magnitude
 // (tests/serving/test_block_model.cpp).
 TEST(DecodeOnGpuBlocks, WriteTheTextOfTheCpu) {
   std::vector<int32_t> long_prompt(kMostBlockRows + 3);
@@ -162,7 +162,7 @@ TEST(DecodeOnGpuBlocks, WriteTheTextOfTheCpu) {
     }
 }
 
-// 12 bytes of a token come to the host in the place of its logits.
+// 12 bytes per token are copied to the host instead of its logits.
 TEST(DecodeOnGpuSampling, ChoosesWhereTheLogitsAre) {
   emulator::reset();
   const auto gpu = cuda::open(0);
@@ -186,7 +186,7 @@ TEST(DecodeOnGpuSampling, ChoosesWhereTheLogitsAre) {
   }
 }
 
-// What changes logits, or tells of other tokens, is the host's.
+// Options that change logits, or that report other tokens, are handled by the host.
 TEST(DecodeOnGpuSampling, LeavesToTheHostWhatItAloneKnows) {
   TokenChooser chooser(1, 37);
   const auto choice = [&](const std::function<void(TokenChoice&)>& change) {
@@ -209,8 +209,7 @@ TEST(DecodeOnGpuSampling, LeavesToTheHostWhatItAloneKnows) {
   EXPECT_FALSE(chooser.chooses_by_sampling(0, mask.data()));
 }
 
-// Blocks of threads that start for 256 tokens of context do not read the next one: another record
-// does.
+// Thread blocks launched for 256 tokens of context do not cover token 257: another record does.
 TEST(DecodeOnGpuContexts, AreRecordedForEachBound) {
   emulator::reset();
   const auto gpu = cuda::open(0);
@@ -220,11 +219,11 @@ TEST(DecodeOnGpuContexts, AreRecordedForEachBound) {
   std::vector<int32_t> prompt(250);
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * 5 % 37);
   expect_same(there.text(prompt, 14), here.text(prompt, 14), 1e-6);
-  // Of 13 passes over one token, the first with each of two bounds is queued as it is.
+  // 13 passes over one token: the first with each of two bounds is queued without a record.
   EXPECT_EQ(emulator::counters().graph_launches, 11);
 }
 
-// The host reads how many tokens each expert got.
+// Passes with experts are not recorded: the host reads the number of tokens of each expert.
 TEST(DecodeOnGpuExperts, AreNotRecorded) {
   emulator::reset();
   const auto gpu = cuda::open(0);
@@ -249,7 +248,7 @@ TEST(Graph, AnExceptionEndsTheRecording) {
   const cuda::Graph graph = cuda::capture(*gpu, [&] { fill(3); });
   int32_t value = 0;
   cuda::download(*gpu, &value, there.data(), 4);
-  EXPECT_EQ(value, 0x02020202);  // neither recording ran
+  EXPECT_EQ(value, 0x02020202);  // neither recording was executed
   cuda::replay(*gpu, graph);
   cuda::download(*gpu, &value, there.data(), 4);
   EXPECT_EQ(value, 0x03030303);

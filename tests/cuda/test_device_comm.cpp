@@ -1,6 +1,6 @@
-// Every operation of a communicator on GPU tensors against the same on the host, bit by bit, over
-// NCCL's stand-in and through host memory; what is counted; and that the host waits for nothing
-// over NCCL.
+// Every operation of a communicator on GPU tensors, compared bit by bit with the same on the host,
+// over the NCCL stand-in and through host memory; also its counters, and that the host does not
+// synchronise over NCCL.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -34,13 +34,13 @@ struct Size {
   int64_t n;
 };
 
-// Does `op` to host tensors and to copies of them on the device.
+// Runs `op` on host tensors and on copies of them on the device.
 class Both {
  public:
   Both(DeviceRank& here, const Size& size) : here_(here), size_(size) {}
 
   using Op = std::function<void(Communicator&, const Tensor& out, const Tensor& in)>;
-  // out and in hold so many elements; compares elements [begin, end) of out.
+  // out and in have this many elements; compares elements [begin, end) of out.
   void check(const std::string& what, int64_t out_n, int64_t in_n, const Op& op, int64_t begin = 0,
              int64_t end = -1) {
     const TestTensor out = values(size_.dtype, out_n, here_.world.rank() + 10);
@@ -161,7 +161,7 @@ TEST_P(DeviceComm, EveryOperationIsTheHosts) {
     });
 }
 
-// Half the ranks each, and a group of one.
+// Groups of half the ranks, and a group of one.
 TEST_P(DeviceComm, GroupsOfAGroup) {
   run(4, [](DeviceRank& here) {
     const int rank = here.world.rank();
@@ -179,9 +179,8 @@ TEST_P(DeviceComm, GroupsOfAGroup) {
   });
 }
 
-// What the main stream is given before an operation is in it, and what it is given after wait()
-// sees the result; without wait() it would not, because the emulator's streams run only when they
-// must.
+// An operation sees the work queued on the main stream before it, and work queued after wait() sees
+// its result. Without wait() it would not, because the emulator's streams run only when necessary.
 TEST_P(DeviceComm, StreamsWaitForEachOther) {
   run(2, [](DeviceRank& here) {
     const TestTensor ones(DType::kF32, {64}, std::vector<double>(64, 1.0));
@@ -213,7 +212,7 @@ TEST_P(DeviceComm, PostedMessagesTravelBesideOperations) {
     const DeviceTensor a(here.gpu, *number(rank)), b(here.gpu, *number(rank + 10)),
         from_previous(here.gpu, *number(0)), from_next(here.gpu, *number(0)),
         sum(here.gpu, *number(1));
-    // Both receives first, which on one stream would wait for ever.
+    // Both receives first: on one stream this would wait forever.
     const Work r1 = here.world.post_recv(*from_previous, previous, 3);
     const Work r2 = here.world.post_recv(*from_next, next, 4);
     here.world.all_reduce(*sum);
@@ -250,7 +249,7 @@ TEST(DeviceCommChoice, AutoTakesNcclWhereEveryRankHasAGpu) {
   EXPECT_EQ(emulator::nccl_open_comms(), 0);
 }
 
-// For whoever wants to see NCCL work on one GPU.
+// Allows NCCL to be tested on one GPU.
 TEST(DeviceCommChoice, OneRankTakesNcclWhereItIsAskedFor) {
   for (const DeviceBackend backend : {DeviceBackend::kNccl, DeviceBackend::kAuto}) {
     emulator::reset_nccl();
@@ -283,7 +282,7 @@ TEST(DeviceCommChoice, WhyRanksAreStagedIsSaid) {
   });
 }
 
-// As NCCL is left out where it is asked for and where the choice is free.
+// Both where NCCL is requested and where the choice is free.
 TEST(DeviceCommChoice, WhatGoesWrongOnOneRankIsHeardOfByAll) {
   emulator::set_devices(2);
   std::atomic<int> refused{0};

@@ -1,4 +1,4 @@
-// How the emulated GPU is used: chunks of the loss, rows of a norm's backward, times of calls.
+// Use of the emulated GPU: loss chunks, rows in a norm's backward, times of calls.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace trireme::test {
 namespace {
 
-// Qwen2.5's vocabulary and a micro-batch of 16 texts of 1,024 tokens.
+// Qwen2.5's vocabulary and a micro-batch of 16 sequences of 1,024 tokens.
 TEST(LossChunks, AreLargeWholeTilesOnAGpu) {
   constexpr int64_t kTokens = 16384, kVocabulary = 151936;
   EXPECT_EQ(loss_chunk_rows(kTokens, kVocabulary, false), 219);
@@ -25,7 +25,7 @@ TEST(LossChunks, AreLargeWholeTilesOnAGpu) {
   EXPECT_EQ(loss_chunk_rows(kTokens, kVocabulary / 8, true), 4096);
   EXPECT_EQ(loss_chunk_rows(kTokens, 32000, true), 4096);
   EXPECT_EQ(loss_chunk_rows(2100, kVocabulary, true), 2100);
-  EXPECT_EQ(loss_chunk_rows(2200, kVocabulary, true), 1152);  // two of 1,100, in whole tiles
+  EXPECT_EQ(loss_chunk_rows(2200, kVocabulary, true), 1152);  // two chunks of 1,100, in whole tiles
   EXPECT_EQ(loss_chunk_rows(7, kVocabulary, true), 7);
 }
 
@@ -67,8 +67,8 @@ TEST(LossChunks, AFewHundredTokensAreOneOnAGpu) {
   EXPECT_EQ(emulator::counters().launches.at("cross_entropy"), 1);
 }
 
-// Backward of a norm of Qwen2.5 0.5B's width: a block of threads has one row at a time, and four of
-// its warps have work.
+// Backward of a norm with the width of Qwen2.5 0.5B: a thread block handles one row at a time, and
+// four of its warps have work.
 TEST(NormBackward, HasEightRowsInFlightOnAMultiprocessor) {
   emulator::reset();
   const auto gpu = cuda::open(0);
@@ -91,7 +91,7 @@ TEST(NormBackward, HasEightRowsInFlightOnAMultiprocessor) {
             8 * gpu->info.multiprocessors + columns / 32);  // and the sums over blocks
 }
 
-// Each call between two events, by its name.
+// Time between two events for each call, by name.
 TEST(LaunchTimes, AreOfEachCallByName) {
   emulator::reset();
   const auto gpu = cuda::open(0);
@@ -114,7 +114,7 @@ TEST(LaunchTimes, AreOfEachCallByName) {
   EXPECT_THROW(cuda::take_launch_times(*gpu), Error);
 }
 
-// A rank alone waits for nobody, and need not load kernels that it never launches.
+// A single rank waits for no other rank and need not load kernels that it never launches.
 TEST(DeviceEnvironment, LoadsAllKernelsForSeveralRanksOnly) {
   unsetenv("CUDA_MODULE_LOADING");
   set_device_environment(1);

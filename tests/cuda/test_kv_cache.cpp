@@ -1,6 +1,5 @@
-// A paged cache of several sequences, on the CPU and on the emulated GPU: what each sequence
-// attends to is what it attends to alone, with its keys in one piece, whatever blocks the others
-// have.
+// Paged KV cache of several sequences, on the CPU and on the emulated GPU: a sequence's attention
+// equals its attention alone with contiguous keys, whatever blocks the other sequences have.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -14,12 +13,12 @@ namespace trireme::test {
 namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 8, kBlockTokens = 4, kBlocks = 12;
-constexpr int64_t kMostBlocks = 4;  // of a sequence
+constexpr int64_t kMostBlocks = 4;  // per sequence
 constexpr int64_t kPromptContext = 128;
 constexpr int kLayer = 3;  // of layers 2 to 4
 CachedLayers layers_of(const KvType& type) { return {3, 2, kKvHeads, kWidth, type}; }
 
-// Element e of what token `t` of sequence `s` has: 0 q, 1 k, 2 v.
+// Element e of token `t` of sequence `s`: 0 q, 1 k, 2 v.
 double element(int which, int64_t s, int64_t t, int64_t e) {
   const RandomKey key{static_cast<uint64_t>(which), static_cast<uint64_t>(s)};
   return static_cast<double>(
@@ -42,7 +41,7 @@ std::vector<T> rows_of(int which, const std::vector<Part>& parts, int64_t heads)
   return out;
 }
 
-// Tensors where the context computes.
+// Tensors on the context's device.
 class Operands {
  public:
   explicit Operands(Ctx& ctx) : ctx_(ctx) {}
@@ -60,7 +59,7 @@ class Operands {
   std::vector<Buffer> memory_;
 };
 
-// One pass over `parts`, each the new tokens of one sequence; blocks[s]: the blocks of sequence s.
+// One pass over `parts`, each the new tokens of one sequence. blocks[s]: blocks of sequence s.
 template <class T>
 std::vector<T> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& parts,
                           const std::vector<std::vector<int32_t>>& blocks) {
@@ -93,7 +92,7 @@ std::vector<T> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& par
   return to_host<T>(ctx, out);
 }
 
-// Attention of the same tokens of one sequence to all its keys in one piece.
+// Attention of the same tokens of one sequence over all its keys, stored contiguously.
 std::vector<double> alone(Ctx& ctx, const Part& p) {
   Operands make(ctx);
   const int64_t t = p.end - p.begin;
@@ -113,11 +112,11 @@ std::vector<double> alone(Ctx& ctx, const Part& p) {
 
 class PagedCache : public testing::TestWithParam<bool> {};
 
-// Blocks in no order; sequence 2 gets one of sequence 0's when that has ended.
+// Unordered blocks; sequence 2 reuses one of sequence 0's after that has ended.
 const std::vector<std::vector<Part>> kPasses{
     {{0, 0, 6}, {1, 0, 1}},             // prompts
-    {{1, 1, 2}, {0, 6, 7}, {2, 0, 3}},  // one joins, in another order
-    {{0, 7, 9}, {2, 3, 4}, {1, 2, 6}},  // over the ends of blocks
+    {{1, 1, 2}, {0, 6, 7}, {2, 0, 3}},  // one joins; another order
+    {{0, 7, 9}, {2, 3, 4}, {1, 2, 6}},  // across the ends of blocks
     {{2, 4, 7}, {1, 6, 7}},             // one has left
 };
 std::vector<std::vector<int32_t>> blocks_of(size_t pass) {
@@ -143,7 +142,7 @@ TEST_P(PagedCache, KeepsSequencesApart) {
   }
 }
 
-// A GPU writes the codes that the CPU does, and reads them as it does.
+// A GPU writes and reads the same codes as the CPU.
 TEST(PagedCacheCodes, AreTheSameOnBothDevices) {
   const auto gpu = cuda::open(0);
   for (const KvCodes codes : {KvCodes::kInt8, KvCodes::kE4M3, KvCodes::kE5M2}) {
@@ -161,8 +160,8 @@ TEST(PagedCacheCodes, AreTheSameOnBothDevices) {
   }
 }
 
-// A prompt among many texts: blocks of threads follow the tokens, not the prompt's length times the
-// texts, nor the length that a text may come to.
+// A prompt among many sequences: the number of thread blocks follows the tokens, not the prompt's
+// length times the number of sequences, nor the maximum sequence length.
 template <class T>
 int64_t blocks_of_mixed_step(int64_t longest_context) {
   emulator::reset();
@@ -191,11 +190,11 @@ int64_t blocks_of_mixed_step(int64_t longest_context) {
 }
 
 TEST(PagedGrid, FollowsTheWork) {
-  // Of tiles of 32 and of 16 rows: 159 tokens of two heads, and one more for each sequence; twice,
-  // and no merge.
+  // Tiles of 32 and of 16 rows: 159 tokens of two heads, and one more for each sequence; twice,
+  // without a merge.
   EXPECT_EQ(blocks_of_mixed_step<float>(kPromptContext), 2 * (159 * 2 / 32 + 32));
   EXPECT_EQ(blocks_of_mixed_step<bf16>(kPromptContext), 2 * (159 * 2 / 16 + 32));
-  // 32 parts where any context may come, and a merge.
+  // 32 parts where any context length is possible, and a merge.
   EXPECT_EQ(blocks_of_mixed_step<bf16>(0), 32 * 2 * (159 * 2 / 16 + 32) + 159 * kHeads);
 }
 
@@ -208,7 +207,7 @@ TEST(PagedGrid, HasFewBounds) {
   EXPECT_EQ(paged_context_bound(int64_t{1} << 40), 0);
 }
 
-// A library attends to whole prompts where it knows how long they are.
+// A library computes attention over whole prompts where their maximum length is known.
 TEST(StepInputs, TellTheLongestPromptOfNewSequences) {
   Ctx ctx(1, "test");
   StepBatch batch(ctx, {.tokens = 16, .sequences = 4, .length = 1024, .blocks = 64});

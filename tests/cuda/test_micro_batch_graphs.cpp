@@ -1,5 +1,5 @@
-// Recorded micro-batches: bit for bit what the same work queued kernel by kernel gives, in one
-// launch each.
+// Recorded micro-batches: bitwise equal to the same work queued kernel by kernel, with one launch
+// each.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -76,9 +76,9 @@ std::vector<Case> cases() {
   LayoutCase gpt2_dropout = dropout, packed_dropout = dropout;
   gpt2_dropout.llama = false;
   packed_dropout.packed = true;
-  // The first of a step and those that follow it are each queued once as they are. Of packed
-  // documents whose number changes some counts come again. With dropout a step records anew, what
-  // follows its first two.
+  // The first micro-batch of a step and the following ones are each queued once without a record.
+  // Packed documents vary in number, and some numbers repeat. With dropout, each step records
+  // again all micro-batches after its first two.
   return {{"one", llama, 1, 4, 3},
           {"llama", llama, 3, 4, 10},
           {"gpt2", gpt2, 3, 4, 10},
@@ -108,7 +108,7 @@ TEST(MicroBatchGraphs, LaunchOnceAndWaitForNothing) {
       const int64_t made = rank.ctx.gpu->launches - launches;
       rank.step.finish();
       if (s == 0) plain = made;
-      if (s < 2) continue;  // the first step of all, and that in which records are made
+      if (s < 2) continue;  // the very first step, and the one that makes the records
       EXPECT_EQ(now.graph_launches - before.graph_launches, 3);
       EXPECT_EQ(now.synchronised() - before.synchronised(), 0);
       EXPECT_EQ(now.allocations - before.allocations, 0);
@@ -117,7 +117,7 @@ TEST(MicroBatchGraphs, LaunchOnceAndWaitForNothing) {
   });
 }
 
-// The gradients of the last micro-batch are reduced while it is computed.
+// The gradients of the last micro-batch are reduced while it runs.
 TEST(MicroBatchGraphs, OfDataParallelRanksAreAllButTheLast) {
   LayoutCase c;
   c.sizes.dp = 2;

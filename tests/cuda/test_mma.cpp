@@ -1,5 +1,5 @@
-// The emulated warp products of engine/device/mma.h against plain ones: the fragments are taken
-// apart here by the formulas of the PTX manual, element by element.
+// The emulated warp products of engine/device/mma.h against plain ones: the fragments are unpacked
+// here by the formulas of the PTX manual, element by element.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace trireme::cuda {
 namespace {
 
-// Where the manual puts element i of a lane's fragment.
+// Position of element i of a lane's fragment, by the manual.
 struct Place {
   int row, column;
 };
@@ -46,7 +46,7 @@ uint32_t pair(float low, float high) {
   return static_cast<uint32_t>(T(low).bits) | static_cast<uint32_t>(T(high).bits) << 16;
 }
 
-// Memory of the device that the host fills and reads while no work is queued.
+// Device memory that the host fills and reads while no work is queued.
 template <class T>
 class OnDevice {
  public:
@@ -156,8 +156,7 @@ struct Loaded {
   uint32_t plain[32][4], transposed[32][4];
 };
 
-// The four matrices lie in one tile of 16 x 16, one beside and one below the other, with a stride
-// of 24.
+// The four matrices are the quarters of one 16 x 16 tile, with a stride of 24.
 void load_kernel(Loaded* to) {
   const auto lane = static_cast<int>(threadIdx.x);
   auto* const tile = static_cast<uint16_t*>(emulator::dynamic_shared());

@@ -1,5 +1,5 @@
-// What is queued in NCCL: the order of every pipeline schedule's messages, of a step's collectives,
-// that the host waits for none of it, and how failures end.
+// Operations queued in NCCL: the order of every pipeline schedule's messages and of a step's
+// collectives, no host synchronisation, and the handling of failures.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,8 @@ using test::DeviceRank;
 using test::DeviceTensor;
 using test::TestTensor;
 
-// What model chunk `chunk` gives to the next one (gradient: to the one before), in every byte.
+// Content of every byte that model chunk `chunk` sends to the next one (gradient: to the previous
+// one).
 int message_byte(int chunk, int micro_batch, bool gradient) {
   return (gradient ? 128 : 1) + (chunk * 31 + micro_batch * 7) % 120;
 }
@@ -56,7 +57,7 @@ class DeviceStage final : public PipelineStage {
     return ctx_.allocate("hidden", DType::kU8, {kBytes});
   }
 
-  // "" or what did not arrive; waits.
+  // "" or the messages that did not arrive. Synchronises.
   std::string check() const {
     std::string got(static_cast<size_t>(log_.bytes()), '\0');
     cuda::download(*ctx_.gpu, got.data(), log_.data(), log_.bytes());
@@ -102,7 +103,8 @@ class DeviceStage final : public PipelineStage {
   Buffer log_;
 };
 
-// The messages of a rank as its program posts them, and so as the host's transport gets them.
+// Messages of a rank in the order in which its program posts them, as the host transport receives
+// them.
 std::vector<std::string> posted_by(const RankProgram& program) {
   std::vector<std::string> order;
   for (const ProgramStep& step : program.steps) {
@@ -114,7 +116,7 @@ std::vector<std::string> posted_by(const RankProgram& program) {
   return order;
 }
 
-// The same as NCCL got them from the rank with this device.
+// Messages that NCCL received from the rank with this device.
 std::vector<std::string> recorded_by(const std::vector<NcclRecord>& records, int device) {
   std::map<std::pair<int, int>, int> devices;  // (communicator, rank in it) -> device
   for (const NcclRecord& r : records) devices[{r.comm, r.rank}] = r.device;
@@ -124,7 +126,7 @@ std::vector<std::string> recorded_by(const std::vector<NcclRecord>& records, int
   return order;
 }
 
-// Everybody is there before and after.
+// All ranks are present before and after.
 void clear_records(Communicator& world) {
   world.barrier();
   if (world.rank() == 0) emulator::reset_nccl();
@@ -142,7 +144,7 @@ void run_schedule(DeviceRank& here, const Schedule& schedule) {
   ctx.arena.reserve(plan.capacity);
   clear_records(here.world);
   const auto before = emulator::counters().synchronised();
-  // Twice without the host's looking, so that memory is used again while messages are under way.
+  // Twice without host synchronisation, so that memory is reused while messages are in flight.
   for (int pass = 0; pass < 2; ++pass) {
     ctx.arena.begin_step(plan);
     executor.run(stage, ctx);
@@ -158,7 +160,7 @@ void run_schedule(DeviceRank& here, const Schedule& schedule) {
     EXPECT_EQ(recorded_by(emulator::nccl_records(), rank), want)
         << schedule.name << ", rank " << rank << " of " << schedule.stages;
   }
-  here.world.barrier();  // before anybody reads: reading waits
+  here.world.barrier();  // before any rank reads: reading synchronises
   EXPECT_EQ(stage.check(), "") << schedule.name << " of " << schedule.stages << " stages, "
                                << schedule.chunks << " chunks, " << schedule.micro_batches;
 }
@@ -193,7 +195,7 @@ TEST(Nccl, MessagesOutOfOrderAreRefused) {
   for (const int ranks : {2, 3, 4, 6})
     for (const Schedule& schedule : all_schedules(ranks))
       EXPECT_EQ(check_message_order(make_programs(schedule)), "") << schedule.name;
-  // The second stage begins with the second micro-batch.
+  // The second stage starts with the second micro-batch.
   const Schedule custom = parse_schedule(
       R"({"version": 1, "stages": 2, "micro_batches": 2, "ranks": [
           ["F0", "F1", "B1", "B0"], ["F1", "B1", "F0", "B0"]]})",
@@ -205,8 +207,8 @@ TEST(Nccl, MessagesOutOfOrderAreRefused) {
       InputError);
 }
 
-// A step of data and tensor parallelism: every operation of one rank in the order in which it was
-// started, on the one stream, and nothing that the host waits for.
+// A step with data and tensor parallelism: every operation of one rank in the order of its start,
+// on one stream, without host synchronisation.
 TEST(Nccl, AStepIsQueuedInOrderAndTheHostWaitsForNothing) {
   test::run_device_ranks(4, 4, DeviceBackend::kNccl, [](DeviceRank& here) {
     Communicator& world = here.world;
@@ -254,7 +256,7 @@ TEST(Nccl, AStepIsQueuedInOrderAndTheHostWaitsForNothing) {
   });
 }
 
-// What became of ranks of which at least one fails, by rank.
+// Errors by rank of a run in which at least one rank fails.
 std::vector<std::string> failing_ranks(int ranks, const std::function<void(DeviceRank&)>& rank,
                                        bool check_operations = false) {
   std::mutex mutex;
@@ -274,7 +276,7 @@ std::vector<std::string> failing_ranks(int ranks, const std::function<void(Devic
                    check_operations),
                Error);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(spent.count(), 60);  // not the longest wait for a peer
+  EXPECT_LT(spent.count(), 60);  // less than the timeout for a peer
   return errors;
 }
 
@@ -288,7 +290,7 @@ TEST(NcclFailure, ARankThatThrowsEndsWhatTheOthersWaitFor) {
     here.world.all_reduce(*data);
     if (here.world.rank() == 1) throw Error("the batch is on fire");
     here.world.all_reduce(*data);
-    EXPECT_EQ(data.bytes().size(), 20u);  // would never end
+    EXPECT_EQ(data.bytes().size(), 20u);  // would never return
     here.world.all_reduce(*data);
   });
   EXPECT_EQ(errors[1], "the batch is on fire");
@@ -298,8 +300,8 @@ TEST(NcclFailure, ARankThatThrowsEndsWhatTheOthersWaitFor) {
   }
 }
 
-// One rank's NCCL fails while the others' is connecting to it: they wait in no call, and end by its
-// name.
+// NCCL fails on one rank while the others connect to it: they do not block in a call, and report
+// its name.
 TEST(NcclFailure, ARankThatCannotMakeACommunicatorEndsTheOthers) {
   const auto errors = failing_ranks(3, [](DeviceRank& here) {
     here.world.barrier();
@@ -334,7 +336,7 @@ TEST(NcclFailure, OperationsThatDifferAreReported) {
     const DeviceTensor data(here.gpu, *TestTensor(DType::kF32, {4 + here.world.rank()}));
     here.world.all_reduce(*data);
     (void)data.bytes();
-    // Both ranks come here, and learn of it within the watch's interval.
+    // Both ranks get here, and detect the failure within the watchdog's interval.
     for (;;) here.world.check_alive();
   });
   for (const std::string& error : errors) {

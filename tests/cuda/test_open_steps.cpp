@@ -1,5 +1,5 @@
-// The host queues a step on a GPU while another is at work there, and reads of each one step late:
-// without a wait, and the same that it reads at once.
+// The host queues a step on a GPU while the previous one runs, and reads the results of each one
+// step later: without synchronisation, and equal to immediate reads.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ void expect_same(const StepResult& got, const StepResult& want) {
   }
 }
 
-// The results of all steps, of which `open` are open at a time at most.
+// Results of all steps, with at most `open` steps in flight.
 std::vector<StepResult> results(const RunConfig& config, bool packed, int64_t open,
                                 const LayoutRunOptions& options) {
   std::vector<StepResult> out;
@@ -53,12 +53,12 @@ LayoutCase dense() {
   return c;
 }
 
-// Two micro-batches a step.
+// Two micro-batches per step.
 RunConfig short_steps(const LayoutCase& c) {
   RunConfig config = config_of(c);
   config.model.num_layers = 2;
   config.train_batch_size = config.gradient_accumulation_steps = 2;
-  config.scheduler.style = DecayStyle::kLinear;  // each step its own rate
+  config.scheduler.style = DecayStyle::kLinear;  // a different rate in each step
   return config;
 }
 
@@ -107,8 +107,8 @@ TEST(OpenSteps, AreReadAsIfAtOnce) {
   }
 }
 
-// A loss scale that float16 cannot hold at first: steps are skipped until it has come down, and
-// each says which gradient was too large though the next step has others.
+// A loss scale that initially overflows float16: steps are skipped until it is small enough, and
+// each reports the gradient that overflowed although the next step has others.
 TEST(OpenSteps, OfFloat16AreSkippedAndScaledAsOnTheCpu) {
   LayoutCase c;
   c.dtype = DType::kF16;

@@ -1,5 +1,5 @@
-// What routers carry from step to step, on a GPU: it comes back from a checkpoint, stays in a
-// skipped step, and pairs over an expert's capacity are dropped, as on the CPU.
+// State of routers on a GPU: it is restored from a checkpoint and unchanged by a skipped step, and
+// pairs over an expert's capacity are dropped as on the CPU.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ RunConfig config_for(const char* experts) {
 
 using Bits = std::vector<std::vector<uint8_t>>;
 
-// Of weights, optimizer states, biases and shares of experts.
+// Bits of weights, optimizer states, biases and shares of experts.
 Bits bits(LayoutRank& rank) {
   const auto bytes = [&](const ConstTensor& t) {
     std::vector<uint8_t> out(static_cast<size_t>(t.bytes()));
@@ -50,7 +50,7 @@ Bits bits(LayoutRank& rank) {
   return out;
 }
 
-// Steps [from, to) after loading `load`, if anything; then saved under `save`, if anything.
+// Steps [from, to) after loading `load`, then saved under `save`; "": does not load or save.
 Bits trained(RunConfig config, int64_t from, int64_t to, const std::string& load,
              const std::string& save) {
   config.checkpoint.save = save;
@@ -101,7 +101,7 @@ TEST(RouterStateOnGpu, StaysInASkippedStep) {
   });
 }
 
-// Experts take three quarters of an even share: pairs are dropped in every layer.
+// Experts accept three quarters of an even share: pairs are dropped in every layer.
 TEST(CapacityOnGpu, DropsWhatTheCpuDrops) {
   RunConfig config = config_for("mixtral");
   config.model.moe.capacity_factor = 0.75;

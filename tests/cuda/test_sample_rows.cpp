@@ -1,5 +1,5 @@
-// The sampler on the emulated GPU, beyond the registry's cases: rows that are not finite, a row
-// alone and in a batch, a recorded graph.
+// Sampler on the emulated GPU, beyond the registry's cases: rows that are not finite, a row alone
+// and in a batch, a recorded graph.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -134,8 +134,8 @@ TEST_F(SampleOnGpu, DrawsTheTokensOfTheHost) {
   }
 }
 
-// A top_p that misses or reaches the k-th running sum by 1e-12 keeps a token more or less, which
-// changes the sum that u is of.
+// A top_p that differs from the k-th running sum by 1e-12 keeps one token more or less, which
+// changes the sum that u scales.
 TEST_F(SampleOnGpu, KeepsTheTokensOfTheHostAtABoundary) {
   const auto gpu = cuda::open(0);
   Ctx ctx(1, "test", gpu.get());
@@ -187,7 +187,7 @@ TEST_F(SampleOnGpu, MarksRowsThatAreNotFinite) {
     }
   rows.emplace_back(kColumns, -kInfinity);
   const size_t bad = rows.size();
-  rows.push_back(random_row("good", 1.0));  // beside them
+  rows.push_back(random_row("good", 1.0));  // next to them
   for (const SamplingParams& params : {SamplingParams{.top_p = 0.5}, {.temperature = 0}}) {
     DeviceRows there(ctx, rows, std::vector<SamplingParams>(rows.size(), params));
     there.sample();

@@ -1,5 +1,5 @@
-// Training on a GPU is training: the same losses, gradients and parameters as on the CPU. In
-// float64, so that nothing but the arithmetic's order may differ.
+// Training on a GPU gives the same losses, gradients and parameters as on the CPU. In float64, so
+// that only the order of the arithmetic may differ.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -48,12 +48,12 @@ std::vector<Named> single_rank_cases() {
           {"mistral", mistral},   {"qwen3", qwen3}};
 }
 
-// Every dimension of parallelism, alone and together. NCCL needs a GPU for each rank; staged, ranks
-// share one.
+// Every dimension of parallelism, alone and combined. NCCL needs a GPU for each rank; with staged
+// transfers ranks share one.
 std::vector<Named> parallel_cases() {
   LayoutCase tp, pp, cp, windows, ulysses, dp, zero1, zero2, zero3, ep, all;
   tp.sizes.tp = 2;
-  tp.sizes.sequence_parallel = true;  // on a GPU with overlapping exchanges, unless told otherwise
+  tp.sizes.sequence_parallel = true;  // on a GPU with overlapping exchanges by default
   LayoutCase tp_plain = tp;
   tp_plain.sizes.tp_comm_overlap = Overlap::kOff;
   pp.sizes.pp = 2;
@@ -101,7 +101,7 @@ TEST_P(RanksOnGpus, EqualOneCpu) {
   emulator::set_devices(1);
 }
 
-// Adapters, with magnitudes and without, beside a frozen model.
+// Adapters, with and without magnitudes, on a frozen model.
 TEST(AdaptersOnGpus, EqualOneCpu) {
   for (const auto& [dora, tp] : {std::pair{false, 1}, std::pair{true, 2}}) {
     RunConfig alone = config_of(LayoutCase());
@@ -125,7 +125,7 @@ TEST(AdaptersOnGpus, EqualOneCpu) {
   emulator::set_devices(1);
 }
 
-// Weights in 4 bits beside adapters are unpacked on the GPU, there too where its work is recorded.
+// 4-bit weights under adapters are unpacked on the GPU, also in recorded work.
 TEST(Nf4BaseOnGpu, EqualsTheCpu) {
   LayoutCase c;
   RunConfig config = config_of(c);
@@ -162,7 +162,7 @@ constexpr Float8Recipe kRecipes[] = {Float8Recipe::kDelayed, Float8Recipe::kTens
 TEST(TrainingInFloat8, EqualsTheCpu) {
   for (const Float8Recipe recipe : kRecipes)
     for (const int tp : {1, 2}) {
-      if (recipe == Float8Recipe::kBlockwise && tp > 1) continue;  // other groups
+      if (recipe == Float8Recipe::kBlockwise && tp > 1) continue;  // other quantization groups
       const RunConfig alone = float8_config(recipe, DType::kF64);
       RunConfig config = alone;
       config.parallel.tp = tp;
@@ -177,7 +177,7 @@ TEST(TrainingInFloat8, EqualsTheCpu) {
   emulator::set_devices(1);
 }
 
-// By the library's products of codes; far nearer to the CPU than training without is.
+// FP8 runs use the library's FP8 products: much closer to the CPU than training without FP8.
 TEST(TrainingInFloat8, MultipliesCodes) {
   for (const Float8Recipe recipe : kRecipes) {
     RunConfig config = float8_config(recipe, DType::kF32);

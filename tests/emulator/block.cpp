@@ -1,6 +1,7 @@
-// The scheduler of one block's fibers. For the ThreadSanitizer build this file is compiled without
-// instrumentation (tests/emulator/CMakeLists.txt), so that its own bookkeeping is no race; hence
-// plain arrays and no templates whose code an instrumented file could supply.
+// Scheduler of one block's fibers. The ThreadSanitizer build compiles this file without
+// instrumentation (tests/emulator/CMakeLists.txt), so that its own bookkeeping is not reported as a
+// race. Therefore it uses plain arrays, and no templates whose code an instrumented file could
+// supply.
 #include "tests/emulator/block.h"
 
 #include <sys/mman.h>
@@ -30,7 +31,7 @@ namespace {
 constexpr int kMaxThreads = 1024, kLanes = 32, kMaxWarps = kMaxThreads / kLanes;
 constexpr std::uint32_t kAllLanes = 0xffffffffu;
 
-// Barriers, and only they, order the threads of a block for ThreadSanitizer.
+// For ThreadSanitizer, barriers, and only they, order the threads of a block.
 void release([[maybe_unused]] void* tag) {
 #if TRIREME_EMULATOR_TSAN
   __tsan_release(tag);
@@ -42,9 +43,9 @@ void acquire([[maybe_unused]] void* tag) {
 #endif
 }
 
-// A thread has a fiber once it runs. One that ends without waiting leaves its fiber to the next
-// that begins, so a kernel without barriers costs calls, not switches. For ThreadSanitizer, to whom
-// the fiber is the thread, each keeps its own.
+// A thread gets a fiber when it starts. A thread that ends without waiting passes its fiber to the
+// next one, so that a kernel without barriers costs calls, not switches. ThreadSanitizer regards
+// the fiber as the thread: there each thread keeps its own.
 #if TRIREME_EMULATOR_TSAN
 constexpr bool kOwnFibers = true;
 #else
@@ -59,8 +60,8 @@ struct Thread {
   Collective waits = Collective::kNone;
 };
 
-// A collective uses the slots and the tag of its parity, so that a lane that has gone on to the
-// next one does not disturb a lane that has yet to read.
+// A collective uses the slots and the tag of its parity, so that a lane that has continued to the
+// next one does not disturb a lane that has not read yet.
 struct Warp {
   std::uint32_t ready = 0, arrived = 0;
   Collective what = Collective::kNone;
@@ -69,13 +70,13 @@ struct Warp {
   char tags[2];
 };
 
-// What one OS thread needs to run blocks; kept between kernels.
+// State of one OS thread that runs blocks; kept between kernels.
 struct Runner {
   Thread threads[kMaxThreads];
   Warp warps[kMaxWarps];
   Fiber scheduler;
   Fiber fibers[kMaxThreads];
-  int created = 0;           // fibers there are
+  int created = 0;           // number of fibers
   Fiber* idle[kMaxThreads];  // fibers without a thread
   int idle_count = 0;
   int count = 0, warp_count = 0, finished = 0;
@@ -155,7 +156,7 @@ Runner& in_kernel(const char* what) {
 
 void make_ready(Runner& r, int warp, std::uint32_t lanes) { r.warps[warp].ready |= lanes; }
 
-// Another thread that can run, of the same warp if there is one; nullptr: none.
+// Another runnable thread, of the same warp if possible; nullptr: none.
 Thread* next_ready(Runner& r, int warp) {
   for (int i = 0; i < r.warp_count; ++i) {
     const int step = r.shape->backward ? r.warp_count - i : i;
@@ -195,7 +196,7 @@ void run_next(Runner& r, Fiber& from, int warp) {
   switch_fiber(from, next ? fiber_of(r, *next) : r.scheduler);
 }
 
-// Stops the running thread until someone makes it ready.
+// Suspends the running thread until another one makes it ready.
 void wait(Runner& r, Collective what) {
   Thread& self = *r.running;
   self.waits = what;
@@ -211,7 +212,7 @@ void run_body(Runner& r) {
   }
 }
 
-// Returns on the same fiber when there is another thread for it to run.
+// Returns on the same fiber when it has another thread to run.
 void leave(Runner& r, Thread& self) {
   self.finished = true;
   ++r.finished;
@@ -240,9 +241,9 @@ void thread_main() {
   }
 }
 
-// All threads that have not finished wait for one another: says for what, by example.
+// All unfinished threads wait for one another: reports what they wait for, by example.
 [[noreturn]] void report_stuck(Runner& r) {
-  // One that waits inside its warp says more than the many that wait for all.
+  // A thread that waits inside its warp is more informative than the many at a barrier.
   const Thread* waiting = nullptr;
   const Thread* other = nullptr;
   for (int i = 0; i < r.count; ++i) {
@@ -289,7 +290,8 @@ void prepare(Runner& r, const GridShape& shape, const std::function<void()>& bod
   adopt_thread(r.scheduler);
   for (int i = 0; i < r.count; ++i) {
     const auto n = static_cast<unsigned>(i);
-    // A fiber comes after its maker, so threads may not make them for each other here.
+    // A fiber is ordered after its creator, so that threads may not create them for each other
+    // here.
     if (kOwnFibers) fiber_of(r, r.threads[i]);
     r.threads[i].index = {n % b.x, n / b.x % b.y, n / (b.x * b.y)};
     r.threads[i].number = i;

@@ -16,9 +16,9 @@ struct GridShape {
 };
 void run_grid(const GridShape& shape, const std::function<void()>& body);
 
-// The name of the kernel whose threads run on this OS thread, nullptr elsewhere.
+// Name of the kernel whose threads run on this OS thread, nullptr if none.
 const char* running_kernel();
-// Whether the address lies in the guard page of a fiber's stack of this OS thread.
+// Returns whether the address is in the guard page of a fiber's stack of this OS thread.
 bool in_stack_guard(const void* address);
 
 }  // namespace emulator::detail

@@ -1,5 +1,5 @@
-// Stream capture and graphs. A graph is its operations in the order that lazy streams would run
-// them: a branch only where the origin, or a branch before, waits for it.
+// Stream capture and graphs. A graph holds its operations in the order in which lazy streams would
+// run them: those of a branch only when the origin, or an earlier branch, waits for it.
 #include "tests/emulator/block.h"
 #include "tests/emulator/memory.h"
 #include "tests/emulator/report.h"
@@ -43,7 +43,8 @@ cudaError_t refuse_legacy_in_capture(int device, Lock&) {
 
 namespace {
 
-// Moves the branch's first `count` operations to `out`, and before each what it waits for.
+// Moves the branch's first `count` operations to `out`, each after the operations that it waits
+// for.
 void flatten(Capture& capture, Stream* branch, std::size_t count,
              std::map<Stream*, std::size_t>& done, std::vector<Operation>& out) {
   std::vector<Operation>& operations = capture.branches[branch];

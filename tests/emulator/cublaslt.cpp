@@ -1,15 +1,17 @@
-// cublasLtMatmul on the CPU, exactly as its descriptors say: D = alpha op(A) op(B) + beta C [+
-// bias], column by column in memory, batches at their strides, products summed in the compute type
-// in the order of k and rounded once. Stricter than the library: attributes that are not modelled
-// are refused, and a product is refused when it differs from what its algorithm was asked for
-// (shapes, transposes, alignment of every pointer, workspace), which on a device would be a fault
-// or wrong numbers. float64 has no epilogue that adds a bias, as a library may lack any
-// combination. 8-bit floats as on compute capability 9.0: A transposed, B not, never E5M2 times
-// E5M2, every leading dimension and address a multiple of 16 bytes, no fast accumulation, float32
-// factors in device memory: one for each operand, or those of groups (at addresses that are
-// multiples of 16 bytes, of whole fours of rows and columns):
-// of 128 along k, all rows of the first group before the second; of 128 by 128, along k first,
-// whole fours.
+// cublasLtMatmul on the CPU, exactly as its descriptors define: D = alpha op(A) op(B) + beta C [+
+// bias], column-major, batches at their strides, products summed in the compute type in the order
+// of k and rounded once.
+//
+// Stricter than the library: refuses attributes that are not modelled, and a product that differs
+// from the request of its algorithm (shapes, transposes, alignment of every pointer, workspace),
+// which on a device would fault or give wrong results. float64 has no epilogue with a bias, as a
+// library may lack any combination.
+//
+// FP8 as on compute capability 9.0: A transposed, B not, never E5M2 times E5M2, every leading
+// dimension and address a multiple of 16 bytes, no fast accumulation, float32 factors in device
+// memory. Factors are one for each operand, or one for each group (at addresses that are multiples
+// of 16 bytes, in whole fours of rows and columns): groups of 128 along k, all rows of the first
+// group before the second; or of 128 by 128, along k first, in whole fours.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -37,7 +39,7 @@ struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
-  int bias_type = -1;  // -1: D's
+  int bias_type = -1;  // -1: type of D
   const float *a_scale = nullptr, *b_scale = nullptr;
   int32_t a_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, b_mode = a_mode;
   int8_t fast = 0;
@@ -80,14 +82,14 @@ uintptr_t size_of(cudaDataType_t type) {
 
 bool is_float8(cudaDataType_t type) { return size_of(type) == 1; }
 
-// The most columns of a matrix: an algorithm serves as many, or fewer.
+// Maximum number of columns: an algorithm supports this many, or fewer.
 uint64_t most_columns(std::initializer_list<const cublasLtMatrixLayoutOpaque_t*> layouts) {
   uint64_t most = 0;
   for (const auto* m : layouts) most = std::max(most, m->columns);
   return most;
 }
 
-// One number that differs where products differ in more than the number of columns.
+// A number that differs where products differ in more than the number of columns.
 uint64_t fingerprint(const cublasLtMatmulDescOpaque_t& desc,
                      std::initializer_list<const cublasLtMatrixLayoutOpaque_t*> layouts) {
   uint64_t hash = 1469598103934665603u;
@@ -105,7 +107,7 @@ uint64_t fingerprint(const cublasLtMatmulDescOpaque_t& desc,
   return hash;
 }
 
-// The product with everything in host variables.
+// The product's descriptors and operands in host variables.
 struct Product {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c, d;
@@ -147,7 +149,7 @@ void store(cudaDataType_t type, void* data, int64_t index, Compute value) {
   die("cuBLASLt: type %d", static_cast<int>(type));
 }
 
-// op(M) of one batch, (rows, columns) column by column.
+// op(M) of one batch, (rows, columns), column-major.
 template <class Compute>
 std::vector<Compute> unpacked(const cublasLtMatrixLayoutOpaque_t& m, const void* data,
                               cublasOperation_t op, int64_t batch) {
@@ -164,8 +166,8 @@ std::vector<Compute> unpacked(const cublasLtMatrixLayoutOpaque_t& m, const void*
 
 constexpr int64_t kGroup = 128;
 
-// The factor of element (row, x) of an operand of `rows` rows and k columns, as the product sees
-// it.
+// Factor of element (row, x) of an operand with `rows` rows and k columns, in the product's
+// orientation.
 float group_factor(int32_t mode, const float* scale, int64_t rows, int64_t k, int64_t row,
                    int64_t x) {
   if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) return scale[x / kGroup * rows + row];
@@ -173,7 +175,7 @@ float group_factor(int32_t mode, const float* scale, int64_t rows, int64_t k, in
   return scale[row / kGroup * stride + x / kGroup];
 }
 
-// A sum over each group of k, times the factors of both operands.
+// Adds a sum over each group of k, times the factors of both operands.
 template <class Compute>
 void add_groups(const Product& p, const std::vector<Compute>& a, const Compute* b, int64_t j,
                 int64_t k, std::vector<Compute>& sums) {
@@ -286,7 +288,7 @@ bool shapes_agree(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLa
          c.columns == d.columns;
 }
 
-// What the algorithm was promised about the addresses.
+// Checks the addresses against the alignments that the algorithm was requested for.
 void check_pointers(const cublasLtMatmulAlgo_t& algorithm, const Product& p) {
   const void* const pointers[] = {p.a_data, p.b_data, p.c_data, p.d_data};
   const cudaDataType_t types[] = {p.a.type, p.b.type, p.c.type, p.d.type};

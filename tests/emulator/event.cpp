@@ -19,7 +19,7 @@ bool completed(const CUevent_st& event) {
   return !event.stream || event.stream->completed >= event.number;
 }
 
-// Records while capturing only mark how far the stream had come.
+// During capture, records only mark the position in the stream.
 cudaError_t record_captured(CUevent_st& event, const std::shared_ptr<Stream>& stream) {
   const auto& capture = stream->capture;
   if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
@@ -70,7 +70,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
 }
 
-// The real call returns at once and lets the work finish; here it finishes first.
+// The real call returns at once and lets the work finish; here the work finishes first.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   if (!enter("cudaStreamDestroy")) return keep(cudaErrorNoDevice);
   Lock lock(state().mutex);
@@ -194,8 +194,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->capture) return keep(invalidate(*event->capture, cudaErrorCapturedEvent));
   if (completed(*event)) return cudaSuccess;
   run_one(std::shared_ptr(event->stream), lock);
-  return keep(
-      cudaErrorNotReady);  // as the real runtime does: the next look at errors would find it
+  return keep(cudaErrorNotReady);  // as in the real runtime: the next error query returns it
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (!enter("cudaEventElapsedTime")) return keep(cudaErrorNoDevice);

@@ -18,7 +18,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// void trireme_emulator_switch(void** save, void* load): pushes what the ABI lets a callee keep,
+// void trireme_emulator_switch(void** save, void* load): pushes the ABI's callee-saved registers,
 // stores the stack pointer in *save, takes `load` as the new one and pops.
 #if defined(__x86_64__)
 asm(R"(
@@ -87,19 +87,19 @@ extern "C" void trireme_emulator_switch(void** save, void* load);
 namespace emulator::detail {
 namespace {
 
-// Sanitizers' redzones make frames several times larger.
+// The sanitizers' redzones make stack frames several times larger.
 #if TRIREME_EMULATOR_ASAN || TRIREME_EMULATOR_TSAN
 constexpr std::size_t kStackBytes = 576 << 10;
 #else
 constexpr std::size_t kStackBytes = 192 << 10;
 #endif
 
-// The fiber that was left for the one now running, on this OS thread.
+// The fiber left for the one now running, on this OS thread.
 [[maybe_unused]] constinit thread_local Fiber* left = nullptr;
 
 #if TRIREME_EMULATOR_ASAN
-// The bounds of the stack that was left are only known to AddressSanitizer when it is an OS
-// thread's; it tells them here.
+// Only AddressSanitizer knows the bounds of a stack that was left, where it is an OS thread's; it
+// returns them here.
 void arrived(void* fake_stack) {
   __sanitizer_finish_switch_fiber(fake_stack, &left->stack_low, &left->stack_bytes);
 }
@@ -109,7 +109,7 @@ void arrived(void*) {}
 
 }  // namespace
 
-// A page size of any processor, and wider than most frames.
+// At least the page size of any processor, and larger than most frames.
 std::size_t stack_guard_bytes() { return 64 << 10; }
 
 void create_fiber(Fiber& fiber, void (*entry)()) {
@@ -122,7 +122,7 @@ void create_fiber(Fiber& fiber, void (*entry)()) {
   char* low = static_cast<char*>(mapping) + guard;
   fiber.stack_low = low;
   fiber.stack_bytes = kStackBytes;
-  // Tops at the same offset would all want the same few lines of the cache.
+  // Stack tops at the same offset would compete for the same few cache lines.
   constexpr std::size_t kColours = 61, kColourBytes = 576;
   static thread_local std::size_t created = 0;
   const std::size_t offset = created++ % kColours * kColourBytes;
@@ -145,7 +145,7 @@ void destroy_fiber(Fiber& fiber) {
   __tsan_destroy_fiber(fiber.tsan);
 #endif
 #if TRIREME_EMULATOR_ASAN
-  // Whoever gets these addresses next must not find what is noted of this stack.
+  // The next user of these addresses must not find the shadow memory of this stack.
   __asan_unpoison_memory_region(fiber.mapping, stack_guard_bytes() + kStackBytes);
 #endif
   munmap(fiber.mapping, stack_guard_bytes() + kStackBytes);

@@ -1,6 +1,6 @@
-// What a kernel's source needs beside C++: qualifiers, indices, barriers, warp collectives,
-// atomics. Limits, each an error that names kernel, block and thread: warp collectives take all 32
-// lanes (mask 0xffffffff); __syncthreads takes all threads of the block.
+// CUDA's extensions of C++ for kernel sources: qualifiers, indices, barriers, warp collectives,
+// atomics. Limits, each an error that names kernel, block and thread: warp collectives require all
+// 32 lanes (mask 0xffffffff); __syncthreads requires all threads of the block.
 #pragma once
 
 #include <vector_types.h>
@@ -18,13 +18,13 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) alignas(n)
-// One block runs at a time on an OS thread, so a thread's static is its block's shared memory. It
-// keeps what the block before left there, as real shared memory may.
+// One block runs at a time on an OS thread, so that a thread's static is its block's shared memory.
+// It keeps the content of the block before, as real shared memory may.
 #define __shared__ static thread_local
 
 namespace emulator::detail {
 
-// Where the running kernel thread stands. Written only by the scheduler (block.cpp).
+// Position of the running kernel thread. Written only by the scheduler (block.cpp).
 struct Place {
   const uint3* thread = nullptr;
   uint3 block{};
@@ -45,10 +45,10 @@ enum class Collective : unsigned char {
 };
 
 void sync_threads();
-// Votes of all threads of the block; the number of true ones comes back.
+// Votes of all threads of the block. Returns the number of true votes.
 int sync_threads_count(bool vote);
 void sync_warp(unsigned mask);
-// The values of all lanes; they stay valid until the thread's next collective but one.
+// Values of all lanes. They stay valid until the thread's second collective after this one.
 const std::uint64_t* exchange(Collective what, unsigned mask, std::uint64_t value);
 int lane();
 void fence();
@@ -158,7 +158,7 @@ inline int __reduce_add_sync(unsigned mask, int value) {
 
 namespace emulator::detail {
 
-// The old value comes back. Relaxed, as on the device: an atomic orders nothing but itself.
+// Returns the old value. Relaxed, as on the device: an atomic orders only itself.
 template <class T, class Update>
 T atomic_update(T* address, Update update) {
   T old;
@@ -192,7 +192,7 @@ TRIREME_EMULATED_ATOMICS(int)
 TRIREME_EMULATED_ATOMICS(unsigned)
 TRIREME_EMULATED_ATOMICS(unsigned long long)
 #undef TRIREME_EMULATED_ATOMICS
-// Signed sums wrap on the device.
+// Signed sums wrap around on the device.
 TRIREME_EMULATED_ATOMIC(atomicAdd, int,
                         static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b)))
 TRIREME_EMULATED_ATOMIC(atomicAdd, unsigned, a + b)

@@ -1,4 +1,4 @@
-// Device functions that C++ lacks. The fast ones (__expf...) are as exact as the host's.
+// Device functions that C++ lacks. The fast ones (__expf...) are as accurate as the host's.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ TRIREME_EMULATED_MIN_MAX(unsigned long, unsigned long, unsigned long)
 TRIREME_EMULATED_MIN_MAX(long long, long long, long long)
 TRIREME_EMULATED_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
 #undef TRIREME_EMULATED_MIN_MAX
-// Of a number and a NaN the number, as fmin and fmax and the device.
+// Return the number where the other argument is NaN, like fmin and fmax and the device.
 inline float min(float a, float b) { return std::fmin(a, b); }
 inline float max(float a, float b) { return std::fmax(a, b); }
 inline double min(double a, double b) { return std::fmin(a, b); }
@@ -49,7 +49,7 @@ inline float __frcp_rn(float x) { return 1.0f / x; }
 inline float __frsqrt_rn(float x) { return 1.0f / std::sqrt(x); }
 inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline double __dsqrt_rn(double x) { return std::sqrt(x); }
-// The compiler must not contract what these keep apart, hence no plain operators on one line.
+// volatile: the compiler must not contract these products and sums.
 inline float __fmul_rn(float x, float y) {
   volatile float product = x * y;
   return product;

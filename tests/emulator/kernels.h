@@ -1,4 +1,4 @@
-// Which kernels this process has launched, by address: what a test of the tests asks.
+// Kernels that this process has launched, by address, for the coverage test.
 #pragma once
 
 #include <set>

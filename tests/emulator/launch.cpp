@@ -1,4 +1,4 @@
-// Kernels, library work, copies and fills: what goes into streams.
+// Stream operations: kernels, library work, copies and fills.
 #include <cstring>
 #include <memory>
 
@@ -31,25 +31,25 @@ std::size_t shared_limit(const void* function) {
                                               : static_cast<std::size_t>(found->second);
 }
 
-// The kernels launched so far; the lock is held.
+// Kernels launched so far; call with the lock held.
 std::set<const void*>& launched() {
   static std::set<const void*>& the = *new std::set<const void*>;
   return the;
 }
 
-// Below this no memory of the program lies, and numbers would be taken for addresses: the
-// sanitizers map their own books down there.
+// Below this address the program has no memory, and numbers would be taken for addresses: the
+// sanitizers map their own data there.
 #if TRIREME_EMULATOR_ASAN || TRIREME_EMULATOR_TSAN
 constexpr std::uintptr_t kLowestAddress = 0x100000000000;
 #else
 constexpr std::uintptr_t kLowestAddress = 65536;
 #endif
 
-// The allocations that the words lead into; refuses pointers that a kernel cannot use.
+// Allocations that the words point into. Refuses pointers that a kernel cannot use.
 std::vector<std::uintptr_t> check_words(const char* name, const Arguments& arguments) {
   std::vector<std::uintptr_t> memory;
   for (const std::uintptr_t word : arguments.words) {
-    if (word < kLowestAddress || word >> 47) continue;  // no address of this process
+    if (word < kLowestAddress || word >> 47) continue;  // not an address of this process
     const Region r = find_region(reinterpret_cast<const void*>(word));
     const auto shown = static_cast<std::size_t>(word);
     if (r.where == Where::kFreed)
@@ -127,7 +127,7 @@ namespace {
 
 using namespace emulator::detail;
 
-// One copy of rows; a plain copy is one row.
+// A copy of rows; a plain copy is one row.
 struct Copy {
   const char* call;
   char* to;
@@ -157,7 +157,7 @@ void require_host(const char* call, const void* pointer, std::size_t bytes) {
         r.bytes);
 }
 
-// What the direction says must be so; cudaMemcpyDefault asks the addresses.
+// Checks the addresses against the direction; cudaMemcpyDefault derives it from the addresses.
 cudaMemcpyKind check_kind(const Copy& c, cudaMemcpyKind kind) {
   const bool to_device = on_device(c.to), from_device = on_device(c.from);
   if (kind == cudaMemcpyDefault)
@@ -191,7 +191,7 @@ bool capturing(cudaStream_t handle) {
   return stream && stream->capture;
 }
 
-// Pageable source: its bytes at the call. While capturing a graph they are read at each launch.
+// Work of a copy. A pageable source is read at the call; in a captured graph, at each launch.
 std::function<void()> copy_work(const Copy& c, cudaMemcpyKind kind, bool captured) {
   const bool take =
       kind == cudaMemcpyHostToDevice && !captured && find_region(c.from).where == Where::kPageable;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kRedZone = 256;
 constexpr unsigned char kPattern = 0xa5, kPoison = 0xff;
-// Addresses of freed memory stay closed until so many later frees.
+// Addresses of freed memory stay inaccessible until this many later frees.
 constexpr std::size_t kTombstones = 4096;
 constexpr std::size_t kDefaultCapacity = std::size_t{16} << 30;
 constexpr std::size_t kLarge = std::size_t{2} << 20;  // a large page
@@ -39,13 +39,13 @@ struct Allocation {
 
 struct Memory {
   std::mutex mutex;
-  std::map<std::uintptr_t, Allocation> device;  // by start, freed ones too
+  std::map<std::uintptr_t, Allocation> device;  // by start, including freed ones
   std::map<std::uintptr_t, std::size_t> pinned;
   std::deque<std::uintptr_t> tombstones;
   std::map<int, std::size_t> in_use;  // bytes by device
   std::size_t live = 0, capacity = kDefaultCapacity;
   int opens = 0;
-  struct sigaction before {};  // the handler of SIGSEGV that we replaced
+  struct sigaction before {};  // the previous handler of SIGSEGV
   bool handles_faults = false;
 };
 // Never destroyed: threads and handlers may outlive main.
@@ -64,7 +64,7 @@ void protect(std::uintptr_t start, std::size_t bytes, int protection) {
     die("mprotect of %zu bytes of device memory failed", bytes);
 }
 
-// The entry that holds the address, red zone included; the lock is held.
+// Entry that contains the address, red zone included; call with the lock held.
 std::map<std::uintptr_t, Allocation>::iterator find(std::uintptr_t address) {
   auto& device = memory().device;
   auto after = device.upper_bound(address);
@@ -73,8 +73,8 @@ std::map<std::uintptr_t, Allocation>::iterator find(std::uintptr_t address) {
   return address < found->first + found->second.mapped ? found : device.end();
 }
 
-// Pages of this process, to read and write; large memory in large pages where the system has them,
-// since opening and closing costs as much as there are pages. nullptr: none left.
+// Maps pages of this process for reading and writing. Large memory uses large pages where
+// available, because opening and closing it costs time per page. nullptr: none left.
 void* map_pages(std::size_t bytes) {
   const std::size_t spare = bytes >= kLarge ? kLarge : 0;
   void* pointer = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
@@ -87,7 +87,7 @@ void* map_pages(std::size_t bytes) {
   if (start < address + spare)
     munmap(reinterpret_cast<void*>(start + bytes), address + spare - start);
   pointer = reinterpret_cast<void*>(start);
-  madvise(pointer, bytes, MADV_HUGEPAGE);  // a wish: refused, all is well too
+  madvise(pointer, bytes, MADV_HUGEPAGE);  // a hint: its failure is harmless
   return pointer;
 }
 
@@ -97,7 +97,7 @@ void write_error(const char* text, int length) {
       write(STDERR_FILENO, text, static_cast<std::size_t>(length));
 }
 
-// Says whose memory was touched, then lets the handler before us (or the default) have the fault.
+// Reports whose memory was touched, then passes the fault to the previous (or default) handler.
 void on_fault(int, siginfo_t* info, void*) {
   Memory& m = memory();
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -123,7 +123,7 @@ void on_fault(int, siginfo_t* info, void*) {
   }
   write_error(text, length);
   if (locked) m.mutex.unlock();
-  // The faulting instruction runs again, now with the handler that was there before.
+  // The faulting instruction runs again, now with the previous handler.
   sigaction(SIGSEGV, &m.before, nullptr);
 }
 
@@ -135,7 +135,7 @@ void forget_oldest(Memory& m) {
   m.device.erase(start);
 }
 
-// Memory is open and the lock held.
+// Call with device memory open and the lock held.
 void check_red_zone(const char* call, std::uintptr_t start, const Allocation& a) {
   const auto* zone = reinterpret_cast<const unsigned char*>(start + a.bytes);
 #if TRIREME_EMULATOR_ASAN
@@ -203,7 +203,7 @@ void free_device(const char* call, void* pointer) {
 #if TRIREME_EMULATOR_ASAN
   ASAN_UNPOISON_MEMORY_REGION(pointer, a.mapped);
 #endif
-  // Pages go back to the system; the addresses stay ours, and closed.
+  // Returns the pages to the system; the addresses stay reserved and inaccessible.
   if (mmap(pointer, a.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
            -1, 0) == MAP_FAILED)
     die("%s: mmap failed", call);

@@ -1,4 +1,4 @@
-// tests/emulator/nccl_records.h says what this is.
+// NCCL stand-in; documented in tests/emulator/nccl_records.h.
 #include <nccl.h>
 
 #include <algorithm>
@@ -45,12 +45,12 @@ struct Call {
 };
 using CallPointer = std::shared_ptr<Call>;
 
-// What the ranks of one communicator share.
+// State shared by the ranks of one communicator.
 struct Shared {
   std::mutex mutex;
   int number = 0, ranks = 0;
-  std::vector<int> devices;                                 // by rank; -1: not there yet
-  std::map<int64_t, std::vector<CallPointer>> collectives;  // by their number, by rank
+  std::vector<int> devices;                                 // by rank; -1: not joined yet
+  std::map<int64_t, std::vector<CallPointer>> collectives;  // by number, by rank
   std::map<std::pair<int, int>, std::deque<CallPointer>> sends, receives;  // by (from, to)
   std::atomic<bool> failed{false};
   std::string error;
@@ -61,19 +61,19 @@ struct Shared {
 struct ncclComm {
   std::shared_ptr<Shared> shared;
   int rank = 0;
-  int64_t collectives = 0;  // given so far
+  int64_t collectives = 0;  // started so far
   cudaStream_t stream = nullptr;
   bool blocking = true;
-  bool connected = false;           // has had an operation
-  bool finalised = false;           // or about to be
-  std::atomic<int> looks{0};        // until what is in progress is through, and
-  std::atomic<bool> settled{true};  // whether somebody has seen that it is
+  bool connected = false;           // has run an operation
+  bool finalised = false;           // or about to be finalised
+  std::atomic<int> looks{0};        // remaining polls until the pending work is complete
+  std::atomic<bool> settled{true};  // whether its completion was reported
   std::shared_ptr<std::atomic<bool>> aborted = std::make_shared<std::atomic<bool>>(false);
 };
 
 namespace {
 
-// Of the process. Communicators stay, because work of theirs may.
+// State of the process. Communicators stay, because their work may still be queued.
 struct World {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<Shared>> shared;  // by id
@@ -96,7 +96,7 @@ constinit thread_local int group_depth = 0;
 constinit thread_local int group_number = 0;
 thread_local std::vector<PendingCall> pending;
 
-// From now on in progress.
+// Marks the communicator as in progress.
 ncclResult_t begin(ncclComm& comm) {
   if (comm.blocking) return ncclSuccess;
   comm.looks = 2;
@@ -116,7 +116,7 @@ bool all_there(Shared& shared) {
 
 using Terms = std::vector<const std::byte*>;
 
-// The sum, maximum or minimum of n elements that the host's ring leaves on rank `owner`.
+// Sum, maximum or minimum of n elements, as the host's ring computes it on rank `owner`.
 std::vector<std::byte> reduce(const Call& call, const Terms& terms, int64_t n, int owner) {
   const auto dtype = dtype_of(static_cast<ncclDataType_t>(call.record.type));
   const auto op = call.record.reduction == ncclSum   ? trireme::ReduceOp::kSum
@@ -126,8 +126,8 @@ std::vector<std::byte> reduce(const Call& call, const Terms& terms, int64_t n, i
   std::vector<const void*> order;
   const bool is_short = dtype == trireme::DType::kBF16 || dtype == trireme::DType::kF16;
   for (int s = 0; s < ranks; ++s) {
-    // Short floats are collected by the owner from itself on downwards; the others are added as
-    // they come around, the rank behind the owner first.
+    // Short floats are collected by the owner from itself downwards; the others are added as they
+    // pass around the ring, starting with the rank after the owner.
     const int rank = is_short ? owner - s + ranks : owner + 1 + s;
     order.push_back(terms[static_cast<size_t>(rank % ranks)]);
   }
@@ -155,7 +155,7 @@ void all_reduce(const std::vector<CallPointer>& calls, const Terms& terms) {
   for (const CallPointer& call : calls) std::copy(all.begin(), all.end(), call->out);
 }
 
-// All ranks are there: does it for all of them.
+// Runs a collective for all of its ranks, which have all arrived.
 void run_collective(const std::vector<CallPointer>& calls) {
   const std::string& op = calls[0]->record.op;
   const int64_t bytes = calls[0]->bytes();
@@ -230,7 +230,7 @@ struct Arrival {
   CallPointer call;
 };
 
-// The work of one group call on one stream.
+// Runs the work of one group call on one stream.
 void run_arrivals(const std::vector<Arrival>& arrivals) {
   for (const Arrival& a : arrivals) {
     const std::lock_guard lock(a.shared->mutex);
@@ -255,8 +255,7 @@ ncclResult_t give_pending() {
     for (PendingCall& p : pending) {
       p.call->record.group = group_number;
       world().records.push_back(p.call->record);
-      // NCCL lets the work of a communicator on two streams wait for each other; ours never needs
-      // it.
+      // NCCL orders the work of a communicator on two streams by waits; the product never needs it.
       if (p.comm->stream != nullptr && p.comm->stream != p.stream)
         fail(*p.comm->shared, "a communicator's work on two streams");
       p.comm->stream = p.stream;
@@ -310,7 +309,7 @@ ncclResult_t close(ncclComm_t comm, bool abort) {
     fail(*comm->shared, "a communicator ends inside a group call");
     return ncclInvalidUsage;
   }
-  // Stays open, which the tests see.
+  // Stays open, so that the tests detect it.
   if (!abort && !comm->blocking && !(comm->finalised && comm->settled)) return ncclInvalidUsage;
   *comm->aborted = true;
   const std::lock_guard lock(world().mutex);
@@ -354,7 +353,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     if (shared->ranks == 0) shared->devices.resize(static_cast<size_t>(ranks), -1);
     if (shared->ranks != 0 && shared->ranks != ranks) return ncclInvalidArgument;
     shared->ranks = ranks;
-    // As NCCL: "Duplicate GPU detected".
+    // As in NCCL: "Duplicate GPU detected".
     if (std::ranges::count(shared->devices, device) > 0) return ncclInvalidUsage;
     shared->devices[static_cast<size_t>(rank)] = device;
   }

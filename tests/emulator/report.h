@@ -1,4 +1,4 @@
-// How the emulator stops a program that misuses CUDA.
+// Abort of a program that misuses CUDA.
 #pragma once
 
 namespace emulator::detail {

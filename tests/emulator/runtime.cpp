@@ -100,7 +100,7 @@ cudaDeviceProp properties_of(int device) {
   p.maxGridSize[1] = p.maxGridSize[2] = 65535;
   p.major = 9;
   p.minor = 0;
-  p.multiProcessorCount = 8;  // few: grids are as large as the GPU, and loops go around
+  p.multiProcessorCount = 8;  // few, so that grids cover the GPU and loops wrap around
   p.concurrentKernels = p.unifiedAddressing = 1;
   p.pciBusID = device + 1;
   p.asyncEngineCount = 3;
@@ -117,7 +117,7 @@ cudaError_t unsafe_call(const char* call) {
   return keep(refuse_in_capture(lock));
 }
 
-// Whether queued or running work is known to use the allocation; the lock is held.
+// Queued or running work that is known to use the allocation; call with the lock held.
 const Operation* user_of(std::uintptr_t start) {
   const auto uses = [start](const Operation& operation) {
     for (const std::uintptr_t used : operation.memory)
@@ -166,7 +166,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
-// As the real one, it leaves the count alone where it fails.
+// Like the real function, leaves the count unchanged where it fails.
 cudaError_t cudaGetDeviceCount(int* count) {
   if (!enter("cudaGetDeviceCount")) return keep(cudaErrorNoDevice);
   *count = device_count();

@@ -12,7 +12,8 @@ namespace {
 
 constinit thread_local int device_of_thread = 0;
 constinit thread_local cudaError_t error_of_thread = cudaSuccess;
-// The operation that this thread runs, and how many scopes below want device memory open.
+// The operation that this thread runs, and the number of nested scopes that need device memory
+// open.
 constinit thread_local const Operation* current = nullptr;
 constinit thread_local int access_depth = 0;
 
@@ -93,7 +94,7 @@ void help(std::shared_ptr<Stream> stream) {
   s.progress.notify_all();
 }
 
-// A thread for each stream that has work and nobody who runs it.
+// Starts a thread for each stream that has work and that no thread runs.
 void start_helpers() {
   State& s = state();
   const Lock lock(s.mutex);

@@ -1,4 +1,4 @@
-// Lazy streams: queues of operations, and what is captured instead of queued.
+// Lazy streams: queues of operations, and captures that record instead of queueing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ namespace emulator::detail {
 struct Stream;
 struct Capture;
 
-// A time that an event recorded, once its record has run.
+// Time of an event, set when its record operation has run.
 struct Stamp {
   double seconds = 0;
 };
@@ -31,11 +31,11 @@ struct Operation {
   enum class Kind { kDevice, kHost, kWait };
   Kind kind = Kind::kDevice;
   std::string name;
-  std::function<void()> run;        // kDevice: with device memory open; kHost: closed
-  std::shared_ptr<Stream> awaited;  // kWait: that stream up to that number
+  std::function<void()> run;        // kDevice: device memory is accessible; kHost: it is not
+  std::shared_ptr<Stream> awaited;  // kWait: wait for this stream up to awaited_number
   std::uint64_t awaited_number = 0;
   std::vector<std::uintptr_t> memory;  // starts of allocations that it is known to use
-  std::uint64_t number = 0;            // its place in its stream, from 1
+  std::uint64_t number = 0;            // position in its stream, from 1
 };
 
 struct Stream {
@@ -44,12 +44,12 @@ struct Stream {
   int priority = 0;
   std::deque<Operation> queue;
   std::uint64_t issued = 0, completed = 0;
-  const Operation* running = nullptr;  // by some thread, without the lock
+  const Operation* running = nullptr;  // run by some thread, without the lock
   std::shared_ptr<Capture> capture;
   bool helped = false;  // a helper thread runs it
 };
 
-// What streams record between cudaStreamBeginCapture and cudaStreamEndCapture.
+// Operations that streams record between cudaStreamBeginCapture and cudaStreamEndCapture.
 struct Capture {
   std::shared_ptr<Stream> origin;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
@@ -58,7 +58,7 @@ struct Capture {
   std::map<Stream*, std::vector<Operation>> branches;
 };
 
-// Everything shared by threads, under one lock that is never held while an operation runs.
+// State shared by all threads, under one lock that is never held while an operation runs.
 struct State {
   std::mutex mutex;
   std::condition_variable progress;
@@ -75,29 +75,30 @@ struct State {
 State& state();
 using Lock = std::unique_lock<std::mutex>;
 
-// The calling thread's device, and its last error.
+// Device of the calling thread, and its last error.
 int current_device();
 void set_current_device(int device);
 cudaError_t& last_error();
-// Keeps an error for cudaGetLastError and gives it back.
+// Stores an error for cudaGetLastError and returns it.
 cudaError_t keep(cudaError_t error);
-// Aborts inside queued work, from where the runtime must not be called; false: there is no device.
+// Aborts inside queued work, which must not call the runtime. Returns false where there is no
+// device.
 bool enter(const char* call);
 bool in_queued_work();
 
-// The stream of a handle (nullptr: the device's null stream), or nullptr: no such stream.
+// Stream of a handle (nullptr: the device's null stream); nullptr: no such stream.
 std::shared_ptr<Stream> find_stream(cudaStream_t handle);
-// Queues or captures. The device of the stream must be the calling thread's.
+// Queues or captures an operation. The stream's device must be the calling thread's.
 cudaError_t add(cudaStream_t stream, Operation operation);
-// Runs a stream's operations up to a number, and what they wait for.
+// Runs a stream's operations up to a number, and those that they wait for.
 void run_until(const std::shared_ptr<Stream>& stream, std::uint64_t number, Lock& lock);
 void run_one(const std::shared_ptr<Stream>& stream, Lock& lock);
 void run_device(int device, Lock& lock);
 void count_synchronisation(const char* call);
 
-// Fails, and invalidates the captures concerned, where a call is not allowed while capturing.
+// Fails, and invalidates the captures concerned, where a call is not allowed during capture.
 cudaError_t refuse_in_capture(Lock& lock);
-// The same for calls that use the null stream.
+// The same, for calls that use the null stream.
 cudaError_t refuse_legacy_in_capture(int device, Lock& lock);
 cudaError_t invalidate(Capture& capture, cudaError_t error);
 

@@ -1,4 +1,4 @@
-// Stream capture: what is recorded, what is forbidden meanwhile, with the real error.
+// Stream capture: recorded operations, and forbidden calls with the real error.
 #include <thread>
 
 #include "tests/emulator/test_support.h"
@@ -63,7 +63,7 @@ TEST_F(CaptureTest, BranchesJoinByEvents) {
   const Graph graph(origin);
   ok(cudaGraphLaunch(graph.executable, origin));
   ok(cudaStreamSynchronize(origin));
-  EXPECT_EQ(ran, (std::vector<int>{1, 3, 2, 4}));  // a branch runs as late as it may
+  EXPECT_EQ(ran, (std::vector<int>{1, 3, 2, 4}));  // a branch runs as late as possible
   EXPECT_EQ(cudaStreamWaitEvent(branch, fork), cudaErrorCapturedEvent);
 }
 
@@ -86,7 +86,7 @@ TEST_F(CaptureTest, UnjoinedBranch) {
   EXPECT_EQ(graph, nullptr);
 }
 
-// The error of a call while a stream captures, which ends up invalidated.
+// Error of a call while a stream captures, which invalidates the capture.
 template <class Call>
 cudaError_t while_capturing(cudaStreamCaptureMode mode, unsigned flags, cudaError_t at_end,
                             Call&& call) {

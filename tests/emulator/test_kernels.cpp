@@ -1,5 +1,5 @@
-// The kernel language: indices, barriers, warp collectives, atomics, shared memory, and what stops
-// a kernel that uses them wrongly.
+// The kernel language: indices, barriers, warp collectives, atomics, shared memory, and detection
+// of kernels that misuse them.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -15,7 +15,7 @@ constexpr unsigned kAll = 0xffffffffu;
 
 class Kernels : public EmulatorTest {
  protected:
-  // Runs a kernel and waits for it.
+  // Runs a kernel and synchronises.
   static void run(dim3 grid, dim3 block, const std::function<void()>& body,
                   std::size_t shared = 0) {
     ok(launch(nullptr, "planted", grid, block, shared, body));
@@ -57,7 +57,7 @@ TEST_F(Kernels, BarriersInBothOrders) {
   }
 }
 
-// Which block, and which thread of it, comes first and last shows what a program takes for granted.
+// The order of blocks and threads can be reversed, to reveal what a program takes for granted.
 TEST_F(Kernels, OrderOfBlocksAndThreads) {
   const auto order_of = [](Order order) {
     set_order(order);
@@ -111,7 +111,7 @@ void check_shuffles() {
     o[32 + t] = __shfl_xor_sync(kAll, v, 5);
     o[64 + t] = __shfl_up_sync(kAll, v, 3);
     o[96 + t] = __shfl_down_sync(kAll, v, 4);
-    o[128 + t] = __shfl_sync(kAll, v, 9, 8);  // of each segment of eight its second
+    o[128 + t] = __shfl_sync(kAll, v, 9, 8);  // the second of each segment of eight
   }));
   const std::vector<T> got = out.read();
   for (int t = 0; t < 32; ++t) {

@@ -1,4 +1,5 @@
-// Device memory is closed to the host, poisoned, fenced; copies are checked; counters count.
+// Device memory is inaccessible to the host, poisoned and fenced; copies are checked; counters
+// count.
 #include <cmath>
 #include <cstring>
 
@@ -16,7 +17,7 @@ T host_read(const T* address) {
   return *static_cast<const volatile T*>(address);
 }
 
-// The sanitizers' own handlers get the fault after the emulator's message.
+// The sanitizers' own handlers receive the fault after the emulator's message.
 TEST_F(MemoryDeathTest, HostTouchesDeviceMemory) {
   DeviceArray<float> a(100);
   EXPECT_DEATH(host_read(a.get() + 3),
@@ -61,7 +62,7 @@ TEST_F(Memory, StartsAsNans) {
 void write_past_end(std::size_t offset) {
   DeviceArray<char> a(1000);
   char* end = a.get() + a.bytes() + offset;
-  // Through an integer: the compilers and AddressSanitizer must not see it coming.
+  // Through an integer, so that compilers and AddressSanitizer do not detect it.
   const auto address = reinterpret_cast<std::uintptr_t>(end);
   ok(launch(nullptr, "overrun", 1, 32, 0, [address] {
     if (threadIdx.x == 0) *reinterpret_cast<volatile char*>(address) = 1;

@@ -1,5 +1,5 @@
-// Under ThreadSanitizer a kernel whose threads are not ordered by barriers is reported, and one
-// whose threads are is not.
+// ThreadSanitizer reports a kernel whose threads are not ordered by barriers, and does not report
+// one whose threads are.
 #include "tests/emulator/test_support.h"
 
 #if TRIREME_EMULATOR_TSAN
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kN = 96;
 
-// Each thread reads what another wrote to static shared memory.
+// Each thread reads the value that another thread wrote to static shared memory.
 template <bool kBarrier>
 __global__ void neighbours_static(float* out) {
   __shared__ float tile[kN];
@@ -30,7 +30,7 @@ __global__ void neighbours_dynamic(float* out) {
   out[threadIdx.x] = tile[(threadIdx.x + 1) % kN];
 }
 
-// Lanes of one warp: a shuffle exchanges registers, and orders no memory.
+// Lanes of one warp: a shuffle exchanges registers and does not order memory.
 template <bool kSyncWarp>
 __global__ void neighbours_in_warp(float* out) {
   auto* tile = static_cast<float*>(dynamic_shared());

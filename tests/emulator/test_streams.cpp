@@ -1,4 +1,4 @@
-// Streams are lazy, ordered by events and the null stream only, and several threads may use them.
+// Streams are lazy, ordered only by events and the null stream, and usable from several threads.
 #include <atomic>
 #include <cmath>
 #include <thread>
@@ -11,7 +11,7 @@ namespace {
 using Streams = EmulatorTest;
 using StreamsDeathTest = EmulatorTest;
 
-// Queues that `*flag` becomes `value` (host memory: it shows when the work runs).
+// Queues the assignment of `value` to `*flag` (host memory: it shows when the work runs).
 void set(cudaStream_t stream, int* flag, int value) {
   ok(enqueue(stream, "set", [flag, value] { *flag = value; }));
 }
@@ -40,7 +40,7 @@ TEST_F(Streams, EventsCarryOrder) {
   ok(enqueue(b, "see", [&] { seen = x; }));
   ok(cudaStreamSynchronize(b));
   EXPECT_EQ(seen, 1);
-  EXPECT_EQ(after, 0);  // only up to the record
+  EXPECT_EQ(after, 0);  // up to the record only
   ok(cudaDeviceSynchronize());
   EXPECT_EQ(after, 1);
 }
@@ -199,7 +199,7 @@ TEST_F(Streams, DestroyFinishesTheWork) {
   EXPECT_EQ(x, 1);
 }
 
-// A sum over ranks, each an OS thread with a stream of its own.
+// A sum over ranks, each an OS thread with its own stream.
 TEST_F(Streams, RanksMeetInsideQueuedWork) {
   constexpr int kRanks = 4;
   std::atomic<int> arrived{0}, sum{0};

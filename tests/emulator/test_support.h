@@ -1,4 +1,4 @@
-// What the emulator's tests share: device arrays, streams, an emulator as new before and after.
+// Helpers of the emulator's tests: device arrays, streams, a fixture that resets the emulator.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,11 +10,11 @@ namespace emulator::test {
 
 inline void ok(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
 
-// Each test leaves nothing queued and nothing allocated: reset() aborts otherwise.
+// Each test must leave nothing queued and nothing allocated: reset() aborts otherwise.
 class EmulatorTest : public ::testing::Test {
  protected:
   EmulatorTest() {
-    // Threads of other tests' kernels may exist, so a death test starts its own process.
+    // Threads of other tests' kernels may exist: run death tests in a new process.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     reset();
   }
@@ -36,7 +36,7 @@ class DeviceArray {
 
   T* get() const { return data_; }
   std::size_t bytes() const { return n_ * sizeof(T); }
-  // Behind the null stream, so behind all blocking streams.
+  // Runs after the null stream, and so after all blocking streams.
   std::vector<T> read() const {
     std::vector<T> values(n_);
     ok(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost));
@@ -76,7 +76,7 @@ class TestEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-// Memory that copies touch when they run.
+// Pinned memory: copies access it when they run.
 template <class T>
 class PinnedArray {
  public:

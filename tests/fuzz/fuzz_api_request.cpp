@@ -1,5 +1,4 @@
-// Any bytes as the body of a request of the API: read, or refused with a status that is the
-// client's to mend.
+// Arbitrary bytes as the body of an API request: accepted, or refused with a client error status.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

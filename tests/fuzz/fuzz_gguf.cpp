@@ -1,5 +1,6 @@
-// Any bytes as a GGUF file. Reading throws InputError or yields tensors inside the file whose every
-// element can be read, and metadata that a tokenizer and a configuration are made of, or refused.
+// Arbitrary bytes as a GGUF file. Reading throws InputError or yields tensors inside the file whose
+// every element can be read, and metadata that are converted to a tokenizer and a configuration, or
+// refused.
 #include <cstdint>
 #include <fstream>
 #include <span>
@@ -22,7 +23,7 @@ void read_every_element(const trireme::GgufFile& file) {
     try {
       file.read(tensor, 0, trireme::Tensor(values.data(), trireme::DType::kF32, {n}));
       file.read(tensor, n / 2, trireme::Tensor(values.data(), trireme::DType::kF32, {n - n / 2}));
-    } catch (const trireme::InputError&) {  // a type without floats
+    } catch (const trireme::InputError&) {  // a type without float values
     }
   }
 }
@@ -37,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     read_every_element(trireme::GgufFile(path));
     trireme::load_gguf_tokenizer(path)->encode("some text");
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
   }
   return 0;
 }

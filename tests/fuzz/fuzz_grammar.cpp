@@ -1,5 +1,5 @@
-// Any bytes as a schema, a regular expression or a written grammar, as the first byte says: refused
-// within the limits, or a text made of allowed bytes goes on until it is whole or long.
+// Arbitrary bytes as a JSON schema, a regular expression or a grammar, selected by the first byte:
+// refused within the limits, or a text of allowed bytes continues until it is complete or long.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     grammar = trireme::CompiledGrammar::compile(
         {kind, std::string(reinterpret_cast<const char*>(data) + 1, size - 1)}, trie,
         {.time = std::chrono::milliseconds(1000), .bytes = 64 << 20, .states = 2000});
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
     return 0;
   }
   constexpr int kMostTokens = 200;
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     TRIREME_CHECK(goes_on || reader->is_whole(), "a dead end behind ", text);
     if (!goes_on) break;
   }
-  // What is a value of a schema is JSON.
+  // A value of a schema is JSON.
   if (kind == Kind::kJsonSchema && reader->is_whole())
     TRIREME_CHECK(nlohmann::json::accept(text), "no JSON: ", text);
   return 0;

@@ -1,7 +1,7 @@
-// A whole HuggingFace directory of any bytes, quantised ones among them: parts separated by lines
-// of "%%" are config.json, the headers of the shards in front of zeros, and the index where it is
-// not one shard. Opening it throws InputError or yields a model whose every tensor can be read,
-// under names that have a place.
+// A whole HuggingFace directory of arbitrary bytes, possibly quantized: parts separated by lines of
+// "%%" are config.json, the headers of the shards, which zeros follow, and the index if there is
+// more than one shard. Opening it throws InputError or yields a model whose every tensor can be
+// read, under names that map to a place.
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -34,7 +34,7 @@ void write_directory(const std::string& dir, const std::vector<std::string>& par
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const trireme::test::ScratchDirectory dir;
-  trireme::set_log_level(trireme::LogLevel::kError);  // unknown keys are noted
+  trireme::set_log_level(trireme::LogLevel::kError);  // unknown keys log notes
   const auto parts =
       trireme::test::parts_of(std::string(reinterpret_cast<const char*>(data), size));
   if (parts.size() < 2) return 0;
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto names = trireme::parameter_names(model.config());
     TRIREME_CHECK(!model.place(model.config(), names.token_embedding).tensor.empty(), "no place");
     TRIREME_CHECK(!model.settings().empty(), "a model without settings");
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
   }
   return 0;
 }

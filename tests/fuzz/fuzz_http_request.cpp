@@ -1,5 +1,5 @@
-// Any bytes as requests of HTTP, in pieces of a size that the first byte says: what is read is
-// alike however they are cut, and what their bodies hold is given back.
+// Arbitrary bytes as HTTP requests, in pieces of a size given by the first byte: the result does
+// not depend on the pieces, and the memory of the bodies is released.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -13,9 +13,9 @@ namespace {
 
 using trireme::RequestReader;
 
-// The requests that were accepted. What is wrong behind them may be refused sooner or later, by how
-// much of it the parser sees at once (a quoted text in a chunk's extension that ends behind its
-// line), but is never another request.
+// The accepted requests. An error after them may be detected sooner or later, depending on how much
+// of it the parser sees at once (a quoted text in a chunk extension that ends after its line), but
+// it never becomes another request.
 std::vector<std::string> read(std::string_view bytes, size_t piece) {
   trireme::HttpLimits limits;
   limits.body = 4096;

@@ -1,5 +1,5 @@
-// Any bytes as a checkpoint's manifest, sealed with their true checksum so that they are looked at:
-// refused, or what they say can be written and read again.
+// Arbitrary bytes as a checkpoint's manifest, sealed with their correct checksum so that they are
+// parsed: refused, or the content can be written and read again.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         trireme::manifest_to_text(trireme::manifest_from_text(once, "written"));
     TRIREME_CHECK(once == twice, "a manifest changes as it is written again");
   } catch (const trireme::InputError& error) {
-    // Refused: good, unless it refuses what it wrote itself.
+    // Refused: expected, unless it refuses what it wrote itself.
     TRIREME_CHECK(!std::string_view(error.what()).starts_with("written"), error.what());
   }
   return 0;

@@ -1,6 +1,6 @@
-// A PEFT directory of any bytes: parts separated by a line of "%%" are adapter_config.json and the
-// header of adapter_model.safetensors in front of zeros. Opening it and checking it against a Llama
-// and a GPT-2 throws InputError or accepts it, and then every parameter that it replaces has a
+// A PEFT directory of arbitrary bytes: parts separated by a line of "%%" are adapter_config.json
+// and the header of adapter_model.safetensors, which zeros follow. Opening it and checking it
+// against a Llama and a GPT-2 throws InputError or accepts it; then every replaced parameter has a
 // place among its tensors.
 #include <cstdint>
 #include <filesystem>
@@ -44,7 +44,7 @@ const std::vector<ModelConfig>& models() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trireme;
   static const test::ScratchDirectory dir;
-  set_log_level(LogLevel::kError);  // keys without effect are noted
+  set_log_level(LogLevel::kError);  // keys without effect log notes
   const auto parts = test::parts_of(std::string(reinterpret_cast<const char*>(data), size));
   if (parts.size() != 2) return 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           TRIREME_CHECK(adapter.tensors().find(adapter.place(config, p.name).tensor) != nullptr,
                         p.name, " has no place");
     }
-  } catch (const InputError&) {  // refused: good
+  } catch (const InputError&) {  // refused: expected
   }
   return 0;
 }

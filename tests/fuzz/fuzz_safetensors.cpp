@@ -1,6 +1,6 @@
-// A header of any bytes in front of 0 to 254 bytes of data (the first byte says how many; 255: the
-// other bytes are the whole file). Reading either throws InputError or yields tensors that cover
-// the data without gaps and whose every byte can be read.
+// A header of arbitrary bytes before 0 to 254 bytes of data (number given by the first byte; 255:
+// the other bytes are the whole file). Reading either throws InputError or yields tensors that
+// cover the data without gaps and whose every byte can be read.
 #include <cstdint>
 #include <fstream>
 #include <string>
@@ -27,7 +27,7 @@ void read_every_byte(const std::string& path) {
     try {
       const trireme::ConstTensor tensor = reader.tensor(entry.name);
       TRIREME_CHECK(tensor.numel() == 0 || tensor.raw() != nullptr, "a tensor without data");
-    } catch (const trireme::InputError&) {  // a dtype or rank that the engine does not have
+    } catch (const trireme::InputError&) {  // unsupported dtype or rank
     }
   }
   volatile uint64_t used = sum;
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::ofstream(dir / "x.safetensors", std::ios::binary)
         .write(file.data(), static_cast<std::streamsize>(file.size()));
     read_every_byte(dir / "x.safetensors");
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
   }
   return 0;
 }

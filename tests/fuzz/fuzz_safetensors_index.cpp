@@ -1,5 +1,5 @@
-// Any bytes as model.safetensors.index.json beside two good shards: refused, or what it says is
-// what the shards hold, and every tensor can be read.
+// Arbitrary bytes as model.safetensors.index.json next to two valid shards: refused, or it matches
+// the shards, and every tensor can be read.
 #include <cstdint>
 #include <fstream>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// a and b in the first, c in the second.
+// a and b in the first shard, c in the second.
 struct Shards {
   Shards() {
     const auto write = [&](const char* name, const std::vector<std::string>& tensors) {
@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       files.read(tensor, 0, trireme::Tensor(values, trireme::DType::kF32, {2}));
       TRIREME_CHECK(values[0] == 1.5f && values[1] == 1.5f, tensor.name, " is ", values[0]);
     }
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Any bytes as a SentencePiece model: refused, or it tokenises.
+// Arbitrary bytes as a SentencePiece model: refused, or it tokenizes.
 #include <cstdint>
 #include <string_view>
 
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view model(reinterpret_cast<const char*>(data), size);
     const auto tokenizer = trireme::parse_sentencepiece(model, "fuzzed.model");
     tokenizer->decode(tokenizer->encode("Some text, \xE2\x82\xAC\n  and more of it."));
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// Any bytes as the plan of a step: refused, or a plan within its bounds that is written as it was
-// read.
+// Arbitrary bytes as the plan of a step: refused, or a plan within its bounds that is written as it
+// was read.
 #include <cstdint>
 #include <cstdlib>
 
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const trireme::SequenceStep& s : plan.sequences)
       if (s.past + s.tokens > kBounds.length || s.first_token + s.tokens > std::ssize(plan.tokens))
         std::abort();
-  } catch (const trireme::BadMessage&) {  // refused: good
+  } catch (const trireme::BadMessage&) {  // refused: expected
   }
   return 0;
 }

@@ -1,5 +1,6 @@
-// Any bytes as a pair: the first byte says how many of the others are the .bin, the rest is the
-// .idx. Opening either throws InputError or yields a file whose every token can be read.
+// Arbitrary bytes as a token file pair: the first byte gives the number of bytes of the .bin, the
+// rest is the .idx. Opening either throws InputError or yields a file whose every token can be
+// read.
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -23,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (int64_t s = 0; s < file.num_sequences(); ++s) {
       file.copy_tokens(file.sequence_begin(s), file.sequence_length(s), tokens.data());
     }
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Any bytes as a tokenizer.json, and as a text for a good one: refused, or it tokenises.
+// Arbitrary bytes as a tokenizer.json, and as text for a valid one: refused, or it tokenizes.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -9,8 +9,7 @@
 
 namespace {
 
-// Everything that acts on a text before the merges: forms of Unicode, a regular expression, the
-// bytes' alphabet.
+// All steps before the merges: Unicode normal forms, a regular expression, the byte alphabet.
 std::unique_ptr<trireme::Tokenizer> good_tokenizer() {
   nlohmann::json vocabulary;
   for (int byte = 0; byte < 256; ++byte) {
@@ -43,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto tokenizer = trireme::parse_tokenizer_json(input, "", "fuzzed.json");
     tokenizer->decode(
         tokenizer->encode("Some text, \xE2\x82\xAC\n  and <s> more of it.", {true, true}));
-  } catch (const trireme::InputError&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: expected
   }
   if (trireme::find_invalid_utf8(input) == size) good->decode(good->encode(input));
   return 0;

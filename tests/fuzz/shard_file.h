@@ -1,4 +1,4 @@
-// Fuzzed safetensors files: a header of any bytes in front of zeros.
+// Fuzzed safetensors files: a header of arbitrary bytes followed by zeros.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline std::vector<std::string> parts_of(std::string input) {
   return parts;
 }
 
-// As many bytes of data as the header speaks of.
+// Number of data bytes that the header declares.
 inline int64_t shard_data_bytes(const std::string& header) {
   int64_t end = 0;
   const auto json = parse_json_text<nlohmann::json>(header);
@@ -51,7 +51,7 @@ inline void write_shard(const std::string& path, const std::string& header) {
       path, 8 + header.size() + static_cast<uintmax_t>(shard_data_bytes(header)));
 }
 
-// The first and the last elements of every tensor of numbers.
+// Reads the first and the last elements of every tensor of numbers.
 inline void read_every_tensor(const TensorSource& source) {
   constexpr int64_t kMostRead = 1 << 16;
   for (const SourceTensor& tensor : source.tensors()) {

@@ -24,7 +24,7 @@ class FaultyTransport final : public Transport {
                 Liveness& liveness) override {
     if (fault_.kind == CommKind::kRecv || op.kind != fault_.kind || !concerns(op))
       return link_->exchange(sends, recvs, op, liveness);
-    // The messages of a collective share a tag of their own; each other message is an operation.
+    // The messages of a collective share their own tag; each other message is one operation.
     const int tag = sends.empty() ? recvs.front().tag : sends.front().tag;
     const bool collective = op.kind != CommKind::kSend;
     if (!collective || tag != tag_) {
@@ -73,8 +73,8 @@ class FaultyTransport final : public Transport {
     return op.group->starts_with(fault_.group) && (fault_.bytes == 0 || op.bytes == fault_.bytes);
   }
 
-  // While a ring reduces it receives beside the data, to add: nothing is added. Everything else is
-  // received where it stays: what was there stays.
+  // A reducing ring receives into separate memory and adds: nothing is added. All other operations
+  // receive in place: the previous content stays.
   void lose(std::span<const RecvPart> recvs, const OpInfo& op) const {
     const bool adds = op.kind == CommKind::kReduceScatter ||
                       (op.kind == CommKind::kAllReduce && steps_ < op.size);
@@ -87,7 +87,7 @@ class FaultyTransport final : public Transport {
     std::memcpy(recvs.front().data, sends.front().data, static_cast<size_t>(recvs.front().bytes));
   }
 
-  // This rank's reduced piece in place, before the others receive it.
+  // Scales this rank's reduced piece in place, before the others receive it.
   void scale(std::span<const SendPart> sends) const {
     for (const SendPart& part : sends) {
       auto* const sums = static_cast<double*>(const_cast<void*>(part.data));
@@ -103,7 +103,8 @@ class FaultyTransport final : public Transport {
   std::atomic<int64_t> posted_ = 0;
 };
 
-// As run_threads(), with another transport. A rank that throws tells the others through its World.
+// Like run_threads(), with another transport. A rank that throws notifies the others through its
+// World.
 void run_faulty(const Fault& fault, std::atomic<int>& count, int ranks,
                 const std::function<void(Communicator&)>& body, const CommOptions& options) {
   const std::shared_ptr<ThreadHub> hub = make_thread_hub(ranks);

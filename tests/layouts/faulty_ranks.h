@@ -1,4 +1,4 @@
-// Ranks that are threads with a fault in one group: the layouts' negative controls.
+// Thread ranks with a fault in one group: negative controls of the layout tests.
 #pragma once
 
 #include <atomic>
@@ -10,16 +10,17 @@
 namespace trireme::test {
 
 enum class Fate {
-  // The collective does not happen: every rank goes on with what its memory held. Of kRecv, the
-  // content of a posted message to rank `receiver` of the group is lost: zeros arrive.
+  // The collective does not happen: every rank continues with the content of its memory. kRecv: the
+  // content of a posted message to rank `receiver` of the group is lost, and zeros arrive.
   kLost,
-  kScaled,    // float64 all-reduce: the sums are multiplied with `factor`
-  kOwn,       // all-gather of two ranks: each receives a copy of its own piece as the other's
-  kObserved,  // nothing goes wrong: `observe` is called first, with the world rank
+  kScaled,    // float64 all-reduce: the sums are multiplied by `factor`
+  kOwn,       // all-gather of two ranks: each receives its own piece instead of the other's
+  kObserved,  // no fault: calls `observe` first, with the world rank
 };
 
-// Fault in operations of one kind in every group whose name begins with `group` (its ranks count
-// alike), with a payload of `bytes` (0: any): in operation `number`, from 0, or in every one.
+// Fault in operations of one kind, in every group whose name starts with `group` (operations are
+// counted over its ranks together), with a payload of `bytes` (0: any): in operation `number`, from
+// 0, or in every one.
 struct Fault {
   static constexpr int64_t kEvery = -1;
 
@@ -33,7 +34,8 @@ struct Fault {
   std::function<void(int)> observe = {};
 };
 
-// Options of a run with the fault, over the ring algorithm. `count`: such operations, of all ranks.
+// Options of a run with the fault, with the ring algorithm. count: counts such operations of all
+// ranks.
 LayoutRunOptions with_fault(const Fault& fault, std::atomic<int>& count);
 
 }  // namespace trireme::test

@@ -14,7 +14,7 @@ int compare(LayoutRank& rank, const SlopeCheck& check) {
   const Tensor flat = store.flat_values();
   auto* const values = flat.as<double>();
   std::vector<double> before(values, values + flat.numel());
-  // The loss of the second step at these values, which its update then moves.
+  // Loss of the second step at these values, which the step's update then changes.
   const auto loss_at = [&](int64_t at, double step) {
     std::copy(before.begin(), before.end(), values);
     if (at >= 0) values[at] += step;
@@ -23,7 +23,7 @@ int compare(LayoutRank& rank, const SlopeCheck& check) {
   loss_at(-1, 0);
   const auto* const g = store.flat_gradients().as<double>();
   std::vector<double> gradient(g, g + store.flat_gradients().numel());
-  gradient.resize(before.size());  // nothing of what is frozen
+  gradient.resize(before.size());  // frozen parameters have none
   if (check.complete)
     check.complete(store, Tensor(before.data(), DType::kF64, flat.shape()),
                    Tensor(gradient.data(), DType::kF64, flat.shape()));

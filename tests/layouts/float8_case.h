@@ -1,4 +1,4 @@
-// A training run whose sizes products of 8-bit floats take, over whatever layout.
+// Training run whose sizes FP8 products accept, for any layout.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline RunConfig float8_config(Float8Recipe recipe, DType dtype) {
   config.train_batch_size = config.gradient_accumulation_steps = 4;
   config.micro_batch_size = 1;
   config.sequence_length = 32;
-  config.train_steps = 4;  // scales from the tensor, then from a history that forgets
+  config.train_steps = 4;  // scales from the tensor, then from a history that drops old steps
   config.optimizer.lr = 1e-3;
   AdamW rule;
   rule.eps = 1e-4;
@@ -35,10 +35,10 @@ inline RunConfig float8_config(Float8Recipe recipe, DType dtype) {
   return config;
 }
 
-// Of a gradient in the first step: the median over the tensors of |got - want| / |want|. Where two
-// runs round the same numbers but for the order of sums, now and then a code falls on the other
-// side of a boundary, and what comes behind it is off by up to an eighth of it: float64 is compared
-// exactly, everything else by this.
+// Error of the first step's gradient: median over the tensors of |got - want| / |want|. Where two
+// runs round the same values except for the order of sums, a code occasionally falls on the other
+// side of a rounding boundary, and the results after it differ by up to an eighth. Therefore
+// float64 is compared exactly, and everything else by this median.
 inline double first_gradient_error(const LayoutResult& got, const LayoutResult& want) {
   std::vector<double> errors;
   for (const auto& [name, expected] : want.gradients.at(0)) {

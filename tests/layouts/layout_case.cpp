@@ -28,7 +28,7 @@ const char* word(Recompute recompute) {
   return "";
 }
 
-// Latents and values of widths that no dimension divides.
+// Latents and values with widths that no parallel dimension divides.
 void set_latents(ModelConfig& model) {
   model.family = ModelFamily::kDeepseekV3;
   model.latent = {.q_rank = 11, .kv_rank = 7, .nope_dim = 5, .rope_dim = 2, .value_dim = 3};
@@ -38,8 +38,8 @@ void set_latents(ModelConfig& model) {
   model.attention_scale = 0.5;
 }
 
-// Experts that the dimensions do not divide, with everything that is exchanged: losses over samples
-// and over the last step, biases that move, capacity, shared experts.
+// Experts that no parallel dimension divides, with everything that is exchanged: losses over
+// samples and over the last step, selection biases with updates, capacity, shared experts.
 void set_experts(const LayoutCase& c, ModelConfig& model) {
   MoeConfig& moe = model.moe;
   moe.experts = 6;
@@ -73,7 +73,7 @@ void set_experts(const LayoutCase& c, ModelConfig& model) {
 }
 
 void set_variant(const std::string& variant, ModelConfig& model) {
-  constexpr int64_t kWindow = 5;  // longer than a chunk of context ranks, shorter than two of some
+  constexpr int64_t kWindow = 5;  // longer than a context chunk, shorter than two of some
   const auto layers = static_cast<size_t>(model.num_layers);
   RopeScaling& rope = model.rope_scaling;
   if (variant == "mistral") {
@@ -209,7 +209,7 @@ std::string LayoutCase::name() const {
 
 namespace {
 
-// The ways in which cp ranks may share sequences.
+// Ways for cp ranks to share sequences.
 std::vector<ParallelSizes> context_sizes(int tp) {
   std::vector<ParallelSizes> all(1);
   for (const int cp : {2, 4})
@@ -296,7 +296,7 @@ std::vector<LayoutCase> all_cases(int most) {
 
 namespace {
 
-// The values of a case that a sample must not miss.
+// Properties of a case that a sample must include.
 std::vector<std::string> traits(const LayoutCase& c) {
   std::vector<std::string> out;
   for (const auto& [name, value] : dimensions(c)) out.push_back(concat(name, " ", value));
@@ -312,7 +312,7 @@ std::vector<LayoutCase> sample_cases(const std::vector<LayoutCase>& all, size_t 
   std::iota(order.begin(), order.end(), size_t{0});
   const RandomKey key{seed, stream_id("layout sample")};
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[philox_word(key, i) % i]);
-  // First one case for each trait that none has yet, then whatever comes.
+  // First one case for each property that no case has yet, then any.
   std::set<std::string> seen;
   std::vector<size_t> chosen;
   std::vector<bool> taken(all.size(), false);
@@ -361,14 +361,14 @@ std::vector<LayoutCase> expert_cases(int most) {
 
 namespace {
 
-// Files of the runs of this process.
+// Files of the runs in this process.
 const ScratchDirectory& scratch() {
   static const ScratchDirectory directory;
   return directory;
 }
 
 // Two waves of micro-batches, forward and then backward, and the weight gradients of a wave from
-// its last micro-batch to its first: like none of the named schedules.
+// its last micro-batch to its first: different from all named schedules.
 std::string custom_schedule(int stages, int micro_batches) {
   Schedule schedule;
   schedule.kind = ScheduleKind::kCustom;
@@ -387,7 +387,8 @@ std::string custom_schedule(int stages, int micro_batches) {
   return path;
 }
 
-// Weights with which no router of the run is near another choice (tests/layouts/routing_margin.h).
+// Seed for weights with which no router of the run is near another choice
+// (tests/layouts/routing_margin.h).
 uint64_t seed_of(const LayoutCase& c) {
   if (c.experts == "mixtral") return 1;
   if (c.experts == "qwen2_moe") return 5;
@@ -441,8 +442,8 @@ RunConfig config_of(const LayoutCase& c) {
   config.train_steps = 5;
   config.seed = seed_of(c);
   config.optimizer.lr = 1e-3;  // larger steps would amplify rounding
-  // So would steps of full length along gradients that are zero by mathematics, as keys' biases
-  // have.
+  // Likewise steps of full length along gradients that are zero by mathematics, as for biases of
+  // keys.
   AdamW rule;
   rule.eps = 1e-4;
   config.optimizer.rule = c.optimizer.empty() ? rule.clone() : optimizer_row(c.optimizer).make();

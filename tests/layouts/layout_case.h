@@ -1,4 +1,4 @@
-// One combination of parallel dimensions and training options, and the set of all of them.
+// Combination of parallel dimensions and training options, and the set of all combinations.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace trireme::test {
 
 struct LayoutCase {
   ParallelSizes sizes;
-  std::string schedule = "1f1b";  // "custom": from a file that is like none of the named ones
+  std::string schedule = "1f1b";  // "custom": from a file, different from all named ones
   int virtual_stages = 1;
   std::vector<int64_t> stage_layers;             // empty: equal stages
   int zero = 0;                                  // stage
@@ -19,13 +19,12 @@ struct LayoutCase {
   std::string optimizer = {};                    // empty: AdamW, with a large eps
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
-  // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3": a model with experts instead
+  // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3": a model with experts instead.
   std::string experts;
   bool llama = true;  // else GPT-2: tied head, biases, learned positions
-  // A llama of another family: "mistral" (a window in all layers, linear positions), "qwen2"
-  // (biases of q, k and v, tied head, a window in the upper layers, dynamic positions), "qwen3"
-  // (normalised q and k, yarn), "gemma3" (norms of the branches, frequencies of their own in layers
-  // with a window, tied head).
+  // Variant of llama: "mistral" (a window in all layers, linear RoPE scaling), "qwen2" (biases of
+  // q, k and v, tied head, a window in the upper layers, dynamic RoPE scaling), "qwen3" (norms of q
+  // and k, YaRN), "gemma3" (post-norms, own rotary frequencies in layers with a window, tied head).
   std::string variant;
   bool dropout = false;
   DType dtype = DType::kF64;
@@ -35,27 +34,27 @@ struct LayoutCase {
   std::string name() const;   // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
 };
 
-// "pp2 dp1 cp1 tp4 sp": its line in the published table.
+// "pp2 dp1 cp1 tp4 sp": the case's line in the published table.
 std::string mesh(const LayoutCase& c);
-// What else it has: "schedule zb_h1", "full recompute", "packed documents", ...
+// Further properties: "schedule zb_h1", "full recompute", "packed documents", ...
 std::vector<std::string> variants(const LayoutCase& c);
-// Its place in every dimension, for the published table: {"tp", "2"}, {"ZeRO stage", "0"}, ...
+// Value in every dimension, for the published table: {"tp", "2"}, {"ZeRO stage", "0"}, ...
 std::vector<std::pair<std::string, std::string>> dimensions(const LayoutCase& c);
 
-// Every case that fits `most` ranks, in a fixed order.
+// All cases for at most `most` ranks, in a fixed order.
 std::vector<LayoutCase> all_cases(int most);
-// `count` of them, drawn without repetition by `seed`, in order; every value of every dimension
-// appears in the sample.
+// Sample of `count` cases, drawn without repetition with `seed`, in order. Every value of every
+// dimension appears in the sample.
 std::vector<LayoutCase> sample_cases(const std::vector<LayoutCase>& all, size_t count,
                                      uint64_t seed);
 
-// Models with experts over every division of them.
+// Models with experts, with every division of the experts.
 std::vector<LayoutCase> expert_cases(int most);
 
-// The configuration of a case: a model whose vocabulary, sequence and inner width the dimensions do
-// not divide, 8 sequences a step, 5 steps.
+// Configuration of a case: a model whose vocabulary, sequence and inner width are not divisible by
+// the parallel dimensions, 8 sequences per step, 5 steps.
 RunConfig config_of(const LayoutCase& c);
-// The same on one rank, without anything that must not change the result.
+// The same case on one rank, without options that must not change the result.
 LayoutCase reference_of(const LayoutCase& c);
 
 }  // namespace trireme::test

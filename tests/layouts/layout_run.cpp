@@ -11,7 +11,7 @@
 namespace trireme::test {
 namespace {
 
-// The sequence as two answers of unequal length.
+// Makes the sequence a pair of responses of unequal length.
 void make_pair(int64_t length, MicroBatch& b) {
   const int64_t cut = length / 2 + 2;
   const auto answer = [&](int64_t begin, int64_t end, double reference) {
@@ -25,8 +25,8 @@ void make_pair(int64_t length, MicroBatch& b) {
   b.cu_seqlens = {0, static_cast<int32_t>(cut), static_cast<int32_t>(length)};
 }
 
-// Sample number n: tokens that follow a rule with exceptions, some targets masked; where packed,
-// documents of different lengths, one token long at times.
+// Sample number n: tokens that follow a rule with exceptions, some targets masked; if packed,
+// documents of different lengths, some of one token.
 MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
   const int64_t length = config.sequence_length;
   const auto vocab = static_cast<int32_t>(config.model.vocab_size);
@@ -54,8 +54,8 @@ MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
   return b;
 }
 
-// f(offset from `begin`, offset in the logical tensor, length) for each contiguous run of elements
-// [begin, begin + count) of a box.
+// Calls f(offset from `begin`, offset in the logical tensor, length) for each contiguous run of
+// elements [begin, begin + count) of a box.
 template <class F>
 void for_each_run(const ParameterSpec& spec, int64_t begin, int64_t count, F&& f) {
   const std::vector<int64_t> shape(spec.shape.dims().begin(), spec.shape.dims().end());
@@ -68,7 +68,7 @@ void for_each_run(const ParameterSpec& spec, int64_t begin, int64_t count, F&& f
 
 bool config_has_experts(const TrainState& state) { return state.model.routers() != nullptr; }
 
-// A tensor in the host's memory, wherever it was.
+// A tensor in host memory, copied from any device.
 struct HostCopy {
   HostCopy(Ctx& ctx, const ConstTensor& t) : memory("host copy", t.bytes()), view(t) {
     if (t.device() == DeviceType::kCpu) return;
@@ -101,7 +101,7 @@ class Gathered {
       const std::lock_guard lock(mutex_);
       place_owned(state.store, values.view, state.store.value_map(), result_.parameters);
     }
-    groups.world.barrier();  // all owners have placed theirs
+    groups.world.barrier();  // all owners have copied theirs
     const std::lock_guard lock(mutex_);
     const std::string replica =
         replica_difference(state.store, values.view, state.store.value_map(), result_.parameters);
@@ -146,7 +146,7 @@ double norm_of(const std::vector<double>& v) {
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-// The largest relative difference of a tensor; `worst` becomes its name.
+// Largest relative difference of a tensor; `worst` receives its name.
 double tensors_error(const Tensors& got, const Tensors& want, double floor, std::string& worst,
                      std::string& mismatch) {
   double largest = 0;
@@ -169,7 +169,7 @@ double tensors_error(const Tensors& got, const Tensors& want, double floor, std:
 
 double relative(double got, double want) { return std::abs(got - want) / std::abs(want); }
 
-// Not std::max: a NaN must win.
+// Not std::max: NaN must win.
 void raise(double& largest, double value) {
   if (!(value <= largest)) largest = value;
 }
@@ -181,7 +181,7 @@ void place_owned(const ParameterStore& store, const ConstTensor& array, const Sh
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
     if (spec.copy != 0) continue;
-    if (!store.trained(h) && &map != &store.value_map()) continue;  // no gradients of frozen ones
+    if (!store.trained(h) && &map != &store.value_map()) continue;  // frozen ones have no gradients
     store.owned().for_each(store.range(h), [&](const FlatRange& part, int64_t) {
       const int64_t at = map.offset(part.begin);
       const std::vector<double> values = to_doubles(array.slice(0, at, at + part.size()));
@@ -268,7 +268,7 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
     for (int64_t s = 0; s < config.train_steps; ++s) {
       const StepResult outcome = rank.train(s, packed);
       gathered.add_step(rank.ctx, rank.state, rank.groups, static_cast<size_t>(s), outcome);
-      rank.groups.world.barrier();  // nobody overwrites gradients that are still collected
+      rank.groups.world.barrier();  // no rank may overwrite gradients not collected yet
     }
     gathered.add_end(rank.ctx, rank.state, rank.groups);
   });
@@ -278,8 +278,8 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
 
 namespace {
 
-// Share of the global norm that counts as zero: rounding of terms as large that cancel, in bfloat16
-// four roundings of one.
+// Share of the global norm that counts as zero: rounding of terms of that size that cancel, in
+// bfloat16 four roundings of one.
 double cancelled_share(DType dtype) {
   switch (dtype) {
     case DType::kF64: return 1e-6;
@@ -311,7 +311,7 @@ LayoutError compare_layouts(const LayoutResult& got, const LayoutResult& want, D
   }
   double squares = 0;
   for (const auto& [tensor, values] : want.parameters) squares += norm_of(values) * norm_of(values);
-  // Adam divides by the size of the gradient: the rounding errors of small ones grow with it.
+  // Adam divides by the size of the gradient, and so amplifies rounding errors of small ones.
   error.value = tensors_error(got.parameters, want.parameters, 1e-3 * std::sqrt(squares), name,
                               error.mismatch);
   return error;
@@ -321,16 +321,16 @@ LayoutError allowed_error(DType dtype) {
   switch (dtype) {
     case DType::kF64: return {1e-9, 1e-9, 1e-9, 1e-9, 1e-9, "", ""};
     case DType::kF32: return {1e-6, 1e-5, 3e-5, 1e-5, 3e-5, "", ""};
-    // 2^-8 a rounding; a gradient passes through about eight layers of four rounded products, in
-    // both of what is compared.
+    // 2^-8 per rounding; a gradient passes through about eight layers of four rounded products, in
+    // both compared runs.
     default: return {4.0 / 256, 16.0 / 256, 64.0 / 256, 16.0 / 256, 64.0 / 256, "", ""};
   }
 }
 
 LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
                           const LayoutResult& in_float64) {
-  // Several ranks round as much in another order: three times as much by chance, and one rank's own
-  // besides.
+  // Several ranks round in another order: three times the difference by chance, plus that of one
+  // rank.
   constexpr double kOtherOrder = 4;
   LayoutError allowed = allowed_error(dtype);
   const LayoutError rounding = compare_layouts(one_rank, in_float64, dtype);

@@ -1,4 +1,4 @@
-// Trains a case on ranks that are threads and gathers what must not depend on the layout.
+// Trains a case on thread ranks and gathers the results that must not depend on the layout.
 #pragma once
 
 #include <functional>
@@ -15,24 +15,25 @@ namespace trireme::test {
 
 struct LayoutResult {
   std::vector<double> losses, norms;  // of each step
-  // Of each step, the whole gradient of every logical tensor.
+  // Whole gradient of every logical tensor, for each step.
   std::vector<std::map<std::string, std::vector<double>>> gradients;
   std::map<std::string, std::vector<double>> parameters;  // after the last step
-  // Parameter that a rank stores with another value than its owner after the last step, or "".
+  // Parameter of which a rank stores another value than its owner after the last step; "": none.
   std::string replica;
-  // Bytes moved in each group of more than one rank that the model uses, over the run, summed over
-  // ranks.
+  // Bytes sent in each group of more than one rank that the model uses, over the whole run, summed
+  // over ranks.
   std::map<std::string, int64_t> traffic;  // "tp", "dp x cp", "cp ring", "cp heads", ...
   Traffic data_traffic;                    // of the dp x cp groups, summed over ranks
-  struct Stored {                          // bytes of what a rank keeps
+  struct Stored {                          // bytes that a rank stores
     int64_t values = 0, gradients = 0, states = 0;
   };
   std::vector<Stored> stored;  // of each rank
-  // Of a run on one rank, on the CPU (tests/layouts/routing_margin.h); infinite without experts.
+  // Margin of a run on one rank, on the CPU (tests/layouts/routing_margin.h); infinite without
+  // experts.
   double routing_margin = std::numeric_limits<double>::infinity();
 };
 
-// One rank of a run that is ready to take its first step.
+// One rank of a run, ready for its first step.
 struct LayoutRank {
   const RunConfig& config;
   Groups& groups;
@@ -46,58 +47,58 @@ struct LayoutRank {
 };
 struct LayoutRunOptions {
   CommOptions comm;
-  // Starts the ranks: run_threads(), or ranks that something happens to.
+  // Starts the ranks: run_threads(), or ranks with faults.
   std::function<void(int, const std::function<void(Communicator&)>&, const CommOptions&)> start =
       [](int ranks, const std::function<void(Communicator&)>& rank, const CommOptions& options) {
         run_threads(ranks, rank, options);
       };
-  std::function<void(Groups&)> change;  // before anything is made of the groups
-  // Faults in the parameters' specs: before the step reads them, and after.
+  std::function<void(Groups&)> change;  // before anything is built from the groups
+  // Inject faults into the parameters' specs: before the step reads them, and after.
   std::function<void(TrainState&, const Groups&)> before_step, after_step;
-  bool gpu = false;  // ranks compute on the GPUs there are, in turn
+  bool gpu = false;  // ranks compute on the available GPUs, in turn
   DeviceBackend backend = DeviceBackend::kAuto;
 };
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               const std::function<void(LayoutRank&)>& body);
 
-// Puts what this rank owns of every logical tensor to its place in `into`. `array`, in the host's
-// memory, is laid out as `map` says. Ranks take turns.
+// Copies what this rank owns of every logical tensor to its position in `into`. array: on the host,
+// laid out by `map`. Ranks take turns.
 void place_owned(const ParameterStore& store, const ConstTensor& array, const ShardMap& map,
                  std::map<std::string, std::vector<double>>& into);
-// Name of the first tensor that this rank stores with another value than its owner, who placed it
-// in `whole`, or "". Every rank computes with what it stores, owner or not: no bit may differ.
+// Name of the first tensor of which this rank stores another value than the owner's in `whole`, or
+// "". Every rank computes with what it stores, owner or not, so that every bit must be equal.
 std::string replica_difference(const ParameterStore& store, const ConstTensor& array,
                                const ShardMap& map,
                                const std::map<std::string, std::vector<double>>& whole);
 
 LayoutResult run_layout(const LayoutCase& c, const LayoutRunOptions& options = {});
-// The same for any configuration; its micro-batches hold one sequence.
+// The same, for any configuration; each micro-batch holds one sequence.
 LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunOptions& options);
 
-// How far a result is from the reference: the largest relative differences of all steps, and where.
-// A tensor is compared by the norm of the difference against its own norm plus a share of the
-// global one: some gradients are zero by mathematics, and what rounding leaves of large terms that
-// cancel is noise.
+// Error of a result: largest relative differences to the reference over all steps, and their
+// positions. A tensor is compared by the norm of the difference relative to its own norm plus a
+// share of the global norm: some gradients are zero by mathematics, and the rounding errors of
+// large terms that cancel are noise.
 struct LayoutError {
   double loss = 0, norm = 0, gradient = 0, value = 0;  // value: parameters after the last step
-  double first_gradient = 0;   // of the first step, whose parameters are the same bits
+  double first_gradient = 0;   // of the first step, whose parameters are bitwise equal
   std::string worst_gradient;  // "step 3: model.norm.weight"
-  std::string mismatch;        // tensors missing or of another size: nothing else means anything
-  std::string replica = {};  // a parameter that ranks store different values of after the last step
+  std::string mismatch;        // missing tensors or other sizes: all else is then meaningless
+  std::string replica = {};  // parameter of which ranks store different values after the last step
 };
 LayoutError compare_layouts(const LayoutResult& got, const LayoutResult& want, DType dtype);
 
-// What rounding may do in five steps of eight layers: in float64 nothing to speak of.
+// Allowed effect of rounding in five steps of eight layers; in float64 close to zero.
 LayoutError allowed_error(DType dtype);
-// The same for later steps of models whose small gradients cancel more than that (those of
-// normalised heads' weights, or of a norm before experts), where updates of Adam have turned
-// rounding into other parameters: where one rank in `dtype` is further than a quarter of it from
-// one rank in float64, four times that distance, but not more than the gradient itself, in
-// gradients, their norm and the final values that they lead to. Gradients of the first step have no
-// such excuse.
+// The same for later steps of models whose small gradients cancel more strongly (those of the
+// weights of q and k norms, or of a norm before experts), where Adam's updates have turned rounding
+// into different parameters. Where one rank in `dtype` differs from one rank in float64 by more
+// than a quarter of the above, allows four times that difference, but not more than the gradient
+// itself, in gradients, their norm and the resulting final values. Gradients of the first step get
+// no such allowance.
 LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
                           const LayoutResult& in_float64);
-// "" or what exceeds what is allowed.
+// "" or the differences beyond the allowed ones.
 std::string layout_difference(const LayoutResult& got, const LayoutResult& want, DType dtype);
 std::string layout_difference(const LayoutResult& got, const LayoutResult& want, DType dtype,
                               const LayoutError& allowed);

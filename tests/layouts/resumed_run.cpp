@@ -11,7 +11,7 @@
 namespace trireme::test {
 namespace {
 
-// Everything the ranks of a run store, put together.
+// Everything that the ranks of a run store, assembled.
 class Whole {
  public:
   explicit Whole(RunPart& part) : part_(part) {}
@@ -25,7 +25,7 @@ class Whole {
       place_owned(state.store, array, map, part_.tensors[kind]);
     });
   }
-  // After all ranks have added theirs.
+  // Call after all ranks have added theirs.
   void compare(const TrainState& state) {
     const std::lock_guard lock(mutex_);
     for_each_array(state, [&](const std::string& kind, const Tensor& array, const ShardMap& map) {

@@ -1,4 +1,4 @@
-// Part of a training run: loads a checkpoint, trains, saves one, in any layout.
+// Part of a training run, in any layout: loads a checkpoint, trains, saves one.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,16 @@ struct RunPart {
   using Tensors = std::map<std::string, std::vector<double>>;
 
   std::map<std::string, Tensors>
-      tensors;          // by kind ("param", "router", ...), as the owners have it
-  std::string replica;  // a tensor that some rank has with another value than its owner, or ""
+      tensors;                 // by kind ("param", "router", ...), as the owners have it
+  std::string replica;         // tensor of which a rank has another value than its owner; "": none
   std::vector<double> losses;  // of each step
 };
 
-// Wrapper of a rank's loading, which is the second argument: plants a bug in it.
+// Wraps a rank's loading, passed as second argument, to inject a fault.
 using LoadHook = std::function<void(LayoutRank&, const std::function<void()>&)>;
 
-// Steps [from, to) after loading the newest checkpoint of `load` ("": none); then saved under
-// `save` (likewise).
+// Runs steps [from, to) after loading the newest checkpoint of `load` ("": none), and saves under
+// `save` ("": does not save).
 RunPart run_part(const LayoutCase& c, int64_t from, int64_t to, const std::string& load,
                  const std::string& save, const LoadHook& load_hook = {});
 

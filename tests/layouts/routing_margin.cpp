@@ -8,7 +8,7 @@
 namespace trireme::test {
 namespace {
 
-// What the k-th largest is above the next; infinite where there is none.
+// Distance of the k-th largest value to the next one; infinite where there is none.
 double gap(std::vector<double> values, int64_t k) {
   if (k >= std::ssize(values)) return std::numeric_limits<double>::infinity();
   std::ranges::sort(values, std::greater<>());

@@ -1,4 +1,4 @@
-// How far the routers of a run are from choosing other experts: what rounding would have to exceed.
+// Margin of a run's routers: the score change by which rounding would change a choice of experts.
 #pragma once
 
 #include <limits>
@@ -8,15 +8,15 @@
 
 namespace trireme::test {
 
-// Watches the routers' scores of a run on one rank.
+// Observes the routers' scores of a run on one rank.
 class RoutingMargin {
  public:
   explicit RoutingMargin(const MoeConfig& moe) : moe_(moe) {}
-  void watch(Ctx& ctx);  // from now on; this object must outlive the run
+  void watch(Ctx& ctx);  // starts observing; this object must outlive the run
 
-  // The least, over tokens, layers and steps, of: what the k-th chosen expert (score + bias) is
-  // above the best that was not chosen among the kept groups, and the last kept group above the
-  // first that was not.
+  // Minimum over tokens, layers and steps of two distances: of the k-th chosen expert (score +
+  // bias) to the best one not chosen in the kept groups, and of the last kept group to the first
+  // one not kept.
   double least() const { return least_; }
 
  private:
@@ -26,10 +26,11 @@ class RoutingMargin {
   double least_ = std::numeric_limits<double>::infinity();
 };
 
-// The margin that a case must have, so that rounding cannot change a choice; scores lie in (0, 1).
-// In float64 a thousand times the 1e-9 by which layouts may differ, in float32 twenty times the
-// 1e-6: the seeds of the models are chosen so. In bfloat16 scores differ by 2^-8 and more, and
-// among thousands of choices some are always nearer: models with experts are not compared there.
+// Margin that a case must have so that rounding cannot change a choice; scores are in (0, 1).
+// float64: a thousand times the 1e-9 by which layouts may differ; float32: twenty times the 1e-6.
+// The models' seeds are chosen accordingly. In bfloat16 scores differ by 2^-8 and more, and among
+// thousands of choices some always have a smaller margin: models with experts are not compared
+// there.
 double required_routing_margin(DType dtype);
 
 }  // namespace trireme::test

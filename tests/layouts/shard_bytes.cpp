@@ -5,12 +5,12 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // elements
 
-// Part `index` of n elements cut into `size` parts as equal as possible.
+// Part `index` of n elements divided into `size` parts as equal as possible.
 int64_t part(int64_t n, const Place& place) {
   return n * (place.index + 1) / place.size - n * place.index / place.size;
 }
 
-// What is divided on its own.
+// A range of elements that is divided separately.
 struct Block {
   int64_t elements = 0;
   Region region = Region::kDense;

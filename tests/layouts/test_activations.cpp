@@ -1,27 +1,28 @@
-// What one layer keeps between its forward and its backward pass, in bytes, exactly.
+// Bytes that one layer keeps from its forward to its backward pass, exactly.
 //
 // With T tokens (s b of Megatron), C hidden (h), H query and G key/value heads of D elements (a =
-// H), inner width F, w bytes an element, t tensor-parallel ranks, which with sequence parallelism
+// H), inner width F, w bytes per element, t tensor-parallel ranks, which with sequence parallelism
 // split the residual stream over z = t (else z = 1), a layer stores
 //
-//                                  this engine          Megatron, w = 2, F = 4 C, H D = C = G D (sbh)
-//   input of the block             T C w / z            2    input of the first norm
-//   output of the first norm       T C w / z            2    input of q, k, v
-//   q, k, v                        T (H + 2 G) D w / t  6
-//   scores, softmax, dropout       nothing: blocks      5 a s^2 b: softmax, its dropout's mask and output
-//   log-sum-exp                    4 T H / t            .    flash attention
-//   heads' outputs                 T H D w / t          2    input of the output projection
-//   dropout masks of two branches  nothing: counters    2
-//   input of the second norm       T C w / z            2
-//   output of the second norm      T C w / z            2    input of the first product
-//   inner width, gated twice       T {1, 2} F w / t     8    before GELU
-//   its activation                 T F w / t            8    behind GELU
-//   1 / deviation, LayerNorm: mean 4 T {1, 2} / z each  .    of two norms
-//                                                      34 sbh + 5 a s^2 b
-// So at F = 4 C with GELU and sequence parallelism ours are (32 sbh + 4 a s b + 16 s b) / t: 34
-// without the masks, and without what flash attention does not store. Selective recompute drops the
-// norms' outputs and the activation (20 sbh; Megatron's drops 5 a s^2 b, which is never here); full
-// keeps the input, 2 sbh / z.
+//                                 this engine          Megatron: w 2, F = 4 C, H D = C = G D (sbh)
+//  input of the block             T C w / z            2    input of the first norm
+//  output of the first norm       T C w / z            2    input of q, k, v
+//  q, k, v                        T (H + 2 G) D w / t  6
+//  scores, softmax, dropout       nothing: tiles       5 a s^2 b: softmax, dropout mask and output
+//  log-sum-exp                    4 T H / t            .    flash attention
+//  heads' outputs                 T H D w / t          2    input of the output projection
+//  dropout masks of two branches  nothing: counters    2
+//  input of the second norm       T C w / z            2
+//  output of the second norm      T C w / z            2    input of the first product
+//  inner width, gated twice       T {1, 2} F w / t     8    before GELU
+//  its activation                 T F w / t            8    after GELU
+//  1 / deviation, LayerNorm: mean 4 T {1, 2} / z each  .    of two norms
+//                                                     34 sbh + 5 a s^2 b
+//
+// With F = 4 C, GELU and sequence parallelism this engine stores (32 sbh + 4 a s b + 16 s b) / t:
+// 34 without the masks, and without what flash attention does not store. Selective recompute drops
+// the norms' outputs and the activation (20 sbh; Megatron's drops 5 a s^2 b, which is never stored
+// here); full recompute keeps the input, 2 sbh / z.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -31,7 +32,7 @@
 namespace trireme::test::test_activations {
 namespace {
 
-// Every array a multiple of the arena's 64 bytes on each of 4 ranks.
+// Every array is a multiple of the arena's 64 bytes on each of 4 ranks.
 RunConfig config_for(bool llama, int tp, bool sequence_parallel, Recompute recompute,
                      int64_t length) {
   LayoutCase c;
@@ -40,7 +41,7 @@ RunConfig config_for(bool llama, int tp, bool sequence_parallel, Recompute recom
   c.sizes.sequence_parallel = sequence_parallel;
   c.recompute = recompute;
   c.dtype = DType::kBF16;
-  c.dropout = !llama;  // GPT-2 with masks that are nowhere
+  c.dropout = !llama;  // GPT-2 with dropout, whose masks are not stored
   RunConfig config = config_of(c);
   config.model.num_layers = 3;
   config.model.num_kv_heads = llama ? 4 : 8;
@@ -119,8 +120,8 @@ TEST(Activations, OfOneLayerAreTheClosedForm) {
           }
 }
 
-// Korthikanti et al. 2022: 34 sbh, less two masks, plus flash attention's and the norms'
-// statistics.
+// Korthikanti et al. 2022: 34 sbh, minus two masks, plus the statistics of flash attention and of
+// the norms.
 TEST(Activations, OfMegatronsShapeAreItsFormulaWithoutMasks) {
   RunConfig config = config_for(false, 2, true, Recompute::kNone, 128);
   config.model.hidden_size = config.model.num_heads * config.model.head_dim;

@@ -1,10 +1,10 @@
-// What experts with a capacity exchange, under routings as uneven as can be.
+// Traffic of experts with a capacity, under maximally uneven routing.
 //
-// A pair that is dropped is not sent. So of a layer and micro-batch of n tokens, k experts each,
-// capacity K = ceil(f n k / E), rows of C elements of b bytes, a dp rank sends at most 4 b C K for
-// each expert on another ep index, whatever the routing, and exactly that for one that everything
-// goes to. Beside the rows, nothing depends on the routing: calls, and the bytes of everything but
-// the all-to-all, are constant.
+// Dropped pairs are not sent. For a layer and micro-batch with n tokens, k experts each, capacity K
+// = ceil(f n k / E) and rows of C elements of b bytes, a dp rank sends at most 4 b C K for each
+// expert on another ep index, whatever the routing, and exactly that for an expert that receives
+// all tokens. Besides the rows, nothing depends on the routing: the calls, and the bytes of
+// everything but the all-to-all, are constant.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr int64_t kExperts = 6;
 
 RunConfig config_for(double capacity) {
   LayoutCase c;
-  c.experts = "deepseek";  // has biases of the choice
+  c.experts = "deepseek";  // has selection biases
   c.sizes.dp = c.sizes.ep = 2;
   RunConfig config = config_of(c);
   MoeConfig& moe = config.model.moe;
@@ -32,7 +32,7 @@ RunConfig config_for(double capacity) {
   return config;
 }
 
-// Of the ep group in one step, summed over its ranks.
+// Traffic of the ep group in one step, summed over its ranks.
 Traffic expert_traffic(const RunConfig& config, int64_t expert, double bias) {
   std::mutex mutex;
   Traffic sum;
@@ -57,9 +57,10 @@ TEST(Capacity, BoundsTheBytesOfAnyRouting) {
     SCOPED_TRACE(expert);
     const Traffic all = expert_traffic(config, expert, 100),
                   none = expert_traffic(config, expert, -100);
-    // Everything to one: of the two dp ranks, one is not where the expert is.
+    // All tokens to one expert: one of the two dp ranks is on another ep index than the expert.
     EXPECT_EQ(all[CommKind::kAllToAll].sent_bytes, 4 * row * capacity);
-    // Nothing to one: of each rank, at most what the other experts of the other index take.
+    // No tokens to one expert: each rank sends at most the capacity of the other index's other
+    // experts.
     const int64_t others = 2 * (kExperts / 2) - 1;
     EXPECT_GT(none[CommKind::kAllToAll].sent_bytes, 0);
     EXPECT_LE(none[CommKind::kAllToAll].sent_bytes, 4 * row * capacity * others);
@@ -73,7 +74,7 @@ TEST(Capacity, BoundsTheBytesOfAnyRouting) {
   }
 }
 
-// The control: without a capacity every pair travels.
+// Negative control: without a capacity all pairs are sent.
 TEST(Capacity, WithoutOneEverythingToOneExpertTravels) {
   const RunConfig config = config_for(0);
   EXPECT_EQ(expert_traffic(config, 2, 100)[CommKind::kAllToAll].sent_bytes,

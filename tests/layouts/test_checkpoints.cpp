@@ -1,5 +1,5 @@
-// Saved under one layout, loaded under any other: every tensor bit for bit, optimizer state
-// included.
+// Checkpoints saved with one layout and loaded with any other: every tensor bitwise equal,
+// optimizer state included.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/resumed_run.h"
@@ -14,7 +14,7 @@ LayoutCase layout(int tp, int dp, int zero, bool sequence_parallel = false) {
   c.sizes.dp = dp;
   c.sizes.sequence_parallel = sequence_parallel;
   c.zero = zero;
-  c.llama = false;         // the table that the head shares lies on two stages of a pipeline
+  c.llama = false;         // tied table on two pipeline stages
   c.dtype = DType::kBF16;  // with master weights
   return c;
 }
@@ -33,7 +33,7 @@ TEST(Checkpoints, AnyLayoutLoadsAnyOther) {
   for (size_t i = 0; i < layouts().size(); ++i) {
     const ScratchDirectory scratch;
     LayoutCase from = layouts()[i];
-    if (8 % from.sizes.dp != 0) continue;  // trains with 8 sequences; loading needs none
+    if (8 % from.sizes.dp != 0) continue;  // training uses 8 sequences; loading needs none
     const RunPart saved = run_part(from, 0, 2, "", scratch.path());
     EXPECT_EQ(saved.tensors.size(), 4u);  // param, master, exp_avg, exp_avg_sq
     for (LayoutCase to : layouts()) {
@@ -89,7 +89,7 @@ LayoutCase with_experts(const char* experts, int tp, int dp, int ep, int zero) {
   return c;
 }
 
-// Routers' state between steps: selection biases, and the experts' shares of tokens.
+// State of routers between steps: selection biases, and the experts' shares of tokens.
 TEST(Checkpoints, RoutersGoOnWithTheirBiasesAndShares) {
   for (const char* experts : {"deepseek", "mixtral"}) {
     const ScratchDirectory scratch;

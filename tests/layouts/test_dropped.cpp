@@ -1,5 +1,4 @@
-// The negative control: when one collective of a run of hundreds does not happen, the comparison
-// says so.
+// Negative control: the comparison detects a single lost collective in a run of hundreds.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/faulty_ranks.h"

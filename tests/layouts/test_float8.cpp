@@ -1,5 +1,4 @@
-// Training in 8-bit floats: near the same training without, whatever the layout, and exactly
-// resumed.
+// FP8 training: close to the same training without FP8, in every layout, and exactly resumable.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,10 +18,10 @@ namespace {
 constexpr Float8Recipe kRecipes[] = {Float8Recipe::kDelayed, Float8Recipe::kTensorwise,
                                      Float8Recipe::kBlockwise};
 
-// Rounding to three bits of mantissa: at most 2^-4 of a number, in the mean of squares 2^-4 /
-// sqrt(3) at most; two of them in a product, in E5M2 2^-3. A gradient of the deepest layer has
-// passed through four products forward and four backward in each of two layers, whose errors are
-// independent.
+// Rounding to three bits of mantissa has an error of at most 2^-4 of a value, and an RMS error of
+// at most 2^-4 / sqrt(3); two operands per product, in E5M2 2^-3. A gradient of the deepest layer
+// has passed through four products forward and four backward in each of two layers, whose errors
+// are independent.
 TEST(Float8Training, StaysNearTheSameTrainingWithout) {
   for (const bool hybrid : {true, false})
     for (const Float8Recipe recipe : kRecipes) {
@@ -49,7 +48,7 @@ TEST(Float8Training, StaysNearTheSameTrainingWithout) {
 struct Named {
   const char* name;
   std::function<void(RunConfig&)> change;
-  bool in_groups = true;  // 128 neighbours stay neighbours
+  bool in_groups = true;  // groups of 128 neighbours are preserved
 };
 
 std::vector<Named> layouts() {
@@ -108,7 +107,7 @@ Remembered scales_of(const RunConfig& config) {
     const std::lock_guard lock(mutex);
     for (const auto& [name, values] : remembered(rank.ctx, rank.state)) {
       const auto [there, fresh] = out.emplace(name, values);
-      EXPECT_EQ(there->second, values) << name;  // of all ranks that have it
+      EXPECT_EQ(there->second, values) << name;  // equal on all ranks that have it
     }
   });
   return out;
@@ -130,7 +129,7 @@ TEST(Float8Training, ScalesAreThoseOfWholeTensors) {
   }
 }
 
-// Shared experts are linear layers like others; those that tokens are sent to stay in their type.
+// Shared experts are linear layers like others; routed experts keep their dtype.
 TEST(Float8Training, SharedExpertsTakePart) {
   RunConfig config = float8_config(Float8Recipe::kDelayed, DType::kF64);
   config.model.family = ModelFamily::kQwen2Moe;

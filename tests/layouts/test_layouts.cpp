@@ -1,4 +1,4 @@
-// The promise: every layout gives the loss, the gradients and the gradient norm of one rank.
+// The guarantee: every layout gives the loss, the gradients and the gradient norm of one rank.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace trireme::test::test_layouts {
 namespace {
 
-// One-rank results, by the options that may change them.
+// One-rank results, by the options that affect them.
 const LayoutResult& reference(const LayoutCase& c) {
   static std::map<std::string, LayoutResult> known;
   const LayoutCase one = reference_of(c);
@@ -41,7 +41,7 @@ TEST(Layouts, ASampleEqualsOneRank) {
   for (const LayoutCase& c : sample_cases(all_cases(8), 24, 1)) expect_equal(c);
 }
 
-// Attention over spread sequences with everything that it has to respect at once.
+// Context-parallel attention with all features combined.
 TEST(Layouts, EveryExchangeOfContextRanksEqualsOneRank) {
   for (const LayoutCase& c : all_cases(8))
     if (c.sizes.cp > 1 && c.sizes.dp * c.sizes.pp == 1 && c.schedule == "1f1b" && c.packed &&
@@ -55,7 +55,8 @@ TEST(Layouts, ASampleWithExpertsEqualsOneRank) {
   for (const LayoutCase& c : sample_cases(expert_cases(8), 16, 2)) expect_equal(c);
 }
 
-// A dimension that is ignored: the results would be right, the bytes and the groups are not.
+// A parallel dimension that is ignored: the results would be correct, the bytes and the groups are
+// not.
 TEST(Layouts, AnIgnoredDimensionIsNoticed) {
   LayoutCase c;
   const LayoutResult one = run_layout(c);
@@ -73,7 +74,7 @@ TEST(Layouts, AnIgnoredDimensionIsNoticed) {
   }
 }
 
-// The names under which the published page shows what is promised.
+// Names of the guaranteed properties on the published page.
 TEST(Layouts, TheSampleHasEveryVariant) {
   std::vector<LayoutCase> all = all_cases(8);
   const std::vector<LayoutCase> experts = expert_cases(8);
@@ -120,8 +121,8 @@ TEST(Layouts, TheSampleHasEveryVariant) {
   EXPECT_TRUE(seen.empty()) << *seen.begin();
 }
 
-// Routers choose the same experts in every layout: the choice is not near another in any run that
-// is compared.
+// Routers choose the same experts in every layout: in no compared run is a choice close to another
+// one.
 TEST(Layouts, RoundingCannotChangeAChoiceOfExperts) {
   for (const char* experts : {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3"})
     for (const bool packed : {false, true})
@@ -154,8 +155,8 @@ double norm_of(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
-// Tolerances of bfloat16 hide no fault of 30 %: in all gradients, or in one tensor
-// that has a tenth of the gradient.
+// Tolerances of bfloat16 do not hide an error of 30 %, in all gradients or in one tensor with a
+// tenth of the gradient.
 TEST(Layouts, AFaultOf30PercentIsNoticedInBFloat16) {
   for (const char* variant : {"", "qwen3", "gemma3"}) {
     LayoutCase c;

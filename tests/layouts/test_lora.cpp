@@ -1,4 +1,5 @@
-// Adapters beside a frozen model: the same training in every layout, and what a rank keeps for it.
+// Adapters on a frozen model: the same training in every layout, and the memory that a rank needs
+// for it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +22,7 @@ LoraConfig with_magnitudes(double dropout = 0) {
 RunConfig config_with(const LayoutCase& c, const LoraConfig& lora) {
   RunConfig config = config_of(c);
   config.finetune.lora = lora;
-  // B starts as zeros: its steps must be large enough that A's gradients are none.
+  // B starts at zero: the steps must be large enough to give A gradients other than zero.
   config.optimizer.lr = 0.05;
   return config;
 }
@@ -120,7 +121,7 @@ TEST(Dora, BiasesAndTiedHeadsStayFrozen) { expect_same("", with_magnitudes(), fa
 TEST(Dora, BesideExperts) { expect_same("qwen2_moe", with_magnitudes()); }
 TEST(Dora, LatentAttention) { expect_same("deepseek_v3", with_magnitudes(0.1)); }
 
-// Of weights that lie in one matrix, one that is in the middle.
+// Adapters of some of the weights in a fused matrix, one in its middle.
 void expect_some_layers(LoraConfig lora) {
   lora.targets = {"k_proj", "down_proj"};
   LayoutCase c = base_case();
@@ -136,7 +137,7 @@ void expect_some_layers(LoraConfig lora) {
 TEST(Lora, SomeLayersOnly) { expect_some_layers(adapters()); }
 TEST(Dora, SomeLayersOnly) { expect_some_layers(with_magnitudes(0.2)); }
 
-// Learning from preferences, whose losses are of pairs and not of tokens.
+// Preference training, whose losses belong to pairs and not to tokens.
 TEST(Preferences, EveryLayoutLearnsTheSame) {
   for (const bool with_adapters : {false, true}) {
     const auto config_for = [&](const LayoutCase& c) {
@@ -154,7 +155,7 @@ TEST(Preferences, EveryLayoutLearnsTheSame) {
   }
 }
 
-// What is frozen has no gradient, no moments and no master weights, in any ZeRO stage.
+// Frozen weights have no gradients, no moments and no master weights, in any ZeRO stage.
 TEST(Lora, FrozenWeightsCostTheirValuesOnly) {
   for (const int stage : {0, 1, 2, 3}) {
     LayoutCase c = base_case();
@@ -169,7 +170,7 @@ TEST(Lora, FrozenWeightsCostTheirValuesOnly) {
       if (name.find(".lora_") != std::string::npos) adapted += std::ssize(values);
     }
     const LayoutResult::Stored& rank = got.stored.front();
-    const int64_t padding = 64 * 2 * 7 * with.model.num_layers * 2;  // elements, generously
+    const int64_t padding = 64 * 2 * 7 * with.model.num_layers * 2;  // elements, a generous bound
     const int64_t share = stage >= 1 ? 2 : 1, gradient_share = stage >= 2 ? 2 : 1;
     EXPECT_LT(rank.gradients, 4 * (adapted / gradient_share + padding)) << stage;
     EXPECT_LT(rank.states, 12 * (adapted / share + padding)) << stage;
@@ -178,9 +179,8 @@ TEST(Lora, FrozenWeightsCostTheirValuesOnly) {
   }
 }
 
-// The derivatives by all parameters, from those that take the lengths n of the rows of V = W + s B
-// A for constants:
-// by V[j] there are -m[j] dm[j] / n[j]^2 V[j] more.
+// Completes derivatives that treat the row norms n of V = W + s B A as constants: the derivative by
+// V[j] has the further term -m[j] dm[j] / n[j]^2 V[j].
 void add_through_lengths(const ParameterStore& store, const Tensor& values, const Tensor& gradient,
                          double s) {
   std::map<std::string, ParamHandle> handles;

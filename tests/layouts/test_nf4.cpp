@@ -1,5 +1,5 @@
-// A frozen model in 4 bits beside adapters: the numbers of a model whose weights are what the bits
-// stand for, the same in every layout, in the memory that they should take.
+// QLoRA: a frozen model in 4 bits with adapters gives the results of a model with the dequantized
+// weights, the same in every layout, in the expected memory.
 #include <gtest/gtest.h>
 
 #include "engine/ops/nf4.h"
@@ -9,7 +9,7 @@
 namespace trireme::test::test_nf4 {
 namespace {
 
-// Inputs of every linear layer are whole blocks on each of 4 tensor-parallel ranks.
+// The inputs of every linear layer are whole blocks on each of 4 tensor-parallel ranks.
 RunConfig config_with(const LayoutCase& c, bool packed, bool doubled) {
   RunConfig config = config_of(c);
   ModelConfig& model = config.model;
@@ -21,7 +21,7 @@ RunConfig config_with(const LayoutCase& c, bool packed, bool doubled) {
   config.train_steps = 2;
   config.finetune.lora = {.rank = 3, .alpha = 8, .targets = {"all-linear"}};
   config.finetune.base = {packed, doubled};
-  config.optimizer.lr = 0.05;  // B starts as zeros, without which A has no gradient
+  config.optimizer.lr = 0.05;  // B starts at zero, and A then has no gradient
   return config;
 }
 
@@ -97,7 +97,7 @@ struct Trained {
   std::vector<uint8_t> gradients;
 };
 
-// Trains on one rank; `change` comes between initialization and the first step.
+// Trains on one rank; `change` runs between initialization and the first step.
 Trained train(const RunConfig& config, const std::function<void(LayoutRank&)>& change) {
   Trained out;
   on_ranks(config, {}, [&](LayoutRank& rank) {
@@ -111,7 +111,7 @@ Trained train(const RunConfig& config, const std::function<void(LayoutRank&)>& c
   return out;
 }
 
-// Forward and backward are those of the same layers with the numbers that the bits stand for.
+// Forward and backward equal those of the same layers with dequantized weights.
 TEST(Nf4Base, ComputesWithWhatTheBitsStandFor) {
   for (const char* experts : {"", "qwen2_moe"})
     for (const DType dtype : {DType::kF64, DType::kBF16}) {
@@ -146,8 +146,8 @@ TEST(Nf4Base, ComputesWithWhatTheBitsStandFor) {
     }
 }
 
-// The gradient of the second step against differences of its loss: what reaches the first layers'
-// adapters came through the inputs' gradients of the layers above.
+// The gradient of the second step against differences of its loss: the gradients of the first
+// layers' adapters have passed through the input gradients of the layers above.
 TEST(Nf4Base, FiniteDifferences) {
   const auto in_first_layer = [](const ParameterSpec& spec) {
     return spec.name.find("layers.0.") != std::string::npos;
@@ -155,7 +155,7 @@ TEST(Nf4Base, FiniteDifferences) {
   EXPECT_EQ(expect_slopes(config_with({}, true, true), {.chosen = in_first_layer}), 14);
 }
 
-// What a rank has of a weight: its bits and their scales, and of the others one at a time.
+// Memory of a weight: its codes and their scales; weights are unpacked one at a time.
 TEST(Nf4Base, TakesHalfAByteAWeight) {
   const auto held = [](bool packed, bool doubled) {
     LayoutCase c;
@@ -180,15 +180,15 @@ TEST(Nf4Base, TakesHalfAByteAWeight) {
     const double each = static_cast<double>(in_bits) / static_cast<double>(elements);
     const double wanted = doubled ? 0.5 + 1.0 / 64 + 4.0 / (64 * 256) : 0.5 + 4.0 / 64;
     EXPECT_GE(each, wanted);
-    // Alignment, and groups and offset of small weights, of which there are 7 a layer.
+    // Alignment, and groups and offset of small weights, of which there are 7 per layer.
     EXPECT_LT(static_cast<double>(in_bits), wanted * static_cast<double>(elements) + 4 * 7 * 160);
     EXPECT_NEAR(static_cast<double>(plain - bytes), (4 - each) * static_cast<double>(elements),
                 0.01 * static_cast<double>(elements));
   }
 }
 
-// Only one weight is unpacked at a time, and by one of those who read it: the step's memory does
-// not grow with the number of layers.
+// Only one weight is unpacked at a time, by one of its users: the step's memory does not grow with
+// the number of layers.
 void expect_one_weight_unpacked(const LoraConfig& lora) {
   LayoutCase c;
   c.recompute = Recompute::kFull;

@@ -1,6 +1,6 @@
-// Exchanges that overlap with products: of tokens between tensor-parallel ranks
-// (transformer/pass/tensor_exchange.h), and of tokens for experts with the shared ones
-// (transformer/layers/moe.h). They give what the plain ones give and send the same bytes.
+// Exchanges that overlap with products: tensor-parallel exchanges of tokens
+// (transformer/pass/tensor_exchange.h), and the experts' exchange with the shared experts
+// (transformer/layers/moe.h). They give the results of the plain exchanges and send the same bytes.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/layout_run.h"
@@ -20,7 +20,7 @@ LayoutResult run(LayoutCase c, Overlap overlap) {
   c.sizes.tp_comm_overlap = overlap;
   RunConfig config = config_of(c);
   config.train_steps = 2;
-  LayoutRunOptions ring;  // whose bytes are all messages
+  LayoutRunOptions ring;  // counts all bytes as messages
   ring.comm.algorithm = CommAlgorithm::kRing;
   return run_training(config, c.packed, ring);
 }
@@ -47,7 +47,7 @@ TEST(TensorOverlap, EqualsThePlainExchange) {
     }
 }
 
-// In the types in which sums are rounded.
+// In dtypes in which sums are rounded.
 TEST(TensorOverlap, EqualsThePlainExchangeInShortFloats) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     LayoutCase c = split_over(2, Overlap::kOn);
@@ -56,7 +56,7 @@ TEST(TensorOverlap, EqualsThePlainExchangeInShortFloats) {
   }
 }
 
-// Messages between two ranks that rank 0 of `c` counts in one step.
+// Number of point-to-point messages of rank 0 of `c` in one step.
 int64_t messages(const LayoutCase& c) {
   int64_t calls = 0;
   on_ranks(config_of(c), {}, [&](LayoutRank& rank) {
@@ -80,7 +80,7 @@ TEST(TensorOverlap, MessagesAreOfOneShareEach) {
   }
 }
 
-// Nothing but the time of the exchange differs: bit by bit.
+// Bitwise equal: only the time of the exchange differs.
 TEST(SharedExpertOverlap, EqualsThePlainExchange) {
   for (const char* experts : {"qwen2_moe", "deepseek"})
     for (const int etp : {1, 2}) {

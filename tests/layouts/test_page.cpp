@@ -1,4 +1,4 @@
-// The page of a sweep: what did not run has no numbers, and what made the page is on it.
+// Page of a sweep: failed cases have no numbers, and the page states the commit and the command.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -44,7 +44,7 @@ TEST(SweepPage, SaysHowMuchRanAndWhatMadeIt) {
   EXPECT_NE(page.find("`scripts/test_layouts.sh --publish`"), std::string::npos) << page;
 }
 
-// A router's margin that was never measured is not the least one.
+// A routing margin that was never measured does not count as the smallest.
 TEST(SweepPage, CaseThatEndedEarlyHasNoMargin) {
   CaseReport measured = report_of(DType::kF64, 0, LayoutError());
   measured.margin = 0.25;

@@ -1,7 +1,7 @@
-// Negative controls after bugs of other engines that became public in 2026: parallelism that trains
-// on wrong gradients, or clips by a wrong norm, without an error. Each is planted here once, and a
-// figure of the comparison with one rank notices it: what each is off by is stated beside it, where
-// 1e-9 is allowed.
+// Negative controls modelled on bugs of other engines published in 2026: parallelism that trains on
+// wrong gradients, or clips by a wrong norm, without an error. Each bug is injected here once, and
+// a figure of the comparison with one rank detects it; the resulting error is stated with each,
+// where 1e-9 is allowed.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,7 +27,7 @@ RunConfig two_steps(const LayoutCase& c, double clip) {
   return config;
 }
 
-// Differences that the comparison reports for a layout with a bug; without the bug, none.
+// Differences that the comparison reports for a layout with a bug; without the bug there are none.
 LayoutError noticed(const LayoutCase& c, const LayoutRunOptions& bug, double clip = 1) {
   const LayoutResult want = run_training(two_steps(reference_of(c), clip), false, {});
   const RunConfig config = two_steps(c, clip);
@@ -39,7 +39,7 @@ LayoutError noticed(const LayoutCase& c, const LayoutRunOptions& bug, double cli
 
 using Chosen = std::function<bool(const ParameterSpec&)>;
 
-// The specs that a model gives its parameters, of one of whose marks a bug makes a wrong one.
+// Applies a bug to the specs of the model's parameters: sets one field wrongly.
 void for_each_spec(TrainState& state, const Chosen& chosen,
                    const std::function<void(ParameterSpec&)>& mark) {
   int marked = 0;
@@ -61,13 +61,13 @@ LayoutRunOptions counted_once_for_all_tp_ranks(const Chosen& chosen) {
   };
   LayoutRunOptions options;
   options.before_step = set_copy(1);
-  options.after_step = set_copy(0);  // everything else knows who owns what
+  options.after_step = set_copy(0);  // everything else uses the correct ownership
   return options;
 }
 
-// Megatron-LM PR #5916: with ep > 1 and tp > 1 the norm leaves out the experts of all tp ranks but
-// the first, though these hold other experts. Gradients are right; clipping is not.
-// Off by 2.6e-2 in the norm, nothing else.
+// Megatron-LM PR #5916: with ep > 1 and tp > 1 the norm omits the experts of all tp ranks except
+// the first, although these hold other experts. Gradients are correct; clipping is not. Error:
+// 2.6e-2 in the norm, nothing else.
 TEST(PublishedBugs, NormWithoutSomeExperts) {
   LayoutCase c = sized(2, 1, 1, 2);
   c.experts = "mixtral";
@@ -80,8 +80,7 @@ TEST(PublishedBugs, NormWithoutSomeExperts) {
 
 // Megatron-LM #7452, finding 8 (PR #7530): a parameter with an element for each head, divided over
 // tp, counts in the norm with the first rank's elements only. There the offset of attention sinks;
-// here the biases of q.
-// Off by 7.7e-5 in the norm, nothing else.
+// here the biases of q. Error: 7.7e-5 in the norm, nothing else.
 TEST(PublishedBugs, NormWithoutTheHeadsOfOtherRanks) {
   LayoutCase c = sized(2, 1, 1);
   c.variant = "qwen2";
@@ -94,9 +93,8 @@ TEST(PublishedBugs, NormWithoutTheHeadsOfOtherRanks) {
 }
 
 // Megatron-LM #7452, finding 11: a norm's weight shared by heads is whole on every tp rank, and
-// each holds its own heads' part of the gradient. Without sequence parallelism
-// nobody adds them.
-// Off by 1.7 in a gradient, 9.7e-4 in the norm, and replicas differ.
+// each holds its own heads' part of the gradient. Without sequence parallelism no rank sums the
+// parts. Error: 1.7 in a gradient, 9.7e-4 in the norm, and replicas differ.
 TEST(PublishedBugs, SharedNormWithoutTheOtherHeads) {
   LayoutCase c = sized(2, 1, 1);
   c.variant = "qwen3";
@@ -110,9 +108,8 @@ TEST(PublishedBugs, SharedNormWithoutTheOtherHeads) {
   EXPECT_GT(error.gradient, 1e-1);
 }
 
-// Megatron-LM #7452, finding 3: the mean over tokens is taken by each rank's own count of valid
-// tokens, which differ.
-// Off by 1.2 in the loss, 1.1 in a gradient.
+// Megatron-LM #7452, finding 3: the mean over tokens uses each rank's own count of valid tokens,
+// which differs. Error: 1.2 in the loss, 1.1 in a gradient.
 TEST(PublishedBugs, TokensCountedOnEachRank) {
   std::atomic<int> count = 0;
   const Fault alone{.group = "world", .number = Fault::kEvery, .bytes = sizeof(int64_t)};
@@ -122,9 +119,9 @@ TEST(PublishedBugs, TokensCountedOnEachRank) {
   EXPECT_GT(error.loss, 1e-1);
 }
 
-// Megatron-LM #7452: logits that a rank has whole go to a cross entropy that takes the ranks' for
-// different parts of the vocabulary, and adds the same ones several times.
-// Off by an infinite loss.
+// Megatron-LM #7452: logits that are whole on each rank are passed to a cross entropy that takes
+// them for different parts of the vocabulary, and sums the same ones several times. Error: an
+// infinite loss.
 TEST(PublishedBugs, OneShardOfTheVocabularyTakenForAll) {
   std::atomic<int> count = 0;
   const Fault own{.group = "tp group",
@@ -136,9 +133,9 @@ TEST(PublishedBugs, OneShardOfTheVocabularyTakenForAll) {
   EXPECT_GT(error.loss, 1e-2);
 }
 
-// Megatron-LM #7452, finding 4: what backward computes again goes over another group of ranks than
-// it did in forward: here once over a group of the rank alone. The loss is right.
-// Off by 4.4e-2 in a gradient, 1.9e-5 in the next loss.
+// Megatron-LM #7452, finding 4: recomputation in backward uses another group of ranks than forward:
+// here once a group of the rank alone. The loss is correct. Error: 4.4e-2 in a gradient, 1.9e-5 in
+// the next loss.
 TEST(PublishedBugs, RecomputeOverAnotherGroup) {
   LayoutCase c = sized(2, 1, 1);
   c.recompute = Recompute::kFull;
@@ -148,10 +145,9 @@ TEST(PublishedBugs, RecomputeOverAnotherGroup) {
   EXPECT_GT(error.gradient, 1e-3);
 }
 
-// Megatron-LM PR #7165: gradients of experts are scaled by a number of ranks that is the dense
-// parameters', where other ranks hold the same experts (its grad norm lay 8.4 times outside its
-// band).
-// Off by 5.1e-1 in a gradient, 4.3e-2 in the norm.
+// Megatron-LM PR #7165: gradients of experts are scaled by the number of ranks of the dense
+// parameters, while other ranks hold the same experts (its grad norm was 8.4 times outside its
+// band). Error: 5.1e-1 in a gradient, 4.3e-2 in the norm.
 TEST(PublishedBugs, ExpertGradientsScaledAsDenseOnes) {
   LayoutCase c = sized(2, 1, 1);  // 1 rank with the same dense parameters, 2 with the same experts
   c.experts = "mixtral";
@@ -165,9 +161,9 @@ TEST(PublishedBugs, ExpertGradientsScaledAsDenseOnes) {
   EXPECT_GT(error.gradient, 0.4);
 }
 
-// VeOmni PR #1115: with Ulysses (or rings) gradients are added over the data-parallel ranks only,
-// which is one: each rank keeps its own tokens' part.
-// Off by 8.7e-1 in a gradient, 3.4e-1 in the norm.
+// VeOmni PR #1115: with Ulysses (or rings) gradients are summed over the data-parallel ranks only,
+// of which there is one: each rank keeps its own tokens' part. Error: 8.7e-1 in a gradient, 3.4e-1
+// in the norm.
 TEST(PublishedBugs, GradientsNotAddedOverContextRanks) {
   LayoutCase c = sized(1, 2, 1);
   c.sizes.cp_exchange = 2;
@@ -180,15 +176,15 @@ TEST(PublishedBugs, GradientsNotAddedOverContextRanks) {
   EXPECT_GT(error.gradient, 1e-1);
 }
 
-// DeepSpeed #8224: under ZeRO 2 a module that is used twice in a step, there an encoder, here the
-// table of tied embeddings, is reduced without the gradient of one use.
-// Off by 7.8e-1 in a gradient, 1.2e-2 in the norm.
+// DeepSpeed #8224: with ZeRO 2 a module that is used twice in a step, there an encoder, here the
+// table of tied embeddings, is reduced without the gradient of one use. Error: 7.8e-1 in a
+// gradient, 1.2e-2 in the norm.
 TEST(PublishedBugs, GradientOfOneUseOfTwo) {
   LayoutCase c = sized(2, 1, 2);
   c.zero = 2;
   c.llama = false;
   std::array<ParameterStore*, 4> stores = {};
-  // The head has written its gradient; the embedding, after the layers, is to overwrite it.
+  // The head has written its gradient; the embedding, after the layers, then overwrites it.
   const auto forget = [&](int rank) {
     ParameterStore& store = *stores[static_cast<size_t>(rank)];
     std::vector<bool> written = store.written();

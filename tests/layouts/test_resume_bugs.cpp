@@ -1,6 +1,6 @@
-// Negative controls after bugs of other engines that became public in 2026: resumes that go on with
-// another model than was saved, without an error. Each is planted here once; the comparisons of
-// test_checkpoints.cpp notice it.
+// Negative controls modelled on bugs of other engines published in 2026: resumes that continue with
+// another model than was saved, without an error. Each bug is injected here once and detected by
+// the comparisons of test_checkpoints.cpp.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ LayoutCase layout(int dp, int pp, int zero) {
   return c;
 }
 
-// Everything outside what this rank owns is as it was before loading.
+// Restores everything outside of this rank's own parts to its state before loading.
 void load_owned_only(LayoutRank& rank, const std::function<void()>& load) {
   const ParameterStore& store = rank.state.store;
   const Tensor values = store.flat_values();
@@ -36,10 +36,10 @@ void load_owned_only(LayoutRank& rank, const std::function<void()>& load) {
   std::memcpy(values.raw(), kept.data(), kept.size());
 }
 
-// Megatron-LM PR #6920: after loading, each rank takes the weights from its own shard of the master
-// weights, and the all-gather that brings the other ranks' never happens. What the owners store is
-// right, so a comparison of that, as of another checkpoint, sees nothing; the rank's replicas do,
-// and the next loss.
+// Megatron-LM PR #6920: after loading, each rank updates the weights from its own shard of the
+// master weights, and the all-gather of the other ranks' shards is missing. The owners' values are
+// correct, so that comparing them, or another checkpoint, detects nothing; comparing the rank's
+// replicas does, and the next loss.
 TEST(ResumeBugs, ReplicasOfWeightsAreNotLoaded) {
   const ScratchDirectory scratch;
   const LayoutCase c = layout(2, 1, 1);
@@ -56,8 +56,8 @@ TEST(ResumeBugs, ReplicasOfWeightsAreNotLoaded) {
   EXPECT_FALSE(resumed.tensors == straight.tensors);
 }
 
-// Megatron-LM #7452, finding 12: a pipeline stage names its layers from 0 on and asks a checkpoint
-// of fewer stages for these: the loading is complete and strict, of the first stage's layers.
+// Megatron-LM #7452, finding 12: a pipeline stage numbers its layers from 0 and requests these from
+// a checkpoint of fewer stages: loading is complete and strict, but of the first stage's layers.
 TEST(ResumeBugs, LayersOfAStageAreLoadedByTheirNumberInIt) {
   const ScratchDirectory scratch;
   const RunPart saved = run_part(layout(2, 1, 1), 0, 2, "", scratch.path());
@@ -79,8 +79,8 @@ TEST(ResumeBugs, LayersOfAStageAreLoadedByTheirNumberInIt) {
   EXPECT_FALSE(loaded.tensors == saved.tensors);
 }
 
-// The same class: what routers learn outside of the gradients stays as in a fresh run, on one rank
-// of two.
+// The same class: what routers learn outside of gradients stays as in a fresh run, on one of two
+// ranks.
 TEST(ResumeBugs, RouterBiasesOfARankAreNotLoaded) {
   const ScratchDirectory scratch;
   LayoutCase c = layout(2, 1, 0);

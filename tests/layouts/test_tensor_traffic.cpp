@@ -1,4 +1,4 @@
-// Bytes that tensor-parallel ranks exchange for one layer: the formulas of
+// Bytes that tensor-parallel ranks exchange per layer: the formulas of
 // docs/design/tensor-parallelism.md.
 #include <gtest/gtest.h>
 
@@ -29,10 +29,10 @@ TEST(TensorTraffic, OfOneLayerIsTheFormula) {
   for (const int tp : {2, 4})
     for (const bool sp : {false, true})
       for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-        const int64_t a = 24 * 32 * 4;  // T C element
+        const int64_t a = 24 * 32 * 4;  // bytes of a (T, C) tensor
         const int64_t factor = (sp ? 10 : 8) + (recompute == Recompute::kFull ? 4 : 0);
-        // With sequence parallelism the gradients of the two norms' weights are sums over tp as
-        // well.
+        // With sequence parallelism the gradients of the two norms' weights are reduced over tp,
+        // too.
         const int64_t norms = sp ? 2 * 2 * (tp - 1) * 32 * 4 : 0;
         const int64_t two = tensor_bytes(2, tp, sp, recompute);
         const int64_t three = tensor_bytes(3, tp, sp, recompute);

@@ -1,4 +1,4 @@
-// What ZeRO's stages store and send: the formulas of docs/design/zero.md, exactly.
+// Memory and traffic of ZeRO's stages: the formulas of docs/design/zero.md, exactly.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -29,7 +29,7 @@ LayoutRunOptions ring() {
 }
 
 // Elements of each block of rank `rank`, with padding: every matrix or fused group of matrices
-// begins at a multiple of 64 elements, and so does the next block.
+// starts at a multiple of 64 elements, and so does the next block.
 std::vector<int64_t> block_sizes(const RunConfig& config, int rank) {
   const Layout layout = layout_of(config.parallel, rank);
   const Model model(
@@ -82,7 +82,7 @@ TEST(Zero, EachStageStoresItsShard) {
       }
 }
 
-// All in float32: 16 bytes an element at stage 0, 8 + 8 / N, 4 + 12 / N, 16 / N.
+// All in float32: 16 bytes per element at stage 0, 8 + 8 / N, 4 + 12 / N, 16 / N.
 TEST(Zero, StageThreeOnEightRanksIsAnEighth) {
   const auto bytes = [](int stage) {
     const LayoutResult::Stored s = run_training(config_for(8, stage, 1), false, {}).stored[0];
@@ -102,7 +102,7 @@ TEST(Zero, TrafficIsTheFormula) {
         const Traffic got = run_training(config, false, ring()).data_traffic;
         const std::vector<int64_t> blocks = block_sizes(config, 0);  // embedding, layers, head
         const int64_t model = sum(blocks) * 4;                       // of values, and of gradients
-        const int64_t once = (blocks.front() + blocks.back()) * 4;   // gathered once a micro-batch
+        const int64_t once = (blocks.front() + blocks.back()) * 4;  // gathered once per micro-batch
         const int64_t all_reduce = stage == 0 ? 2 * model : 0;
         const int64_t reduce_scatter = stage == 0 ? 0 : stage == 1 ? model : m * model;
         const int64_t all_gather = stage == 0 ? 0 : stage == 3 ? m * (2 * model - once) : model;
@@ -113,7 +113,7 @@ TEST(Zero, TrafficIsTheFormula) {
       }
 }
 
-// Full recompute needs no weights that backward has not gathered anyway.
+// Full recompute needs only weights that backward gathers anyway.
 TEST(Zero, RecomputeGathersNothingMore) {
   RunConfig config = config_for(2, 3, 1);
   const int64_t without = run_training(config, false, ring()).data_traffic.total().sent_bytes;
@@ -133,7 +133,7 @@ TEST(Zero, PrefetchAndOverlapDoNotChangeABit) {
   EXPECT_TRUE(run_training(config, false, {}).parameters == one.parameters);
 }
 
-// Groups whose ranks talk to themselves only: no reduction and no gather happens.
+// Fault: groups in which no reduction and no gather happens.
 TEST(Zero, ADroppedReduceScatterIsNoticed) {
   for (int stage = 1; stage <= 2; ++stage) {
     LayoutCase c;
@@ -149,7 +149,7 @@ TEST(Zero, ADroppedReduceScatterIsNoticed) {
   }
 }
 
-// A step that is not finite names the same element on every rank, whoever owns it.
+// A step that is not finite reports the same element on every rank, whichever rank owns it.
 TEST(Zero, EveryRankNamesTheSameBadElement) {
   for (int stage = 0; stage <= 3; ++stage) {
     std::mutex mutex;

@@ -1,4 +1,4 @@
-// An update does not depend on how the parameters are divided, nor on where the states live.
+// An update does not depend on how the parameters are divided, nor on where the states are stored.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ ParameterList list(const TensorBox& box) {
   return parameters;
 }
 
-// Weights, moments in bf16 and no master weights: everything is rounded stochastically.
+// Weights and moments in bf16, no master weights: everything is rounded stochastically.
 OptimizerConfig config() {
   OptimizerConfig c;
   c.lr = 0.01;
@@ -107,7 +107,7 @@ TEST(FlatOptimizer, NeitherBoxesNorShardsChangeABit) {
   }
 }
 
-// Fills matrices, each of which it must see as a whole, with ones.
+// Fills matrices with ones; requires each matrix as a whole.
 class MatrixFiller final : public Optimizer {
  public:
   std::unique_ptr<Optimizer> clone() const override { return std::make_unique<MatrixFiller>(); }
@@ -221,7 +221,7 @@ TEST(FlatOptimizer, AFullDiskIsAnErrorBeforeTheFirstStep) {
   }
 }
 
-// The descriptor of the states' file, which has no name any more.
+// Descriptor of the states' file, which is unlinked.
 std::string open_file_under(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code error;

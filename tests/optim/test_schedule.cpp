@@ -41,7 +41,7 @@ TEST(Schedule, WarmUpAlongALogarithmStartsAtZero) {
   EXPECT_EQ(learning_rate(c, kPeak, 1, 100), kPeak);
 }
 
-// The factors that DeepSpeed 0.18.2's own classes give after 1, 2, ... 10 calls of step(), with
+// Factors of DeepSpeed 0.18.2's own classes after 1, 2, ... 10 calls of step(), with
 // total_num_steps 10 and cos_min_ratio 0.1.
 struct DeepSpeedRates {
   DecayStyle style;
@@ -79,7 +79,7 @@ TEST(Schedule, DeepSpeedsClassesAtEveryStep) {
     }
   SchedulerConfig after = make(kCosine, 4, 10);
   after.deepspeed = true;
-  EXPECT_DOUBLE_EQ(learning_rate(after, kPeak, 15, 20), 1e-4);  // it does not rise again
+  EXPECT_DOUBLE_EQ(learning_rate(after, kPeak, 15, 20), 1e-4);  // it does not increase again
 }
 
 TEST(Schedule, ConstantStays) {
@@ -94,7 +94,7 @@ TEST(Schedule, LinearAndCosineMeetTheirEndsAndMiddle) {
     EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 110, 110), 1e-4);
     EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 500, 110), 1e-4);  // never below
   }
-  // A quarter of the way the cosine is still above the line.
+  // After a quarter of the decay the cosine is still above the line.
   EXPECT_GT(learning_rate(cosine, kPeak, 35, 110), learning_rate(linear, kPeak, 35, 110));
 }
 

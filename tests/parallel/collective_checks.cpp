@@ -94,7 +94,7 @@ std::string check_broadcast(Communicator& g, DType dtype, int64_t n) {
   return "";
 }
 
-// Rank r gives rank s r + 2 s elements: uneven, and nothing from 0 to 0.
+// Rank r sends rank s r + 2 s elements: uneven, and none from 0 to 0.
 int64_t uneven(int from, int to) { return int64_t{from} + 2 * to; }
 
 std::string check_uneven_all_to_all(Communicator& g, DType dtype) {
@@ -140,7 +140,7 @@ std::string check_messages(Communicator& g) {
         expect("send_recv", in, [&](int64_t i) { return operand(previous, i); });
     if (!wrong.empty()) return wrong;
   }
-  // Two that travel at once, the second passing on what the first brought.
+  // Two messages in flight, the second of which forwards what the first brought.
   const TestTensor mine = make(DType::kF64, 3000), first = make(DType::kF64, 3000);
   const TestTensor second = make(DType::kF64, 3000);
   fill(*mine, g.rank());
@@ -152,7 +152,7 @@ std::string check_messages(Communicator& g) {
   const std::string wrong =
       expect("send_recv_async", second, [&](int64_t i) { return operand(before, i); });
   if (!wrong.empty()) return wrong;
-  // Tags, not the order of arrival, decide which message is meant.
+  // Tags, not the order of arrival, select the message.
   const TestTensor a = make(DType::kI32, 1), b = make(DType::kI32, 1);
   if (g.rank() == 0) {
     fill(*a, 3);
@@ -168,8 +168,8 @@ std::string check_messages(Communicator& g) {
   return "";
 }
 
-// Messages both ways around the ring, posted in an order in which blocking ones would wait for
-// ever, while collectives of the same ranks run before, between and after.
+// Messages in both directions around the ring, posted in an order in which blocking ones would wait
+// forever, with collectives of the same ranks before, between and after them.
 std::string check_posted_messages(Communicator& g) {
   if (g.size() == 1) return "";
   const int next = (g.rank() + 1) % g.size(), previous = (g.rank() + g.size() - 1) % g.size();
@@ -243,7 +243,7 @@ std::string check_split(Communicator& g) {
     return sum;
   });
   if (!wrong.empty()) return wrong;
-  // The first rank stays outside.
+  // The first rank joins no group.
   const auto rest = g.split(g.rank() == 0 ? -1 : 0, 0, "rest");
   if ((rest == nullptr) != (g.rank() == 0)) return "split: color -1 joined a group";
   if (rest) {

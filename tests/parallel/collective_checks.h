@@ -1,12 +1,12 @@
-// Checks of every collective against plain loops, for ranks of any transport.
+// Checks of every collective against plain loops, for ranks with any transport.
 #pragma once
 
 #include "parallel/comm/communicator.h"
 
 namespace trireme::test {
 
-// Runs on every rank of the group; returns "" or what was wrong on this rank first. Values are
-// small whole numbers, so that every order of additions gives the same bits in every dtype.
+// Call on every rank of the group. Returns "" or the first error on this rank. Values are small
+// whole numbers, so that every order of additions gives the same bits in every dtype.
 std::string check_collectives(Communicator& group);
 std::string check_all_reduce(Communicator& group, DType dtype, int64_t n);
 

@@ -1,5 +1,5 @@
-// Weights in blocks, apart from any model: a rank's part has the bits of the whole, the blocks of
-// files are kept, and what cannot be held is refused.
+// Block-quantized weights without a model: a rank's part is bitwise equal to the whole, blocks of
+// files are kept, and unsupported weights are refused.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ void fill(const TensorBox& box, int64_t begin, const Tensor& to) {
   }
 }
 
-// What a file's blocks stand for.
+// Dequantized values of a file's blocks.
 std::vector<float> whole(const char* type) {
   const GgufType& t = *gguf_type(type);
   std::vector<float> out(static_cast<size_t>(kRows * kColumns));
@@ -87,7 +87,7 @@ TEST(BlockWeights, ABoxHasTheBitsOfTheWhole) {
   }
 }
 
-// The head has 8 bits in both, and a file's blocks that are rounded again are the same blocks.
+// The head has 8 bits in both cases; quantizing a file's blocks again gives the same blocks.
 TEST(BlockWeights, KeepsTheBlocksOfFiles) {
   Ctx ctx(1, "test");
   for (const char* type : {"Q8_0", "Q4_0"}) {

@@ -53,7 +53,7 @@ TEST(Communicator, EveryCollectiveWithChecks) {
   expect_collectives(3, o);
 }
 
-// All results of one all-reduce of normal values, one string of bytes per rank.
+// Results of one all-reduce of normal values, one string of bytes per rank.
 std::vector<std::string> reduce_normals(int ranks, DType dtype, int64_t n, const CommOptions& o) {
   std::vector<std::string> results(static_cast<size_t>(ranks));
   run_threads(
@@ -92,7 +92,7 @@ TEST(Communicator, WindowAddsInRankOrder) {
   }
 }
 
-// Sums of 16-bit floats are kept in float32 and rounded once, over the ring as in the window.
+// Sums of 16-bit floats are kept in float32 and rounded once, in the ring and in the window.
 TEST(Communicator, ShortFloatsAreRoundedOnce) {
   constexpr int64_t kN = 501;
   std::vector<double> want(kN, 0.0);
@@ -113,7 +113,7 @@ TEST(Communicator, ShortFloatsAreRoundedOnce) {
   }
 }
 
-// Sum over the ranks of the bytes each sent in one ring all-reduce of n elements.
+// Bytes sent by all ranks in one ring all-reduce of n elements.
 int64_t ring_bytes(int ranks, DType dtype, int64_t n, int per_node) {
   const int64_t bytes = n * dtype_size(dtype);
   const int64_t chunk = ceil_div(n, ranks) * dtype_size(dtype);
@@ -213,7 +213,8 @@ TEST(Communicator, UnevenPiecesSendExactlyTheFormula) {
     }
 }
 
-// On one node they pass through the window instead: the parts of the others, and the own piece.
+// On one node the pieces pass through the window instead: the other ranks' parts, and the own
+// piece.
 TEST(Communicator, UnevenPiecesPassThroughTheWindowOfANode) {
   for (const int64_t n : {int64_t{3}, int64_t{102}, int64_t{5003}}) {
     std::atomic<int64_t> scattered{0}, gathered{0}, sent{0};
@@ -236,8 +237,8 @@ TEST(Communicator, UnevenPiecesPassThroughTheWindowOfANode) {
   }
 }
 
-// The operations share two buffers: none may write to one that a slower rank still reads, in
-// whatever order they come and however many parts they have.
+// The operations share two buffers: none may write to one that a slower rank still reads, whatever
+// their order and number of parts.
 TEST(Communicator, OperationsThroughOneWindowDoNotOverwriteEachOther) {
   constexpr int kRanks = 3;
   run_threads(
@@ -271,7 +272,7 @@ TEST(Communicator, StartedOperationsRunInOrderAndBeforeLaterBlockingOnes) {
     run_threads(
         3,
         [](Communicator& world) {
-          // x -> 3 x each time: the result tells how many ran before.
+          // x -> 3 x each time: the result shows how many ran before.
           const TestTensor data(DType::kF64, {501}, std::vector<double>(501, 1.0));
           const TestTensor copy(DType::kF64, {1503});
           std::vector<Work> work;

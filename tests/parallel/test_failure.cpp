@@ -1,4 +1,4 @@
-// A rank that throws, dies or calls something else: the others end with a clear error, soon.
+// A rank that throws, dies or calls another operation: the others end soon, with a clear error.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,7 +23,7 @@ CommOptions options(CommAlgorithm algorithm, bool check = false) {
   return o;
 }
 
-// What became of ranks of which at least one fails: each rank's message ("" for none).
+// Results of ranks of which at least one fails: each rank's message ("": none).
 struct Result {
   std::vector<std::string> errors;
   std::vector<ExitCode> codes;
@@ -151,7 +151,7 @@ TEST(Failure, ARankThatEndsEarlyIsNamed) {
   EXPECT_NE(both.find("rank 1 has ended its run"), std::string::npos) << both;
 }
 
-// Every rank of three names rank 2, which calls `odd` where rank 0 calls `other`.
+// Each of three ranks names rank 2, which calls `odd` where rank 0 calls `other`.
 void expect_named(const std::function<void(Communicator&)>& fn, const std::string& odd,
                   const std::string& other) {
   for (CommAlgorithm algorithm : {CommAlgorithm::kRing, CommAlgorithm::kShm}) {
@@ -208,7 +208,7 @@ TEST(Failure, AMessageOfTheWrongSizeIsNamed) {
       << result.errors[1];
 }
 
-// The errors of three ranks whose options or builds `vary` by rank.
+// Errors of three ranks whose options or builds `vary` by rank.
 std::vector<std::string> connect_errors(
     const std::function<void(int, CommOptions&, std::string&)>& vary) {
   constexpr int kRanks = 3;

@@ -10,7 +10,8 @@ namespace {
 
 using test::TestTensor;
 
-// Blocks of a model as backward completes them: head first, embedding last, one block empty.
+// Blocks of a model in the order in which backward completes them: head first, embedding last, one
+// empty.
 std::vector<FlatRange> blocks() {
   return {{900, 1000}, {640, 900}, {380, 640}, {380, 380}, {120, 380}, {0, 120}};
 }
@@ -76,7 +77,7 @@ TEST(GradientReducer, SumsOverTheRanks) {
     const TestTensor gradients(DType::kF64, {1000});
     GradientReducer reducer(world, *gradients, blocks(), {200 * 8, true});
     test::fill(*gradients, world.rank());
-    for (int64_t i : {5, 0, 3, 1, 2, 4}) reducer.block_ready(i);  // a schedule's order, not ours
+    for (int64_t i : {5, 0, 3, 1, 2, 4}) reducer.block_ready(i);  // order of a schedule
     reducer.wait_all(nullptr);
     for (int64_t i = 0; i < 1000; ++i) {
       const double want = test::operand(0, i) + test::operand(1, i) + test::operand(2, i);

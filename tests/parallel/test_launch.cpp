@@ -18,7 +18,7 @@
 namespace trireme::test_launch {
 namespace {
 
-// Sets launcher variables for one test; all others of the list are cleared.
+// Sets launcher variables for one test and clears all others of the list.
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& wanted) {
@@ -138,7 +138,7 @@ TEST(Launcher, NonsenseInItsVariablesIsAnInputError) {
   }
 }
 
-// --ranks starts its own ranks, whatever another launch has left in the environment.
+// --ranks starts its own ranks, whatever variables another launcher has left in the environment.
 TEST(ClaimRanks, RemovesWhatOtherLaunchersLeft) {
   const std::vector<std::pair<Variables, std::string>> cases = {
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}},
@@ -176,7 +176,7 @@ TEST(ClaimRanks, KeepsTheVariablesOfTheRanksThatItStarted) {
   }
 }
 
-// It would start the next one, and so on without end.
+// It would start the next one, recursively and without end.
 TEST(Launcher, AnMpirunThatIsNotOpenMpisIsAnInputError) {
   const Environment rank(Variables{{"TRIREME_MPIRUN", "/opt/other/mpirun"}});
   try {
@@ -249,7 +249,7 @@ TEST(RankCommands, StartRanksOnThisMachineThatMeetThere) {
   }
 }
 
-// Whether somebody can listen on a port of the loopback interface.
+// Returns whether a socket can listen on a port of the loopback interface.
 bool can_listen(int port, bool reuses) {
   const Socket one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = reuses ? 1 : 0;
@@ -262,8 +262,8 @@ bool can_listen(int port, bool reuses) {
          listen(one.fd(), 1) == 0;
 }
 
-// Groups that start at the same time, and whatever else asks for a port, are given others; rank 0
-// inherits the socket.
+// Groups that start at the same time, and other users of ports, get other ports; rank 0 inherits
+// the socket.
 TEST(RankCommands, KeepThePortOfTheirRanks) {
   auto commands = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret");
   const int port = std::stoi(value_of(commands[0], "MASTER_PORT"));
@@ -310,7 +310,7 @@ TEST(Launcher, ReadsTheSecretOfRanksOverTcp) {
   EXPECT_THROW(secret_with({{kCommSecretFileVariable, path + ".none"}}), InputError);
 }
 
-// The secret is for the environment: anybody may read another's command line.
+// The secret is passed in the environment: command lines are readable by every user.
 TEST(RankCommands, KeepTheSecretOutOfCommandLines) {
   const test::ScratchDirectory folder;
   for (const char* name : {"mpirun", "srun"}) {

@@ -111,7 +111,7 @@ TEST(Groups, EachDimHasItsCommunicator) {
     check(*groups.data, l.data);
     check(*groups.kv, {2, l.tp.index});
     check(*groups.tied, {2, l.pp.index});
-    // tp neighbours are neighbouring ranks, stages lie half the world apart.
+    // tp neighbours are neighbouring ranks; stages are half the world apart.
     EXPECT_EQ(groups.tp->world_rank(0), world.rank() / 2 * 2);
     EXPECT_EQ(groups.tied->world_rank(1), world.rank() % 4 + 4);
     EXPECT_EQ(groups.tp->name().substr(0, 9), "tp group ");

@@ -1,5 +1,5 @@
-// What a rank concludes from the board and from life lines, with invented time: look(1) counts one
-// second.
+// Conclusions of a rank from the board and from life lines, with simulated time: look(1) advances
+// one second.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kFarTooLong = 100;
 
-// A board of two rows: this process is rank 0, a child is rank 1.
+// Board with two rows: this process is rank 0, a child is rank 1.
 class Board {
  public:
   // The child joins, runs `life`, and then waits to be killed.
@@ -48,7 +48,7 @@ class Board {
     mine_.introduce(0, {"rank 0", name_});
     mine_.join(std::move(board), {0, 1}, 0);
     mine_.watch();
-    mine_.look(0);  // sees the beats so far
+    mine_.look(0);  // registers the beats so far
   }
   ~Board() {
     kill(child_, SIGKILL);
@@ -113,7 +113,7 @@ TEST(Liveness, AStoppedProcessIsGivenUpAfterFourSeconds) {
 TEST(Liveness, AProcessWithoutAProcessorIsGivenUpLater) {
   Board board(nothing);
   EXPECT_EQ(board.seconds_until_lost(), 30);
-  // The state depends on how far the child has come.
+  // The state depends on the progress of the child.
   EXPECT_EQ(board.mine().reason().find(
                 board.name() +
                 " has not run for 30 s: it gets no processor or hangs in the kernel (state "),
@@ -122,7 +122,7 @@ TEST(Liveness, AProcessWithoutAProcessorIsGivenUpLater) {
 }
 
 TEST(Liveness, ABeatingProcessIsNeverGivenUp) {
-  // Rank 0 looks at rank 1's row; here both are this process.
+  // Rank 0 reads rank 1's row; here both are this process.
   Liveness theirs(1e9), mine(1e9);
   SharedMemory board = SharedMemory::create(Liveness::board_bytes(2));
   theirs.join(SharedMemory::attach(board.address(), board.bytes()), {0, 1}, 1);
@@ -145,7 +145,7 @@ TEST(Liveness, ADebuggerHoldsTheWaiting) {
   EXPECT_EQ(board.seconds_until_lost(), kFarTooLong);
   EXPECT_TRUE(board.mine().held());
   ASSERT_EQ(ptrace(PTRACE_DETACH, board.child(), nullptr, nullptr), 0);
-  EXPECT_EQ(board.seconds_until_lost(), 29);  // it does not beat: this is no rank of a run
+  EXPECT_EQ(board.seconds_until_lost(), 29);  // it does not beat: it is not a rank of a run
   EXPECT_FALSE(board.mine().held());
 }
 
@@ -187,7 +187,7 @@ TEST(Liveness, SaysWhereTheRankWaits) {
   EXPECT_EQ(mine.enter(&inside), &in_group);
   EXPECT_NE(mine.where().find("all_gather"), std::string::npos) << mine.where();
   mine.enter(&in_group);
-  // Somebody waits for a message while another thread is in an operation.
+  // One thread waits for a message while another is inside an operation.
   const std::string pair = "pp group 0 of 2";
   const OpInfo message{CommKind::kRecv, &pair, 0, 2, 4096, false};
   mine.await(&message);
@@ -199,14 +199,15 @@ TEST(Liveness, SaysWhereTheRankWaits) {
   const OpInfo in_world{CommKind::kBarrier, &world, 5, 8, 0, false};
   EXPECT_EQ(mine.enter(&in_world), nullptr);
   EXPECT_EQ(mine.where(), "rank 5 of group \"world\" (8 ranks): barrier of 0 bytes");
-  // What a loss has stopped stays known when the thread has left it, whatever it starts then.
+  // The operation stopped by a loss stays recorded after the thread has left it, whatever starts
+  // next.
   EXPECT_THROW(mine.fail(in_world, "rank 3 died", LossCause::kDied), Error);
   mine.enter(nullptr);
   EXPECT_THROW(mine.throw_if_lost(in_group), Error);
   EXPECT_EQ(mine.where(), "rank 5 of group \"world\" (8 ranks): barrier of 0 bytes");
 }
 
-// Two ends of a TCP connection over the loopback interface, as ranks 0 and 1 have it.
+// Two ends of a TCP connection over the loopback interface, as between ranks 0 and 1.
 struct Line {
   int mine = -1, theirs = -1;
   Line() {
@@ -228,13 +229,13 @@ struct Line {
     close(mine);
     if (theirs >= 0) close(theirs);
   }
-  // The other end is closed, and all that was written there lies ready here.
+  // Closes the other end after everything written there has arrived here.
   void hang_up() {
     close(std::exchange(theirs, -1));
     pollfd ended{mine, POLLRDHUP, 0};
     EXPECT_EQ(poll(&ended, 1, 60'000), 1);
   }
-  // What was written at the other end lies ready here.
+  // Waits until everything written at the other end has arrived here.
   void settle() const {
     char byte = 0;
     EXPECT_EQ(recv(mine, &byte, 1, MSG_PEEK), 1);
@@ -286,8 +287,8 @@ TEST(PeerLinks, ASilentProcessOnALiveMachineDoesNotRun) {
   EXPECT_EQ(ranks.mine.cause(), LossCause::kSilent);
 }
 
-// A local stream counts as unacknowledged what the other end has not read: its reader is the
-// machine.
+// A local stream counts bytes that the other end has not read as unacknowledged: its reader plays
+// the other machine.
 struct TwoMachines {
   int ends[2] = {-1, -1};
   Liveness mine{1e9};

@@ -1,5 +1,4 @@
-// Weights in 4 bits, apart from any model: what is unpacked is what the op makes of the whole
-// weight at once.
+// 4-bit weights without a model: unpacked parts equal the op's result for the whole weight.
 #include <gtest/gtest.h>
 
 #include <limits>

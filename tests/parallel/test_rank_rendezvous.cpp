@@ -1,4 +1,4 @@
-// Ranks find each other over TCP among strangers, who neither join nor delay them.
+// TCP rendezvous of ranks among foreign connections, which neither join nor delay it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -47,7 +47,7 @@ class MeetingPlace {
   ReservedPort port_;
 };
 
-// One rank's part in a thread of its own.
+// One rank's part, in its own thread.
 class RankThread {
  public:
   explicit RankThread(TcpOptions options)
@@ -59,7 +59,7 @@ class RankThread {
           }
         }) {}
   ~RankThread() { join(); }
-  // Empty: it has met the others.
+  // Error of the rank; empty: it has joined the others.
   const std::string& error() {
     join();
     return error_;
@@ -95,8 +95,7 @@ bool closed_by_peer(const Socket& socket_) {
   return recv(socket_.fd(), &byte, 1, 0) <= 0;
 }
 
-// A process that only pretends to be rank 0: takes the greeting of rank 1 for a challenge of its
-// own choice.
+// A process that impersonates rank 0: accepts rank 1's greeting for a challenge of its choice.
 struct FalseMaster {
   RankGreeting greeting_for(const RankChallenge& challenge, const RankVerdict& verdict) const {
     const Socket guest(accept(port.descriptor(), nullptr, nullptr));
@@ -115,7 +114,7 @@ TEST(RankRendezvous, TimesOutHoweverManyStrangersAreConnected) {
             std::string::npos);
 }
 
-// Who keeps connecting renews nothing: neither those that send nothing, nor half a greeting.
+// Repeated connections extend no deadline: neither silent ones nor partial greetings.
 TEST(RankRendezvous, ItsDeadlineIsNotRenewedByStrangers) {
   const MeetingPlace place;
   std::atomic<bool> stop{false};
@@ -157,14 +156,14 @@ TEST(RankRendezvous, SaysWhomItWaitsForLongBeforeItGivesUp) {
       << zero;
   testing::internal::CaptureStderr();
   TcpOptions nobody = place.rank(1, 0.8);
-  nobody.master_address = "127.0.0.3";  // nobody listens there
+  nobody.master_address = "127.0.0.3";  // no listener there
   const std::string error = RankThread(nobody).error();
   const std::string one = testing::internal::GetCapturedStderr();
   EXPECT_EQ(count_of(one, "rank 1 waits for rank 0 at 127.0.0.3:"), 1u) << one;
   EXPECT_NE(error.find("rank 1 found no rank 0 at 127.0.0.3:"), std::string::npos) << error;
 }
 
-// A connection that the other machine neither takes nor refuses would be tried for two minutes.
+// A connection that the other machine neither accepts nor refuses would be retried for two minutes.
 TEST(RankRendezvous, ASilentAddressDoesNotOutlastItsDeadline) {
   const Socket full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const TcpAddress any = resolve_tcp("test", "127.0.0.1", 0).front();
@@ -187,7 +186,7 @@ TEST(RankRendezvous, ASilentAddressDoesNotOutlastItsDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
-// Strangers find nobody any more once the ranks have met.
+// After the rendezvous the ports are closed to other connections.
 TEST(RankRendezvous, ClosesItsPorts) {
   const ReservedPort taken;  // of 127.0.0.1; the ranks meet at another address
   const auto options = [&](int rank) {
@@ -252,7 +251,7 @@ TEST(RankRendezvous, ARankChecksWhoListens) {
   EXPECT_NE(victim.error().find("does not know the secret"), std::string::npos) << victim.error();
 }
 
-// Rank 0 of another address of the loopback network leaves the port of this one alone.
+// Rank 0 at another address of the loopback network does not occupy the port of this one.
 TEST(RankRendezvous, ListensAtOneAddressOnly) {
   const ReservedPort taken;  // of 127.0.0.1
   const auto options = [&](int rank) {
@@ -268,7 +267,7 @@ TEST(RankRendezvous, ListensAtOneAddressOnly) {
   TcpOptions everywhere = options(0);
   everywhere.listen_address = "*";
   EXPECT_THROW(connect_ranks(everywhere), InputError);
-  TcpOptions elsewhere{"192.0.2.1", taken.number(), 0, 2, 1.0};  // of nobody: RFC 5737
+  TcpOptions elsewhere{"192.0.2.1", taken.number(), 0, 2, 1.0};  // unassigned: RFC 5737
   EXPECT_THROW(connect_ranks(elsewhere), InputError);
 }
 
@@ -286,7 +285,7 @@ TEST(RankRendezvous, TakesOverOnlyASocketThatListensAtItsPort) {
   close(ends[1]);
 }
 
-// Of this process so far.
+// CPU seconds of this process so far.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -322,7 +321,7 @@ TEST(RankRendezvous, DoesNotSpinWithoutDescriptors) {
   close(options.listener);
 }
 
-// Largest resident size of this process so far.
+// Peak resident size of this process so far.
 int64_t peak_bytes() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)
@@ -330,8 +329,8 @@ int64_t peak_bytes() {
   return 0;
 }
 
-// What becomes of rank 0, which waits for 4 bytes, when rank 1 sends the header of another message
-// and leaves.
+// Error of rank 0, which waits for 4 bytes, when rank 1 sends the header of another message and
+// disconnects.
 std::string error_after_header(int64_t tag, int64_t bytes) {
   const MeetingPlace place;
   RankThread one(place.rank(1));

@@ -31,7 +31,7 @@ TEST(ShardMap, StoresPiecesOneBehindTheOther) {
   EXPECT_THROW(ShardMap({{0, 5}, {4, 6}}), Error);
 }
 
-// Index of an element of a box in the whole tensor, the long way.
+// Index of an element of a box in the whole tensor, computed step by step.
 int64_t index_of(const ParameterSpec& spec, int64_t element) {
   const Shape local = spec.local_shape();
   std::vector<int64_t> at(static_cast<size_t>(local.rank()));
@@ -78,10 +78,10 @@ ParameterList list() {
 
 TEST(ParameterStore, RanksOwnEveryElementOnce) {
   const ParameterStore whole(list(), DType::kF32);
-  // A table that another stage holds too is divided apart from what lies around it.
+  // A table that another stage also holds is divided separately from its neighbours.
   ASSERT_EQ(whole.tiles().size(), 4u);
   EXPECT_EQ(whole.tiles()[2].range.begin, whole.range(2).begin);
-  EXPECT_EQ(whole.tiles()[2].range.size(), 256);  // 200 and padding
+  EXPECT_EQ(whole.tiles()[2].range.size(), 256);  // 200 plus padding
   for (const int n : {1, 2, 3, 7}) {
     std::vector<int> owners(static_cast<size_t>(whole.flat_size()), 0);
     for (int i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// Ranks map each other's memory by an address that a peer sends, which may name anything.
+// Ranks map each other's memory by an address from a peer, which may name anything.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -28,8 +28,7 @@ TEST(SharedMemory, HasTheExpectedSizeOrIsRefused) {
     EXPECT_THROW(SharedMemory::attach(odd, kPage), Error) << odd;
 }
 
-// A file of this user with a name that contains what the address says: mapped, it would be written
-// to.
+// A file of this user whose name contains the address: if it were mapped, it would be written to.
 TEST(SharedMemory, IsNoFile) {
   const test::ScratchDirectory folder;
   const std::string path = folder / "precious";
@@ -40,7 +39,7 @@ TEST(SharedMemory, IsNoFile) {
       Error);
 }
 
-// Its creator could cut it short under whoever maps it.
+// Its creator could truncate it while others have it mapped.
 TEST(SharedMemory, IsNoBlockWhoseSizeCanChange) {
   const Socket block(memfd_create("trireme-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(block.fd(), kPage), 0);

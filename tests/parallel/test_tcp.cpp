@@ -20,8 +20,8 @@ namespace {
 
 using test::TestTensor;
 
-// Forks one process per rank and waits for them; each must exit with 0 after fn returned "". The
-// first rank `killed`, if any, is expected to die by SIGKILL.
+// Forks one process per rank and waits for them; each must exit with 0 after fn returned "". Rank
+// `killed` (-1: none) must die by SIGKILL instead.
 std::string run_processes(int ranks, CommOptions options,
                           const std::function<std::string(World&)>& fn, int killed = -1) {
   options.timeout_s = 120;
@@ -43,7 +43,7 @@ std::string run_processes(int ranks, CommOptions options,
     try {
       TcpOptions tcp{"localhost", port.number(), r, ranks, options.timeout_s};
       if (r == 0) tcp.listener = port.descriptor();
-      // A rank that is too late to throw has told of it when it is ended.
+      // A rank that is terminated before it can throw has already reported the loss.
       const auto announce = [&](const std::string& loss) {
         say(concat("rank ", r, " told: ", loss));
       };
@@ -131,7 +131,7 @@ TEST(Tcp, AKilledProcessIsNamedByItsPeers) {
         },
         1);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(took.count(), 60);  // not the longest wait for a peer
+    EXPECT_LT(took.count(), 60);  // less than the timeout for a peer
     for (int r : {0, 2}) {
       const std::string head =
           concat(": rank ", r, " of group \"world\" (3 ranks): all_reduce of 40000 bytes");
@@ -164,7 +164,7 @@ std::pair<pid_t, int> wait_for_rank() {
   return {child, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
 }
 
-// The last rank starts when one was sent away: until then rank 0 answers whoever comes.
+// The last rank starts when one was refused: until then rank 0 accepts connections.
 TEST(Tcp, OfTwoProcessesWithOneRankOneIsSentAway) {
   const ReservedPort port;
   const pid_t first = start_rank(port, 0, 3);

@@ -1,4 +1,4 @@
-// Texts that a scheduler and a tiny model's executor write, on every rank of a layout alike.
+// Completions by a scheduler and a tiny model's executor, the same on every rank of a layout.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Text {
   std::vector<double> logprobs, prompt;
 };
 
-// The model of one rank of a layout.
+// Model of one rank of a layout.
 struct Rank {
   Rank(const ModelConfig& config, const ParallelSizes& sizes, Communicator& world, DType dtype,
        int64_t length = kLength)
@@ -43,7 +43,7 @@ struct Rank {
   Ctx ctx;
   Model model;
   ParameterStore store;
-  std::optional<KvType> kv_type = {};  // of the cache
+  std::optional<KvType> kv_type = {};  // of the KV cache
 };
 
 inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, BatchingConfig config,
@@ -91,7 +91,7 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
   return texts;
 }
 
-// A rank's whole model, for the sequences of this configuration.
+// Drafter with a rank's whole model, for the sequences of this configuration.
 inline std::unique_ptr<Drafter> drafter_of(Rank& rank, const BatchingConfig& config) {
   StepLimits limits{.tokens = config.max_step_tokens, .sequences = config.max_sequences};
   limits.length = config.max_model_len;

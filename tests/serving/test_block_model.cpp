@@ -1,6 +1,5 @@
-// Models whose weights are in blocks: their logits are those of a model whose weights are what the
-// blocks stand for, up to the rounding of activations to int8, in every family and under tensor
-// parallelism.
+// Models with block-quantized weights: their logits equal those of a model with the dequantized
+// weights, up to the rounding of activations to int8, in every family and with tensor parallelism.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,8 +73,7 @@ std::vector<float> logits_of(Rank& rank) {
   return out;
 }
 
-// The values of `plain` become those that the blocks of the other stand for. Returns how many
-// weights.
+// Sets the values of `plain` to the dequantized ones of `blocks`. Returns the number of weights.
 int decode_into(Rank& plain, const Rank& blocks) {
   int decoded = 0;
   for (ParamHandle h = 0; h < std::ssize(plain.store.specs()); ++h) {
@@ -86,7 +84,7 @@ int decode_into(Rank& plain, const Rank& blocks) {
   return decoded;
 }
 
-// The root of the mean squared difference over that of the values.
+// Root mean square of the difference relative to that of the values.
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double wrong = 0, all = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -101,9 +99,9 @@ const std::vector<ModelFamily> kFamilies = {ModelFamily::kLlama,   ModelFamily::
                                             ModelFamily::kMixtral, ModelFamily::kGemma3,
                                             ModelFamily::kQwen3,   ModelFamily::kDeepseekV3};
 
-// One rounding to int8 of 32 normal values is off by e / sqrt(12) of e = max / 127: about half a
-// percent of their size. Some ten of them follow one another, so 2 % in the logits is a bound, and
-// 4 bits in the weights are far above.
+// One rounding of 32 normal values to int8 has an RMS error of e / sqrt(12) with e = max / 127:
+// about half a percent of their magnitude. About ten of them follow one another, so that 2 % in the
+// logits is a bound; 4-bit weights are far above it.
 TEST(BlockModel, ComputesWithWhatTheBlocksStandFor) {
   for (const ModelFamily family : kFamilies)
     for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
@@ -124,7 +122,7 @@ TEST(BlockModel, ComputesWithWhatTheBlocksStandFor) {
     }
 }
 
-// Ranks cut weights at blocks: rows of x that a row-parallel layer divides are rounded in the same
+// Ranks split weights at blocks: rows of x that a row-parallel layer splits are rounded in the same
 // blocks.
 TEST(BlockModel, TwoRanksComputeTheSame) {
   for (const ModelFamily family : kFamilies)
@@ -139,13 +137,13 @@ TEST(BlockModel, TwoRanksComputeTheSame) {
         EXPECT_LT(half.store.packed_bytes() * 5,
                   half.store.parameter_count() * (format == BlockFormat::kQ8_0 ? 8 : 6));
         const std::vector<float> got = logits_of(half);
-        // A sum that differs in its last bit may round to another int8 in the next layer.
+        // A sum that differs in its last bit may round to another int8 value in the next layer.
         EXPECT_LT(distance(got, want), 2e-3) << static_cast<int>(family);
       });
     }
 }
 
-// What a cache holds of tokens that were computed one by one is what a whole pass computes.
+// Token by token, the cache holds the same values as after one whole pass.
 TEST(BlockModel, DecodesWhatItPrefills) {
   for (const ModelFamily family : kFamilies)
     run_threads(1, [&](Communicator& world) {

@@ -1,5 +1,5 @@
-// Other weights while texts are written: each text is of the ones or the others, as the way of
-// changing says.
+// Weight changes during generation: each sequence uses the old or the new weights, as the kind of
+// change defines.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@ constexpr int32_t kVocabulary = 50;
 constexpr int64_t kBlocks = 400, kBlockTokens = 4;
 const BatchingConfig kConfig{.max_sequences = 4, .max_step_tokens = 16, .max_model_len = 100};
 
-// Texts whose tokens are even with the old weights and odd with the new ones.
+// Executor whose tokens are even with the old weights and odd with the new ones.
 class TwoWeights final : public StepExecutor {
  public:
   StepOutcome execute(const StepPlan& plan) override {
@@ -79,18 +79,18 @@ class ChangeWeights : public testing::Test {
   void change(Handover how) {
     engine->change_weights(how, [this] { executor_->is_new = true; }).get();
   }
-  // While a text is in its second step.
+  // Changes the weights while a sequence is in its second step.
   void change_under_way(Handover how) {
     std::future<void> changed = engine->change_weights(how, [this] { executor_->is_new = true; });
     executor_->most_steps = INT64_MAX;
     changed.get();
   }
-  // Whether a text of a step or two still waits, once it could have been computed.
+  // Returns whether a sequence of one or two steps still waits after it could have finished.
   bool waits(const std::future<Told>& text) const {
     for (int step = 0; step < 8; ++step) engine->between_steps([] {});
     return text.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   }
-  // A text that has come for a change that waits.
+  // Submits a sequence while a change waits.
   std::future<Told> write_behind_a_change() {
     std::future<Told> text;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -115,7 +115,7 @@ const std::vector<int32_t> kPrompt{1, 2, 3, 4, 5, 6, 7, 8, 9};
 TEST_F(ChangeWeights, WaitsForWhatHasComeBefore) {
   (void)write(kPrompt, 5).get();
   EXPECT_EQ(write(kPrompt, 5).get().cached, 8);
-  // More than run at a time: those that wait have come before too.
+  // More than run at a time: the waiting ones were also submitted before.
   std::vector<std::future<Told>> before, beside;
   for (int32_t i = 0; i < 10; ++i) before.push_back(write({i, 1}, 40));
   std::atomic<bool> changed = false;
@@ -145,7 +145,7 @@ TEST_F(ChangeWeights, WaitsForWhatHasComeBefore) {
   EXPECT_GT(of_the_new, 0);
   const Told after = write(kPrompt, 5).get();
   EXPECT_TRUE(after.is_all(1));
-  EXPECT_EQ(after.cached, 0);  // what the old weights have computed is not found
+  EXPECT_EQ(after.cached, 0);  // blocks computed with the old weights are not reused
   EXPECT_EQ(write(kPrompt, 5).get().cached, 8);
   engine->between_steps([] {});
   EXPECT_EQ(engine->counts().scheduler.waiting, 0);
@@ -173,7 +173,7 @@ TEST_F(ChangeWeights, CancelsWhatWaitsForIt) {
 TEST_F(ChangeWeights, WaitsForWhatBelongsTogether) {
   auto search = std::make_shared<WeightsHold>();
   EXPECT_TRUE(write({1}, 1, nullptr, search).get().is_all(0));
-  // Nothing of it is there now.
+  // None of its sequences is running now.
   auto asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
   const auto behind = write_behind_a_change();
   auto late = std::make_shared<WeightsHold>();
@@ -201,7 +201,7 @@ TEST_F(ChangeWeights, RefusesWhatBelongsToTextsThatAreEnded) {
   EXPECT_TRUE(write({1, 2}, 1, nullptr, search).get().is_all(1));
 }
 
-// Ranks that start again may have other weights than those that its first texts were computed with.
+// Restarted ranks may have other weights than those of a request's first sequences.
 TEST_F(ChangeWeights, RefusesTheRestOfWhatALossHasDivided) {
   auto search = std::make_shared<WeightsHold>();
   EXPECT_TRUE(write({1}, 1, nullptr, search).get().is_all(0));
@@ -221,7 +221,7 @@ TEST_F(ChangeWeights, WaitsNotForWhatEndsWhileTheEngineRests) {
   engine->resume();
   auto asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
   ASSERT_TRUE(comes(asked));
-  // Whoever goes away while he waits is no reason to wait either.
+  // A client that disconnects while it waits does not block the change.
   auto held = std::make_shared<WeightsHold>();
   std::promise<void> began;
   auto before = write({1}, 90, &began);
@@ -279,7 +279,7 @@ TEST_F(ChangeWeights, FailsWithThem) {
 }
 
 TEST_F(ChangeWeights, StopsWhereItEnds) {
-  executor_->step_time = 200'000;  // 90 of them: its end does not come first
+  executor_->step_time = 200'000;  // 90 of them: it does not finish first
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();

@@ -1,5 +1,4 @@
-// Deterministic mode: what a request gets has the same bits whether it is alone or in a storm of
-// others.
+// Deterministic mode: the results of a request have the same bits alone and under load.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -25,7 +24,7 @@ ModelConfig config_of(ModelFamily family) {
   return config;
 }
 
-// Prompts of 1 to 60 tokens, many of which begin alike; greedy and drawn texts in turn.
+// Prompts of 1 to 60 tokens, many with a shared prefix; greedy and random sampling in turn.
 std::vector<Wish> wishes_of(int count) {
   std::mt19937 random(11);
   std::vector<Wish> out;
@@ -52,7 +51,7 @@ SequenceRequest request_of(const Wish& wish, size_t number) {
   return {.prompt = wish.prompt, .choice = std::move(choice), .max_tokens = wish.count};
 }
 
-// What listeners on the engine's thread hear.
+// Listeners on the engine's thread.
 class Ears {
  public:
   explicit Ears(size_t count) : texts_(count), ended_(count) {}
@@ -100,7 +99,7 @@ std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blo
   return std::make_unique<Engine>(std::move(executor), config, blocks, kBlockTokens);
 }
 
-// One after the other, each prompt in one step, nothing found in the cache.
+// One after the other, each prompt in one step, with an empty prefix cache.
 std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
   const auto engine = engine_of(
       rank, {.max_sequences = 1, .max_step_tokens = kMostTokens, .prefix_caching = false}, 24);
@@ -112,8 +111,8 @@ std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
   return ears.texts();
 }
 
-// All at once in chunks of few tokens and a cache that holds a fraction of them, every fifth gone
-// before its end.
+// All at once, in chunks of few tokens, with a cache for a fraction of them; every fifth is
+// cancelled before its end.
 std::vector<Text> in_a_storm(Rank& rank, const std::vector<Wish>& wishes) {
   const auto engine = engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23}, 40);
   Ears ears(wishes.size());
@@ -179,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Deterministic,
                                            Kind{ModelFamily::kGemma3, DType::kBF16, kE4M3},
                                            Kind{ModelFamily::kDeepseekV3, DType::kF32, kInt8}));
 
-// Of models that ranks hold together the same under each layout.
+// Models shared by several ranks: the same results with each layout.
 TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
   ModelConfig config = config_of(ModelFamily::kLlama);
   config.num_layers = 3;

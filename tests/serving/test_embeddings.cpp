@@ -1,5 +1,4 @@
-// What a model makes of texts: the same whatever they are computed with, and what the head's logits
-// come from.
+// Embeddings: independent of other sequences in the batch, and the head's input for the logits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +24,7 @@ std::vector<std::vector<int32_t>> texts() {
   return out;
 }
 
-// Beside a text that is written.
+// Computed next to a running completion.
 Embeddings embedded(Rank& rank, const BatchingConfig& how) {
   BlockPool pool(40, kBlockTokens, 1);
   Scheduler scheduler(how, pool);
@@ -97,8 +96,7 @@ TEST(Embeddings, OfEveryTypeAreNearThoseOfFloat64) {
     });
 }
 
-// The head's product with them gives the log-probabilities that the text's first token is told
-// with.
+// The head's product with the embeddings gives the log-probabilities reported with the first token.
 TEST(Embeddings, AreWhatTheHeadTakes) {
   run_threads(1, [](Communicator& world) {
     Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF64);

@@ -1,5 +1,5 @@
-// Threads that hand in and take back sequences, without a model: what each one is told is its own
-// text.
+// Threads that submit and cancel sequences, without a model: each receives its own sequence's
+// output.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr int32_t kVocabulary = 50;
 constexpr int64_t kBlocks = 40, kBlockTokens = 4;
 const BatchingConfig kConfig{.max_sequences = 8, .max_step_tokens = 16, .max_model_len = 100};
 
-// What one sequence is told until it ends.
+// Events of one sequence until it ends.
 class Heard {
  public:
   SequenceListener listener() {
@@ -34,7 +34,7 @@ class Heard {
       if (event.finish) ended_.set_value(*event.finish);
     };
   }
-  // Once the engine has left the listener, too: whoever waits may end this.
+  // Returns after the engine has left the listener: the caller may then destroy it.
   FinishReason wait() {
     const FinishReason reason = ended_.get_future().get();
     const std::lock_guard lock(mutex_);
@@ -137,7 +137,7 @@ TEST(Engine, SiblingsFindThePromptOfTheFirst) {
   EXPECT_EQ(again.cached, 0);
 }
 
-// Log-probabilities of a prompt are not in the cache: its tokens are computed for them, but once.
+// Log-probabilities of a prompt are not cached: its tokens are computed for them, but only once.
 TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
   for (const bool caches : {true, false}) {
     std::atomic<int64_t> computed = 0;
@@ -164,7 +164,8 @@ TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
     }
     EXPECT_EQ(told, (std::vector<int64_t>{29, 0, 0}));
     engine.between_steps([] {});
-    // 28 of the prompt are in whole blocks; of each text all but the last token are computed.
+    // 28 tokens of the prompt are in whole blocks; of each sequence all but the last token are
+    // computed.
     EXPECT_EQ(computed, 3 * 3 + (caches ? 30 + 2 * 2 : 3 * 30));
   }
 }
@@ -190,8 +191,8 @@ class Failing final : public StepExecutor {
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
-// Says that telling others its plans has taken it an hour: which part of a step it belongs to is
-// arithmetic.
+// Pretends that sending plans to the other ranks took an hour: the test checks which part of a step
+// this counts for.
 class Telling final : public StepExecutor {
  public:
   static constexpr double kTelling = 3600;
@@ -202,7 +203,7 @@ class Telling final : public StepExecutor {
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
-// The host's part of a step, and not the model's.
+// It counts as time of the host, not of the model.
 TEST(Engine, CountsTellingRanksAsTelling) {
   std::vector<StepReport> steps;
   Engine engine(std::make_unique<Telling>(), kConfig, kBlocks, kBlockTokens,
@@ -234,7 +235,7 @@ TEST(Engine, EndsEverySequenceWhenAStepFails) {
   EXPECT_EQ(late.wait(), FinishReason::kError);
 }
 
-// Fails in steps of a certain token, whose blocks it has written to by then.
+// Fails in steps with a certain token, after it has written to their blocks.
 class Refusing final : public StepExecutor {
  public:
   static constexpr int32_t kRefused = 13;
@@ -249,7 +250,7 @@ class Refusing final : public StepExecutor {
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
-// A prompt whose text has none of that token.
+// A prompt whose sequence never contains that token.
 std::vector<int32_t> harmless(int64_t count) {
   for (int32_t first = 0;; ++first) {
     const std::vector<int32_t> prompt{first, 7};
@@ -263,7 +264,7 @@ TEST(Engine, LosesOnlyTheSequencesOfAStepThatFails) {
   const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
   Engine engine(std::make_unique<Refusing>(), one, kBlocks, kBlockTokens);
   std::vector<Heard> heard(8);
-  // One at a time: every second one fails, now in its first step and now in its second.
+  // One at a time: every second one fails, in its first or in its second step.
   for (size_t i = 0; i < heard.size(); ++i)
     engine.add(request_of(i % 2 == 0   ? harmless(20)
                           : i % 4 == 1 ? std::vector<int32_t>{1, 13, 2}
@@ -293,7 +294,7 @@ TEST(Engine, GivesUpWhenStepAfterStepFails) {
   EXPECT_EQ(engine.counts().scheduler.failed_steps, Engine::kMostFailures - 1);
 }
 
-// Has memory for steps of prompts without a 13 only.
+// Has memory only for steps whose prompts contain no 13.
 class Cramped final : public StepExecutor {
  public:
   explicit Cramped(bool survives) : survives_(survives) {}
@@ -337,7 +338,7 @@ TEST(Engine, WantOfMemoryEndsWhatDoesNotSurviveIt) {
   EXPECT_EQ(engine.failure().why, "no memory for thirteen");
 }
 
-// A rule each of whose masks another thread makes.
+// Grammar whose masks are computed by another thread.
 struct ThreadRule final : TextRule {
   struct Reader final : RuleReader {
     explicit Reader(std::shared_ptr<MaskPace> its_pace) : pace(std::move(its_pace)) {}
@@ -374,7 +375,7 @@ struct ThreadRule final : TextRule {
   }
 };
 
-// It sleeps while there is nothing but masks to wait for, and is woken by each.
+// The engine sleeps while all sequences wait for masks, and each mask wakes it.
 TEST(Engine, WaitsForMasks) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   std::vector<Heard> heard(6);
@@ -391,7 +392,7 @@ TEST(Engine, WaitsForMasks) {
   EXPECT_EQ(engine.counts().used_blocks, 0);
 }
 
-// A rule whose second mask never comes.
+// Grammar whose second mask never becomes ready.
 struct StuckRule final : TextRule {
   struct Reader final : RuleReader {
     explicit Reader(std::promise<void>& its_promise) : promise(its_promise) {}
@@ -431,7 +432,7 @@ TEST(Engine, ACancelledSequenceGivesBackItsRule) {
   EXPECT_TRUE(rule.expired());
 }
 
-// Fails in its third step, and computes again afterwards with an empty cache.
+// Fails in its third step, and then runs again with an empty cache.
 class Recovering final : public StepExecutor {
  public:
   StepOutcome execute(const StepPlan& plan) override {
@@ -462,8 +463,8 @@ TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
   engine.add(request_of(prompt, 50), late.listener());
   EXPECT_EQ(late.wait(), FinishReason::kLength);
   EXPECT_EQ(late.tokens(), text_of(prompt, 50));
-  EXPECT_EQ(late.cached, 0);  // what was computed before is lost
-  // Interrupted between steps, with nothing under way.
+  EXPECT_EQ(late.cached, 0);  // the cached blocks are lost
+  // Interrupted between steps, with nothing running.
   engine.interrupt("again");
   EXPECT_EQ(engine.failure().why, "again");
   engine.resume();
@@ -473,8 +474,8 @@ TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
   EXPECT_EQ(engine.counts().used_blocks, 0);
 }
 
-// It is the engine's thread that resumes here, in the middle of ending what ran: as early as
-// another thread could.
+// Resumes on the engine's thread while it ends the running sequences: as early as another thread
+// could.
 TEST(Engine, TakesWhatComesAfterItResumes) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   std::promise<void> over;

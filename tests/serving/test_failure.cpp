@@ -1,4 +1,4 @@
-// The cause of a failure is that of its exception, whatever the text says.
+// The cause of a failure is that of its exception, whatever its text.
 #include <gtest/gtest.h>
 
 #include "engine/core/error.h"

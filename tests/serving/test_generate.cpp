@@ -1,4 +1,4 @@
-// Decoding with a KV cache against running the whole sequence again for every token.
+// Decoding with a KV cache, compared with running the whole sequence again for every token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ struct Fixture {
   ParameterStore store;
 };
 
-// The greedy continuation by prompts that grow: no cached state survives from token to token, and
-// the prompts are attended as in training.
+// Greedy completion by growing prompts: no state is cached between tokens, and attention over the
+// prompts works as in training.
 std::vector<int32_t> without_cache(Fixture& f, std::vector<int32_t> text, int64_t count) {
   std::vector<int32_t> out;
   GenerateOptions options;
@@ -44,8 +44,8 @@ std::vector<int32_t> without_cache(Fixture& f, std::vector<int32_t> text, int64_
 
 class GenerateTest : public ::testing::TestWithParam<ModelFamily> {};
 
-// Blocks of 16 tokens: texts that end inside the first, at its end, in the second and where the
-// model does; prompts of one token, which is a pass like those that follow, and of more.
+// Blocks of 16 tokens: sequences that end inside the first block, at its end, in the second, and at
+// the model's maximum; prompts of one token, which are a pass like the later ones, and of several.
 TEST_P(GenerateTest, CachedDecodingEqualsFullForward) {
   Fixture f(GetParam());
   for (const std::vector<int32_t>& prompt :
@@ -110,7 +110,7 @@ TEST_P(GenerateTest, RefusesEmptyAndOverlongPrompts) {
       InputError);
 }
 
-// Layouts that hold the model of `config` together, on every rank the same text.
+// Layouts that share the model of `config`, with the same output on every rank.
 struct Layouts {
   ModelConfig config;
   std::vector<ParallelSizes> sizes;
@@ -186,8 +186,8 @@ TEST(GenerateExperts, RanksThatDivideTheExpertsWriteTheTextOfOne) {
                                 sizes_of(4, 1, 2, 2), sizes_of(2, 2, 2)}});
 }
 
-// Seeds that differ stand for CPUs whose exp() differs: all ranks take the choice of one, with its
-// text's end.
+// Different seeds play CPUs whose exp() differs: all ranks use one rank's sampled tokens and finish
+// reason.
 TEST(GenerateAgreement, OneRankChoosesForAll) {
   ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   GenerateOptions options;

@@ -1,5 +1,5 @@
-// Sequences of a batch against the same ones alone, on models of several families and under several
-// layouts.
+// Sequences in a batch compared with the same ones alone, for models of several families and
+// several layouts.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -16,7 +16,7 @@ using test::served;
 using test::Text;
 using test::Wish;
 
-// Prompts of 1 to 20 tokens, half of which begin alike.
+// Prompts of 1 to 20 tokens, half of which share a prefix.
 std::vector<Wish> wishes_of(int count) {
   std::mt19937 random(7);
   std::vector<Wish> out;
@@ -56,8 +56,7 @@ std::vector<Text> alone(const ModelConfig& config, const std::vector<Wish>& wish
 
 class Batches : public ::testing::TestWithParam<ModelFamily> {};
 
-// Chunks of few tokens, prefixes found, sequences preempted, log-probabilities of prompts asked
-// for.
+// Chunks of few tokens, cached prefixes, preempted sequences, log-probabilities of prompts.
 TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
   const ModelConfig config = test::tiny_model(GetParam());
   const std::vector<Wish> wishes = wishes_of(24);
@@ -79,7 +78,7 @@ TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
       });
 }
 
-// The log-probability of a prompt's token is that of the same token where it is written.
+// The log-probability of a prompt's token equals that of the same token when it is generated.
 TEST_P(Batches, TellThePromptsLogProbabilities) {
   const ModelConfig config = test::tiny_model(GetParam());
   Wish wish;
@@ -98,7 +97,7 @@ TEST_P(Batches, TellThePromptsLogProbabilities) {
     });
 }
 
-// More of them in one step than rows of logits are on the host at a time.
+// More of them in one step than rows of logits fit on the host at a time.
 TEST(ModelExecutor, TellsALongPromptInOneStep) {
   ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   config.max_positions = 320;
@@ -150,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Batches,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
                                            ModelFamily::kMixtral));
 
-// A pass that breaks off leaves nothing behind that the next one would mind.
+// A pass that throws leaves no state that affects the next one.
 TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
   run_threads(1, [](Communicator& world) {
     test::Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF32);
@@ -192,7 +191,7 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
   });
 }
 
-// Seconds of choices, by sequence: turns are given by them (serving/scheduler/sampling_turns.h).
+// Sampling seconds by sequence, which determine the turns (serving/scheduler/sampling_turns.h).
 TEST(ModelExecutor, TimesTheChoices) {
   run_threads(1, [](Communicator& world) {
     test::Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF32);
@@ -218,8 +217,8 @@ TEST(ModelExecutor, TimesTheChoices) {
   });
 }
 
-// What is asked for before there is a cache suffices for steps of every kind: prompts, chunks of
-// them, texts, and log-probabilities of prompts.
+// Memory planned before the cache exists suffices for steps of every kind: prompts, chunks of
+// prompts, decoding, and log-probabilities of prompts.
 TEST(LargestStep, IsPlannedBeforeTheCache) {
   const ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   for (const int stages : {1, 2})

@@ -1,5 +1,4 @@
-// Several engines as one: where sequences are computed, and what becomes of them when one engine
-// cannot.
+// Several engines as one: placement of sequences, and handling of those of a failed engine.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -42,7 +41,7 @@ std::vector<int32_t> text_of(std::vector<int32_t> prompt) {
   return {prompt.begin() + length, prompt.end()};
 }
 
-// A beginning of two of the choice's blocks, and one token.
+// A prefix of two blocks of the placement's block size, and one token.
 std::vector<int32_t> long_prompt(int32_t last, int32_t first = 1) {
   std::vector<int32_t> prompt(65);
   std::iota(prompt.begin(), prompt.end(), first);
@@ -124,12 +123,12 @@ TEST_F(ReplicasTest, ComputeAPromptWhereItsBeginningIs) {
     EXPECT_EQ(again.cached, 64);
     EXPECT_EQ(again.tokens, text_of(long_prompt(last)));
   }
-  // As caches keep beginnings apart: these are shared out.
+  // Prefixes with another salt or adapter do not match: such requests are distributed.
   EXPECT_NE(write(request_of(long_prompt(7), "salt")).replica, first.replica);
   SequenceRequest of_adapter = request_of(long_prompt(7));
   of_adapter.adapter = 0;
   EXPECT_NE(write(of_adapter).replica, first.replica);
-  // Not at any price: one that has too much to do is helped.
+  // Within limits: an overloaded replica gets relief.
   hold();
   std::vector<size_t> where(kReplicas);
   for (int32_t last = 0; last < 12; ++last) ++where[placed(request_of(long_prompt(last)))];
@@ -165,11 +164,11 @@ TEST_F(ReplicasTest, ForgetWhatIsCancelled) {
   engines.cancel(ids[4]);
   engines.cancel(ids[4]);
   gates[freed].hold_after(1);
-  // What was handed in together is dropped together, after the last of it.
+  // Sequences submitted together are released together, after the last one.
   for (int i = 0; i < 2; ++i) engines[freed].between_steps([] {});
   EXPECT_EQ(engines.counts()[freed].used_blocks, 0);
   for (int32_t i = 0; i < 2; ++i) EXPECT_EQ(placed(request_of({i})), freed);
-  EXPECT_NE(placed(request_of({2})), freed);  // as many everywhere
+  EXPECT_NE(placed(request_of({2})), freed);  // all have the same load
   release();
   for (const size_t i : {0, 2, 3, 5, 6, 7})
     EXPECT_EQ(ends[i].get().reason, FinishReason::kLength) << i;
@@ -197,7 +196,7 @@ TEST_F(ReplicasTest, GoOnWithoutOneThatCannot) {
   for (int32_t i = 0; i < 6; ++i) EXPECT_NE(write(request_of({i})).replica, seen.replica);
   const Told elsewhere = write(request_of(long_prompt(1)));
   EXPECT_NE(elsewhere.replica, seen.replica);
-  // Once it can again it has its share, but not of what it has lost.
+  // Once it has recovered it gets its share, but not for the prefixes that it has lost.
   engines[seen.replica].resume();
   settle();
   EXPECT_EQ(write(request_of(long_prompt(2))).replica, elsewhere.replica);
@@ -233,14 +232,14 @@ TEST_F(ReplicasTest, ChangeWeightsOfAll) {
   engines.change_weights(Handover::kWait, change);
   EXPECT_EQ(changed, (std::multiset<size_t>{0, 1, 2}));
   EXPECT_EQ(write(request_of(long_prompt(1))).cached, 0);
-  // One that is lost keeps nobody else from it, and is told of.
+  // A failed replica does not prevent the change on the others, and is reported.
   engines[1].interrupt("lost");
   EXPECT_THROW(engines.change_weights(Handover::kKeep, change), Error);
   EXPECT_EQ(changed, (std::multiset<size_t>{0, 0, 1, 2, 2}));
 }
 
-// Two requests whose first texts are computed by one replica each, and whose second ones come to
-// the other's while it waits for them.
+// Two requests whose first sequences run on one replica each, and whose second ones are submitted
+// to the other one while it waits for them.
 TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   std::array<std::shared_ptr<WeightsHold>, 2> requests;
   std::array<SequenceId, 2> texts{};
@@ -260,7 +259,7 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   std::future<void> change = std::async(std::launch::async, [&] {
     engines.change_weights(Handover::kWait, [&](size_t) { ++changed; });
   });
-  // Until a text waits for it, which would otherwise be computed in a few steps.
+  // Until a sequence waits for the change; otherwise it would finish in a few steps.
   SequenceId late = 0;
   const auto waits = [&] {
     late = add(request_of({9}));
@@ -270,7 +269,7 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   for (int tries = 0; !waits() && changed == 0 && tries < 10'000; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::future<Told>& told_late = ends.back();
-  ASSERT_EQ(changed, 0);  // nor by the one that has nothing of them
+  ASSERT_EQ(changed, 0);  // nor on the replica without sequences of these requests
   for (size_t i = 0; i < 2; ++i) {
     text_of_request(i, texts[1 - i]);
     ends_now();

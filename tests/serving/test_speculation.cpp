@@ -1,4 +1,4 @@
-// Speculative decoding on models: the same texts and the same distribution, in fewer steps.
+// Speculative decoding with models: the same output and the same distribution, in fewer steps.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ ModelConfig config_of(ModelFamily family, int64_t vocabulary) {
   return config;
 }
 
-// Prompts that repeat themselves, as code and quotations do.
+// Repetitive prompts, like code and quotations.
 std::vector<Wish> wishes_of(int count, int32_t vocabulary) {
   std::vector<Wish> out;
   for (int n = 0; n < count; ++n) {
@@ -44,8 +44,8 @@ void expect_same(const std::vector<Text>& got, const std::vector<Text>& want) {
   }
 }
 
-// In deterministic mode bit for bit, whole or over two stages, with little room for guesses or
-// much.
+// Bitwise equal in deterministic mode, on one or two pipeline stages, with few or many draft
+// tokens.
 TEST(SpeculativeDecoding, WritesTheSameTexts) {
   const std::vector<Wish> wishes = wishes_of(8, 11);
   for (const int pp : {1, 2}) {
@@ -72,8 +72,8 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
   }
 }
 
-// A draft of the same parameters in bfloat16, whose probabilities are nearly the model's; greedy
-// texts, drawn ones, and some with less to draw from.
+// A draft model with the same parameters in bfloat16, whose probabilities nearly equal the model's;
+// greedy sampling, random sampling, and sampling from fewer tokens.
 TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
   std::vector<Wish> wishes = wishes_of(8, 37);
   wishes[3].sampling.top_k = 5;
@@ -100,7 +100,7 @@ TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
   });
 }
 
-// Guesses, until it has no memory any more.
+// Drafts tokens until it runs out of memory.
 class FailsLater final : public Drafter {
  public:
   FailsLater(std::unique_ptr<Drafter> drafter, int calls)
@@ -135,7 +135,7 @@ TEST(SpeculativeDecoding, GoesOnWithoutADraftThatFails) {
   });
 }
 
-// How probable each token is behind a prompt.
+// Probability of each token after a prompt.
 std::vector<double> probabilities(Rank& rank, const std::vector<int32_t>& prompt,
                                   int64_t vocabulary) {
   std::vector<double> out(static_cast<size_t>(vocabulary));
@@ -151,9 +151,9 @@ std::vector<double> probabilities(Rank& rank, const std::vector<int32_t>& prompt
 
 constexpr int64_t kFew = 5;  // tokens
 
-// Texts of three tokens with guesses at the second and third: the pairs of the first two against
-// their probabilities, whose deviation from them has a chi-square distribution with V V - 1 degrees
-// of freedom.
+// Completions of three tokens with draft tokens at the second and third: the pairs of the first two
+// compared with their probabilities; the deviation has a chi-square distribution with V V - 1
+// degrees of freedom.
 void expect_the_distribution(Communicator& world, int count, bool model_drafts) {
   Rank rank(config_of(ModelFamily::kLlama, kFew), {}, world, DType::kF32, kMostTokens);
   ModelConfig small = config_of(ModelFamily::kLlama, kFew);
@@ -185,7 +185,7 @@ void expect_the_distribution(Communicator& world, int count, bool model_drafts) 
       deviation += error * error / expected;
     }
   }
-  // Mean 24, standard deviation 6.9; 62 is passed by one of 30,000.
+  // Mean 24, standard deviation 6.9; one run in 30,000 exceeds 62.
   EXPECT_LT(deviation, 62);
   EXPECT_GT(deviation, 4);
   std::printf("chi-square %.1f with %lld degrees of freedom; %lld of %lld guesses came true\n",

@@ -13,7 +13,7 @@ namespace {
 
 const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
 
-// One sequence, with the logits above behind each of its tokens.
+// One sequence, with the logits above after each of its tokens.
 class Sampler {
  public:
   explicit Sampler(const SamplingParams& sampling) : Sampler(TokenChoice{.sampling = sampling}) {}
@@ -66,7 +66,7 @@ TEST(TokenChooser, FrequenciesFollowTheDistribution) {
       const double want = std::exp(kLogits[i] / temperature) / sum;
       const auto found = seen.find(static_cast<int32_t>(i));
       const double got = found == seen.end() ? 0 : static_cast<double>(found->second) / kDraws;
-      // Five standard deviations of a binomial share.
+      // Five standard deviations of a binomial proportion.
       EXPECT_NEAR(got, want, 5 * std::sqrt(want * (1 - want) / kDraws)) << "token " << i;
     }
   }
@@ -82,7 +82,7 @@ TEST(TokenChooser, TopKTopPAndMinPKeepWhatTheySay) {
   p.top_p = 0.6;
   EXPECT_EQ(draw(p, 500).size(), 2u);
   p = {};
-  p.min_p = 0.2;  // exp(-1) = 0.37 stays, exp(-2) = 0.14 goes
+  p.min_p = 0.2;  // exp(-1) = 0.37 is kept, exp(-2) = 0.14 is removed
   const auto seen = draw(p, 2000);
   EXPECT_EQ(seen.size(), 3u);
   EXPECT_EQ(seen.count(0), 0u);
@@ -134,8 +134,7 @@ TokenChoice greedy() {
   return choice;
 }
 
-// The order in which ids are taken when each one that was is forbidden afterwards is that of the
-// logits.
+// The order of the sampled ids, when each one is forbidden afterwards, is the order of the logits.
 TEST(TokenChooser, PenaltiesActOnWhatTheTextHolds) {
   TokenChoice choice = greedy();
   choice.presence_penalty = 1.5;
@@ -144,7 +143,7 @@ TEST(TokenChooser, PenaltiesActOnWhatTheTextHolds) {
   for (int i = 0; i < 4; ++i) ids.push_back(once.sample(kLogits, i).id);
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 3, 2, 1}));  // 1.5, 1.5, 0.5 are left, and 1
   choice.presence_penalty = 0;
-  choice.frequency_penalty = 0.75;  // grows with each of them
+  choice.frequency_penalty = 0.75;  // grows with each occurrence
   Sampler counted(choice);
   ids.clear();
   for (int i = 0; i < 5; ++i) ids.push_back(counted.sample(kLogits, i).id);
@@ -159,8 +158,8 @@ TEST(TokenChooser, RepetitionPenaltyKnowsThePromptAndTheOthersDoNot) {
   others.frequency_penalty = others.presence_penalty = 2;
   EXPECT_EQ(Sampler(others, {1, 3}, 2).sample(kLogits, 2).id, 1);
   EXPECT_EQ(Sampler(others, {1, 3}, 0).sample(kLogits, 2).id,
-            2);  // as when it comes back after preemption
-  // Of negative logits it is a factor, or it would make them likelier.
+            2);  // as after preemption
+  // Negative logits are multiplied by it; dividing would make them more likely.
   TokenChoice below = greedy();
   below.repetition_penalty = 2;
   const std::vector<float> negative = {-3.0f, -1.0f, -1.5f, -3.0f, -3.0f};
@@ -209,7 +208,7 @@ TEST(TokenChooser, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
   EXPECT_EQ(scored.top.size(), 3u);
   EXPECT_EQ(scored.rank, 5);
   EXPECT_EQ(sampler.score(1).rank, 1);
-  EXPECT_EQ(sampler.score(3).rank, 2);  // the same logit, behind it
+  EXPECT_EQ(sampler.score(3).rank, 2);  // the same logit with a higher id
 }
 
 TEST(TokenChooser, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {
@@ -219,7 +218,7 @@ TEST(TokenChooser, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {
   EXPECT_EQ(Sampler(greedy()).sample(kLogits, 0, &nothing).id, kNothingLeft);
 }
 
-// Each leaves something, all together nothing.
+// Each one allows some tokens, all together none.
 TEST(TokenChooser, SaysWhereARequestForbidsAllTokens) {
   const uint32_t mask = 0b01110;
   TokenChoice choice = greedy();
@@ -232,7 +231,7 @@ TEST(TokenChooser, SaysWhereARequestForbidsAllTokens) {
   EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
   choice.sampling.temperature = 1;
   EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
-  // Numbers that are none are the model's fault, not the request's.
+  // NaN logits are the model's fault, not the request's.
   EXPECT_EQ(Sampler(choice).sample(std::vector<float>(5, std::nanf("")), 0).id, kNotFinite);
 }
 

@@ -1,4 +1,4 @@
-// A model small enough to generate text with in a test, of any family.
+// Model of any family, small enough to generate text in a test.
 #pragma once
 
 #include "transformer/config/model_config.h"
@@ -23,8 +23,8 @@ inline ModelConfig tiny_model(ModelFamily family) {
   c.tie_word_embeddings = family == ModelFamily::kGpt2;
   if (family == ModelFamily::kGemma3) {
     c.qk_norm = c.unit_norms = c.branch_norms = c.gelu_gate = c.tie_word_embeddings = true;
-    c.embedding_scale = 0.5;  // the tied head would find the last token in its embedding
-    c.windows = {7, 0, 7};    // of the third layer that some tests add, too
+    c.embedding_scale = 0.5;  // else the tied head would find the last token in its embedding
+    c.windows = {7, 0, 7};    // also of the third layer that some tests add
     c.local_rope_theta = 100;
   }
   if (family == ModelFamily::kDeepseekV3) {

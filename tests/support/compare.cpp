@@ -67,7 +67,7 @@ std::vector<double> to_doubles(const ConstTensor& t) {
 
 namespace {
 
-// Collects the elements whose error is above what is allowed, for the message.
+// Collects the elements whose error exceeds the tolerance, for the message.
 class Differences {
  public:
   void check(size_t i, double got, double want, double allowed) {
@@ -88,7 +88,7 @@ class Differences {
   }
 
  private:
-  static constexpr double kTiny = 1e-300;  // keeps the ratio finite when nothing is allowed
+  static constexpr double kTiny = 1e-300;  // keeps the ratio finite when no error is allowed
   static std::string describe(size_t i, double got, double want) {
     return concat("[", i, "] got ", got, " want ", want);
   }
@@ -97,7 +97,7 @@ class Differences {
   std::string first_, worst_;
 };
 
-// Distance between neighbours around zero: what rounding to `dtype` may lose however small a value.
+// Distance between neighbours around zero: the minimum error of rounding to `dtype`.
 double smallest_step(DType dtype) {
   if (!is_float(dtype)) return 0.0;
   const double smallest_normal = dtype == DType::kF64   ? std::numeric_limits<double>::min()

@@ -1,4 +1,5 @@
-// Tokenizers of tests/golden/detokenized, and the text that their own libraries make of token ids.
+// Tokenizers of tests/golden/detokenized, and the texts that their own libraries decode from token
+// ids.
 #pragma once
 
 #include <memory>
@@ -17,8 +18,8 @@ namespace trireme::test {
 struct Detokenized {
   struct Case {
     std::vector<int32_t> ids;
-    std::string text;                   // control tokens left out
-    std::optional<std::string> marked;  // with them; a SentencePiece model has no such text
+    std::string text;                   // without control tokens
+    std::optional<std::string> marked;  // with control tokens; absent for a SentencePiece model
   };
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<Case> cases;

@@ -1,4 +1,4 @@
-// What rounding the rows of a KV cache may change (engine/ops/kv_codes.h), for tests.
+// Error bounds of rounded KV cache rows (engine/ops/kv_codes.h), for tests.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,9 @@
 namespace trireme::test {
 
 // Largest error of an element, relative to its row's largest magnitude.
-//   codes: half a step of the integers up to 127; of floats with 3 and 2 bits of mantissa 2^-4 and 2^-3 of the
-//   element, which is at most the largest; and three roundings of float32: the scale, its inverse, a product.
+//   codes: half a step of the integers up to 127; for floats with 3 and 2 bits of mantissa 2^-4 and
+//   2^-3 of the element, which is at most the largest; and three roundings of float32: the scale,
+//   its inverse, a product.
 //   floats: half a unit in the last place.
 inline double kv_row_error(const KvType& type) {
   const double arithmetic = 3 * dtype_eps(DType::kF32);
@@ -23,10 +24,11 @@ inline double kv_row_error(const KvType& type) {
   return dtype_eps(type.dtype) / 2;
 }
 
-// Largest error of an element of attention's result where keys and values were rounded so.
-//   A score scale q . k is wrong by at most d = scale |q|_1 max|k| e (e the error above). Probabilities are
-//   quotients of exponentials: each is wrong by a factor of at most exp(2 d). With p and v exact, p' and v'
-//   rounded, |sum p' v' - sum p v| <= sum p' |v' - v| + sum |p' - p| |v| <= max|v| (e + exp(2 d) - 1).
+// Largest error of an element of attention's result where keys and values were rounded in this way.
+//   A score scale q . k has an error of at most d = scale |q|_1 max|k| e (e the error above).
+//   Probabilities are quotients of exponentials: each is wrong by a factor of at most exp(2 d).
+//   With p and v exact, p' and v' rounded,
+//   |sum p' v' - sum p v| <= sum p' |v' - v| + sum |p' - p| |v| <= max|v| (e + exp(2 d) - 1).
 inline double kv_attention_error(const KvType& type, double scale, double sum_of_query,
                                  double most_key, double most_value) {
   const double e = kv_row_error(type), d = scale * sum_of_query * most_key * e;

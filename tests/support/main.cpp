@@ -1,7 +1,7 @@
-// main() of the C++ tests: GoogleTest's, and
-//   --isa=avx2|portable   limits kernels and the GEMM library to a lower instruction set
-// With a set that is not below the machine's best it exits with 77 (ctest: skipped): the run
-// without a limit has tested it, or the machine lacks it.
+// main() of the C++ tests: GoogleTest's, with the option
+//  --isa=avx2|portable   limits kernels and the GEMM library to a lower instruction set
+// If that set is not below the machine's best, exits with 77 (ctest: skipped): the run without a
+// limit covers it, or the machine lacks it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kSkipped = 77;
 
-// Removes --isa=NAME from the arguments; "" where it is absent.
+// Removes --isa=NAME from the arguments. "": absent.
 std::string take_isa(int& argc, char** argv) {
   const std::string flag = "--isa=";
   for (int i = 1; i < argc; ++i) {
@@ -29,7 +29,7 @@ std::string take_isa(int& argc, char** argv) {
   return "";
 }
 
-// Limits the process to `name`; false where that set is not below the machine's best, or not built.
+// Limits the process to `name`. false: that set is not below the machine's best, or not built.
 bool limit(const std::string& name) {
   using namespace trireme;
   const Isa isa = parse_isa(name);

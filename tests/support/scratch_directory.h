@@ -1,4 +1,4 @@
-// A directory of its own for one test, removed at the end.
+// Temporary directory of one test, removed at its end.
 #pragma once
 
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 
 namespace trireme::test {
 
-// The checkout that the tests were built from; on another machine, where it is not, the working
-// directory. A function: as a macro it would stand in every test's command, and a compiler cache
-// would compile them anew in each checkout.
+// Checkout that the tests were built from; where it does not exist (another machine), the working
+// directory. A function, because a macro would be part of every test's compile command, and a
+// compiler cache would miss in each new checkout.
 const std::string& source_folder();
 
 }  // namespace trireme::test

@@ -1,5 +1,5 @@
-// That the real cuDNN has engines for the graphs of engine/ops/cuda/attention_graph.h on an H200,
-// which is described by a file. Engines compile their code too; without a GPU only loading it
+// Checks that the real cuDNN has engines for the graphs of engine/ops/cuda/attention_graph.h on an
+// H200, described by a file. The engines also compile their code; without a GPU only loading it
 // fails.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ struct Form {
   bool causal, bfloat16;
 };
 
-// Queries, keys and values as one projection leaves them, side by side; lse of ragged sequences
-// over more tokens than those of a part of the batch.
+// Queries, keys and values interleaved as one projection writes them; lse of ragged sequences for
+// more tokens than the batch has.
 AttentionShape shape_of(const Form& f) {
   const int64_t packed = (f.heads + 2 * f.kv_heads) * f.width;
   AttentionShape s{.batch = 4, .heads = f.heads, .kv_heads = f.kv_heads, .length = 1024};
@@ -71,7 +71,7 @@ TEST_P(CudnnGraphs, RaggedForward) {
   expect_engine(attention_forward_graph(s));
 }
 
-// Prompts of a server: of any number of tokens.
+// Prompts of a server: any number of tokens.
 TEST_P(CudnnGraphs, RaggedForwardOfAnyTokens) {
   AttentionShape s = shape_of(GetParam());
   s.ragged = true;
@@ -92,8 +92,8 @@ TEST_P(CudnnGraphs, RepeatableRaggedBackward) {
   expect_engine(attention_backward_graph(s));
 }
 
-// Their callers know these, and run() refuses others. Without the lengths at each product an engine
-// would write behind the ends of sequences.
+// Callers know the tensors' names, and run() refuses others. Without the lengths for each product
+// an engine would write beyond the ends of sequences.
 TEST_P(CudnnGraphs, NameTheirTensors) {
   AttentionShape s = shape_of(GetParam());
   std::set<int64_t> forward = {kTensorQ, kTensorK, kTensorV, kTensorOut, kTensorLse, kTensorScale};
@@ -122,7 +122,7 @@ TEST_P(CudnnGraphs, NameTheirTensors) {
   EXPECT_EQ(attention_backward_graph(s).tensors(), backward);
 }
 
-// So that an engine's being there says something: heads that are no multiple of 16 bytes have none.
+// Negative control: heads that are not a multiple of 16 bytes have no engine.
 TEST_P(CudnnGraphs, NoEngineForOddHeads) {
   AttentionShape s = shape_of(GetParam());
   s.width += 1;

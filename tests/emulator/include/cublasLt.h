@@ -1,6 +1,6 @@
-// Stands in for the toolkit's header of the same name where CUDA sources are compiled by a plain
+// Replacement of the toolkit's header of the same name where CUDA sources are compiled by a plain
 // C++ compiler: the part of cuBLASLt that this program uses, with the real names, signatures and
-// values. What computes is tests/emulator/cublaslt.cpp, which says where it is stricter.
+// values. tests/emulator/cublaslt.cpp implements it and documents where it is stricter.
 #pragma once
 
 #include <cuda_runtime_api.h>

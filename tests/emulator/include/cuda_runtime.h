@@ -1,4 +1,4 @@
-// Stands in for the toolkit's header of the same name where CUDA sources are compiled by a plain
+// Replacement of the toolkit's header of the same name where CUDA sources are compiled by a plain
 // C++ compiler and run on the CPU (tests/emulator/emulator.h).
 #pragma once
 

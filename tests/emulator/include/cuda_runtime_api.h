@@ -1,6 +1,6 @@
 // The part of the CUDA runtime's host interface that a training program uses, with the real names,
-// signatures and values. What each call does is in the toolkit's manual; where the stand-in is
-// stricter or narrower is in tests/emulator/emulator.h.
+// signatures and values. The toolkit's manual documents the calls; tests/emulator/emulator.h
+// documents where the emulator is stricter or narrower.
 #pragma once
 
 #include <vector_types.h>
@@ -102,7 +102,7 @@ constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
 constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
 constexpr unsigned cudaEventRecordDefault = 0, cudaEventWaitDefault = 0;
 
-// The fields that the emulated device fills.
+// Fields that the emulated device fills.
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;

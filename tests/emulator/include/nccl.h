@@ -1,5 +1,5 @@
-// Stands in for NCCL's header of the same name (tests/emulator/nccl_records.h): the part that the
-// product uses, with the values of the real one.
+// Replacement of NCCL's header of the same name (tests/emulator/nccl_records.h): the part that the
+// product uses, with the real values.
 #pragma once
 
 #include <cuda_runtime.h>

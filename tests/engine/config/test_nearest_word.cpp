@@ -15,9 +15,9 @@ TEST(EditDistance, CountsEditsAndSwaps) {
   EXPECT_EQ(edit_distance("train_steps", "traain_steps"), 1);  // insertion
   EXPECT_EQ(edit_distance("train_steps", "train_stebs"), 1);   // substitution
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
-  EXPECT_EQ(edit_distance("Train-Steps", "train_steps"), 0);  // case and hyphens do not count
+  EXPECT_EQ(edit_distance("Train-Steps", "train_steps"), 0);  // case and hyphens are ignored
   EXPECT_EQ(edit_distance("ca", "abc"), 3);  // no edit inside a swap: optimal string alignment
-  EXPECT_GE(edit_distance(std::string(100000, 'a'), "a"), 100);  // long names cost nothing
+  EXPECT_GE(edit_distance(std::string(100000, 'a'), "a"), 100);  // long names are cheap
 }
 
 const std::vector<std::string> kOptions = {
@@ -27,7 +27,7 @@ const std::vector<std::string> kOptions = {
 TEST(NearestWord, ByEdits) {
   EXPECT_EQ(nearest_word("--modle", kOptions), "--model");
   EXPECT_EQ(nearest_word("--tensor_paralel", kOptions), "--tensor-parallel");
-  EXPECT_EQ(nearest_word("--top-p", kOptions), "--top-k");  // where that is all there is
+  EXPECT_EQ(nearest_word("--top-p", kOptions), "--top-k");  // where no option is nearer
 }
 
 TEST(NearestWord, ByInitials) {
@@ -38,7 +38,7 @@ TEST(NearestWord, ByInitials) {
 
 TEST(NearestWord, ByPartsThatAreShorter) {
   EXPECT_EQ(nearest_word("--batch-sz", kOptions), "--micro-batch-size");
-  EXPECT_EQ(nearest_word("--mb-size", kOptions), "");  // one part stands for one
+  EXPECT_EQ(nearest_word("--mb-size", kOptions), "");  // a part abbreviates one part, not two
   EXPECT_EQ(nearest_word("--cache-dtype", kOptions), "--kv-cache-dtype");
   EXPECT_EQ(nearest_word("--max-model-length", kOptions), "--max-model-len");
   EXPECT_EQ(nearest_word("--tensor-parallel-world-size", kOptions), "--tensor-parallel");

@@ -15,7 +15,7 @@
 namespace trireme::test_parse {
 namespace {
 
-// What parse_json() says about a text, or "" when it takes it.
+// Error of parse_json() for a text; "": accepted.
 std::string problem(const std::string& json_text) {
   try {
     parse_json(json_text, "run.json");
@@ -32,7 +32,7 @@ TEST(ParseJson, KeepsValuesAndOrder) {
   EXPECT_EQ(parse_json("\xEF\xBB\xBF{}", "t").dump(), "{}");
 }
 
-// json.dump of Python writes them bare.
+// Python's json.dump writes them without quotes.
 TEST(ParseJson, PythonsNumbersAreStringsInPublishedFiles) {
   EXPECT_EQ(
       without_python_numbers(R"({"a": NaN, "b": [-Infinity,Infinity], "NaN": "\"NaN, Infinity"})"),
@@ -116,7 +116,7 @@ TEST(ParseJsonFile, UnreadableFilesAreNamed) {
   EXPECT_EQ(said("/dev/null"), "cannot read /dev/null: it is a device, not a file");
 }
 
-// As a shell's <(command), and as /dev/stdin behind a |.
+// Like a shell's <(command), and /dev/stdin of a pipeline.
 TEST(ParseJsonFile, ReadsAPipe) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
@@ -126,7 +126,7 @@ TEST(ParseJsonFile, ReadsAPipe) {
   close(ends[0]);
 }
 
-// Whatever the bytes are, the parser answers with a document or an InputError.
+// For any bytes the parser returns a document or throws an InputError.
 TEST(ParseJson, GarbageNeverBreaksIt) {
   std::mt19937 random(20240607);
   const std::string alphabet = "{}[]\",:0123456789.eE+-truefalsn \n\\u/#\x80\xff";

@@ -47,7 +47,7 @@ Read read(const std::string& json_text, const std::string& prefix = "") {
   return result;
 }
 
-// The only error of a document; the required key is added.
+// The only error of a document, to which the required key is added.
 std::string problem(const std::string& members) {
   const Read result = read("{\"steps\": 5" + (members.empty() ? "" : ", " + members) + "}");
   if (result.report.errors().size() > 1) return "several";
@@ -114,7 +114,7 @@ TEST(ReadConfig, RequiredKeys) {
   EXPECT_EQ(read("{}").report.errors(), std::vector<std::string>{"steps: is required: how many"});
   EXPECT_EQ(read("[]").report.errors(),
             std::vector<std::string>{"(top level): must be an object, got []"});
-  // A misspelled required key is one problem.
+  // A misspelled required key is reported once.
   EXPECT_EQ(read(R"({"stesp": 1})").report.errors(),
             std::vector<std::string>{"stesp: unknown key; did you mean \"steps\"?"});
 }
@@ -153,7 +153,7 @@ TEST(ReadConfig, AliasesMeanTheKey) {
   EXPECT_EQ(problem(R"("iters": 6)"), "iters: means the same as steps, which is 5; keep one");
   EXPECT_EQ(problem(R"("sizes": {"batch": 5}, "batch": 6)"),
             "batch: means the same as sizes.batch, which is 5; keep one");
-  // The same thing said twice is no contradiction, and null says nothing.
+  // Equal values by two names do not conflict, and null counts as not given.
   EXPECT_EQ(problem(R"("sizes": {"batch": 5}, "batch": 5.0)"), "");
   EXPECT_EQ(problem(R"("sizes": {"batch": 0}, "batch": 5)").substr(0, 12), "sizes.batch:");
 }
@@ -240,7 +240,7 @@ TEST(ReadConfig, AThousandProblemsDoNotTakeForever) {
   EXPECT_EQ(read(wide + "}").report.errors().size(), 100u);
 }
 
-// Any document is answered with values or with errors, and every error is one line with a path.
+// Any document gives values or errors, and every error is one line with a path.
 TEST(ReadConfig, RandomDocumentsNeverBreakIt) {
   std::mt19937 random(7);
   const char* const names[] = {"steps", "iters", "oven", "heat", "bake", "band", "x\n", "", "a.b"};

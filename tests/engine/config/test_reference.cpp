@@ -38,7 +38,7 @@ TEST(JsonSchema, SaysTypesRangesAndDefaults) {
   EXPECT_EQ(keys["bed"]["additionalProperties"], false);
   EXPECT_EQ(keys["w"]["description"], "Alias of bed.width. in steps");
   EXPECT_EQ(keys["crop"]["anyOf"][0]["enum"].dump(), R"(["peas","beans","pois"])");
-  // As the program reads them: in any case.
+  // As the program reads them: case-insensitive.
   EXPECT_EQ(keys["crop"]["anyOf"][1]["pattern"],
             "^([pP][eE][aA][sS]|[bB][eE][aA][nN][sS]|[pP][oO][iI][sS])$");
   EXPECT_EQ(keys["owner"]["type"].dump(), R"(["string","null"])");

@@ -30,7 +30,7 @@ TEST(Schema, NearestPrefersSiblingsThenTheSameNameElsewhere) {
   EXPECT_TRUE(s.nearest("a.").empty());
 }
 
-// A table that contradicts itself is a bug, found the first time the schema is built.
+// A contradictory table is a bug, detected when the schema is first built.
 TEST(Schema, FinishRefusesContradictions) {
   const auto refused = [](auto&& fill) {
     Schema s("t");

@@ -47,10 +47,10 @@ int allowed_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-// In a thread of its own: pinning stays with the thread.
+// In a separate thread, because pinning persists in the thread.
 TEST(Cpu, PinsEachThreadOfATeamToOneCore) {
   std::thread([] {
-    const int threads = 3;  // more than some machines have: cores are then shared
+    const int threads = 3;  // more than some machines have: they then share cores
     pin_team(1, threads);
     EXPECT_EQ(omp_get_max_threads(), threads);
     int pinned = 0, members = 0;
@@ -61,7 +61,7 @@ TEST(Cpu, PinsEachThreadOfATeamToOneCore) {
     }
     EXPECT_EQ(members, threads);
     EXPECT_EQ(pinned, threads - 1);
-    // What OpenMP starts anew has the cores of the thread that starts it.
+    // New OpenMP threads inherit the cores of the thread that starts them.
     EXPECT_EQ(allowed_cores(), std::min(threads, available_cores()));
   }).join();
 }

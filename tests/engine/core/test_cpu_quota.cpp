@@ -32,10 +32,10 @@ TEST_F(CpuQuota, NoneWithoutFiles) {
 }
 
 TEST_F(CpuQuota, SecondVersion) {
-  in_group("0::/");  // as a container sees its own group
+  in_group("0::/");  // as a container sees its group
   write("sys/fs/cgroup/cpu.max", "100000 100000\n");
   EXPECT_EQ(cores(), 1);
-  write("sys/fs/cgroup/cpu.max", "150000 100000");  // a core and a half
+  write("sys/fs/cgroup/cpu.max", "150000 100000");  // one and a half cores
   EXPECT_EQ(cores(), 2);
   write("sys/fs/cgroup/cpu.max", "1000 100000");
   EXPECT_EQ(cores(), 1);
@@ -62,7 +62,7 @@ TEST_F(CpuQuota, FirstVersion) {
   EXPECT_EQ(cores(), kNone);
   write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "300000\n");
   EXPECT_EQ(cores(), 3);
-  // A container has its own group at the root, here under the short name.
+  // A container has its group at the root, here under the short name.
   write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n");
   write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(cores(), 1);
@@ -76,7 +76,7 @@ TEST_F(CpuQuota, OtherContentsAreNoQuota) {
     write("sys/fs/cgroup/cpu.max", text);
     EXPECT_EQ(cores(), kNone) << text;
   }
-  write("sys/fs/cgroup/cpu.max", "9223372036854775807 1");  // as much as the type holds
+  write("sys/fs/cgroup/cpu.max", "9223372036854775807 1");  // maximum of the type
   EXPECT_EQ(cores(), kNone);
   for (const char* line : {"", ":", "::", "0:", "0::", "0::..", "0::/../../..", "junk"}) {
     in_group(line);

@@ -8,7 +8,7 @@
 namespace trireme::test_dtype {
 namespace {
 
-// The value of a pattern with one sign bit, `exponent_bits` and `fraction_bits`, by its definition.
+// Value of a bit pattern with one sign bit, `exponent_bits` and `fraction_bits`, by definition.
 double value_of(uint32_t bits, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const auto exponent = static_cast<int>((bits >> fraction_bits) & ((1u << exponent_bits) - 1));
@@ -62,7 +62,7 @@ TYPED_TEST(HalfTypes, EveryPatternConvertsByItsDefinitionAndBack) {
   }
 }
 
-// Between every two neighbours: a little below the middle, the middle, a little above it.
+// Between every two neighbours: slightly below the middle, the middle, slightly above it.
 TYPED_TEST(HalfTypes, RoundsToNearestEven) {
   using F = Format<TypeParam>;
   const uint32_t infinity = ((1u << F::kExponent) - 1) << F::kFraction;
@@ -89,7 +89,8 @@ TYPED_TEST(HalfTypes, OverflowsToInfinityFromTheMiddleOn) {
 }
 
 TEST(DType, ANanNeverBecomesInfinity) {
-  // All patterns whose upper half, cut off, would be an infinity, and those that rounding carries.
+  // All NaN patterns whose truncated upper half would be an infinity, and those where rounding
+  // carries.
   for (uint32_t low = 1; low < 65536; ++low)
     for (uint32_t high : {0x7f80u, 0xff80u, 0x7fffu, 0xffffu}) {
       const float nan = std::bit_cast<float>(high << 16 | low);
@@ -108,7 +109,7 @@ TEST(DType, SizesNamesAndPrecision) {
   }
   EXPECT_EQ(dtype_name(DType::kBF16), "bfloat16");
   EXPECT_EQ(dtype_eps(DType::kF32), std::numeric_limits<float>::epsilon());
-  // eps: the next value after 1.
+  // eps: distance from 1 to the next value.
   EXPECT_EQ(dtype_eps(DType::kBF16), value_of(bf16(1.0f).bits + 1u, 8, 7) - 1);
   EXPECT_EQ(dtype_eps(DType::kF16), value_of(f16(1.0f).bits + 1u, 5, 10) - 1);
   EXPECT_THROW(dtype_eps(DType::kI32), Error);

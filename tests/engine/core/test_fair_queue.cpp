@@ -1,4 +1,4 @@
-// A queue whose tenants are served in turn.
+// Queue that serves its tenants in turn.
 #include <gtest/gtest.h>
 
 #include <new>
@@ -26,7 +26,7 @@ TEST(FairQueue, ServesTenantsInTurn) {
   EXPECT_EQ(queue.size(), 7);
   EXPECT_EQ(queue.tenants(), 3);
   EXPECT_EQ(drained(queue), (std::vector<int>{0, 10, 20, 1, 11, 2, 3}));
-  // Whoever comes back waits for one job of each other at most.
+  // A tenant that returns waits for at most one job of each other tenant.
   for (int i = 0; i < 3; ++i) queue.push("a", i);
   EXPECT_EQ(queue.pop(), 0);
   queue.push("b", 10);
@@ -65,7 +65,7 @@ TEST(FairQueue, ForgetsJobs) {
   EXPECT_EQ(drained(queue), (std::vector<int>{4}));
 }
 
-// A job that cannot be moved the `moves_left`th time, as where memory ends.
+// A job whose `moves_left`-th move throws, as when memory runs out.
 struct Fragile {
   static inline int moves_left = 0;
   Fragile() = default;

@@ -9,7 +9,7 @@
 namespace trireme::test_float8 {
 namespace {
 
-// What the bits mean, by the definition of the format.
+// Value of the bits, by the definition of the format.
 double meaning(int bits, int exponent_bits, int mantissa_bits) {
   const int exponent = (bits & 0x7f) >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -37,7 +37,7 @@ void check_every_number(int exponent_bits, int mantissa_bits, int largest) {
     }
 }
 
-// Between two neighbours: below, at and above the middle; at the middle the even one.
+// Between two neighbours: below, at and above the middle; the middle rounds to even.
 template <class T>
 void check_rounding(int largest) {
   for (int i = 0; i < largest; ++i) {

@@ -30,8 +30,8 @@ TEST(HeapTrim, FallsAreSeenOnce) {
   EXPECT_FALSE(heap.has_fallen(40 * kMiB)) << "a fall that is not worth a trim";
 }
 
-// Blocks too small for mappings of their own, with one kept of each 256: the heap cannot shrink
-// from its end.
+// Blocks too small for their own mappings, of which one in 256 is kept: the heap cannot shrink from
+// its end.
 TEST(HeapTrim, MemoryGoesBackAfterAPeak) {
   if (test::kSanitized || heap_in_use() <= 0) GTEST_SKIP() << "another allocator than glibc's";
   HeapTrim heap;
@@ -45,7 +45,7 @@ TEST(HeapTrim, MemoryGoesBackAfterAPeak) {
       if (i % 256 == 0) kept.emplace_back(8000, 'b');
     }
     EXPECT_GT(resident_bytes() - before, int64_t{200} << 20);
-    heap.trim_after_fall();  // sees the peak
+    heap.trim_after_fall();  // registers the peak
   }
   ASSERT_GT(resident_bytes() - before, int64_t{200} << 20) << "the allocator kept nothing";
   heap.trim_after_fall();

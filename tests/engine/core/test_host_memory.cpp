@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-// A machine with 8 MiB to be had.
+// A machine with 8 MiB of available memory.
 class HostMemory : public testing::Test {
  protected:
   void SetUp() override {
@@ -23,7 +23,7 @@ class HostMemory : public testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  // A group of the second version.
+  // A control group of version 2.
   void group(const std::string& path, const std::string& limit, int64_t used, int64_t of_files) {
     const std::string folder = "sys/fs/cgroup" + path;
     write(folder + "/memory.max", limit + "\n");
@@ -48,14 +48,14 @@ TEST_F(HostMemory, IsWhatTheNarrowestGroupLeaves) {
   group("/slice/server", "max", 3 * kMiB, kMiB);
   EXPECT_EQ(free(), 8 * kMiB);
   group("/slice/server", std::to_string(6 * kMiB), 3 * kMiB, kMiB);
-  EXPECT_EQ(free(), 4 * kMiB);  // pages of files are given up
+  EXPECT_EQ(free(), 4 * kMiB);  // page cache is reclaimable
   group("/slice", std::to_string(6 * kMiB), 5 * kMiB, kMiB);
-  EXPECT_EQ(free(), 2 * kMiB);  // with its neighbours
+  EXPECT_EQ(free(), 2 * kMiB);  // together with its neighbours
   group("/slice", std::to_string(6 * kMiB), 9 * kMiB, kMiB);
   EXPECT_EQ(free(), 0);
 }
 
-// Whose own group is what it sees at the root, and whose path is one of outside.
+// A container sees its own group at the root, and the path of its group is one outside.
 TEST_F(HostMemory, IsThatOfAContainer) {
   group("", std::to_string(5 * kMiB), kMiB, 1000);
   write("proc/self/cgroup", "0::/docker/0123\n");

@@ -67,14 +67,15 @@ TEST(Buffer, TensorsStayInside) {
   EXPECT_THROW(b.tensor(DType::kF32, {int64_t{1} << 62}), Error);
 }
 
-// A step with random sizes and lifetimes: at every point an activation is born or some die.
+// A step with random sizes and lifetimes: at every point an activation is created or some are
+// freed.
 struct RandomStep {
   explicit RandomStep(uint64_t seed) : key{seed, 1} {}
   uint32_t draw(uint32_t limit) { return philox_word(key, next++) % limit; }
   RandomKey key;
   uint64_t next = 0;
 
-  // Runs the step; `seen` gets each new activation with those that are alive.
+  // Runs the step; calls `seen` with each new activation and those alive.
   template <class Seen>
   void run(Arena& arena, Seen&& seen) {
     next = 0;
@@ -118,7 +119,7 @@ TEST(Arena, ReplayedActivationsNeverShareAByte) {
     const int64_t allocations = allocation_count();
     for (int round = 0; round < 2; ++round) {
       arena.begin_step(plan);
-      // The block's address: that of the activation at offset 0.
+      // Address of the block: that of the activation at offset 0.
       std::optional<const std::byte*> base;
       size_t k = 0;
       step.run(arena, [&](const std::vector<Activation>& alive) {
@@ -152,7 +153,7 @@ TEST(Arena, PackingIsNoWorseThanEverythingAtOnceAndNoBetterThanWhatIsAlive) {
   }
 }
 
-// A step of three like parts and one that is not; what the second and third would allocate is
+// A step of three equal parts and a different one; the allocations of the second and third part are
 // skipped.
 TEST(Arena, SkipsWhatRecordedWorkAllocated) {
   Arena arena("test");
@@ -194,7 +195,7 @@ TEST(Arena, SkipsWhatRecordedWorkAllocated) {
   });
   refused([&] {
     part(64);
-    arena.skip(0, 1);  // what it goes over lives on
+    arena.skip(0, 1);  // the skipped allocations are still alive
   });
   refused([&] {
     const Activation alive = arena.allocate("first", DType::kF32, Shape{64});
@@ -202,7 +203,7 @@ TEST(Arena, SkipsWhatRecordedWorkAllocated) {
   });
 }
 
-// A planned arena for the step: a (64 floats), b (32) while a lives, then c (64) after a.
+// Planned arena of the step: a (64 floats), b (32) while a is alive, then c (64) after a.
 class ReplayTest : public ::testing::Test {
  protected:
   ReplayTest() : arena_("test") {
@@ -254,7 +255,7 @@ TEST_F(ReplayTest, RefusesAnAllocationTooFew) {
 TEST_F(ReplayTest, RefusesAReleaseThatCameTooLate) {
   const Activation a = take("a", 64);
   const Activation b = take("b", 32);
-  // c was planned in a's place, but a lives: the two would share memory.
+  // c was planned in a's memory, but a is alive: the two would share memory.
   EXPECT_THROW(take("c", 64), Error);
 }
 
@@ -279,7 +280,7 @@ TEST_F(ReplayTest, AnAbandonedStepLeavesNothingBehind) {
   EXPECT_EQ(arena_.in_use(), 0);
   arena_.begin_step(plan_);
   Activation a2 = take("a", 64);
-  a.reset();  // a handle of the abandoned step: must not touch this one
+  a.reset();  // handle of the abandoned step: must not affect this one
   EXPECT_EQ(arena_.in_use(), 64 * 4);
   Activation b2 = take("b", 32);
   a2.reset();
@@ -338,7 +339,7 @@ TEST(ArenaRegion, MemoryComesBackInAnyOrder) {
     if (!arena.planning()) {
       EXPECT_EQ(static_cast<std::byte*>(b->raw()) - static_cast<std::byte*>(a->raw()), 64);
     }
-    a.reset();  // waits for b
+    a.reset();  // kept until b is freed
     Activation c = arena.allocate("c", DType::kU8, {64});
     b.reset();
     c.reset();
@@ -366,7 +367,8 @@ TEST(ArenaRegion, NothingMayOutliveItsRegion) {
   EXPECT_THROW(arena.end_planning(), Error);
 }
 
-// Offsets by the definition: largest first, each at the lowest place that is free while it lives.
+// Offsets by definition: largest first, each at the lowest address that is free during its
+// lifetime.
 int64_t packed_by_definition(ArenaPlan plan) {
   std::vector<size_t> order(plan.blocks.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -423,7 +425,7 @@ TEST(PackIntervals, PlacesWhereTheDefinitionDoes) {
   }
 }
 
-// Comparing every block with every other would take minutes here.
+// Comparing every pair of blocks would take minutes here.
 TEST(PackIntervals, ManyMicroBatchesCostWhatTheyAre) {
   ArenaPlan one = plan_of_passes(1, 60, 1), many = plan_of_passes(3000, 60, 1);
   pack_intervals(one);

@@ -47,7 +47,7 @@ TEST(ParallelFor, UsesTheTeam) {
   EXPECT_EQ(calls, 3);
 }
 
-// The kernel's numbers of the threads that compute n items.
+// Kernel thread ids of the threads that compute n items.
 std::set<pid_t> threads_of(int64_t n) {
   std::mutex mutex;
   std::set<pid_t> ids;

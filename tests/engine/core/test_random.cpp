@@ -8,7 +8,7 @@
 namespace trireme::test_random {
 namespace {
 
-// Published known answers of philox4x32-10 (the kat_vectors file of Random123). Our counter words 2
+// Published test vectors of philox4x32-10 (the kat_vectors file of Random123). Our counter words 2
 // and 3 are the stream, words 0 and 1 the block number.
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox({0, 0}, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));

@@ -18,7 +18,7 @@ void note_address(int) {
   g_handled_at = reinterpret_cast<uintptr_t>(&local);
 }
 
-// Whether the calling thread's stack is where a handler of it runs.
+// Returns whether signal handlers of the calling thread run on its own stack.
 bool handles_on_own_stack() {
   pthread_attr_t attributes;
   void* low = nullptr;

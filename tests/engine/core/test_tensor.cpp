@@ -49,7 +49,7 @@ TEST(Shape, CountsAndPrints) {
   EXPECT_THROW((Shape{int64_t{1} << 32, int64_t{1} << 32}).numel(), Error);
 }
 
-// Numbers 0, 1, 2, ... so that an element tells where it lies.
+// Values 0, 1, 2, ... so that an element's value gives its position.
 class TensorTest : public ::testing::Test {
  protected:
   TensorTest() { std::iota(data_.begin(), data_.end(), 0.0f); }

@@ -1,4 +1,4 @@
-// Bytes of others on a terminal.
+// Foreign bytes printed to a terminal.
 #include <gtest/gtest.h>
 
 #include "engine/core/utf8.h"

@@ -1,4 +1,4 @@
-// What a program without the CUDA backend says of it, and what makers state of their devices.
+// Messages of a program without the CUDA backend, and nominal figures of devices.
 #include <gtest/gtest.h>
 
 #include "engine/device/context.h"
@@ -20,14 +20,14 @@ TEST(Device, WithoutTheBackendIsRefusedWithTheReason) {
   }
 }
 
-// Dense bfloat16 TFLOP/s of the makers' data sheets: A100 312, H100 and H200 (SXM) 989.4, L40 181.
+// Dense bfloat16 TFLOP/s of the vendors' data sheets: A100 312, H100 and H200 (SXM) 989.4, L40 181.
 TEST(Device, NominalTflopsAreTheMakers) {
   const auto nominal = [](int major, int minor, int multiprocessors, DType dtype) {
     return nominal_tflops({.name = {},
                            .compute_major = major,
                            .compute_minor = minor,
                            .multiprocessors = multiprocessors,
-                           .clock_khz = 10'000'000},  // never the bound
+                           .clock_khz = 10'000'000},  // never the limit
                           dtype);
   };
   EXPECT_NEAR(nominal(8, 0, 108, DType::kBF16), 312, 1);

@@ -1,5 +1,4 @@
-// A made-up model whose tensors are cut in random ways, saved and loaded by simulated ranks
-// (threads).
+// Synthetic model whose tensors are cut at random, saved and loaded by simulated ranks (threads).
 #pragma once
 
 #include <algorithm>
@@ -14,13 +13,13 @@
 
 namespace trireme::test {
 
-// gather and broadcast between threads of one process.
+// Gather and broadcast between threads of one process.
 class SimulatedRanks {
  public:
   explicit SimulatedRanks(int size)
       : size_(size), barrier_(size), slots_(static_cast<size_t>(size)) {}
 
-  // Runs f(ranks) once per rank; returns what each rank threw ("" for nothing).
+  // Runs f(ranks) once per rank. Returns the error of each rank ("": none).
   std::vector<std::string> run(const std::function<void(const CheckpointRanks&)>& f) {
     std::vector<std::string> errors(static_cast<size_t>(size_));
     std::vector<std::thread> threads;
@@ -89,7 +88,7 @@ inline std::vector<FakeTensor> fake_model(const std::string& flavour = "") {
   return model;
 }
 
-// Cuts [0, n) at random into `ranks` ranges, some of them empty.
+// Cuts [0, n) at random into `ranks` ranges, some of which are empty.
 inline std::vector<int64_t> random_cuts(int64_t n, int ranks, std::mt19937& random) {
   std::vector<int64_t> cuts = {0, n};
   for (int i = 1; i < ranks; ++i) {
@@ -99,7 +98,7 @@ inline std::vector<int64_t> random_cuts(int64_t n, int ranks, std::mt19937& rand
   return cuts;
 }
 
-// The box of tensor rank `t` of `tp`, split along dimension `dim` as evenly as it goes.
+// Box of tensor rank `t` of `tp`, split along dimension `dim` as evenly as possible.
 inline TensorBox split_box(const std::vector<int64_t>& shape, size_t dim, int t, int tp) {
   TensorBox box = whole_box(shape);
   const int64_t n = shape[dim];
@@ -108,7 +107,7 @@ inline TensorBox split_box(const std::vector<int64_t>& shape, size_t dim, int t,
   return box;
 }
 
-// The elements of a box, as one contiguous tensor.
+// Elements [begin, end) of a flattened box, as one contiguous tensor.
 inline TestTensor cut_out(const FakeTensor& tensor, const TensorBox& box, int64_t begin,
                           int64_t end) {
   const TensorPart part{box, begin, end}, whole{whole_box(tensor.shape), 0, tensor.values->numel()};
@@ -127,8 +126,8 @@ struct OwnedParts {
   std::vector<CheckpointPart> parts;
 };
 
-// What each rank holds: tensors of rank 2 and more are cut into `tp` boxes along a random
-// dimension, each box into flat ranges over the other ranks.
+// Random layout of the model over ranks: tensors of rank 2 and higher are cut into `tp` boxes along
+// a random dimension, each box into flat ranges over the other ranks.
 inline std::vector<OwnedParts> random_layout(const std::vector<FakeTensor>& model, int tp, int dp,
                                              uint32_t seed) {
   std::mt19937 random(seed);
@@ -151,7 +150,7 @@ inline std::vector<OwnedParts> random_layout(const std::vector<FakeTensor>& mode
   return ranks;
 }
 
-// Saves the model from tp * dp ranks; returns the errors of the ranks.
+// Saves the model from tp * dp ranks. Returns the errors of the ranks.
 inline std::vector<std::string> save_model(const std::vector<FakeTensor>& model,
                                            const SaveOptions& options, int tp, int dp,
                                            uint32_t seed) {
@@ -163,7 +162,7 @@ inline std::vector<std::string> save_model(const std::vector<FakeTensor>& model,
   });
 }
 
-// Loads every part of a random layout and compares bit for bit; returns "" or the first difference.
+// Loads every part of a random layout and compares bit by bit. Returns "" or the first difference.
 inline std::string load_and_compare(const std::vector<FakeTensor>& model, const std::string& path,
                                     int tp, int dp, uint32_t seed) {
   const CheckpointReader reader(path);

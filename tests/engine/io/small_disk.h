@@ -1,4 +1,4 @@
-// A file system of a given size for one test, where the process may mount one.
+// File system of a given size for one test, where the process may mount one.
 #pragma once
 
 #include <sys/mount.h>
@@ -21,7 +21,7 @@ class SmallDisk {
   }
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
-  bool mounted() const { return mounted_; }  // false without the right to mount
+  bool mounted() const { return mounted_; }  // false without permission to mount
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:

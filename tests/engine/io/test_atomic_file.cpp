@@ -38,7 +38,7 @@ TEST(AtomicFile, WritesAllAndReplacesTheOldContents) {
     std::string contents(size, 'x');
     for (size_t i = 0; i < size; ++i) contents[i] = static_cast<char>('a' + i * 7 % 23);
     AtomicFile file(path);
-    // Pieces of growing size cross the buffer's end in every way.
+    // Pieces of growing size cross the end of the buffer in every way.
     for (size_t at = 0, step = 1; at < size; at += step, step = step * 3 + 1) {
       file.write(std::string_view(contents).substr(at, step));
     }
@@ -124,10 +124,10 @@ TEST(AppendWhole, TakesAllOrNothing) {
   rlimit small = before;
   small.rlim_cur = 10;
   setrlimit(RLIMIT_FSIZE, &small);
-  EXPECT_NE(append_whole(descriptor, path, "second\n"), 0);  // four bytes of it fit
+  EXPECT_NE(append_whole(descriptor, path, "second\n"), 0);  // four of its bytes fit
   small.rlim_cur = 6;
   setrlimit(RLIMIT_FSIZE, &small);
-  EXPECT_EQ(append_whole(descriptor, path, "third\n"), EFBIG);  // no byte of it fits
+  EXPECT_EQ(append_whole(descriptor, path, "third\n"), EFBIG);  // none of its bytes fits
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(append_whole(descriptor, path, "fourth\n"), 0);
   ::close(descriptor);
@@ -169,7 +169,7 @@ TEST(MappedFile, ShowsTheFileAndSurvivesItsReplacement) {
   EXPECT_THROW(MappedFile(dir / "."), InputError);
 }
 
-// The open of a FIFO would wait for somebody who writes to it.
+// Opening a FIFO would block until a process writes to it.
 TEST(MappedFile, IsNoFifo) {
   const ScratchDirectory dir;
   ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
@@ -197,7 +197,7 @@ TEST(MappedFile, IsRefusedOnceItsFileIsShorter) {
   EXPECT_EQ(last(cut), '\0') << "and no SIGBUS";
   EXPECT_EQ(last(moved), '\0');
   EXPECT_EQ(last(whole), 'x');
-  // As long as before again: what has been read meanwhile was not there.
+  // As long as before again: the bytes read meanwhile did not exist.
   fs::resize_file(dir / "cut", kBytes);
   for (const MappedFile* file : {&cut, &nearly, &moved})
     EXPECT_NE(message_of([&] { check_mapping(file->bytes()); }).find("it shrank from"),
@@ -207,8 +207,8 @@ TEST(MappedFile, IsRefusedOnceItsFileIsShorter) {
             "cannot read");
 }
 
-// Whoever may write to a directory could have the program write through a link to a file of its
-// user's.
+// A user with write access to a directory could otherwise make the program write through a link to
+// a file of its own user.
 TEST(AtomicFile, WritesThroughNoLinkAndIntoNoFifo) {
   const ScratchDirectory dir;
   write_file_atomically(dir / "precious", "kept");

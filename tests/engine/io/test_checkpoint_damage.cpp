@@ -19,7 +19,7 @@ void overwrite(const std::string& path, const std::string& contents) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << contents;
 }
 
-// What is wrong with the newest of two checkpoints; "" if nothing was noticed.
+// Problem with the newest of two checkpoints; "": not detected.
 std::string problem_with_newest(const std::string& root) {
   const NewestCheckpoint newest = find_newest_whole(root);
   EXPECT_LE(newest.skipped.size(), 1u);
@@ -50,7 +50,7 @@ TEST_F(CheckpointDamage, EveryFlippedBitOfAShardIsFoundAndNamed) {
     const std::string problem = problem_with_newest(dir_.path());
     EXPECT_NE(problem.find("shard-00001-of-00002.safetensors"), std::string::npos) << byte;
   }
-  // The last byte belongs to the last tensor of the file, whose elements are the narrowest.
+  // The last byte belongs to the file's last tensor, which has the narrowest elements.
   std::string damaged = whole;
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   overwrite(path, damaged);
@@ -92,7 +92,7 @@ TEST_F(CheckpointDamage, EveryTruncationAndFlippedBitOfTheManifestIsFound) {
   EXPECT_NE(problem_with_newest(dir_.path()).find("manifest.json"), std::string::npos);
 }
 
-// What cannot be read now may be whole: an older checkpoint is no replacement for it.
+// A temporary read error is not damage: an older checkpoint must not replace a whole one.
 TEST_F(CheckpointDamage, WhatCannotBeReadIsNotDamaged) {
   const auto expect_refused = [&](const std::string& file, const std::string& reason) {
     try {
@@ -106,10 +106,10 @@ TEST_F(CheckpointDamage, WhatCannotBeReadIsNotDamaged) {
   for (const char* file : {"shard-00000-of-00002.safetensors", "manifest.json"}) {
     const std::string path = newest(file);
     fs::rename(path, dir_ / "kept");
-    fs::create_symlink(dir_ / "not-mounted", path);  // a link to what is not there
+    fs::create_symlink(dir_ / "not-mounted", path);  // a dangling link
     expect_refused(file, path + ": No such file or directory");
     fs::remove(path);
-    fs::create_symlink(path, path);  // errno ELOOP, for everything else that a system may say
+    fs::create_symlink(path, path);  // errno ELOOP, in place of any other system error
     expect_refused(file, path + ": Too many levels");
     fs::remove(path);
     fs::rename(dir_ / "kept", path);
@@ -121,7 +121,7 @@ TEST_F(CheckpointDamage, WhatCannotBeReadIsNotDamaged) {
   expect_refused("step-00000020", step);
 }
 
-// A manifest with a correct seal whose contents were made up by someone else.
+// A manifest with a correct seal and forged contents.
 std::string problem_of_manifest(const std::function<void(nlohmann::ordered_json&)>& change) {
   CheckpointManifest manifest;
   manifest.engine_version = "1.0";

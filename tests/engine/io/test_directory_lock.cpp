@@ -1,4 +1,4 @@
-// A directory has one owner, however the one before ended.
+// A directory has one owner at a time, however the previous one ended.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

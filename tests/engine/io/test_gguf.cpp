@@ -1,5 +1,5 @@
-// GGUF files: blocks against the Python package's numbers (tests/golden/make_gguf.py), what is
-// written reads back, and damage is an error.
+// GGUF files: blocks compared with the Python package's values (tests/golden/make_gguf.py), round
+// trips, and errors for damaged files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ TEST(Gguf, EveryTypeIsExact) {
     const std::vector<float> found = read(file, name, 0, wanted.numel());
     for (size_t i = 0; i < found.size(); ++i)
       ASSERT_EQ(found[i], wanted.as<float>()[i]) << name << "[" << i << "]";
-    // Any range, whichever blocks it cuts.
+    // Any range, whichever blocks it crosses.
     for (const auto& [begin, count] : {std::pair<int64_t, int64_t>{0, 1}, {31, 2}, {100, 700}})
       EXPECT_TRUE(std::ranges::equal(
           read(file, name, begin, count),
@@ -80,7 +80,7 @@ TEST(Gguf, BlocksAreEncodedAsByThePackage) {
   }
 }
 
-// 256 numbers of blocks that are unlike each other.
+// 256 values in blocks that differ strongly.
 std::vector<std::vector<float>> unlike_blocks() {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -106,11 +106,11 @@ float half_at(const std::vector<std::byte>& block, size_t at) {
   return std::abs(static_cast<float>(value));
 }
 
-// Each group of numbers has a scale of its own. With the step of the whole range a number is at
-// most half a step off (a whole one, where the other end of a symmetric range has no code); the
-// search finds no larger squared error. Then scales and minima become whole parts of d and dmin,
-// which moves a number by half a part times its code (a whole one, where the largest has no code),
-// and d and dmin are rounded by 2^-11.
+// Each group of values has its own scale. With the step of the whole range a value's error is at
+// most half a step (a whole one, where the other end of a symmetric range has no code); the search
+// finds no larger squared error. Scales and minima are then rounded to integer multiples of d and
+// dmin, which changes a value by half a multiple times its code (a whole one, where the largest has
+// no code), and d and dmin are rounded by 2^-11.
 TEST(Gguf, BlocksOfManyScalesAreNear) {
   for (const auto& [name, group] : {std::pair{"Q4_K", 32}, {"Q6_K", 16}}) {
     const GgufType& type = *gguf_type(name);
@@ -136,8 +136,9 @@ TEST(Gguf, BlocksOfManyScalesAreNear) {
   }
 }
 
-// Of normal numbers. 32 of them span about 4.1 deviations, 16 reach 1.9: uniform errors in steps of
-// 4.1 / 15 and 1.9 / 32, with a fifth more for what whole parts of d cost.
+// For normally distributed values. 32 of them span about 4.1 standard deviations, 16 reach 1.9:
+// uniform errors with steps of 4.1 / 15 and 1.9 / 32, plus a fifth for the rounding of scales to
+// multiples of d.
 TEST(Gguf, BlocksOfManyScalesAreNearlyOptimal) {
   for (const auto& [name, step] : {std::pair{"Q4_K", 4.1 / 15}, {"Q6_K", 1.9 / 32}}) {
     const GgufType& type = *gguf_type(name);
@@ -208,7 +209,7 @@ TEST(Gguf, EveryTruncationIsAnError) {
     EXPECT_THROW(parse_gguf(std::as_bytes(std::span(whole).first(size)), "x"), InputError) << size;
 }
 
-// The bytes of a small file, part by part.
+// Bytes of a small file, part by part.
 struct Draft {
   std::string bytes = "GGUF";
   template <class T>

@@ -47,7 +47,7 @@ TEST_F(HubCache, TheFolderOfAModelIsItsMainSnapshot) {
   refer("main", "bbbb\n");
   EXPECT_EQ(found(), at("bbbb"));
   EXPECT_EQ(local_model(model_.string() + "/"), at("bbbb"));
-  EXPECT_EQ(local_model(at("aaaa")), at("aaaa"));  // a snapshot is a directory like any other
+  EXPECT_EQ(local_model(at("aaaa")), at("aaaa"));  // a snapshot is an ordinary directory
 }
 
 TEST_F(HubCache, TheOnlySnapshotNeedsNoReference) {
@@ -59,7 +59,7 @@ TEST_F(HubCache, SeveralWithoutAMainAreListed) {
   snapshot("aaaa");
   snapshot("bbbb");
   EXPECT_NE(refusal().find("it has aaaa, bbbb"), std::string::npos) << refusal();
-  refer("main", "cccc");  // a download that was not finished
+  refer("main", "cccc");  // an incomplete download
   EXPECT_NE(refusal().find("no snapshot of its main revision"), std::string::npos) << refusal();
 }
 

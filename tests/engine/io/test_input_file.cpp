@@ -1,5 +1,5 @@
-// Inputs that are no files, and files that become shorter while they are read: errors that name
-// them, at once and without SIGBUS.
+// Inputs that are not regular files, and files that are truncated while they are read: errors that
+// name them, immediately and without SIGBUS.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ std::string error_of(const std::function<void()>& f) {
   return "no error";
 }
 
-// One entry of each kind that is no file, by its name.
+// One entry of each kind that is not a regular file, by name.
 void make_kinds(const ScratchDirectory& dir) {
   ASSERT_EQ(mkfifo((dir / "a FIFO").c_str(), 0600), 0);
   fs::create_directory(dir / "a directory");
@@ -73,7 +73,7 @@ TEST(InputFile, WhatIsNoFileIsNamedAtOnce) {
       EXPECT_EQ(error_of([&] { reader.second(dir / kind); }),
                 concat("cannot read ", dir / kind, ": it is ", kind, ", not a file"))
           << reader.first;
-  for (const char* kind : {"a FIFO", "a device", "a socket"})  // a folder stands for its files
+  for (const char* kind : {"a FIFO", "a device", "a socket"})  // a folder represents its files
     EXPECT_EQ(error_of([&] { list_text_files({dir / kind}); }),
               concat("cannot read ", dir / kind, ": it is ", kind, ", not a file"));
   fs::create_symlink(dir / "a FIFO", dir / "x.idx");
@@ -82,7 +82,7 @@ TEST(InputFile, WhatIsNoFileIsNamedAtOnce) {
             concat("cannot read ", dir / "x.idx", ": it is a FIFO, not a file"));
 }
 
-// What a shell hands over as /dev/stdin or <(command).
+// Input that a shell passes as /dev/stdin or <(command).
 TEST(InputFile, APipeWithoutANameIsReadWhereOnePassIsEnough) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
@@ -117,7 +117,7 @@ TEST(ShrinkingFile, IsNamedByTheReaderOfTexts) {
   for (const char* name : {"x.jsonl", "x.txt"}) {
     write_file_atomically(dir / name, lines);
     TextReader reader(list_text_files({dir / name}));
-    fs::resize_file(dir / name, 10 * line.size());  // whole lines: nothing else looks damaged
+    fs::resize_file(dir / name, 10 * line.size());  // whole lines: otherwise intact
     const std::string said = error_of([&] {
       TextRecord record;
       while (reader.next(&record)) {
@@ -137,8 +137,8 @@ void write_weights(const std::string& path) {
   writer.commit();
 }
 
-// Every reader of a mapping notices, whether the cut is far away or within the last page, and for
-// the first as for the later reads.
+// Every reader of a mapping detects the truncation, far away or within the last page, in its first
+// read and in later ones.
 TEST(ShrinkingFile, IsNamedByReadersOfWeights) {
   for (const int64_t cut : {int64_t{0}, int64_t{4096}, 4 * kElements}) {
     const ScratchDirectory dir;

@@ -1,4 +1,4 @@
-// The bytes of 4-bit weights are those of bitsandbytes (tests/golden/make_nf4.py).
+// 4-bit weights have the same bytes as in bitsandbytes (tests/golden/make_nf4.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ TEST(Nf4, IsThatOfBitsandbytes) {
     dequantize_nf4(ctx, doubled, codes,
                    {.codes = *scale_codes, .groups = *groups, .offset = *offset});
     EXPECT_EQ(to_doubles(*doubled), to_doubles(golden.tensor("double.dequantised")));
-    // Of weights that are 1: the scales, to the last bit.
+    // With codes of value 1: the scales, bitwise.
     std::fill_n(codes->as<uint8_t>(), codes->numel(), uint8_t{0xff});
     TestTensor ones(DType::kF32, w.shape());
     dequantize_nf4(ctx, ones, codes, {.codes = *scale_codes, .groups = *groups, .offset = *offset});

@@ -1,5 +1,5 @@
-// Matrices as others read them quantised: within half a step of what they were, whichever pieces
-// they came in.
+// Quantized matrices as other programs read them: within half a step of the original values,
+// whatever pieces they were written in.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ MatrixQuantiser quantised(const Quantization& q, std::span<const float> w, int64
   return quantiser;
 }
 
-// Through a file, by the reader that numpy's numbers prove
+// Through a file, with the reader that is tested against numpy
 // (tests/transformer/formats/test_quantized_model.cpp).
 std::vector<float> read_back(const Quantization& q, const MatrixQuantiser& quantiser, int64_t out,
                              int64_t in) {
@@ -48,7 +48,7 @@ std::vector<float> read_back(const Quantization& q, const MatrixQuantiser& quant
   return found;
 }
 
-// max |w| of the rows and columns around an element.
+// max |w| over the rows and columns around an element.
 float largest_around(std::span<const float> w, int64_t in, int64_t row, int64_t rows,
                      int64_t column, int64_t columns) {
   float largest = 0;
@@ -60,11 +60,11 @@ float largest_around(std::span<const float> w, int64_t in, int64_t row, int64_t 
   return largest;
 }
 
-// What float32 quotients and products add to the bounds.
+// Allowance for float32 quotients and products in the bounds.
 constexpr double kSlack = 1 + 1e-6;
 
 TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
-  const int64_t out = 200, in = 300;  // blocks that are cut
+  const int64_t out = 200, in = 300;  // partial blocks
   const std::vector<float> w = random_matrix(out, in);
   const MatrixQuantiser quantiser = quantised(kFp8, w, out, in);
   const std::vector<float> found = read_back(kFp8, quantiser, out, in);
@@ -73,15 +73,15 @@ TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
     for (int64_t c = 0; c < in; ++c) {
       const auto i = static_cast<size_t>(r * in + c);
       const double s = largest_around(w, in, r, 128, c, 128) / 448.0;
-      // 3 bits of mantissa; below 2^-6 steps of 2^-9.
+      // 3 bits of mantissa; below 2^-6 the step is 2^-9.
       const double bound = std::max(std::abs(w[i]) / 16.0, s / 1024) * kSlack;
       ASSERT_LE(std::abs(found[i] - w[i]), bound) << r << ", " << c;
     }
   error.add(w, found);
   EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
   EXPECT_EQ(error.farthest, quantiser.error().farthest);
-  // Uniform within a step of 2^-3 to 2^-4 of the number: between 1 / (16 sqrt 12) and 1 / (8 sqrt
-  // 12).
+  // Uniform errors with a step of 2^-3 to 2^-4 of the value: between 1 / (16 sqrt 12) and 1 / (8
+  // sqrt 12).
   EXPECT_GT(error.relative(), 0.018);
   EXPECT_LT(error.relative(), 0.037);
 }
@@ -97,16 +97,15 @@ TEST(QuantizedMatrix, GroupsAreWithinHalfAStep) {
       for (int64_t c = 0; c < in; ++c) {
         const auto i = static_cast<size_t>(r * in + c);
         const double s = 2 * largest_around(w, in, r, 1, c, 128) / most;
-        // The rounded scale is off by 2^-11, which the largest numbers are most / 2 times away from
-        // 0 by.
+        // The rounded scale is off by 2^-11, multiplied by the largest code, most / 2.
         const double bound = s * (0.5 + most / 2 / 2048) * (1 + 1.0 / 2048) * kSlack;
         ASSERT_LE(std::abs(found[i] - w[i]), bound) << q.bits << ": " << r << ", " << c;
       }
     RoundingError error;
     error.add(w, found);
     EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
-    // Uniform within a step of 2 max / most, where max of 128 normal numbers is about 2.7
-    // deviations.
+    // Uniform errors with a step of 2 max / most, where max of 128 normal values is about 2.7
+    // standard deviations.
     const double expected = 2 * 2.7 / most / std::sqrt(12);
     EXPECT_NEAR(error.relative(), expected, 0.1 * expected);
   }
@@ -127,7 +126,7 @@ TEST(QuantizedMatrix, PiecesDoNotMatter) {
   }
 }
 
-// Several rows, and several blocks of a row, for each of them.
+// Several rows, and several blocks of a row, for each thread.
 TEST(QuantizedMatrix, ThreadsDoNotMatter) {
   const int64_t out = 400, in = 1152;
   const std::vector<float> w = random_matrix(out, in);

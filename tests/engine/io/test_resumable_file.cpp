@@ -1,5 +1,5 @@
-// A resumable file goes on where an interrupted writer of the same content stopped, from what is
-// whole of it and no further; anything else is begun anew.
+// A resumable file continues where an interrupted writer of the same content stopped, after its
+// last whole data; a file with other content is started again.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -33,7 +33,7 @@ std::string_view part(const std::string& all, int64_t begin, int64_t end) {
   return std::string_view(all).substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
 }
 
-// What a writer leaves that ends after `bytes` without commit().
+// File left by a writer that ended after `bytes` without commit().
 void interrupt(const std::string& path, const std::string& all, int64_t bytes,
                const std::string& identity = "content") {
   AtomicFile file(path, kSize, identity);
@@ -42,11 +42,11 @@ void interrupt(const std::string& path, const std::string& all, int64_t bytes,
     file.write(part(all, at, std::min(bytes, at + 300'000)));
 }
 
-// Goes on and ends; returns how many bytes were kept.
+// Resumes and completes the file. Returns the number of bytes that were kept.
 int64_t finish(const std::string& path, const std::string& all) {
   AtomicFile file(path, kSize, "content");
   const int64_t kept = file.kept();
-  file.skip(kept / 2);  // the other half is given again and passed over
+  file.skip(kept / 2);  // the other half is written again and skipped
   file.write(part(all, kept / 2, kSize));
   EXPECT_EQ(file.size(), kSize);
   EXPECT_EQ(file.checksum(), checksum(std::as_bytes(std::span(all))));
@@ -108,7 +108,7 @@ TEST(ResumableFile, IsBegunAnewForOtherContent) {
   EXPECT_EQ(finish(dir / "file", all), 0);
 }
 
-// After a crash of the machine the disk may hold anything.
+// After a machine crash the disk may hold anything.
 TEST(ResumableFile, BelievesNoByteThatIsNotWhatWasWritten) {
   const std::string all = contents_of(kSize);
   const auto kept_after = [&](const std::function<void(const std::string&)>& damage) {

@@ -83,8 +83,8 @@ TEST(ShardedCheckpoint, KeepsTheLastAndNeverWhatLatestNames) {
   }
   EXPECT_EQ(listing(dir.path()),
             (std::vector<std::string>{"latest", "step-00000030", "step-00000040"}));
-  // Saving an older step (after going back) removes neither itself nor those of higher steps, and
-  // these do not count; a broken one is left to its owner and does not count.
+  // Saving an older step (after going back) removes neither itself nor the higher steps, which do
+  // not count; a broken checkpoint is left alone and does not count.
   make_directories(dir / "step-00000050");
   for (const int64_t step : {5, 6, 7}) {
     ASSERT_EQ(save_model(model, {dir.path(), step, 2}, 1, 1, 1), none(1));
@@ -133,7 +133,7 @@ TEST(ShardedCheckpoint, WhatAKillLeavesIsPassedOverAndSwept) {
   EXPECT_EQ(find_newest_whole(dir / "absent").directory, "");
   ASSERT_EQ(save_model(model, {dir.path(), 10, 0}, 2, 1, 1), none(2));
   const std::string whole = dir / "step-00000010";
-  // Stage by stage: an empty directory, a part of a shard, all shards, all shards and the manifest.
+  // Stage by stage: an empty directory, part of a shard, all shards, all shards and the manifest.
   const std::string partial = dir / "step-00000020.tmp";
   make_directories(partial);
   EXPECT_EQ(find_newest_whole(dir.path()).directory, whole);
@@ -141,7 +141,7 @@ TEST(ShardedCheckpoint, WhatAKillLeavesIsPassedOverAndSwept) {
   EXPECT_EQ(find_newest_whole(dir.path()).directory, whole);
   fs::copy(whole, partial, fs::copy_options::recursive);
   EXPECT_EQ(find_newest_whole(dir.path()).directory, whole);
-  // Killed between the rename and the move of `latest`: the newer one is whole and counts.
+  // Killed between the rename and the update of `latest`: the newer checkpoint is whole and counts.
   fs::remove(partial + "/shard-00000-of-00002.safetensors.tmp");
   fs::rename(partial, dir / "step-00000020");
   EXPECT_EQ(find_newest_whole(dir.path()).directory, dir / "step-00000020");
@@ -163,7 +163,7 @@ TEST(ShardedCheckpoint, AFailureOfOneRankIsTheFailureOfAllAndLeavesNothing) {
   SimulatedRanks ranks(3);
   const auto errors = ranks.run([&](const CheckpointRanks& r) {
     auto parts = layout[static_cast<size_t>(r.rank)].parts;
-    // Rank 2 claims a range that lies outside its box.
+    // Rank 2 claims a range outside its box.
     if (r.rank == 2) parts[0].begin = parts[0].box.numel();
     save_checkpoint({dir.path(), 20, 0}, parts, {}, r);
   });
@@ -171,7 +171,7 @@ TEST(ShardedCheckpoint, AFailureOfOneRankIsTheFailureOfAllAndLeavesNothing) {
     EXPECT_NE(error.find("rank 2: "), std::string::npos) << error;
   }
   EXPECT_EQ(listing(dir.path()), (std::vector<std::string>{"latest", "step-00000010"}));
-  // Two ranks that save the same elements are found before anything is published.
+  // Ranks that save the same elements are detected before anything is published.
   const auto twice = ranks.run([&](const CheckpointRanks& r) {
     save_checkpoint({dir.path(), 20, 0}, random_layout(model, 1, 1, 1)[0].parts, {}, r);
   });
@@ -188,7 +188,7 @@ TEST(ShardedCheckpoint, AFullDiskKeepsTheOldCheckpoint) {
   const std::string root = disk / "checkpoints";
   const auto model = fake_model();
   ASSERT_EQ(save_model(model, {root, 10, 0}, 1, 2, 1), none(2));
-  // Found beforehand: the sum over ranks is more than what is free.
+  // Detected in advance: the sum over ranks exceeds the free space.
   const TestTensor large(DType::kF32, Shape{100000});
   const CheckpointPart part{"param", "large", {100000}, {}, 0, *large};
   EXPECT_THROW(
@@ -202,7 +202,7 @@ TEST(ShardedCheckpoint, AFullDiskKeepsTheOldCheckpoint) {
         }
       },
       InputError);
-  // Found while writing: another program takes the space in between.
+  // Detected while writing: another program takes the space in between.
   SimulatedRanks ranks(2);
   const auto layout = random_layout(model, 1, 2, 1);
   std::string filler(static_cast<size_t>(free_bytes_at(root)) - 8192, 'x');

@@ -1,4 +1,4 @@
-// JSON that may be hostile: what the library reads, without what it lets through.
+// Hostile JSON: accepts what the library reads, except for its leniencies.
 #include <gtest/gtest.h>
 
 #include "engine/io/strict_json.h"
@@ -25,7 +25,7 @@ TEST(StrictJson, ReadsWhatTheLibraryReads) {
         R"([1, [2, {"b": [], "a": {"z": null, "y": [{}, [[]]]}}], "s", -0.0])",
         R"({"b": {"c": [1, {"d": 2}], "a": 3}, "a": [{"b": 1}, {"a": 2}]})"}) {
     EXPECT_EQ(parse_strict_json<Json>(text, "x"), Json::parse(text));
-    // The order of the members too.
+    // Including the order of the members.
     EXPECT_EQ(parse_strict_json<Ordered>(text, "x").dump(), Ordered::parse(text).dump());
   }
 }
@@ -60,8 +60,7 @@ TEST(StrictJson, BoundsDepthAndKeys) {
             "x.json: more than 2 keys in one object");
 }
 
-// The time grows with the size of the text alone: were it the square of the members, this would not
-// end.
+// Time is linear in the size of the text: quadratic time in the number of members would not finish.
 TEST(StrictJson, ReadsObjectsOfAMillionMembers) {
   std::string text = "{";
   for (int i = 0; i < 1000000; ++i) text += concat(i == 0 ? "\"" : ",\"", i, "\":0");

@@ -8,7 +8,7 @@
 namespace trireme::test_tensor_box {
 namespace {
 
-// Element by element: logical flat index -> offset from the beginning of the part's range.
+// Element by element: logical flat index -> offset from the start of the part's range.
 std::map<int64_t, int64_t> elements_of(const std::vector<int64_t>& shape, const TensorPart& part) {
   std::map<int64_t, int64_t> elements;
   for (int64_t i = part.begin; i < part.end; ++i) {
@@ -26,7 +26,7 @@ std::map<int64_t, int64_t> elements_of(const std::vector<int64_t>& shape, const 
 TensorPart random_part(const std::vector<int64_t>& shape, std::mt19937& random) {
   TensorPart part;
   for (const int64_t dim : shape) {
-    // Often the whole dimension: that is what merges rows.
+    // Often the whole dimension, because that merges rows.
     int64_t a = 0, b = dim;
     if (random() % 2 == 0) {
       a = static_cast<int64_t>(random()) % dim;
@@ -76,7 +76,7 @@ TEST(TensorBox, RunsAreExactlyTheCommonElementsAndMaximal) {
 }
 
 TEST(TensorBox, ManyRowsAreSkippedNotWalked) {
-  // A column strip of 2^40 rows against one element near its end.
+  // A column strip of 2^40 rows intersected with one element near its end.
   const std::vector<int64_t> shape = {int64_t{1} << 40, 64};
   const TensorPart strip{{{0, 16}, {int64_t{1} << 40, 16}}, 0, int64_t{1} << 44};
   const int64_t row = (int64_t{1} << 40) - 2;

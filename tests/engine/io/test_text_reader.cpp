@@ -1,4 +1,4 @@
-// Documents out of text files: kinds, order, compression, and one-line complaints.
+// Documents from text files: kinds, order, compression, and one-line errors.
 #include <gtest/gtest.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -95,7 +95,7 @@ TEST(TextReader, FoldersAreSortedRecursiveAndReadOnce) {
   EXPECT_EQ(read_all({dir / "d/b.txt", dir / "d"}), (Strings{"b", "z", "a"}));
 }
 
-// Lists and folders alike.
+// In lists and in folders.
 TEST(TextReader, LeavesOutEmptyFilesOfAList) {
   const ScratchDirectory dir;
   put(dir / "a.txt", "a");
@@ -145,7 +145,8 @@ TEST(TextReader, SkipsWithoutChangingTheOrder) {
   }
 }
 
-// A .json whose first character is a bracket is one array of records, wherever its lines end.
+// A .json file whose first character is a bracket is one array of records, independent of line
+// breaks.
 TEST(TextReader, ReadsAnArrayOfRecords) {
   const ScratchDirectory dir;
   put(dir / "a.json",

@@ -1,4 +1,4 @@
-// Token files: Megatron's bytes, round trips, DeepSpeed's codes, hostile indices.
+// Token files: Megatron's bytes, round trips, DeepSpeed's type codes, hostile indices.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -34,7 +34,7 @@ void append(std::string& bytes, T value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-// An index as written by hand, every field free.
+// Hand-written index with every field adjustable.
 struct RawIndex {
   std::string magic{"MMIDIDX\0\0", 9};
   uint64_t version = 1;
@@ -42,7 +42,7 @@ struct RawIndex {
   std::vector<int32_t> lengths{3, 2};
   std::vector<int64_t> pointers{0, 6};
   std::vector<int64_t> documents{0, 1, 2};
-  uint64_t sequences = 2, entries = 3;  // as the header claims
+  uint64_t sequences = 2, entries = 3;  // as declared in the header
   std::string tail;
 
   std::string bytes() const {
@@ -62,7 +62,7 @@ void put(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// "" when the pair opens, else what the error says.
+// "" when the pair opens, else the error.
 std::string open_error(const std::string& index, const std::string& data) {
   const ScratchDirectory dir;
   put(dir / "x.idx", index);

@@ -54,7 +54,7 @@ TEST(WriteBehind, AbandonedBlocksAreNotUsed) {
   std::atomic<int> used = 0;
   std::atomic<bool> go_on = false;
   WriteBehind behind(4);
-  auto waiting = std::make_shared<int>();  // held by the blocks that nobody has begun to use
+  auto waiting = std::make_shared<int>();  // owned by the blocks whose use has not started
   const std::weak_ptr<int> still_waiting = waiting;
   for (int i = 0; i < 4; ++i) {
     behind.block(1);
@@ -65,8 +65,7 @@ TEST(WriteBehind, AbandonedBlocksAreNotUsed) {
   }
   waiting.reset();
   while (used == 0) std::this_thread::yield();
-  // The first use ends once abandon() has dropped the others, however late this thread comes to
-  // call it.
+  // The first use ends after abandon() has dropped the others, however late this thread calls it.
   std::thread later([&] {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!still_waiting.expired() && std::chrono::steady_clock::now() < patience)

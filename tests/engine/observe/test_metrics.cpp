@@ -70,7 +70,7 @@ TEST(Metrics, ResumeGivesTheFileOfAnUndisturbedRun) {
     for (int64_t step = 1; step <= 8; ++step) file.write(metrics_of(step));
   }
   const std::string want = read_small_file(dir / "undisturbed");
-  // Killed at any byte; the last checkpoint is of step 3 or earlier.
+  // Killed at any byte; the last checkpoint is from step 3 or earlier.
   for (size_t bytes = 0; bytes <= want.size(); bytes += 17) {
     const std::string path = dir / "killed";
     std::ofstream(path, std::ios::trunc) << want.substr(0, bytes);
@@ -120,7 +120,7 @@ TEST(Metrics, ADamagedLineInTheMiddleIsNamed) {
     write_file_atomically(path, bad);
     EXPECT_THROW(read_metrics(path), InputError) << bad;
     EXPECT_THROW(MetricsFile(path, 5), InputError) << bad;
-    EXPECT_EQ(read_small_file(path), bad);  // nothing is cut off by a refusal
+    EXPECT_EQ(read_small_file(path), bad);  // a refusal truncates nothing
   }
   EXPECT_THROW(read_metrics(dir / "absent"), InputError);
   EXPECT_THROW(MetricsFile(dir / "no/such/dir"), InputError);

@@ -10,7 +10,7 @@
 namespace trireme::test_plots {
 namespace {
 
-// Every tag is closed in the order it was opened: enough of an XML check for what we write.
+// Checks that tags are closed in reverse order of opening: sufficient for the XML written here.
 bool well_formed(const std::string& svg) {
   std::vector<std::string> open;
   for (size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
@@ -102,7 +102,7 @@ TEST(SvgPlot, LongSeriesAreThinnedButKeepTheirPeaks) {
   plot.series = {series};
   const std::string svg = svg_plot(plot);
   EXPECT_LT(svg.size(), 40000u);
-  // The peak is the only point above 1.1, so it alone reaches the upper half of the drawing.
+  // The peak is the only point above 1.1: only it reaches the upper half of the plot.
   EXPECT_TRUE(well_formed(svg));
   plot.series[0].y[54321] = 0;
   EXPECT_NE(svg_plot(plot), svg);

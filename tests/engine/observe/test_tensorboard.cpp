@@ -83,7 +83,7 @@ TEST(TensorBoard, WritesVersionRestartAndScalars) {
       names.push_back(entry.path().filename().string());
     std::ranges::sort(names);
     EXPECT_EQ(names.size(), 2u + static_cast<size_t>(start));
-    EXPECT_GT(names.back(), before);  // read last
+    EXPECT_GT(names.back(), before);  // sorted last
   }
   EXPECT_THROW(TensorBoardWriter("/proc/no", 0), InputError);
 }

@@ -23,7 +23,7 @@ double gelu_slope(double x) {
   return (1 + t) / 2 + x / 2 * (1 - t * t) * inner;
 }
 
-// Spread over both tails, where the functions are nearly 0 and nearly x.
+// Values in both tails, where the functions are nearly 0 and nearly x.
 Values inputs(DType dtype, const char* name, int64_t n) {
   return stored(dtype, normals(name, n, 3.0));
 }
@@ -37,7 +37,7 @@ TEST(Gelu, ForwardAndBackwardMatchTheFormula) {
       for (size_t i = 0; i < x.size(); ++i) {
         y[i] = gelu(x[i]);
         dx[i] = dy[i] * gelu_slope(x[i]);
-        magnitude[i] = std::abs(dy[i]) * (1 + std::abs(x[i]));  // the slope is a sum that cancels
+        magnitude[i] = std::abs(dy[i]) * (1 + std::abs(x[i]));  // the slope's terms cancel
       }
       const TestTensor tx(dtype, {n}, x), tdy(dtype, {n}, dy);
       for_each_kernel([&](Ctx& ctx) {
@@ -83,7 +83,7 @@ TEST(Gelu, TailsAreSane) {
     const Values v = to_doubles(*y), s = to_doubles(*slope);
     EXPECT_EQ(v[0], 0.0);
     EXPECT_EQ(v[1], 0.0);
-    // The exponent 2u, about -17, carries its rounding into the result: 17 eps, and 6 more for exp.
+    // The exponent 2u, about -17, contributes its rounding to the result: 17 eps, plus 6 for exp.
     EXPECT_NEAR(v[2], gelu(-5), 23 * dtype_eps(DType::kF32) * std::abs(gelu(-5)));
     EXPECT_EQ(v[3], 0.0);
     EXPECT_EQ(v[4], 40.0);
@@ -93,12 +93,12 @@ TEST(Gelu, TailsAreSane) {
     EXPECT_EQ(s[3], 0.5);
     EXPECT_EQ(s[4], 1.0);
     EXPECT_TRUE(std::isnan(s[6]));
-    y->as<float>()[6] = slope->as<float>()[6] = 0.0f;  // NaN has many patterns
+    y->as<float>()[6] = slope->as<float>()[6] = 0.0f;  // NaN has many bit patterns
     return outputs(y, slope);
   });
 }
 
-// A gate, its slope and the magnitude of the slope's terms, which cancel.
+// Value and slope of a gate, and the magnitude of the slope's terms, which cancel.
 struct Gate {
   double value, slope, terms;
 };
@@ -137,7 +137,7 @@ TEST(Gated, ForwardAndBackwardMatchTheFormula) {
           const size_t at = i / f * 2 * f + i % f, up = at + f;
           const double u = gate_up[up];
           const Gate g = c.gate(gate_up[at]);
-          // Where GELU vanishes its exponent is large, and carries its rounding into the result.
+          // Where GELU vanishes its exponent is large and contributes its rounding to the result.
           const double least = c.forward == gelu_gated_forward ? std::abs(gate_up[at]) : 0.0;
           y[i] = g.value * u;
           y_magnitude[i] = std::max(std::abs(g.value), least) * std::abs(u);
@@ -190,7 +190,7 @@ TEST(BiasBackward, SumsTheRows) {
           Values want = accumulate ? before : Values(static_cast<size_t>(columns), 0.0);
           for (size_t i = 0; i < dy.size(); ++i) want[i % static_cast<size_t>(columns)] += dy[i];
           const TestTensor tdy(dtype, {rows, columns}, dy);
-          // The sum of `rows` values may cancel: its scale is their random walk.
+          // A sum of `rows` values may cancel: its scale is their random walk.
           const Values scale(want.size(), std::sqrt(static_cast<double>(rows) + 1));
           for_each_kernel([&](Ctx& ctx) {
             TestTensor db(sums, {columns}, before);

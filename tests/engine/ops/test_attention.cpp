@@ -14,7 +14,7 @@ struct Case {
   std::vector<int32_t> cu_q, cu_k;
   int64_t heads, kv_heads, width;
   AttentionArgs args = {};
-  int64_t padding = 0;  // rows behind the last sequence
+  int64_t padding = 0;  // rows after the last sequence
   bool packed = false;  // q, k, v are slices of one (T, H + 2 Hkv, D) tensor
 
   int64_t tokens() const { return cu_q.back() + padding; }
@@ -28,7 +28,7 @@ Case self_attention(std::vector<int32_t> cu, int64_t heads, int64_t kv_heads, in
   return c;
 }
 
-// Operands of one case in one dtype, and room for every result, which starts as NaN.
+// Operands of one case in one dtype, and memory for every result, initialised with NaN.
 struct Operands {
   const Case& c;
   DType dtype, compute;
@@ -86,7 +86,7 @@ struct Operands {
   }
 };
 
-// A sum and the sum of its terms' absolute values.
+// A sum, and the sum of its terms' absolute values.
 struct Sums {
   std::vector<double> value, magnitude;
   explicit Sums(size_t n) : value(n), magnitude(n) {}
@@ -97,7 +97,7 @@ struct Sums {
   void add(size_t i, double factor, double term) { add(i, factor, term, std::abs(term)); }
 };
 
-// The formulas of attention.h, one query at a time in float64.
+// The formulas of attention.h, query by query in float64.
 struct Reference {
   Sums out, dq, dk, dv;
   std::vector<double> lse;
@@ -110,8 +110,7 @@ double keep_factor(const Case& c, int64_t global_row, int64_t head, int64_t key)
   return keep ? 1 / (1 - c.args.dropout) : 0;
 }
 
-// Query t of head h against the keys [begin, end) of head kv of its sequence, whose first is row
-// k0.
+// Query t of head h with the keys [begin, end) of head kv of its sequence, whose first row is k0.
 struct Query {
   int64_t t, h, kv, k0, begin, end;
 };
@@ -157,7 +156,7 @@ void add_query(Reference& r, const Case& c, const Values& x, int64_t global_row,
   }
 }
 
-// The backward uses the op's own output, rounded to its dtype.
+// The backward reference uses the op's own output, rounded to its dtype.
 Reference reference(const Operands& x) {
   const Case& c = x.c;
   const Values values{to_doubles(x.q), to_doubles(x.k), to_doubles(x.v), to_doubles(x.dout),
@@ -179,7 +178,7 @@ Reference reference(const Operands& x) {
   return r;
 }
 
-// Exact in -inf, close elsewhere.
+// Exact for -inf, close elsewhere.
 void expect_lse(const Tensor& got, const std::vector<double>& want, Tolerance tol) {
   const std::vector<double> values = to_doubles(got);
   ASSERT_EQ(values.size(), want.size());
@@ -264,7 +263,7 @@ TEST(Attention, MatchesTheReference) {
   set_active_isa(best_isa());
 }
 
-// A sequence longer than the key gradients that a thread sums by itself.
+// A sequence longer than the key gradients that one thread sums alone.
 TEST(Attention, VeryLongSequence) {
   Case c = self_attention({0, 70}, 2, 1, 4);
   c.cu_k = {0, 8'300};
@@ -279,7 +278,7 @@ TEST(Attention, LargeScoresStayFinite) {
   x.forward(ctx);
   x.backward(ctx);
   const Reference want = reference(x);
-  // The rounding of a score is an error of its exponential that many times larger.
+  // The rounding error of a score is amplified by its exponential.
   const Tolerance tol{1e4 * tolerance(DType::kF64, 96).relative};
   EXPECT_EQ(compare_within(x.out, want.out.value, want.out.magnitude, tol), "");
   EXPECT_EQ(compare_within(x.dv, want.dv.value, want.dv.magnitude, tol), "");
@@ -336,7 +335,7 @@ TEST(Attention, BitsDoNotDependOnThreads) {
       });
 }
 
-// The second of two packed sequences, computed alone, has the same bits.
+// The second of two packed sequences has the same bits when computed alone.
 TEST(Attention, BitsDoNotDependOnTheNeighbours) {
   const Case both = self_attention({0, 45, 128}, 2, 1, 24);
   Ctx ctx(1, "test");
@@ -358,7 +357,7 @@ TEST(Attention, BitsDoNotDependOnTheNeighbours) {
   EXPECT_SAME_BITS(*dv, tail(x.dv));
 }
 
-// Value rows are unit vectors, so the output row is the probabilities themselves.
+// Rows of V are unit vectors, so that the output row is the probabilities themselves.
 TEST(Attention, DropoutKeepsExactlyTheWordsOfItsKey) {
   constexpr int64_t kKeys = 256;
   Case c = self_attention({0, kKeys}, 2, 1, kKeys);
@@ -397,7 +396,7 @@ TEST(Attention, PlanningTakesTheSameScratchAndReadsNothing) {
   Ctx ctx(2, "planned");
   ctx.arena.begin_planning();
   {
-    // Every operand is an allocation of the planning run: its address faults when read.
+    // Every operand is an allocation of the planning run: reading its address faults.
     const auto fake = [&](const ConstTensor& t) {
       return ctx.allocate("operand", t.dtype(), t.shape());
     };
@@ -452,7 +451,7 @@ TEST(Attention, RefusesOperandsThatDoNotFit) {
 TEST(Attention, RefusesALengthThatSequencesDoNotHave) {
   Ctx ctx(1, "test");
   const auto run = [&](std::vector<int32_t> offsets, int64_t length) {
-    const auto attention = self_attention(std::move(offsets), 4, 2, 8);  // which x refers to
+    const auto attention = self_attention(std::move(offsets), 4, 2, 8);  // which x references
     Operands x(attention, DType::kF32);
     AttentionArgs args = x.args();
     args.uniform_length = length;

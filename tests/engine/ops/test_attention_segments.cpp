@@ -1,4 +1,4 @@
-// The segment form of attention against the plain one: the same keys, in several calls.
+// Segmented attention against plain attention: the same keys, in several calls.
 #include <cmath>
 #include <limits>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Sequences whose keys come in blocks: call c brings keys [cuts[c], cuts[c + 1]) of every sequence.
+// Sequences whose keys arrive in blocks: call c has keys [cuts[c], cuts[c + 1]) of every sequence.
 struct Case {
   std::vector<int32_t> cu;
   std::vector<int32_t> cuts;
@@ -110,7 +110,7 @@ Results plain(Ctx& ctx, const Operands& x) {
   return r;
 }
 
-// out of the plain run is given to the backward, so that both differentiate at the same point.
+// The backward gets `out` of the plain run, so that both differentiate at the same point.
 Results segmented(Ctx& ctx, const Operands& x, const Tensor& out) {
   const Case& c = x.c;
   Results r{x.unset(x.sum, c.heads), x.unset(x.sum, {c.heads, c.tokens()}), x.unset(x.sum, c.heads),
@@ -165,13 +165,13 @@ TEST(AttentionSegments, BitsDoNotDependOnThreads) {
     });
 }
 
-// Rows between segments are cleared by a call that starts, and kept by one that adds.
+// Rows between segments are cleared by the starting call and kept by accumulating ones.
 TEST(AttentionSegments, RowsOutsideAreClearedOrKept) {
   const Case c = cases()[0];
   const Operands x(c, DType::kF64);
   Ctx ctx(1, "test");
   const std::vector<AttentionSegment> list = {{5, 20, 3, 9, kWholeSegment}, {40, 41, 30, 60, -40}};
-  const auto covered = [](int64_t t) { return t >= 5 && t < 20; };  // query 40 sees no key
+  const auto covered = [](int64_t t) { return t >= 5 && t < 20; };  // query 40 has no visible key
   const auto values = static_cast<size_t>(c.tokens() * c.heads * c.width);
   for (const bool accumulate : {false, true}) {
     const TestTensor out(DType::kF64, x.q->shape(), std::vector<double>(values, 0.5));
@@ -213,7 +213,7 @@ TEST(AttentionSegments, NoSegmentsGiveNothing) {
   for (const double value : to_doubles(lse)) ASSERT_EQ(value, -kInf);
 }
 
-// A rank's heads drop what they drop in a call with all heads.
+// Dropout of a rank's heads equals that of the same heads in a call with all heads.
 TEST(AttentionSegments, HeadsAreNumberedAmongAllHeads) {
   Case c = cases()[3];
   c.heads = c.kv_heads = 4;

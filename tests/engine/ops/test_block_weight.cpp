@@ -1,5 +1,5 @@
-// Weights in blocks: what the bytes stand for, products against float64 with the bound of the
-// header, and that a row of y has the same bits beside any others.
+// Block-quantized weights: values of the bytes, products against float64 within the bound of the
+// header, and bits of a row of y that do not depend on the other rows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace trireme::test::test_block_weight {
 namespace {
 
-// A matrix of blocks with random scales and codes, and what they stand for, computed here.
+// Matrix of blocks with random scales and codes, and its values, computed here.
 struct Blocks {
   Blocks(BlockFormat format, int64_t rows, int64_t columns, const std::string& name)
       : bytes(DType::kU8, {block_matrix_bytes(format, rows, columns) + 32}),
@@ -78,7 +78,7 @@ TEST(BlockWeight, DecodesWhatTheCodesStandFor) {
         EXPECT_EQ(compare_exact(rows->slice(0, i, i + 1),
                                 out->slice(0, ids->as<int32_t>()[i], ids->as<int32_t>()[i] + 1)),
                   "");
-      // A shard has the rows 10 .. 47 of a vocabulary of 60.
+      // A shard with rows 10 .. 47 of a vocabulary of 60.
       const TestTensor others(Shape{3}, std::vector<int32_t>{9, 10, 59});
       TestTensor part(dtype, {3, 70});
       embedding_forward_blocks(ctx, part, w.matrix, others, {10, 60});
@@ -91,7 +91,7 @@ TEST(BlockWeight, DecodesWhatTheCodesStandFor) {
     }
 }
 
-// x w^T in float64 and the bound that block_weight.h derives for it.
+// x w^T in float64, and the bound that block_weight.h derives for it.
 struct Reference {
   std::vector<double> y, bound;
 };
@@ -154,7 +154,7 @@ TEST(BlockWeight, ProductsAreWithinTheirBound) {
       }
 }
 
-// The same products in every instruction set but for float32's rounding: integers are exact.
+// The same products on every instruction set except for float32 rounding: integers are exact.
 TEST(BlockWeight, ExtremeCodes) {
   for (const BlockFormat format : kFormats) {
     const bool four = format == BlockFormat::kQ4_0;
@@ -221,7 +221,7 @@ TEST(BlockWeight, ARowHasTheSameBitsBesideAnyOthers) {
           linear_forward_blocks(ctx, some, x->slice(0, first, first + m), {&w.matrix, 1}, {});
           EXPECT_EQ(compare_exact(*some, all->slice(0, first, first + m)), "") << m << " " << first;
         }
-      // Rows of experts: a range of what was rounded once.
+      // Rows of experts: a range of rows that were rounded together.
       const QuantizedRows rows = quantize_rows(ctx, x, 13);
       TestTensor some(DType::kF32, {6, 45});
       block_product(ctx, some, rows, 7, {&w.matrix, 1}, {});
@@ -236,7 +236,7 @@ TEST(BlockWeight, WhatIsNotFiniteStaysSo) {
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     std::vector<double> values = normals("x", 3 * 64);
     values[64 + 40] = bad;
-    std::fill_n(values.begin() + 128, 64, 1e-38);  // as good as nothing
+    std::fill_n(values.begin() + 128, 64, 1e-38);  // negligible
     const TestTensor x(DType::kF32, {3, 64}, values);
     for_each_kernel([&](Ctx& ctx) {
       TestTensor y(DType::kF32, {3, 16});
@@ -251,8 +251,8 @@ TEST(BlockWeight, WhatIsNotFiniteStaysSo) {
   }
 }
 
-// What products add up are codes and their sums: of a block that is not finite they must not be
-// what its bits happen to be, which no integer holds 32 times.
+// Products sum codes and code sums. A block that is not finite must not give whatever its bits
+// happen to be, but a value that no integer sum can have.
 TEST(BlockWeight, WhatIsNotFiniteHasNoCodes) {
   for (const double bad : {std::nan(""), -std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     std::vector<double> values(96, bad);

@@ -60,7 +60,7 @@ TEST(CrossEntropy, MatchesTheDefinition) {
         Values logits = stored(dtype, normals("logits", rows * columns, 4.0));
         const std::vector<int32_t> targets = some_targets(rows, valid);
         const Reference want = plain(logits, targets, columns, valid, scale);
-        // What stands in the padding must not matter.
+        // The content of the padding must not matter.
         for (size_t i = 0; i < logits.size(); ++i)
           if (static_cast<int64_t>(i) % columns >= valid) logits[i] = std::nan("");
         const TestTensor tx(dtype, {rows, columns}, logits), tt({rows}, targets);
@@ -166,13 +166,13 @@ TEST(CrossEntropy, LargeAndInfiniteLogits) {
     EXPECT_EQ(loss(ctx, {1e30, 1e30, -1e30}), std::log(2.0));
     EXPECT_EQ(loss(ctx, {-1e30, -1e30, -1e30, -1e30}), std::log(4.0));
     EXPECT_EQ(loss(ctx, {-INFINITY, 5.0, -INFINITY}), 0.0);
-    // The first chunk of the row holds nothing but -infinity, the target's chunk is finite.
+    // The first chunk of the row is all -infinity, the target's chunk is finite.
     Values late(5000, -INFINITY);
     late[1] = 1.0;
     late[4999] = 1.0;
     EXPECT_EQ(loss(ctx, late), std::log(2.0));
     EXPECT_EQ(loss(ctx, {1.0, -INFINITY}), INFINITY);
-    // What is not finite must not pass for a loss.
+    // Values that are not finite must not give a finite loss.
     EXPECT_FALSE(std::isfinite(loss(ctx, {1.0, 2.0, std::nan("")})));
     EXPECT_FALSE(std::isfinite(loss(ctx, {1.0, 2.0, INFINITY})));
     EXPECT_FALSE(std::isfinite(loss(ctx, Values(40, -INFINITY))));

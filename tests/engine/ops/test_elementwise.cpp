@@ -51,7 +51,7 @@ TEST(Add, RefusesOtherShapesAndTypes) {
   EXPECT_THROW(add(ctx, wide->slice(1, 0, 1), wide->slice(1, 0, 1), wide->slice(1, 0, 1)), Error);
 }
 
-// The factor is a value of the type: in bfloat16 sqrt(1152) is 34, not 33.94.
+// The factor is rounded to the dtype: in bfloat16 sqrt(1152) is 34, not 33.94.
 TEST(Scale, MultipliesByTheRoundedFactor) {
   const double factor = std::sqrt(1152.0);
   for (DType dtype : kFloatTypes)
@@ -76,7 +76,7 @@ TEST(Scale, MultipliesByTheRoundedFactor) {
     }
 }
 
-// Nearest value of the narrow type, by comparing a value's two neighbours in float64.
+// Nearest value of the narrow type, by comparing both neighbours in float64.
 template <class T>
 double nearest(double x) {
   T t(static_cast<float>(x));
@@ -98,8 +98,8 @@ double nearest(double x) {
 TEST(Cast, RoundsToNearestEvenBetweenAllTypes) {
   const int64_t n = 1000;
   std::vector<double> values = normals("cast", n);
-  // Just above, on and below the middle of two bfloat16 values, closer than float32 can tell: a
-  // conversion by way of float32 would round these twice.
+  // Slightly above, on and below the middle of two bfloat16 values, closer than float32 resolves: a
+  // conversion through float32 would round these twice.
   const double middle = 1.0 + 0x1p-8;
   values[0] = middle + 0x1p-40;
   values[1] = middle - 0x1p-40;
@@ -156,7 +156,7 @@ TEST(FillZero, ClearsEveryByteAndNoOther) {
     });
 }
 
-// Dropout as the header states it, one element at a time.
+// Dropout as defined in the header, element by element.
 std::vector<double> plain_dropout(const std::vector<double>& x, const std::vector<double>& residual,
                                   const std::vector<int64_t>& rows, int64_t columns, double p,
                                   const RandomKey& key) {

@@ -8,7 +8,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-// Ids with repetitions, both ends of the table among them.
+// Ids with repetitions, including both ends of the table.
 std::vector<int32_t> some_ids(int64_t rows, int64_t vocab) {
   std::vector<int32_t> ids;
   const RandomKey key{3, stream_id("ids")};
@@ -65,7 +65,7 @@ TEST(Embedding, BackwardAddsRowsOfTheSameId) {
           for_each_kernel([&](Ctx& ctx) {
             TestTensor d(sums, {vocab, columns}, before);
             embedding_backward(ctx, d, tdy, ti, accumulate);
-            // A row sums about rows / vocab values of about one, which may cancel.
+            // A row sums about rows / vocab values of magnitude one, which may cancel.
             const Values scale(want.size(), std::sqrt(static_cast<double>(rows)) + 1);
             EXPECT_WITHIN(d, want, scale, tolerance(sums, rows));
             return outputs(d);
@@ -74,7 +74,7 @@ TEST(Embedding, BackwardAddsRowsOfTheSameId) {
 }
 
 TEST(Embedding, BackwardSharesColumnsAmongThreads) {
-  // Large enough that every thread gets columns; all tokens have one id.
+  // Large enough that every thread gets columns; all tokens have the same id.
   const int64_t rows = 600, columns = 300;
   const Values dy = normals("dy", rows * columns);
   Values want(static_cast<size_t>(2 * columns), 0.0);
@@ -120,7 +120,7 @@ TEST(Embedding, AnEmptyTableHasNoIds) {
 }
 
 TEST(Embedding, PlanningReadsNoIds) {
-  // In a planning run the ids are not there to be checked.
+  // In a planning run the ids are not available for the check.
   const TestTensor table(DType::kF32, {5, 3}), ids({2}, std::vector<int32_t>{99, 99});
   const TestTensor y(DType::kF32, {2, 3}, normals("y", 6)), d(DType::kF32, {5, 3});
   expect_plannable(

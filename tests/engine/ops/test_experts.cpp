@@ -128,7 +128,7 @@ TEST(Experts, GatesScaleRows) {
   }
 }
 
-// Whatever rank holds which tokens, the same pairs are dropped: those of the largest rows.
+// The same pairs are dropped, those of the largest rows, however tokens are divided among ranks.
 TEST(Experts, CapacityDropsTheSamePairsInEveryLayout) {
   Ctx ctx(1, "test");
   const int64_t rows = 40, k = 2, experts = 5, capacity = 9;
@@ -176,9 +176,9 @@ struct Group {
 };
 
 const std::vector<Group> kGroups = {
-    {{0, 5, 5, 22, 40}, 50},         // an expert without rows, short tiles
-    {{0, 0, 0, 0, 0}, 8},            // nothing at all
-    {{0, 0, 339, 339, 339}, 339},    // everything to one
+    {{0, 5, 5, 22, 40}, 50},         // an expert without rows, partial tiles
+    {{0, 0, 0, 0, 0}, 8},            // no rows
+    {{0, 0, 339, 339, 339}, 339},    // all rows for one expert
     {{0, 16, 80, 336, 1360}, 1400},  // whole tiles of each size
 };
 

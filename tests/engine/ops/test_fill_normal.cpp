@@ -9,7 +9,7 @@ namespace {
 
 constexpr RandomKey kKey{3, stream_id("fill_normal")};
 
-// Rows of 3 of a tensor whose rows have 7, from its sixth element on.
+// Rows of 3 elements of a tensor whose rows have 7, from its sixth element on.
 constexpr ElementIndex kBox{.first = 5, .width = 3, .stride = 7};
 
 TEST(FillNormal, TakesTheNumbersOfTheWholeTensor) {

@@ -11,7 +11,7 @@ namespace {
 constexpr auto kTensor = Float8Scaling::kTensor;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The numbers of a format by their definition, and the nearest one by trying all.
+// Values of a format by definition, and the nearest value by exhaustive search.
 struct Format {
   Float8Format format;
   int mantissa, bias, largest;  // bits of the mantissa; code of the largest number
@@ -23,7 +23,7 @@ struct Format {
     return (code & 0x80) != 0 ? -v : v;
   }
   int nearest(double x) const {
-    int best = std::isinf(x) ? largest : 0;  // as far from all
+    int best = std::isinf(x) ? largest : 0;  // equally far from all
     for (int code = 1; code <= largest && std::isfinite(x); ++code) {
       const double before = std::abs(std::abs(x) - value(best)),
                    now = std::abs(std::abs(x) - value(code));
@@ -103,7 +103,7 @@ TEST(QuantizeFloat8, GivesEveryGroupItsScale) {
     values[static_cast<size_t>(i)] *=
         std::exp2(static_cast<double>(i / columns % 9 - i % columns / 64));
   for (int64_t c = 0; c < 128; ++c)
-    values[static_cast<size_t>(5 * columns + c)] = 0;  // a row of nothing
+    values[static_cast<size_t>(5 * columns + c)] = 0;  // a row of zeros
   const TestTensor x(DType::kF32, {rows, columns}, values);
   values = to_doubles(*x);
   for (const Format& f : kFormats)
@@ -190,7 +190,7 @@ TEST(DequantizeFloat8, ReadsEveryCode) {
   }
 }
 
-// Half the distance of two neighbours: 2^-4 of a value for three bits of mantissa.
+// Half the distance of two neighbours: 2^-4 of a value with three bits of mantissa.
 TEST(DequantizeFloat8, GivesBackWhatWasQuantized) {
   const int64_t rows = 60, columns = 300;
   const std::vector<double> values = normals("w", rows * columns);
@@ -226,7 +226,7 @@ TEST(DelayedScale, IsOfTheLargestInTheHistory) {
   EXPECT_EQ(to_doubles(*history), (std::vector<double>{1.75, 3.5, 7.0, 14.0, 0.0, 0.0}));
   EXPECT_EQ(step(std::nan(""), 1.0), (std::vector<double>{32.0, 16.0}));
   EXPECT_EQ(to_doubles(*history), (std::vector<double>{1.75, 3.5, 7.0, 1.0, 14.0, 0.0}));
-  EXPECT_EQ(step(1.75, 1.0)[0], 64.0);  // 7 is forgotten
+  EXPECT_EQ(step(1.75, 1.0)[0], 64.0);  // 7 was dropped from the history
 }
 
 TEST(CurrentScale, IsOfThisAmax) {

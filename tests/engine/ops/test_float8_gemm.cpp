@@ -7,7 +7,7 @@ namespace {
 struct Operand {
   TestTensor codes, inverse;
   Float8Matrix matrix;
-  std::vector<double> values;  // what it stands for
+  std::vector<double> values;  // dequantized values
 };
 
 Operand operand(const std::string& name, int64_t rows, int64_t columns, Float8Format format,

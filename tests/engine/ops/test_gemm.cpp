@@ -30,7 +30,7 @@ struct Case {
   }
 };
 
-// Data whose sums do not cancel to nothing when there is too little of it to set a scale.
+// Data whose sums do not cancel to zero where a row is too short to set a scale.
 std::vector<double> values(const std::string& name, int64_t n, const Case& c) {
   std::vector<double> out = normals(name, n);
   if (c.m * c.n < 16)
@@ -38,7 +38,7 @@ std::vector<double> values(const std::string& name, int64_t n, const Case& c) {
   return out;
 }
 
-// A (rows, columns) view inside a wider matrix, so that its row stride is not its width.
+// A (rows, columns) view inside a wider matrix, so that its row stride differs from its width.
 class Framed {
  public:
   Framed(DType dtype, int64_t rows, int64_t columns, const std::string& name, const Case& c)
@@ -50,7 +50,7 @@ class Framed {
   double original(int64_t row, int64_t column) const {
     return before_[static_cast<size_t>(row * (columns_ + 5) + 3 + column)];
   }
-  // The frame around the view and the guard bands still hold what they held.
+  // Returns whether the frame around the view and the guard bands are unchanged.
   bool frame_intact() const {
     const std::vector<double> now = to_doubles(wide_);
     for (size_t i = 0; i < now.size(); ++i) {
@@ -102,7 +102,7 @@ GemmArgs arguments(const Operands& o, const Case& c) {
           .bias = c.bias ? ConstTensor(*o.bias) : ConstTensor()};
 }
 
-// Narrow outputs are judged as one row: a row of one element sets no scale of its own.
+// Narrow outputs are compared as one row: a row of one element gives no scale.
 std::string compare_values(const ConstTensor& got, const std::vector<double>& want, const Case& c,
                            Tolerance tol) {
   if (c.n >= 16) return compare(got, want, tol);
@@ -163,7 +163,7 @@ TEST(Gemm, MatchesPlainSums) {
     for (const Case& c : cases()) expect_product(ctx, t, c);
 }
 
-// More than one piece (gemm_widened.cpp): along the terms, the rows and the columns.
+// More than one piece (gemm_widened.cpp): along terms, rows and columns.
 TEST(Gemm, WidensLargeOperandsInPieces) {
   Ctx ctx(2, "test");
   constexpr int64_t kMany = 33000, kSome = 130, kFew = 2;
@@ -502,8 +502,8 @@ TEST(Gemm, ColumnsOfOneMatrixMayBeOperandAndResult) {
 
 TEST(GemmLibrary, NamesItself) { EXPECT_EQ(gemm_library_version().rfind("oneDNN ", 0), 0u); }
 
-// One row streams the weight, or is multiplied as several are, and as batch-invariant products are:
-// a row's sum does not depend on the rows beside it, as far as our tiles go.
+// One row streams the weight, or is multiplied like several, as in batch-invariant products: a
+// row's sum does not depend on the other rows, within Trireme's own tiles.
 TEST(Gemm, ARowOfFewHasTheSameBitsBesideOthers) {
   constexpr int64_t kRows = 45, kColumns = 37, kTerms = 700;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

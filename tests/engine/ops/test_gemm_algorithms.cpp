@@ -32,7 +32,7 @@ TEST(GemmAlgorithms, SurviveTheirText) {
   EXPECT_EQ(gemm_algorithms_text(read), text);
 }
 
-// The error names the line, and a text that is cut off anywhere reads or is refused.
+// The error names the line. A text truncated anywhere is read or refused.
 TEST(GemmAlgorithms, OfADamagedFileAreAnError) {
   const std::string text = gemm_algorithms_text(sample());
   EXPECT_EQ(problem(text), "");

@@ -1,5 +1,5 @@
-// Products by matrix tiles: the blocking (amx_rows.h) on tiles of plain memory, which compute what
-// the processor's do, and the processor's own where it has them.
+// Products by matrix tiles: the blocking (amx_rows.h) on emulated tiles in memory, which compute
+// like the processor's, and on the processor's own where it has them.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,8 +16,8 @@
 namespace trireme::test::test_gemm_amx {
 namespace {
 
-// Eight registers in memory. A register that was not loaded since the tiles were configured holds
-// NaN, so that a product with it shows.
+// Eight tile registers in memory. A register that was not loaded since the configuration holds NaN,
+// so that a product with it is detected.
 struct MemoryTiles {
   float sums[4][16][16];
   bf16 operands[4][16][32];
@@ -62,7 +62,7 @@ struct Case {
 
 // Matrices in the middle of wider ones.
 struct Product {
-  Case c;  // first: the operands are made by it
+  Case c;  // first: the operands are created from it
   explicit Product(const Case& which)
       : c(which),
         x(DType::kBF16, {c.m, c.k + 3}, normals("x", c.m * (c.k + 3))),

@@ -15,8 +15,8 @@ GemmProblem problem(DType dtype, int64_t rows, int64_t terms) {
   return g;
 }
 
-// A process limited to a lower set on an AVX-512 machine takes the paths of a machine that has no
-// better one, whatever its library could multiply.
+// A process limited to a lower instruction set on an AVX-512 machine takes the same paths as a
+// machine without better ones, whatever its library supports.
 TEST(GemmChoice, TheProcessorsLibraryDoesNotDecideForALowerSet) {
   for (const Isa isa : {Isa::kAvx2, Isa::kPortable})
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
@@ -32,13 +32,13 @@ TEST(GemmChoice, RowsOfBfloat16ThatAreOurs) {
   const auto path = [](const GemmProcessor& processor, int64_t rows) {
     return gemm_path(processor, problem(DType::kBF16, rows, 700));
   };
-  // The library multiplies none: not below AVX-512, and not with it where float32 is faster.
+  // The library is not used: not below AVX-512, and not with it where float32 is faster.
   const GemmProcessor avx2{Isa::kAvx2, true, true, true}, wide{Isa::kAvx512, false, false, false};
   EXPECT_EQ(path(avx2, 96), GemmPath::kFewRows);
   EXPECT_EQ(path(avx2, 97), GemmPath::kWidened);
   EXPECT_EQ(path(wide, 160), GemmPath::kFewRows);
   EXPECT_EQ(path(wide, 161), GemmPath::kWidened);
-  // By fast dot products, and by AMX.
+  // Fast dot products, and AMX.
   EXPECT_EQ(path({Isa::kAvx512, true, true, false}, 16), GemmPath::kFewRows);
   EXPECT_EQ(path({Isa::kAvx512, true, true, false}, 17), GemmPath::kLibrary);
   const GemmProcessor amx{Isa::kAvx512, true, false, true};

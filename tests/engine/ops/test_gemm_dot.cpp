@@ -1,4 +1,4 @@
-// The dot products of bfloat16, whichever kernel products choose on this processor.
+// Dot products of bfloat16, whichever kernel products choose on this processor.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct DotCase {
         before(DType::kF32, {m, kColumns}, normals("before", m * kColumns)),
         scratch(DType::kF32, {m, cpu::packed_columns(k)}) {}
 
-  // `count` rows from `first` on: on what was there, or with the bias.
+  // Rows [first, first + count): accumulated, or with the bias.
   TestTensor multiply(int64_t first, int64_t count, bool accumulate) const {
     TestTensor y(DType::kF32, {count, kColumns},
                  to_doubles(before->slice(0, first, first + count)));

@@ -10,7 +10,7 @@ using Values = std::vector<double>;
 
 constexpr double kEps = 1e-5;
 
-// The formulas of the header, in float64, of vectors one behind the other.
+// The formulas of the header, in float64, for consecutive vectors.
 struct Plain {
   Values y, rstd, dx, dw;
 };
@@ -35,7 +35,7 @@ Plain plain(int64_t width, const Values& x, const Values& w, const Values& dy) {
   return out;
 }
 
-// The heads of a packed projection: `margin` elements lie before and behind them.
+// Heads of a packed projection, with `margin` elements before and after them.
 struct Packed {
   Packed(DType dtype, int64_t rows, int64_t heads, int64_t width, int64_t margin,
          const Values& values)
@@ -86,10 +86,10 @@ TEST(HeadNorm, ForwardAndBackwardAreTheFormulas) {
         EXPECT_CLOSE(TestTensor(dtype, {rows * heads, width}, out.heads(margin)), want.y,
                      tolerance(dtype, width));
         EXPECT_CLOSE(rstd, want.rstd, tolerance(sums, width));
-        // In place, and added to what is there.
+        // In place, and accumulated.
         const TestTensor exact(sums, statistics, want.rstd);
         head_norm_backward(ctx, d.view, dw, d.view, in.view, weight, exact, true);
-        if (width > 1) {  // else dx is nothing but eps
+        if (width > 1) {  // else dx is only eps
           EXPECT_CLOSE(TestTensor(dtype, {rows * heads, width}, d.heads(margin)), want.dx,
                        tolerance(dtype, width));
         }
@@ -116,8 +116,7 @@ TEST(HeadNorm, ForwardMayBeInPlace) {
   EXPECT_CLOSE(y, plain(8, x, w, x).y, tolerance(DType::kF64, 8));
 }
 
-// Weights stored as what they differ from one by give what the weights themselves give: these are
-// exact.
+// Zero-centered weights give the same result as the weights themselves: these are exact.
 TEST(HeadNorm, WeightsMayBeStoredWithoutTheirOne) {
   const int64_t width = 33;
   const Shape shape{5, 3, width}, statistics{5, 3};

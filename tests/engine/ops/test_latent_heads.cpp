@@ -72,8 +72,7 @@ TEST(LatentHeads, SumsTheKeysOfAllHeads) {
     }
 }
 
-// A value wider than a key has no place; a latent of another number of tokens is none of these
-// keys.
+// Refuses values wider than keys, and a latent with another number of tokens than the keys.
 TEST(LatentHeads, RefusesSizesThatDoNotFit) {
   Ctx ctx(1, "test");
   TestTensor k(DType::kF32, {2, 3, 6}), v(DType::kF32, {2, 3, 6});

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kRows = 5, kColumns = 150, kBlocks = 3;
 
-// The quantiles as the paper's authors published them.
+// The quantiles as published by the paper's authors.
 constexpr std::array<float, 16> kValues = {-1.0f,
                                            -0.6961928009986877f,
                                            -0.5250730514526367f,
@@ -38,7 +38,7 @@ size_t nearest(float x) {
 TEST(Nf4, TakesTheNearestValueOfABlock) {
   for (DType dtype : kFloatTypes) {
     std::vector<double> values = normals("w", kRows * kColumns);
-    std::fill_n(values.begin() + 64, 64, 0.0);  // a block of nothing
+    std::fill_n(values.begin() + 64, 64, 0.0);  // a block of zeros
     const TestTensor w(dtype, {kRows, kColumns}, values);
     const std::vector<double> x = to_doubles(*w);
     for_each_kernel([&](Ctx& ctx) {
@@ -66,12 +66,12 @@ TEST(Nf4, TakesTheNearestValueOfABlock) {
   }
 }
 
-// A part of a weight, whose scales lie among the others' in the groups.
+// Part of a weight, whose scales are in the middle of the groups of scales.
 TEST(Nf4, DoubleQuantisationOfAPart) {
   constexpr int64_t kRows2 = 150, kWide = 3, kPart = 2;  // blocks; two groups of 256 scales
   Ctx ctx(1, "test");
   std::vector<double> values = normals("scale", kRows2 * kWide);
-  // The first group's differ little, the second's much: 0.5 ... 2.
+  // The scales of the first group differ little, those of the second much: 0.5 ... 2.
   for (size_t i = 0; i < values.size(); ++i)
     values[i] =
         i < 256 ? 1.45 + 0.01 * std::sin(values[i]) : 0.5 + 1.5 * std::abs(std::sin(3 * values[i]));
@@ -97,8 +97,7 @@ TEST(Nf4, DoubleQuantisationOfAPart) {
     for (int64_t r = 0; r < kRows2; ++r)
       for (int64_t c = 0; c < kPart * 64; ++c) {
         const double s = all[static_cast<size_t>(r * kWide + 1 + c / 64)];
-        // Steps of the type are 0.014 of the largest difference from the mean where they are
-        // longest.
+        // The type's largest steps are 0.014 of the largest difference from the mean.
         EXPECT_NEAR(got[r * kPart * 64 + c], c % 2 == 0 ? s : -s, 0.0075) << r << " " << c;
       }
     return outputs(w);

@@ -39,7 +39,7 @@ Forward plain_forward(bool layer, DType dtype, int64_t rows, int64_t columns, co
 
 struct Backward {
   Values dx, dw, db;
-  Values magnitude;  // of the terms of dx, which cancel: wholly so when C = 1
+  Values magnitude;  // of the terms of dx, which cancel, completely for C = 1
 };
 
 Backward plain_backward(bool layer, int64_t rows, int64_t columns, const Values& dy,
@@ -282,8 +282,8 @@ TEST_P(Norm, RefusesWrongOperands) {
   EXPECT_THROW(run_forward(ctx, p.layer, y, mean, rstd, {}, x, {}, x, w), Error);
 }
 
-// Weights stored as what they differ from one by give what the weights themselves give: these are
-// exact in every type, so that the arithmetic is the same.
+// Zero-centered weights give the same result as the weights themselves: these are exact in every
+// type, so that the arithmetic is the same.
 TEST(RmsNorm, WeightsMayBeStoredWithoutTheirOne) {
   const int64_t rows = 7, columns = 33;
   for (DType dtype : kFloatTypes) {

@@ -19,7 +19,7 @@ TestTensor scalars_tensor(const StepScalars& s) {
   return t;
 }
 
-// What an update reads and writes, in the types of one configuration.
+// Operands of an update, in the types of one configuration.
 struct Config {
   DType param, state;
   bool master;
@@ -60,7 +60,7 @@ struct Expected {
   Values p, m, v, p_magnitude, m_magnitude;
 };
 
-// The formulas of the header in float64.
+// The formulas of the header, in float64.
 Expected plain_adamw(const Operands& o, const Values& grad, const StepScalars& s,
                      const AdamWArgs& a) {
   Expected e{to_doubles(*o.p), to_doubles(*o.m), to_doubles(*o.v), {}, {}};
@@ -75,7 +75,7 @@ Expected plain_adamw(const Operands& o, const Values& grad, const StepScalars& s
     double change = m / (1 - std::pow(a.beta1, count)) /
                     (std::sqrt(v / (1 - std::pow(a.beta2, count))) + a.eps);
     if (a.decoupled) change += a.weight_decay * p;
-    // m may cancel, and its error is divided by sqrt(v) as m is.
+    // m may cancel, and its error is divided by sqrt(v) like m itself.
     const double m_scale = std::abs(m) > 0 ? e.m_magnitude.back() / std::abs(m) : 1.0;
     e.p_magnitude.push_back(std::abs(p) + lr * std::abs(change) * m_scale);
     p -= lr * change;
@@ -152,7 +152,7 @@ TEST(AdamW, SkipLeavesEverything) {
   }
 }
 
-// Parts of a range, each keyed by its first element, give the bits of the whole.
+// Parts of a range, each keyed by its first element, give the same bits as the whole.
 TEST(AdamW, PartsOfARangeGiveTheSameBits) {
   const Config c{DType::kBF16, DType::kBF16, false};
   const int64_t n = 1000;
@@ -177,7 +177,7 @@ TEST(AdamW, PartsOfARangeGiveTheSameBits) {
 }
 
 TEST(AdamW, ASecondMomentInBf16Decays) {
-  // 1 - beta2 is a quarter of bf16's half step: rounded to nearest, v would stay at 1 for ever.
+  // 1 - beta2 is a quarter of bf16's half step: rounded to nearest, v would stay at 1 forever.
   const int64_t n = 1000, steps = 1500;
   const double beta2 = 0.999;
   Ctx ctx(1, "test");
@@ -251,7 +251,8 @@ TEST(Sgd, TheFirstUpdateDoesNotReadTheMomentum) {
   });
 }
 
-// The published formula in float64. Where the interpolation nearly cancels, its sign is rounding's.
+// The published formula in float64. Where the interpolation nearly cancels, rounding decides its
+// sign.
 TEST(Lion, MatchesTheFormula) {
   const LionArgs args{.weight_decay = 0.1, .lr_multiplier = 0.5};
   const StepScalars s{.grad_multiplier = 0.25, .learning_rate = 0.2, .count = 3};
@@ -283,7 +284,7 @@ TEST(Lion, MatchesTheFormula) {
     }
 }
 
-// As torch.sign does.
+// As torch.sign.
 TEST(Lion, TakesTheSignOfZeroAsZeroAndKeepsNan) {
   const TestTensor grad(DType::kF32, {5}, {0.0, -1.0, 2.0, std::nan(""), 9.0});
   const TestTensor ts = scalars_tensor({.learning_rate = 0.5});
@@ -336,7 +337,7 @@ TEST(SgdAndLion, PartsOfARangeGiveTheSameBits) {
   }
 }
 
-// p = 1 - g with g a multiple of 2^-23 is exact in float32, so that rounding is all that happens.
+// p = 1 - g with g a multiple of 2^-23 is exact in float32, so that only the rounding remains.
 TestTensor rounded_after_sgd(Ctx& ctx, const Values& start, const Values& grad, int64_t count,
                              const RandomKey& key, int64_t element0) {
   const auto n = std::ssize(start);
@@ -387,8 +388,8 @@ TEST(StochasticRounding, IsUnbiased) {
 }
 
 TEST(StochasticRounding, DrawsAnewForEveryUpdate) {
-  // 100 updates of a twentieth of a step: a binomial walk. With the same bits every time some
-  // elements would go all the way and the others nowhere.
+  // 100 updates of a twentieth of a step: a binomial walk. With the same random bits in each
+  // update, some elements would move all the way and the others not at all.
   const int64_t n = 4000, updates = 100;
   const double share = 0.05;
   Ctx ctx(2, "test");
@@ -405,7 +406,7 @@ TEST(StochasticRounding, DrawsAnewForEveryUpdate) {
   const double variance = static_cast<double>(updates) * share * (1 - share);
   EXPECT_NEAR(mean, static_cast<double>(updates) * share,
               4 * std::sqrt(variance / static_cast<double>(n)));
-  // The spread of a sample variance is about variance * sqrt(2 / n).
+  // The standard error of a sample variance is about variance * sqrt(2 / n).
   EXPECT_NEAR(square - mean * mean, variance,
               5 * variance * std::sqrt(2.0 / static_cast<double>(n)));
 }
@@ -430,7 +431,7 @@ TEST(StochasticRounding, KeepsInfinityNanAndExactValues) {
   });
 }
 
-// Every NaN pattern of a gradient stays NaN, whatever the noise added to it.
+// Every NaN pattern of a gradient stays NaN, whatever noise is added to it.
 TEST(StochasticRounding, NoNanBecomesANumber) {
   const int64_t n = 2048;
   TestTensor grad(DType::kF32, {n});
@@ -486,7 +487,7 @@ TEST(SumOfSquares, AndSearchSeeWhatIsNotFinite) {
           const TestTensor first({1}, std::vector<int64_t>{1'000'000});
           first_non_finite(ctx, first, x);
           EXPECT_EQ(to_doubles(*first)[0], at);
-          first_non_finite(ctx, first, x, 7);  // what lies behind changes nothing
+          first_non_finite(ctx, first, x, 7);  // later elements do not change it
           EXPECT_EQ(to_doubles(*first)[0], at);
           first_non_finite(ctx, first, x, -1);
           EXPECT_EQ(to_doubles(*first)[0], at - 1);

@@ -1,4 +1,4 @@
-// Attention over paged keys is attention over the same keys in a row.
+// Attention over paged keys equals attention over the same keys stored contiguously.
 #include <cmath>
 #include <cstring>
 
@@ -16,7 +16,7 @@ class PagedAttention : public testing::TestWithParam<int64_t> {};
 TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
   Ctx ctx(1, "test");
   const std::vector<int32_t> cu_q = {0, 1, 4, 4}, lengths = {9, 11, 7}, cu_k = {0, 9, 20, 27};
-  // Block b of sequence n; a slot for each key in a row.
+  // Blocks of the sequences, and a slot for each key in order.
   const std::vector<int32_t> table = {7, 2, 10, 0, 5, 11, 3, 9, 8};
   std::vector<int64_t> slots;
   for (size_t n = 0; n < lengths.size(); ++n)
@@ -52,7 +52,7 @@ TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
 
 INSTANTIATE_TEST_SUITE_P(Windows, PagedAttention, testing::Values(0, 5));
 
-// A sequence of `keys` tokens, all of them queries, whose keys lie in blocks of 16.
+// A sequence of `keys` tokens, all of them queries, with keys in blocks of 16.
 struct Long {
   int64_t heads, kv_heads, width, window, keys = 150;
 };
@@ -62,7 +62,7 @@ class LongPagedAttention : public testing::TestWithParam<Long> {
   TestTensor random(const char* name, const Shape& shape) const {
     return TestTensor(dtype_, shape, normals(name, shape.numel()));
   }
-  // The pools after all keys have been stored, in blocks 20, 17, 14 ...
+  // Stores all keys in the pools, in blocks 20, 17, 14 ...
   void store(Ctx& ctx, const Tensor& k_pool, const Tensor& v_pool) const {
     const Long& s = GetParam();
     std::vector<int64_t> slots;
@@ -71,7 +71,7 @@ class LongPagedAttention : public testing::TestWithParam<Long> {
     paged_append(ctx, k_pool, v_pool, random("k", rows), random("v", rows),
                  TestTensor({s.keys}, slots));
   }
-  // Queries [begin, end) of q into those of out, beside `others` sequences of one token that share
+  // Attention of queries [begin, end) into out, next to `others` sequences of one token that share
   // the keys.
   void attend(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Tensor& k_pool,
               const Tensor& v_pool, int64_t begin, int64_t end, int32_t others) const {
@@ -96,7 +96,8 @@ class LongPagedAttention : public testing::TestWithParam<Long> {
   DType dtype_ = DType::kF32;
 };
 
-// Any chunks of it, alone or beside others, have the bits of the whole; and that is attention.
+// Any chunks of the sequence, alone or next to others, have the bits of the whole; and the whole
+// equals plain attention.
 TEST_P(LongPagedAttention, HasTheSameBitsInAnyChunks) {
   const Long& s = GetParam();
   const Shape queries{s.keys, s.heads, s.width}, pool{21, s.kv_heads, 16, s.width};

@@ -1,5 +1,5 @@
-// Pools of keys and values in other types than the operands': floats of another width, and codes of
-// 8 bits.
+// Pools of keys and values in other types than the operands': floats of another width, and 8-bit
+// codes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -31,7 +31,7 @@ struct Pool {
         v_scale(DType::kF32, {kBlocks, kKvHeads, kBlock}) {}
 
   PagedScales scales() const { return {k_scale, v_scale, type.codes}; }
-  // The pool of keys as it reads.
+  // The dequantized pool of keys.
   std::vector<double> keys() const {
     if (type.codes == KvCodes::kNone) return to_doubles(*k);
     std::vector<double> out;
@@ -62,8 +62,8 @@ std::vector<int64_t> slots_of(const std::vector<int32_t>& table, int64_t count) 
 
 class PagedTypes : public testing::TestWithParam<KvType> {};
 
-// What is stored is within the format's error of what was given, of a row's largest magnitude;
-// zeros are zeros.
+// Stored values are within the format's error, relative to a row's largest magnitude; zeros stay
+// zero.
 TEST_P(PagedTypes, RoundsRowsAsItsHeaderSays) {
   const KvType type = GetParam();
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
@@ -72,7 +72,7 @@ TEST_P(PagedTypes, RoundsRowsAsItsHeaderSays) {
       std::vector<double> given = stored(dtype, normals("rows", rows.numel()));
       for (int64_t i = 0; i < width; ++i) given[static_cast<size_t>(i)] = 0;
       for (int64_t i = width; i < 2 * width; ++i) given[static_cast<size_t>(i)] *= 0x1p-12;
-      given.back() *= 0x1p12;  // one far above the others of its row
+      given.back() *= 0x1p12;  // one far larger than the others of its row
       given = stored(dtype, given);
       const TestTensor x(dtype, rows, given), slots({5}, std::vector<int64_t>{17, 3, -1, 127, 64});
       for_each_kernel([&](Ctx& ctx) {
@@ -86,7 +86,7 @@ TEST_P(PagedTypes, RoundsRowsAsItsHeaderSays) {
             double largest = 0;
             for (int64_t i = 0; i < width; ++i)
               largest = std::max(largest, std::abs(given[static_cast<size_t>(from + i)]));
-            // The smallest numbers of float16 are further apart.
+            // The smallest values of float16 have larger gaps.
             const double most =
                 largest * kv_row_error(type) + (type.dtype == DType::kF16 ? 0x1p-25 : 0);
             for (int64_t i = 0; i < width; ++i)
@@ -100,8 +100,8 @@ TEST_P(PagedTypes, RoundsRowsAsItsHeaderSays) {
     }
 }
 
-// Over a pool of the operands' values as they were rounded, and within the format's error of the
-// exact ones.
+// Compares with attention over the rounded operands, and within the format's error with attention
+// over the exact ones.
 TEST_P(PagedTypes, IsAttentionOverRoundedKeys) {
   const KvType type = GetParam();
   const int64_t width = 40, keys = 75;
@@ -125,7 +125,7 @@ TEST_P(PagedTypes, IsAttentionOverRoundedKeys) {
       Pool pool(type, width), exact({DType::kF32}, width), rounded({DType::kF32}, width);
       paged_append(ctx, pool.k, pool.v, key, value, slots, pool.scales());
       paged_append(ctx, exact.k, exact.v, key, value, slots);
-      Pool values(type, width);  // its keys are the values
+      Pool values(type, width);  // uses the pool's keys as values
       paged_append(ctx, values.k, values.v, value, value, slots, values.scales());
       std::ranges::copy(pool.keys(), rounded.k->as<float>());
       std::ranges::copy(values.keys(), rounded.v->as<float>());
@@ -153,8 +153,8 @@ TEST_P(PagedTypes, IsAttentionOverRoundedKeys) {
 INSTANTIATE_TEST_SUITE_P(Types, PagedTypes, testing::ValuesIn(kTypes),
                          [](const auto& one) { return text(one.param); });
 
-// A row with a number that is not finite is NaN, and nothing but what sees it; large numbers keep
-// their size.
+// A row with a value that is not finite is NaN and affects only the queries that attend to it;
+// large values keep their size.
 TEST(PagedCodes, KeepHostileRowsToThemselves) {
   const int64_t width = 24, keys = 40;
   const double large = 0x1p126;
@@ -162,7 +162,7 @@ TEST(PagedCodes, KeepHostileRowsToThemselves) {
     for (const double hostile : {kNan, kInfinity, -kInfinity, large}) {
       std::vector<double> k(static_cast<size_t>(keys * kKvHeads * width)), v = k;
       for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(i % 7) - 3;
-      // Of token 35, head 1; all the keys are zeros, so that every key counts alike.
+      // In token 35, head 1. All keys are zero, so that they have equal weights.
       v[(35 * kKvHeads + 1) * width + 5] = hostile;
       v[(2 * kKvHeads) * width] = 0x1p-120;
       for (int64_t i = 1; i < width; ++i) v[static_cast<size_t>(2 * kKvHeads * width + i)] = 0;
@@ -192,7 +192,7 @@ TEST(PagedCodes, KeepHostileRowsToThemselves) {
             else
               EXPECT_TRUE(std::isnan(one)) << t << " " << h << " " << one;
           }
-        // NaN differs from itself, and the message would say so.
+        // NaN differs from itself: compare the rest.
         for (float& x : std::span(out->as<float>(), static_cast<size_t>(out->numel())))
           if (std::isnan(x)) x = 0;
         return outputs(std::move(out));
@@ -205,7 +205,7 @@ TEST(PagedCodes, AreRefusedWhereNothingReadsThem) {
   Pool pool({DType::kU8, KvCodes::kInt8}, 8);
   const TestTensor rows(DType::kF32, {1, kKvHeads, 8}), wide(DType::kF64, {1, kKvHeads, 8});
   const TestTensor slots({1}, std::vector<int64_t>{0});
-  EXPECT_THROW(paged_append(ctx, pool.k, pool.v, rows, rows, slots), Error);  // bytes of what?
+  EXPECT_THROW(paged_append(ctx, pool.k, pool.v, rows, rows, slots), Error);  // needs a code format
   EXPECT_THROW(paged_append(ctx, pool.k, pool.v, wide, wide, slots, pool.scales()), Error);
   EXPECT_THROW(paged_gather(ctx, rows, rows, pool.k, pool.v, slots), Error);
   PagedScales short_one = pool.scales();

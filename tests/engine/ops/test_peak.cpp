@@ -13,8 +13,8 @@ namespace {
 
 TEST(Peak, IsPlausible) {
   const MachinePeak one = measure_peak(1);
-  // No core does more than a thousand operations a nanosecond: a loop that was optimised away
-  // would. The lower bounds allow for a machine that is busy with other tests.
+  // No core runs more than a thousand operations per nanosecond; a loop that was optimised away
+  // would seem to. The lower bounds allow for a machine that is busy with other tests.
   EXPECT_GT(one.float32_gflops, 0.01);
   EXPECT_LT(one.float32_gflops, 1000);
   EXPECT_GT(one.bfloat16_gflops, 0.01);

@@ -14,7 +14,7 @@ std::vector<double> as_float(std::vector<double> x) {
   return x;
 }
 
-// The nearest integer, to even at the middle.
+// Nearest integer; the middle rounds to even.
 int nearest(double x) { return static_cast<int>(std::nearbyint(x)); }
 double divided(double a, double b) {
   return static_cast<double>(static_cast<float>(a) / static_cast<float>(b));
@@ -23,7 +23,7 @@ double divided(double a, double b) {
 TEST(QuantizeInt8, RoundsToTheStepsOfARow) {
   for (DType dtype : kFloatTypes) {
     std::vector<double> values = normals("w", kRows * kColumns);
-    std::fill_n(values.begin(), kColumns, 0.0);  // a row of nothing
+    std::fill_n(values.begin(), kColumns, 0.0);  // a row of zeros
     const TestTensor w(dtype, {kRows, kColumns}, values);
     const std::vector<double> x = as_float(to_doubles(*w));
     for_each_kernel([&](Ctx& ctx) {
@@ -91,7 +91,7 @@ TEST(QuantizeInt4, RoundsToTheStepsOfAGroup) {
     for (bool symmetric : {false, true}) check_int4(dtype, symmetric);
 }
 
-// Integers with a zero point, as files of other programs hold them, are read exactly.
+// Integers with a zero point, as in third-party files, are read exactly.
 TEST(DequantizeInt4, ReadsAZeroPointAsAMinimum) {
   Ctx ctx(1, "test");
   TestTensor codes(DType::kU8, {1, 2});

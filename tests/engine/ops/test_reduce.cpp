@@ -27,7 +27,7 @@ class Reduce : public ::testing::Test {
   ~Reduce() override { set_active_isa(best_isa()); }
 };
 
-// What one rounding per addition (float32, float64) or one in all (16 bits) gives.
+// Result with one rounding per addition (float32, float64) or one in total (16 bits).
 double reference(DType dtype, ReduceOp op, const std::vector<double>& values) {
   double all = values[0];
   for (size_t j = 1; j < values.size(); ++j) {

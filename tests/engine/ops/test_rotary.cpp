@@ -10,7 +10,7 @@ using Values = std::vector<double>;
 
 constexpr double kBase = 10000.0;
 
-// One head rotated by the definition.
+// Rotates one head by definition.
 void rotate(double* x, int64_t width, int64_t position, double direction,
             RotaryPairs pairs = RotaryPairs::kHalves) {
   for (int64_t i = 0; i < width / 2; ++i) {

@@ -27,7 +27,7 @@ struct Reference {
   Indices experts;
 };
 
-// The definition, by sorting.
+// By definition, with sorting.
 Reference plain(const Values& logits, const Values& bias, int64_t count, int64_t k,
                 const RouterArgs& args) {
   Reference out;
@@ -116,7 +116,7 @@ TEST(Router, EqualScoresGoToTheLowerIndex) {
   const TestTensor s(DType::kF32, {2, 6}), w(DType::kF32, {2, 2}), e({2, 2}, Indices(4));
   router_forward(ctx, s, e, w, x, {}, {}, {});
   EXPECT_SAME_BITS(*e, *TestTensor({2, 2}, Indices{1, 2, 0, 1}));
-  // Equal groups: the first two of three.
+  // Equal groups: the first two of three are kept.
   router_forward(ctx, s, e, w, x, {}, {}, {.groups = 3, .kept_groups = 2});
   EXPECT_SAME_BITS(*e, *TestTensor({2, 2}, Indices{1, 2, 0, 1}));
 }
@@ -139,7 +139,7 @@ TEST(Router, PaddingGoesNowhereAndNanStaysInItsRow) {
   EXPECT_TRUE(std::isfinite(weights[4]));
 }
 
-// Weights and all losses as a function of the logits: what backward has to be the gradient of.
+// Weights and all losses as a function of the logits, whose gradient backward computes.
 struct Problem {
   Kind kind;
   int64_t rows = 9, segments = 2;
@@ -178,7 +178,7 @@ struct Problem {
   }
 };
 
-// Logits of each row a tenth apart in some order, and a little off: a small step changes no choice.
+// Logits of each row a tenth apart, in some order, plus noise: a small step changes no choice.
 Values spaced_logits(int64_t rows, int64_t count) {
   Values x = normals("x", rows * count, 0.01);
   for (int64_t t = 0; t < rows; ++t) {
@@ -230,7 +230,7 @@ TEST(Router, BackwardAgreesInAllTypesAndThreads) {
       router_forward(ctx, s, e, w, tx, {}, {}, kind.args);
       router_backward(ctx, d, tw, s, tx, e, {}, kind.args);
       if (want.empty()) want = to_doubles(*d);
-      // dw_j / S - dot / S^2 cancels
+      // dw_j / S - dot / S^2 has cancellation.
       EXPECT_WITHIN(d, want, Values(want.size(), 4 * kind.args.scale),
                     tolerance(dtype, kind.count));
       return outputs(d);
@@ -260,7 +260,7 @@ TEST(RouterLoss, IsAlphaWhereEveryExpertGetsItsShare) {
   EXPECT_EQ(got[2], 0.0);
   // d value / d sum of q = alpha E f / n, times loss tokens and scale
   EXPECT_DOUBLE_EQ(to_doubles(*dp)[1], 0.01 * 4 * 0.25 / 8 * 7 * 0.5);
-  // Shares of the previous step take the place of f.
+  // Shares of the previous step replace f.
   const TestTensor shares(DType::kF64, {count}, {1, 0, 0, 0});
   router_losses(ctx, values, {dp, di, dl, dz}, sums, scale,
                 {.k = 1, .balance = 0.01, .shares = *shares});
@@ -268,7 +268,7 @@ TEST(RouterLoss, IsAlphaWhereEveryExpertGetsItsShare) {
   EXPECT_EQ(to_doubles(*dp)[1], 0.0);
 }
 
-// The sums of two ranks' tokens are the sums of all tokens.
+// The sums of two ranks' tokens equal the sums of all tokens.
 TEST(RouterLoss, SumsOfPartsAreTheSumOfAll) {
   Ctx ctx(2, "test");
   const Problem p(kKinds[5]);
@@ -319,7 +319,7 @@ TEST(RouterNoise, GradientsMatchFiniteDifferences) {
                    valid, k);
     const auto by_l = [&](const Values& v) { return f(v, r); };
     const auto by_r = [&](const Values& v) { return f(l, v); };
-    // Phi bends more sharply where sigma is small: a smaller step.
+    // Phi has a larger curvature where sigma is small: use a smaller step.
     EXPECT_LT(worst_relative(to_doubles(*dl), finite_difference_gradient(by_l, l, d_out, 3e-4)),
               1e-8);
     EXPECT_LT(worst_relative(to_doubles(*dr), finite_difference_gradient(by_r, r, d_out, 3e-4)),
@@ -342,7 +342,7 @@ TEST(RouterNoise, IsThatOfTheGlobalRow) {
   EXPECT_NE(z[0], z[4]);
 }
 
-// Every expert is as likely as another where all is equal; the sum of the loads is about k T.
+// All experts are equally likely where everything is equal; the sum of the loads is about k T.
 TEST(RouterNoise, LoadOfEqualExpertsIsEven) {
   Ctx ctx(2, "test");
   const int64_t rows = 4000, count = 4, k = 2;

@@ -8,8 +8,8 @@
 namespace trireme::test::test_sample {
 namespace {
 
-// Of sorted ids those whose surprise is nearest to the mean one, until they have the mass; returns
-// their sum.
+// Keeps, of sorted ids, those whose surprise is nearest to the mean until they have the mass.
+// Returns their sum.
 double keep_typical(std::vector<int>& order, const auto& weight, double mass) {
   double sum = 0, entropy = 0, left = 0;
   for (int id : order) sum += weight(id);
@@ -28,7 +28,7 @@ double keep_typical(std::vector<int>& order, const auto& weight, double mass) {
   return left;
 }
 
-// The rule of the header by probabilities of a sorted row.
+// The rule of the header, on the probabilities of a sorted row.
 int plain_sample(const std::vector<double>& logits, const SamplingParams& p, int64_t position) {
   std::vector<int> order;
   for (size_t i = 0; i < logits.size(); ++i) order.push_back(static_cast<int>(i));
@@ -117,7 +117,7 @@ TEST(SampleRows, FollowsTheRule) {
   });
 }
 
-// What is sorted in parts is what a sort of everything gives, drawn with the same seeds.
+// Partial sorting gives the same result as sorting everything, with the same seeds.
 TEST(SampleRow, IsThatOfASortedRow) {
   int others = 0;
   for (const int64_t columns : {1, 3, 700, 5000})
@@ -150,7 +150,7 @@ TEST(SampleRow, IsThatOfASortedRow) {
   EXPECT_GT(others, 200);
 }
 
-// Rows whose tokens do not spread over the bins: ties, clusters, one that is far from the others.
+// Rows whose tokens do not spread over the bins: ties, clusters, one far from the others.
 TEST(SampleRow, OfRowsThatBinsDoNotDivide) {
   const int64_t columns = 6000;
   const std::vector<double> random = stored(DType::kF32, normals("row", columns, 3.0));

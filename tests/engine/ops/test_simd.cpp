@@ -1,5 +1,5 @@
-// The vector helpers, in their portable build: one instruction set runs on every machine, and the
-// other two differ from it only in width and in fused multiply-adds.
+// Vector helpers, in their portable build, which runs on every machine; the other two instruction
+// sets differ only in width and in fused multiply-adds.
 #define TRIREME_ISA portable
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace trireme::cpu::portable::test_simd {
 namespace {
 
-// Error in units of the last place of the correctly rounded result.
+// Error in units in the last place of the correctly rounded result.
 template <class S>
 double ulps(S got, long double want) {
   const S rounded = static_cast<S>(want);
@@ -20,7 +20,7 @@ double ulps(S got, long double want) {
   return static_cast<double>(std::abs(static_cast<long double>(got) - want) / unit);
 }
 
-// Largest error of `f` against `reference` over values that fill [-limit, limit] evenly.
+// Largest error of `f` against `reference` over values evenly spaced in [-limit, limit].
 template <class S, class F, class G>
 double worst_ulps(S limit, F&& f, G&& reference) {
   double worst = 0;
@@ -105,7 +105,7 @@ TEST(Simd, TransposeAndSum) {
   check_lanes<double>();
 }
 
-// Vector conversions round exactly like the scalar types, whole and in part.
+// Vector conversions round exactly like the scalar types, full and partial vectors.
 template <class T>
 void check_conversion() {
   constexpr int kN = kLanes<float>;

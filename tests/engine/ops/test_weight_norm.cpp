@@ -9,7 +9,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-// The last third of each value's row is another tensor's: rows with a stride.
+// The last third of each row belongs to another tensor: rows with a stride.
 Tensor outputs_of(const TestTensor& all, int64_t columns) { return all->slice(1, 0, columns); }
 
 Values spread(const Values& values, int64_t columns, int64_t stride) {

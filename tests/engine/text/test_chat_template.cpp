@@ -1,5 +1,5 @@
-// Chat templates against what Python's Jinja2 makes of them (tests/golden/chat.json, by
-// make_chat.py), their limits, and where a model keeps its template.
+// Chat templates compared with Python's Jinja2 (tests/golden/chat.json, by make_chat.py), their
+// limits, and where a model keeps its template.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -62,8 +62,7 @@ TEST(ChatTemplate, TellsWhatTheAssistantWrote) {
       "answer");
 }
 
-// What a macro wrote may be changed before it is written: nobody can tell where the assistant's
-// part of it is.
+// The output of a macro may be changed before it is written: the assistant's part in it is unknown.
 TEST(ChatTemplate, TellsNothingOfWhatTheAssistantWroteInAMacro) {
   const ChatTemplate chat(
       "{% generation %}a{% endgeneration %}{% macro m() %}{% generation %}b{% endgeneration %}{% "
@@ -140,7 +139,7 @@ TEST(ChatTemplate, KeepsItsLimits) {
   std::string blocks, ends;
   for (int i = 0; i < 5000; ++i) blocks += "{% if true %}", ends += "{% endif %}";
   EXPECT_THROW(render(blocks + ends), InputError);
-  // Little template, much work: in one node, in what it is done with, or in the memory it takes.
+  // Small template, much work: in one node, in an operation, or in memory.
   TemplateLimits limits;
   if (test::kSanitized) limits.steps /= 10;
   for (const char* const source :
@@ -175,7 +174,7 @@ TEST(ChatTemplate, KeepsItsLimits) {
   EXPECT_EQ(render("{{ (0-1)**9000000000000000000 }} {{ 2**62 }} {{ 3**0 }}"),
             "1 4611686018427387904 1");
   EXPECT_THROW(render("{{ 2**63 }}"), InputError);
-  // Deep values are neither freed nor compared one within another.
+  // Deeply nested values are freed and compared without recursion.
   const TemplateLimits many = {.steps = 20'000'000};
   const std::string deep =
       "{% set n = namespace(a=[], b=[]) %}{% for i in range(100000) %}{% set n.a = "
@@ -185,12 +184,12 @@ TEST(ChatTemplate, KeepsItsLimits) {
                    Json::object(), many),
             "x");
   EXPECT_THROW(render(deep + "{{ n.a == [n.a[0]] }}", Json::object(), many), InputError);
-  // A list that holds itself cannot be made, and so cannot be printed for ever.
+  // A list that contains itself cannot be created, and so cannot be printed forever.
   EXPECT_THROW(render("{% set l = [] %}{{ l.append(l) }}"), InputError);
 }
 
-// Each kind of expression within itself, and in a macro that calls itself: an error, on the
-// smallest stack that a thread has (2 MiB, glibc's where the stack is unlimited).
+// Each kind of expression nested in itself, and in a macro that calls itself: an error, on the
+// smallest stack of any thread (2 MiB, glibc's where the stack is unlimited).
 TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
   const auto repeated = [](const char* what, int times) {
     std::string out;
@@ -221,7 +220,7 @@ TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
   };
   pthread_attr_t small;
   ASSERT_EQ(pthread_attr_init(&small), 0);
-  // Frames are several times as large under the sanitizers.
+  // Stack frames are several times larger under the sanitizers.
   const size_t stack = size_t{test::kSanitized ? 8 : 2} << 20;
   ASSERT_EQ(pthread_attr_setstacksize(&small, stack), 0);
   for (const std::string& source : sources) {
@@ -245,12 +244,12 @@ TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
         << source.substr(0, 80) << ": " << run.what;
   }
   (void)pthread_attr_destroy(&small);
-  // Templates of models need a few dozen levels.
+  // Templates of real models need a few dozen levels.
   EXPECT_EQ(render("{{ 'a'" + repeated("|trim", 498) + " }}"), "a");
   EXPECT_THROW(render("{{ 'a'" + repeated("|trim", 500) + " }}"), InputError);
 }
 
-// The cost of a search is linear in the text. Quadratic searches would take minutes here.
+// Search time is linear in the text. Quadratic searches would take minutes here.
 TEST(ChatTemplate, SearchesAreLinear) {
   const std::string long_one = "{% set a = 'a' * 2000000 %}{% set b = 'a' * 1000000 %}";
   EXPECT_EQ(render(long_one + "{{ ('b' ~ b) in a }} {{ (b ~ 'b') in a }}"), "False False");
@@ -271,7 +270,7 @@ TEST(ChatTemplate, SearchesAreLinear) {
                InputError);
 }
 
-// Python's whole numbers have no end.
+// Python's integers are unbounded.
 TEST(ChatTemplate, LongIntegersAreKeptAsWritten) {
   const auto given = parse_strict_json<Json>(
       R"({"a": 12345678901234567890, "b": -123456789012345678901234567890, "c": 9223372036854775807,
@@ -298,7 +297,7 @@ TEST(ChatTemplate, IndentAndUrlencodeAreThoseOfJinja2) {
   EXPECT_EQ(render("{{ [('a', '=')] | urlencode }} {{ 5 | urlencode }}"), "a=%3D 5");
 }
 
-// The last step, block and call that there may be, and one more.
+// The maximum number of steps, blocks and calls, and one more.
 TEST(ChatTemplate, KeepsItsLimitsExactly) {
   const auto refused = [](const std::string& source, const TemplateLimits& limits) -> std::string {
     try {
@@ -331,7 +330,7 @@ TEST(ChatTemplate, KeepsItsLimitsExactly) {
   EXPECT_EQ(limits.steps, 1'000'000);
   EXPECT_EQ(limits.depth, 100);
   EXPECT_EQ(limits.output, 64 << 20);
-  expect_bound(loop, 333, {.steps = 1002}, "more than 1002 steps");  // three a turn, and three more
+  expect_bound(loop, 333, {.steps = 1002}, "more than 1002 steps");  // three per turn, and three
   expect_bound(blocks, 99, limits, "deeper than 100");
   expect_bound(calls, 49, limits, "deeper than 100");
   expect_bound(bytes, 1000, {.output = 1000}, "more than 1000 bytes");

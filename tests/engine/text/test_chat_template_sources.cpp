@@ -1,4 +1,4 @@
-// Chat templates by name: where they are found, which of them renders, and the files they become.
+// Chat templates by name: where they are found, which one renders, and the files that they become.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -42,14 +42,14 @@ TEST(ChatTemplateSources, AreFoundWhereModelsKeepThem) {
                        {"name": "default", "template": "a"}]})"),
             (Sources{{"default", "a"}, {"tool_use", "b"}}));
   EXPECT_EQ(chat_templates_of(dir / "tokenizer.json").at("default"), "a");
-  // Files take the place of all that the configuration has.
+  // Files replace all templates of the configuration.
   fs::create_directory(dir / "additional_chat_templates");
   std::ofstream(dir / "additional_chat_templates/rag.jinja") << "r";
   std::ofstream(dir / "additional_chat_templates/notes.txt") << "n";
   EXPECT_EQ(find_chat_templates(dir.path()), (Sources{{"rag", "r"}}));
   std::ofstream(dir / "chat_template.jinja") << "c";
   EXPECT_EQ(find_chat_templates(dir.path()), (Sources{{"default", "c"}, {"rag", "r"}}));
-  // A GGUF file's come before those beside it.
+  // Templates in a GGUF file precede those next to it.
   GgufWriter(dir / "x.gguf",
              {{"tokenizer.chat_template", std::string("g")},
               {"tokenizer.chat_template.tool_use", std::string("t")},
@@ -91,10 +91,10 @@ TEST(ChatTemplateSources, RenderWithTheOneThatIsChosen) {
   const auto text = [&](const char* variables) { return chat.render(Json::parse(variables)).text; };
   EXPECT_EQ(text(R"({"messages": []})"), "DFalse");
   EXPECT_EQ(text(R"({"tools": [1, 2]})"), "T2");
-  EXPECT_EQ(text(R"({"tools": []})"), "T0");  // as transformers: they are given
+  EXPECT_EQ(text(R"({"tools": []})"), "T0");  // as in transformers: they are given
   EXPECT_EQ(text(R"({"tools": null})"), "DFalse");
   EXPECT_EQ(text(R"({"tools": [1], "chat_template": "default"})"), "DFalse");
-  // One that is not understood is an error where it would render.
+  // A template that cannot be parsed is an error only where it would render.
   EXPECT_NE(error_of([&] { text(R"({"chat_template": "broken"})"); }).find("\"broken\": "),
             std::string::npos);
   EXPECT_THROW(text(R"({"chat_template": "{{ 1 }}"})"), InputError);
@@ -112,9 +112,9 @@ TEST(ChatTemplateSources, WhatATemplateDoesNotLookAtIsNamed) {
   EXPECT_EQ(unread("{% if tools %}{% endif %}", given), (Names{"documents"}));
   EXPECT_EQ(unread("{% macro m(d) %}{{ d }}{% endmacro %}{{ m(documents) }}", given),
             (Names{"tools"}));
-  // A name of the template's own is not what was given.
+  // A variable that the template sets itself does not read the given one.
   EXPECT_EQ(unread("{% set tools = 1 %}{{ tools }}{{ documents }}", given), (Names{"tools"}));
-  // Nor is a line that the conversation does not come to.
+  // Nor does a line that this conversation does not reach.
   EXPECT_EQ(unread("{% if false %}{{ tools }}{% endif %}{{ documents }}", given), (Names{"tools"}));
   EXPECT_EQ(unread("x", R"({"tools": [], "documents": null})"), Names{});
 }
@@ -149,7 +149,7 @@ TEST(ChatTemplateSources, AreWrittenAsFilesInPlaceOfOthers) {
   EXPECT_EQ(find_chat_templates(dir.path()), sources);
   write_chat_template_files({{"default", "x"}}, dir.path());
   EXPECT_EQ(find_chat_templates(dir.path()), (Sources{{"default", "x"}}));
-  // Names that no file has.
+  // Names that cannot be file names.
   std::ofstream(dir / "tokenizer_config.json") << R"({"model_max_length": Infinity})";
   for (const char* name : {"", "..", "../x", "a/b", "a\\b", "a\nb"}) {
     const Sources odd{{"default", "d"}, {name, "x"}};
@@ -158,7 +158,7 @@ TEST(ChatTemplateSources, AreWrittenAsFilesInPlaceOfOthers) {
     EXPECT_TRUE(chat_template_files(dir.path()).empty()) << name;
   }
   const Json config = Json::parse(std::ifstream(dir / "tokenizer_config.json"));
-  EXPECT_FALSE(config.contains("model_max_length")) << config;  // no number for other programs
+  EXPECT_FALSE(config.contains("model_max_length")) << config;  // not a number in other programs
   EXPECT_NO_THROW(parse_tokenizer_config(tokenizer_config_beside(dir.path()), "config"));
 }
 
@@ -167,7 +167,7 @@ TEST(ChatTemplateSources, AreKeptAsJsonAndAsMetadata) {
                                  Sources{{"default", "d"}, {"tool_use", "t"}}}) {
     EXPECT_EQ(chat_templates_from_json(chat_templates_to_json(sources)), sources);
   }
-  EXPECT_EQ(chat_templates_to_json({{"default", "d"}}), "d");  // as earlier versions kept it
+  EXPECT_EQ(chat_templates_to_json({{"default", "d"}}), "d");  // format of earlier versions
   EXPECT_TRUE(chat_templates_from_json(3).empty());
   GgufMetadata words{{"tokenizer.chat_template.rag", std::string("older")},
                      {"tokenizer.chat_templates", std::vector<std::string>{"rag"}}};

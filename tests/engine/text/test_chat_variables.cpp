@@ -1,4 +1,5 @@
-// Changes of transformers to a conversation before it is rendered, and members that none reads.
+// Changes that transformers makes to a conversation before rendering, and members that no template
+// reads.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -32,12 +33,12 @@ TEST(ChatVariables, ReasoningIsFoundUnderEachOfItsNames) {
       EXPECT_EQ(written.text, "why|so") << given << " " << read;
       EXPECT_EQ(written.unread_members, Names{});
     }
-  // A template that knows two names writes the text once, under the ones that transformers fill.
+  // A template with two names for it writes the text once, under the one that transformers fills.
   EXPECT_EQ(write("{{ messages[0].reasoning_content }}{{ messages[0].reasoning }}",
                   answer(R"({"content": "", "reasoning_content": "why"})"))
                 .text,
             "why");
-  // What is given under a name stays.
+  // A given name is kept.
   EXPECT_EQ(write("{{ messages[0].reasoning_content }}{{ messages[0].thinking }}",
                   answer(R"({"content": "", "reasoning_content": "a", "thinking": "b"})"))
                 .text,
@@ -50,14 +51,14 @@ TEST(ChatVariables, TextThatNoLineReadsIsNamedOnce) {
                           "role": "user", "tool_call_id": "1", "empty": "", "number": 1})");
   given["messages"].push_back(given["messages"][0]);
   EXPECT_EQ(write(source, given).unread_members, (Names{"thinking", "plan"}));
-  // A message that is written as a whole is written with all of its members.
+  // A message written as a whole includes all of its members.
   EXPECT_EQ(write("{{ messages | tojson }}", given).unread_members, Names{});
   EXPECT_EQ(write("{{ messages | tojson }}", answer(R"({"plan": "a \"b\"\nc"})")).unread_members,
             Names{});
   EXPECT_EQ(
       write("{% for m in messages %}x{% endfor %}", answer(R"({"content": "a"})")).unread_members,
       Names{"content"});
-  // Linear in both: with a step for each of their products this takes an hour.
+  // Linear in both: with a step for each of their products this would take an hour.
   given = answer("{}");
   given["messages"][0] = {{"role", "user"}, {"content", std::string(4 << 20, 'a')}};
   given["messages"][0]["plan"] = std::string(2 << 20, 'a') + "b";
@@ -108,7 +109,7 @@ TEST(ChatVariables, TheLastMessageGoesOn) {
   EXPECT_EQ(whole.breaks, (std::vector<size_t>{25}));
   ASSERT_EQ(whole.generated.size(), 2U);
   EXPECT_EQ(whole.generated[1].second, whole.text.size());
-  // A template that strips the message strips what goes on.
+  // A template that strips the message also strips the message to continue.
   EXPECT_EQ(text("{% for m in messages %}{{ m.content | trim }} </s>{% endfor %}",
                  {{{"role", "user"}, {"content", " b c "}}})
                 .text,
@@ -118,7 +119,7 @@ TEST(ChatVariables, TheLastMessageGoesOn) {
                 .text,
             "b c");
   EXPECT_EQ(text(kTurns, talk, false).text, write(kTurns, {{"messages", talk}}).text);
-  // Of parts the last text, and another member by its name.
+  // The last text of the parts, and another member by name.
   const char* parts = "{% for m in messages %}{{ m.content[1].text }}|{% endfor %}";
   EXPECT_EQ(text(parts, Json::parse(R"([{"role": "user", "content":
                  [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}])"))

@@ -1,4 +1,4 @@
-// What is said in a conversation stays text, whatever special tokens it spells.
+// Message contents stay text, whatever special tokens they spell.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ TEST(Conversation, WhatAMessageSpellsIsNoToken) {
   EXPECT_EQ(written.text, "<|endoftext|>user:" + said + "<|endoftext|>");
   EXPECT_EQ(written.breaks.size(), 2u);
   const std::vector<int32_t> ids = ids_of(*tokenizer, written);
-  EXPECT_EQ(controls_in(*tokenizer, ids), 2);  // the template's, before and behind
+  EXPECT_EQ(controls_in(*tokenizer, ids), 2);  // the template's own, before and after
   EXPECT_EQ(ids.size(), 2 + written.text.size() - 2 * std::string("<|endoftext|>").size());
   EXPECT_EQ(controls_in(*tokenizer, tokenizer->encode(written.text, {.parse_special = true})), 4);
 
@@ -92,7 +92,7 @@ TEST(Conversation, RangesAreThoseOfTheTextWithoutMarks) {
 TEST(Conversation, NamesAndToolsAreGuardedAndOtherCharactersKept) {
   const ChatTemplate chat("{{ tools | tojson }}{{ messages[0].content }}{{ eos_token }}");
   const auto tokenizer = make_byte_tokenizer();
-  Json given = saying("\xEF\xB7\x90 and <|endoftext|>");  // U+FDD0, the first mark that is tried
+  Json given = saying("\xEF\xB7\x90 and <|endoftext|>");  // U+FDD0, the first marker that is tried
   given["tools"] = {{{"<|endoftext|>", "<|endoftext|>"}}};
   const WrittenConversation written = ConversationWriter(chat, *tokenizer).write(given);
   EXPECT_EQ(written.text,
@@ -101,7 +101,7 @@ TEST(Conversation, NamesAndToolsAreGuardedAndOtherCharactersKept) {
   EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, written)), 1);
 }
 
-// The template sees no marks: what it measures, cuts and compares are the characters that are said.
+// The template sees no markers: it measures, cuts and compares the given characters.
 TEST(Conversation, TemplatesMeasureWhatIsSaid) {
   const auto tokenizer = make_byte_tokenizer();
   const auto written = [&](const std::string& source, const std::string& said) {
@@ -135,7 +135,7 @@ TEST(Conversation, TemplatesMeasureWhatIsSaid) {
     EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, written(source, said))), 0) << source;
 }
 
-// As transformers do: a member that is null is not there.
+// As in transformers: a member that is null is absent.
 TEST(Conversation, NullMembersOfMessagesAreAbsent) {
   const auto tokenizer = make_byte_tokenizer();
   const ChatTemplate chat(
@@ -158,7 +158,7 @@ std::string with_names(const std::string& config, const std::string& map, const 
   return ConversationWriter(ChatTemplate(source), *tokenizer).write(std::move(given)).text;
 }
 
-// As transformers' apply_chat_template() gives them to a template.
+// As transformers' apply_chat_template() passes them to a template.
 TEST(Conversation, NamedTokensAreVariables) {
   const std::string names =
       "{{ [eos_token, unk_token, sep_token, pad_token, cls_token, mask_token, image_token, "
@@ -169,13 +169,13 @@ TEST(Conversation, NamedTokensAreVariables) {
       "extra_special_tokens": {"boa_token": "<audio>", "x": {"content": "<x>"}})";
   EXPECT_EQ(with_names(config + "}", "", names),
             "<|endoftext|>,[UNK],,[PAD],,,<image>,<audio>,<x> False False");
-  // The map counts where the configuration has no decoder of added tokens.
+  // The map is used where the configuration has no decoder of added tokens.
   const std::string map = R"({"pad_token": "[pad]", "mask_token": {"content": "[M]"}})";
   EXPECT_EQ(with_names(config + "}", map, names),
             "<|endoftext|>,[UNK],,[pad],,[M],<image>,<audio>,<x> False False");
   EXPECT_EQ(with_names(config + R"(, "added_tokens_decoder": {}})", map, names),
             "<|endoftext|>,[UNK],,[PAD],,,<image>,<audio>,<x> False False");
-  // What the request gives comes first.
+  // Variables of the request take precedence.
   EXPECT_EQ(with_names(config + "}", "", "{{ pad_token }}{{ unk_token }}", {{"pad_token", "mine"}}),
             "mine[UNK]");
 }
@@ -193,7 +193,7 @@ TEST(Conversation, ANamedTokenThatIsNoneIsRefused) {
   }
 }
 
-// Ranges and marks are walked over once: with the square of them this takes minutes.
+// Ranges and markers are scanned once: quadratic time would take minutes.
 TEST(Conversation, ManyRangesBehindManyMarks) {
   const auto tokenizer = make_byte_tokenizer();
   const ChatTemplate chat(kTemplate);
@@ -227,7 +227,7 @@ TEST(Conversation, ToolsAreNullOrReadFromText) {
   EXPECT_THROW(writer.write({{"messages", {"abc"}}}), InputError);
 }
 
-// Without its markup a message is the tokens that it is when nothing is parsed.
+// Outside of its markup a message has the same tokens as without parsing.
 TEST(Conversation, TokensOfModelFamiliesAreGuarded) {
   const ChatTemplate chat("{{ messages[0].content }}");
   for (const char* name :
@@ -243,7 +243,7 @@ TEST(Conversation, TokensOfModelFamiliesAreGuarded) {
   }
 }
 
-// "<think>" is no special token: templates look for it, and it means the same wherever it stands.
+// "<think>" is not a special token: templates search for it, and it means the same everywhere.
 TEST(Conversation, AddedWordsThatAreNotSpecialStayTokens) {
   const auto tokenizer = golden_tokenizer("qwen2");
   const ChatTemplate chat("{{ messages[0].content }}");

@@ -1,5 +1,5 @@
-// Text of token ids against what the tokenizers' own libraries make of them, at once and token by
-// token (tests/golden/detokenized, by make_detokenized.py).
+// Text of token ids compared with the tokenizers' own libraries, at once and token by token
+// (tests/golden/detokenized, by make_detokenized.py).
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -73,7 +73,7 @@ json byte_fallback() {
             {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}};
 }
 
-// A run of byte tokens is text when the next token ends it, and each token has its character.
+// A run of byte tokens becomes text when the next token ends it, and each token gets its character.
 TEST(Detokenizer, HoldsARunOfByteTokensUntilItIsDecided) {
   const auto tokenizer = decoding(byte_fallback());
   const auto detokenizer = tokenizer->detokenizer(true);
@@ -81,14 +81,14 @@ TEST(Detokenizer, HoldsARunOfByteTokensUntilItIsDecided) {
   for (const int32_t id : {0, 1, 2, 3}) detokenizer->push(id, true, out);
   EXPECT_EQ(out.text, "a");
   EXPECT_EQ(out.shares, (std::vector<size_t>{1}));
-  detokenizer->push(4, false, out);  // not shown: the run goes on
+  detokenizer->push(4, false, out);  // held: the run continues
   EXPECT_EQ(out.shares.size(), 1u);
   detokenizer->push(4, true, out);
   EXPECT_EQ(out.text, "a\n\u00e9b");
   EXPECT_EQ(out.shares, (std::vector<size_t>{1, 1, 0, 2, 0, 1}));
 }
 
-// That it is no UTF-8 is known at the first byte that continues no character.
+// Invalid UTF-8 is recognised at the first byte that does not continue a character.
 TEST(Detokenizer, AnInvalidRunIsNotHeldLongerThanItMust) {
   const auto tokenizer = decoding(byte_fallback());
   const auto detokenizer = tokenizer->detokenizer(true);

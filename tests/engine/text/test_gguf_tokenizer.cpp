@@ -1,5 +1,5 @@
-// Tokenizers in GGUF files: the same ids as the tokenizer.json or .model they were written from, in
-// llama.cpp's own words too.
+// Tokenizers in GGUF files: the same ids as the tokenizer.json or .model that they were written
+// from, also with llama.cpp's own keys only.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -92,7 +92,7 @@ TEST(GgufTokenizer, SentencePiece) {
   expect_same(*expected, *through_gguf(dir / "x.gguf", words), kTexts);
 }
 
-// Words added to a SentencePiece model are kept, and so is what stands around a text.
+// Tokens added to a SentencePiece model are kept, and so are the tokens added around a text.
 TEST(GgufTokenizer, SentencePieceWithAddedTokensAndItsSettings) {
   for (const bool bos : {false, true})
     for (const bool eos : {false, true}) {
@@ -128,8 +128,8 @@ TEST(GgufTokenizer, SpacesInFrontAreTheFilesToSay) {
   EXPECT_EQ(with->decode(with->encode("the")), "the");
 }
 
-// The files that are written beside a HuggingFace model say the same as the GGUF file they are made
-// of.
+// The tokenizer files written for a HuggingFace directory are equivalent to the GGUF file that they
+// are made from.
 TEST(GgufTokenizer, AsTheFilesOfADirectory) {
   std::vector<std::pair<std::string, GgufMetadata>> cases;
   const ScratchDirectory dir;
@@ -189,7 +189,7 @@ TEST(GgufTokenizer, CarriesTheChatTemplate) {
   EXPECT_EQ(std::get<std::vector<std::string>>(
                 gguf_tokenizer_metadata(dir / "z.gguf", 0).at("tokenizer.chat_templates")),
             std::vector<std::string>{"tool_use"});
-  // A name that no file has takes no tokenizer along with it.
+  // An invalid template name does not prevent the use of the tokenizer.
   GgufMetadata named = words();
   named[concat(kGgufChatTemplate, ".a/b")] = "{{ documents }}";
   GgufWriter(dir / "n.gguf", named, {}).commit();
@@ -198,14 +198,15 @@ TEST(GgufTokenizer, CarriesTheChatTemplate) {
     write_file(dir / ("n/" + name), content);
   EXPECT_EQ(find_chat_templates(dir / "n"), find_chat_templates(dir / "n.gguf"));
   EXPECT_NO_THROW(load_tokenizer(dir / "n"));
-  // One that has none has that of its folder.
+  // A file without templates uses those of its folder.
   GgufWriter(dir / "y.gguf", {}, {}).commit();
   EXPECT_EQ(find_chat_templates(dir / "y.gguf"), default_only("{{ messages[0].content }}"));
   std::filesystem::remove(dir / "chat_template.jinja");
   EXPECT_TRUE(find_chat_templates(dir / "y.gguf").empty());
 }
 
-// A tokenizer.json that llama.cpp has no word for is kept as a whole, with its special tokens.
+// A tokenizer.json that llama.cpp's keys cannot express is stored as a whole, with its special
+// tokens.
 nlohmann::json without_words() {
   nlohmann::json tokenizer = golden("gpt2")["tokenizer"];
   if (tokenizer.is_string())
@@ -238,7 +239,7 @@ TEST(GgufTokenizer, SpecialTokensWithoutLlamaCppsWords) {
   }
 }
 
-// Every id of a role comes back through a directory under its own key.
+// Every special token id survives a round trip through a directory under its own key.
 TEST(GgufTokenizer, EveryRoleIsKeptByConversions) {
   const ScratchDirectory dir;
   const std::string json = write_file(dir / "tokenizer.json", text_of(golden("gpt2")["tokenizer"]));
@@ -274,7 +275,7 @@ TEST(GgufTokenizer, EveryRoleIsKeptByConversions) {
     }
 }
 
-// llama.cpp's flags precede what the whole tokenizer.json says.
+// llama.cpp's flags take precedence over the stored tokenizer.json.
 TEST(GgufTokenizer, FlagsAroundATextOfAWholeTokenizer) {
   const ScratchDirectory dir;
   const std::string json = write_file(dir / "tokenizer.json", without_words().dump());
@@ -343,7 +344,7 @@ TEST(GgufTokenizer, FilledUpToTheTableAndUnknownKinds) {
   EXPECT_THROW(through_gguf(dir / "c.gguf", words), InputError);
   words["tokenizer.ggml.eos_token_id"] = int64_t{0};
   EXPECT_NO_THROW(through_gguf(dir / "d.gguf", words));
-  std::get<std::vector<std::string>>(words["tokenizer.ggml.tokens"])[3] = "\xC3!";  // no UTF-8
+  std::get<std::vector<std::string>>(words["tokenizer.ggml.tokens"])[3] = "\xC3!";  // invalid UTF-8
   EXPECT_THROW(through_gguf(dir / "e.gguf", words), InputError);
   EXPECT_TRUE(gguf_tokenizer_metadata("byte", 300).empty());
 }

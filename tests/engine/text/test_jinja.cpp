@@ -1,5 +1,5 @@
-// Small templates against what Python's Jinja2 makes of them (tests/golden/jinja.json, by
-// make_jinja.py): undefined values, numbers, cyclers, case mappings.
+// Small templates compared with Python's Jinja2 (tests/golden/jinja.json, by make_jinja.py):
+// undefined values, numbers, cyclers, case mappings.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

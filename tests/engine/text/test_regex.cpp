@@ -1,4 +1,4 @@
-// Regular expressions against what the tokenizers library finds with Oniguruma
+// Regular expressions compared with the tokenizers library, which uses Oniguruma
 // (tests/golden/regex.json, by make_regex.py).
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(Regex, FindsWhatOnigurumaFinds) {
   }
 }
 
-// An empty match is a place to split at, too.
+// An empty match is a split position, too.
 TEST(Regex, SplitsAsTheTokenizersLibraryDoes) {
   const json file = golden();
   const auto texts = file["texts"].get<std::vector<std::string>>();
@@ -94,7 +94,7 @@ TEST(Regex, NamesTheConstructThatItRefuses) {
   EXPECT_NE(message("(?<=a*)b").find("lookbehind"), std::string::npos) << message("(?<=a*)b");
 }
 
-// Whitespace is not an expression of Oniguruma: there, joiners belong to words.
+// Whitespace does not use a regular expression of Oniguruma: in it, joiners belong to words.
 TEST(Regex, IsNotWhatWhitespaceUses) {
   const PreTokenizer whitespace({{"type", "Whitespace"}}, "test");
   EXPECT_EQ(pieces_of(whitespace, "a\u00B2b\u200Dc d"),

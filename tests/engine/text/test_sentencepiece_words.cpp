@@ -1,5 +1,5 @@
-// Byte-pair models of SentencePiece by our own path give the library's ids, and others keep the
-// library.
+// SentencePiece BPE models on Trireme's own path give the library's ids; other models keep using
+// the library.
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
@@ -72,7 +72,7 @@ std::string train(const Arguments& changes) {
   return model;
 }
 
-// Texts that tokenizers stumble over.
+// Texts that are difficult for tokenizers.
 std::vector<std::string> hostile() {
   std::vector<std::string> texts = {"",
                                     " ",
@@ -125,7 +125,7 @@ std::string random_text(std::mt19937& random, const std::vector<std::string>& pa
   return text;
 }
 
-// Lines of the corpus, their pieces in other orders, and what is hostile.
+// Lines of the corpus, their pieces in other orders, and difficult texts.
 std::vector<std::string> texts_for(const std::string& model) {
   std::vector<std::string> texts = corpus();
   for (const std::string& text : hostile()) texts.push_back(text);
@@ -169,11 +169,11 @@ TEST(SentencePieceWords, WhatIsNotSurelyEqualKeepsTheLibrary) {
     expect_equal(model, hostile());
   }
   const std::string across = train({{"split_by_whitespace", "false"}});
-  EXPECT_FALSE(own_path(across));  // pieces with spaces in their middle
+  EXPECT_FALSE(own_path(across));  // pieces with spaces in the middle
   expect_equal(across, hostile());
 }
 
-// Small alphabets with equal scores, where the order of joining shows most.
+// Small alphabets with equal scores, where the merge order matters most.
 TEST(SentencePieceWords, MadeUpModelsGiveTheLibrarysIds) {
   const std::string space = "\xE2\x96\x81";
   const std::vector<std::string> letters = {"a", "b", "\xC3\xA9", space};
@@ -196,7 +196,7 @@ TEST(SentencePieceWords, MadeUpModelsGiveTheLibrarysIds) {
       parts.pieces.push_back({piece, -static_cast<double>(random() % 6), SentencePieces::kNormal});
     };
     for (const std::string& letter : letters)
-      if (random() % 20 != 0) add(letter);  // sometimes a piece's character is none
+      if (random() % 20 != 0) add(letter);  // some characters of pieces are not pieces
     for (int i = 0; i < 14; ++i) {
       std::string piece;
       for (auto n = random() % 3; n > 0 && random() % 2 == 0; --n) piece += space;

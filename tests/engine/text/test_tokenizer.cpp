@@ -100,7 +100,7 @@ TEST(Utf8, RepairsEachByteOrMaximalParts) {
     int parts;
     std::string rest = "";
   };
-  // What Python's and Rust's lossy decoding make of them.
+  // Results of Python's and Rust's lossy decoding.
   const std::vector<Case> cases = {{"\xE2\x82", 1},
                                    {"\xE2\x82z", 1, "z"},
                                    {"\xF0\x9F\x98z", 1, "z"},
@@ -185,7 +185,7 @@ TEST(SentencePiece, RoundTripsText) {
     for (const std::string& text : texts) {
       std::vector<int32_t> ids = tokenizer->encode(text);
       for (const int32_t id : ids) {
-        EXPECT_GE(id, 3) << type << " " << text;  // no control id comes from text
+        EXPECT_GE(id, 3) << type << " " << text;  // text never gives a control token id
         EXPECT_LT(id, 300);
       }
       EXPECT_EQ(tokenizer->decode(ids), text) << type;
@@ -199,8 +199,7 @@ TEST(SentencePiece, RoundTripsText) {
   }
 }
 
-// Long texts are encoded in pieces; the library must give the same ids for the whole.
-// Beside a tokenizer.model others keep what was added to it.
+// Files next to a tokenizer.model keep the tokens that were added to it.
 TEST(SentencePiece, FilesBesideTheModelAddTokens) {
   const test::ScratchDirectory dir;
   const auto write = [&](const char* name, const std::string& text) {
@@ -240,7 +239,7 @@ TEST(SentencePiece, FilesBesideTheModelAddTokens) {
   EXPECT_EQ(decoder->token(size), "<|other|>") << "the newer file counts";
   EXPECT_EQ(decoder->encode("<byte>", {.add_special = true}),
             (std::vector<int32_t>{3, plain->eod_id()}));
-  // Without added_tokens_decoder the map precedes, as in transformers.
+  // Without added_tokens_decoder the map takes precedence, as in transformers.
   write("tokenizer_config.json", R"({"eos_token": "<|none|>"})");
   EXPECT_EQ(load_tokenizer(dir.path())->eod_id(), size);
   std::filesystem::remove(dir / "special_tokens_map.json");
@@ -283,11 +282,11 @@ TEST(SentencePiece, TrainingIsReproducible) {
 
 TEST(SentencePiece, TrainingRefusesWhatCannotWork) {
   EXPECT_THROW(train({.vocab_size = 259}), InputError);
-  EXPECT_THROW(train({.vocab_size = 1 << 20}), InputError);  // more than the text has
+  EXPECT_THROW(train({.vocab_size = 1 << 20}), InputError);  // more than the text supports
   EXPECT_THROW(train({.vocab_size = 300, .model_type = "word"}), InputError);
   EXPECT_THROW(train_sentencepiece({.vocab_size = 300}, [](std::string&) { return false; }),
                InputError);
-  // What the source of the text throws arrives unchanged.
+  // Exceptions of the text source are rethrown unchanged.
   EXPECT_THROW(train_sentencepiece({.vocab_size = 300},
                                    [](std::string&) -> bool { fail_input("a bad file"); }),
                InputError);

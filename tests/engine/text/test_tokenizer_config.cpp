@@ -1,6 +1,5 @@
-// Files beside a tokenizer against what transformers makes of them
-// (tests/golden/tokenizer_configs.json, by make_tokenizer_configs.py), keys that are refused, and
-// the same of a SentencePiece model.
+// Tokenizer configuration files compared with transformers (tests/golden/tokenizer_configs.json, by
+// make_tokenizer_configs.py), refused keys, and the same for a SentencePiece model.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -36,7 +35,7 @@ std::string tokenizer_text(const std::string& name) {
   return made.is_string() ? made.get<std::string>() : made.dump();
 }
 
-// The directory of a case.
+// Writes the directory of a case.
 std::string write_case(const ScratchDirectory& dir, const json& one) {
   write_text(dir / "tokenizer.json", tokenizer_text(one["tokenizer"].get<std::string>()));
   write_text(dir / "tokenizer_config.json", one["config"].dump());
@@ -67,7 +66,7 @@ TEST(TokenizerConfig, GivesTheIdsAndTheTextOfTransformers) {
   EXPECT_GT(seen.size(), 20U) << "the files change nothing";
 }
 
-// Through a GGUF file and to a directory again.
+// Through a GGUF file and back to a directory.
 TEST(TokenizerConfig, IsKeptByConversions) {
   const json file = golden("tokenizer_configs");
   for (const json& one : file["cases"]) {
@@ -178,7 +177,7 @@ TEST(TokenizerConfig, SpacesBeforeTheTextsOfASentencePieceModel) {
   std::vector<int32_t> long_ids = {320};
   for (const int32_t id : without->encode(text)) long_ids.push_back(id);
   EXPECT_EQ(once->encode("<mark>" + text, options), long_ids);
-  // Through a GGUF file, whose own key says the former; the latter is a key of ours.
+  // Through a GGUF file, which has its own key for the former; the latter is a Trireme key.
   for (const json& config : {json{{"add_prefix_space", false}}, json{{"legacy", false}}}) {
     const auto wanted = of(config);
     GgufWriter(dir / "x.gguf", gguf_tokenizer_metadata(dir / "tokenizer.model", 321), {}).commit();

@@ -1,6 +1,5 @@
-// Tokenizers of HuggingFace against what its library makes of the same texts
-// (tests/golden/tokenizers, by make_tokenizers.py), and files that are damaged or ask for what is
-// not there.
+// HuggingFace tokenizers compared with their library on the same texts (tests/golden/tokenizers, by
+// make_tokenizers.py), and files that are damaged or use unsupported features.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -86,7 +85,7 @@ TEST_P(TokenizerJson, HasNoFewerTokensThanItSays) {
   if (most == 0) return;
   std::vector<std::string> texts;
   for (const json& c : file["cases"]) texts.push_back(c["text"].get<std::string>());
-  // Its longest tokens, and what normalizers make shorter.
+  // Its longest tokens, and texts that normalizers shorten.
   for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) texts.push_back(tokenizer->token(id));
   texts.insert(texts.end(), {" ", "\u212A", "\u1112\u1161\u11AB", "\xFF"});
   for (std::string text : texts) {
@@ -151,7 +150,7 @@ TEST(TokenizerFiles, ADirectoryIsItsTokenizer) {
 
 TEST(TokenizerFiles, HolesAmongTheIdsAreListed) {
   json content = golden("words")["tokenizer"];
-  json& added = content["added_tokens"];  // 0, which the model has too, and 273 to 276
+  json& added = content["added_tokens"];  // 0, which is also in the model, and 273 to 276
   ASSERT_EQ(added.size(), 5U);
   added.erase(3);
   added.erase(1);
@@ -163,13 +162,13 @@ TEST(TokenizerFiles, HolesAmongTheIdsAreListed) {
               std::string::npos)
         << e.what();
   }
-  content["added_tokens"].erase(2);  // the last: a smaller vocabulary
+  content["added_tokens"].erase(2);  // the last one: a smaller vocabulary
   content["added_tokens"].erase(1);
   EXPECT_EQ(tokenizer_of(content)->vocab_size(), 273);
 }
 
 struct Damage {
-  const char* pointer;  // where in gpt2's file
+  const char* pointer;  // position in gpt2's file
   const char* value;
   const char* says;
 };

@@ -1,4 +1,4 @@
-// Normal forms, by the Unicode standard's own examples (annex 15), and of texts made to take long.
+// Unicode normal forms: the standard's own examples (annex 15), and texts designed to take long.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -34,9 +34,8 @@ TEST(Normalize, GivesTheStandardsForms) {
   }
 }
 
-// The time grows with the text alone: were it the square of a run of marks, this would not end.
-// A text gets shorter by no more than it says: tokenizers tell by that how many tokens it has at
-// least.
+// Time is linear in the text: quadratic time in a run of marks would not finish. A text shrinks by
+// no more than the declared factor, from which tokenizers derive the minimum number of tokens.
 TEST(Normalizer, ShortensTextsByNoMoreThanItSays) {
   const auto check = [](const Normalizer& normalizer, const std::string& text) {
     ASSERT_GE(std::ssize(normalizer.apply(text)) * normalizer.most_shrinking(), std::ssize(text))

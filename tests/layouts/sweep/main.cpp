@@ -1,12 +1,12 @@
-// Runs every layout, or a sample of them, against one rank and writes what it found as a page.
+// Runs all layouts, or a sample, compares them with one rank and publishes the results as a page.
 //
 //   layout_sweep [--sample N] [--seed S] [--most RANKS] [--low-precision N] [--only TEXT]
 //                [--publish FILE] [--commit NAME] [--command TEXT]
 //
-// Without --sample all combinations run (hours); --only takes those whose name holds TEXT.
-// --low-precision runs that many of them in float32 and bfloat16 too. --publish writes the page,
-// which names the commit and the command. Exit status 1 when any differs by more than allowed, 2
-// when none was chosen.
+// Without --sample all combinations run (hours); --only selects those whose name contains TEXT.
+// --low-precision also runs that many in float32 and bfloat16. --publish writes the page, with the
+// given commit and command on it. Exit status 1: some differ by more than allowed; 2: no case
+// selected.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -41,8 +41,7 @@ class Sweep {
     for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
       const bool low = dtype != DType::kF64;
       if (low && options_.low_precision == 0) break;
-      // In bfloat16 two experts are often as good as each other, and rounding decides: no experts
-      // there.
+      // In bfloat16 two experts are often equally good, and rounding decides: no experts there.
       const auto no_experts = std::vector<LayoutCase>();
       const std::vector<LayoutCase> drawn =
           draw(wanted(dense, dtype), wanted(dtype == DType::kBF16 ? no_experts : experts, dtype),
@@ -83,8 +82,7 @@ class Sweep {
     return cases;
   }
 
-  // A quarter with experts: there are fewer combinations of them, and more that can go wrong in
-  // one.
+  // A quarter of the cases has experts: they have fewer combinations, and more to verify in each.
   static std::vector<LayoutCase> draw(const std::vector<LayoutCase>& dense,
                                       const std::vector<LayoutCase>& experts, size_t count,
                                       uint64_t seed) {
@@ -110,7 +108,7 @@ class Sweep {
     LayoutCase one = reference_of(c);
     const LayoutResult& want = reference(one);
     LayoutError allowed = allowed_error(c.dtype);
-    if (c.dtype != DType::kF64) {  // what rounding does to one rank it may do to several
+    if (c.dtype != DType::kF64) {  // rounding on one rank bounds that on several
       one.dtype = DType::kF64;
       allowed = allowed_error(c.dtype, want, reference(one));
     }

@@ -11,7 +11,7 @@ namespace {
 
 struct Row {
   int cases = 0, failed = 0;
-  std::optional<LayoutError> worst;  // none: nothing was compared
+  std::optional<LayoutError> worst;  // absent: nothing was compared
 
   void count(const CaseReport& report) {
     ++cases;
@@ -43,7 +43,7 @@ void write_errors(std::ostream& page, const std::optional<LayoutError>& error) {
        << number(error->gradient) << " | " << number(error->value) << " |\n";
 }
 
-// How many of the combinations ran, and how they were chosen.
+// Writes the number of combinations that ran, and how they were selected.
 void write_sample(const SweepReport& report, std::ostream& page) {
   const auto full = std::ranges::count(report.cases, DType::kF64,
                                        [](const CaseReport& c) { return c.layout.dtype; });
@@ -92,7 +92,7 @@ void write_summary(const SweepReport& report, std::ostream& page) {
           "the gradient itself.\n";
 }
 
-// The bugs that the comparison must notice, each with the figure that does.
+// Writes the bugs that the comparison must detect, each with the figure that does.
 void write_controls(std::ostream& page) {
   page << "Negative controls show that the comparison can fail. `tests/layouts/test_dropped.cpp` "
           "leaves out one collective of a run, in each dimension. "
@@ -184,7 +184,7 @@ void write_dimensions(const SweepReport& report, std::ostream& page) {
     }
 }
 
-// What the words of a case's name mean.
+// Writes the meaning of the words in case names.
 void write_legend(std::ostream& page) {
   page << "\n## Names of cases\n\n"
           "| in a name | means |\n|---|---|\n"

@@ -1,4 +1,4 @@
-// docs/reference/layouts.md from what a sweep found.
+// docs/reference/layouts.md, generated from the results of a sweep.
 #pragma once
 
 #include <limits>
@@ -11,17 +11,17 @@ namespace trireme::test {
 
 struct CaseReport {
   LayoutCase layout;
-  std::optional<LayoutError> error = {};  // from one rank; none: the run did not end
-  // Of the reference's routers; infinite without experts, or where there was none.
+  std::optional<LayoutError> error = {};  // relative to one rank; absent: the run failed
+  // Routing margin of the reference; infinite without experts or without a reference.
   double margin = std::numeric_limits<double>::infinity();
-  std::string problem = {};  // empty: as it must be
+  std::string problem = {};  // empty: passed
 };
 
 struct SweepReport {
-  size_t combinations = 0;  // of the whole product, in float64
+  size_t combinations = 0;  // in the whole product, in float64
   int most = 0;             // ranks
   uint64_t seed = 0;
-  std::string commit, command;  // of the source; what made the page
+  std::string commit, command;  // commit of the source; command that generated the page
   std::vector<CaseReport> cases;
 };
 

@@ -159,7 +159,7 @@ WholeResult attend_together(const ContextCase& c, int ranks, DType dtype, const 
     ContextRank rank(c, cp, dtype);
     rank.forward(ctx);
     rank.backward(ctx);
-    // Ranks own different tokens: they write to different elements.
+    // Ranks own different tokens and write to different elements.
     EXPECT_EQ(rank.collect(whole, cp.rank()), "");
     EXPECT_EQ(ctx.arena.in_use(), 0);
     if (inspect) inspect(rank, cp);

@@ -1,4 +1,4 @@
-// A micro-batch of documents, attended over by one rank in float64 and by several in any dtype.
+// Micro-batch of documents: attention by one rank in float64 and by several ranks in any dtype.
 #pragma once
 
 #include <functional>
@@ -23,10 +23,10 @@ struct ContextCase {
   std::string describe() const;
 };
 
-// Each row is cut into documents of these lengths, the last one as long as needed.
+// Cuts each row into documents of these lengths; the last length repeats as needed.
 ContextCase packed(int64_t rows, int64_t length, const std::vector<int64_t>& documents);
 
-// Results for the tokens of the micro-batch without padding, in its order.
+// Results for the tokens of the micro-batch without padding, in their order.
 struct WholeResult {
   std::vector<double> out, dq, dk, dv;
 };
@@ -36,7 +36,7 @@ AttentionArgs args_of(const ContextCase& c);
 std::vector<double> values_of(const ContextCase& c, const std::string& name, DType dtype);
 std::vector<int64_t> global_rows_of(const ContextCase& c);
 
-// The plain attention op over the whole rows, in float64 on the values that `dtype` stores.
+// Plain attention op over the whole rows, in float64, on the values rounded to `dtype`.
 WholeResult attend_alone(const ContextCase& c, DType dtype);
 
 // One rank's part of a run: its operands, whose padding is NaN, and its results.
@@ -45,8 +45,8 @@ class ContextRank {
   ContextRank(const ContextCase& c, Communicator& cp, DType dtype);
   void forward(Ctx& ctx);
   void backward(Ctx& ctx);
-  // Copies the results of context rank `rank`, this one, to their tokens' places; returns what
-  // padding holds that is not zero, or "".
+  // Copies the results of context rank `rank`, this one, to the positions of their tokens. Returns
+  // the values of padding that are not zero, or "".
   std::string collect(WholeResult& whole, int rank) const;
   const ContextAttention& attention() const { return attention_; }
   const ContextPlan& plan() const { return plan_; }
@@ -61,13 +61,13 @@ class ContextRank {
   ContextAttention::Saved saved_;
 };
 
-// Forward and backward on `ranks` thread ranks; inspect (may be empty) is called on each after
-// them.
+// Forward and backward on `ranks` thread ranks. inspect (may be empty): called on each rank
+// afterwards.
 using Inspect = std::function<void(ContextRank&, Communicator& cp)>;
 WholeResult attend_together(const ContextCase& c, int ranks, DType dtype,
                             const Inspect& inspect = {});
 
-// Largest difference over the largest value, over all four results.
+// Largest difference relative to the largest value, over all four results.
 double worst_difference(const WholeResult& got, const WholeResult& want);
 
 }  // namespace trireme::test

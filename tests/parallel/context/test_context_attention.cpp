@@ -17,7 +17,7 @@ std::vector<ContextCase> cases() {
   all.push_back(packed(2, 37, {}));
   all.push_back(packed(1, 150, {1, 40, 1, 1, 90}));
   all.push_back(packed(3, 61, {7, 1, 30}));
-  all.push_back(packed(1, 3, {}));  // of 8 ranks 5 hold padding only
+  all.push_back(packed(1, 3, {}));  // 5 of 8 ranks hold only padding
   all.push_back(packed(2, 5, {1, 1, 1, 1}));
   all.push_back(packed(1, 700, {300, 250}));  // blocks of 64 keys and more
   ContextCase alone = packed(1, 90, {20});
@@ -67,7 +67,7 @@ TEST(ContextAttention, ExchangeInsideARingEqualsOneRank) {
     }
 }
 
-// Windows within a chunk, over several chunks and the gap between a rank's two, and longer than
+// Windows within a chunk, across several chunks and the gap between a rank's two, and longer than
 // documents.
 TEST(ContextAttention, WindowsEqualOneRank) {
   for (ContextCase c : cases())
@@ -86,8 +86,8 @@ TEST(ContextAttention, WindowsEqualOneRank) {
     }
 }
 
-// Key/value heads that the ranks do not divide: all pairs of heads that a rank's queries may
-// straddle.
+// Numbers of key/value heads that the ranks do not divide: all pairs of heads that a rank's queries
+// may straddle.
 TEST(ContextAttention, RepeatedKeyHeadsSumTheirGradients) {
   for (const auto& [heads, kv_heads] :
        std::vector<std::pair<int64_t, int64_t>>{{8, 1}, {8, 2}, {12, 6}, {12, 3}, {24, 4}}) {
@@ -117,7 +117,7 @@ TEST(ContextAttention, ShorterFloatsStayWithinTheTable) {
     }
 }
 
-// C = T Hkv D w: one rank's keys, or values. Sums of gradients travel in float32.
+// C = T Hkv D w: one rank's keys, or values. Gradient sums are sent in float32.
 TEST(ContextAttention, RingSendsExactlyTheFormula) {
   for (const DType dtype : {DType::kF64, DType::kBF16})
     for (const int64_t kv_heads : {4, 1})
@@ -187,7 +187,7 @@ TEST(ContextAttention, RunsAreBitIdentical) {
   EXPECT_TRUE(bits(2) == first);
 }
 
-// One plan serves every packing: it is made before any document is known.
+// One plan covers every packing: it is made before any document is known.
 TEST(ContextAttention, RunsInThePlannedArena) {
   for (const ContextCommType type :
        {ContextCommType::kP2P, ContextCommType::kA2A, ContextCommType::kA2AP2P}) {
@@ -222,8 +222,8 @@ TEST(ContextAttention, RunsInThePlannedArena) {
   }
 }
 
-// Bytes that attention over a row needs on one rank, forward and backward with what is saved
-// between, in bfloat16 with H query and G key/value heads of D elements.
+// Bytes for attention over a row on one rank, forward and backward with the saved tensors, in
+// bfloat16 with H query and G key/value heads of D elements.
 constexpr int64_t kHeads = 8, kKvHeads = 2, kWidth = 16;
 
 int64_t planned_bytes(Communicator& cp, int64_t length) {
@@ -253,22 +253,21 @@ int64_t planned_bytes(Communicator& cp, int64_t length) {
   return ctx.arena.end_planning().capacity;
 }
 
-// For each of the T tokens of a rank, at the peak, in the backward pass:
-//   2 (2 (H + 2 G) D + 2 H D)   q, k, v, the output, and the gradients of all
-//   4 H                         log-sum-exp
-//   4 H D                       the sums of the gradient of q, not yet rounded
-//   one rank     4 (2 G D)      the sums of the gradients of k, v
-//   more         2 (2 (2 G D))  two blocks of keys and values, one in use and one arriving
-//                3 (4 (2 G D))  three of their gradients: in work, arriving, leaving
-//   16                          who computes which part (engine/ops/attention.cpp)
+// Bytes for each of the T tokens of a rank, at the peak, in the backward pass:
+//  2 (2 (H + 2 G) D + 2 H D)   q, k, v, the output, and the gradients of all
+//  4 H                         log-sum-exp
+//  4 H D                       sums of the gradient of q, before rounding
+//  one rank     4 (2 G D)      sums of the gradients of k, v
+//  more         2 (2 (2 G D))  two blocks of keys and values, one in use and one arriving
+//               3 (4 (2 G D))  three blocks of their gradients: in work, arriving, leaving
+//  16                          assignment of parts to threads (engine/ops/attention.cpp)
 int64_t bytes_per_token(int ranks) {
   const int64_t h = kHeads * kWidth, g = kKvHeads * kWidth;
   const int64_t keys = ranks == 1 ? 4 * 2 * g : 2 * 2 * 2 * g + 3 * 4 * 2 * g;
   return 2 * (2 * (h + 2 * g) + 2 * h) + 4 * kHeads + 4 * h + keys + 16;
 }
 
-// And beside them what one thread works on: blocks of 64 tokens, and the gradients of up to 8192
-// keys.
+// Plus the working memory of one thread: blocks of 64 tokens, and the gradients of up to 8192 keys.
 int64_t thread_bytes(int64_t tokens) {
   return 4 * ((7 * 64 + 2 * std::min<int64_t>(tokens, 8192)) * kWidth + 2 * 64 * 64) + 64;
 }
@@ -283,8 +282,9 @@ int64_t longest_row(Communicator& cp, int64_t budget) {
   return fits;
 }
 
-// On one rank the keys do not travel, so that the longest row grows by less than twice from one
-// rank to two, and by the number of ranks from there on: exactly as the bytes of the blocks say.
+// On one rank the keys are not exchanged, so that the longest row grows by less than twice from one
+// rank to two, and in proportion to the number of ranks from there on: exactly as the formula
+// predicts.
 TEST(ContextAttention, LongestSequenceGrowsWithTheRanks) {
   constexpr int64_t kBudget = 64 << 20;
   std::map<int, int64_t> longest;
@@ -344,7 +344,7 @@ TEST(ContextAttention, RefusesPlansOfOtherShapes) {
     EXPECT_THROW(rank.attention().forward(ctx, rank.out, rank.q, rank.k, rank.v, exchanged,
                                           args_of(c), nullptr),
                  Error);
-    AttentionArgs windowed = args_of(c);  // with a plan that was made without windows
+    AttentionArgs windowed = args_of(c);  // with a plan for attention without windows
     windowed.window = 4;
     EXPECT_THROW(rank.attention().forward(ctx, rank.out, rank.q, rank.k, rank.v, rank.plan(),
                                           windowed, nullptr),

@@ -14,7 +14,7 @@ using Values = std::vector<double>;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-// How many rows rank r of the plane brings for expert e.
+// Number of rows of rank r of the plane for expert e.
 using Routing = std::function<int64_t(int64_t r, int64_t e)>;
 
 struct Case {
@@ -34,7 +34,7 @@ const std::vector<Case> kCases = {
 constexpr int64_t kExperts = 5;
 constexpr int64_t kColumns = 3;
 
-// The value of row n of expert e on rank r, in column c.
+// Value of row n of expert e on rank r, in column c.
 double element(int64_t r, int64_t e, int64_t n, int64_t c) {
   return static_cast<double>(10000 * r + 1000 * e + 10 * n + c);
 }
@@ -51,8 +51,8 @@ Plane plane_of(Communicator& world, int ep, int etp) {
   return p;
 }
 
-// Dispatches, multiplies expert e's rows by (e + 1), each etp rank giving its part of the sum, and
-// takes them home; counts the rounds and compares bytes with the table of counts.
+// Dispatches, multiplies expert e's rows by (e + 1), with each etp rank contributing its part of
+// the sum, and combines; counts the rounds and compares the bytes with the table of counts.
 void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t bound,
                     int64_t expected_rounds) {
   const int r = world.rank();
@@ -100,12 +100,12 @@ void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t
     exchange.combine(ctx, home, received, route, round);
   }
   EXPECT_CLOSE(*home, want, tolerance(DType::kF64, etp));
-  // Everything that some rank of the plane sends here arrives once.
+  // Everything that ranks of the plane send here arrives exactly once.
   int64_t expected = 0;
   for (int64_t s = 0; s < int64_t{ep} * etp; ++s)
     for (int64_t e = held.begin; e < held.end; ++e) expected += c.rows(s, e);
   EXPECT_EQ(seen, expected);
-  // Dispatch: my remote pairs. Combine: the pairs of other ep indices that came to me.
+  // Dispatch: this rank's remote pairs. Combine: the pairs received from other ep indices.
   int64_t returned = 0;
   for (int64_t s = r % etp; s < int64_t{ep} * etp; s += etp)
     for (int64_t e = held.begin; e < held.end; ++e) returned += s == r ? 0 : c.rows(s, e);
@@ -163,7 +163,7 @@ TEST(ExpertExchange, PlansItsBuffersWithoutCommunication) {
       exchange.combine(ctx, rows, got, route, 0);
     };
     const TestTensor counts({2}, std::vector<int64_t>{3, 1});
-    // One rank alone: a collective would never return.
+    // One rank alone: a collective would not return.
     if (world.rank() == 0) {
       ctx.arena.begin_planning();
       step(counts);
@@ -183,7 +183,7 @@ TEST(ExpertExchange, PlansItsBuffersWithoutCommunication) {
 TEST(ExpertExchange, BoundIsTwiceTheEvenShare) {
   run_threads(4, [](Communicator& world) {
     const Plane plane = plane_of(world, 2, 2);
-    // 8 tokens a rank, 2 experts each: 8 * 2 rows on average for an ep index from each etp index.
+    // 8 tokens per rank, 2 experts each: on average 8 * 2 rows for an ep index from each etp index.
     EXPECT_EQ(ExpertExchange(plane.ep.get(), plane.etp.get(), 8).default_bound(8, 2), 64);
     // With 2 experts each ep index has one: no token has two pairs there.
     EXPECT_EQ(ExpertExchange(plane.ep.get(), plane.etp.get(), 2).default_bound(8, 2), 32);

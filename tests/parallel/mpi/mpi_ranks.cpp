@@ -1,4 +1,4 @@
-// The rank program of the MPI tests, started by mpirun (run_mpi_tests.py).
+// Rank program of the MPI tests, started by mpirun (run_mpi_tests.py).
 //
 //   mpi_ranks collectives ALGORITHM RANKS_PER_NODE     every collective against plain loops
 //   mpi_ranks pipeline ALGORITHM RANKS_PER_NODE        every pipeline schedule
@@ -39,11 +39,11 @@ int report(const std::string& wrong) {
   return wrong.empty() ? 0 : 1;
 }
 
-// Numbers in one line, so that lines of several ranks do not mix.
+// Prints numbers on one line, so that lines of several ranks do not mix.
 int traffic(World& world, int64_t bytes) {
   const Buffer buffer("gradients", bytes);
   const Tensor data = buffer.tensor(DType::kF32, {bytes / 4});
-  world.world().all_reduce(data);  // sets up the window, outside of the count
+  world.world().all_reduce(data);  // sets up the window before counting
   world.world().barrier();
   world.world().reset_traffic();
   MPI_Pcontrol(0);
@@ -75,7 +75,7 @@ double milliseconds(const std::function<void()>& f) {
       .count();
 }
 
-// Alternates the two, so that both meet the same machine; medians.
+// Alternates between the two, so that both run under the same conditions; reports medians.
 int speed(World& world, const Words& words) {
   pin_rank(world, 0);
   for (size_t w = 1; w < words.size(); ++w) {

@@ -1,4 +1,4 @@
-// Every schedule on ranks that are threads, against one rank that does everything in a row.
+// Every schedule on thread ranks, compared with one rank that does everything sequentially.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ TEST(Executor, EveryScheduleGivesTheNumbersOfOneRank) {
 }
 
 TEST(Executor, ACustomScheduleRuns) {
-  // 1F1B whose last rank puts off all weight gradients.
+  // 1F1B with all weight gradients of the last rank postponed.
   const Schedule schedule = parse_schedule(
       R"({"version": 1, "stages": 2, "micro_batches": 3, "ranks": [
           ["F0", "F1", "B0", "F2", "B1", "B2"],
@@ -52,8 +52,8 @@ TEST(Executor, ACustomScheduleRuns) {
       options());
 }
 
-// Whoever forwards runs ahead of a slow neighbour by no more than the schedule lets it: sends do
-// not hold it up, and its collectives with other ranks do not wait for the pipeline's messages.
+// A stage runs ahead of a slow neighbour by no more than the schedule allows: sends do not block
+// it, and its collectives with other ranks do not wait for the pipeline's messages.
 class SlowStage final : public ToyStage {
  public:
   SlowStage(Ctx& ctx, const Schedule& schedule, Communicator& pipeline, Communicator& other)
@@ -76,8 +76,8 @@ class SlowStage final : public ToyStage {
   Communicator& other_;
 };
 
-// Two pipelines side by side whose stages reduce with each other inside every micro-batch, as with
-// tensor parallelism, and start reductions that run beside, as with gradients.
+// Two pipelines in parallel whose stages reduce with each other inside every micro-batch, as in
+// tensor parallelism, and start asynchronous reductions, as for gradients.
 TEST(Executor, PipelinesWhoseStagesReduceTogether) {
   for (const CommAlgorithm algorithm : {CommAlgorithm::kRing, CommAlgorithm::kShm}) {
     CommOptions o = options();
@@ -131,7 +131,7 @@ TEST(Executor, AStageThatThrowsEndsThePipeline) {
   };
   EXPECT_THROW(run_threads(3, rank, options()), Error);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(took.count(), 60);  // not the longest wait for a peer
+  EXPECT_LT(took.count(), 60);  // less than the timeout for a peer
   EXPECT_EQ(errors[1], "the stage is on fire");
   for (const size_t r : {0u, 2u})
     EXPECT_NE(errors[r].find("the stage is on fire"), std::string::npos) << errors[r];
@@ -156,7 +156,8 @@ class OpenStage final : public ToyStage {
   std::shared_future<void> over_;
 };
 
-// When run() has thrown, the memory of its messages may go: nobody may write into it any more.
+// When run() has thrown, the memory of its messages may be released: no transfer may still write to
+// it.
 TEST(Executor, MessagesUnderWayEndBeforeTheirMemoryDoes) {
   const Schedule schedule = make_schedule(ScheduleKind::k1F1B, 2, 1, 4);
   std::promise<void> over;

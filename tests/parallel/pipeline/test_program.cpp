@@ -1,4 +1,4 @@
-// Messages derived from a schedule: none is missing, and no rank waits for ever without buffers.
+// Messages derived from a schedule: none is missing, and no rank waits forever without buffers.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -45,8 +45,8 @@ TEST(Program, EveryKindAndSizeRuns) {
     }
 }
 
-// Any order that is possible at all: ranks take turns at random, and each does at random one of the
-// things whose inputs are there.
+// Any feasible order: random ranks take turns, and each runs a random operation whose inputs are
+// ready.
 Schedule random_schedule(std::mt19937& random) {
   const auto pick = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
@@ -59,7 +59,7 @@ Schedule random_schedule(std::mt19937& random) {
                     m,
                     std::vector<std::vector<Instruction>>(static_cast<size_t>(p))};
   const int chunks = p * v;
-  // 0: nothing; 1: forward; 2: backward_input; 3: all.
+  // 0: nothing; 1: forward; 2: backward_input; 3: all done.
   std::vector<int> state(static_cast<size_t>(chunks * m));
   const auto at = [&](int chunk, int i) -> int& {
     return state[static_cast<size_t>(chunk * m + i)];
@@ -96,7 +96,7 @@ TEST(Program, EveryPossibleOrderRuns) {
   }
 }
 
-// Largest number of sends a rank has not yet retired: memory beyond the activations.
+// Largest number of sends that a rank has not retired yet: memory beyond the activations.
 int most_unretired(const RankProgram& program) {
   int now = 0, most = 0;
   for (const ProgramStep& step : program.steps) {
@@ -126,8 +126,8 @@ TEST(Program, WrongProgramsAreNoticed) {
     EXPECT_NE(check_programs(wrong), "");
   }
   {
-    // Rank 0 retires its send of F1 before the forward that rank 1 does before F1: that the receive
-    // is posted one instruction ahead is what lets it go on.
+    // Rank 0 retires its send of F1 before the forward that rank 1 does before F1: it can continue
+    // because the receive is posted one instruction ahead.
     const Schedule crossed = parse_schedule(
         R"({"version": 1, "stages": 2, "chunks": 2, "micro_batches": 2, "ranks": [
             ["F0.0", "F1.0", "F0.1", "F1.1", "B0.1", "B1.1", "B0.0", "B1.0"],

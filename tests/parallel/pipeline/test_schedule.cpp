@@ -1,4 +1,4 @@
-// Orders, sizes that are refused, and schedule files.
+// Instruction orders, refused sizes, and schedule files.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -13,7 +13,7 @@
 namespace trireme::test_schedule {
 namespace {
 
-// F0 F1 B0 ..., with .chunk where there are several.
+// F0 F1 B0 ..., with .chunk where there are several chunks.
 std::string words(const Schedule& schedule, int rank) {
   std::string out;
   for (const Instruction& in : schedule.ranks[static_cast<size_t>(rank)]) {
@@ -57,7 +57,7 @@ TEST(Schedule, OrdersAreTheLiteratures) {
 void expect_legal(ScheduleKind kind, int stages, int chunks, int micro_batches) {
   const Schedule schedule = make_schedule(kind, stages, chunks, micro_batches);
   check_schedule(schedule, concat(schedule.name, " ", stages, " ", chunks, " ", micro_batches));
-  // Weight gradients are added in the order of the micro-batches: the same bits in every schedule.
+  // Weight gradients are summed in the order of the micro-batches: the same bits in every schedule.
   for (const auto& order : schedule.ranks) {
     std::vector<int> last(static_cast<size_t>(chunks), -1);
     for (const Instruction& in : order) {
@@ -127,7 +127,7 @@ TEST(Schedule, FilesReadBack) {
       std::string::npos);
 }
 
-// What a file of two stages and one micro-batch with these members is refused for.
+// Refusal of a file with two stages, one micro-batch and these members.
 std::string file_refusal(const std::string& members) {
   return refusal([&] { parse_schedule("{" + members + "}", "f"); });
 }
@@ -192,7 +192,7 @@ TEST(Schedule, FilesAreCheckedInstructionByInstruction) {
 }
 
 TEST(Schedule, FilesWhoseRanksWaitForEverAreRefused) {
-  // Rank 0 wants the gradient of 0 before it sends 1; rank 1 wants 1 first.
+  // Rank 0 needs the gradient of 0 before it sends 1; rank 1 needs 1 first.
   EXPECT_EQ(ranks_refusal(R"(["F0", "B0", "F1", "B1"], ["F1", "B1", "F0", "B0"])"),
             "f: the ranks wait for each other forever (rank 0 at instruction 1, backward of chunk "
             "0, micro-batch 0; rank 1 at instruction 0, forward of chunk 0, micro-batch 1)");

@@ -25,7 +25,7 @@ struct Case {
   StageTimes times;
 };
 
-// Whole numbers, so that sums are exact; inside the range in which the formulas are.
+// Whole numbers, so that sums are exact, within the range of the formulas.
 Case random_case(ScheduleKind kind, std::mt19937& random) {
   Case c{uniform(random, 1, 8), 1, uniform(random, 1, 24), {}};
   c.times.forward = uniform(random, 1, 9);
@@ -64,7 +64,7 @@ TEST(Simulate, EqualsTheFormulasInThirtyRandomCasesOfEachKind) {
     }
 }
 
-// The same in the papers' words, written out, so that a slip in idle_formula() does not pass.
+// The same formulas as printed in the papers, so that an error in idle_formula() is detected.
 TEST(Simulate, BubblesOfFourStagesAndEightMicroBatches) {
   const auto timeline = [](ScheduleKind kind, int v) {
     return simulate(make_schedule(kind, 4, v, 8), {});
@@ -81,13 +81,13 @@ TEST(Simulate, BubblesOfFourStagesAndEightMicroBatches) {
   EXPECT_EQ(timeline(ScheduleKind::kZbH2, 1).ranks[2].peak_in_flight, 7);
 }
 
-// ZB-H2 has no bubble on any rank, but the last rank starts (p - 1) F late: who waits for all ranks
-// before the optimizer steps waits that long.
+// ZB-H2 has no bubble on any rank, but the last rank starts (p - 1) F late: a barrier of all ranks
+// before the optimizer step waits that long.
 TEST(Simulate, ZbH2WaitsOnlyAtABarrier) {
   const StageTimes times{4, 5, 3, 0};
   const Timeline timeline = simulate(make_schedule(ScheduleKind::kZbH2, 4, 1, 9), times);
   for (int r = 0; r < 4; ++r) EXPECT_GE(timeline.idle(r), 3 * times.forward) << r;
-  // 4 + 5 > 2 * 3: some idle time inside is left, and it is (p - 1 - r) of the difference.
+  // 4 + 5 > 2 * 3: some idle time remains inside, (p - 1 - r) times the difference.
   EXPECT_EQ(timeline.ranks[1].idle_inside, 2 * 3.0);
 }
 
@@ -108,8 +108,8 @@ TEST(Simulate, EverySpanOfASmallCase) {
   EXPECT_EQ(timeline.idle(1), 5);
 }
 
-// A list scheduler that always takes what is ready, backward first, with as many micro-batches in
-// flight as ZB-H1, does not reach ZB-H1's bubble: the order matters, not only the rules.
+// A list scheduler that always runs a ready operation, backward first, with as many micro-batches
+// in flight as ZB-H1, does not reach ZB-H1's bubble: the order matters, not only the rules.
 Schedule greedy_zero_bubble(int p, int m) {
   Schedule schedule{ScheduleKind::kCustom,
                     "greedy",
@@ -160,7 +160,7 @@ TEST(Simulate, OneLateInstructionShows) {
   Schedule schedule = make_schedule(ScheduleKind::k1F1B, 4, 1, 8);
   schedule.kind = ScheduleKind::kCustom;
   const double before = simulate(schedule, {}).makespan;
-  // The last rank forwards two micro-batches before its first backward.
+  // The last rank runs forward for two micro-batches before its first backward.
   std::swap(schedule.ranks[3][1], schedule.ranks[3][2]);
   check_schedule(schedule, "swapped");
   EXPECT_GT(simulate(schedule, {}).makespan, before);

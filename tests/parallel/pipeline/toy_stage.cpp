@@ -6,7 +6,7 @@
 namespace trireme::test {
 namespace {
 
-// Fractions of powers of two, so that only the order of the sums can change the bits.
+// Dyadic fractions, so that only the order of the sums can change the bits.
 double weight(int chunk) { return 1 + (chunk % 7 - 3) / 64.0; }
 double input_value(int micro_batch, int64_t i) {
   return static_cast<double>((micro_batch * 31 + i * 7) % 61 - 30) / 17.0;
@@ -111,7 +111,7 @@ void ToyStage::backward_weight(int chunk, int micro_batch) {
 }
 
 ToyResult gather(Communicator& group, const ToyResult& mine) {
-  // Every number is on one rank and zero on the others, so the sums are exact.
+  // Every value is on one rank and zero on the others, so that the sums are exact.
   ToyResult all = mine;
   all.loss = group.all_reduce_scalar(mine.loss, ReduceOp::kSum);
   for (double& d : all.d_weight) d = group.all_reduce_scalar(d, ReduceOp::kSum);
@@ -166,7 +166,7 @@ std::string check_pipeline(Communicator& group) {
     check(ScheduleKind::kInterleaved, v, 2 * p, 50);
     check(ScheduleKind::kForwardOnly, v, p + 1, 50);
   }
-  // Too long for any transport to keep: sends end when their receives are posted.
+  // Too long for any transport to buffer: sends complete when their receives are posted.
   check(ScheduleKind::kZbH2, 1, 2 * p + 2, 60'000);
   check(ScheduleKind::kInterleaved, 2, 2 * p, 60'000);
   check(ScheduleKind::kGPipe, 1, 5, 60'000);

@@ -1,6 +1,5 @@
-// A pipeline of numbers: every model chunk k computes y = x w_k + k, the loss is sum(y t). Small
-// enough to compute with plain loops, and sensitive to every mistake in order, place and sign of a
-// message.
+// Pipeline of scalars: model chunk k computes y = x w_k + k, the loss is sum(y t). Small enough for
+// plain loops, and sensitive to every error in the order, position and sign of a message.
 #pragma once
 
 #include "parallel/pipeline/executor.h"
@@ -13,7 +12,7 @@ struct ToyResult {
   bool operator==(const ToyResult&) const = default;
 };
 
-// All chunks and micro-batches on one rank, one after the other.
+// All chunks and micro-batches on one rank, sequentially.
 ToyResult toy_reference(const Schedule& schedule, int64_t n);
 
 class ToyStage : public PipelineStage {
@@ -42,11 +41,11 @@ class ToyStage : public PipelineStage {
   ToyResult result_;
 };
 
-// The results of all ranks of the group together.
+// Combined results of all ranks of the group.
 ToyResult gather(Communicator& group, const ToyResult& mine);
 
-// Every schedule that the group's size allows, forward passes and planned memory; "" or what was
-// wrong.
+// Checks every schedule that the group's size allows, forward passes and planned memory. Returns ""
+// or the error.
 std::string check_pipeline(Communicator& group);
 
 }  // namespace trireme::test

@@ -1,4 +1,4 @@
-// Processes whose peers die or are stopped: what their watchdogs say, and that they end.
+// Processes whose peers die or are stopped: reports of their watchdogs, and that they end.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -19,14 +19,14 @@ namespace {
 
 using test::TestTensor;
 
-// How a process ended: its exit code, or minus the signal that ended it.
+// How a process ended: its exit code, or minus its signal.
 int outcome(pid_t process) {
   int status = 0;
   waitpid(process, &status, 0);
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Where processes wait for one another without a communicator. Made before they are forked.
+// Synchronisation of processes without a communicator. Create it before forking.
 class Meeting {
  public:
   Meeting()
@@ -47,13 +47,13 @@ class Meeting {
 
 struct Ended {
   std::vector<int> outcomes;
-  std::string announced;  // by all ranks, a line each
+  std::string announced;  // by all ranks, one line each
 };
 
-// What a rank may do besides running.
+// Additional actions of a rank.
 struct Circumstances {
   std::function<void()> printing = [] {};  // after each line
-  std::function<void()> ending = [] {};    // when its World is gone
+  std::function<void()> ending = [] {};    // when its World is destroyed
 };
 
 // One process per rank, connected over the loopback interface; exit code 0 when fn returns.
@@ -104,7 +104,7 @@ void reduce_forever(World& world) {
   for (;;) world.world().all_reduce(*data);
 }
 
-// Comes to the meeting as soon as the rank waits in what the words name.
+// Arrives as soon as the rank waits in the operation that `words` names.
 void come_when_waiting(const Meeting& meeting, const Liveness& liveness, const char* words) {
   std::thread([&meeting, &liveness, words] {
     while (liveness.where().find(words) == std::string::npos) usleep(1000);
@@ -131,7 +131,7 @@ TEST(Watchdog, EndsARankThatCannotLeave) {
   const Meeting meeting;
   const Ended ended = run_processes(2, [&](World& world, Liveness&) {
     world.world().barrier();
-    meeting.come();  // the other is between two operations
+    meeting.come();  // the other rank is between two operations
     meeting.wait_for(2);
     if (world.rank() == 1) kill(getpid(), SIGKILL);
     for (;;) pause();  // as inside a library that waits for the dead rank
@@ -200,8 +200,8 @@ TEST(Watchdog, NamesTheOperationOfEveryRankThatWaits) {
         << ended.announced;
 }
 
-// Rank 0 expects a message of rank 1, which dies when rank 0 waits in what the words name;
-// `meanwhile` is what it does until then.
+// Rank 0 expects a message of rank 1, which dies when rank 0 waits in the operation that `words`
+// names. meanwhile: run by rank 0 until then.
 Ended die_before_a_message(const char* words,
                            const std::function<void(World&, const Work&)>& meanwhile) {
   const Meeting meeting;
@@ -267,7 +267,7 @@ TEST(Watchdog, ASharedSigtermIsNoLoss) {
   EXPECT_EQ(ended.announced, "");
 }
 
-// Training saves on SIGTERM where nobody is lost.
+// Training saves a checkpoint on SIGTERM where no rank is lost.
 std::atomic<int> g_terminations{0};
 void count_termination() { ++g_terminations; }
 
@@ -301,7 +301,7 @@ TEST(Watchdog, AReportedFailureLeavesTheOthersTheirOwn) {
   const Meeting meeting;
   const Ended ended = run_processes(3, [&](World& world, Liveness&) {
     world.world().barrier();
-    meeting.come();  // nobody is inside the communicator when the first one fails
+    meeting.come();  // no rank is inside the communicator when the first one fails
     meeting.wait_for(3);
     throw InputError("all ranks find the same mistake");
   });

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Its bytes: param and code are strings with their quotes, or null.
+// Expected bytes: param and code are quoted strings, or null.
 std::string expected_error(const std::string& message, const std::string& type,
                            const std::string& param, const std::string& code) {
   return concat(R"({"error":{"message":")", message, R"(","type":")", type, R"(","param":)", param,

@@ -1,4 +1,4 @@
-// Constraints on the text, in every spelling: read, or refused by name, never left out.
+// Constraints on the output, in every spelling: accepted, or refused by name, never ignored.
 #include <gtest/gtest.h>
 
 #include "engine/core/error.h"
@@ -21,7 +21,7 @@ std::string chat(const std::string& more) {
   return with(R"("messages":[{"role":"user","content":"hi"}])", more);
 }
 
-// "400 parameter: message" of both endpoints, or "" where one takes it.
+// "400 parameter: message" from both endpoints; "" where one accepts it.
 std::string refusal(const std::string& fields) {
   std::string of_completion, of_chat;
   const auto words = [](const ApiError& e) {
@@ -136,7 +136,7 @@ TEST(Constraints, MembersThatAreNotKnownAreNamed) {
     const std::string why = refusal(fields);
     EXPECT_EQ(why.substr(0, why.find(':')), param.empty() ? "" : concat("400 ", param)) << why;
   }
-  // What is known and not done here.
+  // Known but unsupported options.
   for (const char* fields : {R"("structured_outputs":{"structural_tag":"x"})",
                              R"("structured_outputs":{"regex":"a","disable_any_whitespace":true})",
                              R"("structural_tag":"x")", R"("format":"json")"})
@@ -161,7 +161,7 @@ TEST(Constraints, OfToolsAreReadOrNamed) {
   EXPECT_EQ(why(plain + R"(,"strict":true)", ""), "400 tools[0].strict");
   EXPECT_EQ(why(R"("function":{"name":"f","paramters":{"type":"object"}})", ""),
             "400 tools[0].function.paramters");
-  // Clients' own marks ask for nothing.
+  // Clients' own annotations request nothing.
   EXPECT_EQ(why(plain + R"(,"cache_control":{"type":"ephemeral"})", ""), "");
   EXPECT_EQ(why(R"("function":{"name":"f","x-note":1,"target":"browser"})", ""), "");
   EXPECT_EQ(why(R"("function":{"name":"f","input_schema":{"type":"object"}})", ""),

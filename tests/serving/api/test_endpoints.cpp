@@ -1,4 +1,4 @@
-// The list of endpoints and the two documents that are made of it.
+// The list of endpoints and the two documents generated from it.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -39,7 +39,7 @@ TEST(Endpoints, AreListedOnceByMethodAndPath) {
   EXPECT_EQ(seen.size(), 18u);
 }
 
-// Who may use what changes only on purpose.
+// Access rights change only on purpose.
 TEST(Endpoints, DeclareTheirAccess) {
   const std::set<std::string> open = {"/health", "/health/live", "/health/ready"};
   const std::set<std::string> admin = {"/admin/weights", "/v1/load_lora_adapter",
@@ -80,7 +80,7 @@ TEST(Endpoints, AreDocumented) {
   EXPECT_EQ(operations, documented);
 }
 
-// Every field at values that break parsers: an answer or a refusal, nothing else.
+// Every field with values that break parsers: accepted or refused, nothing else.
 TEST(Endpoints, SurviveAnyValueInAnyField) {
   const std::vector<std::string> values = {"null",
                                            "true",
@@ -111,7 +111,7 @@ TEST(Endpoints, SurviveAnyValueInAnyField) {
                                            "{\"\":{}}",
                                            "{\"0\":0}",
                                            "[[[[[[]]]]]]"};
-  // A parser of each endpoint with a body, and a body with what it requires.
+  // A parser for each endpoint with a body, and a body with its required fields.
   struct Parser {
     std::function<void(const std::string&)> parse;
     std::string body;

@@ -8,7 +8,7 @@
 namespace trireme::test_field_table {
 namespace {
 
-// "" where a completion is accepted.
+// Error message; "": the completion request is accepted.
 std::string message_of(const std::string& body) {
   try {
     parse_completion(body);

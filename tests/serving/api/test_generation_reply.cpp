@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A reply to one prompt of byte tokens, told what comes letter by letter.
+// Reply to one prompt of byte tokens, which receives its tokens letter by letter.
 class Told {
  public:
   explicit Told(ReplyForm form, std::vector<std::vector<int32_t>> prompts = {{'h', 'i'}})
@@ -29,7 +29,7 @@ class Told {
   void token(const ChosenToken& token, std::optional<FinishReason> finish = {}, size_t choice = 0) {
     reply.accept(choice, {}, std::span(&token, 1), 0, finish, frames);
   }
-  // The events so far, without "data: " and the blank lines.
+  // Events so far, without "data: " and the blank lines.
   std::vector<std::string> events() const {
     std::vector<std::string> out;
     size_t at = 0;
@@ -94,7 +94,7 @@ TEST(GenerationReply, LeavesUsageOutUnlessAsked) {
 TEST(GenerationReply, StreamsACompletion) {
   Told told(ReplyForm{.stream = true});
   told.letter('H');
-  told.letter('.', FinishReason::kStop);  // an end token, without text of its own
+  told.letter('.', FinishReason::kStop);  // a stop token, without text
   const std::vector<std::string> events = told.events();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(
@@ -103,7 +103,7 @@ TEST(GenerationReply, StreamsACompletion) {
       R"("choices":[{"index":0,"text":"H","logprobs":null,"finish_reason":null}]})");
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["text"], "");
-  EXPECT_EQ(told.reply.usage().completion_tokens, 2);  // with the end token
+  EXPECT_EQ(told.reply.usage().completion_tokens, 2);  // including the stop token
 }
 
 TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
@@ -119,7 +119,7 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
     less.reply.accept(0, std::span(prompt).first(1), {}, 0, FinishReason::kLength, less.frames);
     EXPECT_EQ(less.reply.body().find("111"), std::string::npos);
     const ChosenToken token{.id = 'x', .logprob = -1};
-    for (const size_t i : {0, 1})  // the second one's prompt is that of the first
+    for (const size_t i : {0, 1})  // the second sequence has the first one's prompt
       told.reply.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
                         std::span(&token, 1), 0, FinishReason::kLength, told.frames);
     const Json body = Json::parse(told.reply.body());
@@ -129,8 +129,8 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
   }
 }
 
-// What is written of a prompt is as much of an answer as its texts, and every choice of a
-// completion writes it.
+// Echoed prompts count towards the size of a response like completions, and every choice of a
+// completion echoes it.
 TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
   const std::vector<ChosenToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
   const auto held = [&](bool chat, int64_t n, int64_t told) {
@@ -146,7 +146,7 @@ TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
   EXPECT_EQ(held(false, 4, 3), 3 * once);
 }
 
-// Of each prompt's three choices the two that are most probable per token, the best first.
+// The two most probable choices per token out of each prompt's three, best first.
 TEST(GenerationReply, TellsTheBestChoices) {
   Told told({.n = 3, .told = 2}, {{'a'}, {'b'}});
   const auto write = [&](size_t choice, const std::string& text, double logprob) {
@@ -211,7 +211,7 @@ TEST(GenerationReply, EndsAtAStopStringAndIgnoresWhatFollows) {
     EXPECT_EQ(Json::parse(events[i])["choices"][0]["delta"].dump().find('X'), std::string::npos);
 }
 
-// The member is vLLM's; an answer that ended otherwise is OpenAI's byte for byte.
+// The member is vLLM's; other responses match OpenAI's format byte for byte.
 TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
   const auto last_of = [](bool chat, bool stream, const std::function<void(Told&)>& tell) {
     ReplyForm form{.chat = chat, .stream = stream, .stop_ids = {'.'}};
@@ -243,8 +243,8 @@ TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
   }
 }
 
-// Together those of a stream's events are those of the whole answer: also of text that is held
-// back, or is none.
+// The token ids of a stream's events together equal those of the whole response, including tokens
+// whose text is held back or empty.
 TEST(GenerationReply, TellsIdsOfTokens) {
   for (const bool chat : {false, true}) {
     for (const bool stream : {false, true}) {
@@ -300,7 +300,7 @@ TEST(GenerationReply, MixesChoicesByTheirIndex) {
     EXPECT_EQ(event["created"], 1);
     if (event["choices"].empty()) {
       EXPECT_EQ(i + 2, events.size());
-      EXPECT_EQ(event["usage"]["prompt_tokens"], 2);  // one prompt
+      EXPECT_EQ(event["usage"]["prompt_tokens"], 2);  // a single prompt
       EXPECT_EQ(event["usage"]["completion_tokens"], 4);
       ++usages;
       continue;
@@ -338,7 +338,8 @@ TEST(GenerationReply, TellsLogProbabilitiesOfAChat) {
   EXPECT_TRUE(logprobs["refusal"].is_null());
 }
 
-// One name a token: the chosen one's is a key of its own most probable ones, which scorers look up.
+// One name per token: the sampled one's is a key of its own top log-probabilities, which scorers
+// look up.
 TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
   const std::string text =
       "a\xF0\x9F\x98\x8A\xFF"
@@ -361,7 +362,7 @@ TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
       const Json& logprobs = choice["logprobs"];
       for (size_t i = 0; i < logprobs["tokens"].size(); ++i) {
         names.push_back(logprobs["tokens"][i].get<std::string>());
-        if (names.size() == 1) continue;  // nothing is known of the first
+        if (names.size() == 1) continue;  // the first token has no log-probabilities
         EXPECT_EQ(logprobs["top_logprobs"][i].dump(), Json({{names.back(), -1}}).dump());
       }
     };
@@ -409,9 +410,9 @@ TEST(TokenName, IsTheShareOfTheTextOrTheBytes) {
   };
   using Pair = std::pair<std::string, std::string>;
   EXPECT_EQ(name("Hi", " Hi"), Pair("Hi", "Hi"));         // at the start of a text
-  EXPECT_EQ(name("he", "hello"), Pair("he", "he"));       // cut off before a stop string
-  EXPECT_EQ(name("", ""), Pair("", ""));                  // not shown
-  EXPECT_EQ(name("\xEF\xBF\xBDx", "x"), Pair("x", "x"));  // behind a character without its end
+  EXPECT_EQ(name("he", "hello"), Pair("he", "he"));       // truncated before a stop string
+  EXPECT_EQ(name("", ""), Pair("", ""));                  // hidden
+  EXPECT_EQ(name("\xEF\xBF\xBDx", "x"), Pair("x", "x"));  // after an incomplete character
   EXPECT_EQ(name("\xC3\xA9", "\xA9"), Pair("bytes:\\xa9", "\xA9"));
   EXPECT_EQ(name("", " \xC3"), Pair("bytes:\\x20\\xc3", " \xC3"));
 }

@@ -1,4 +1,4 @@
-// Every limit of what requests say in lists, objects and texts: at its bound, and one past it.
+// Every limit on lists, objects and texts in requests: at the limit, and one beyond.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,12 +20,12 @@ using Body = std::function<std::string(size_t)>;
 
 struct Limit {
   size_t most;
-  const char* param;  // that the refusal names
-  Body body;          // with so much of it
+  const char* param;  // named in the refusal
+  Body body;          // body of a given size
   const char* code = "invalid_value";
 };
 
-// `count` times, with its number in place of #.
+// `count` copies, with their number instead of #.
 std::string listed(size_t count, std::string_view one) {
   std::string list;
   for (size_t i = 0; i < count; ++i) {
@@ -36,14 +36,14 @@ std::string listed(size_t count, std::string_view one) {
 }
 std::string filled(size_t bytes) { return std::string(bytes, 'x'); }
 
-// With these fields besides what is required.
+// Request with these fields and the required ones.
 std::string completion(std::string_view fields) {
   return concat(R"({"model":"m","prompt":"hi",)", fields, "}");
 }
 std::string chat(std::string_view fields) {
   return concat(R"({"model":"m","messages":[{"role":"user","content":"hi"}],)", fields, "}");
 }
-// A field whose value is what stands before and behind so many entries, or bytes.
+// A field whose value is this many entries, or bytes, between `before` and `behind`.
 Body of_entries(std::string before, const char* one, const char* behind) {
   return
       [=, before = std::move(before)](size_t n) { return concat(before, listed(n, one), behind); };
@@ -79,7 +79,7 @@ constexpr size_t kSchemaBytes = 64 << 10, kListed = 1 << 20;
 TEST(Limits, OfCompletions) {
   const auto c = [](const Body& fields) { return inside(completion, fields); };
   const std::string_view schema = R"({"description":""})";
-  const auto described = [&](size_t bytes) {  // a schema of so many bytes
+  const auto described = [&](size_t bytes) {  // a schema of this many bytes
     return concat(R"({"description":")", filled(bytes - schema.size()), "\"}");
   };
   expect_bounds(
@@ -124,7 +124,7 @@ TEST(Limits, OfCompletions) {
        {4096, "", c(of_entries(R"("other":{)", R"("#":1)", "}")), "invalid_json"},
        {4094, "", c(of_entries("", R"("f#":1)", "")), "invalid_json"}},  // with model and prompt
       [](const std::string& body) { parse_completion(body, {.has_priorities = true}); });
-  // The lower bound of what may be negative.
+  // Lower bound of a value that may be negative.
   EXPECT_EQ(
       parse_completion(completion(R"("priority":-1000000)"), {.has_priorities = true}).priority,
       -1'000'000);

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 struct Parsed {
   const char* path;
   std::function<void(const std::string&)> parse;
-  const char* body;  // with what is required
+  const char* body;  // with the required fields
 };
 
 const std::map<char, Parsed>& parsers() {
@@ -91,7 +91,7 @@ TEST(PeerFields, AreOneRowAnEndpoint) {
       EXPECT_TRUE(letters.contains(std::string(1, endpoint))) << row.name;
       EXPECT_TRUE(seen.insert(concat(row.name, endpoint)).second) << row.name << endpoint;
     }
-    // A reason, or a way out.
+    // A reason, or an alternative.
     EXPECT_TRUE(row.effect == PeerEffect::kUsed || *row.words != '\0') << row.name;
     for (const std::string& value : values_of(row.nothing))
       EXPECT_TRUE(Json::accept(value)) << row.name;
@@ -129,7 +129,7 @@ TEST(PeerFields, AreUsedWithoutEffectOrRefusedByName) {
     }
 }
 
-// Values that ask for nothing are compared as numbers, not as they are written.
+// Neutral values are compared as numbers, not as text.
 TEST(PeerFields, CompareNumbersByValue) {
   const Parsed& parser = parsers().at('c');
   EXPECT_EQ(refusal(parser, "repeat_penalty", 1.0), "");
@@ -161,7 +161,7 @@ TEST(PeerFields, OtherNamesAreReadAsTheFields) {
   EXPECT_EQ((*tokenize.variables)["reasoning_effort"], "low");
 }
 
-// Templates that know no effort have one of two switches.
+// Templates without an effort setting have one of two switches.
 TEST(PeerFields, ReasoningEffortSetsTheSwitchesOfTemplates) {
   const auto switches = [](const std::string& fields) {
     const auto variables = parse_chat(chat(fields)).variables;

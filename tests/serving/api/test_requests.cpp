@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A body with what every request needs, and this.
+// A body with the required fields, and these.
 std::string completion(const std::string& more = "") {
   return R"({"model":"m","prompt":"hi")" + (more.empty() ? "" : "," + more) + "}";
 }
@@ -229,8 +229,7 @@ TEST(Requests, NeedTheirFields) {
   EXPECT_EQ(refuse_chat(R"({"model":"m","messages":[]})").param, "messages");
 }
 
-// --- hostile JSON
-// ---------------------------------------------------------------------------------------
+// --- hostile JSON ---
 
 TEST(Requests, RefuseWhatIsNoJson) {
   for (const char* body : {"", " ", "{", "[]", "7", "null", "\"x\"", "{}x", "{\"model\":}", "\xFF",
@@ -254,7 +253,7 @@ TEST(Requests, RefuseStringsThatAreNoUnicode) {
   std::string body = completion();
   body.insert(body.find("hi"), 1, '\0');
   EXPECT_EQ(refuse_completion(body).code, "invalid_json");
-  // Spelled, a NUL is a character like others.
+  // An escaped NUL is an ordinary character.
   EXPECT_EQ(parse_completion(R"({"model":"m","prompt":"a\u0000b"})").prompts[0].text,
             std::string("a\0b", 3));
   EXPECT_EQ(parse_completion(R"({"model":"m","prompt":"\ud83d\ude00"})").prompts[0].text,
@@ -289,8 +288,7 @@ TEST(Requests, RefuseNumbersThatAreNone) {
   EXPECT_EQ(refuse_completion(completion("\"n\":18446744073709551616")).param, "n");
 }
 
-// --- chats
-// ----------------------------------------------------------------------------------------------
+// --- chats ---
 
 TEST(Requests, KeepOfMessagesWhatTemplatesKnow) {
   const ChatRequest r = parse_chat(
@@ -306,7 +304,7 @@ TEST(Requests, KeepOfMessagesWhatTemplatesKnow) {
             R"("function":{"name":"f","arguments":{"x":1}}}],"reasoning":"r"},)"
             R"({"role":"tool","content":"t","tool_call_id":"c","tone":"dry"},)"
             R"({"role":"user","content":"u"}])");
-  // What says something that no template can be given is named, once.
+  // A member with content that no template can receive is named once.
   EXPECT_EQ(r.unknown, (std::vector<std::string>{"messages[].weird", "messages[].tool_calls"}));
   EXPECT_EQ(refuse_chat(R"({"model":"m","messages":[{"role":"assistant","content":"a",)"
                         R"("reasoning_content":7}]})")
@@ -314,7 +312,7 @@ TEST(Requests, KeepOfMessagesWhatTemplatesKnow) {
             "messages[0].reasoning_content");
 }
 
-// A model's own call that is no JSON comes back in the conversation: as the text that it is.
+// A model's own call that is not JSON is returned in the conversation as plain text.
 TEST(Requests, KeepArgumentsAsTheModelWroteThem) {
   const auto arguments = [](const std::string& text) {
     const ChatRequest r = parse_chat(
@@ -412,7 +410,7 @@ TEST(Requests, CheckToolsAndTheirChoice) {
   EXPECT_FALSE(strict.variables->at("tools")[0]["function"].contains("strict"));
 }
 
-// Whole numbers of more than 64 bits became the nearest double.
+// Integers of more than 64 bits used to become the nearest double.
 TEST(Requests, KeepLongIntegersAsTheyAreWritten) {
   const std::string number = "123456789012345678901234567890";
   const std::string parameters =
@@ -428,7 +426,7 @@ TEST(Requests, KeepLongIntegersAsTheyAreWritten) {
       chat(R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":)" +
            parameters + "}}"));
   EXPECT_EQ(schema.constraint.text, parameters);
-  // Fields that are numbers are bounded as before.
+  // Numeric fields are still bounded.
   EXPECT_EQ(refuse_chat(chat(R"("temperature":)" + number)).param, "temperature");
   EXPECT_EQ(refuse_chat(chat(R"("max_tokens":)" + number)).param, "max_tokens");
   EXPECT_EQ(refuse_chat(chat(R"("logit_bias":{"1":)" + number + "}")).param, "logit_bias");

@@ -1,4 +1,4 @@
-// Which server gets a request.
+// Choice of the server for a request.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -20,7 +20,7 @@ TEST(PrefixBlocks, DependOnAllBefore) {
   ASSERT_EQ(ab.size(), 2U);
   EXPECT_EQ(ab[0], ac[0]);
   EXPECT_NE(ab[1], ac[1]);
-  EXPECT_NE(ab[1], bb[1]);  // the same block behind another
+  EXPECT_NE(ab[1], bb[1]);  // the same block after another one
   EXPECT_NE(prefix_blocks(text(1, 'a'), 1)[0], ab[0]);
   EXPECT_TRUE(prefix_blocks(std::string(kPrefixBlockBytes - 1, 'a'), 0).empty());
   EXPECT_EQ(prefix_blocks(std::string((kMostPrefixBlocks + 1) * kPrefixBlockBytes, 'a'), 0).size(),
@@ -39,7 +39,7 @@ TEST(PrefixTable, FindsTheLongestBeginning) {
   EXPECT_EQ(find({1, 2, 3}).servers, 0b100000U);
   EXPECT_EQ(find({1, 2, 3}, 0b1).servers, 0b1U);
   EXPECT_EQ(find({1, 2, 3}, 0b1).blocks, 2U);
-  EXPECT_EQ(find({2, 3}).blocks, 2U);  // hashes hold what is before them; here they do not
+  EXPECT_EQ(find({2, 3}).blocks, 2U);  // hashes normally cover what precedes them; here they do not
   EXPECT_EQ(find({7}).blocks, 0U);
   table.forget(5);
   EXPECT_EQ(find({1, 2, 3}).servers, 0b1U);
@@ -49,7 +49,7 @@ TEST(PrefixTable, IsBoundedAndForgetsTheOldest) {
   PrefixTable table(100);
   for (uint64_t i = 0; i < 1000; ++i) {
     table.insert(std::vector<uint64_t>{i}, 1);
-    table.insert(std::vector<uint64_t>{5000}, 2);  // which is used all the time
+    table.insert(std::vector<uint64_t>{5000}, 2);  // which is used constantly
     EXPECT_LE(table.size(), 100U);
   }
   EXPECT_EQ(table.find(std::vector<uint64_t>{0}, ~ServerSet{0}).blocks, 0U);
@@ -74,7 +74,7 @@ TEST(ServerChoice, TakesTheLeastLoadedInTurn) {
   choice.end(1);
   EXPECT_EQ(chosen(choice), 1U);
   EXPECT_EQ(choice.load(1), 1);
-  EXPECT_EQ(chosen(choice, {}, 0b011), 2U);  // the others were tried
+  EXPECT_EQ(chosen(choice, {}, 0b011), 2U);  // the others were tried already
   EXPECT_EQ(chosen(choice, {}, 0b111), SIZE_MAX);
   choice.set_up(0, false);
   choice.set_up(1, false);
@@ -96,7 +96,7 @@ TEST(ServerChoice, KeepsPromptsTogetherUntilTheLoadIsOutOfBalance) {
   const auto other = choice.begin(prompt, 0);
   EXPECT_EQ(other->server, 1U);
   EXPECT_EQ(other->affinity, Affinity::kMiss);
-  EXPECT_EQ(chosen(choice, prompt), 1U);  // now both know it, and this one has less to do
+  EXPECT_EQ(chosen(choice, prompt), 1U);  // now both have the prefix, and this one has less load
 }
 
 TEST(ServerChoice, AsksForAShareOfThePrompt) {
@@ -104,8 +104,8 @@ TEST(ServerChoice, AsksForAShareOfThePrompt) {
   choice.set_up(0, true);
   choice.set_up(1, true);
   EXPECT_EQ(chosen(choice, {1, 2}), 0U);
-  EXPECT_EQ(chosen(choice, {1, 2, 3, 4}), 0U);     // half of it is known
-  EXPECT_EQ(chosen(choice, {1, 2, 5, 6, 7}), 1U);  // less
+  EXPECT_EQ(chosen(choice, {1, 2, 3, 4}), 0U);     // half of it is cached
+  EXPECT_EQ(chosen(choice, {1, 2, 5, 6, 7}), 1U);  // less of it is cached
   EXPECT_EQ(choice.begin({}, 0)->affinity, Affinity::kNone);
 }
 
@@ -118,7 +118,7 @@ TEST(ServerChoice, AServerThatWasLostKnowsNothing) {
   EXPECT_EQ(chosen(choice), 0U);
   choice.set_up(0, false);
   choice.set_up(0, true);
-  EXPECT_EQ(choice.begin(std::vector<uint64_t>{1}, 0)->server, 0U);  // it was out, not gone
+  EXPECT_EQ(choice.begin(std::vector<uint64_t>{1}, 0)->server, 0U);  // it was not removed
   choice.set_up(0, false, true);
   choice.set_up(0, true);
   EXPECT_EQ(choice.begin(std::vector<uint64_t>{1}, 0)->affinity, Affinity::kMiss);

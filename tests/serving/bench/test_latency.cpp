@@ -1,4 +1,4 @@
-// Figures of a load run against what pen and paper give.
+// Metrics of a load test, compared with hand-computed values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace trireme::test_latency {
 namespace {
 
 TEST(Distribution, LiesBetweenTheNearestValues) {
-  const Distribution d = distribution_of({40, 10, 20, 30});  // numpy.percentile of the same
+  const Distribution d = distribution_of({40, 10, 20, 30});  // equal to numpy.percentile
   EXPECT_EQ(d.count, 4U);
   EXPECT_DOUBLE_EQ(d.mean, 25);
   EXPECT_DOUBLE_EQ(d.deviation, std::sqrt(125.0));

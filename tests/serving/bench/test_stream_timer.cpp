@@ -1,4 +1,4 @@
-// When tokens came, by the events of recorded streams.
+// Arrival times of tokens in recorded event streams.
 #include <gtest/gtest.h>
 
 #include "engine/core/error.h"
@@ -47,7 +47,7 @@ TEST(StreamTimer, TimesCompletions) {
   RequestOutcome out;
   StreamTimer timer(out, false);
   timer.event(completion("He"), 0.5);
-  timer.event(completion(""), 0.75);  // a token without a text
+  timer.event(completion(""), 0.75);  // a token without text
   timer.event(completion("llo", R"("length")"), 1.75);
   timer.event(
       R"({"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13}})", 7);
@@ -73,7 +73,7 @@ TEST(StreamTimer, AChatsFirstTokenIsNotItsRole) {
   EXPECT_DOUBLE_EQ(out.ttft, 0.5);
   EXPECT_EQ(out.itl, (std::vector<double>{0.5, 1}));
   EXPECT_DOUBLE_EQ(out.e2el, 4);
-  EXPECT_FALSE(timer.has_usage());  // so they are counted
+  EXPECT_FALSE(timer.has_usage());  // tokens are counted instead
   EXPECT_EQ(out.output_tokens, 3);
   EXPECT_EQ(out.input_tokens, 5);
 }
@@ -86,8 +86,8 @@ TEST(StreamTimer, RefusesWhatIsNotACompleteAnswer) {
     timer.finish(1);
   };
   EXPECT_NO_THROW(finish({completion("a"), "[DONE]"}));
-  EXPECT_THROW(finish({completion("a")}), InputError);  // broken off
-  EXPECT_THROW(finish({"[DONE]"}), InputError);         // no token
+  EXPECT_THROW(finish({completion("a")}), InputError);  // truncated
+  EXPECT_THROW(finish({"[DONE]"}), InputError);         // no tokens
   EXPECT_THROW(finish({"no JSON"}), InputError);
   EXPECT_THROW(finish({"[1]"}), InputError);
   EXPECT_THROW(finish({R"({"usage":{"prompt_tokens":-1}})"}), InputError);

@@ -41,7 +41,7 @@ TEST(Arrivals, HaveTheirRateAndTheirBurstiness) {
     // Five standard errors: the statistic's own variance is below 40 / n for these shapes.
     EXPECT_NEAR(relative_variance(gaps(times)) * burstiness, 1, 5 * std::sqrt(40 / 20'000.0));
   }
-  // Of a Poisson process a share of 1/e of the gaps is longer than the mean.
+  // In a Poisson process a fraction of 1/e of the gaps exceeds the mean.
   const std::vector<double> poisson = gaps(arrival_times(20'000, 1, 1, 9));
   const auto longer = std::count_if(poisson.begin(), poisson.end(), [](double g) { return g > 1; });
   EXPECT_NEAR(static_cast<double>(longer) / 20'000, std::exp(-1), 5 * std::sqrt(0.25 / 20'000));

@@ -1,4 +1,4 @@
-// The client against servers that answer as they should not.
+// HTTP client with misbehaving servers.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -18,8 +18,8 @@ namespace {
 namespace asio = boost::asio;
 using std::chrono::milliseconds;
 
-// Takes one connection, waits for a request's empty line, sends its bytes and closes, or stays
-// silent.
+// Accepts one connection, waits for the empty line that ends a request's header, sends its bytes
+// and closes, or stays silent.
 class FakeServer {
  public:
   explicit FakeServer(std::vector<std::string> pieces, bool stays = false)
@@ -178,8 +178,8 @@ TEST(HttpClient, NamesAServerThatIsNotThere) {
   EXPECT_NE(nameless.error.find("looking up its name"), std::string::npos) << nameless.error;
 }
 
-// A name service that fails is no reason to give a server up; one that says something else is
-// believed in time.
+// A failing name service does not make a known server unavailable; a changed address takes effect
+// in time.
 TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
   const std::string reply = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
   const auto known = std::make_shared<KnownAddresses>();
@@ -197,7 +197,7 @@ TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
   }
   ASSERT_FALSE(known->list.empty());
   const auto looked = known->looked;
-  // As long as they are fresh nobody is asked; later they are what is left.
+  // While fresh, known addresses are used without a lookup; later they are the fallback.
   for (const milliseconds fresh : {known->fresh, milliseconds(0)}) {
     const FakeServer next({reply});
     for (auto& endpoint : known->list)
@@ -206,7 +206,7 @@ TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
     EXPECT_EQ(ask_at(no_name, next).body, "a") << fresh.count();
     EXPECT_EQ(known->looked == looked, fresh > milliseconds(0));
   }
-  // Nobody is there: the name is asked again the next time.
+  // No server is there: the name is looked up again the next time.
   EXPECT_NE(ask(server, milliseconds(60'000), known).error, "");
   EXPECT_FALSE(known->looked.has_value());
 }

@@ -1,4 +1,4 @@
-// Plans of every kind, made by a scheduler, and what their numbers may be.
+// Scheduler plans of every kind, and the valid range of their numbers.
 #pragma once
 
 #include <random>
@@ -38,7 +38,7 @@ inline std::shared_ptr<const TokenChoice> some_choice(std::mt19937& random) {
   return choice;
 }
 
-// Every step of `count` texts, as RecordedTexts computes them; told of each plan and its outcome.
+// Runs `count` sequences on RecordedTexts and calls `told` with each plan and its outcome.
 template <class Told>
 void for_each_plan(int count, const Told& told) {
   std::mt19937 random(11);

@@ -1,5 +1,4 @@
-// Plans and outcomes come out as they went in; anything else that arrives is refused before a rank
-// computes it.
+// Plans and outcomes are decoded as encoded; any other bytes are refused before a rank runs them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +50,7 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
   EXPECT_GT(plans, 100);
 }
 
-// A prompt of nine tokens with all that a plan may say of it, and a text that goes on.
+// A prompt of nine tokens with every option of a plan, and a sequence that continues.
 StepPlan whole_plan() {
   StepPlan plan;
   plan.number = 5;
@@ -169,7 +168,7 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
   }
 }
 
-// What one request may ask for must not cost the others.
+// Extreme options of one request must not affect the others.
 TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
   const std::vector<std::function<void(TokenChoice&)>> extremes = {
       [](TokenChoice& c) { c.sampling = {.temperature = 2, .top_k = 1'000'000'000, .top_p = 0}; },
@@ -177,11 +176,11 @@ TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
       [](TokenChoice& c) { c.repetition_penalty = 0.01; },
       [](TokenChoice& c) { c.repetition_penalty = 100; },
       [](TokenChoice& c) { c.frequency_penalty = c.presence_penalty = -2; },
-      [](TokenChoice& c) { c.top_logprobs = c.prompt_logprobs = 128; },  // more than there are ids
+      [](TokenChoice& c) { c.top_logprobs = c.prompt_logprobs = 128; },  // more than all ids
       [](TokenChoice& c) { c.min_tokens = 1'000'000'000; },
       [](TokenChoice& c) {
         c.end_ids = {1'000'000};
-      },  // the tokenizer may have more than the model
+      },  // the tokenizer may have more ids than the model
       [](TokenChoice& c) { c.bad_words.assign(2048, std::vector<int32_t>(256, 7)); },
   };
   for (size_t i = 0; i < extremes.size(); ++i) {
@@ -197,7 +196,7 @@ TEST(PlanCodec, RefusesWhatIsCutOffOrLongerAndTakesAnyBytes) {
   std::vector<std::byte> bytes = encode_plan(whole_plan());
   for (size_t n = 0; n < bytes.size(); ++n)
     EXPECT_THROW(decode_plan(std::span(bytes).first(n), kPlanBounds), BadMessage) << n;
-  // Any bit the wrong way round: refused, or another plan within the bounds.
+  // Any flipped bit: refused, or another plan within the bounds.
   int refused = 0;
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::vector<std::byte> other = bytes;
@@ -211,7 +210,7 @@ TEST(PlanCodec, RefusesWhatIsCutOffOrLongerAndTakesAnyBytes) {
   EXPECT_GT(refused, 1000);
   bytes.push_back({});
   EXPECT_THROW(decode_plan(bytes, kPlanBounds), BadMessage);
-  // The length of a list before which memory would be taken for it.
+  // A list length for which a decoder would otherwise allocate memory.
   const std::vector<std::byte> long_list(64, std::byte{0xFF});
   EXPECT_THROW(decode_plan(long_list, kPlanBounds), BadMessage);
 }

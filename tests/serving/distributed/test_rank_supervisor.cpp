@@ -1,4 +1,4 @@
-// The supervisor with ranks that hold no model: this executable, started again as FakeRank.
+// Rank supervisor with ranks without a model: this executable, started again as FakeRank.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -17,9 +17,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLong{120'000};
 
-// What a fake rank does with prompts of so many tokens, which for_each_plan() does not have.
+// Faults of a fake rank by prompt length; for_each_plan() has no prompts of these lengths.
 constexpr int64_t kHang = 37, kDie = 38, kThrow = 39;
-// How weights end that take a second to load.
+// Suffix of weights that take a second to load.
 constexpr char kSlow = '~';
 
 class Moody final : public StepExecutor {
@@ -38,7 +38,7 @@ class Moody final : public StepExecutor {
   int64_t blocks_;
 };
 
-// Not a test: what the processes that a supervisor starts run.
+// Not a test: code of the processes that a supervisor starts.
 TEST(FakeRank, DISABLED_Follows) {
   const int rank = detect_launcher().rank;
   const auto channel =
@@ -73,12 +73,12 @@ RankGroupConfig fake_ranks() {
           .least_step = StepDeadline::Seconds(2)};
 }
 
-// What the supervisor has said.
+// Reports of the supervisor.
 struct Said {
   explicit Said(RankSupervisor& supervisor) : ranks(supervisor) {
     ranks.listen([this](const std::string& why) {
       const std::lock_guard lock(mutex);
-      // That they are ready for the first time may be said after somebody has waited for it.
+      // The first report of readiness may come after another thread has waited for it.
       if (!why.empty() || !all.empty()) all.push_back(why);
     });
   }
@@ -125,7 +125,7 @@ TEST(RankSupervisor, BringsBackWhatItsRanksCompute) {
   EXPECT_EQ(ranks.counts().starts, 1);
 }
 
-// Each way to be lost ends the step under way, and only that.
+// Each kind of loss ends the running step, and only that.
 TEST(RankSupervisor, StartsLostRanksAgain) {
   RankSupervisor ranks(fake_ranks());
   ranks.wait_until_ready();
@@ -141,7 +141,7 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
     const StepOutcome before = ranks.execute(plan_of(++number, 3));
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THROW(ranks.execute(plan_of(++number, prompt)), Error);
-    // The first of its size would have a minute.
+    // The first step of its size would have a minute.
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));
     ASSERT_TRUE(said.comes(told += 2, kLong));
     EXPECT_NE(said.all[told - 2].find(why), std::string::npos) << said.all[told - 2];
@@ -157,7 +157,7 @@ int32_t token_of(RankSupervisor& ranks, uint64_t number, int64_t prompt) {
   return ranks.execute(plan_of(number, prompt)).chosen.at(0).id;
 }
 
-// Also in those that start from then on.
+// Also for ranks that start later.
 TEST(RankSupervisor, ChangesTheWeightsOfAll) {
   RankSupervisor ranks(fake_ranks());
   ranks.wait_until_ready();
@@ -177,7 +177,7 @@ TEST(RankSupervisor, ChangesTheWeightsOfAll) {
   EXPECT_THROW(ranks.execute(plan_of(6, kDie)), Error);
   ASSERT_TRUE(said.comes(2, kLong));
   EXPECT_EQ(token_of(ranks, 7, 3), shifted);
-  // What is staged and no more is not for those that start.
+  // Weights that are only staged are not loaded by ranks that start.
   ranks.stage({.path = "x"});
   EXPECT_THROW(ranks.execute(plan_of(8, kDie)), Error);
   ASSERT_TRUE(said.comes(4, kLong));
@@ -185,7 +185,7 @@ TEST(RankSupervisor, ChangesTheWeightsOfAll) {
   EXPECT_EQ(token_of(ranks, 9, 3), shifted);
 }
 
-// Ranks of replicas are lost when they like; what is decided on is what all have in the end.
+// Ranks of replicas may be lost at any time; the committed weights are finally loaded by all.
 TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   RankSupervisor ranks(fake_ranks());
   ranks.wait_until_ready();
@@ -194,7 +194,7 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   size_t told = 0;
   uint64_t number = 1;
   std::string word;
-  // As soon as there are ranks that can.
+  // As soon as there are ranks that can run it.
   const auto expect = [&](char more) {
     word += more;
     const auto end = std::chrono::steady_clock::now() + kLong;
@@ -221,7 +221,7 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
     lose();
     EXPECT_THROW(ranks.use(), Error);
     ASSERT_TRUE(said.comes(told += 2, kLong));
-    expect('x');  // they have it already
+    expect('x');  // they already have it
   }
   {
     SCOPED_TRACE("lost, and back with those of before, when it is decided");
@@ -234,8 +234,8 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   }
   {
     SCOPED_TRACE("starting with those of before when it is decided");
-    // In the second that it takes to load this thread may lie still: then they are all there again,
-    // and lost again.
+    // This thread may be suspended during the second of loading: then the ranks are all back, and
+    // lost again.
     bool starting = false;
     for (int tries = 0; tries < 20 && !starting; ++tries) {
       lose();
@@ -255,7 +255,7 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   }
 }
 
-// An adapter too; one that was taken away is not loaded again.
+// Also adapters; a removed one is not loaded again.
 TEST(RankSupervisor, StartsRanksWithTheAdaptersOfAll) {
   RankSupervisor ranks(fake_ranks());
   ranks.wait_until_ready();
@@ -291,7 +291,7 @@ TEST(RankSupervisor, SaysHowTheFirstStartFailed) {
   EXPECT_THROW(ranks.execute(plan_of(1, 3)), Error);
 }
 
-// One of several replicas says which it is, and does so while another one has not come so far.
+// One of several replicas reports its number, also while another one is not ready yet.
 TEST(RankSupervisor, SaysWhichReplicaFailedBeforeTheOthersAreReady) {
   RankSupervisor slow({.command = {"/bin/sleep", "60"}, .place = {.number = 0, .groups = 2}});
   RankSupervisor failed(
@@ -310,7 +310,7 @@ TEST(RankSupervisor, SaysWhichReplicaFailedBeforeTheOthersAreReady) {
   EXPECT_NE(why.find("exit code 1"), std::string::npos) << why;
 }
 
-// Not a test: connects to whom it should introduce itself, again and again.
+// Not a test: connects repeatedly without introducing itself.
 TEST(FakeRank, DISABLED_Stranger) {
   const SideAddress address = SideAddress::parse(leader_from_environment());
   sockaddr_un where{};
@@ -325,7 +325,7 @@ TEST(FakeRank, DISABLED_Stranger) {
   }
 }
 
-// Strangers that keep connecting do not renew the time for ranks that never come.
+// Foreign connections do not extend the deadline of ranks that never join.
 TEST(RankSupervisor, GivesUpRanksThatNeverComeAmongStrangers) {
   const auto begin = std::chrono::steady_clock::now();
   RankSupervisor ranks({.ranks = 2,
@@ -343,7 +343,7 @@ TEST(RankSupervisor, GivesUpRanksThatNeverComeAmongStrangers) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
-// Ranks that never come are not waited for when the end is asked for.
+// A shutdown does not wait for ranks that never join.
 TEST(RankSupervisor, EndsWhileItsRanksStart) {
   const auto begin = std::chrono::steady_clock::now();
   { const RankSupervisor ranks({.ranks = 2, .command = {"/bin/sleep", "600"}}); }

@@ -1,4 +1,4 @@
-// When a rank counts as lost.
+// Conditions under which a rank counts as lost.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ const std::vector<RankCommand> kSleep = {{.words = {"/bin/sleep", "600"}, .varia
 struct Watched {
   explicit Watched(bool here)
       : now(RankWatch::Clock::now()), watch({getpid(), getpid()}, here, kLimits, now) {}
-  // Looks every 50 ms; both ranks, or only the first, are heard of.
+  // Polls every 50 ms, with beats of both ranks or only of the first.
   std::string after(int ms, bool second) {
     for (int t = 0; t < ms; t += 50) {
       now += milliseconds(50);
@@ -50,7 +50,7 @@ TEST(RankWatch, FindsWhoIsSilent) {
   }
 }
 
-// The observer itself did not run: nobody was silent for so long.
+// The observer itself did not run: no rank was silent for that long.
 TEST(RankWatch, CountsOnlyTimeInWhichItRan) {
   Watched ranks(false);
   ranks.now += milliseconds(60'000);
@@ -65,7 +65,7 @@ TEST(RankWatch, SeesAStoppedProcessAtOnce) {
   auto now = RankWatch::Clock::now();
   RankWatch watch({process}, true, kLimits, now);
   EXPECT_EQ(watch.look(now += milliseconds(200)), "");
-  EXPECT_EQ(watch.look(now += milliseconds(200)), "");  // silent, but it runs
+  EXPECT_EQ(watch.look(now += milliseconds(200)), "");  // silent, but running
   kill(process, SIGSTOP);
   std::string why;
   for (int i = 0; i < 12'000 && why.empty(); ++i) {
@@ -73,7 +73,7 @@ TEST(RankWatch, SeesAStoppedProcessAtOnce) {
     std::this_thread::sleep_for(milliseconds(5));
   }
   EXPECT_NE(why.find("is stopped"), std::string::npos) << why;
-  sleeper.kill();  // stopped or not
+  sleeper.kill();  // running or stopped
   EXPECT_EQ(kill(process, 0), -1);
 }
 
@@ -106,19 +106,19 @@ TEST(RankProcesses, SayHowTheyEnded) {
   EXPECT_EQ(one.exit_code(), -1);
 }
 
-// Sockets of a server's clients are not held open by ranks that start later.
+// Sockets of a server's clients are not inherited by ranks that start later.
 TEST(RankProcesses, InheritNothingButTheOutputs) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   RankProcesses sleeper(kSleep);
   close(ends[1]);
   pollfd other{ends[0], POLLIN, 0};
-  EXPECT_EQ(poll(&other, 1, 60'000), 1);  // nobody else can write to it
+  EXPECT_EQ(poll(&other, 1, 60'000), 1);  // no other process can write to it
   EXPECT_EQ(other.revents, POLLHUP);
   close(ends[0]);
 }
 
-// Whose thread has gone away takes them along.
+// The end of the starting thread ends them.
 TEST(RankProcesses, EndWithTheThreadThatStartedThem) {
   int process = 0;
   std::thread([&] {

@@ -1,4 +1,4 @@
-// Weights that a leader changes on ranks that follow it, without a model.
+// Weight changes by the leader on follower ranks, without a model.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -29,7 +29,7 @@ TEST(RankTask, ArrivesAsItWas) {
   EXPECT_EQ(task.tokenizer, "byte");
   EXPECT_EQ(task.adapters, (std::vector<std::string>{"", "adapter"}));
   EXPECT_EQ(task.blocks, 7);
-  // As many as there can be, each as long as it can be.
+  // Maximum number of maximum-length strings.
   const RankTask long_one{"run", "byte", std::vector(256, std::string(4096, 'a'))};
   std::thread sender([&] { send_task(*ends.leader, long_one); });
   EXPECT_EQ(receive_task(*ends.follower, std::chrono::seconds(20)).adapters, long_one.adapters);
@@ -68,7 +68,7 @@ class RankWeights : public testing::Test {
   std::unique_ptr<Followers> followers;
 };
 
-// Plan after plan, and other weights at the same one everywhere.
+// Plan after plan; every rank changes the weights before the same one.
 TEST_F(RankWeights, ChangeBetweenTwoPlans) {
   int64_t plans = 0;
   test::for_each_plan(5, [&](const StepPlan& plan, const StepOutcome&) {

@@ -1,5 +1,5 @@
-// What two processes of a job say to each other arrives whole or not at all, and nobody else has a
-// say.
+// Messages between two processes of a job arrive whole or not at all; foreign connections are
+// ignored.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -41,7 +41,7 @@ struct Pair {
   std::unique_ptr<SideChannel> channel;
 };
 
-// What a message looks like on the wire.
+// Bytes of a message on the wire.
 std::vector<char> wire_of(MessageKind kind, uint64_t number, std::string_view payload) {
   Pair pair;
   pair.channel->send(kind, number, std::as_bytes(std::span(payload)));
@@ -80,7 +80,7 @@ TEST(SideChannel, RefusesAnyBitThatHasChanged) {
     Pair pair;
     pair.write(bad.data(), bad.size());
     shutdown(pair.raw, SHUT_WR);
-    // A length that is now greater leaves a message that never comes whole.
+    // A larger length leaves a message that never becomes complete.
     EXPECT_THROW(pair.channel->receive(kLong), Error) << bit;
   }
 }
@@ -104,7 +104,7 @@ TEST(SideChannel, SaysThatThePeerHasGone) {
       Error);
 }
 
-// A peer that reads nothing does not hold up whoever sends to it for long.
+// A peer that does not read blocks its sender only for a limited time.
 TEST(SideChannel, DoesNotWaitForAPeerThatReadsNothing) {
   Pair pair;
   const std::vector<std::byte> much(1 << 20);
@@ -157,18 +157,18 @@ TEST(SideMeeting, TurnsStrangersAway) {
   SideAddress wrong = listener.address();
   wrong.secret.back() = wrong.secret.back() == '0' ? '1' : '0';
   expect_turned_away(listener, wrong);
-  // One who knows the secret still comes in.
+  // A process with the secret can still connect.
   std::thread rank([&] { connect_side_channel(listener.address(), 0, kLong); });
   EXPECT_NE(accepted(listener), nullptr);
   rank.join();
-  // Nor does a rank believe who only has the address.
+  // Nor does a rank accept a process that only has the address.
   SideListener other = SideListener::on_address("127.0.0.1");
   SideAddress mixed = other.address();
   mixed.secret = listener.address().secret;
   expect_turned_away(other, mixed);
 }
 
-// Those who connect and say nothing, or not all of it.
+// Connections that send nothing, or an incomplete greeting.
 struct SilentStrangers {
   SilentStrangers(const SideListener& listener, int count) {
     const std::string& where = listener.address().where;
@@ -185,7 +185,7 @@ struct SilentStrangers {
                 std::ssize(begun));
     }
   }
-  // From whom the listener has not hung up.
+  // Number of connections that the listener has not closed.
   int left() const {
     int count = 0;
     for (const Socket& one : sockets) {
@@ -199,7 +199,7 @@ struct SilentStrangers {
   std::vector<Socket> sockets;
 };
 
-// In turn, 30 of them would take a minute, and a rank would give up after two seconds.
+// One after the other, 30 of them would take a minute, and a rank would time out after two seconds.
 TEST(SideMeeting, LetsStrangersHoldUpNobody) {
   SideListener listener = SideListener::on_address("127.0.0.1");
   const SilentStrangers strangers(listener, 30);
@@ -230,7 +230,7 @@ TEST(SideMeeting, ReadsNoOtherAddresses) {
   for (const std::string& line : bad) EXPECT_THROW(SideAddress::parse(line), InputError) << line;
 }
 
-// A leader and two followers compute the same texts, and all end.
+// A leader and two followers run the same sequences, and all end.
 TEST(RankLoop, FollowsALeader) {
   const PlanBounds& b = test::kPlanBounds;
   const auto texts = [&] {

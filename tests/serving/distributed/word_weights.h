@@ -1,4 +1,4 @@
-// Weights that are a word, and texts that depend on it.
+// Executor whose weights are a word, and whose output depends on it.
 #pragma once
 
 #include <mutex>
@@ -45,7 +45,7 @@ class WordWeights final : public ModelWeights {
   std::string used_, staged_;
 };
 
-// Ids are one more for each byte of the word.
+// Adds the number of the word's bytes to each sampled token id.
 class WordTexts final : public StepExecutor {
  public:
   explicit WordTexts(const WordWeights& weights) : weights_(weights) {}
@@ -56,7 +56,7 @@ class WordTexts final : public StepExecutor {
       token.id = static_cast<int32_t>((token.id + std::ssize(with.back())) % kPlanBounds.ids);
     return outcome;
   }
-  std::vector<std::string> with;  // each plan
+  std::vector<std::string> with;  // word used for each plan
 
  private:
   const WordWeights& weights_;

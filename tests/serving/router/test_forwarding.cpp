@@ -1,4 +1,4 @@
-// Heads that are written anew, and what is taken from prompts.
+// Rewritten request heads, and keys taken from prompts.
 #include <gtest/gtest.h>
 
 #include "serving/router/forwarding.h"

@@ -1,5 +1,4 @@
-// What a router holds of requests and answers: no more than it says, and nothing once it is not
-// needed.
+// Memory of a router for requests and responses: within its limits, and released once not needed.
 #include <mutex>
 
 #include "serving/router/router.h"
@@ -10,7 +9,7 @@ namespace {
 
 using namespace test;
 
-// Lets the second event of a stream come.
+// Releases the second event of a stream.
 class Release {
  public:
   void wait(std::function<void()> wake) {
@@ -52,8 +51,8 @@ class HeldStream final : public PendingReply {
   bool begun_ = false;
 };
 
-// A router before one server, which answers /v1/bytes/N with N bytes, /v1/event/N with an event of
-// them, and /v1/stream with one event and, once it is released, another.
+// Router before one server: /v1/bytes/N returns N bytes, /v1/event/N an event of N bytes,
+// /v1/stream one event and, once released, another one.
 class OneServer {
  public:
   explicit OneServer(const RelayedAnswerLimits& answers, const HttpLimits& limits = {}) {
@@ -106,7 +105,7 @@ TEST(Relay, HoldsOnlySoMuchOfAllAnswers) {
     const Response r = one.ask("/v1/bytes/110000");
     return r.status == 200 && r.body.size() == 110'000;
   };
-  // What an answer held is given back soon after it.
+  // The memory of a response is released shortly after it.
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(eventually(is_passed_on)) << i;
   for (const char* path : {"/v1/bytes/150000", "/v1/event/150000"}) {
     const Response r = one.ask(path);
@@ -117,7 +116,7 @@ TEST(Relay, HoldsOnlySoMuchOfAllAnswers) {
   EXPECT_TRUE(eventually(is_passed_on));
 }
 
-// Which server would change its adapters is nobody's choice.
+// The router must not choose the server whose adapters are changed.
 TEST(Relay, LeavesAdministrationToTheServersThemselves) {
   const OneServer one({});
   for (const char* path : {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}) {

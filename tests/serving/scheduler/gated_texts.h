@@ -1,4 +1,4 @@
-// RecordedTexts whose steps a test can hold and let fail.
+// RecordedTexts whose steps a test can block and let fail.
 #pragma once
 
 #include <condition_variable>
@@ -9,13 +9,13 @@
 
 namespace trireme::test {
 
-// Lets steps be computed, or holds them; and may fail, until it is told otherwise.
+// Gate of an executor's steps: lets them run, blocks them, or lets them fail until changed.
 class Gate {
  public:
   void hold() { hold_after(0); }
   void hold_after(int64_t steps) { set(steps); }
   void release() { set(INT64_MAX); }
-  // So many steps have been computed, or are.
+  // Returns whether all steps allowed so far have started.
   bool is_shut() {
     const std::lock_guard lock(mutex_);
     return steps_ == 0;
@@ -32,7 +32,7 @@ class Gate {
     --steps_;
     ++passed_;
   }
-  // Steps so far.
+  // Number of steps started so far.
   int64_t passed() {
     const std::lock_guard lock(mutex_);
     return passed_;
@@ -47,7 +47,7 @@ class Gate {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t steps_ = INT64_MAX, passed_ = 0;  // that may still be computed, that were
+  int64_t steps_ = INT64_MAX, passed_ = 0;  // steps still allowed, steps started
   bool fails_ = false;
 };
 

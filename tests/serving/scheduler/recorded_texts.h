@@ -1,5 +1,6 @@
-// An executor without a model: a cache whose blocks hold the tokens themselves. The next token is a
-// hash of all that a sequence's table leads to, so that any mistake in blocks changes the text.
+// Executor without a model: blocks of its KV cache hold the tokens themselves. The next token is a
+// hash of everything that a sequence's block table refers to, so that any error in blocks changes
+// the output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,8 +48,8 @@ class RecordedTexts final : public StepExecutor {
     return result;
   }
 
-  std::vector<int32_t> script =
-      {};  // of every text, in the place of what the hash says; its last token again and again
+  // Output of every sequence instead of the hash; its last token repeats.
+  std::vector<int32_t> script = {};
   int64_t tokens = 0;  // computed so far
   std::ptrdiff_t most_sequences = 0;
 
@@ -64,7 +65,7 @@ class RecordedTexts final : public StepExecutor {
     const size_t written = text.size() - static_cast<size_t>(prompts_.at(step.slot));
     return script[std::min(written, script.size() - 1)];
   }
-  // The token that comes next, or the next one behind it that the mask allows.
+  // The next token, or the first one after it that the mask allows.
   int32_t allowed(const StepPlan& plan, const SequenceStep& step, int32_t id,
                   int32_t guess = 0) const {
     if (step.mask < 0) return id;
@@ -82,13 +83,13 @@ class RecordedTexts final : public StepExecutor {
     for (int64_t i = 0; i < step.past + step.tokens - step.guesses; ++i)
       text.push_back(cache_[at(tables_[step.slot], i)]);
     if (step.embeds) {
-      // A text that begins with 255 is none that this model makes numbers of.
+      // A prompt that starts with 255 has no finite embedding.
       const bool finite = text.front() != 255;
       const auto first = static_cast<float>(next_of(text, vocabulary_));
       result.embeddings.push_back({finite ? first : std::nanf(""), 3, 4});
     }
     if (step.samples) {
-      // Behind 254 and one token more nothing may come.
+      // After 254 and one more token the mask allows nothing.
       const bool all_forbidden = text.front() == 254 && text.size() > 1;
       const int32_t id = all_forbidden ? kNothingLeft : allowed(plan, step, next(step, text));
       result.chosen.push_back({id, -1.5, id < 0 ? std::vector<TokenLogprob>{} : top_of(step, id)});
@@ -107,7 +108,7 @@ class RecordedTexts final : public StepExecutor {
           {text.at(static_cast<size_t>(step.past + step.first_asked + i + 1)), -2.5, {}});
   }
 
-  // The most probable token is the chosen one, then come those behind it.
+  // The sampled token is the most probable one, followed by the ids after it.
   std::vector<TokenLogprob> top_of(const SequenceStep& step, int32_t id) const {
     std::vector<TokenLogprob> top;
     const auto choice = choices_.find(step.slot);
@@ -122,7 +123,7 @@ class RecordedTexts final : public StepExecutor {
   std::vector<int32_t> cache_;
   std::map<int32_t, std::vector<int32_t>> tables_;
   std::map<int32_t, std::shared_ptr<const TokenChoice>> choices_;
-  std::map<int32_t, int64_t> prompts_;  // tokens of them
+  std::map<int32_t, int64_t> prompts_;  // token counts of the prompts
 };
 
 }  // namespace trireme::test

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kVocabulary = 4, kEnd = 3;
 
-// Log-probabilities of what follows a text: random, but always the same of the same text.
+// Log-probabilities of the next tokens of a text: random, but a function of the text.
 std::vector<TokenLogprob> following(const std::vector<int32_t>& text) {
   uint64_t seed = 17;
   for (const int32_t id : text) seed = seed * 1000003 + static_cast<uint64_t>(id) + 1;
@@ -49,7 +49,7 @@ BeamSearch searched(const BeamSearchConfig& config) {
   return search;
 }
 
-// Every text there is, by its score.
+// All texts by their scores.
 std::map<double, std::vector<int32_t>, std::greater<>> all_texts(int64_t max_tokens, double penalty,
                                                                  int64_t min_tokens = 0) {
   std::map<double, std::vector<int32_t>, std::greater<>> out;
@@ -72,8 +72,8 @@ std::map<double, std::vector<int32_t>, std::greater<>> all_texts(int64_t max_tok
 }
 
 TEST(BeamSearch, FindsTheBestOfAllTextsWhereItKeepsThemAll) {
-  // 3^5 beginnings that go on, and as many texts at most; without a penalty for length more tokens
-  // are never better, so that giving up early loses nothing.
+  // 3^5 prefixes to continue, and at most as many texts. Without a length penalty more tokens never
+  // improve a score, so that early stopping loses nothing.
   for (const int64_t min_tokens : {0, 2}) {
     const BeamSearch search = searched({.width = 400,
                                         .max_tokens = 5,
@@ -93,7 +93,7 @@ TEST(BeamSearch, FindsTheBestOfAllTextsWhereItKeepsThemAll) {
   }
 }
 
-// The same search written down for one beam after the other, without a tree.
+// The same search written for one beam after the other, without a tree.
 std::vector<std::vector<int32_t>> plain_search(size_t width, int64_t max_tokens, double penalty) {
   struct Beam {
     std::vector<int32_t> ids;
@@ -170,7 +170,8 @@ TEST(BeamSearch, KeepsWhatIsToldOfTokensAndCountsIt) {
   }
 }
 
-// However many of the most probable tokens end a text, as many others are there as there are beams.
+// However many of the most probable tokens are stop tokens, as many other candidates remain as
+// there are beams.
 TEST(BeamSearch, AsksForEnoughCandidates) {
   EXPECT_EQ(BeamSearch({.width = 4, .end_ids = {1, 2}}).candidates(), 8);
   EXPECT_EQ(BeamSearch({.width = 2, .end_ids = {1, 2, 3, 4, 5}}).candidates(), 7);

@@ -1,5 +1,4 @@
-// Blocks by their numbers: users, the order in which they are taken again, and beginnings of texts
-// found.
+// Blocks by number: users, eviction order, and lookup of cached prefixes.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -61,7 +60,7 @@ TEST(BlockPool, KeepsWhatNobodyUsesUntilTheBlockIsTaken) {
   const PrefixId start = pool.root("");
   const PrefixId first = pool.publish(a, start, Tokens{1, 2});
   pool.publish(b, first, Tokens{3, 4});
-  pool.release(b);  // the end first, as a sequence does
+  pool.release(b);  // the last block first, as a sequence does
   pool.release(a);
   PrefixId id = 0;
   EXPECT_EQ(pool.find(start, Tokens{1, 2}, id), a);
@@ -81,7 +80,7 @@ TEST(BlockPool, OneBlockForEachBeginning) {
   pool.release(a);
   pool.release(b);
   EXPECT_EQ(pool.take(), 2);
-  EXPECT_EQ(pool.take(), a);  // which is forgotten with that, and b was never known
+  EXPECT_EQ(pool.take(), a);  // evicted by that; b was never published
   PrefixId found = 0;
   EXPECT_EQ(pool.find(start, Tokens{1, 2}, found), -1);
 }
@@ -95,7 +94,7 @@ TEST(BlockPool, ForgetsEverythingWhenTheWeightsChange) {
   PrefixId id = 0;
   EXPECT_EQ(pool.find(before, Tokens{1, 2}, id), -1);
   EXPECT_NE(pool.root(""), before);
-  // A sequence that went through the change publishes behind what nobody reaches any more.
+  // A sequence that spans the weight change publishes blocks that no lookup can reach.
   const int32_t b = pool.take();
   pool.publish(b, old, Tokens{3, 4});
   EXPECT_EQ(pool.find(pool.root(""), Tokens{3, 4}, id), -1);

@@ -1,5 +1,5 @@
-// A draft model's bookkeeping: what it is given to compute are the texts, whatever came of its
-// guesses, and it lets none be changed.
+// Bookkeeping of a draft model: its inputs are the sequences, whether or not its draft tokens were
+// accepted, and it never changes the output.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -16,8 +16,8 @@ using Ids = std::vector<int32_t>;
 constexpr int32_t kVocabulary = 40;
 constexpr int64_t kBlockTokens = 4;
 
-// A model that writes other texts, but for one token in so many the same: of the cache's content,
-// as RecordedTexts.
+// Draft model with the same output except for one token in `wrong_of`: a function of the cache's
+// content, like RecordedTexts.
 class Draft final : public StepExecutor {
  public:
   Draft(const DraftLimits& limits, int32_t wrong_of)
@@ -55,9 +55,9 @@ struct Server {
   int32_t wrong_of = 0;
   TokenChoice choice = {};
   int64_t count = 40;
-  int64_t used_blocks = -1;  // of the draft, at the end
+  int64_t used_blocks = -1;  // of the draft model, at the end
 
-  // Texts of all lengths, each compared with what it should be.
+  // Sequences of all lengths, each compared with its expected output.
   SchedulerCounts run() {
     BlockPool pool(blocks, kBlockTokens, 7);
     auto owned = std::make_unique<ModelDrafter>(std::make_unique<Draft>(limits, wrong_of), limits);
@@ -82,7 +82,7 @@ struct Server {
     int64_t steps = 0;
     while (!scheduler.idle()) {
       const StepPlan plan = scheduler.next();
-      // One leaves now and then.
+      // One is cancelled now and then.
       const auto leaves = static_cast<size_t>(steps / 10);
       if (++steps % 10 == 0 && leaves < all.size() && leaves % 4 == 0) {
         scheduler.cancel(*all[leaves]);
@@ -97,7 +97,7 @@ struct Server {
   }
 };
 
-// Any token that the draft's cache holds in the wrong place makes its guesses wrong.
+// Any token at a wrong position of the draft model's cache makes its draft tokens wrong.
 TEST(ModelDrafter, GuessesAllWhereItIsTheModel) {
   Server server;
   const SchedulerCounts counts = server.run();
@@ -106,15 +106,15 @@ TEST(ModelDrafter, GuessesAllWhereItIsTheModel) {
   EXPECT_EQ(server.used_blocks, 0);
 }
 
-// One guess in four is another token, so that what is guessed behind it is wrong too, and none of
-// that is left.
+// One draft token in four is wrong, so that those after it are wrong too; none of them may stay in
+// the cache.
 TEST(ModelDrafter, ForgetsWhatDidNotComeTrue) {
   Server server{.wrong_of = 4};
   const SchedulerCounts counts = server.run();
   EXPECT_GT(counts.draft_tokens, 600);
   const double accepted =
       static_cast<double>(counts.accepted_tokens) / static_cast<double>(counts.draft_tokens);
-  // Were all of its guesses independent, 3 / 4 + ... + (3 / 4)^4 of 4: 0.51.
+  // With independent errors: 3 / 4 + ... + (3 / 4)^4 of 4 tokens, or 0.51.
   EXPECT_GT(accepted, 0.4);
   EXPECT_LT(accepted, 0.8);
   EXPECT_EQ(server.used_blocks, 0);
@@ -128,7 +128,7 @@ TEST(ModelDrafter, GoesOnThroughPreemptionAndWithLittleRoom) {
   EXPECT_GT(counts.draft_tokens, 300);
   EXPECT_EQ(counts.accepted_tokens, counts.draft_tokens);
 
-  Server small;  // fewer slots and blocks than sequences want, and shorter texts
+  Server small;  // fewer slots and blocks than sequences need, and shorter texts
   small.limits.sequences = 3;
   small.limits.step_tokens = 3;
   small.limits.blocks = 25;
@@ -139,7 +139,7 @@ TEST(ModelDrafter, GoesOnThroughPreemptionAndWithLittleRoom) {
   EXPECT_EQ(small.used_blocks, 0);
 }
 
-// Its chooser remembers a text where penalties act on it: it is told the text anew.
+// Its sampler stores the tokens of a sequence with penalties: it gets them again.
 TEST(ModelDrafter, TellsTheTextWherePenaltiesActOnIt) {
   Server server{.wrong_of = 3};
   server.choice.repetition_penalty = 1.1;
@@ -159,7 +159,7 @@ TEST(ModelDrafter, GuessesNothingBehindTheEnd) {
   choice->end_ids = {text[5]};
   Sequence sequence({.prompt = {1, 2, 3}, .choice = choice, .max_tokens = 9});
   const std::vector<DraftWish> wishes{{&sequence, 5}};
-  // Two tokens a call are read: after the first nothing is known.
+  // Two tokens are read per call: after the first call there is no draft.
   EXPECT_EQ(drafter.guess(wishes), std::vector<Ids>{Ids{}});
   EXPECT_EQ(drafter.guess(wishes), (std::vector<Ids>{{text[3], text[4], text[5]}}));
   drafter.forget(sequence);
@@ -167,7 +167,7 @@ TEST(ModelDrafter, GuessesNothingBehindTheEnd) {
   drafter.forget(sequence);
 }
 
-// After steps for which nobody asked it, behind guesses of which the first came true.
+// After steps without drafting, following draft tokens of which the first was accepted.
 TEST(ModelDrafter, CatchesUpWithTextsThatWentOnOtherwise) {
   const DraftLimits limits{
       .sequences = 1, .step_tokens = 9, .length = 30, .blocks = 10, .block_tokens = kBlockTokens};

@@ -1,4 +1,4 @@
-// Sequences of one tenant whose tokens take long to choose, beside those of another.
+// Sequences of one tenant with slow sampling, next to those of another tenant.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,9 +10,9 @@ namespace trireme::test_sampling_turns {
 namespace {
 
 constexpr int32_t kVocabulary = 50;
-constexpr double kPlain = 0.001;  // seconds of a plain choice
+constexpr double kPlain = 0.001;  // seconds per token of plain sampling
 
-// Texts whose choices and model take the seconds that the test says, on one thread.
+// Server whose sampling and model take the test's seconds, on one thread.
 struct TimedServer {
   explicit TimedServer(double model_seconds)
       : model(model_seconds),
@@ -35,7 +35,7 @@ struct TimedServer {
     scheduler.add(sequence);
     return sequence;
   }
-  // Seconds of the step, and what it computed of each choice.
+  // Seconds of the step; records the cost of sampling for each sequence.
   double step() {
     const StepPlan plan = scheduler.next();
     for (const SlotStart& start : plan.starts) of_slot[start.slot] = start.choice.get();
@@ -91,7 +91,7 @@ TEST(SamplingTurns, CostlyChoicesHoldUpNoOtherTenant) {
   server.step();
   server.step();
   for (int32_t i = 0; i < 8; ++i) loud.push_back(server.add("a", costly, {3, i}, 30));
-  server.step();  // what their choices take is not known before
+  server.step();  // the sampling cost is unknown before
   while (!server.scheduler.idle()) {
     const int64_t before = quiet->length();
     const double seconds = server.step();
@@ -124,7 +124,7 @@ TEST(SamplingTurns, NobodyWaitsBesideALargeModel) {
   }
 }
 
-// One sequence at least has a token in each step, however little time there is.
+// At least one sequence gets a token in each step, however little time there is.
 TEST(SamplingTurns, EveryTenantGoesOn) {
   TimedServer server(0.001);
   const auto plain = server.choice_of(kPlain), costly = server.choice_of(1);
@@ -139,7 +139,7 @@ TEST(SamplingTurns, EveryTenantGoesOn) {
   }
 }
 
-// Choices of one request start together, once its prompt is in the cache.
+// The choices of one request start together, once its prompt is in the cache.
 TEST(SamplingTurns, ManyChoicesOfARequestBeginOneAfterTheOther) {
   TimedServer server(0.1);
   const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);
@@ -152,7 +152,7 @@ TEST(SamplingTurns, ManyChoicesOfARequestBeginOneAfterTheOther) {
               (1 + SamplingTurns::kShare) * (0.1 + 18 * kPlain) + 0.01);  // one starts
 }
 
-// Requests with parameters of their own, a token each: they cost what the tenant's last ones did.
+// Requests with other parameters and one token each: they are charged like the tenant's last ones.
 TEST(SamplingTurns, FirstTokensCountAsTheTenantsLastOnes) {
   TimedServer server(0.1);
   server.add("b", server.choice_of(kPlain), {1, 2}, 200);
@@ -160,7 +160,7 @@ TEST(SamplingTurns, FirstTokensCountAsTheTenantsLastOnes) {
   for (int32_t i = 0; i < 48; ++i) choices.push_back(server.choice_of(0.01));
   for (int step = 0; step < 3; ++step) server.step();
   for (int32_t i = 0; i < 8; ++i) server.add("a", choices[static_cast<size_t>(i)], {3, i}, 1);
-  server.step();  // the first ones ever
+  server.step();  // the very first ones
   for (int32_t i = 8; i < 48; ++i) server.add("a", choices[static_cast<size_t>(i)], {3, i}, 1);
   int steps = 0;
   for (; server.scheduler.counts().waiting > 0; ++steps) {
@@ -170,7 +170,7 @@ TEST(SamplingTurns, FirstTokensCountAsTheTenantsLastOnes) {
   EXPECT_GE(steps, 10);
 }
 
-// A text that takes long goes on beside ever new short ones of its tenant.
+// A slow sequence continues next to ever new short ones of its tenant.
 TEST(SamplingTurns, OlderSequencesOfATenantAreNotOvertaken) {
   TimedServer server(0.02);
   const auto plain = server.choice_of(kPlain), costly = server.choice_of(0.01);

@@ -1,5 +1,4 @@
-// What a sequence's text becomes does not depend on what else is computed, whatever the scheduler
-// does with it.
+// A sequence's output does not depend on other sequences, whatever the scheduler does with it.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -82,7 +81,7 @@ TEST(Scheduler, ComputesAPromptInChunksThenATokenAStep) {
   const auto s = server.add(prompt_of(12, 3), 4);
   server.run();
   EXPECT_EQ(s->tokens, alone(prompt_of(12, 3), 4));
-  EXPECT_EQ(server.steps, 3 + 3);  // the prompt's last chunk brings the first token
+  EXPECT_EQ(server.steps, 3 + 3);  // the prompt's last chunk gives the first token
   EXPECT_EQ(server.reasons.at(s.get()), FinishReason::kLength);
 }
 
@@ -93,8 +92,8 @@ TEST(Scheduler, DecodesBesideAPromptInChunks) {
   server.step();
   const auto b = server.add(prompt_of(30, 2), 2);
   for (int n = 0; n < 5; ++n) server.step();
-  EXPECT_EQ(a->generated(), 6);  // a token each step
-  EXPECT_EQ(b->computed, 15);    // and what is left of the budget
+  EXPECT_EQ(a->generated(), 6);  // one token per step
+  EXPECT_EQ(b->computed, 15);    // and the rest of the budget
   server.run();
   EXPECT_EQ(a->tokens, alone(prompt_of(2, 1), 20));
   EXPECT_EQ(b->tokens, alone(prompt_of(30, 2), 2));
@@ -136,7 +135,7 @@ TEST(Scheduler, FindsTheBeginningOfAPromptInTheCache) {
   EXPECT_EQ(again->cached_prompt, 20);
   EXPECT_EQ(server.executor.tokens - before, 2);
   EXPECT_EQ(again->tokens, alone(prompt_of(21, 1), 2));
-  // All of it is there, and still its last block is computed again: the logits behind it are
+  // All of the prompt is cached, but its last block is computed again because its logits are
   // needed.
   const auto whole = server.add(prompt_of(20, 1), 1);
   server.run();
@@ -201,7 +200,7 @@ TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
   server.run();
   EXPECT_EQ(bad->generated(), 0);
   EXPECT_EQ(good->tokens, alone(prompt_of(6, 2), 5));
-  // Nobody builds on what it left.
+  // No sequence reuses its blocks.
   const auto again = server.add(prompt_of(6, 1), 5);
   server.run();
   EXPECT_EQ(again->cached_prompt, 0);
@@ -268,8 +267,8 @@ TEST(Scheduler, RunsAheadOfResults) {
   EXPECT_EQ(b->tokens, alone(prompt_of(3, 2), 3));
 }
 
-// Hundreds of sequences that share beginnings, come and are cancelled at random, through pools in
-// which they do not all fit.
+// Hundreds of sequences with shared prefixes, submitted and cancelled at random, in pools too small
+// for all of them.
 TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     std::mt19937_64 random(seed);
@@ -302,7 +301,7 @@ TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
   }
 }
 
-// A rule whose masks are there when a test says so; it ends behind so many tokens.
+// Grammar whose masks become ready when a test decides so; it ends after a number of tokens.
 struct SlowRule final : TextRule {
   struct Reader final : RuleReader {
     explicit Reader(const SlowRule& its_rule) : rule(its_rule) {}
@@ -329,13 +328,13 @@ struct SlowRule final : TextRule {
                                     std::shared_ptr<MaskPace>) const override {
     return std::make_unique<Reader>(*this);
   }
-  int64_t masks = 0;  // that are there
-  bool late = false;  // each comes just after accept() has answered
+  int64_t masks = 0;  // masks that are ready
+  bool late = false;  // each becomes ready just after accept() has returned
   int64_t length = 4;
   bool refuses = false;
 };
 
-// It keeps its place, others go on, and its last token is told with what its mask says.
+// It keeps its slot, others continue, and its last token is reported with the result of its mask.
 TEST(Scheduler, WhoWaitsForAMaskHoldsNobodyUp) {
   const auto rule = std::make_shared<SlowRule>();
   Server server(config_of(2, 8, 40), 40);
@@ -346,7 +345,7 @@ TEST(Scheduler, WhoWaitsForAMaskHoldsNobodyUp) {
   server.scheduler.add(waits);
   const auto step = [&] { ASSERT_TRUE(server.step()); };
   step();
-  EXPECT_EQ(waits->state, Sequence::State::kWaiting);  // its first mask is not there
+  EXPECT_EQ(waits->state, Sequence::State::kWaiting);  // its first mask is not ready
   EXPECT_TRUE(server.scheduler.waits_for_masks());
   for (rule->masks = 1; rule->masks < 4; ++rule->masks) {
     const int64_t before = other->generated();
@@ -365,7 +364,7 @@ TEST(Scheduler, WhoWaitsForAMaskHoldsNobodyUp) {
     EXPECT_EQ(told[0].tokens.size(), 1u);
     EXPECT_FALSE(told[0].finish);
   }
-  step();  // the fourth token, behind which nothing may come
+  step();  // the fourth token, after which the mask allows nothing
   rule->masks = 5;
   const std::vector<Progress> told = server.scheduler.settle();
   ASSERT_EQ(told.size(), 1u);
@@ -400,7 +399,7 @@ TEST(Scheduler, EndsWhatGetsNoMask) {
     EXPECT_EQ(told[0].sequence, ended);
     EXPECT_EQ(told[0].finish, FinishReason::kError);
     EXPECT_TRUE(told[0].lacks_memory);
-    EXPECT_FALSE(server.step());  // finds the one that waits
+    EXPECT_FALSE(server.step());  // finds the waiting one
   }
   EXPECT_TRUE(server.scheduler.idle());
   EXPECT_EQ(server.pool.used(), 0);
@@ -423,7 +422,8 @@ TEST(Scheduler, AnEndBeforeMinTokensIsAnError) {
   }
 }
 
-// Before, the tokens of the last step were kept for ever, or came after those of the next.
+// Regression: the tokens of the last step were kept forever, or reported after those of the next
+// step.
 TEST(Scheduler, AMaskThatComesBetweenTwoQuestionsLosesNothing) {
   const auto rule = std::make_shared<SlowRule>();
   rule->masks = 100;
@@ -459,7 +459,7 @@ TEST(Scheduler, RefusesWhatItCannotRun) {
   EXPECT_THROW(Scheduler(config_of(9, 8, 16), pool), Error);
   Server server(config_of(1, 8, 16), 4);
   EXPECT_THROW(server.add(prompt_of(16, 1), 2), Error);
-  EXPECT_NO_THROW(server.add(prompt_of(16, 1), 1));  // to score it
+  EXPECT_NO_THROW(server.add(prompt_of(16, 1), 1));  // scores it
   EXPECT_THROW(server.add(prompt_of(17, 1), 1), Error);
   EXPECT_THROW(server.add({}, 1), Error);
   EXPECT_THROW(server.add({1}, 0), Error);

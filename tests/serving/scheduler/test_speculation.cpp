@@ -1,4 +1,5 @@
-// Guesses from texts, how many a sequence is given, and that they change no text.
+// Draft tokens from prompt lookup, their number per sequence, and that they do not change the
+// output.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -13,19 +14,19 @@ using Ids = std::vector<int32_t>;
 
 TEST(Speculation, GuessesWhatFollowedTheLongestEnd) {
   const SpeculationConfig how{.tokens = 4, .longest = 3, .shortest = 2};
-  //                    the end 1 2 3 of three, then of two, later
+  //                   the last tokens 1 2 3 match, before a later match of the last two
   EXPECT_EQ(guess_from_text(Ids{1, 2, 3, 7, 8, 9, 2, 3, 5, 1, 2, 3}, how, 4), (Ids{7, 8, 9, 2}));
   EXPECT_EQ(guess_from_text(Ids{1, 2, 3, 7, 4, 2, 3, 5, 9, 2, 3}, how, 2), (Ids{5, 9}));
-  // No longer than what is there, and over the end itself.
+  // No longer than the tokens available, which may overlap the end.
   EXPECT_EQ(guess_from_text(Ids{4, 6, 6, 6, 6}, how, 4), (Ids{6}));
   EXPECT_EQ(guess_from_text(Ids{1, 2, 1, 2, 1, 2}, how, 4), (Ids{1, 2}));
-  // One token is too little, and so is a beginning.
+  // One token is not enough, nor is a partial match.
   EXPECT_EQ(guess_from_text(Ids{5, 1, 7, 1}, how, 4), Ids{});
   EXPECT_EQ(guess_from_text(Ids{5, 1, 7, 1}, {.tokens = 4, .longest = 3, .shortest = 1}, 1),
             Ids{7});
   EXPECT_EQ(guess_from_text(Ids{1}, how, 4), Ids{});
   EXPECT_EQ(guess_from_text(Ids{1, 2, 3, 1, 2}, how, 0), Ids{});
-  // So far back and no further.
+  // Within the look-back window only.
   Ids text(kLookBack + 9, 3);
   text[0] = text[kLookBack + 7] = 1;
   text[1] = text[kLookBack + 8] = 2;
@@ -57,7 +58,7 @@ TEST(Speculation, GivesMoreWhereGuessesComeTrueAndNoneWhereTheyDoNot) {
 
 constexpr int32_t kVocabulary = 3;
 
-// Of three letters, that which is the text's length modulo four may not come next.
+// The one of three letters whose number is the text's length modulo four may not come next.
 class Letters final : public TextRule {
  public:
   static uint32_t allowed(int64_t length) { return 7u & ~(1u << (length % 4)); }
@@ -90,8 +91,8 @@ class Letters final : public TextRule {
   }
 };
 
-// Texts of three letters, of which guesses come true now and then, through a small pool; every
-// second one has the rule.
+// Sequences of three letters, whose draft tokens are accepted now and then, in a small pool; every
+// second one has the grammar.
 SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
                             const std::shared_ptr<const TextRule>& rule = {}) {
   BatchingConfig config{.max_sequences = 6, .max_step_tokens = step_tokens, .max_model_len = 90};

@@ -1,4 +1,4 @@
-// When guessing is given up and taken up again, with made-up times of steps.
+// When speculation is switched off and on again, with simulated step times.
 #include <gtest/gtest.h>
 
 #include "serving/scheduler/speculation_switch.h"
@@ -6,14 +6,14 @@
 namespace trireme::test_speculation_switch {
 namespace {
 
-// A server whose steps bring 1 token a sequence in 1 s, and with guesses `brought` tokens in `cost`
-// s.
+// A server whose steps give 1 token per sequence in 1 s, and with draft tokens `brought` tokens in
+// `cost` s.
 struct MadeUp {
   double brought = 3, cost = 1.5;
   int64_t guesses = 4;
   SpeculationSwitch how = {};
 
-  // Steps of so many sequences; the share of them that guessed.
+  // Runs steps with this many sequences. Returns the share of steps with draft tokens.
   double run(int64_t steps, int64_t sequences = 4) {
     int64_t guessed = 0;
     for (int64_t n = 0; n < steps; ++n) {
@@ -40,18 +40,18 @@ TEST(SpeculationSwitch, StaysOnWhereItPaysAndSeldomTriesWithout) {
 
 TEST(SpeculationSwitch, GoesOffWhereItLosesAndOnAgainOnceItPays) {
   MadeUp server{.brought = 1.2, .cost = 2};
-  // The first steps with guesses, some without, and it is off.
+  // The first steps with draft tokens, some without, and it is off.
   server.run(SpeculationSwitch::kFirstInterval + 2 * SpeculationSwitch::kProbe +
              SpeculationSwitch::kSettling);
   EXPECT_EQ(server.how.changes(), 1);
   EXPECT_FALSE(server.how.guesses(4));
   EXPECT_NEAR(server.how.gain(), 0.6, 0.01);
   EXPECT_LT(server.run(4000), 0.05);
-  server.brought = 4;  // other texts
+  server.brought = 4;  // other sequences
   server.run(SpeculationSwitch::kMostInterval + 50);
   EXPECT_EQ(server.how.changes(), 2);
   EXPECT_GT(server.run(4000), 0.95);
-  server.brought = 1;  // and others: seen without another try
+  server.brought = 1;  // and others: detected without another probe
   server.run(60);
   EXPECT_EQ(server.how.changes(), 3);
 }
@@ -60,13 +60,13 @@ TEST(SpeculationSwitch, DoesNotWaverWhereItMakesNoDifference) {
   MadeUp server{.brought = 1.9, .cost = 2};
   server.run(2000);
   EXPECT_EQ(server.how.changes(), 1);
-  server.brought = 2.1;  // 1.05 times as many: not worth it from here
+  server.brought = 2.1;  // a gain of 1.05 is not enough to switch it on
   server.run(4000);
   EXPECT_EQ(server.how.changes(), 1);
-  MadeUp other{.brought = 2.1, .cost = 2};  // and worth it there
+  MadeUp other{.brought = 2.1, .cost = 2};  // but enough to keep it on
   other.run(4000);
   EXPECT_EQ(other.how.changes(), 0);
-  // Times that vary by a fifth, from step to step and at random.
+  // Step times with a random variation of a fifth.
   MadeUp noisy{.brought = 2.1, .cost = 2};
   uint64_t random = 1;
   for (int n = 0; n < 6000; ++n) {
@@ -82,18 +82,18 @@ TEST(SpeculationSwitch, JudgesEachLoadByItself) {
   for (int round = 0; round < 40; ++round) {
     server.cost = 1.5;
     server.run(50, 2);
-    server.cost = 6;  // 30 sequences fill the machine, and guesses cost as much as tokens
+    server.cost = 6;  // 30 sequences saturate the machine; draft tokens then cost as much as tokens
     server.run(50, 30);
   }
   EXPECT_TRUE(server.how.guesses(2));
   EXPECT_TRUE(server.how.guesses(3));
   EXPECT_FALSE(server.how.guesses(30));
   EXPECT_FALSE(server.how.guesses(16));
-  EXPECT_TRUE(server.how.guesses(200));  // of which nothing is known
+  EXPECT_TRUE(server.how.guesses(200));  // nothing was measured at this size
   EXPECT_EQ(server.how.changes(), 1);
 }
 
-// The first steps after a change, in which a draft model reads what it has missed.
+// The first steps after a switch, in which a draft model catches up.
 TEST(SpeculationSwitch, LeavesOutWhatFollowsAChange) {
   MadeUp server;
   bool before = true;

@@ -1,4 +1,4 @@
-// Grammar sources compiled for a vocabulary of bytes, for tests: texts taken, and words of refusal.
+// Grammar sources compiled for a byte vocabulary, for tests: accepted texts, and error messages.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Grammars that are compiled on other threads.
+// Grammar compilation on other threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST(GrammarCompiler, TellsOfTheRuleOrWhyThereIsNone) {
   EXPECT_EQ(good.told.get_future().get(), "rule");
   EXPECT_NE(bad.told.get_future().get().find("( without"), std::string::npos);
   EXPECT_NE(hard.told.get_future().get().find("make it simpler"), std::string::npos);
-  // What has been compiled is known at once.
+  // A compiled grammar is returned immediately.
   Answer again;
   compiler.compile("", {Kind::kRegex, "a+"}, again.done(), always);
   EXPECT_EQ(again.told.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready);
@@ -60,7 +60,7 @@ TEST(GrammarCompiler, LeavesOutWhatNobodyWaitsFor) {
   EXPECT_NE(hard.told.get_future().get(), "rule");
 }
 
-// However many jobs one has waiting, the next one's job is the one after the next.
+// However many jobs a key has queued, the next key's job comes second.
 TEST(GrammarCompiler, ServesKeysInTurn) {
   std::promise<void> begun, all_are_there;
   std::mutex mutex;
@@ -91,7 +91,7 @@ TEST(GrammarCompiler, ServesKeysInTurn) {
   EXPECT_EQ(std::ranges::find(order, "b") - order.begin(), 1);
 }
 
-// Of two threads one is left to others, while a key has its job on the other.
+// One of two threads stays free for other keys, while a key has its job on the other.
 TEST(GrammarCompiler, LeavesAThreadToOtherKeys) {
   std::promise<void> gate;
   const std::shared_future<void> opened = gate.get_future().share();
@@ -126,7 +126,7 @@ TEST(GrammarCompiler, KeepsNothingOfOneKeyForAnother) {
   EXPECT_EQ(compiler.counts().live_bytes, 2 * one);
 }
 
-// A thread that waits, as on a busy machine, uses nothing of it.
+// A suspended thread, as on a busy machine, does not use up its budget.
 TEST(CompileBudget, CountsTheThreadsOwnTime) {
   CompileBudget budget({.time = std::chrono::milliseconds(20)});
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -135,7 +135,7 @@ TEST(CompileBudget, CountsTheThreadsOwnTime) {
   EXPECT_THROW(for (int i = 0; i < 256; ++i) budget.check_time(), InputError);
 }
 
-// The rule, or what kind of refusal there is.
+// The compiled grammar, or the kind of refusal.
 struct Compiled {
   std::shared_ptr<const TextRule> rule;
   GrammarRefusal refusal;
@@ -155,7 +155,7 @@ Compiled compiled(GrammarCompiler& compiler, const std::string& tenant, const st
 TEST(GrammarCompiler, HoldsNoMoreThanItMay) {
   GrammarCompiler compiler(trie_of(byte_tokens()), {.live_bytes = 4 << 20});
   std::vector<std::shared_ptr<const TextRule>> used;
-  // Grammars in use, of one key: half of it.
+  // Grammars in use by one key: half of the budget.
   Compiled last;
   for (int i = 0; used.size() == static_cast<size_t>(i); ++i) {
     last = compiled(compiler, "a", concat("[a-z]{100}", i));
@@ -165,7 +165,7 @@ TEST(GrammarCompiler, HoldsNoMoreThanItMay) {
   EXPECT_EQ(last.refusal.kind, GrammarRefusal::Kind::kShareIsFull);
   EXPECT_GT(used.size(), 5u);
   EXPECT_GT(compiler.counts().live_bytes, 1 << 20);
-  // Another has the other half; what is not in use any more makes room, kept or not.
+  // Another key has the other half; grammars not in use are evicted, cached or not.
   EXPECT_NE(compiled(compiler, "b", "[a-z]{100}b").rule, nullptr);
   used.pop_back();
   EXPECT_NE(compiled(compiler, "a", "[a-z]{100}c").rule, nullptr);
@@ -175,16 +175,16 @@ TEST(GrammarCompiler, HoldsNoMoreThanItMay) {
   EXPECT_LE(compiler.counts().live_bytes, 4 << 20);
 }
 
-// Each level of nesting has states of its own.
+// Each nesting level has its own states.
 const GrammarSource kDeep{Kind::kGrammar,
                           "root ::= \"(\" item* \")\"\nitem ::= root | [a-c]{1,9} (\"-\" | root)"};
 const std::vector<std::string> kManyDeep = {"((", "(((", "(a", "ab", "a-", "-(", "))", "c(("};
 
-// Where there is no memory to keep masks they are made again, and are the same.
+// Where memory for masks is exhausted they are computed again, with the same result.
 TEST(GrammarCompiler, MasksAreTheSameInLittleMemory) {
   const auto trie = trie_of(byte_tokens(kManyDeep));
   const auto free = CompiledGrammar::compile(kDeep, trie);
-  // Room for the states of one walk beside what is prepared, and not for those of a text.
+  // Memory for the states of one walk besides the prepared ones, but not for those of a whole text.
   const auto memory = std::make_shared<GrammarMemory>(2 * free->bytes());
   const auto tight = CompiledGrammar::compile(kDeep, trie, {}, {.memory = memory});
   std::mt19937 random(3);
@@ -203,7 +203,8 @@ TEST(GrammarCompiler, MasksAreTheSameInLittleMemory) {
   EXPECT_GT(free->bytes(), memory->used());
 }
 
-// Masks are the same whoever makes them: this thread as far as its work goes, or the worker.
+// Masks do not depend on the thread that computes them: this one within its work limit, or the
+// worker.
 TEST(MaskWorker, MakesTheMasksThatTakeLong) {
   const auto trie = trie_of(byte_tokens(kManyDeep));
   const auto worker = std::make_shared<MaskWorker>();

@@ -102,7 +102,7 @@ TEST(GrammarCharge, HoldsWhatItHeldWhereMoreIsRefused) {
   EXPECT_EQ(unbounded.set(int64_t{1} << 40), Answer::kTaken);
 }
 
-// A text of the grammar as far as `tokens` tokens; masks and states of its places are kept.
+// Reads a random text of up to `tokens` tokens; its masks and states stay cached.
 void read_some(const CompiledGrammar& grammar, const TokenTrie& trie, int tokens) {
   std::mt19937 random(7);
   const auto reader = grammar.begin({test::kEnd}, test::kManyTokens);
@@ -112,7 +112,7 @@ void read_some(const CompiledGrammar& grammar, const TokenTrie& trie, int tokens
   }
 }
 
-// The budget bounds what the process holds, so the charge is what the heap gave.
+// The budget bounds the memory of the process: a charge equals the growth of the heap.
 TEST(GrammarCharge, IsWhatTheHeapHolds) {
   if (test::kSanitized || heap_in_use() <= 0) GTEST_SKIP() << "another allocator than glibc's";
   using Kind = GrammarSource::Kind;
@@ -129,7 +129,7 @@ TEST(GrammarCharge, IsWhatTheHeapHolds) {
     read_some(*grammar, *trie, 3000);
     const auto held = static_cast<double>(heap_in_use() - before);
     EXPECT_GT(held, 1 << 18);
-    // 64 KiB are charged ahead of states that are not made yet.
+    // 64 KiB are charged in advance for states not created yet.
     EXPECT_NEAR(static_cast<double>(grammar->bytes()), held, held / 10 + (64 << 10));
   }
 }

@@ -1,4 +1,4 @@
-// Schemas, expressions and grammars: what they take, and what is refused in words.
+// Schemas, regular expressions and grammars: accepted texts, and refusals with their reasons.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST(JsonSchema, CombinedOnes) {
   expect_schema(list, {"null", R"({"next":{"next":null}})"}, {R"({"next":{}})", R"({"next":1})"});
 }
 
-// Exactly one of its schemas may hold: they must exclude each other.
+// Exactly one of its schemas may match: they must exclude each other.
 TEST(JsonSchema, OneOf) {
   const auto object = [](const char* kind, const char* more) {
     return concat(R"({"type":"object","properties":{"kind":{"const":")", kind, R"("})", more,
@@ -115,7 +115,7 @@ TEST(JsonSchema, OneOf) {
                 {"[]", "[1,2]"}, {"1"});
   expect_schema(one_of({R"({"enum":["a",1]})", R"({"enum":["b"]})", R"({"type":"null"})"}),
                 {R"("a")", R"("b")", "null"}, {"2"});
-  // No text of the first has what the second requires, and the other way round.
+  // No text of the first has what the second requires, and vice versa.
   expect_schema(one_of({R"({"properties":{"a":{}},"required":["a"],"type":"object"})",
                         R"({"properties":{"b":{}},"required":["b"],"type":"object"})"}),
                 {R"({"a":1})", R"({"b":1})"}, {R"({"a":1,"b":1})"});
@@ -136,7 +136,7 @@ TEST(JsonSchema, OneOf) {
   }
 }
 
-// What one of several schemas refuses is refused.
+// Refused where one of several combined schemas is refused.
 TEST(JsonSchema, CombinedOnesHoldTogether) {
   const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
   EXPECT_NE(why(R"({"allOf":[{"prefixItems":[{"type":"string"}]},{"items":{"type":"integer"}}]})")
@@ -199,7 +199,7 @@ TEST(JsonSchema, AnnotationsAreNoConstraints) {
   expect_schema(R"({"type":"string","format":"stardate","minLength":1})", {R"("x")"}, {R"("")"});
   expect_schema(R"({"type":"integer","format":"int32"})", {"7"}, {R"("7")"});
   expect_schema(R"({"format":"int32"})", {"7", R"("x")", "[]"}, {});
-  // The same keywords with other values are constraints, which are not left out.
+  // The same keywords with other values are constraints, which are not ignored.
   for (const char* more :
        {R"("if":true,"then":{"required":["b"]})", R"("not":{})", R"("unknown":1)",
         R"("anyOf":[true],"unevaluatedProperties":false)", R"("$dynamicRef":"#z")"})
@@ -329,7 +329,7 @@ TEST(JsonSchema, CountsThatAreTooLargeAreNamed) {
             "#/items: \"minLength\"");
 }
 
-// However tokens are chosen, what is counted stays within its bounds and comes to an end.
+// Whatever tokens are sampled, counted parts stay within their bounds and come to an end.
 TEST(JsonSchema, CountedTextsEndWithinTheirTokens) {
   const auto trie = trie_of(byte_tokens({"xxxxxxxx", "\",", "\"]", "]", "日日", "\\u00", "xx\""}));
   const auto grammar = CompiledGrammar::compile(
@@ -365,11 +365,11 @@ TEST(Regex, IsASubsetThatSaysWhatItLacks) {
   expect(Kind::kRegex, R"(^[^\d\s-]{2}(?:\x41|\u{1F600})?$)", {"ab", "éA", "ab\xF0\x9F\x98\x80"},
          {"a1", "a-", "a", "abAA", "\xC3("});
   expect(Kind::kRegex, "(a+)+$", {"a", "aaaa"}, {"", "aab"});
-  // Spaces of any dialect are neither \\S nor [^\\s], nor are they \\s.
+  // Whitespace of other dialects matches neither \\S nor [^\\s] nor \\s.
   for (const char* expression : {"\\S", "[^\\s]", "\\s", "[^\\S]"})
     expect(Kind::kRegex, expression, {}, {"\xC2\xA0", "\xC2\x85", "\xE3\x80\x80"});
   const auto why = [](const char* text) { return refused(Kind::kRegex, text); };
-  // What dialects disagree about.
+  // Syntax that differs between dialects.
   EXPECT_NE(why("a{,3}").find("write {0,n}"), std::string::npos);
   for (const char* named : {"[[:alpha:]]+", "[^[:space:]]", "[a[=e=]]"})
     EXPECT_NE(why(named).find("[:name:]"), std::string::npos) << named;
@@ -416,7 +416,7 @@ TEST(JsonObject, IsAnyObject) {
   EXPECT_FALSE(takes(*grammar, R"({"a":1)"));
 }
 
-// What is meant to take long is answered at once.
+// Sources designed to take long are compiled or refused quickly.
 TEST(Hostile, SourcesAreCompiledOrRefusedInTime) {
   std::string oneof = R"({"type":"integer"})", values;
   for (int i = 0; i < 40; ++i)
@@ -451,7 +451,7 @@ TEST(Hostile, SourcesAreCompiledOrRefusedInTime) {
   }
 }
 
-// Expressions inside each other are walked by functions that call themselves.
+// Nested expressions are processed by recursive functions.
 TEST(Hostile, RepetitionsOfRepetitionsAreNesting) {
   for (const char repeated : {'*', '+', '?'})
     EXPECT_NE(refused(Kind::kGrammar, concat("root ::= \"a\"", std::string(60'000, repeated)))
@@ -460,7 +460,7 @@ TEST(Hostile, RepetitionsOfRepetitionsAreNesting) {
   expect(Kind::kGrammar, "root ::= (\"a\"?)+*", {"", "aa"}, {"b"});
 }
 
-// What is inside so many others: the outermost schema, and the text of a rule, are the first level.
+// `depth` levels of nesting: the outermost schema, and the text of a rule, are the first level.
 std::string nested(Kind kind, int depth) {
   const auto times = [](int count, std::string_view text) {
     std::string all;
@@ -483,7 +483,7 @@ TEST(Hostile, NestingIsBoundedAtItsDepth) {
 }
 
 TEST(Hostile, AutomataAreBoundedAtTheirStates) {
-  // Each of the characters takes one, and the end.
+  // One state for each character, and one for the end.
   const auto refused_with = [](int64_t states, int characters) -> std::string {
     try {
       CompiledGrammar::compile({Kind::kRegex, concat("a{", characters, "}")},
@@ -506,7 +506,7 @@ TEST(Hostile, LongTextsWithEqualEndsAreCompiled) {
   const auto grammar =
       CompiledGrammar::compile({Kind::kChoice, "", {"A" + end, "B" + end}}, trie_of(byte_tokens()),
                                {.time = std::chrono::seconds(60)});
-  EXPECT_LT(grammar->automaton().states().size(), 3010u);  // the ends are one
+  EXPECT_LT(grammar->automaton().states().size(), 3010u);  // the final states are merged
   EXPECT_TRUE(takes(*grammar, "B" + end));
 }
 

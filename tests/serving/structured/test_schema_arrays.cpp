@@ -1,5 +1,5 @@
-// Arrays whose elements depend on each other: every short array of a few values is judged by the
-// test itself.
+// Arrays with constraints across elements: every short array of a few values is compared with the
+// test's own validation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ TEST(SchemaArrays, UniqueElementsOfKnownValues) {
   expect_arrays(R"({"items":{"anyOf":[{"const":"a"},{"enum":["b","a"]},{"type":"null"}]},)"
                 R"("uniqueItems":true})",
                 {R"("a")", R"("b")", "null"}, 4, is_unique);
-  // Members of objects have no order, and 1.0 is 1.
+  // Members of objects are unordered, and 1.0 equals 1.
   expect_schema(
       R"({"items":{"enum":[{"x":1,"y":2},{"y":2,"x":1},1,1.0]},"uniqueItems":true})",
       {R"([{"x":1,"y":2},1])"},
@@ -78,7 +78,7 @@ TEST(SchemaArrays, UniqueElementsOfPlaces) {
                          (all.size() < 2 || all[1] != R"("a")") &&
                          (all.size() < 3 || all[2] != R"("b")");
                 });
-  // Schemas that exclude each other need nothing.
+  // Schemas that exclude each other need no counting.
   expect_schema(R"({"prefixItems":[{"type":"string"},{"type":"integer"}],"items":false,)"
                 R"("uniqueItems":true})",
                 {R"(["x",1])", "[]"}, {R"(["x","y"])"});
@@ -193,7 +193,7 @@ TEST(SchemaArrays, ElementsOfManyValuesThatMatch) {
   EXPECT_NE(why(R"({"allOf":[{"contains":{"const":1}},{"contains":{"const":2}}]})")
                 .find("\"contains\" appears twice"),
             std::string::npos);
-  // minContains is 1 where it is not given, also beside another schema's 0.
+  // The default of minContains is 1, also next to another schema's 0.
   expect_schema(R"({"allOf":[{"contains":{"const":1},"minContains":0,"maxContains":2},)"
                 R"({"contains":{"const":1}}],"items":{"enum":[1,2]}})",
                 {"[1]", "[2,1,1]"}, {"[]", "[2]", "[1,1,1]"});

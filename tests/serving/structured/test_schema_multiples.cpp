@@ -1,4 +1,4 @@
-// multipleOf: every text is judged by arithmetic of its own.
+// multipleOf: every text is compared with the test's own arithmetic.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-// thousandths / 1000 with so many decimals, the last of which may be zeros.
+// thousandths / 1000 with this many decimals, which may end in zeros.
 std::string decimal(int thousandths, int decimals) {
   std::string digits = std::to_string(std::abs(thousandths));
   if (digits.size() < 4) digits.insert(0, 4 - digits.size(), '0');
@@ -98,7 +98,7 @@ TEST(SchemaMultiples, SeveralFactorsHoldTogether) {
   expect_schema(R"({"enum":[0.07,0.075],"multipleOf":0.01})", {"0.07"}, {"0.075"});
 }
 
-// Factors of many states are enforced where few multiples are within the bounds.
+// Factors that need many states are enforced where the bounds contain few multiples.
 TEST(SchemaMultiples, LargeFactorsAreRefusedWithTheirPath) {
   expect_schema(R"({"type":"integer","multipleOf":9973,"minimum":-20000,"exclusiveMaximum":29919})",
                 {"-19946", "-9973", "0", "19946"}, {"29919", "9974", "-29919"});

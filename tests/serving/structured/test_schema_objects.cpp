@@ -1,4 +1,5 @@
-// Objects whose members depend on each other: every set of members is judged by the test itself.
+// Objects with constraints across members: every set of members is compared with the test's own
+// validation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@ using namespace test;
 
 constexpr std::string_view kNames = "abcde";
 
-// Members with these bits, in order, and then others.
+// Members with these bits, in order, followed by others.
 std::string object_of(unsigned bits, const std::vector<std::string>& others = {}) {
   std::string text;
   const auto add = [&](const std::string& name) {
@@ -26,7 +27,7 @@ std::string object_of(unsigned bits, const std::vector<std::string>& others = {}
   return "{" + text + "}";
 }
 
-// A schema of the properties a to e, beside other keywords.
+// A schema with the properties a to e, and other keywords.
 std::string schema_of(const std::string& more) {
   return concat(
       R"({"type":"object","properties":{"a":{"const":1},"b":{"const":1},"c":{"const":1},)",
@@ -73,7 +74,7 @@ TEST(SchemaObjects, NumbersOfNamedAndOtherMembers) {
     }
 }
 
-// A name that is written twice is one property: it must not reach a minimum.
+// A repeated name is one property: it must not count twice towards a minimum.
 TEST(SchemaObjects, EqualNamesAreOneProperty) {
   const std::string dict = R"({"type":"object","additionalProperties":{"const":1},)";
   expect_schema(dict + R"("minProperties":2})",
@@ -107,10 +108,10 @@ TEST(SchemaObjects, MembersThatRequireOthers) {
   expect_sets(schema_of(R"("dependentSchemas":{"a":{"required":["d"]}},"allOf":[)"
                         R"({"dependentRequired":{"a":["e"]}}])"),
               [&](unsigned bits) { return !has(bits, 'a') || (has(bits, 'd') && has(bits, 'e')); });
-  // A member that is there because another one needs it needs others itself.
+  // A member required by another one has its own requirements.
   expect_schema(R"({"properties":{"a":{"const":1}},"dependentRequired":{"x":["y"],"a":["x"]}})",
                 {"{}", R"({"a":1,"x":1,"y":1})", R"({"y":1})"}, {R"({"a":1,"x":1})", R"({"x":1})"});
-  // Names without a schema of their own.
+  // Names without a schema.
   expect_schema(R"({"properties":{"a":{"const":1}},"dependentRequired":{"a":["z"],"y":["a"]}})",
                 {"{}", R"({"a":1,"z":true})"}, {R"({"a":1})", R"({"y":1})"});
   expect_schema(R"({"properties":{"a":{"const":1}},"additionalProperties":{"const":2},)"
@@ -144,7 +145,7 @@ TEST(SchemaObjects, NamesWithConstraints) {
                 {R"({"x":1})", R"({"x":1,"x":1})", R"({"x":1,"w":1})"});
   expect_schema(dict + R"("propertyNames":{"enum":["x","y"]},"required":["x","y"]})",
                 {R"({"x":1,"y":1})"}, {"{}", R"({"x":1})"});
-  // Beside properties: those that are no such names cannot be there.
+  // With properties: names that do not match cannot be present.
   expect_schema(R"({"properties":{"ab":{"const":1},"B":{"const":2}},"propertyNames":)"
                 R"({"pattern":"^[a-z]"},"additionalProperties":{"const":3}})",
                 {"{}", R"({"ab":1,"abc":3})", R"({"a":3})"},
@@ -176,7 +177,7 @@ TEST(SchemaObjects, TooManyCombinationsAreRefused) {
             "nothing");
 }
 
-// Properties of one schema are additional ones of another that must hold, too.
+// Properties of one schema are additional properties of another one that also applies.
 TEST(SchemaObjects, ClosedObjectsThatHoldTogether) {
   expect_schema(R"({"allOf":[{"properties":{"a":{"const":1},"c":{"const":3}},)"
                 R"("additionalProperties":false},{"properties":{"a":{},"b":{"const":2}}}]})",
@@ -199,18 +200,18 @@ TEST(SchemaObjects, MembersWhoseNamesMatchPatterns) {
                 R"({"a":{"const":2},"x-b":{"type":"integer"}},"additionalProperties":false})",
                 {"{}", R"({"a":2})", R"({"x-b":1})", R"({"a":2,"x-c":1,"x-":1})"},
                 {R"({"b":1})", R"({"x-b":2})", R"({"x-c":2})", R"({"x-c":1,"x-b":1})"});
-  // Names that match none are additional ones.
+  // Names that match no pattern are additional properties.
   expect_schema(
       R"({"patternProperties":{"^[a-c]$":{"const":1}},"additionalProperties":{"const":2}})",
       {"{}", R"({"a":1,"d":2,"ab":2})", R"({"":2})"}, {R"({"a":2})", R"({"d":1})"});
   expect_schema(R"({"patternProperties":{"^[a-c]$":{"const":1}}})", {"{}", R"({"a":1})"},
                 {R"({"a":2})", R"({"d":1})"});
-  // Names of two patterns are not written, unless they are known.
+  // Names that match two patterns are not generated, unless they are declared.
   expect_schema(R"({"patternProperties":{"^a":{"type":"integer"},"b$":{"minimum":5}},)"
                 R"("required":["ab"]})",
                 {R"({"ab":7})", R"({"ab":5,"ac":1,"cb":5.5})"},
                 {R"({"ab":4})", R"({"ab":5.5})", R"({"ab":7,"aab":7})", R"({"ab":7,"cb":4})"});
-  // Beside bounds, other constraints of names, and names that others require.
+  // With bounds, other constraints of names, and names that others require.
   expect_schema(R"({"patternProperties":{"^[a-z]+$":{"const":1}},"minProperties":2,)"
                 R"("maxProperties":3,"propertyNames":{"maxLength":2}})",
                 {R"({"a":1,"b":1})", R"({"ab":1,"b":1,"c":1})"},
@@ -234,7 +235,7 @@ TEST(SchemaObjects, MembersWhoseNamesMatchPatterns) {
             std::string::npos);
   EXPECT_EQ(why(R"({"patternProperties":[]})"),
             "schema #: \"patternProperties\" must be an object");
-  // A oneOf must not take names for impossible that a pattern allows.
+  // A oneOf must not assume that a name is impossible if a pattern allows it.
   EXPECT_NE(
       why(R"({"oneOf":[{"type":"object","patternProperties":{"^a":{}},"properties":{"c":{}}},)"
           R"({"type":"object","properties":{"ab":{}},"required":["ab"]}]})")

@@ -1,4 +1,4 @@
-// Values of enum and const beside other keywords, and keywords of several schemas that hold
+// Values of enum and const combined with other keywords, and keywords of several schemas that apply
 // together.
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(SchemaValues, LongEnumsBesideExpressions) {
                 {R"({"to":"a7@b.cd"})", R"({"to":"a997@b.cd"})"}, {R"({"to":"a8@b.cd"})"});
 }
 
-// One schema of many has the same automata in each place.
+// Equal schemas have the same automata everywhere.
 TEST(SchemaValues, EnumsOfManySchemasShareAutomata) {
   std::string properties;
   for (int i = 0; i < 100; ++i)
@@ -76,7 +76,7 @@ TEST(SchemaValues, SeveralExpressionsBesideOneOf) {
                 {R"("ab")", R"("axb")", "null"}, {R"("a")"});
 }
 
-// A value is checked as it is: schemas beside it need not merge, nor exclude each other.
+// A value is validated directly: the other schemas need not merge, nor exclude each other.
 TEST(SchemaValues, SchemasBesideValuesNeedNotMerge) {
   expect_schema(R"({"enum":[4,6,9,12],"allOf":[{"multipleOf":2},{"multipleOf":3}]})", {"6", "12"},
                 {"4", "9"});
@@ -92,7 +92,7 @@ TEST(SchemaValues, SchemasBesideValuesNeedNotMerge) {
                 {"7"}, {});
 }
 
-// Values of enum and const may be in any form of their format, not only in those that are written.
+// Values of enum and const may have any form of their format, not only the generated one.
 TEST(SchemaValues, GivenValuesHaveAnyFormOfTheirFormat) {
   using Strings = std::vector<std::string>;
   const std::vector<std::tuple<const char*, Strings, Strings>> formats = {
@@ -133,7 +133,7 @@ TEST(SchemaValues, GivenValuesHaveAnyFormOfTheirFormat) {
   expect_schema(R"({"const":"::1","format":"ipv6"})", {R"("::1")"}, {});
 }
 
-// The values are found wherever they are, before anything is merged.
+// The values are found at any level, before schemas are merged.
 TEST(SchemaValues, ListsWithinOtherSchemas) {
   expect_schema(R"({"allOf":[{"prefixItems":[{"type":"integer"}]},{"items":{"type":"integer"}},)"
                 R"({"enum":[[1,2],["a"],[1,"a"]]}]})",
@@ -162,7 +162,7 @@ TEST(SchemaValues, ValuesBesideStringsThatAreOthers) {
         << more;
 }
 
-// null is a value of schemas that hold together if each of them allows it.
+// null is a value of combined schemas if each of them allows it.
 TEST(SchemaValues, NullableOnesThatHoldTogether) {
   expect_schema(R"({"allOf":[{"type":"string","nullable":true},{"maxLength":2}]})",
                 {R"("ab")", "null"}, {R"("abc")"});
@@ -175,7 +175,7 @@ TEST(SchemaValues, NullableOnesThatHoldTogether) {
   expect_schema(R"({"allOf":[{"type":"object","nullable":true,"properties":{"a":{"const":1}}},)"
                 R"({"required":["a"]}]})",
                 {R"({"a":1})", "null"}, {"{}"});
-  // Beside a list it extends the type only.
+  // With a list it extends the type only.
   expect_schema(R"({"type":"string","nullable":true,"enum":["a",null],"anyOf":[{"maxLength":2}]})",
                 {R"("a")", "null"}, {});
   expect_schema(R"({"nullable":true,"enum":["a",null],"anyOf":[{"type":"string"}]})", {R"("a")"},

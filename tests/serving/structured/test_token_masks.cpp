@@ -1,4 +1,4 @@
-// Masks against brute force: a token is allowed iff some text of the language goes on with it.
+// Masks against brute force: a token is allowed iff some text of the language continues with it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::vector<std::string> strings(const std::string& letters, size_t length) {
   return all;
 }
 
-// What a reader sees ahead is what it comes to: of these tokens and one that may not follow them.
+// Lookahead of a reader equals its later states, for these tokens and one that may not follow them.
 void compare_ahead(const CompiledGrammar& grammar, std::vector<int32_t> ids) {
   const auto looks = grammar.begin({kEnd}, kManyTokens), goes = grammar.begin({kEnd}, kManyTokens);
   const auto before = std::vector<uint32_t>(looks->mask().begin(), looks->mask().end());
@@ -36,14 +36,14 @@ void compare_ahead(const CompiledGrammar& grammar, std::vector<int32_t> ids) {
     wanted.insert(wanted.end(), goes->mask().begin(), goes->mask().end());
     ++count;
   }
-  ids.push_back(kEnd);  // ends a text: nothing follows
+  ids.push_back(kEnd);  // stop token: nothing follows
   ASSERT_EQ(looks->look_ahead(ids, ahead), count);
   ASSERT_EQ(ahead, wanted);
   ASSERT_TRUE(std::ranges::equal(looks->mask(), before));
 }
 
-// Compares the masks behind every beginning of up to three tokens and four characters. language:
-// all texts that have no more than four characters more.
+// Compares the masks after every prefix of up to three tokens and four characters. language: all
+// texts with at most four more characters.
 void compare(const CompiledGrammar& grammar, const std::vector<std::string>& tokens,
              const std::vector<std::string>& language) {
   std::set<std::string> beginnings;
@@ -76,7 +76,7 @@ void compare(const CompiledGrammar& grammar, const std::vector<std::string>& tok
 }
 
 std::vector<std::string> some_tokens(const std::string& letters) {
-  std::vector<std::string> tokens = strings(letters, 2);  // the empty one is the end
+  std::vector<std::string> tokens = strings(letters, 2);  // the empty one is the stop token
   for (const char* more : {"aab", "bba", "abab", "ccc", "aaaa"}) tokens.emplace_back(more);
   return tokens;
 }
@@ -111,7 +111,7 @@ TEST(TokenMasks, AreThoseOfRegularExpressions) {
     std::vector<std::string> language;
     for (const std::string& text : all)
       if (std::regex_match(text, reference)) language.push_back(text);
-    // With states for each turn of a repetition, and with a count of them where that suffices.
+    // With states for each repetition, and with a count where that suffices.
     for (const int64_t min_counted : {64, 1})
       compare(*CompiledGrammar::compile({GrammarSource::Kind::kRegex, expression}, trie_of(tokens),
                                         {.min_counted = min_counted}),
@@ -119,7 +119,7 @@ TEST(TokenMasks, AreThoseOfRegularExpressions) {
   }
 }
 
-// A rule that is what several expressions have in common, with at most so many bytes.
+// Intersections of several regular expressions, with a maximum number of bytes.
 TEST(TokenMasks, AreThoseOfIntersections) {
   const std::vector<std::string> tokens = some_tokens("abc");
   const std::vector<std::string> all = strings("abc", 8);
@@ -160,7 +160,8 @@ TEST(TokenMasks, AreThoseOfIntersections) {
   }
 }
 
-// A repetition takes as many states for a million turns as for a hundred, and as many masks.
+// A repetition needs the same number of states and masks for a million repetitions as for a
+// hundred.
 TEST(TokenMasks, AreOneForTheCountsOfARepetition) {
   const auto trie = trie_of(byte_tokens({"ab", "abab", "ba"}));
   const auto grammar = [&](int64_t turns) {
@@ -198,7 +199,7 @@ TEST(TokenMasks, AreOneForTheCountsOfARepetition) {
 }
 
 TEST(TokenMasks, AreThoseOfNestedRules) {
-  // A token may end several rules, and begin others.
+  // A token may end several rules and start others.
   const std::vector<std::string> tokens = {"",  "(",  ")",  "((",  "))", "()", ")(", ")))",
                                            "x", "x)", "(x", "))(", ",",  "),", "),("};
   const std::string written =
@@ -206,18 +207,18 @@ TEST(TokenMasks, AreThoseOfNestedRules) {
       "item ::= list | \"x\"";
   const auto grammar =
       CompiledGrammar::compile({GrammarSource::Kind::kGrammar, written}, trie_of(tokens));
-  // Of this language every beginning is told by a counter, however long its texts are.
+  // In this language a counter decides whether a prefix is valid, for texts of any length.
   std::mt19937 random(7);
   for (int walk = 0; walk < 200; ++walk) {
     const auto reader = grammar->begin({kEnd}, kManyTokens);
     std::string text;
     for (int n = 0; n < 30; ++n) {
       for (size_t id = 1; id < tokens.size(); ++id) {
-        // Depth, and whether an item may or must stand there.
+        // Depth, and whether an item may or must come next.
         const std::string next = text + tokens[id];
         int depth = 0;
-        bool good = true, item = true;  // an item may come
-        bool must = true;               // it must: behind a comma, and at the beginning
+        bool good = true, item = true;  // an item may come next
+        bool must = true;               // it must: after a comma, and at the start
         for (const char c : next) {
           if (depth == 0 && !(item && c == '(')) good = false;
           if (c == '(') good = good && item, ++depth, item = true, must = false;
@@ -257,7 +258,7 @@ TEST(TokenMasks, AreTheSameWhenStatesHaveBeenForgotten) {
   EXPECT_EQ(mask_behind("abb"), before);
 }
 
-// A saved state means the same once all others are forgotten, its stack and its counts included.
+// A saved state keeps its meaning after all others were evicted, with its stack and its counts.
 TEST(TokenMasks, AreThoseOfASavedState) {
   const std::vector<std::string> tokens = {"", "(", ")", "x", "xx", "))", "x)", "xxx)", ",", "),"};
   const std::string written =
@@ -285,7 +286,7 @@ TEST(TokenMasks, AreThoseOfASavedState) {
     EXPECT_NE(before, std::vector<uint32_t>(before.size(), 0)) << length;
     const GrammarStates::Snapshot saved = masks.states().save(state);
     masks.clear();
-    masks.states().at(automaton.root());  // other numbers than before
+    masks.states().at(automaton.root());  // other state numbers than before
     state = masks.restore(saved);
     EXPECT_EQ(mask_at(state), before) << length;
     for (const char c : text.substr(length))
@@ -294,8 +295,8 @@ TEST(TokenMasks, AreThoseOfASavedState) {
   }
 }
 
-// States that a count tells apart are forgotten from time to time, and a text is not read again
-// from its beginning each time.
+// States that differ in a count are evicted from time to time, and a text is not read again from
+// its start each time.
 TEST(TokenMasks, CountedTextsMayBeLong) {
   constexpr int64_t kLength = 240'000;
   const std::string piece(48, 'x');
@@ -313,7 +314,7 @@ TEST(TokenMasks, CountedTextsMayBeLong) {
   EXPECT_TRUE(reader->is_whole());
 }
 
-// Texts that may be read in more ways with each letter.
+// Texts with more possible parses after each letter.
 TEST(TokenMasks, AreGivenUpWhereTheyTakeTooLong) {
   CompileBudget budget({});
   Grammar g(budget);
@@ -342,8 +343,7 @@ TEST(TokenMasks, AreGivenUpWhereTheyTakeTooLong) {
   EXPECT_EQ(mask, std::vector<uint32_t>(mask.size(), 0));
 }
 
-// However tokens are chosen, a text ends within the tokens that there are, if as many bytes
-// suffice.
+// Whatever tokens are sampled, a text ends within the available tokens if that many bytes suffice.
 TEST(TokenMasks, LeadToAnEndThatIsNear) {
   const std::vector<std::string> tokens =
       byte_tokens({"{\"", "\":", "\"}", "]]", "[[", "aa", "\", \"", "null", "\u0041"});
@@ -408,7 +408,7 @@ TEST(TokenMasks, ATextThatNoTokenGoesOnIsNotWhole) {
   EXPECT_FALSE(reader->is_whole());
 }
 
-// What is forgotten is given back: bounds on what is held hold again.
+// Evicted states release their memory, so that the limits are kept again.
 TEST(TokenMasks, ClearGivesMemoryBack) {
   const auto trie = trie_of(byte_tokens());
   const auto grammar = CompiledGrammar::compile(
@@ -424,7 +424,7 @@ TEST(TokenMasks, ClearGivesMemoryBack) {
   EXPECT_GT(masks.bytes(), empty + (64 << 10));
   masks.states().clear();
   masks.clear();
-  // The masks of automaton states stay.
+  // The masks of automaton states are kept.
   TokenMasks fresh(grammar->automaton(), *trie);
   EXPECT_LT(masks.states().bytes(), fresh.states().bytes() + 1);
 }

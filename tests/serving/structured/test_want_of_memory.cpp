@@ -1,5 +1,5 @@
-// Each allocation of a reader fails once, alone or with all that follow: the reader refuses, and the
-// grammar goes on with others.
+// Each allocation of a reader fails once, alone or with all later ones: the reader refuses, and the
+// grammar keeps working for others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// Allocations of this thread until one fails; negative: none does.
+// Remaining allocations of this thread until one fails; negative: none fails.
 thread_local int64_t allocations_left = -1;
 thread_local bool all_that_follow = false, has_failed = false;
 
@@ -22,7 +22,7 @@ bool fails() {
   return has_failed = true;
 }
 
-// Within its lifetime the n-th allocation fails.
+// During its lifetime the n-th allocation fails.
 struct WantOfMemory {
   WantOfMemory(int64_t n, bool lasts) {
     has_failed = false;
@@ -66,7 +66,7 @@ std::shared_ptr<const CompiledGrammar> make_grammar(std::shared_ptr<MaskWorker> 
 
 using Masks = std::vector<std::vector<uint32_t>>;
 
-// The masks before each character of the text, up to where the reader refuses.
+// Masks before each character of the text, up to where the reader refuses.
 Masks masks_of(RuleReader& reader) {
   Masks masks;
   for (const char c : kText) {
@@ -77,7 +77,7 @@ Masks masks_of(RuleReader& reader) {
   return masks;
 }
 
-// The same where the n-th allocation within accept() fails. Whether it did.
+// The same, with the n-th allocation within accept() failing. Returns whether it failed.
 bool fails_at(RuleReader& reader, int64_t n, bool lasts, Masks& masks) {
   for (const char c : kText) {
     if (reader.state() != RuleReader::State::kOpen) break;
@@ -97,7 +97,7 @@ void expect_begins_as(const Masks& masks, const Masks& golden) {
 
 Masks all_masks() { return masks_of(*make_grammar()->begin({kEnd}, kManyTokens)); }
 
-// lasts: what follows fails, too.
+// lasts: later allocations fail, too.
 class Reader : public testing::TestWithParam<bool> {};
 
 TEST_P(Reader, RefusesAndNoOtherDoes) {
@@ -116,7 +116,7 @@ TEST_P(Reader, RefusesAndNoOtherDoes) {
   EXPECT_GT(failures, 100);
 }
 
-// With a pace: where one allocation fails on the reader's thread, the worker makes the mask.
+// With a pace: where an allocation fails on the reader's thread, the worker computes the mask.
 TEST_P(Reader, LeavesItsMaskToTheWorker) {
   const Masks golden = all_masks();
   const auto worker = std::make_shared<MaskWorker>();

@@ -1,4 +1,4 @@
-// A vocabulary given by its tokens, for tests: id 0 ends a text.
+// Vocabulary given by its tokens, for tests; id 0 is the stop token.
 #pragma once
 
 #include "serving/structured/compiled_grammar.h"
@@ -6,9 +6,9 @@
 namespace trireme::test {
 
 inline constexpr int32_t kEnd = 0;
-inline constexpr int64_t kManyTokens = 1 << 20;  // more than any text has
+inline constexpr int64_t kManyTokens = 1 << 20;  // more than any completion
 
-// All 256 bytes behind the end, then others.
+// All 256 bytes after the stop token, then further tokens.
 inline std::vector<std::string> byte_tokens(const std::vector<std::string>& more = {}) {
   std::vector<std::string> tokens = {""};
   for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
@@ -31,7 +31,7 @@ inline std::vector<int32_t> allowed(std::span<const uint32_t> mask, int64_t ids)
   return out;
 }
 
-// Whether the bytes, one token each, are a text of the grammar.
+// Returns whether the grammar accepts the bytes, one token each, as a complete text.
 inline bool takes(const CompiledGrammar& grammar, const std::string& text) {
   const auto reader = grammar.begin({kEnd}, kManyTokens);
   for (size_t i = 0; i < text.size(); ++i) {

@@ -17,7 +17,7 @@ struct Streamed {
   bool stopped = false;
 };
 
-// With the byte tokenizer: a token a byte.
+// Byte tokenizer: one token per byte.
 Streamed stream(const std::string& bytes, const TextStreamOptions& options) {
   const auto tokenizer = make_byte_tokenizer();
   TextStream stream(*tokenizer, options);
@@ -84,7 +84,7 @@ TEST(TextStream, NeverTellsTheBeginningOfAStopString) {
   EXPECT_EQ(shares(s), "one ");
   EXPECT_EQ(s.tokens.size(), 4u);
   for (const std::string& piece : s.pieces) EXPECT_EQ(piece.find('S'), std::string::npos);
-  // What was held back comes when it is no stop string after all.
+  // Held-back text is emitted when it does not become a stop string.
   EXPECT_EQ(stream("STO STOQ", {.stops = {"STOP"}}).text, "STO STOQ");
   EXPECT_EQ(stream("STO", {.stops = {"STOP"}}).text, "STO");
 }
@@ -149,7 +149,7 @@ TEST(TextStream, StopsInTheTextOnlyAndNotInThePrompt) {
   TextStream stream(*tokenizer, {.stops = {"ab"}});
   TextDelta delta;
   for (const char c : {'a', 'b', 'a'}) stream.push(c, TokenRole::kPrompt, delta);
-  stream.push('b', TokenRole::kText, delta);  // the stop string would begin in the prompt
+  stream.push('b', TokenRole::kText, delta);  // the stop string would start in the prompt
   EXPECT_FALSE(stream.stopped());
   EXPECT_EQ(delta.text, "abab");
   stream.push('a', TokenRole::kText, delta);
@@ -158,7 +158,7 @@ TEST(TextStream, StopsInTheTextOnlyAndNotInThePrompt) {
   EXPECT_EQ(delta.text, "abab");
 }
 
-// The plain way: the first end of a stop string in the whole text.
+// Straightforward implementation: the first end of a stop string in the whole text.
 std::string expected(const std::string& text, const TextStreamOptions& options) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;
@@ -196,7 +196,7 @@ TEST(TextStream, GivesTheSameTextAsAllAtOnce) {
   EXPECT_LT(stopped, 2900);
 }
 
-// Streams ids; their shares of the text are checked.
+// Streams ids and checks their parts of the text.
 std::string stream_ids(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                        TextStreamOptions options, std::vector<TokenText>& tokens) {
   options.tell_tokens = true;
@@ -240,7 +240,7 @@ TEST(TextStream, GivesTheSameTextAsDecodingTheWhole) {
   EXPECT_GT(stopped, 300);
 }
 
-// Whether byte tokens are text is known when their run ends: a stop string in it counts from then
+// Whether byte tokens are text is known when their run ends: a stop string in them counts from then
 // on.
 TEST(TextStream, EndsAtAStopStringOfByteTokens) {
   const test::Detokenized golden = test::read_detokenized("llama2");
@@ -264,7 +264,7 @@ TEST(TextStream, EndsAtAStopStringOfByteTokens) {
     EXPECT_EQ(delta.text, "b");
     EXPECT_EQ(delta.tokens.size(), 1u);
   }
-  // The token counts, not the time at which its text is known.
+  // The position of the token counts, not the time at which its text is known.
   EXPECT_EQ(stream_ids(tokenizer, {b, line, b, line}, {.stops = {"\n"}, .min_tokens = 2}, tokens),
             "b\nb");
 }

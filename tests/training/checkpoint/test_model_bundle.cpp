@@ -1,4 +1,5 @@
-// What inference reads of a run's checkpoint, against the run's whole configuration.
+// Description of a model that inference reads from a run's checkpoint, compared with the run's
+// whole configuration.
 #include <gtest/gtest.h>
 
 #include "engine/io/sharded_checkpoint.h"

@@ -1,4 +1,4 @@
-// For every key of a run's configuration another value, and what has to be said beside it.
+// For every key of a run's configuration: another valid value, and the keys that it requires.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace trireme::test {
 
-// A valid value for each implemented key, other than its default.
+// A valid value of each implemented key that is not its default.
 inline std::string other_value(const Key& key) {
   if (key.path == "optimizer.params.betas") return "[0.8,0.9]";
   if (key.path == "optimizer.params.momentum" || key.path == "optimizer.params.nesterov") return "";
   if (key.path == "optimizer.master_weights" || key.path == "scheduler.params.decay_style" ||
       key.path == "scheduler.params.cos_min_ratio")
-    return "";  // legal only together with another key: tested above
+    return "";  // valid only together with another key: tested above
   if (key.path == "scheduler.params.min_lr") return "0.0001";
   if (key.path == "scheduler.params.warmup_max_lr") return "0.0003";
   if (key.path == "scheduler.params.warmup_type") return "log";
   if (key.path == "sequence_length") return "32";
   if (key.path == "parallel.pipeline_schedule") return "gpipe";
   if (key.path == "parallel.order") return "cp-tp-dp-pp";
-  // Sizes need ranks: TEST(RunConfig, Layouts), TEST(TorchTitan, DegreesOfSharding).
+  // Sizes need ranks; tested by TEST(RunConfig, Layouts) and TEST(TorchTitan, DegreesOfSharding).
   if (key.path == "parallelism.data_parallel_shard_degree") return "";
   if (key.path == "expert_parallel.enabled") return "";  // needs experts
   if (key.path.starts_with("parallel.") && key.kind == KeyKind::kInt) return "";
@@ -46,10 +46,10 @@ inline std::string other_value(const Key& key) {
   return "";
 }
 
-// A key and each of its aliases give the same configuration; what is not a trivial repetition of
-// the default changes it; and it survives resolving.
+// A key and each of its aliases give the same configuration; a value other than the default changes
+// it; and it survives resolving.
 
-// Assignments without which a key may not be given.
+// Assignments that a key requires.
 inline std::vector<std::string> companions(const Key& key) {
   std::vector<std::string> extra;
   if (key.path == "data.reset_position_ids" || key.path == "data.reset_attention_mask" ||

@@ -1,4 +1,5 @@
-// A small run that tests change one thing of. For .cpp files only (it includes the JSON library).
+// Small run configuration that tests vary in one point. For .cpp files only (it includes the JSON
+// library).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -37,7 +38,7 @@ inline RunConfig read(const std::vector<std::string>& assignments, int world_siz
   return read_run_config(changed(assignments), world_size);
 }
 
-// The problem of small() with these changes, "" when there is none.
+// Error message of small() with these changes; "": none.
 inline std::string problem(const std::vector<std::string>& assignments, int world_size = 1) {
   try {
     read(assignments, world_size);

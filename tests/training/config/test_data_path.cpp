@@ -55,7 +55,7 @@ TEST(DataPath, NamesOfValidationSetsAreFitForTags) {
   const std::string longest(64, 'n');
   EXPECT_NE(sets(R"({")" + longest + R"(n": "a"})").find("at most 64"), std::string::npos);
   EXPECT_EQ(sets(R"({")" + longest + R"(": "a"})"), R"({")" + longest + R"(":[1.0,"a"]})");
-  // All at once, each where it is.
+  // All errors at once, each with its position.
   EXPECT_EQ(sets(R"({"": "a", "test": "b", "wiki": [0, "c"], "code": "d"})"),
             path + ": has a set with an empty name; give it one\n" + path +
                 ": the name \"test\" is what the loss on data.test_data_path is called; use "

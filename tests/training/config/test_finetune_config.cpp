@@ -1,4 +1,4 @@
-// What configurations of fine-tuning leave out, and what they say in the words of others.
+// Defaults of fine-tuning configurations, and third-party spellings of their keys.
 #include <gtest/gtest.h>
 
 #include "tests/training/config/small_run.h"
@@ -9,7 +9,7 @@ using test::read;
 
 namespace {
 
-// What trains a model further is milder than what trains one from scratch, unless it is told.
+// Defaults of fine-tuning are milder than those of training from scratch.
 TEST(FinetuneConfig, HasDefaultsOfItsOwn) {
   const std::vector<std::string> tune{"finetune.train_file=a.jsonl", "data.data_path=null",
                                       "data.tokenizer=byte", "checkpoint.load=base"};
@@ -46,7 +46,7 @@ TEST(FinetuneConfig, HasDefaultsOfItsOwn) {
 TEST(FinetuneConfig, WordsOfTrl) {
   EXPECT_EQ(read({"warmup_ratio=0.055"}).scheduler.warmup_steps, 6);
   EXPECT_NE(problem({"warmup_ratio=0.1", "warmup_steps=3"}).find("keep one"), std::string::npos);
-  // As HuggingFace's files have them, the one that does not count as 0.
+  // As in HuggingFace's files, where the unused one is 0.
   EXPECT_EQ(read({"warmup_ratio=0.055", "warmup_steps=0"}).scheduler.warmup_steps, 6);
   EXPECT_EQ(read({"warmup_ratio=0", "warmup_steps=4"}).scheduler.warmup_steps, 4);
   const RunConfig config = read(
@@ -70,7 +70,7 @@ TEST(FinetuneConfig, AdaptersAreForNamesOrAnExpression) {
   EXPECT_TRUE(expression.finetune.lora.targets.empty());
   for (const RunConfig& config : {ends, expression})
     EXPECT_EQ(read_run_config(run_config_to_json(config), 1).finetune.lora, config.finetune.lora);
-  EXPECT_THROW(with(R"([".*[qv]_proj"])"), InputError);  // a list is one of names
+  EXPECT_THROW(with(R"([".*[qv]_proj"])"), InputError);  // a list must contain names
   EXPECT_THROW(with(".*nothing"), InputError);
 }
 

@@ -71,7 +71,7 @@ TEST(RunConfig, DeepSpeedSchedules) {
     EXPECT_EQ(again.style, c->scheduler.style);
     EXPECT_EQ(run_config_to_json(resolved_run_config(resolved)), resolved);
   }
-  // DeepSpeed warms up for 1000 steps unless told otherwise.
+  // DeepSpeed's default is 1000 warm-up steps.
   EXPECT_EQ(
       read({"scheduler.type=WarmupLR", "scheduler.params.warmup_type=linear", "train_steps=5000"})
           .scheduler.warmup_steps,

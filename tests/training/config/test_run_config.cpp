@@ -146,7 +146,7 @@ TEST(RunConfig, WhatChangesNothingOrTooMuchIsNoted) {
       "the sign of the weights that decay");
   EXPECT_TRUE(note({"optimizer.type=SGD", "weight_decay=3e3", "optimizer.params.lr=0.001"})
                   .ends_with("the sign of the weights that decay"));
-  // Adam's decay is a part of the gradient, unless it is AdamW by DeepSpeed's word.
+  // Adam adds weight decay to the gradient, unless DeepSpeed's adam_w_mode makes it AdamW.
   EXPECT_TRUE(note({"optimizer.type=Adam", "optimizer.params.weight_decay=3e4"})
                   .starts_with("optimizer.type: Adam adds weight decay to the gradient"));
   EXPECT_TRUE(note({"optimizer.type=Adam", "optimizer.params.adam_w_mode=true",
@@ -167,8 +167,8 @@ TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
             "train_steps: must be at least 1 and at most 99999999 or \"auto\", got 100000000");
 }
 
-// A feature that exists elsewhere and is not built here is an error, never ignored; asking for none
-// of it is not an error.
+// A feature of other programs that is not implemented here is an error, never ignored; disabling it
+// is not an error.
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :
@@ -341,7 +341,7 @@ TEST(RunConfig, Float8) {
   EXPECT_NE(problem({"fp8.enabled=true", "sequence_length=33", "gradient_accumulation_steps=12"})
                 .find("multiple of 16, not 33"),
             std::string::npos);
-  // Runs without it go on whether or not this version has saved them.
+  // Runs without it resume whether or not this version saved them.
   EXPECT_NE(trajectory_hash(read({"fp8.enabled=true"})), trajectory_hash(read({})));
 }
 
@@ -360,7 +360,7 @@ TEST(RunConfig, DocumentsAndTheirEnds) {
             std::string::npos);
 }
 
-// Resolved where a mask needs it: another tokenizer is then another run.
+// Resolved where a mask depends on it: another tokenizer then makes another run.
 TEST(RunConfig, TheEndOfDocumentsIsPartOfWhatMasksDo) {
   const auto eod = [](const std::vector<std::string>& assignments) {
     const RunConfig config = read(assignments);
@@ -437,7 +437,7 @@ TEST(RunConfig, TheHashFollowsTheTrajectoryOnly) {
                            "cpu.threads_per_rank=1", "comm.algorithm=ring", "micro_batch_size=4",
                            "activation_checkpointing.granularity=full", "comm.bucket_size=2048",
                            "data_path=elsewhere/test", "data_path=/abs/test.bin",
-                           // What these gave the steps that are done is compared instead.
+                           // Their values over the completed steps are compared instead.
                            "train_steps=101", "lr_warmup_iters=3", "scheduler.type=constant"})
     EXPECT_EQ(trajectory_hash(read({same})), hash) << same;
   EXPECT_EQ(trajectory_hash(read({}, 4)), hash);
@@ -447,7 +447,7 @@ TEST(RunConfig, TheHashFollowsTheTrajectoryOnly) {
     EXPECT_NE(trajectory_hash(read({other})), hash) << other;
 }
 
-// One wrong character in any key, wherever it stands, and the right one is suggested.
+// For one wrong character at any position of any key the correct key is suggested.
 TEST(RunConfig, EveryTypingErrorIsUnderstood) {
   const Schema& schema = run_schema();
   int checked = 0;

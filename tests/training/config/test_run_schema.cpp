@@ -1,4 +1,4 @@
-// What ships with the schema: configurations, the reference page, the JSON Schema.
+// Files shipped with the schema: configurations, the reference page, the JSON Schema.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,8 +16,7 @@
 namespace trireme::test_run_schema {
 namespace {
 
-// What the fuzzer of configurations begins with: numbers beyond all sizes, of wrong signs, kinds
-// and lengths.
+// Seeds of the configuration fuzzer: numbers beyond all sizes, wrong signs, types and lengths.
 TEST(HostileConfigs, AreRefusedForEachOfTheirReasons) {
   int hostile = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
@@ -77,7 +76,7 @@ TEST(ConfigSchema, DescribesTheModelToo) {
   const Json schema = run_config_json_schema();
   EXPECT_EQ(schema["required"].dump(), R"(["model","output_dir"])");
   const Json& forms = schema["properties"]["model"]["anyOf"];
-  ASSERT_EQ(forms.size(), 1 + families().size());  // a path, or one of a family
+  ASSERT_EQ(forms.size(), 1 + families().size());  // a path, or an object of one family
   EXPECT_EQ(forms[0]["type"], "string");
   EXPECT_TRUE(forms[1]["properties"].contains("n_embd"));
   EXPECT_TRUE(forms[2]["properties"].contains("hidden_size"));

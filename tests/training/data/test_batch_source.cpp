@@ -1,4 +1,4 @@
-// Micro-batches: slices of ranks, masks and resets, whole validation sets, bad data.
+// Micro-batches: slices of ranks, masks and resets, complete validation sets, invalid data.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -25,7 +25,7 @@ void write(const std::string& prefix, const std::vector<Ints>& documents) {
   writer.commit();
 }
 
-// `documents` documents of growing length whose tokens count up.
+// `documents` documents of growing length with consecutive token ids.
 std::vector<Ints> counting(int documents, int32_t first = 0) {
   std::vector<Ints> out;
   for (int d = 0; d < documents; ++d) {
@@ -67,7 +67,7 @@ TEST(TrainSource, FillsWhatTheDatasetHolds) {
   EXPECT_EQ(batch.valid_targets, 24);
 }
 
-// However the ranks and micro-batches divide a step, its samples are the same.
+// However ranks and micro-batches divide a step, its samples are the same.
 TEST(TrainSource, RanksTakeMegatronsSlices) {
   const ScratchDirectory dir;
   write(dir / "t", counting(40));
@@ -142,7 +142,7 @@ TEST(TrainSource, TakesTheEndOfDocumentFromTheTokenizer) {
 TEST(TrainSource, BuffersDoNotGrow) {
   const ScratchDirectory dir;
   std::vector<Ints> documents(60, Ints{1, 2, 3, 9});
-  documents.push_back(Ints(40, 9));  // documents of one token: the most boundaries there can be
+  documents.push_back(Ints(40, 9));  // documents of one token: the maximum number of boundaries
   write(dir / "t", documents);
   DataConfig config = train_only(dir / "t");
   config.eod_token_id = 9;
@@ -222,7 +222,7 @@ TEST(TrainSource, ChecksTokensBeyondTheProbe) {
   EXPECT_THROW(source->fill(0, 1, batch), InputError);
 }
 
-// The set without a name, or nullptr.
+// The set without a name; nullptr: none.
 std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
                                                     const BatchSourceOptions& options) {
   std::vector<ValidationSource> sources = make_validation_sources(config, options);
@@ -284,7 +284,7 @@ TEST(ValidationSource, UsesItsOwnFilesWhole) {
   EXPECT_EQ(batch.targets, (Ints{2, 3, 4, 5, kNo, kNo, 8, 9, kNo, kNo, kNo, kNo}));
   EXPECT_EQ(batch.valid_targets, 6);
   EXPECT_EQ(make_test_source(config, {3, 1000, 1}), nullptr);
-  // With files of its own for validation, training uses all of its file.
+  // With separate validation files, training uses its whole file.
   const auto train = make_train_source(config, {3, 1000, 1}, 1);
   EXPECT_NE(train->describe().find("(117 tokens"), std::string::npos) << train->describe();
 }
@@ -333,8 +333,8 @@ TEST(ValidationSource, EverySetThatCannotBeUsedIsToldAtOnce) {
   EXPECT_EQ(problem(4), "");  // five tokens are four inputs and the last target
 }
 
-// Only a run insists on whole sequences: another command may ask for longer ones than the set was
-// made for.
+// Only a run requires whole sequences: another command may use longer ones than the set was made
+// for.
 TEST(ValidationSource, ASetWithANameMayBeShorterThanASequence) {
   const ScratchDirectory dir;
   write(dir / "v", {{1, 2, 3, 4, 5}});

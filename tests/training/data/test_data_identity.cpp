@@ -1,4 +1,4 @@
-// Token files are known by what they hold, not by where they lie.
+// Token files are identified by their content, not by their path.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// numpy's shuffle, the split, the sample order and the blend, each against an independent
-// statement.
+// numpy's shuffle, the split, the sample order and the blend, each compared with an independent
+// implementation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ TEST(Shuffle, EqualsNumpy) {
   EXPECT_EQ(shuffled<int32_t>(1234, 2), (Ints{0, 1}));
   EXPECT_EQ(shuffled<int32_t>(0, 2), (Ints{1, 0}));
   EXPECT_EQ(shuffled<int32_t>(0, 1), (Ints{0}));
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a over the elements of a long one
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a over the elements of a long shuffle
   for (const uint32_t item : shuffled<uint32_t>(7, 100000)) hash = (hash ^ item) * 0x100000001b3u;
   EXPECT_EQ(hash, 0xb57dd85d36a86337u);
 }
@@ -65,8 +65,8 @@ TEST(Split, DividesSequencesAsMegatron) {
   }
 }
 
-// Random sequences as a token file; token t of the whole file is t, so that a sample tells exactly
-// where it came from.
+// Random sequences as a token file; token t of the whole file is t, so that a sample shows its
+// origin.
 std::shared_ptr<const TokenFile> make_file(const std::string& prefix, const Ints& lengths) {
   TokenFileWriter writer(prefix, TokenType::kI32);
   int32_t next = 0;
@@ -80,8 +80,8 @@ std::shared_ptr<const TokenFile> make_file(const std::string& prefix, const Ints
   return std::make_shared<TokenFile>(prefix);
 }
 
-// Megatron's procedure step by step: epochs counted up one by one, indices stored, each sample's
-// start found by walking through the documents from the sample before it.
+// Megatron's procedure step by step: counts epochs one by one, stores indices, and finds each
+// sample's start by walking through the documents from the previous sample.
 class LiteralDataset {
  public:
   LiteralDataset(const Ints& lengths, SequenceRange range, int64_t num_samples, int64_t S,
@@ -118,7 +118,7 @@ class LiteralDataset {
   }
 
   size_t size() const { return order_.size(); }
-  bool apart = false;  // the last epoch is shuffled on its own
+  bool apart = false;  // the last epoch is shuffled separately
 
   Ints sample(size_t index) const {
     size_t slot = 0;
@@ -152,7 +152,7 @@ TEST(GptDataset, EqualsTheLiteralProcedure) {
   Ints lengths;
   std::shared_ptr<const TokenFile> file;
   for (int trial = 0; trial < 60; ++trial) {
-    if (trial % 6 == 0) {  // another file; some hold empty documents
+    if (trial % 6 == 0) {  // another file; some contain empty documents
       lengths.assign(3 + random() % 12, 0);
       for (int32_t& length : lengths) {
         length = static_cast<int32_t>(random() % 23 + (trial % 12 == 0 ? 0 : 1));
@@ -232,7 +232,8 @@ TEST(Blend, WeightsAreSummedAsNumpyDoes) {
     const std::vector<double> normalized = normalize_weights(weights);
     EXPECT_NEAR(std::accumulate(normalized.begin(), normalized.end(), 0.0), 1.0, 1e-14) << n;
   }
-  // Printed by numpy: (w / w.sum())[0] for w[i] = 1 / (i + 3). A plain loop ends in other digits.
+  // Printed by numpy: (w / w.sum())[0] for w[i] = 1 / (i + 3). A plain loop differs in the last
+  // digits.
   const auto first = [](size_t n) {
     std::vector<double> weights(n);
     for (size_t i = 0; i < n; ++i) weights[i] = 1.0 / static_cast<double>(i + 3);

@@ -93,11 +93,11 @@ TEST(Prepare, RanksAgree) {
     EXPECT_EQ(stats.documents, alone.documents);
     EXPECT_EQ(stats.tokens, alone.tokens);
     EXPECT_EQ(stats.empty_documents, alone.empty_documents);
-    // A second time the pair is there: refused on every rank.
+    // The second time the pair exists: refused on every rank.
     EXPECT_THROW(prepare_data(options, world), InputError);
   });
   EXPECT_EQ(pair_bytes(dir / "three"), pair_bytes(dir / "one"));
-  put(dir / "text/z.txt", std::string("a\0b", 3));  // one rank meets it, all complain
+  put(dir / "text/z.txt", std::string("a\0b", 3));  // one rank reads it, all report it
   options.overwrite = true;
   run_threads(3,
               [&](Communicator& world) { EXPECT_THROW(prepare_data(options, world), InputError); });
@@ -167,8 +167,8 @@ TEST(Prepare, TheFirstBadDocumentIsNamedWhateverTheThreads) {
   }
 }
 
-// Broken lines of several kinds among good ones: the same pair as without them, for any threads and
-// ranks.
+// Invalid lines of several kinds between valid ones: the same pair as without them, for any number
+// of threads and ranks.
 TEST(Prepare, SkipsAndCountsWhatCannotBeReadOnRequest) {
   const ScratchDirectory dir;
   const std::string broken[] = {"oops",          "{\"text\": \"\\ud83d\"}",
@@ -185,7 +185,7 @@ TEST(Prepare, SkipsAndCountsWhatCannotBeReadOnRequest) {
   put(dir / "good/t.jsonl", good);
   prepare_data({.inputs = {dir / "good"}, .output = dir / "want"});
   PrepareOptions options{.inputs = {dir / "t.jsonl"}, .output = dir / "o"};
-  EXPECT_THROW(prepare_data(options), InputError);  // unless it is asked for
+  EXPECT_THROW(prepare_data(options), InputError);  // without the option
   options.skip_invalid = true;
   options.overwrite = true;
   const auto check = [&](const PrepareStats& stats) {
@@ -206,10 +206,10 @@ TEST(Prepare, SkipsAndCountsWhatCannotBeReadOnRequest) {
   run_threads(3, [&](Communicator& world) { check(prepare_data(options, world)); });
   EXPECT_EQ(pair_bytes(dir / "o"), pair_bytes(dir / "want"));
   put(dir / "t.jsonl", "oops\n");
-  EXPECT_THROW(prepare_data(options), InputError);  // nothing is left
+  EXPECT_THROW(prepare_data(options), InputError);  // no line is left
 }
 
-// U+0000 that a line spells is a character; a NUL byte is a sign of a binary file.
+// An escaped U+0000 is a character; a NUL byte indicates a binary file.
 TEST(Prepare, TakesAZeroThatALineSpells) {
   const ScratchDirectory dir;
   put(dir / "t.jsonl", "{\"text\": \"a\\u0000b\"}\n");
@@ -263,7 +263,7 @@ TEST(TrainTokenizer, ReadsNoMoreThanItsBudget) {
   EXPECT_THROW(train_tokenizer(options), InputError);  // c.txt is binary
   options.max_bytes = 1000;
   EXPECT_NO_THROW(train_tokenizer(options));  // and is not reached
-  // A part of one long document, too: what stands behind it leaves no trace.
+  // Also for part of a long document: the text after it has no influence.
   const auto model_of = [&](const std::string& more) {
     put(dir / "d.txt", text + more);
     options.inputs = {dir / "d.txt"};

@@ -1,5 +1,5 @@
-// Log-likelihoods against the logits of HuggingFace's model, and what lm-evaluation-harness makes
-// of them.
+// Log-likelihoods compared with the logits of HuggingFace's model, and the metrics of
+// lm-evaluation-harness.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,8 +22,8 @@ namespace {
 
 const std::string kGolden = test::source_folder() + "/tests/golden/peft/";
 
-// Documents that begin as the golden sequence does, and what its logits say of their learned
-// tokens.
+// Documents with prefixes of the golden sequence, and the log-likelihoods of their learned tokens
+// from its logits.
 struct Known {
   std::vector<Example> documents;
   std::vector<double> log_likelihoods;
@@ -100,7 +100,7 @@ struct TaskFile {
   }
 };
 
-// "context|continuation", '$' for the beginning of text.
+// "context|continuation", with '$' for the beginning-of-sequence token.
 std::string shown(const Example& e) {
   std::string out;
   bool learned = false;
@@ -124,20 +124,20 @@ TEST(EvalTask, ContextsAndContinuations) {
   TaskFile file;
   EXPECT_EQ(shown(file.open(R"({"context": "ab", "choices": ["c", "de"], "label": 1})", 20)),
             (Strings{"ab| c", "ab| de"}));
-  // Spaces at the end of the context go to the continuation.
+  // Spaces at the end of the context move to the continuation.
   EXPECT_EQ(
       shown(file.open(R"({"context": "ab \n", "choices": ["c", "d"], "label": "d"})", 20, "")),
       (Strings{"ab| \nc", "ab| \nd"}));
   EXPECT_EQ(shown(file.open(R"({"context": "", "choices": ["c", "d"], "label": 0})", 20)),
             (Strings{"$| c", "$| d"}));
-  // Of a long context the end, and of a long continuation too.
+  // Keeps the end of a long context, and of a long continuation.
   EXPECT_EQ(shown(file.open(R"({"context": "abcdefgh", "choices": ["xy", "z"], "label": 0})", 4)),
             (Strings{"gh| xy", "fgh| z"}));
 }
 
 TEST(EvalTask, WhiteSpaceIsUnicodesAndCutContextsAreCounted) {
   TaskFile file;
-  // No-break space, ideographic space, next line, file separator: Python's rstrip() takes all.
+  // No-break space, ideographic space, next line, file separator: Python's rstrip() removes all.
   for (const std::string space : {"\xC2\xA0", "\xE3\x80\x80", "\xC2\x85", "\\u001c"}) {
     const EvalTask task = file.open(
         concat(R"({"context": "ab)", space, R"(", "choices": ["c", "d"], "label": 0})"), 20, "");
@@ -145,7 +145,7 @@ TEST(EvalTask, WhiteSpaceIsUnicodesAndCutContextsAreCounted) {
     EXPECT_EQ(first.learned[1], 0) << space;
     EXPECT_EQ(first.learned[2], 1) << space;
   }
-  // What ends as such a character does is none.
+  // Bytes that end like such a character are not whitespace.
   const EvalTask letter =
       file.open("{\"context\": \"\xE4\xBD\xA0\", \"choices\": [\"c\", \"d\"], \"label\": 0}", 20);
   EXPECT_EQ(letter.documents()[0].learned, (std::vector<uint8_t>{0, 0, 0, 1, 1}));
@@ -170,8 +170,8 @@ TEST(EvalTask, ContextsMayBeginWithTheBeginningOfText) {
   EXPECT_EQ(shown(task), (Strings{"$ab| c", "$ab| d", "$| c", "$| d", "$|ab"}));
 }
 
-// The template writes the context; its end, white space too, is as the harness has it. '$' is what
-// the template writes as markup.
+// The template writes the context; its end, including white space, is as in the harness. '$' is
+// markup written by the template.
 TEST(EvalTask, ContextsWrittenByAChatTemplate) {
   TaskFile file;
   const ChatTemplate chat(
@@ -187,17 +187,17 @@ TEST(EvalTask, ContextsWrittenByAChatTemplate) {
   };
   EXPECT_EQ(asked(R"("two ")", "yes"), "$u:two ;a:|\nyes");
   EXPECT_EQ(asked(R"("")", "yes"), "$u:;a:|\nyes");
-  EXPECT_EQ(asked(R"("two")", "yes", true), "$u:two;a:|\nyes");  // it has begun already
+  EXPECT_EQ(asked(R"("two")", "yes", true), "$u:two;a:|\nyes");  // the response has already started
   EXPECT_EQ(asked(R"([{"role": "system", "content": "be"}, {"role": "user", "content": "1"},)"
                   R"({"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}])",
                   "4"),
             "$s:be;u:1;a:2;u:3;a:|\n4");
-  // What is said of markup is text.
+  // Markup inside a context is text.
   EXPECT_EQ(asked(R"("<|endoftext|>")", "<|endoftext|>"), "$u:<|endoftext|>;a:|\n<|endoftext|>");
   for (const char* context :
        {"[]", "7", R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])"})
     EXPECT_THROW(asked(context, "yes"), InputError) << context;
-  // A text is no conversation.
+  // A plain text is not a conversation.
   std::ofstream(file.dir / "task.jsonl") << R"({"text": "ab"})";
   EXPECT_EQ(shown(EvalTask(file.dir / "task.jsonl", *file.tokenizer,
                            {.sequence_length = 20, .chat = &writer})),
@@ -220,7 +220,7 @@ TEST(EvalTask, Metrics) {
       "{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": 0}\n"
       "{\"text\": \" one  two\\u00a0\"}\n",
       20);
-  // acc: no, yes, yes (the first of equals); acc_norm: yes (-1.5 a character), no, yes; acc_bytes
+  // acc: no, yes, yes (the first of equals); acc_norm: yes (-1.5 per character), no, yes; acc_bytes
   // likewise yes, no.
   const std::vector<TaskMetric> got = task.metrics({-2, -3, -2, -5.4, -1, -1, -14});
   ASSERT_EQ(got.size(), 6U);

@@ -1,4 +1,4 @@
-// The loss of an evaluation is that of one rank under every layout, in float64.
+// The loss of an evaluation is the same with every layout as on one rank, in float64.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -59,7 +59,7 @@ class Samples final : public BatchSource {
   std::set<int64_t> seen_;
 };
 
-// Of every rank.
+// Results of every rank.
 std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes& sizes,
                                  int64_t max_samples = 0, std::set<int64_t>* seen = nullptr) {
   std::vector<EvalResult> results(static_cast<size_t>(world_size(sizes)));

@@ -74,10 +74,10 @@ TEST(Report, WritesAPageAndPictures) {
   const std::string page = read_small_file(files.page);
   EXPECT_NE(page.find("gpt2, 3 layers"), std::string::npos);
   EXPECT_NE(page.find("<td>400</td>"), std::string::npos);
-  // A missing value in the charts' data is null; the library's own code before it may say NaN.
+  // A missing value in the charts' data is null; the library's own code before it may contain NaN.
   const size_t data = std::min(page.find("const charts"), page.size());
   EXPECT_EQ(page.find("NaN", data), std::string::npos);
-  // Self-contained: nothing is loaded from anywhere.
+  // Self-contained: the page loads nothing.
   for (const char* loads : {"src=\"http", "href=\"http", "<link", "@import", "fetch("}) {
     EXPECT_EQ(page.find(loads), std::string::npos) << loads;
   }

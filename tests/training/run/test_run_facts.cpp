@@ -1,4 +1,4 @@
-// Ranks that were started with different configurations are told apart by every key.
+// Ranks started with different configurations are detected, for every key.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -30,7 +30,7 @@ TEST(RunFacts, EveryKeyThatChangesTheConfigurationIsOne) {
       one = read(without);
       other = read(with);
     } catch (const InputError&) {
-      continue;  // a key that needs more beside it: tests of its own section
+      continue;  // a key that requires others: tested with its section
     }
     if (run_config_to_json(one) == run_config_to_json(other)) continue;
     ++compared;

@@ -19,12 +19,12 @@ class GoldenCase {
   double steps_tolerance() const { return steps_tolerance_; }
   SafetensorsReader open(const std::string& file) const;  // "dense", "packed", "steps"
 
-  void load_weights(Ctx& ctx, ParameterStore& store) const;  // to where the context computes
-  // The reference tensor `prefix` + name of a parameter, in this project's layout: GPT-2's Conv1D
+  void load_weights(Ctx& ctx, ParameterStore& store) const;  // to the device of the context
+  // Reference tensor `prefix` + name of a parameter, in this project's layout: GPT-2's Conv1D
   // weights are transposed and c_attn is split into q, k, v.
   std::vector<double> reference(const SafetensorsReader& file, const std::string& prefix,
                                 const ParameterSpec& spec) const;
-  // The batch of a file; row >= 0 picks one of a (steps, T) table.
+  // Batch of a file. row >= 0 selects one row of a (steps, T) table.
   MicroBatch batch(const SafetensorsReader& file, int64_t row = -1) const;
 
  private:

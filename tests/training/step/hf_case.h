@@ -1,5 +1,5 @@
-// One folder of tests/golden/hf: a model made by HuggingFace's transformers and what that computes
-// with it.
+// One folder of tests/golden/hf: a model created by HuggingFace's transformers, and its results
+// there.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ class HfCase {
 
   const HfModel& source() const { return source_; }
   const SafetensorsReader& expected() const { return expected_; }
-  // Of one step over the batch, in `dtype` on ranks of such a layout, without losses of routers and
-  // dropout.
+  // Configuration of one step over the batch, in `dtype`, on ranks with this layout, without router
+  // losses and dropout.
   RunConfig config(const ParallelSizes& sizes, DType dtype) const;
-  // Two rows of as many tokens as the longest document has.
+  // Two rows, each as long as the longest document.
   MicroBatch batch() const;
   int64_t row_length() const { return row_length_; }
-  // Of the whole logical parameter, as this project stores it.
+  // Gradient of the whole logical parameter, as this project stores it.
   std::vector<double> gradient(const ParameterSpec& spec) const;
 
  private:

@@ -109,7 +109,7 @@ std::vector<CommOptions> layouts() {
 TEST(DataParallel, LossesEqualOneRank) {
   const Trajectory one = train(1, {});
   EXPECT_LT(one.losses.back(),
-            0.8 * one.losses.front());  // it learns: the comparison means something
+            0.8 * one.losses.front());  // the loss falls: the comparison is meaningful
   for (const CommOptions& options : layouts())
     for (int ranks : {2, 4}) {
       const Trajectory many = train(ranks, options);
@@ -149,7 +149,8 @@ TEST(DataParallel, RingSendsExactlyTheFormula) {
 }
 
 TEST(DataParallel, ADroppedReductionIsNoticed) {
-  // Each rank alone sees another half of the batch: the comparison of LossesEqualOneRank must fail.
+  // Each rank alone has a different half of the batch: the comparison of LossesEqualOneRank must
+  // fail.
   const Trajectory one = train(1, {});
   std::vector<double> alone;
   run_threads(1, [&](Communicator& group) {

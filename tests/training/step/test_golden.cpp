@@ -1,5 +1,5 @@
-// The model, its gradients and the update against an independent reference in float64
-// (tests/golden/README.md), and the other dtypes and recompute policies against that.
+// The model, its gradients and the update compared with an independent reference in float64
+// (tests/golden/README.md), and the other dtypes and recompute policies compared with that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace trireme::test::test_golden {
 namespace {
 
-// A state with the reference's weights, and the step that trains it, on one rank.
+// A state with the reference's weights, and its training step, on one rank.
 struct Trainer {
   Trainer(const GoldenCase& golden, Communicator& group)
       : config(golden.config()),
@@ -69,8 +69,8 @@ void expect_gradients(const GoldenCase& golden, const SafetensorsReader& referen
 }
 
 class GoldenTest : public ::testing::TestWithParam<const char*> {};
-// What does not hold with experts: their choice is not continuous, so rounding may change it, and
-// the losses that balance them are defined on a micro-batch.
+// Tests that do not apply to experts: their choice is not continuous, so that rounding may change
+// it, and their balancing losses are defined per micro-batch.
 class DenseGoldenTest : public GoldenTest {};
 
 TEST_P(GoldenTest, LossAndEveryGradientInFloat64) {
@@ -128,7 +128,7 @@ TEST_P(GoldenTest, RecomputePoliciesAreBitIdentical) {
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       GoldenCase golden(GetParam(), dtype);
       golden.config().recompute = recompute;
-      // With dropout on, recomputation must draw the same masks.
+      // With dropout, recomputation must draw the same masks.
       ModelConfig& model = golden.config().model;
       model.residual_dropout = model.attention_dropout = model.embedding_dropout = 0.1;
       const SafetensorsReader reference = golden.open("packed");
@@ -191,7 +191,7 @@ TEST_P(DenseGoldenTest, AccumulatedMicroBatchesEqualOneBatch) {
   const SafetensorsReader reference = golden.open("dense");
   const MicroBatch whole = golden.batch(reference);
   const std::vector<MicroBatch> halves = {half(whole, 0), half(whole, 1)};
-  // In gpt2's batch the halves have different numbers of targets: a mean of means would fail there.
+  // In gpt2's batch the halves have different numbers of targets: a mean of means would fail.
   if (GetParam() == std::string("gpt2")) {
     ASSERT_NE(halves[0].valid_targets, halves[1].valid_targets);
   }

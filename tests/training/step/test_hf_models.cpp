@@ -1,6 +1,6 @@
-// Models of every family against HuggingFace's transformers (tests/golden/make_transformers.py):
-// logits, the loss and every gradient of a step, under several layouts, and decoding token by
-// token.
+// Models of every family compared with HuggingFace's transformers
+// (tests/golden/make_transformers.py): logits, loss and every gradient of a step, with several
+// layouts, and decoding token by token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 namespace trireme::test::test_hf_models {
 namespace {
 
-// Logits may differ by so much of the largest; the loss and, in the norm, gradients of themselves.
-// Both sides compute in float32, in another order.
+// Tolerances: logits relative to the largest one; the loss relative to itself, and gradients in
+// their norm. Both sides compute in float32, in another order.
 constexpr double kLogits = 1e-4, kLoss = 1e-5, kGradient = 1e-4;
 
 const char* const kCases[] = {"gpt2",        "llama",      "llama_linear", "llama_dynamic",
@@ -116,7 +116,7 @@ struct HfRank {
   TrainState state;
 };
 
-// The rows of a rank's logits that are tokens, against those of the whole batch.
+// Compares the rows of a rank's logits that are tokens with those of the whole batch.
 void expect_logits(const HfCase& hf, HfRank& rank) {
   const Layout& layout = rank.groups.layout;
   std::vector<MicroBatch> local(1);
@@ -182,7 +182,7 @@ TEST_P(HfModels, LogitsLossAndGradientsUnderEveryLayout) {
   }
 }
 
-// The first document again, a part of it at once and then token by token over what the cache holds.
+// The first document again, part of it at once and then token by token with the KV cache.
 TEST_P(HfModels, CachedDecodingIsTheWholeForward) {
   const HfCase hf(GetParam());
   const MicroBatch batch = hf.batch();
@@ -226,7 +226,7 @@ TEST_P(HfModels, CachedDecodingIsTheWholeForward) {
   }
 }
 
-// What config.json says comes back from what a checkpoint of ours stores.
+// A config.json survives the round trip through a checkpoint's state.
 TEST_P(HfModels, ConfigurationsComeBack) {
   const ModelConfig config = HfCase(GetParam()).source().config();
   ConfigReport report;

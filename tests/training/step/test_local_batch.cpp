@@ -58,7 +58,7 @@ TEST(LocalBatch, ContextRanksHoldEveryTokenOnce) {
     for (int rank = 0; rank < 4; ++rank) {
       const Layout mine = layout(4, rank, tp, tp > 1);
       MicroBatch local;
-      // A second fill must not remember the first.
+      // A second fill must not depend on the first.
       fill_local_batch(shape_of_micro_batch(2, 9), 9, mine, true, local);
       fill_local_batch(whole, 9, mine, true, local);
       EXPECT_EQ(std::ssize(local.tokens), local_tokens(2, 9, mine));

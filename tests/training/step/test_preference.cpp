@@ -1,4 +1,4 @@
-// Training on preferences against TRL's formula (tests/golden/dpo, in float64 by PyTorch).
+// Preference training compared with TRL's formula (tests/golden/dpo, in float64 by PyTorch).
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -20,7 +20,7 @@ const std::string kGolden = test::source_folder() + "/tests/golden/";
 
 nlohmann::json golden() { return read_json_file<nlohmann::json>(kGolden + "dpo/dpo.json"); }
 
-// A pair in each sequence, the rest of it padding.
+// One pair in each sequence, padded.
 MicroBatch batch_of(const nlohmann::json& pairs, int64_t length) {
   MicroBatch batch = shape_of_micro_batch(std::ssize(pairs), length);
   std::ranges::fill(batch.targets, kIgnoredTarget);
@@ -101,7 +101,7 @@ TEST(Preference, LossAndGradientsAreThoseOfTrl) {
   }
 }
 
-// Derivatives of every kind of loss against differences, and what saturates.
+// Derivatives of every kind of loss compared with differences, and saturation.
 TEST(Preference, DerivativesAreThoseOfTheLoss) {
   for (const auto type : {PreferenceConfig::Type::kSigmoid, PreferenceConfig::Type::kIpo})
     for (const double off : {-900.0, -3.0, 0.0, 0.7, 800.0}) {

@@ -1,4 +1,4 @@
-// A step whose loss or gradient is not finite leaves everything that training depends on as it was.
+// A step whose loss or gradient is not finite changes nothing that training depends on.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -29,7 +29,7 @@ RunConfig config_for(int ranks) {
   c.model.moe.sigmoid_scores = c.model.moe.selection_bias = true;
   c.model.moe.bias_update_speed = 0.01;
   c.model.moe.balance_coef = 0.1;
-  c.model.moe.balance_scope = BalanceScope::kGlobal;  // the shares of a step enter the next
+  c.model.moe.balance_scope = BalanceScope::kGlobal;  // the shares of a step affect the next one
   c.parallel.dp = ranks;
   c.train_batch_size = ranks;
   c.micro_batch_size = c.gradient_accumulation_steps = 1;
@@ -59,7 +59,7 @@ std::vector<uint8_t> bytes_of(const ConstTensor& t) {
   return out;
 }
 
-// The bits of weights, optimizer states, biases and shares of experts.
+// Bits of weights, optimizer states, selection biases and shares of experts.
 std::vector<std::vector<uint8_t>> bits(const TrainState& state) {
   std::vector<std::vector<uint8_t>> out{bytes_of(state.store.flat_values())};
   for (const FlatOptimizer::State& s : state.optimizer.states()) out.push_back(bytes_of(s.flat));
@@ -74,7 +74,7 @@ void set_loss_scale(Ctx& ctx, TrainState& state, double scale) {
   state.write_step_state(ctx, steps);
 }
 
-// Steps 0 and 2, with a skipped one between them or not; the state at the end.
+// Steps 0 and 2, with or without a skipped one between them; returns the final state.
 std::vector<std::vector<uint8_t>> trained(Communicator& group, bool skip) {
   const RunConfig config = config_for(group.size());
   Ctx ctx(1, "test");
@@ -90,7 +90,7 @@ std::vector<std::vector<uint8_t>> trained(Communicator& group, bool skip) {
   EXPECT_FALSE(train(0).skipped);
   const auto before = bits(state);
   for (size_t i = 0; i < fresh.size(); ++i) EXPECT_NE(before[i], fresh[i]) << i;
-  if (skip) {  // infinite gradients, while routing is as good as ever
+  if (skip) {  // infinite gradients with normal routing
     set_loss_scale(ctx, state, std::numeric_limits<double>::infinity());
     EXPECT_TRUE(train(1).skipped);
     EXPECT_EQ(bits(state), before);

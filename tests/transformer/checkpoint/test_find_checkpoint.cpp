@@ -1,4 +1,4 @@
-// Which of a run's checkpoints is found.
+// Selection of a run's checkpoint.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ void save(const std::string& root, int64_t step, int64_t skips) {
 TEST(FindCheckpoint, PassesOverThoseOfSkippedSteps) {
   const ScratchDirectory dir;
   save(dir.path(), 10, 3);
-  // None is better.
+  // There is no better one.
   EXPECT_EQ(find_checkpoint(dir.path()).directory, dir / "step-00000010");
   save(dir.path(), 20, 0);
   save(dir.path(), 30, 1);
@@ -31,7 +31,7 @@ TEST(FindCheckpoint, PassesOverThoseOfSkippedSteps) {
   EXPECT_EQ(found.skipped[0], std::string(dir / "step-00000040") +
                                   " was saved after 11 steps in a row that were not finite, an "
                                   "older one is used");
-  // One that is named is found.
+  // A checkpoint given by its path is used.
   EXPECT_EQ(find_checkpoint(dir / "step-00000040").directory, dir / "step-00000040");
 }
 

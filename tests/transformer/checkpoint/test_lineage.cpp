@@ -1,4 +1,4 @@
-// Which model lies in files: what makes it the same one, and another.
+// Identity of a model in files: what changes it and what does not.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ TEST(CheckpointLineage, ModelsAreKnownByTheirWeights) {
   const ScratchDirectory dir;
   fs::copy(kBase, dir / "copy");
   EXPECT_EQ(model_identity(dir / "copy"), model_identity(kBase));
-  // What else lies there, and what the file is called, changes nothing.
+  // Other files in the directory and the file's name do not change it.
   std::ofstream(dir / "copy/manifest.json") << "{}";
   EXPECT_EQ(model_identity(dir / "copy"), model_identity(kBase));
   flip_last_byte(dir / "copy/model.safetensors");

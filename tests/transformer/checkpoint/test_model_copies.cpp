@@ -1,6 +1,6 @@
-// Models between formats: import then export gives the same bytes, an interrupted export goes on, a
-// run's checkpoint leaves as a directory that opens again, and the difference of two models is
-// found.
+// Models between formats: import followed by export gives the same bytes, an interrupted export
+// resumes, a run's checkpoint is exported as a directory that can be opened again, and differences
+// of two models are found.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -64,7 +64,7 @@ TEST(ModelCopies, ImportThenExportIsByteIdentical) {
     }
 }
 
-// As published: most weights in bfloat16, some in another type.
+// As published: most weights in bfloat16, some in another dtype.
 TEST(ModelCopies, EachTensorKeepsItsType) {
   const ScratchDirectory dir;
   HfFiles files("mixtral", DType::kBF16);
@@ -83,19 +83,19 @@ TEST(ModelCopies, EachTensorKeepsItsType) {
   expect_same_bytes(dir / "hf", dir / "out");
   write_hf_directory(source, dir / "direct", {});
   expect_same_bytes(dir / "hf", dir / "direct");
-  // It computes in the type of most.
+  // The compute dtype is that of most weights.
   const auto world = make_world({});
   Ctx ctx(1, "test");
   LoadedModel loaded(dir / "ours", world->world());
   loaded.load(ctx, Layout{}, 8);
   EXPECT_EQ(loaded.parameters().value(0).dtype(), DType::kBF16);
-  // Where a type is given, all have it.
+  // A given dtype applies to all weights.
   write_hf_directory(imported, dir / "one", {.dtype = DType::kF32});
   const SafetensorsDirectory written_files(dir / "one");
   for (const SourceTensor& t : written_files.tensors()) EXPECT_EQ(t.dtype, DType::kF32) << t.name;
 }
 
-// What DeepSeek-V3 has beside its weights is float32 in every file.
+// The selection biases of DeepSeek-V3 are float32 in every file.
 TEST(ModelCopies, TheBiasOfARouterStaysFloat32) {
   const std::string golden = concat(test::source_folder(), "/tests/golden/hf/deepseek_v3");
   const ScratchDirectory dir;
@@ -129,7 +129,7 @@ TEST(ModelCopies, AnImportedCheckpointLoads) {
   EXPECT_THROW(import_model(source, dir / "ours", {.dtype = DType::kF32}), InputError);
 }
 
-// What others add to a directory is there before it looks whole.
+// Further files are added to a directory before it looks complete.
 TEST(ModelCopies, TheConfigurationIsWrittenLast) {
   const ScratchDirectory dir;
   HfFiles("llama", DType::kF32).write(dir / "hf");
@@ -192,8 +192,7 @@ TEST(ModelCopies, DiffFindsWhatDiffers) {
   EXPECT_EQ(rounded.differences.size(), 3U) << "bfloat16 keeps 8 bits";
 }
 
-// A hub's GPT-2 has the names of its tensors without their prefix; what we write of it has them
-// with it.
+// A GPT-2 from a hub has tensor names without the prefix; exports have it.
 TEST(ModelCopies, DiffOfModelsIsByParameter) {
   const ScratchDirectory dir;
   HfFiles files("gpt2", DType::kF32);
@@ -209,7 +208,7 @@ TEST(ModelCopies, DiffOfModelsIsByParameter) {
   const ModelDiff other = diff_models(dir / "other", dir / "ours");
   ASSERT_EQ(other.differences.size(), 1U);
   EXPECT_EQ(other.differences[0].name, "transformer.ln_f.weight");
-  // Without a configuration the names in the files are all there is.
+  // Without a configuration only the names in the files can be compared.
   fs::remove(dir / "hub/config.json");
   EXPECT_GT(diff_models(dir / "hub", dir / "ours").differences.size(), 20U);
 }
@@ -227,7 +226,7 @@ TEST(ModelCopies, EndsOfTextsStayAList) {
       << "there is no tokenizer, and yet it is copied";
 }
 
-// A directory of a model with a tokenizer and several ends.
+// Writes a directory of a model with a tokenizer and several stop token ids.
 void write_with_tokenizer(const std::string& directory) {
   Json config = HfFiles("llama", DType::kF32).config();
   config["vocab_size"] = 700;
@@ -277,14 +276,14 @@ TEST(ModelCopies, AllIdsOfAConfigurationStayThroughGguf) {
   EXPECT_EQ(HfModel(dir / "out").config().bos_token_id, 11);
   import_model(model, dir / "ours", {.dtype = DType::kF32});
   EXPECT_EQ(tokenizer_ends(open_any_model(dir / "ours")->tokenizer(), 700), ends);
-  // And into another such file.
+  // And into another GGUF file.
   write_gguf(model, dir / "y.gguf",
              {.type = "F32", .tokenizer = gguf_tokenizer_metadata(dir / "x.gguf", 700)});
   EXPECT_EQ(tokenizer_ends(dir / "y.gguf", 700), ends);
   EXPECT_EQ(GgufModel(dir / "y.gguf").config().bos_token_id, 11);
 }
 
-// Templates of other names are files of a directory and keys of a GGUF file.
+// Named templates are files of a directory and keys of a GGUF file.
 TEST(ModelCopies, NamedChatTemplatesAreKept) {
   const ScratchDirectory dir;
   write_with_tokenizer(dir / "hf");
@@ -302,8 +301,7 @@ TEST(ModelCopies, NamedChatTemplatesAreKept) {
   EXPECT_TRUE(again.at("tokenizer.chat_template.tool_use") == GgufValue(std::string("tools")));
 }
 
-// What a GGUF file says of its tokenizer comes along as HuggingFace's files, into checkpoints of
-// ours too.
+// The tokenizer of a GGUF file is written as HuggingFace's files, also into Trireme checkpoints.
 TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
   const ScratchDirectory dir;
   write_with_tokenizer(dir / "hf");
@@ -312,7 +310,7 @@ TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
   words.erase("tokenizer.huggingface.json");
   words["tokenizer.chat_template"] = std::string("{{ messages }}");
   write_gguf(source, dir / "x.gguf", {.type = "F32", .tokenizer = words});
-  // The end of the tokenizer first, then those of the directory.
+  // The stop token of the tokenizer first, then those of the directory.
   const std::vector<int32_t> ends = tokenizer_ends(dir / "x.gguf", 700);
   ASSERT_EQ(ends.size(), 3U);
   EXPECT_EQ((std::vector<int32_t>{ends[1], ends[2]}), (std::vector<int32_t>{3, 5}));
@@ -333,7 +331,7 @@ TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
   EXPECT_EQ(load_tokenizer(kept)->encode("the sea"), theirs->encode("the sea"));
   EXPECT_EQ(tokenizer_ends(kept, 700), ends);
 
-  // One that nobody understands is left out, and the model comes all the same.
+  // An unsupported tokenizer is left out, and the model is exported nevertheless.
   words["tokenizer.ggml.pre"] = std::string("another");
   write_gguf(source, dir / "y.gguf", {.type = "F32", .tokenizer = words});
   EXPECT_TRUE(

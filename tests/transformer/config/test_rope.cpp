@@ -1,5 +1,5 @@
-// Scaled rotary frequencies against numbers that HuggingFace's transformers computed in float32
-// (ROPE_INIT_FUNCTIONS of version 5.23).
+// Scaled rotary frequencies compared with values that HuggingFace's transformers computed in
+// float32 (ROPE_INIT_FUNCTIONS of version 5.23).
 #include <gtest/gtest.h>
 
 #include <utility>

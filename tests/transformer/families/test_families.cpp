@@ -1,4 +1,4 @@
-// Configurations as they are published, and what must be said about them.
+// Published configurations, and the messages about them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -75,7 +75,7 @@ TEST(Families, DeepseekV2LiteAsPublished) {
   EXPECT_EQ(c.latent, (LatentConfig{0, 512, 128, 64, 128}));
   EXPECT_EQ(c.head_dim, 192);
   EXPECT_TRUE(c.rope_interleaved);
-  // Both m of yarn are the same, so that the table's factor is 1 and the softmax has both.
+  // Both m of YaRN are equal, so that the table's factor is 1 and the softmax scale has both.
   const double m = 0.1 * 0.707 * std::log(40.0) + 1;
   EXPECT_NEAR(c.attention_scale, m * m / std::sqrt(192.0), 1e-12);
   EXPECT_FALSE(c.moe.sigmoid_scores || c.moe.selection_bias || c.moe.normalise_weights);
@@ -163,7 +163,7 @@ TEST(Families, WhatGemma3CannotBe) {
             "model.rope_scaling.factor: is required by rope_type linear");
 }
 
-// The larger ones see images too: their text part is a model of its own.
+// The larger models are multimodal: their text part is a separate model.
 TEST(Families, TheTextPartOfGemma3) {
   const Read got = read(R"({"architectures": ["Gemma3ForConditionalGeneration"],
     "boi_token_index": 255999, "eoi_token_index": 256000, "eos_token_id": [1, 106],
@@ -180,7 +180,7 @@ TEST(Families, TheTextPartOfGemma3) {
   EXPECT_EQ(c.head_dim, 256);
   EXPECT_EQ(c.rope_scaling.factor, 8.0);
   EXPECT_EQ(c.eos_token_id, 1);
-  // What max_position_embeddings says is with the factor of 8 already.
+  // max_position_embeddings already includes the factor of 8.
   EXPECT_EQ(longest_sequence(c), 131072);
   EXPECT_NEAR(static_cast<double>(parameter_count(c)), 3.88e9, 0.005e9);
   bool told = false;

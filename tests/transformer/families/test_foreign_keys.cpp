@@ -1,4 +1,4 @@
-// Keys of config.json that change what a model computes, or that nobody knows: each is read, has no
+// Keys of config.json that change what a model computes, or that are unknown: each is read, has no
 // effect with its value, or is refused by name.
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ struct Loaded {
   std::vector<std::string> notes;
 };
 
-// As a config.json, which others write.
+// Loads it as a third-party config.json.
 Loaded load(const std::string& type, const std::string& more) {
   Json json = model(type);
   json.update(parse_json("{" + more + "}", "more"));
@@ -49,7 +49,7 @@ Loaded load(const std::string& type, const std::string& more) {
   return loaded;
 }
 
-// transformers 5 makes every decoder bidirectional by it.
+// It makes every decoder of transformers 5 bidirectional.
 TEST(ForeignKeys, NoFamilyAttendsToLaterTokens) {
   for (const Family* family : families()) {
     EXPECT_EQ(load(family->model_type, R"("is_causal": false)").error,
@@ -120,7 +120,7 @@ TEST(ForeignKeys, NeutralValuesPass) {
   EXPECT_EQ(got.config, plain.config);
   ASSERT_EQ(got.notes.size(), 1U);
   EXPECT_NE(got.notes[0].find("null and passed over: \"unheard_of\""), std::string::npos);
-  // A key of other mathematics in one family may be another family's own.
+  // A key of another architecture in one family may be regular in another one.
   EXPECT_EQ(load("qwen3", R"("use_qk_norm": true)").error, "");
   EXPECT_NE(load("qwen3", R"("use_qk_norm": false)").error, "");
   EXPECT_EQ(load("gemma3_text", R"("use_post_norm": true, "query_pre_attn_scalar": 144)").error,
@@ -168,7 +168,7 @@ TEST(ForeignKeys, NullAndForeignTokenIdsAreTransformers) {
   EXPECT_FALSE(v3.config.rope_interleaved || v3.config.moe.normalise_weights) << "null is false";
 }
 
-// DeepSeek-MoE's code divides where top_k > 1; transformers' deepseek_v3 always.
+// DeepSeek-MoE's code normalises where top_k > 1; transformers' deepseek_v3 always does.
 TEST(ForeignKeys, OneExpertKeepsItsWeightInDeepseek) {
   const auto normalises = [](const char* type, const char* experts) {
     return load(type, concat(R"("norm_topk_prob": true, "num_experts_per_tok": )", experts))

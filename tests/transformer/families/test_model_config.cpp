@@ -73,7 +73,7 @@ TEST(ModelConfig, LlamaHasHuggingFacesDefaults) {
   EXPECT_EQ(config.eos_token_id, 2);
 }
 
-// The shape of the files that transformers writes, with all the keys that do not matter here.
+// The form of files written by transformers, with all keys that have no effect here.
 TEST(ModelConfig, ReadsWhatHubDirectoriesHold) {
   const ModelConfig tiny = read(llama(R"(, "architectures": ["LlamaForCausalLM"], "pad_token_id": 0,
       "torch_dtype": "bfloat16", "transformers_version": "4.41.0", "use_cache": true,
@@ -125,7 +125,7 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
                 "deepseek, deepseek_v2, deepseek_v3 and gemma3_text are");
 }
 
-// Both spellings, of which older files hold the type twice.
+// Both spellings; older files with the new one contain the type twice.
 TEST(ModelConfig, RopeScalingIsRead) {
   const auto scaling = [](const std::string& more) {
     ConfigReport report;
@@ -214,8 +214,8 @@ TEST(ModelConfig, WindowsAreOfTheLayersThatTransformersGivesThem) {
             "model.layer_types: \"sliding_attention\" needs use_sliding_window and sliding_window");
 }
 
-// transformers fails with such a window, or lets no token see any; where no layer has it, it has no
-// effect there either.
+// transformers fails with such a window, or makes no token visible; where no layer has it, it has
+// no effect there either.
 TEST(ModelConfig, AWindowOfNoTokenIsRefusedWhereALayerHasIt) {
   const auto said = [](const char* type, const std::string& more) {
     return problem(
@@ -247,7 +247,7 @@ TEST(ModelConfig, QwensDifferInBiasesAndNorms) {
   EXPECT_TRUE(two.attention_bias && !two.attention_output_bias && !two.qk_norm);
   EXPECT_TRUE(!three.attention_bias && three.qk_norm);
   EXPECT_EQ(two.head_dim, 16);
-  EXPECT_EQ(three.head_dim, 128);  // what transformers takes
+  EXPECT_EQ(three.head_dim, 128);  // default of transformers
 }
 
 TEST(ModelConfig, SizesMustFit) {
@@ -302,7 +302,7 @@ TEST(ModelConfig, MissingAndUnknownKeys) {
   EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 769)")),
             "model.hidden_size: means the same as model.n_embd, which is 768; keep one");
   EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 768)")), "");
-  // HuggingFace's default ids belong to its default vocabulary, so a smaller one has none.
+  // HuggingFace's default ids belong to its default vocabulary, so that a smaller one has none.
   Json bytes = gpt2();
   bytes["vocab_size"] = 257;
   EXPECT_EQ(read(bytes).eos_token_id, -1);
@@ -330,7 +330,7 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
   EXPECT_EQ(load_model_config(file, notes), read(llama()));
   EXPECT_EQ(load_model_config(scratch.path(), notes), read(llama()));
   EXPECT_TRUE(notes.empty());
-  // What is null says nothing in a config.json of others; files of another name are ours.
+  // null is ignored in a third-party config.json; files with another name are ours.
   std::ofstream(file) << llama(R"(, "hiden_act": null, "some.program": null,
                                   "quantization_config": {"bits": 4},
                                   "rope_scaling": {"odd": null}, "eos_token_id": 5)")
@@ -381,7 +381,7 @@ Json moe(const std::string& type, const std::string& more = "") {
 TEST(MoeConfig, FamiliesHaveHuggingFacesDefaults) {
   const ModelConfig mixtral = read(moe("mixtral"));
   EXPECT_EQ(mixtral.family, ModelFamily::kMixtral);
-  // Absent it is transformers' number, null as many as heads.
+  // Absent: transformers' default; null: as many as heads.
   const auto kv_heads = [](const char* type, bool null) {
     Json json = moe(type);
     json["num_attention_heads"] = 32;

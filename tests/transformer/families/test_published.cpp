@@ -1,5 +1,5 @@
-// The config.json files of published models: values as published, written down here. They hold keys
-// of other programs, of code that a directory brings along and of converters, and all must be read.
+// config.json files of published models, copied here as published. They contain keys of other
+// programs, of custom code in the directory and of converters; all must be accepted.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 struct Published {
   const char* name;
-  int64_t parameters;  // routers' biases are none
+  int64_t parameters;  // without selection biases
   int64_t longest;
   std::vector<int32_t> ends;
 };
@@ -63,7 +63,7 @@ TEST_P(PublishedTest, IsReadAsItIs) {
   EXPECT_EQ(parameter_count(config), expected.parameters);
   EXPECT_EQ(longest_sequence(config), expected.longest);
   EXPECT_EQ(text_ends(dir.path(), config.vocab_size), expected.ends);
-  // In our words it is strict, and the same.
+  // Our own form is strict, and gives the same configuration.
   ConfigReport report;
   EXPECT_EQ(read_model_config(model_config_to_json(config), "", report), config);
   report.throw_if_errors(expected.name);
@@ -82,7 +82,8 @@ TEST(Published, AllAreInTheTable) {
   EXPECT_EQ(files, std::size(kPublished));
 }
 
-// A thousand bytes that ask for more than any memory holds are refused before anything is listed.
+// A thousand bytes that describe a model beyond any memory are refused before anything is
+// allocated.
 TEST(Published, HostileSizesAreRefused) {
   const auto problem = [](const char* name, const std::string& changes) {
     Json json = parse_json_file(file_of(name));

@@ -1,5 +1,5 @@
-// HuggingFace directories for tests: the weights of a golden case, changed as a test wants, in any
-// dtype and number of shards.
+// HuggingFace directories for tests: weights of a golden case, changed by the test, in any dtype
+// and number of shards.
 #pragma once
 
 #include <map>
@@ -19,14 +19,14 @@ struct FileTensor {
 };
 
 struct HfFiles {
-  // Config and weights of tests/golden/<name>, the latter in `dtype`.
+  // Config and weights of tests/golden/<name>, the weights in `dtype`.
   HfFiles(const std::string& golden, DType dtype);
-  // Random weights of such a model, whose tensors are its parameters.
+  // Random weights of such a model; its tensors are its parameters.
   static HfFiles random(const Json& config, DType dtype);
-  // Writes config.json and one or more safetensors files, with an index if more. Tensors go round
-  // the shards.
+  // Writes config.json and one or more safetensors files, with an index if more than one. Tensors
+  // are distributed over the shards in turn.
   void write(const std::string& directory, int shards = 1) const;
-  // Renames every tensor that begins with `prefix`, dropping it.
+  // Removes the prefix from the name of every tensor that starts with it.
   void drop_prefix(const std::string& prefix);
 
   std::map<std::string, FileTensor> tensors;
@@ -38,7 +38,7 @@ struct HfFiles {
   std::shared_ptr<Json> config_;
 };
 
-// Writes one file of such tensors.
+// Writes one file with these tensors.
 void write_safetensors(const std::string& path, const std::map<std::string, FileTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 

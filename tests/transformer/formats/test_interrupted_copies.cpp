@@ -1,6 +1,6 @@
-// Exports, imports and GGUF files that are killed at several points and asked for again: nothing
-// passes for finished in between, the end is the same bytes as without an interruption, and what is
-// whole is not written and not read again. Work is counted in bytes.
+// Exports, imports and GGUF files that are killed at several points and repeated: no partial result
+// looks complete, the final bytes equal those without an interruption, and complete parts are
+// neither written nor read again. Work is counted in bytes.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// About 8 MiB of float32 under both tables of a small llama.
+// About 8 MiB of float32 in both tables of a small llama.
 HfFiles files_of_model() {
   HfFiles files("llama", DType::kF32);
   const int64_t vocabulary = 40'000;
@@ -52,7 +52,7 @@ class CountedModel : public HfModel {
 struct Copied {
   int64_t bytes, kept;
 };
-// One of the ways to write a model, and what would be taken for a finished one.
+// One way to write a model, and the file that makes it look complete.
 struct Way {
   const char* name;
   Copied (*copy)(const ModelSource& source, const std::string& to, const CopyProgress& progress);
@@ -91,7 +91,7 @@ const Way kWays[] = {
      [](const std::string& to) { return fs::exists(to); }},
 };
 
-// Runs a copy in a process of its own that a signal ends once `share` of the bytes are written.
+// Runs a copy in a process that a signal ends once `share` of the bytes are written.
 void copy_until(const Way& way, const std::string& from, const std::string& to, double share,
                 int signal) {
   const pid_t child = ::fork();
@@ -108,7 +108,7 @@ void copy_until(const Way& way, const std::string& from, const std::string& to, 
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
 }
 
-// Every file below a path, with its contents.
+// Every file below a path, with its content.
 std::map<std::string, std::string> contents(const std::string& path) {
   if (!fs::is_directory(path)) return {{"", read_small_file(path)}};
   std::map<std::string, std::string> all;
@@ -135,7 +135,7 @@ TEST(InterruptedCopies, GoOnFromAnyPointToTheSameBytes) {
         const CountedModel source(dir / "model");
         const Copied again = way.copy(source, to, {});
         EXPECT_EQ(contents(to), contents(once));
-        // A MiB is the unit in which is kept; rows are read whole.
+        // Data is kept in units of a MiB; rows are read whole.
         const auto written = static_cast<double>(again.bytes);
         EXPECT_GE(static_cast<double>(again.kept), share * written - (2 << 20));
         const double read =
@@ -146,7 +146,7 @@ TEST(InterruptedCopies, GoOnFromAnyPointToTheSameBytes) {
   }
 }
 
-// Killed again and again, as an impatient scheduler does.
+// Killed repeatedly, as by an impatient job scheduler.
 TEST(InterruptedCopies, EveryAttemptComesFurther) {
   const ScratchDirectory dir;
   files_of_model().write(dir / "model");

@@ -1,5 +1,5 @@
-// Models with quantised weights as they are written: what they are made of reads back within the
-// format's bound, everything else is as it was, and the report says what was done.
+// Export of models with quantized weights: they read back within the format's bound, everything
+// else is unchanged, and the report is correct.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,8 +48,8 @@ std::vector<float> values(const ModelSource& source, const ModelParameter& p) {
   return out;
 }
 
-// Every parameter of `written` against those of `source`: linear weights within `share` of the root
-// mean square, the others equal. Returns how many are linear.
+// Compares every parameter of `written` with `source`: linear weights within `share` of the root
+// mean square, the others equal. Returns the number of linear ones.
 int64_t expect_near(const ModelSource& written, const ModelSource& source, double share) {
   EXPECT_TRUE(written.config() == source.config());
   written.check(written.config());
@@ -69,9 +69,9 @@ int64_t expect_near(const ModelSource& written, const ModelSource& source, doubl
   return linear;
 }
 
-// Of normal numbers, in the root mean square: half a step of 2^-3 (fp8) or of the range of as many
-// numbers as have a scale in common, uniform: 1 / sqrt(3) of half a step. The largest of 128 normal
-// numbers is about 2.7 deviations.
+// RMS error for normal values: half a step of 2^-3 (fp8), or of the range of the values that share
+// a scale, uniform: 1 / sqrt(3) of half a step. The largest of 128 normal values is about 2.7
+// standard deviations.
 struct Bound {
   Quantization quantization;
   double share;
@@ -106,13 +106,13 @@ TEST(Quantize, DirectoriesReadBack) {
       for (const SourceTensor& t : written_files.tensors()) in_files += t.bytes;
       EXPECT_EQ(kinds.at(name).after + kinds.at("bfloat16").after, in_files);
       EXPECT_EQ(written.bytes, in_files);
-      // The numbers are packed as the configuration says, beside each other's scales.
+      // Values are packed as the configuration defines, next to their scales.
       const Json config = parse_json_file(out + "/config.json");
       EXPECT_EQ(config["torch_dtype"], "bfloat16");
       const Json q = config["quantization_config"];
       const bool gptq = name.starts_with("GPTQ");
       EXPECT_EQ(q["quant_method"], gptq ? "gptq" : "fp8");
-      // What a program would take for linear layers is named.
+      // Names the modules that other programs would take for linear layers.
       const bool experts = json["model_type"] != "llama";
       const char* const routers = "model.layers.0.mlp.gate";
       if (gptq) {
@@ -141,8 +141,8 @@ TEST(Quantize, GgufFilesReadBack) {
   const ScratchDirectory dir;
   HfFiles::random(llama_config(), DType::kBF16).write(dir / "hf");
   const HfModel source(dir / "hf");
-  // Ranges in deviations: the largest of 32 normal numbers is about 2.07, of 16 1.77; K types'
-  // scales are not exact.
+  // Ranges in standard deviations: the largest of 32 normal values is about 2.07, of 16 1.77; the
+  // scales of K types are not exact.
   for (const auto& [type, share] : {std::pair{"Q8_0", 1.2 * 2.07 / 127 / 3.46},
                                     {"Q4_0", 1.2 * 2.07 / 8 / 3.46},
                                     {"Q4_K", 1.2 * 4.1 / 15 / 3.46},
@@ -168,7 +168,7 @@ TEST(Quantize, GgufFilesReadBack) {
   }
 }
 
-// Rows of 96 are whole blocks of neither 256 nor 128 numbers.
+// Rows of 96 are not whole blocks of 256 nor of 128 values.
 TEST(Quantize, WhatDoesNotFitFallsBack) {
   const ScratchDirectory dir;
   Json json = llama_config();

@@ -1,4 +1,4 @@
-// Quantised checkpoints of others: the numbers that the formats' definitions give
+// Third-party quantized checkpoints: the values defined by their formats
 // (tests/golden/make_quantized.py).
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST(QuantizedModel, EveryNumber) {
   }
 }
 
-// A run may name such a directory for its model's sizes, and a .gguf.
+// A run may use such a directory, or a .gguf, for its model's sizes.
 TEST(QuantizedModel, AreTheModelOfARun) {
   std::vector<std::string> notes;
   for (const char* kind : kKinds)
@@ -87,7 +87,7 @@ TEST(QuantizedModel, AreTheModelOfARun) {
   EXPECT_TRUE(run(dir / "x.gguf") == open_model_source(dir / "x.gguf")->config());
 }
 
-// Nothing is read of a tensor without elements, but its shape is multiplied.
+// A tensor without elements is not read, but its shape is multiplied.
 TEST(QuantizedModel, AShapeThatOverflowsIsRefused) {
   const ScratchDirectory dir;
   fs::copy_file(folder("awq") + "/config.json", dir / "config.json");
@@ -116,7 +116,7 @@ TEST(QuantizedModel, LeavesAsAnOrdinaryDirectory) {
   }
 }
 
-// The directory with its quantization_config changed.
+// The directory with a changed quantization_config.
 std::string changed(const std::string& kind, const ScratchDirectory& dir,
                     const nlohmann::json& settings) {
   fs::copy(folder(kind), dir.path(),
@@ -142,8 +142,8 @@ TEST(QuantizedModel, WhatDoesNotFitIsRefused) {
   expect_says(changed("fp8", dir, {{"quant_method", "bitsandbytes"}}), "is not read");
 }
 
-// The directory with changes of the only group of its quantization_config: its own, or with
-// "weights" those of its weights.
+// The directory with changes of the only group of its quantization_config: in the group itself, or
+// with "weights" in its weights.
 std::string changed_group(const std::string& kind, const nlohmann::json& changes) {
   const ScratchDirectory dir;
   const auto config = read_json_file<nlohmann::json>(folder(kind) + "/config.json");
@@ -153,7 +153,7 @@ std::string changed_group(const std::string& kind, const nlohmann::json& changes
 }
 
 TEST(CompressedTensors, ScalesOfAnyShape) {
-  // ct_int8 has a scale for each matrix; ct_fp8 one for each output, which may be a vector too.
+  // ct_int8 has a scale for each matrix; ct_fp8 one for each output, which may also be a vector.
   EXPECT_EQ(changed_group("ct_fp8", nlohmann::json::object()), "");
   EXPECT_EQ(changed_group("ct_fp8",
                           {{"weights", {{"strategy", "block"}, {"block_structure", {1, 1000}}}}}),

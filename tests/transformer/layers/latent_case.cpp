@@ -29,7 +29,7 @@ LatentCase made(const std::string& name, const LatentConfig& latent) {
   return c;
 }
 
-// Rows of x times w^T, plus b where there is one; w (out, in).
+// Rows of x times w^T, plus b if given; w (out, in).
 Values product(const Values& x, const Values& w, const Values* b, int64_t in) {
   const int64_t out = std::ssize(w) / in, rows = std::ssize(x) / in;
   Values y;
@@ -198,7 +198,7 @@ TensorPart part_of(const ParameterSpec& spec) {
   return {box, 0, box.numel()};
 }
 
-// One rank's work; results are added under the lock.
+// One rank's work; results are accumulated under the lock.
 class Rank {
  public:
   Rank(const LatentCase& c, const ParallelSizes& sizes, Communicator& world)

@@ -1,6 +1,5 @@
-// Latent attention by its formulas, one number at a time, and the layer run over any layout of
-// ranks:
-// what tests compare.
+// Latent attention computed element by element from its formulas, and the layer run over any layout
+// of ranks, for comparison.
 #pragma once
 
 #include <map>
@@ -18,12 +17,12 @@ struct LatentCase {
   std::vector<int64_t> lengths = {5, 1, 6};  // of the documents
   int64_t tokens() const;
 };
-// With and without a latent of the queries, pairs of halves and of neighbours, biases, values as
-// wide as keys.
+// With and without a query latent, rotary pairs of halves and of neighbours, biases, values as wide
+// as keys.
 std::vector<LatentCase> latent_cases();
 LatentCase latent_case(const std::string& name);
 
-// Logical tensors by name: "x" and "dy" (T, C), and the layer's parameters behind "layer.".
+// Logical tensors by name: "x" and "dy" (T, C), and the layer's parameters with prefix "layer.".
 using NamedValues = std::map<std::string, std::vector<double>>;
 NamedValues latent_values(const LatentCase& c);
 

@@ -35,7 +35,7 @@ struct Batch {
 
 Batch batch_of(const MoeCase& c, const Layout& layout, int64_t micro_batch) {
   Batch b;
-  // Zigzag over cp, and a number of tokens that tp divides where it must.
+  // Zigzag over cp, and a number of tokens that tp divides where required.
   const int64_t cp = layout.cp.size, pieces = cp == 1 ? 1 : 2 * cp, length = c.tokens / pieces;
   TRIREME_CHECK(c.tokens % pieces == 0, c.tokens, " tokens over ", cp, " context ranks");
   for (int64_t piece : {int64_t{layout.cp.index}, pieces - 1 - layout.cp.index}) {
@@ -56,7 +56,7 @@ Batch batch_of(const MoeCase& c, const Layout& layout, int64_t micro_batch) {
   return b;
 }
 
-// Rows of a logical (tokens, C) array that this rank's residual stream holds.
+// Rows of a logical (tokens, C) array in this rank's residual stream.
 TestTensor local_rows(const MoeCase& c, const Batch& b, const Place& split,
                       const std::vector<double>& whole, double padding) {
   const int64_t rows = b.tokens.count / split.size;
@@ -88,7 +88,7 @@ TensorPart moe_part_of(const ParameterSpec& spec) {
   return {box, 0, box.numel()};
 }
 
-// One rank's work; results are added under the lock.
+// One rank's work; results are accumulated under the lock.
 class MoeRank {
  public:
   MoeRank(const MoeCase& c, const MoeLayout& layout, Communicator& world)
@@ -114,7 +114,7 @@ class MoeRank {
       micro_batch(m, offsets, losses, result, lock);
     const std::lock_guard guard(lock);
     result.exchanged_bytes += groups_.ep->traffic()[CommKind::kAllToAll].sent_bytes;
-    // Sums over dp x cp; all tp ranks have the same.
+    // Sums over dp x cp; all tp ranks have the same values.
     if (groups_.layout.tp.index == 0)
       for (size_t i = 0; i < 4; ++i) result.losses[i] += losses[i];
     for (size_t h = 0; h < list_.specs().size(); ++h) add_gradient(static_cast<int>(h), result);
@@ -132,7 +132,7 @@ class MoeRank {
         for (size_t i = 0; i < all.size(); ++i) all[i] += more->second[i];
       return std::vector<double>(all.begin() + m * size, all.begin() + (m + 1) * size);
     };
-    // What stands in padding must not matter; no gradient reaches it.
+    // The content of padding must not matter; no gradient reaches it.
     const TestTensor x = local_rows(case_, b, split, logical("x"), 7.0);
     const TestTensor dy = local_rows(case_, b, split, logical("dy"), 0.0);
     TestTensor y(DType::kF64, x->shape()), dx(DType::kF64, x->shape());

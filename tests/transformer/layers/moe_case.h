@@ -1,5 +1,5 @@
-// A mixture-of-experts layer run forward and backward over any layout of ranks, and its results put
-// together again: what tests compare.
+// Mixture-of-experts layer, run forward and backward over any layout of ranks, and its reassembled
+// results.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@ struct MoeCase {
   std::string name;
   ModelConfig config;
   int64_t tokens = 12;       // of a micro-batch, in two samples; there are two micro-batches
-  int64_t padding = 0;       // the last tokens are padding
-  std::vector<double> bias;  // of the choice, where the model has one
+  int64_t padding = 0;       // number of padding tokens at the end
+  std::vector<double> bias;  // selection bias, where the model has one
 };
 
 // Small layers of every family and router.
@@ -25,7 +25,7 @@ MoeCase moe_case(const std::string& name);
 
 struct MoeLayout {
   ParallelSizes sizes;
-  int64_t bound = 0;  // rows of the expert buffers; 0: the default
+  int64_t bound = 0;  // rows of the expert buffers; 0: default
 };
 
 struct MoeResult {
@@ -34,15 +34,15 @@ struct MoeResult {
   std::vector<double> losses;                        // balance, z, importance, load
   int64_t exchanged_bytes = 0;                       // sent over ep by all_to_all, all ranks
   int64_t remote_pairs = 0;                          // over all ranks and micro-batches
-  size_t rounds = 0;                                 // the most
+  size_t rounds = 0;                                 // maximum over all layers and steps
 };
 
-// Logical values: x, dy (micro-batches, tokens, C) of the streams "x", "dy" and the parameters
-// drawn by name, each plus what `offsets` holds for it ("x", or a parameter's name).
+// Runs the layer on logical values: x, dy (micro-batches, tokens, C) from the streams "x", "dy",
+// and parameters drawn by name, each plus its entry in `offsets` ("x", or a parameter's name).
 MoeResult run_moe(const MoeCase& c, const MoeLayout& layout,
                   const std::map<std::string, std::vector<double>>& offsets = {});
 
-// The value of a logical parameter or of "x", "dy", without offset.
+// Value of a logical parameter or of "x", "dy", without offset.
 std::vector<double> moe_value(const MoeCase& c, const std::string& name, int64_t size);
 inline constexpr int64_t kMoeMicroBatches = 2;
 

@@ -1,5 +1,5 @@
-// Latent attention against its formulas, its gradients against differences, and over
-// tensor-parallel ranks.
+// Latent attention compared with its formulas, its gradients with differences, and with tensor
+// parallelism.
 #include <gtest/gtest.h>
 
 #include "tests/support/compare.h"
@@ -37,7 +37,7 @@ TEST(LatentAttention, GradientsAreDifferencesOfTheFormula) {
   }
 }
 
-// Documents do not see each other: a token of one has no gradient from another.
+// Documents are independent: a token of one has no gradient from another.
 TEST(LatentAttention, DocumentsAreApart) {
   LatentCase c = latent_case("full"), alone = c;
   alone.lengths = {c.lengths[0]};

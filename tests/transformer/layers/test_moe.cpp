@@ -96,7 +96,7 @@ TEST(Moe, DroplessIsADenseLoopOverExperts) {
   }
 }
 
-// The loss that the gradients belong to: sum of y dy, and the routers' losses times the scale.
+// Loss that the gradients belong to: sum of y dy, and the routers' losses times the scale.
 double objective(const MoeCase& c, const MoeResult& r) {
   const Values dy = moe_value(c, "dy", std::ssize(r.y));
   double sum = 0;
@@ -206,7 +206,7 @@ TEST(Moe, RowsOverTheBoundGoInRounds) {
   }
 }
 
-// A bias far beyond every score decides the choice.
+// A bias much larger than every score decides the choice.
 TEST(Moe, EverythingToOneExpertAndNothingToOne) {
   MoeCase c = moe_case("deepseek");
   c.config.moe.groups = c.config.moe.kept_groups = 1;
@@ -228,7 +228,7 @@ TEST(Moe, EverythingToOneExpertAndNothingToOne) {
   expect_equal(run_moe(c, {sizes(2, 1, 2, 4, 1, false)}), run_moe(c, {}));
 }
 
-// Dispatch and combine, forward and backward: each pair of a remote expert crosses four times.
+// Dispatch and combine, forward and backward: each pair of a remote expert is sent four times.
 TEST(Moe, ExchangedBytesAreThoseOfTheRoutingTable) {
   for (const char* name : {"mixtral", "capacity"})
     for (const ParallelSizes& s :
@@ -285,7 +285,7 @@ TEST(Moe, StepsOfAnyRoutingFitOnePlan) {
   store.initialize(ctx, 1);
   ctx.arena.reserve(plan.capacity);
   const int64_t count = allocation_count();
-  // 36 pairs in rounds of 20; then few enough tokens for one.
+  // 36 pairs in rounds of 20; then few enough tokens for one round.
   for (int64_t valid : {12, 5, 0, 12}) {
     for (int64_t i = 0; i < tokens; ++i) rows[at(i)] = i < valid ? i : -1;
     store.begin_gradients();
@@ -308,7 +308,7 @@ TEST(RouterState, MovesBiasesTowardsAnEvenLoad) {
     Ctx ctx(1, "test");
     StepScalars stepped;
     RouterState state(c.config, DType::kBF16);
-    // Two segments; the second rank adds as much again.
+    // Two segments; the second rank adds the same counts.
     state.count(ctx, 1,
                 TestTensor(DType::kF64, {2, 8}, {1, 2, 3, 4, 0, 0, 3, 3, 2, 0, 0, 0, 0, 6, 0, 0}));
     state.finish_step(ctx, world, *alone, view_of(stepped));

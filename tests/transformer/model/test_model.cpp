@@ -18,7 +18,7 @@ ModelConfig tiny_llama(int64_t max_positions) {
   return m;
 }
 
-// What a configuration promises costs nothing before it is used: a report of a long model is
+// Positions of a configuration cost no memory before they are used: the report of a long model is
 // instant.
 TEST(Model, TakesNoMemoryForPositionsBeforeTheyAreUsed) {
   const ModelConfig config = tiny_llama(int64_t{1} << 40);
@@ -35,7 +35,7 @@ TEST(Model, TakesNoMemoryForPositionsBeforeTheyAreUsed) {
   EXPECT_EQ(allocated_bytes(), held) << "it is large enough";
 }
 
-// One token at the end of `positions` of them.
+// Runs one token at the end of `positions` positions.
 void run_one_token(const Model& model, int64_t positions) {
   ParameterStore store(model.parameters(), DType::kF32);
   Ctx ctx(1, "test");

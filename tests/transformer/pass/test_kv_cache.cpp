@@ -1,4 +1,4 @@
-// A KV cache in 8 bits: what its layers keep, and what a prompt attends to.
+// KV cache in 8 bits: stored values of its layers, and attention over a prompt.
 #include "tests/support/op_run.h"
 #include "transformer/pass/kv_cache.h"
 
@@ -14,8 +14,8 @@ class KvCacheTypes : public testing::TestWithParam<KvCodes> {
     return {3, kFirstLayer, kKvHeads, kWidth, {DType::kU8, GetParam()}};
   }
 
-  // Tokens [begin, end) of a sequence in blocks 3 and 1; what a layer's operands are follows from
-  // its number.
+  // Tokens [begin, end) of a sequence in blocks 3 and 1; the operands of a layer depend on its
+  // number.
   static TestTensor attend(KvCache& cache, int layer, int64_t begin, int64_t end,
                            bool new_sequence) {
     Ctx ctx(1, "test");
@@ -53,7 +53,7 @@ TEST_P(KvCacheTypes, TakeAByteForANumberAndAScaleForARow) {
   EXPECT_EQ(layers().token_bytes(), kKvHeads * (kWidth + 4));
 }
 
-// A prompt attends to its own keys as they are stored, as whoever finds them in the cache does.
+// A prompt attends to its own keys as stored, like a request that finds them in the prefix cache.
 TEST_P(KvCacheTypes, AttendAPromptAsItsChunks) {
   KvCache whole(layers(), kBlocks, kBlockTokens, Memory::kHost);
   KvCache parts(layers(), kBlocks, kBlockTokens, Memory::kHost);

@@ -1,4 +1,4 @@
-// Real ranks whose work is to sleep: the time they lose is the formula's.
+// Real ranks whose work is to sleep: their idle time must match the formula.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,10 +18,10 @@ using std::chrono::steady_clock;
 
 constexpr int kStages = 4, kMicroBatches = 8;
 constexpr size_t kRounds = 3, kMostRounds = 9;
-constexpr double kAllowed = 0.03;  // of the time: three points
+constexpr double kAllowed = 0.03;  // of the time: three percent
 constexpr int64_t kElements = 1000;
 
-// Sleeping needs no core, so four ranks are honest on any machine.
+// Sleeping needs no core, so that four ranks are realistic on any machine.
 class SleepingStage final : public PipelineStage {
  public:
   SleepingStage(Ctx& ctx, const Schedule& schedule, int rank, const StageTimes& times)
@@ -44,7 +44,7 @@ class SleepingStage final : public PipelineStage {
   double busy() const { return busy_; }
 
  private:
-  // A late wake-up is the machine's, and is work here: the schedule is what is measured.
+  // A late wake-up is the machine's fault and counts as work: the schedule is what is measured.
   void sleep(double seconds) {
     const auto start = steady_clock::now();
     std::this_thread::sleep_for(duration<double>(seconds));
@@ -57,12 +57,13 @@ class SleepingStage final : public PipelineStage {
   double busy_ = 0;
 };
 
-// Idle share of the ranks' time: up to the end of the slowest, and of each from its first
-// instruction to its last, which is what ZB-H2 has none of.
+// Idle share of the ranks' time: until the end of the slowest rank, and for each rank from its
+// first instruction to its last, which is zero for ZB-H2.
 struct Idle {
   double of_total = 0, inside = 0;
-  double unexplained =
-      0;  // share of a rank's time that neither its stage nor what the executor calls idle is, at most
+  // Maximum over ranks of the share of time that neither the stage nor the executor's idle time
+  // accounts for.
+  double unexplained = 0;
   std::vector<int> peaks;
 };
 
@@ -114,7 +115,7 @@ void expect_formula(ScheduleKind kind, int chunks) {
   const double want = literature(kind, chunks);
   std::vector<double> measured;
   double unexplained = 1;
-  // More rounds where other processes have disturbed the first ones.
+  // More rounds where other processes disturbed the first ones.
   while (measured.size() < kRounds ||
          (measured.size() < kMostRounds &&
           (std::abs(median(measured) - want) > kAllowed || unexplained > kAllowed))) {
@@ -127,7 +128,7 @@ void expect_formula(ScheduleKind kind, int chunks) {
   const double got = median(measured);
   std::printf("%s: idle %.2f %%, formula %.2f %%\n", schedule.name.c_str(), 100 * got, 100 * want);
   EXPECT_NEAR(got, want, kAllowed) << schedule.name;
-  // What the executor calls idle is what the stage did not use.
+  // The executor's idle time equals the time that the stage did not use.
   EXPECT_LT(unexplained, kAllowed) << schedule.name;
 }
 

@@ -1,4 +1,4 @@
-// A client of HTTP that sends whatever bytes it is told to.
+// HTTP client that sends arbitrary bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,10 +33,10 @@ bool eventually(const Condition& condition) {
 }
 
 struct Response {
-  int status = 0;  // 0: none came
+  int status = 0;  // 0: no response
   std::string head;
-  std::map<std::string, std::string> headers;  // as they are written
-  std::string body;                            // without the chunks' framing
+  std::map<std::string, std::string> headers;  // as sent
+  std::string body;                            // without chunk framing
   bool complete = false;
 };
 
@@ -59,7 +59,7 @@ class RawClient {
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
-  // False: the server has closed.
+  // Returns false when the server has closed the connection.
   bool send(const std::string& bytes) {
     for (size_t at = 0; at < bytes.size();) {
       const ssize_t sent = ::send(fd_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
@@ -79,7 +79,7 @@ class RawClient {
   }
   void shut_down_sending() { shutdown(fd_, SHUT_WR); }
 
-  // Some more bytes into the buffer. False: the end, or nothing came for long.
+  // Receives more bytes into the buffer. Returns false at the end of the stream or after a timeout.
   bool receive() {
     pollfd wanted{fd_, POLLIN, 0};
     if (poll(&wanted, 1, kPatienceMs) <= 0) return false;
@@ -93,13 +93,13 @@ class RawClient {
       if (!receive()) return false;
     return true;
   }
-  // Whether the server closes, with nothing more to say.
+  // Returns whether the server closes the connection without sending more bytes.
   bool is_closed() {
     while (receive()) {
     }
     return has_more();
   }
-  // Whether the server, a process on this machine, has taken all that was sent.
+  // Returns whether the server, a process on this machine, has read everything sent.
   bool is_read() const {
     sockaddr_in own{}, peer{};
     socklen_t bytes = sizeof own;
@@ -110,7 +110,7 @@ class RawClient {
       snprintf(text, sizeof text, "%08X:%04X", address.sin_addr.s_addr, ntohs(address.sin_port));
       return std::string(text);
     };
-    // Each line: number, the end's address, the other's, state, bytes to be sent:to be read.
+    // Fields of a line: number, local address, remote address, state, bytes to send:bytes to read.
     std::ifstream lines("/proc/net/tcp");
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);
@@ -120,7 +120,7 @@ class RawClient {
     }
     return false;
   }
-  // Whether something has come, or the end.
+  // Returns whether bytes or the end of the stream have arrived.
   bool has_more() const {
     pollfd wanted{fd_, POLLIN, 0};
     return poll(&wanted, 1, 0) == 1;
@@ -128,7 +128,7 @@ class RawClient {
   const std::string& buffer() const { return in_; }
   int file() const { return fd_; }
 
-  // The next response; of HEAD without a body.
+  // Next response; head_only: a response to HEAD, without a body.
   Response response(bool head_only = false) {
     Response r;
     if (!receive_until("\r\n\r\n")) return r;

@@ -9,7 +9,7 @@
 namespace trireme::test_access {
 namespace {
 
-// "" where it is allowed, else status and code.
+// "" where it is allowed, else status and error code.
 std::string refusal(const ApiKeys& keys, const char* authorization, Access access) {
   const std::string given = authorization == nullptr ? "" : authorization;
   try {

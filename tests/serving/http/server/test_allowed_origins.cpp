@@ -25,7 +25,7 @@ std::string from(const std::string& origin, const std::string& key = "") {
   return concat("Origin: ", origin, "\r\n",
                 key.empty() ? "" : concat("Authorization: Bearer ", key, "\r\n"));
 }
-// The value of Access-Control-Allow-Origin; "none": there is no such header.
+// Value of Access-Control-Allow-Origin; "none": no such header.
 std::string allowed(const Response& response) {
   const auto at = response.headers.find("Access-Control-Allow-Origin");
   return at == response.headers.end() ? "none" : at->second;
@@ -46,7 +46,7 @@ TEST(AllowedOrigins, AreNoneByDefault) {
 TEST(AllowedOrigins, PreflightsNeedNoKey) {
   RecordedServer server(options_for({"http://other", kPage}));
   RawClient client(server.port());
-  for (int i = 0; i < 2; ++i) {  // the connection stays
+  for (int i = 0; i < 2; ++i) {  // the connection stays open
     client.send(preflight("/v1/chat/completions", kPage,
                           "Access-Control-Request-Headers: authorization,x-stainless-os\r\n"));
     const Response r = client.response();
@@ -58,7 +58,7 @@ TEST(AllowedOrigins, PreflightsNeedNoKey) {
     EXPECT_NE(r.head.find("Vary: Origin\r\n"), std::string::npos);
     EXPECT_FALSE(r.headers.contains("Access-Control-Allow-Credentials"));
   }
-  // Without the header of a preflight it is a request like others.
+  // Without the header of a preflight it is an ordinary request.
   EXPECT_EQ(server.ask("OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\n" + from(kPage) + "\r\n")
                 .status,
             401);
@@ -117,7 +117,7 @@ TEST(AllowedOrigins, MayBeAll) {
   EXPECT_FALSE(r.headers.contains("Vary"));
 }
 
-// As the error says: http(s)://HOST[:PORT], or "*".
+// As in the error message: http(s)://HOST[:PORT], or "*".
 TEST(AllowedOrigins, AreWrittenAsBrowsersSendThem) {
   for (const char* good : {"*", "http://localhost:5173", "https://page.example", "http://[::1]:80"})
     EXPECT_NO_THROW(AllowedOrigins({good})) << good;

@@ -1,4 +1,4 @@
-// Requests that are refused by their head alone, and what is logged of them.
+// Requests refused by their head alone, and their log lines.
 #include <fstream>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// Answers that come by and by, whatever part their end comes with.
+// Streaming responses, whatever part their end comes with.
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -10,7 +10,7 @@
 namespace trireme::test_pending {
 namespace {
 
-// Gives one part after the other.
+// Returns the given parts in turn.
 class Parts final : public PendingReply {
  public:
   Parts(std::vector<Part> parts, std::atomic<int>& failures)
@@ -37,7 +37,7 @@ class Parts final : public PendingReply {
   std::function<void()> wake_;
 };
 
-// failures: how often the answer is told that it has failed.
+// failures: how often the response is notified of its failure.
 std::string answer(const std::vector<PendingReply::Part>& parts, int failures = 0) {
   std::atomic<int> told = 0;
   Routes routes;
@@ -59,7 +59,7 @@ TEST(PendingReply, AStreamEndsWithItsLastEventOrAfterIt) {
   EXPECT_EQ(answer({{.whole = HttpReply{.body = "whole"}, .done = true}}), "whole");
 }
 
-// Who waits is told, and not what it was.
+// The client receives an error without the exception's text.
 TEST(PendingReply, WhatItThrowsIsAnError) {
   EXPECT_EQ(answer({{.events = "data: a\n\n"}}, 1), "data: a\n\ndata: internal_error\n\n");
   for (const std::vector<PendingReply::Part>& parts :
@@ -70,7 +70,7 @@ TEST(PendingReply, WhatItThrowsIsAnError) {
   }
 }
 
-// Parts whose work is done, or begins, elsewhere.
+// Parts whose work ends, or starts, on another thread.
 struct Seen {
   std::mutex mutex;
   std::condition_variable changed;
@@ -154,7 +154,7 @@ TEST_F(PendingWork, KeepsNobodyWhoLeaves) {
     ASSERT_TRUE(test::eventually([&] { return seen.has_begun(); }));
   }
   EXPECT_TRUE(test::eventually([&] { return server->counts().exchanges == 0; }));
-  EXPECT_EQ(alive, 1);  // while it is worked on
+  EXPECT_EQ(alive, 1);  // while it is in use
   seen.release();
   EXPECT_TRUE(test::eventually([&] { return alive == 0; }));
 }

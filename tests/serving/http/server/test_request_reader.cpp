@@ -14,7 +14,7 @@ struct Read {
   RequestHead head;
 };
 
-// In pieces of `piece` bytes, until the request is read or refused.
+// Reads in pieces of `piece` bytes, until the request is complete or refused.
 Read read(const std::string& bytes, size_t piece = std::string::npos,
           const HttpLimits& limits = {}) {
   const auto budget = std::make_shared<ByteBudget>(limits.all_bodies);
@@ -78,7 +78,7 @@ TEST(RequestReader, ReadsChunks) {
     ASSERT_EQ(r.state, State::kDone) << piece << r.message;
     EXPECT_EQ(r.body, "abcd");
     EXPECT_EQ(r.rest, "rest");
-    EXPECT_EQ(r.head.count("host"), 1u);  // the trailer adds nothing
+    EXPECT_EQ(r.head.count("host"), 1u);  // trailers add nothing
     EXPECT_EQ(r.head.find("trailer"), nullptr);
   }
 }
@@ -95,7 +95,7 @@ TEST(RequestReader, ReadsTargetsInAbsoluteForm) {
         std::tuple("http://h/http://g/", "h", "/http://g/", "")}) {
     const Read r = target(text);
     ASSERT_EQ(r.state, State::kDone) << text << r.message;
-    EXPECT_EQ(*r.head.find("host"), host) << text;  // not what the header says
+    EXPECT_EQ(*r.head.find("host"), host) << text;  // not the one in the header
     EXPECT_EQ(r.head.count("host"), 1u) << text;
     EXPECT_EQ(r.head.path, path) << text;
     EXPECT_EQ(r.head.query, query) << text;
@@ -113,7 +113,7 @@ TEST(RequestReader, RefusesAChunkLineWithoutCRAtOnce) {
                            "3\r\nabc\r\n0\n", "0\r\nTrailer: t\n\n"}) {
     const std::string bytes = request("Transfer-Encoding: chunked\r\n", body);
     for (const size_t piece : {size_t{1}, size_t{1000}}) {
-      // The parser looks at a body of five bytes at least: what follows is no chunk either.
+      // The parser needs at least five bytes of a body: the next bytes are not a chunk either.
       EXPECT_EQ(read(bytes + "....", piece).status, 400) << body << piece;
     }
   }
@@ -146,7 +146,7 @@ TEST(RequestReader, TakesLimitsAndNothingBeyond) {
   };
   EXPECT_EQ(status(line(100)), 200);
   EXPECT_EQ(status(line(101)), 414);
-  EXPECT_EQ(status("GET /" + std::string(200, 'a')), 414);  // without an end
+  EXPECT_EQ(status("GET /" + std::string(200, 'a')), 414);  // unterminated
   const auto header = [](size_t bytes) { return "X: " + std::string(bytes - 3, 'v') + "\r\n"; };
   const auto get = [](const std::string& headers) {
     return "GET / HTTP/1.1\r\nHost: h\r\n" + headers + "\r\n";
@@ -187,10 +187,10 @@ TEST(RequestReader, RefusesChunksThatLie) {
   for (const char* size :
        {"-2", "FFFFFFFFFFFFFFFF", "10000000000000000", "0x5", "g", "", " 5", "5 "})
     EXPECT_GE(chunked(std::string(size) + "\r\nhello\r\n0\r\n\r\n").status, 400) << size;
-  EXPECT_EQ(chunked("5\r\nhelloworld\r\n0\r\n\r\n").status, 400);  // longer than it says
+  EXPECT_EQ(chunked("5\r\nhelloworld\r\n0\r\n\r\n").status, 400);  // longer than its declared size
   EXPECT_EQ(chunked("5;" + std::string(20000, 'e')).status, 400);
-  EXPECT_EQ(chunked("0\r\nX: " + std::string(20000, 'e')).status, 400);  // a trailer without an end
-  EXPECT_EQ(chunked("5\r\nhello\r\n").state, State::kBody);              // no last chunk: it waits
+  EXPECT_EQ(chunked("0\r\nX: " + std::string(20000, 'e')).status, 400);  // an unterminated trailer
+  EXPECT_EQ(chunked("5\r\nhello\r\n").state, State::kBody);              // waits for the last chunk
 }
 
 TEST(RequestReader, ReadsManySmallChunks) {

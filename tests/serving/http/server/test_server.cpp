@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 const char* kGoodBody = R"({"model":"m","prompt":"hi","max_tokens":3})";
 
-// What a server must still do after whatever has happened to it.
+// Checks that a server still works, whatever has happened to it.
 void expect_well(const RecordedServer& server) {
   EXPECT_EQ(server.ask(get("/health/live")).status, 200);
   const Response r = server.ask(post("/v1/completions", kGoodBody));
@@ -165,7 +165,7 @@ TEST(HttpServer, AsksToGoOnWithALargeBody) {
   EXPECT_EQ(client.response().status, 100);
   client.send(body);
   EXPECT_EQ(client.response().status, 200);
-  // One that is refused is not asked.
+  // A refused request gets no 100 Continue.
   RawClient other(server.port());
   const std::string refused = post("/nothing", body, "Expect: 100-continue\r\n");
   other.send(refused.substr(0, refused.size() - body.size()));
@@ -179,9 +179,8 @@ RecordedServerOptions limited(milliseconds HttpLimits::*time, int ms) {
   return options;
 }
 
-// What is sent on a new connection is too slow. The time runs from the connection on, in which this
-// thread may lie still:
-// then nothing is said, and it is tried again.
+// Bytes sent too slowly on a new connection are refused. The time limit starts with the connection;
+// this thread may be suspended in between, and the connection is then closed silently: tries again.
 void expect_head_too_slow(const RecordedServer& server,
                           const std::function<void(RawClient&)>& send_slowly) {
   for (int tries = 0; tries < 50; ++tries) {
@@ -216,7 +215,7 @@ TEST(HttpServer, HoldsLimitsOfTime) {
   EXPECT_EQ(r.status, 408);
   EXPECT_EQ(error_code_of(r), "request_timeout");
   EXPECT_TRUE(half.is_closed());
-  // No last chunk.
+  // Without the last chunk.
   RawClient chunks(bodies.port());
   chunks.send(
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -253,7 +252,7 @@ TEST(HttpServer, HoldsLimitsOfConnections) {
   EXPECT_EQ(error_code_of(r), "too_many_connections");
   EXPECT_EQ(r.headers.at("Retry-After"), "1");
   EXPECT_TRUE(fourth.is_closed());
-  clients[0]->send(get("/health/live"));  // the others go on
+  clients[0]->send(get("/health/live"));  // the others continue
   EXPECT_EQ(clients[0]->response().status, 200);
   clients.pop_back();
   EXPECT_TRUE(eventually([&] { return server.server->counts().connections == 2; }));
@@ -380,8 +379,7 @@ TEST(HttpServer, TellsNothingOfItsFaults) {
   EXPECT_EQ(r.body.find("secret"), std::string::npos);
 }
 
-// --- those that take their time
-// ---------------------------------------------------------------------------
+// --- slow clients ---
 
 TEST(HttpServer, WaitsForWhoReadsSlowly) {
   HttpConfig config;
@@ -393,8 +391,8 @@ TEST(HttpServer, WaitsForWhoReadsSlowly) {
                 return HttpAnswer{{.body = std::string(kBytes, 'x')}};
               }});
   const HttpServer server(config, routes);
-  // For much longer than a peer may stall, and so slowly that the system's buffer has no room for
-  // more meanwhile. Where this thread itself has lain still for so long it is tried again.
+  // For much longer than a peer may stall, and so slowly that the socket buffer stays full
+  // meanwhile. Tries again where this thread itself was suspended for that long.
   const auto stalls = [&] {
     RawClient slow(server.port(), 8 << 10);
     slow.send(get("/large", "Connection: close\r\n"));
@@ -461,7 +459,8 @@ TEST(HttpServer, ClosesIdleConnectionsWhenItDrains) {
   EXPECT_TRUE(busy.is_closed());
 }
 
-// Who has been answered before is let go at once, who has not is told why with his first request.
+// A connection that has had a response is closed at once; others get an error for their first
+// request.
 TEST(HttpServer, AnswersAFirstRequestThatComesWhileItDrains) {
   RecordedServerOptions options;
   options.http.limits.unasked_time = milliseconds(kPatienceMs);
@@ -475,7 +474,7 @@ TEST(HttpServer, AnswersAFirstRequestThatComesWhileItDrains) {
   server.service.admission().close("shutting_down", "the server is shutting down");
   EXPECT_TRUE(server.server->drain(milliseconds(0)));
   EXPECT_TRUE(idle.is_closed());
-  std::this_thread::sleep_for(milliseconds(50));  // and it has heard of the end
+  std::this_thread::sleep_for(milliseconds(50));  // and it has received the shutdown
   late.send(post("/v1/completions", kGoodBody));
   const Response r = late.response();
   ASSERT_EQ(r.status, 503);

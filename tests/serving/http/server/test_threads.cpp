@@ -1,4 +1,4 @@
-// What a server's threads are called.
+// Names of a server's threads.
 #include <filesystem>
 #include <fstream>
 #include <set>

@@ -28,7 +28,7 @@ struct CloseFile {
 };
 using OwnedFile = std::unique_ptr<FILE, CloseFile>;
 
-// A key and a certificate that it has signed itself.
+// Creates a key and a self-signed certificate.
 TlsFiles make_files(const ScratchDirectory& folder) {
   const Owned<EVP_PKEY, EVP_PKEY_free> key(EVP_EC_gen("P-256"));
   const Owned<X509, X509_free> certificate(X509_new());
@@ -98,7 +98,7 @@ TEST(HttpServerTls, AnswersAndStreams) {
     EXPECT_TRUE(client.closed_well());
   }
   EXPECT_FALSE(TlsClient(server.port(), TLS1_1_VERSION).connected());
-  // In the clear nobody is answered.
+  // Plain text gets no response.
   RawClient plain(server.port());
   plain.send(get("/health/live"));
   EXPECT_TRUE(plain.is_closed());

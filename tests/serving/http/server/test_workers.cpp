@@ -1,4 +1,4 @@
-// Work that is not done on a connection's thread: who waits for a worker, how many may, and for how
+// Work outside of the connections' threads: which requests wait for a worker, how many, and how
 // long.
 #include <functional>
 
@@ -10,7 +10,7 @@ namespace {
 using namespace test;
 using std::chrono::milliseconds;
 
-// A server with one worker, whose route /wait waits.
+// Server with one worker, whose route /wait blocks.
 class OneWorker {
  public:
   explicit OneWorker(const HttpLimits& limits = {}) {
@@ -89,7 +89,7 @@ TEST(Workers, ForgetWhoeverLeaves) {
   EXPECT_EQ(one.wait(150)->response().status, 503);
   leaving.reset();
   ASSERT_TRUE(one.has_waiting(0));
-  const auto next = one.wait(150);  // what it held is free, though the worker has not come to it
+  const auto next = one.wait(150);  // its memory is released although no worker has handled it
   ASSERT_TRUE(one.has_waiting(1));
   one.gate.release();
   EXPECT_EQ(busy->response().status, 200);
@@ -97,11 +97,11 @@ TEST(Workers, ForgetWhoeverLeaves) {
   EXPECT_EQ(one.begun, 2);
 }
 
-// Whether it waits for the worker or the worker is at it.
+// Both while waiting for a worker and while a worker runs it.
 TEST(Workers, KeepNobodyBeyondItsTime) {
   OneWorker one;
   std::unique_ptr<RawClient> busy;
-  for (int tries = 0; tries < 50 && one.begun == 0; ++tries) {  // its time may be over before
+  for (int tries = 0; tries < 50 && one.begun == 0; ++tries) {  // it may time out before
     busy = one.wait(2, "X-Request-Timeout-Ms: 500\r\n");
     ASSERT_TRUE(eventually([&] { return one.begun == 1 || busy->has_more(); }));
   }
@@ -120,7 +120,7 @@ TEST(Workers, KeepNobodyBeyondItsTime) {
   EXPECT_EQ(one.begun, 2);
 }
 
-// Jobs of a queue with these threads, the first of which all wait.
+// Queue with this many threads; its first jobs all block.
 class HeldQueue {
  public:
   HeldQueue(int threads, const WorkLimits& limits) : queue(threads, limits) {
@@ -167,12 +167,12 @@ TEST(Workers, LeaveKeysTheirShare) {
   EXPECT_FALSE(held.push("a", 1, "-"));  // four of eight
   EXPECT_TRUE(held.push("b", 50, "b"));
   EXPECT_FALSE(held.push("b", 1, "-"));  // fifty of a hundred
-  EXPECT_TRUE(held.push("c", 10, "c"));  // the first of a key, while there is room
+  EXPECT_TRUE(held.push("c", 10, "c"));  // the first job of a key, while there is room
   EXPECT_FALSE(held.push("d", 10, "-"));
   EXPECT_EQ(held.ran(6), "abcaaa");
 }
 
-// A server without keys as well: what is small is read while a large body is.
+// Also without API keys: small bodies are read while a large one is.
 TEST(Workers, ReadLargeBodiesOnAllThreadsButOne) {
   Gate gate;
   gate.hold();

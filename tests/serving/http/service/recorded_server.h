@@ -1,5 +1,5 @@
-// A whole server without a model: its texts are what RecordedTexts makes of a prompt's bytes. For
-// .cpp files only.
+// Complete server without a model: RecordedTexts generates its completions from the prompt's bytes.
+// For .cpp files only.
 #pragma once
 
 #include <deque>
@@ -24,7 +24,7 @@ struct RecordedServerOptions {
   ModelWeights* weights = nullptr;
   int64_t adapters = 0;
   bool old_names = false;                 // of metrics
-  std::vector<std::string> modules = {};  // ids of adapters from the beginning
+  std::vector<std::string> modules = {};  // adapter ids loaded at start
   int64_t blocks = 1024, block_tokens = 8;
   size_t replicas = 1;
   std::vector<int32_t> script = {};  // RecordedTexts::script
@@ -73,13 +73,13 @@ class RecordedServer {
 
   int port() const { return server->port(); }
   Response ask(const std::string& request) const { return test::ask(port(), request); }
-  // Nothing of any request is left.
+  // Returns whether no request has any state left.
   bool is_quiet() const {
     int64_t used = 0;
     for (const EngineCounts& counts : engines.counts()) used += counts.used_blocks;
     return in_engine() == 0 && used == 0 && server->counts().exchanges == 0 && sequences() == 0;
   }
-  // The engines have so many sequences.
+  // Number of sequences in the engines.
   int64_t in_engine() const {
     int64_t sequences = 0;
     for (const EngineCounts& counts : engines.counts())
@@ -88,7 +88,7 @@ class RecordedServer {
   }
   int64_t sequences() const { return const_cast<Service&>(service).admission().sequences(); }
 
-  // The bytes that follow a prompt.
+  // Bytes that follow a prompt.
   static std::string continuation(const std::string& prompt, int tokens) {
     std::vector<int32_t> text;
     for (const char byte : prompt) text.push_back(static_cast<unsigned char>(byte));

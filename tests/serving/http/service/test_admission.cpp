@@ -34,7 +34,7 @@ TEST(Admission, TakesAsManyAsThereAreAndNoMore) {
 TEST(Admission, CountsTheTokensOfPromptsThatWait) {
   Admission admission({.running = 8, .waiting = 8, .waiting_tokens = 100});
   {
-    const auto place = admission.enter("", 1, 1000);  // the first one always
+    const auto place = admission.enter("", 1, 1000);  // the first is always admitted
     EXPECT_EQ(refusal(admission, "", 1, 1),
               "429 queue_full queue full (prompts of 1000 tokens waiting)");
     place->set_prompt_tokens(60);
@@ -60,18 +60,18 @@ TEST(Admission, KeepsTokensForOtherTenants) {
 
 TEST(Admission, KeepsPlacesForOtherTenants) {
   Admission admission({.running = 4, .waiting = 16, .several_tenants = true});
-  // Alone one has half of all; beside another this has the other half at once.
+  // A single tenant may use half of all places; a second one gets the other half at once.
   const auto greedy = admission.enter("a", 10, 0);
   EXPECT_EQ(refusal(admission, "a", 1).substr(0, 3), "429");
   const auto other = admission.enter("b", 10, 0);
   EXPECT_EQ(refusal(admission, "b", 1).substr(0, 3), "429");
-  // Full, and not by its own doing; for a single sequence there is always a place.
+  // Full, and not because of this tenant; a single sequence is always admitted.
   EXPECT_EQ(refusal(admission, "c", 2).substr(0, 3), "503");
   const auto single = admission.enter("c", 1, 0);
   EXPECT_EQ(refusal(admission, "c", 1).substr(0, 3), "503");
 }
 
-// One busy key that came first keeps what it has, and none of the others is shut out by it.
+// A busy key that came first keeps its places, and does not shut out any other key.
 TEST(Admission, HasAPlaceForEveryTenant) {
   Admission admission({.running = 8, .waiting = 32, .several_tenants = true});
   const auto busy = admission.enter("busy", 20, 0);
@@ -84,22 +84,22 @@ TEST(Admission, HasAPlaceForEveryTenant) {
         places.push_back(admission.enter(tenant, 1, 0));
       } catch (const ApiError& error) {
         EXPECT_EQ(error.status(), 503);
-        EXPECT_EQ(request, 1);  // no first one
+        EXPECT_EQ(request, 1);  // never the first one
         ++refused;
       }
     }
-  EXPECT_EQ(refused, 18);  // of those that asked for a second place, beside 20 that were free
+  EXPECT_EQ(refused, 18);  // second requests, while 20 places were free
   EXPECT_EQ(refusal(admission, "busy", 1).substr(0, 3), "429");
-  // Places that the busy key gives back go to those below their share.
+  // Places released by the busy key go to keys below their share.
   for (int i = 0; i < 18; ++i) busy->end_sequence();
   for (int key = 1; key < 19; ++key) places.push_back(admission.enter(concat("key ", key), 1, 0));
   EXPECT_EQ(admission.sequences(), 40);
-  // All places are taken, and whoever comes newly has one nevertheless.
+  // All places are taken; a new tenant gets one nevertheless.
   for (const char* tenant : {"new", "newer"}) places.push_back(admission.enter(tenant, 1, 0));
   EXPECT_EQ(admission.sequences(), 42);
 }
 
-// What ends goes to those that have less than their share, until all have the same.
+// Released places go to tenants below their share, until all have the same number.
 TEST(Admission, SharesAmongThoseThatAreThere) {
   Admission admission({.running = 4, .waiting = 20, .several_tenants = true});
   const auto a = admission.enter("a", 12, 0), b = admission.enter("b", 12, 0);
@@ -112,12 +112,12 @@ TEST(Admission, SharesAmongThoseThatAreThere) {
   b->end_sequence();
   EXPECT_EQ(refusal(admission, "b", 1).substr(0, 3), "429");
   EXPECT_EQ(refusal(admission, "c", 1), "");
-  // Its first request may be larger than its share: none is refused for ever.
+  // A first request may exceed the share, so that none is refused forever.
   for (int i = 0; i < 11; ++i) b->end_sequence();
   EXPECT_EQ(refusal(admission, "d", 12), "");
 }
 
-// A tenant alone has all places to run, however few may wait.
+// A single tenant can use all running places, however few may wait.
 TEST(Admission, LeavesNoPlaceToRunEmpty) {
   Admission admission({.running = 4, .waiting = 1, .several_tenants = true});
   const auto all = admission.enter("a", 4, 0);
@@ -125,7 +125,7 @@ TEST(Admission, LeavesNoPlaceToRunEmpty) {
   EXPECT_EQ(refusal(admission, "b", 1), "");
 }
 
-// A request that may be sent can be admitted, if not now: a client tries what is refused again.
+// A valid request can be admitted eventually: clients retry refused ones.
 TEST(Admission, TakesWhatATenantMayHave) {
   for (const bool several : {false, true}) {
     const AdmissionLimits limits{.running = 4, .waiting = 8, .several_tenants = several};

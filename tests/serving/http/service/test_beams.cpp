@@ -1,5 +1,5 @@
-// Beam search over HTTP. What follows a text is one token with -1.5, the one behind it with -1.75,
-// and so on: with a text's length fixed the best has none of the others, the next ones have one.
+// Beam search over HTTP. After any text one token has -1.5, the token after it -1.75, and so on:
+// among texts of one length the best has none of the others, the next ones have one.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -66,7 +66,7 @@ TEST(Beams, AreTheMostProbableTextWhereThereIsOne) {
   EXPECT_EQ(Json::parse(chat.body)["choices"].size(), 2u);
 }
 
-// Whose prompts are copied for each beam of each round, which a worker does.
+// A worker copies long prompts for each beam of each round.
 TEST(Beams, OfLongPromptsAreTheSame) {
   RecordedServerOptions options;
   options.scheduler.max_model_len = 4096;

@@ -1,4 +1,4 @@
-// /v1/embeddings, from outside.
+// /v1/embeddings through HTTP.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,12 +29,12 @@ TEST(Service, EmbedsTexts) {
   EXPECT_EQ(body.dump(),
             R"({"object":"list","data":[{"object":"embedding","index":0,"embedding":null}],)"
             R"("model":"m","usage":{"prompt_tokens":2,"total_tokens":2}})");
-  // Fewer numbers are of length one again; tokens are a text too.
+  // Shortened vectors are normalised again; tokens are accepted as input.
   r = ask(R"("input":[104,105],"dimensions":2)");
   const std::vector<double> two = Json::parse(r.body)["data"][0]["embedding"];
   ASSERT_EQ(two.size(), 2u);
   EXPECT_NEAR(two[0], x / std::sqrt(x * x + 9), 1e-7);
-  // More texts than are computed at a time, in their order; the longest that may be.
+  // More inputs than one batch, in their order; the maximum input length.
   std::string inputs;
   for (int i = 0; i < 300; ++i) inputs += concat(i == 0 ? "" : ",", "[", 1 + i % 250, ",3,5]");
   r = ask(R"("encoding_format":"base64","input":[)" + inputs + "]");
@@ -48,7 +48,7 @@ TEST(Service, EmbedsTexts) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-// The bytes of the first vector.
+// Bytes of the first vector.
 std::string decoded(const Response& r) {
   const std::string text = Json::parse(r.body)["data"][0]["embedding"];
   const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -114,7 +114,7 @@ TEST(Service, EmbedsPartsOfLongTexts) {
        ask(R"("hell")", ""), 4);
   same(ask("[5,6,7,8]", R"(,"truncate_prompt_tokens":2)"), ask("[7,8]", ""), 2);
   same(ask(R"("hi")", R"(,"truncate_prompt_tokens":3)"), ask(R"("hi")", ""), 2);
-  const std::string text(600, 'p');  // 512 are computed
+  const std::string text(600, 'p');  // 512 are used
   same(ask("\"x" + text + "\"", R"(,"truncate_prompt_tokens":-1)"),
        ask("\"" + text.substr(0, 512) + "\"", ""), 512);
   const Json refused = ask(R"("hi")", R"(,"truncate_prompt_tokens":513)");
@@ -172,7 +172,7 @@ TEST(Service, HoldsOnlySoMuchOfEmbeddings) {
   const auto code = [&](int texts, const char* more) {
     std::string inputs;
     for (int i = 0; i < texts; ++i) inputs += concat(i == 0 ? "" : ",", "[1,", 1 + i % 250, "]");
-    // What the answer before held is given back a moment after its last byte.
+    // The memory of the previous response is released shortly after its last byte.
     EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
     const Response r = server.ask(
         post("/v1/embeddings", concat(R"({"model":"m","input":[)", inputs, "]", more, "}")));
@@ -185,7 +185,7 @@ TEST(Service, HoldsOnlySoMuchOfEmbeddings) {
   EXPECT_EQ(code(60, R"(,"dimensions":1)"), "200");
   EXPECT_EQ(code(60, R"(,"encoding_format":"base64")"), "200");
   EXPECT_EQ(code(80, ""), "400 answer_too_large");
-  EXPECT_EQ(code(40, ""), "200");  // what was held is free again
+  EXPECT_EQ(code(40, ""), "200");  // its memory is free again
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 

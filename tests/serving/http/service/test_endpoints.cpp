@@ -1,4 +1,4 @@
-// Every endpoint of the API on a server: handled, routed, guarded and counted as its row says.
+// Every endpoint of the API on a server: handled, routed, guarded and counted as its row defines.
 #include <map>
 #include <string_view>
 
@@ -66,7 +66,7 @@ TEST_F(ServedEndpoints, HaveTheAccessOfTheirRows) {
     const bool is_user = endpoint->access == Access::kUser;
     EXPECT_EQ(without == 401, !is_open) << endpoint->path << " " << without;
     EXPECT_EQ(user == 403, !is_open && !is_user) << endpoint->path << " " << user;
-    // An empty body lacks required fields, or asks for a checkpoint that is none.
+    // An empty body lacks required fields, or names a checkpoint that does not exist.
     const bool reads_body = endpoint->fields != nullptr;
     EXPECT_EQ(ask(*endpoint, "admin").status, reads_body ? 400 : 200) << endpoint->path;
   }

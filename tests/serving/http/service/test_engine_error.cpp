@@ -1,4 +1,4 @@
-// The response for a sequence that has failed follows from the cause of the failure.
+// The response for a failed sequence depends on the cause of the failure.
 #include <gtest/gtest.h>
 
 #include "serving/http/service/generation_task.h"
@@ -23,7 +23,7 @@ TEST(EngineError, FollowsFromTheCause) {
                "too much");
 }
 
-// The text of a check names the program's files.
+// The text of a failed check names the program's files.
 TEST(EngineError, KeepsTheTextOfAFaultFromClients) {
   expect_error({"engine.cpp:1: check failed", FailureCause::kFault}, false, 500, "engine_failure",
                "internal error of the server");

@@ -1,4 +1,4 @@
-// Long prompts and large answers: refused early, computed once, written by a worker.
+// Long prompts and large responses: refused early, computed once, written by a worker.
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +21,7 @@ RecordedServerOptions with_room() {
   return options;
 }
 
-// Log-probabilities of a text as long as the model may see: nothing is computed behind it.
+// Log-probabilities of a prompt with the model's maximum length: no token is generated after it.
 TEST(LongTexts, AreScoredUpToTheLengthOfTheModel) {
   const RecordedServer server;
   const auto score = [&](size_t tokens, int max_tokens) {
@@ -39,7 +39,7 @@ TEST(LongTexts, AreScoredUpToTheLengthOfTheModel) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-// A text whose bytes alone are too many is told by them: its tokens are not known.
+// A text with too many bytes is refused by their number: it is not tokenized.
 TEST(LongTexts, AreNotLookedAtWhereTheyAreTooLong) {
   const RecordedServer server;
   const std::string text(13 * 513, 'p');
@@ -59,7 +59,7 @@ TEST(LongTexts, AreNotLookedAtWhereTheyAreTooLong) {
   EXPECT_EQ(ask(server, "/tokenize", {{"prompt", text}}).status, 200);
 }
 
-// Such answers are written by a worker, and sent apart from their heads.
+// Such responses are written by a worker, and sent separately from their heads.
 TEST(LongTexts, OfAnswersAreTold) {
   const RecordedServer server;
   const Response r =
@@ -86,7 +86,7 @@ TEST(LongTexts, OfPromptsEnterTheEngineAsOftenAsThereAreChoices) {
   EXPECT_EQ(embedded["data"][0]["embedding"].size(), 3u);
 }
 
-// What is known of an echoed prompt is told with each of its texts, and computed once.
+// The data of an echoed prompt is returned with each of its choices, and computed once.
 TEST(LongTexts, OfPromptsAreComputedOnceForAllTheyAreToldWith) {
   const RecordedServer server;
   Json fields = {{"prompt", std::string(100, 'q')},

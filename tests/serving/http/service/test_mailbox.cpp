@@ -1,4 +1,4 @@
-// Where an answer finds what other threads have for it.
+// Mailbox through which a response receives messages from other threads.
 #include <gtest/gtest.h>
 
 #include <new>

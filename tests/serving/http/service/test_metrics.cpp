@@ -1,4 +1,4 @@
-// What Prometheus is told, beside the exact counts of test_service.cpp.
+// Prometheus metrics, except for the exact counts of test_service.cpp.
 #include "tests/serving/http/service/recorded_server.h"
 
 namespace trireme::test_metrics {
@@ -8,7 +8,7 @@ using namespace test;
 
 class Metrics : public testing::Test {
  protected:
-  // The value of a series of the engine, by its name behind "vllm:"; -1: it is not there.
+  // Value of an engine series, by its name after "vllm:"; -1: no such series.
   double value(const std::string& name, const std::string& more = "") const {
     const std::string series =
         concat("\nvllm:", name, "{engine=\"0\",model_name=\"m\"", more, "} ");
@@ -21,8 +21,8 @@ class Metrics : public testing::Test {
   std::string text;
 };
 
-// What a stock server of vLLM has (0.26): a panel of a dashboard whose series is not there is
-// empty, and nobody is told why.
+// Metric names of a stock vLLM server (0.26): a dashboard panel whose series is missing is empty,
+// without any notice.
 TEST_F(Metrics, HaveTheNamesOfDashboards) {
   ASSERT_EQ(server.ask(post("/v1/embeddings", R"({"model":"m","input":"a"})")).status, 200);
   look();
@@ -66,8 +66,7 @@ TEST_F(Metrics, HaveTheNamesOfDashboards) {
   EXPECT_EQ(value("engine_sleep_state", R"(,sleep_state="awake")"), 1);
 }
 
-// As in vLLM's own dashboard, which still asks for the first. Nobody has them who has not asked for
-// them.
+// As in vLLM's own dashboard, which still uses the old names. They are exported only on request.
 TEST(OldMetrics, HaveTheValuesOfTheNewOnes) {
   const std::pair<const char*, const char*> names[] = {
       {"time_per_output_token_seconds_bucket", "inter_token_latency_seconds_bucket"},
@@ -113,7 +112,8 @@ TEST(OldMetrics, HaveTheValuesOfTheNewOnes) {
   }
 }
 
-// Gateways send requests to where their adapter is: also of adapters that never come and go.
+// Gateways route requests to servers with their adapter, including adapters fixed at
+// start-up.
 TEST(MetricsOfAdapters, NameThoseOfRequests) {
   RecordedServerOptions options;
   options.modules = {"sql", "chat", "poems"};
@@ -137,8 +137,8 @@ TEST(MetricsOfAdapters, NameThoseOfRequests) {
   }
   ASSERT_TRUE(eventually([&] { return server.sequences() == 2; }));
   EXPECT_TRUE(eventually([&] {
-    server.gate.hold_after(
-        1);  // one step more, until both are in it: the first has not so many that it ends before
+    // One more step until both run; the first has enough tokens left not to finish before.
+    server.gate.hold_after(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return told("sql,poems");
   }));
@@ -161,7 +161,7 @@ TEST_F(Metrics, DivideTheTimeOfARequest) {
   EXPECT_GT(seconds("prefill"), 0);
   EXPECT_NEAR(seconds("inference"), seconds("prefill") + seconds("decode"), 1e-6);
   EXPECT_LE(seconds("queue") + seconds("prefill"), value("time_to_first_token_seconds_sum") + 1e-6);
-  // The second one finds whole blocks of the first's prompt, but for its last token's.
+  // The second request finds whole blocks of the first's prompt, except the last token's.
   const double computed = value("request_prefill_kv_computed_tokens_sum");
   EXPECT_EQ(computed, 24 + 24 - 16);
   EXPECT_EQ(value("prompt_tokens_by_source_total", R"(,source="local_compute")"), computed);
@@ -169,7 +169,7 @@ TEST_F(Metrics, DivideTheTimeOfARequest) {
 }
 
 TEST_F(Metrics, CountChoicesOfAPromptAndEmbeddings) {
-  // Four texts, of which each prompt has one longest.
+  // Four sequences; each prompt has one longest sequence.
   const char* asked =
       R"({"model":"m","prompt":[[1,2,3],[4,5]],"n":2,"max_tokens":9,"ignore_eos":true})";
   ASSERT_EQ(server.ask(post("/v1/completions", asked)).status, 200);
@@ -183,7 +183,7 @@ TEST_F(Metrics, CountChoicesOfAPromptAndEmbeddings) {
   EXPECT_EQ(value("prompt_tokens_total"), 3 + 2 + 2 + 1);
 }
 
-// On their way to an engine.
+// Requests that have not reached an engine yet.
 class MetricsOnTheWay : public Metrics {
  protected:
   std::unique_ptr<PendingReply> asked(const std::string& more) {
@@ -192,8 +192,7 @@ class MetricsOnTheWay : public Metrics {
     std::string none;
     return routes.find("POST", "/v1/completions", none)->handle(request).pending;
   }
-  // Sequences that ended, by their reasons: those that stopped, of the right length, aborted,
-  // failed.
+  // Finished sequences by reason: stop, length, abort, error.
   std::vector<double> ends() {
     look();
     std::vector<double> out;
@@ -211,15 +210,15 @@ class MetricsOnTheWay : public Metrics {
   const std::string of_long = R"("n":40,"prompt":")" + std::string(450, 'p') + "\"}";
 };
 
-// Wherever they are when their client leaves: each is counted, and once.
+// Wherever a request is when its client disconnects, it is counted exactly once.
 TEST_F(MetricsOnTheWay, CountWhoLeaves) {
   ASSERT_GT(40 * 450 * int64_t{sizeof(int32_t)}, kQuickBytes);
-  asked(of_long).reset();  // a worker has read it, and nobody waits for it any more
+  asked(of_long).reset();  // a worker has read it, and its client is gone
   EXPECT_EQ(ends(), (Ends{0, 0, 40, 0}));
   auto waiting = asked(of_long);
   waiting->start([] {});
   const auto work = waiting->take().work;
-  ASSERT_TRUE(work);  // which no worker comes to
+  ASSERT_TRUE(work);  // no worker is free for it
   waiting.reset();
   EXPECT_EQ(ends(), (Ends{0, 0, 80, 0}));
   auto entered = asked(of_long);
@@ -232,7 +231,7 @@ TEST_F(MetricsOnTheWay, CountWhoLeaves) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-// What the server could not bring to an engine has not been cancelled.
+// A request that the server could not submit to an engine is not counted as aborted.
 TEST_F(MetricsOnTheWay, CountWhatFailsAsErrors) {
   auto failing = asked(of_long);
   failing->start([] {});
@@ -248,7 +247,7 @@ TEST_F(MetricsOnTheWay, CountWhatFailsAsErrors) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-// As those of vLLM that its frontend refuses.
+// As with requests that vLLM's frontend refuses.
 TEST_F(MetricsOnTheWay, CountNothingThatIsRefused) {
   const auto status = [&](const std::string& body) {
     return server.ask(post("/v1/completions", body)).status;

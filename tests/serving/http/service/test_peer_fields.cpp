@@ -1,4 +1,4 @@
-// Every field that another server documents, sent to every endpoint that it is for.
+// Every field that other servers document, sent to every endpoint that it belongs to.
 #include <algorithm>
 #include <map>
 
@@ -12,7 +12,7 @@ namespace {
 using namespace test;
 using Json = nlohmann::ordered_json;
 
-// A small request to each endpoint without effects of its own: path and body.
+// A small request for each endpoint without side effects: path and body.
 const std::map<char, std::pair<std::string, Json>>& requests() {
   static const std::map<char, std::pair<std::string, Json>> all = [] {
     std::map<char, std::pair<std::string, Json>> out;
@@ -74,7 +74,7 @@ TEST_F(PeerFieldsOfAServer, AreUsedWithoutEffectOrRefusedByName) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-// Ways out that refusals name: the members that do so beside or in the place of those of a request.
+// Alternatives that refusals name: the members to add to a request or to replace in it.
 struct WayOut {
   const char* advice;
   char endpoint;
@@ -161,7 +161,7 @@ TEST_F(PeerFieldsOfAServer, FollowTheAdvice) {
   EXPECT_EQ(client.response().status, 200);
 }
 
-// A field of another name does what the field does.
+// A field under another name has the same effect.
 TEST_F(PeerFieldsOfAServer, ChangeTheResult) {
   const Json tokens = Json::parse(ask('c', "max_tokens", 5).body).at("usage");
   auto [path, body] = requests().at('c');

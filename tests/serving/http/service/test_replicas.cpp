@@ -1,4 +1,4 @@
-// A server whose model is there twice, from outside.
+// Server with two replicas of its model, through HTTP.
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/http/service/recorded_server.h"
@@ -27,7 +27,7 @@ class TwoReplicas : public testing::Test {
     return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size()));
   }
 
-  // One request on each; what the one is told whose replica fails.
+  // One request on each replica; returns the response of the one whose replica fails.
   Response lose_one(const char* more) {
     std::vector<std::unique_ptr<RawClient>> clients;
     for (Gate& gate : server.gates) {
@@ -68,14 +68,14 @@ TEST_F(TwoReplicas, ShareAnswers) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string bytes = RecordedServer::continuation(prompts[i], 9);
     const std::string told = choices[i]["text"];
-    // What is no UTF-8 of those bytes is told otherwise.
+    // Bytes that are not valid UTF-8 are replaced.
     for (size_t at = 0; at < bytes.size() && (bytes[at] & 0x80) == 0; ++at)
       EXPECT_EQ(told[at], bytes[at]);
   }
   ASSERT_EQ(
       server.ask(post("/v1/embeddings", R"({"model":"m","input":[[1,2],[3,4],[5],[6]]})")).status,
       200);
-  // Who has ended is not counted where the next one goes, so it need not be one half each.
+  // Finished requests do not count in the choice of a replica, so that the split need not be even.
   const auto expect_shared = [&](const std::string& name, double all, const std::string& more) {
     EXPECT_GT(metric(name, 0, more), 0) << name;
     EXPECT_GT(metric(name, 1, more), 0) << name;
@@ -111,7 +111,7 @@ TEST_F(TwoReplicas, LoseTheAnswersOfOneOnly) {
   EXPECT_EQ(complete("[7]", 5).status, 503);
 }
 
-// Three that compute one sequence at a time, and do.
+// Three replicas that run one sequence at a time, all busy.
 class BusyReplicas : public TwoReplicas {
  protected:
   BusyReplicas() : TwoReplicas(busy()) {
@@ -132,7 +132,7 @@ class BusyReplicas : public TwoReplicas {
     client->send(post("/v1/completions", body(prompt, tokens, more)));
     return client;
   }
-  // Where somebody waits: its number. An engine looks between two steps at what has come.
+  // The replica at which a request waits. An engine polls for new requests between two steps.
   size_t waits_at() {
     size_t found = 3;
     EXPECT_TRUE(eventually([&] {
@@ -176,7 +176,7 @@ TEST_F(BusyReplicas, MoveWhatWaitsOnALostOne) { expect_moved(""); }
 
 TEST_F(BusyReplicas, MoveAStreamThatWaitsOnALostOne) { expect_moved(R"(,"stream":true)"); }
 
-// Of several texts some may have been begun.
+// Some of several sequences may have started.
 TEST_F(BusyReplicas, MoveOneTextOnly) {
   const auto client = ask("[5,6]", 20, R"(,"n":2)");
   lose_where_it_waits();

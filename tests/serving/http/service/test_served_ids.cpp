@@ -42,10 +42,10 @@ TEST(ServedIds, FreeASlotWhenTheLastRequestIsOver) {
   const uint64_t before = other->generation;
   other.reset();
   EXPECT_EQ(freed, (std::vector<int32_t>{1}));
-  EXPECT_EQ(ids.name_of(1), "b");  // which a scrape may still have to tell
+  EXPECT_EQ(ids.name_of(1), "b");  // a metrics scrape may still need it
   ids.add(card("b", ids.free_slot("b")));
   EXPECT_EQ(ids.find("b")->card.adapter, 1);
-  EXPECT_GT(ids.find("b")->generation, before);  // nothing in the cache is its own
+  EXPECT_GT(ids.find("b")->generation, before);  // no cached block belongs to it
   EXPECT_EQ(ids.cards().size(), 3U);
 }
 

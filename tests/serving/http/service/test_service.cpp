@@ -1,4 +1,4 @@
-// OpenAI's API on an engine, from outside.
+// OpenAI-compatible API on an engine, through HTTP.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -87,7 +87,7 @@ TEST(Service, StreamsAChatByteForByte) {
       R"(data: {"id":"chatcmpl-one","object":"chat.completion.chunk","created":)" + created +
       R"(,"model":"m","system_fingerprint":"f","choices":[)";
   const std::string prompt = "user:hi";
-  // The template's own special token is one token; the byte tokenizer has 256 for it.
+  // The template's own special token is one token: 256 in the byte tokenizer.
   std::vector<int32_t> tokens(prompt.begin(), prompt.end());
   tokens.push_back(256);
   const std::string letter = as_text(std::string(1, static_cast<char>(next_of(tokens, 256))));
@@ -129,7 +129,7 @@ TEST(Service, GivesSeveralChoicesOfSeveralPrompts) {
 
 TEST(Service, EndsAtStopStringsAndFreesWhatWasLeft) {
   RecordedServer server;
-  // The first two letters in a row are the stop string.
+  // The first two consecutive letters are the stop string.
   const std::string text = RecordedServer::continuation("hi", 300);
   size_t at = 0;
   const auto ascii = [&](size_t i) { return text[i] >= 'a' && text[i] <= 'z'; };
@@ -190,7 +190,7 @@ TEST(Service, RefusesWithTheFieldAtFault) {
             R"("param":"model","code":"model_not_found"}})");
 }
 
-// What the executor makes of a text is (next token, 3, 4).
+// The executor's embedding of a text is (next token, 3, 4).
 TEST(Service, HoldsTheLengthOfTheModel) {
   RecordedServer server;
   const auto status = [&](size_t prompt, int tokens) {
@@ -215,7 +215,7 @@ TEST(Service, KeepsSpecialTokensInMessagesAsText) {
     return Json::parse(r.body)["tokens"].get<std::vector<int32_t>>();
   };
   const std::vector<int32_t> tokens = count("a<|endoftext|>b");
-  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), 256), 1);  // the template's
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), 256), 1);  // the template's token
   EXPECT_EQ(tokens.size(), std::string("user:a<|endoftext|>b").size() + 1);
   const Response r = server.ask(post("/tokenize", R"({"prompt":"<|endoftext|>"})"));
   EXPECT_EQ(Json::parse(r.body)["count"], 13);
@@ -241,8 +241,7 @@ TEST(Service, TellsItsModelsAndItsVersion) {
   EXPECT_EQ(server.ask(get("/health")).body, "");
 }
 
-// --- load and life
-// --------------------------------------------------------------------------------------
+// --- load and connections ---
 
 TEST(Service, RefusesWhatTheQueueCannotHold) {
   RecordedServerOptions options;
@@ -293,7 +292,7 @@ TEST(Service, CancelsForWhoeverGoesAway) {
         client.hang_up();
       else
         client.shut_down_sending();
-      // Noticed while the engine has not moved.
+      // Detected while the engine is idle.
       EXPECT_TRUE(eventually(
           [&] { return server.sequences() == 0 && server.server->counts().exchanges == 0; }));
       server.gate.release();
@@ -361,7 +360,7 @@ TEST(Service, HoldsOnlySoMuchForWhoReadsSlowly) {
   client.send(post("/v1/completions", completion(8000, R"(,"stream":true,"n":8)")));
   ASSERT_TRUE(client.receive());
   server.gate.release();
-  // Nothing more is computed for it, while it is still there.
+  // It is not computed further while the client is still connected.
   EXPECT_TRUE(eventually([&] { return server.in_engine() == 0; }));
   const Response r = client.response();
   EXPECT_TRUE(r.complete);
@@ -374,7 +373,7 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   options.answers = {.whole = 60'000, .always = 20'000, .all = 100'000};
   RecordedServer server(options);
   const auto code = [&](int tokens, const char* more) {
-    // What the answer before held is given back a moment after its last byte.
+    // The memory of the previous response is released shortly after its last byte.
     EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
     const Response r = server.ask(post("/v1/completions", completion(tokens, more)));
     return r.status == 200
@@ -385,7 +384,7 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   EXPECT_EQ(code(40, R"(,"logprobs":20)"), "400 answer_too_large");
   EXPECT_EQ(code(40, ""), "200");
   EXPECT_EQ(code(40, R"(,"logprobs":20,"stream":true)"), "200");
-  // What is told of a prompt is told with each of its choices.
+  // Log-probabilities of a prompt are returned with each of its choices.
   const std::string prompt(20, 'p');
   const auto of_prompt = [&](int n) {
     EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
@@ -397,7 +396,7 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   EXPECT_EQ(of_prompt(1), 200);
   EXPECT_EQ(of_prompt(8), 400);
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
-  // Of a stream what is to be written at a time.
+  // In a stream, the bytes to be written at a time.
   const std::string longer(450, 'p');
   options.answers = {.whole = 1'500, .always = 500, .all = 100'000};
   RecordedServer narrow(options);
@@ -531,7 +530,7 @@ TEST(Service, StopsInTheMiddleOfEverything) {
   EXPECT_TRUE(eventually([&] { return server.engine.counts().used_blocks == 0; }));
 }
 
-// The counts that vLLM's own test of its metrics expects.
+// Counts that vLLM's own test of its metrics expects.
 TEST(Service, CountsExactly) {
   RecordedServer server;
   constexpr int kRequests = 5, kPrompt = 7, kTokens = 11;
@@ -545,8 +544,8 @@ TEST(Service, CountsExactly) {
   const std::string labels = R"({engine="0",model_name="m"})";
   const std::string answered =
       R"(http_requests_total{handler="/v1/completions",method="POST",model_name="m",status="2xx"})";
-  // The last step and the last answer are counted when they are over, after the client has its
-  // answer.
+  // The last step and the last response are counted when they are complete, after the client has
+  // received the response.
   std::string text;
   const auto has = [&](const std::string& name, int value) {
     return text.find(concat("\n", name, " ", value, "\n")) != std::string::npos;
@@ -577,7 +576,7 @@ TEST(Service, CountsExactly) {
   EXPECT_EQ(value("vllm:num_requests_running" + labels), 0);
   EXPECT_EQ(value("vllm:num_requests_waiting" + labels), 0);
   EXPECT_EQ(value("vllm:kv_cache_usage_perc" + labels), 0);
-  // model_name on every series.
+  // model_name is a label of every series.
   for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
     const std::string line = text.substr(at, end - at);
     if (line.empty() || line[0] == '#') continue;

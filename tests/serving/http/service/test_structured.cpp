@@ -1,4 +1,4 @@
-// Texts that must be something, from outside: the executor draws from all that is allowed.
+// Constrained completions through HTTP: the executor samples among all allowed tokens.
 #include <array>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -78,7 +78,8 @@ TEST(StructuredOutput, AStreamIsTheSameText) {
   EXPECT_EQ(text, whole);
 }
 
-// A pool too small for all: texts are computed again and again, and stay what they must be.
+// A pool too small for all sequences: they are recomputed repeatedly and still satisfy their
+// grammars.
 TEST(StructuredOutput, PreemptedTextsGoOnWhereTheyWere) {
   RecordedServerOptions options;
   options.scheduler.max_model_len = 200;
@@ -123,7 +124,7 @@ TEST(StructuredOutput, TheSchemaFalseHasNoText) {
       200);
 }
 
-// A rule whose text ends where min_tokens wants more leaves no token, and whoever asks is told so.
+// A grammar that ends before min_tokens is reached allows no token: the request gets an error.
 TEST(StructuredOutput, MinTokensBeyondTheLongestTextIsRefused) {
   RecordedServer server;
   const auto body = [](int tokens, const char* regex) {
@@ -140,7 +141,7 @@ TEST(StructuredOutput, MinTokensBeyondTheLongestTextIsRefused) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-// Of a server's faults it is none, and the others do not notice.
+// This is not a server fault and does not affect other requests.
 TEST(StructuredOutput, WhoForbidsEveryTokenIsToldSo) {
   RecordedServer server;
   const auto body = [](const std::string& more) {
@@ -161,7 +162,7 @@ TEST(StructuredOutput, WhoForbidsEveryTokenIsToldSo) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-// The same calls whether they are streamed or not, and the first event of each has its name.
+// The same calls with and without streaming; the first event of each call has its name.
 TEST(StructuredOutput, ToolsThatMustBeCalledAre) {
   RecordedServerOptions options;
   options.tools = ToolFormat::kHermes;
@@ -215,7 +216,7 @@ TEST(StructuredOutput, ToolsThatMustBeCalledAre) {
   }
 }
 
-// Where calls are left to the model, the text is one or the other.
+// With tool_choice auto, the output is either text or calls.
 TEST(StructuredOutput, ToolsStandBesideAFormat) {
   for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kLlama3, ToolFormat::kMistral}) {
     RecordedServerOptions options;
@@ -243,7 +244,7 @@ TEST(StructuredOutput, ToolsStandBesideAFormat) {
     }
     EXPECT_GT(texts, 0);
     EXPECT_GT(calls, 0);
-    // Where one must be called there is no text.
+    // With a required call there is no text.
     const Response must = server.ask(
         post("/v1/chat/completions",
              R"({"model":"m","messages":[{"role":"user","content":"hi"}],"tool_choice":"required",)"
@@ -253,7 +254,7 @@ TEST(StructuredOutput, ToolsStandBesideAFormat) {
   }
 }
 
-// Bytes, and the marks of calls and another as tokens of their own, which have no text.
+// Bytes, plus tool call markers and another marker as tokens without text.
 class MarkTokenizer final : public Tokenizer {
  public:
   static constexpr int32_t kFirst = 257, kOther = 259;
@@ -287,8 +288,8 @@ class MarkTokenizer final : public Tokenizer {
   std::unique_ptr<Tokenizer> bytes_ = make_byte_tokenizer();
 };
 
-// A model that calls where it need not is understood, whether the marks are text or tokens of their
-// own, and what other tokens have no text has none here either.
+// Optional calls of the model are recognised, whether the markers are text or tokens without text;
+// other tokens without text stay invisible.
 TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
   const std::string call = R"({"name": "f", "arguments": {"a": 1}})";
   const auto ids_of = [](const std::string& text) {
@@ -320,7 +321,7 @@ TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
     ASSERT_EQ(one["message"]["tool_calls"].size(), 1u);
     EXPECT_EQ(one["message"]["tool_calls"][0]["function"].dump(),
               R"_({"name":"f","arguments":"{\"a\": 1}"})_");
-    // Whoever wants none gets the text as it stands, without what has none.
+    // With tool_choice none the text is returned unchanged, except for tokens without text.
     const Response text =
         server.ask(post("/v1/chat/completions", body(R"(,"tool_choice":"none")")));
     const Json said = Json::parse(text.body)["choices"][0];
@@ -342,8 +343,8 @@ TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
   }
 }
 
-// A strict tool's arguments satisfy its schema wherever the model calls it by itself, and a schema
-// that cannot be held to is refused.
+// The arguments of a strict tool satisfy its schema in optional calls too; a schema that cannot be
+// enforced is refused.
 TEST(StructuredOutput, StrictToolsAreHeldToTheirSchemas) {
   const auto body = [](bool strict, const char* schema) {
     return concat(R"({"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":200,)",
@@ -379,10 +380,10 @@ TEST(StructuredOutput, StrictToolsAreHeldToTheirSchemas) {
   EXPECT_EQ(error["param"], "tools");
 }
 
-// While grammars that are hard are compiled, others are answered.
+// Other requests get responses while expensive grammars are compiled.
 TEST(StructuredOutput, HardGrammarsHoldNobodyUp) {
   RecordedServer server;
-  // Who waited for it would take two seconds every time; a machine that lies still does not.
+  // A blocked request would take two seconds every time; a suspended machine does not.
   auto took = std::chrono::steady_clock::duration::max();
   for (int tries = 0; tries < 10 && took >= std::chrono::seconds(2); ++tries) {
     RawClient hard(server.port());

@@ -1,5 +1,5 @@
-// Ids of tokens, and the stop that has ended a text: from the fields of a request to the members of
-// its answer.
+// Token ids, and the stop that ended a completion: from the fields of a request to the members of
+// its response.
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/http/service/recorded_server.h"
@@ -26,7 +26,7 @@ class TokenIds : public testing::Test {
     EXPECT_EQ(r.status, 200) << r.body;
     return Json::parse(r.body)["choices"];
   }
-  // All have these and the prompt's.
+  // All endpoints return these ids and the prompt's.
   void expect(const std::string& fields, size_t count, const Ids& ids) const {
     SCOPED_TRACE(fields);
     const Json all = choices(fields);
@@ -45,7 +45,7 @@ TEST_F(TokenIds, AreOfTheTextAlone) {
   expect(R"("max_tokens":6)", 1, six);
   expect(R"("max_tokens":6,"echo":true,"n":2)", 2, six);
   expect(R"("max_tokens":6,"n":2,"best_of":3)", 2, six);
-  expect(R"("max_tokens":0,"echo":true)", 1, {});  // what is computed all the same is not told
+  expect(R"("max_tokens":0,"echo":true)", 1, {});  // the computed token is not returned
 }
 
 TEST_F(TokenIds, AreOfEachTextOfABeamSearch) {
@@ -70,7 +70,7 @@ TEST_F(TokenIds, OfAChatHaveThePromptOnce) {
       R"({"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":4,"n":2,"return_token_ids":true})"));
   const Json body = Json::parse(r.body);
   Ids prompt = ids_of("user:hi");
-  prompt.push_back(256);  // that the template has written
+  prompt.push_back(256);  // written by the template
   EXPECT_EQ(body["prompt_token_ids"].get<Ids>(), prompt);
   for (const Json& one : body["choices"]) {
     EXPECT_EQ(one["token_ids"].size(), 4u);
@@ -78,9 +78,9 @@ TEST_F(TokenIds, OfAChatHaveThePromptOnce) {
   }
 }
 
-// The token belongs to what was generated and not to the text.
+// The token belongs to the generated ids but not to the text.
 TEST_F(TokenIds, EndWithTheStopThatTheRequestNames) {
-  const auto end = std::ranges::find(six, six[3]) + 1;  // which may have come before
+  const auto end = std::ranges::find(six, six[3]) + 1;  // its first occurrence, perhaps earlier
   const Ids until(six.begin(), end);
   const Json one = choices(concat(R"("max_tokens":6,"stop_token_ids":[)", six[3], "]"))[0];
   EXPECT_EQ(one["finish_reason"], "stop");

@@ -1,4 +1,4 @@
-// What a server holds for the replies of /tokenize and /detokenize.
+// Memory that a server uses for responses of /tokenize and /detokenize.
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/http/service/recorded_server.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace test;
 
-constexpr int kLetters = 500'000;  // a reply of 2 MB, 4 MB counted
+constexpr int kLetters = 500'000;  // a response of 2 MB, counted as 4 MB
 constexpr int kReceiveBuffer = 4096;
 
 std::string bearer_of(const std::string& key) { return "Authorization: Bearer " + key + "\r\n"; }
@@ -17,7 +17,7 @@ std::string long_text(const std::string& key) {
   return post("/tokenize", R"({"prompt":")" + std::string(kLetters, 'x') + R"("})", bearer_of(key));
 }
 
-// A client that has had the head of a reply and reads no further.
+// A client that reads the head of a response and then stops reading.
 class SlowReader {
  public:
   SlowReader(int port, const std::string& key) : client_(port, kReceiveBuffer) {
@@ -42,7 +42,7 @@ TEST(Tokenize, HoldsOnlySoMuchForWhoReadsSlowly) {
   EXPECT_EQ(error_code_of(third), "server_overloaded");
   SlowReader other(server.port(), "two");
   EXPECT_EQ(server.ask(long_text("two")).status, 503) << "beyond what all may hold";
-  // A short one is always told.
+  // A short one always gets a response.
   EXPECT_EQ(server.ask(post("/tokenize", R"({"prompt":"x"})", bearer_of("one"))).status, 200);
   first.hang_up();
   EXPECT_TRUE(eventually([&] { return server.ask(long_text("one")).status == 200; }));
@@ -105,7 +105,7 @@ TEST(Tokenize, ChatsHaveTheTemplateThatTransformersChoose) {
   EXPECT_EQ(tokenized(server, R"(,"chat_template":"rag","documents":[{"text":"x"}])"), "Rx");
   EXPECT_TRUE(tokenized(server, R"(,"chat_template":"{{ 1 }}")")
                   .starts_with("400 chat_template: chat_template \"{{ 1 }}\" is no chat template"));
-  // What the template that renders does not look at is refused by its name.
+  // Members that the rendering template does not read are refused by name.
   EXPECT_TRUE(tokenized(server, R"(,"documents":[{"text":"x"}])").starts_with("400 documents: "));
   EXPECT_TRUE(
       tokenized(server, concat(R"(,"chat_template":"default")", kTool)).starts_with("400 tools: "));
@@ -122,7 +122,7 @@ TEST(Tokenize, ChatsWithoutADefaultNameATemplate) {
   EXPECT_EQ(tokenized(server, R"(,"chat_template":"short")"), "S");
 }
 
-// Text that the model does not see is named in the log, with the request.
+// Text that the model does not receive is reported in the log, with the request.
 TEST(Tokenize, NamesTextOfMessagesThatNoTemplateReadsOnce) {
   RecordedServerOptions options;
   options.chat = {{"default", "{{ messages[1].thinking }}{{ messages[1].content }}"}};

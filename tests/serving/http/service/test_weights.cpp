@@ -71,8 +71,7 @@ class WeightsRoute : public testing::Test {
   test::Response replace(const std::string& body, const std::string& key = "admin") {
     return ask("POST", "/admin/weights", body, key);
   }
-  // Has the weights replaced in the middle of a request's work, and says before which step they
-  // were.
+  // Changes the weights while a request runs. Returns the step before which they were changed.
   int64_t replaced_before(const char* path, const std::string& body) {
     int64_t step = -1;
     weights.on_use = [&] { step = server.gate.passed(); };
@@ -124,7 +123,7 @@ TEST_F(WeightsRoute, ReplacesThem) {
     EXPECT_EQ(weights.used, before + 1);
     EXPECT_EQ(weights.dropped, weights.used);
   }
-  // The same again: the path that was named last.
+  // Repeated without a path: uses the last path.
   EXPECT_EQ(Json::parse(replace("{}").body)["model"], "b/step-7");
   EXPECT_EQ(Json::parse(ask("GET", "/admin/weights", "").body)["version"], 5);
   EXPECT_EQ(complete()["system_fingerprint"], "trireme-1.0-step-7-weights-5");
@@ -133,7 +132,7 @@ TEST_F(WeightsRoute, ReplacesThem) {
   EXPECT_EQ(metric("trireme:weight_reloads_total{model_name=\"m\",outcome=\"done\"}"), 4);
 }
 
-// Rounds of a search, texts and prompts of a request: between two of them nothing is computed.
+// The rounds of a beam search, and all sequences and prompts of a request, use one weight version.
 TEST_F(WeightsRoute, WaitsForAllOfARequest) {
   int64_t step = replaced_before(
       "/v1/completions",
@@ -170,7 +169,7 @@ TEST_F(WeightsRoute, DoesOneAtATime) {
   EXPECT_EQ(second.status, 409);
   EXPECT_EQ(Json::parse(second.body)["error"]["code"], "reload_in_progress");
   EXPECT_EQ(Json::parse(ask("GET", "/admin/weights", "").body)["replacing"], "loading");
-  // Whoever asked for it may go.
+  // The client that started it may disconnect.
   weights.hold(false);
   EXPECT_EQ(first.get().status, 200);
   EXPECT_EQ(replace("{}").status, 200);
@@ -219,22 +218,22 @@ TEST_F(WeightsRoute, LetsAdaptersComeAndGo) {
   EXPECT_EQ(loaded.body, "Success: LoRA adapter 'one' added successfully.");
   EXPECT_EQ(loaded.headers.at("Content-Type"), kLoadAdapterEndpoint.content_type);
   EXPECT_EQ(load("one", "a").status, 400);
-  EXPECT_EQ(load("two", "b").status, 503);  // there is room for one
+  EXPECT_EQ(load("two", "b").status, 503);  // there is one slot
   EXPECT_EQ(Json::parse(ask("GET", "/v1/models/one", "").body)["parent"], "m");
   EXPECT_EQ(cached(write("one")), 0);
   EXPECT_EQ(cached(write("one")), 16);
   EXPECT_EQ(unload("one").status, 200);
   EXPECT_EQ(write("one").status, 404);
-  // Its slot is the next one's, which finds nothing that it has computed.
+  // Its slot is used by the next adapter, which finds no cached blocks.
   EXPECT_TRUE(test::eventually([&] { return load("two", "b").status == 200; }));
   EXPECT_EQ(cached(write("two")), 0);
-  // The model's own is where it was.
+  // The base model's blocks are unaffected.
   EXPECT_EQ(cached(write("m")), 16);
   const std::vector<std::pair<int32_t, std::string>> want{{0, "a"}, {0, ""}, {0, "b"}};
   EXPECT_EQ(weights.adapters, want);
 }
 
-// A request that is under way keeps its adapter's slot.
+// A running request keeps its adapter's slot.
 TEST_F(WeightsRoute, GivesNoSlotAwayThatIsComputedWith) {
   const auto load = [&](const char* name) {
     return ask("POST", "/v1/load_lora_adapter",
@@ -256,7 +255,7 @@ TEST_F(WeightsRoute, GivesNoSlotAwayThatIsComputedWith) {
   EXPECT_TRUE(test::eventually([&] { return load("two").status == 200; }));
 }
 
-// A search too, of which each round is other sequences.
+// So does a beam search, of which each round has other sequences.
 TEST_F(WeightsRoute, GivesNoSlotAwayThatBeamsAreSearchedWith) {
   const auto load = [&](const char* name) {
     return ask("POST", "/v1/load_lora_adapter",
@@ -287,7 +286,7 @@ TEST_F(WeightsRoute, LoadsOneAdapterAtATime) {
   EXPECT_EQ(ask("POST", "/v1/load_lora_adapter", body).status, 200);
 }
 
-// Some ranks may have it and others not: nothing is computed with them any more.
+// Some ranks may have the adapter and others not: it is not used any more.
 TEST_F(WeightsRoute, ServesNoAdapterThatIsLostOnTheWay) {
   weights.lost = true;
   EXPECT_EQ(ask("POST", "/v1/load_lora_adapter", R"({"lora_name":"one","lora_path":"a"})").status,

@@ -1,6 +1,6 @@
-// What a mask costs: texts of allowed tokens at random, each step timed.
+// Cost of token masks: generates random texts of allowed tokens and times each step.
 //
-//   mask_speed TOKENIZER [IDS]     IDS: the vocabulary is filled up with pairs of tokens to so many
+//  mask_speed TOKENIZER [IDS]     IDS: extends the vocabulary to this size with pairs of tokens
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

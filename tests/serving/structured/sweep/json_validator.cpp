@@ -24,7 +24,7 @@ size_t characters(const std::string& text) {
   return count;
 }
 
-// Characters, not bytes: what patterns are about.
+// Converts to characters, which patterns match instead of bytes.
 std::wstring wide(const std::string& text) {
   std::wstring out;
   for (size_t at = 0; at < text.size();) {

@@ -1,4 +1,4 @@
-// Whether a value satisfies a schema, said by nothing that the grammars are made with.
+// Validates a value against a schema, independently of the code that builds grammars.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@ namespace trireme::test {
 
 using Json = nlohmann::ordered_json;
 
-// "" if it does, else where it does not. root: what references lead into.
+// "" if the value is valid, else the invalid part. root: document that references point into.
 std::string invalid_part(const Json& value, const Json& schema, const Json& root);
 
 }  // namespace trireme::test

@@ -1,6 +1,7 @@
-// Texts of many generated schemas, made of allowed tokens at random: every one must be valid.
+// Random texts of allowed tokens for many generated schemas: every text must be valid.
 //
-//   schema_sweep [--schemas 1000] [--seed 1] [--write FILE]     FILE: a line {"schema", "text"} for each
+//  schema_sweep [--schemas 1000] [--seed 1] [--write FILE]
+//                                 FILE: a line {"schema", "text"} for each
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int kMostTokens = 6000, kWandering = 150;
 
-// Bytes, and tokens that end and begin several things at once.
+// Bytes, and tokens that end and start several parts at once.
 std::vector<std::string> tokens() {
   return byte_tokens({"\"}",   "\",",    "\": ",  "\":",   "{\"",  "[{\"", "}}",   "}]",
                       "],",    "},",     "true",  "false", "null", "name", "na",   "word ",
@@ -22,7 +23,7 @@ std::vector<std::string> tokens() {
                       "\n  ",  " \"",    "00",    "12",    ", ",   "-1",   ".5",   "e+"});
 }
 
-// At random for a while, then what closes something where it may be.
+// Random tokens for a while, then tokens that close something where allowed.
 int32_t choose(std::span<const uint32_t> mask, int64_t ids, int step, std::mt19937_64& random) {
   if (allows(mask, kEnd) && (step > kWandering || random() % 2 == 0)) return kEnd;
   const std::vector<int32_t> all = allowed(mask, ids);
@@ -85,7 +86,7 @@ int run(int schemas, uint64_t seed, const char* file) {
   }
   std::printf("%d schemas: %d texts, %d of them invalid, %d unfinished, %d schemas refused\n",
               schemas, sweep.texts, sweep.invalid, sweep.unfinished, sweep.refused);
-  // What is refused or not finished has shown nothing.
+  // Refused or unfinished schemas prove nothing.
   return sweep.invalid == 0 && sweep.texts == schemas ? 0 : 1;
 }
 

@@ -25,7 +25,7 @@ Json SchemaSource::next() {
   recursive_ = chance(25);
   Json root = schema(3);
   if (!recursive_) return root;
-  // Something that is within itself, where it need not be.
+  // Optionally recursive.
   Json node = object_schema(1);
   node["properties"]["next"] = Json{{"anyOf", {{{"$ref", "#/$defs/node"}}, {{"type", "null"}}}}};
   Json outer = {{"$defs", {{"node", std::move(node)}}}};
@@ -79,7 +79,7 @@ Json SchemaSource::constraints(int depth) {
   }
 }
 
-// Schemas of which a value satisfies one at most, though they are alike.
+// Similar schemas of which a value satisfies at most one.
 Json SchemaSource::exclusive_schema(int depth) {
   Json ways = Json::array({number_schema(), Json{{"type", {"null", "boolean"}}}});
   for (const char* kind : {"a", "b"}) {
@@ -136,7 +136,7 @@ Json SchemaSource::number_schema() {
   if (chance(70)) s[chance(70) ? "minimum" : "exclusiveMinimum"] = bound(least);
   if (chance(70))
     s[chance(70) ? "maximum" : "exclusiveMaximum"] = bound(least + 2 + number(0, size));
-  if (chance(30)) {  // which some number satisfies if there is no maximum
+  if (chance(30)) {  // some number satisfies it if there is no maximum
     s.erase("maximum");
     s.erase("exclusiveMaximum");
     const auto choice = static_cast<size_t>(number(0, 7));
@@ -148,7 +148,7 @@ Json SchemaSource::number_schema() {
   return s;
 }
 
-// Elements that depend on each other.
+// Arrays with constraints across elements.
 Json SchemaSource::counted_array() {
   Json s = {{"type", "array"}, {"items", {{"enum", {"a", "b", 1, nullptr, Json::array({1, 2})}}}}};
   if (chance(20)) s["items"] = {{"type", {"integer", "null"}}, {"minimum", -2}, {"maximum", 2}};
@@ -160,14 +160,14 @@ Json SchemaSource::counted_array() {
     s["contains"] = chance(50) ? Json{{"type", "integer"}} : Json{{"enum", {1, nullptr}}};
     if (chance(30)) s["minContains"] = number(0, 1);
     if (chance(50)) s["maxContains"] = number(1, 2);
-    // Values without end, which need not match.
+    // Unlimited values, which need not match.
     if (!s.contains("maxContains") && !s.contains("uniqueItems") && chance(50))
       s["items"] = {{"type", {"integer", "string", "null"}}};
   }
   return s;
 }
 
-// Names that the schema does not give.
+// Names that the schema does not define.
 Json SchemaSource::dictionary() {
   Json s = {{"type", "object"}, {"additionalProperties", schema(0)}};
   switch (number(0, 4)) {
@@ -187,19 +187,19 @@ Json SchemaSource::dictionary() {
 
 void SchemaSource::add_counts(Json& object) {
   const Json properties = object["properties"];
-  if (properties.dump().find("$ref") != std::string::npos) return;  // it may have no text
+  if (properties.dump().find("$ref") != std::string::npos) return;  // it may allow no text
   const auto named = static_cast<int64_t>(properties.size());
   const auto required = static_cast<int64_t>(object.value("required", Json::array()).size());
   if (chance(50) && named > 1) {
     Json needs = Json::object();
     for (const auto& [name, schema] : properties.items())
       if (chance(30)) needs[name].push_back(kNames[static_cast<size_t>(number(0, 3))]);
-    // Names that are not there cannot be required where there are no others.
+    // Names that do not exist cannot be required where no other names are allowed.
     if (object.value("additionalProperties", Json(true)) != false)
       object["dependentRequired"] = needs;
     return;
   }
-  // Another one may be required, too.
+  // A further name may be required, too.
   const int64_t most =
       std::max(named, required) + 1 - number(0, std::max<int64_t>(named - required, 0));
   if (chance(60)) object["maxProperties"] = most;
@@ -224,7 +224,7 @@ Json SchemaSource::object_schema(int depth) {
     const char* name = kNames[static_cast<size_t>(number(0, kNames.size() - 1))];
     if (s["properties"].contains(name)) continue;
     s["properties"][name] = schema(depth > 0 ? depth - 1 : 0);
-    // What must hold itself has no text.
+    // A required self-reference allows no text.
     if (chance(50) && s["properties"][name].dump().find("$ref") == std::string::npos)
       required.push_back(name);
   }

@@ -1,4 +1,4 @@
-// Schemas at random, all of them of what structured output supports.
+// Random schemas within the features that structured output supports.
 #pragma once
 
 #include <random>

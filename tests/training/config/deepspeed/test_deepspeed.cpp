@@ -1,4 +1,4 @@
-// DeepSpeed files in the forms that fine-tuning frameworks ship, beside a run's own keys.
+// DeepSpeed files in the forms that fine-tuning frameworks ship, combined with a run's own keys.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::string problem_with(const char* deepspeed, const std::vector<std::string>& 
   try {
     with(deepspeed, assignments);
   } catch (const InputError& e) {
-    return std::string(e.what()).substr(15);  // behind "configuration: "
+    return std::string(e.what()).substr(15);  // after "configuration: "
   }
   return "";
 }
@@ -63,7 +63,7 @@ TEST(DeepSpeedFiles, StageTwo) {
   EXPECT_EQ(config.gradient_clipping, 1);
   EXPECT_EQ(config.dtype, DType::kF32);
   EXPECT_EQ(config.gradient_accumulation_steps, 2);
-  ASSERT_EQ(config.notes.size(), 2U);  // one a reason
+  ASSERT_EQ(config.notes.size(), 2U);  // one for each reason
   EXPECT_EQ(config.notes[1],
             "deepspeed.zero_optimization.allgather_partitions, "
             "deepspeed.zero_optimization.allgather_bucket_size, "
@@ -85,7 +85,7 @@ TEST(DeepSpeedFiles, StageThree) {
   EXPECT_TRUE(config.scheduler.log_warmup);
   EXPECT_EQ(config.scheduler.warmup_steps, 10);
   EXPECT_EQ(config.logging.log_interval, 2000);
-  // Without steps of the run's, "auto" is its default, not the 1000 of a file that gives none.
+  // Without steps in the run, "auto" means its default, not DeepSpeed's 1000 for an absent key.
   EXPECT_EQ(with(parse_json_file(shipped("zero3")), kBatch).scheduler.warmup_steps, 0);
 }
 
@@ -117,7 +117,7 @@ TEST(DeepSpeedFiles, AutoWithMonitors) {
   EXPECT_TRUE(notes_say(config,
                         "deepspeed.wandb, deepspeed.csv_monitor, deepspeed.monitor_config: have no "
                         "effect here"));
-  EXPECT_FALSE(notes_say(config, "comet"));  // it asks for nothing
+  EXPECT_FALSE(notes_say(config, "comet"));  // it requests nothing
 }
 
 TEST(DeepSpeedFiles, MegatronDeepSpeed) {
@@ -202,7 +202,7 @@ TEST(DeepSpeed, AnotherTypeOrPrecisionOfTheRunLeavesTheFilesOut) {
   const RunConfig theirs = with(sections);
   EXPECT_STREQ(theirs.optimizer.rule->name(), "AdamW");
   EXPECT_EQ(betas_of(theirs).first, 0.8);
-  EXPECT_EQ(theirs.optimizer.lr, 0.2);  // DeepSpeed's scheduler sets it
+  EXPECT_EQ(theirs.optimizer.lr, 0.2);  // set by DeepSpeed's scheduler
   EXPECT_TRUE(notes_say(theirs, "deepspeed.optimizer.params.lr: 0.1 is passed over"));
   EXPECT_EQ(theirs.scheduler.warmup_steps, 7);
   EXPECT_EQ(theirs.dtype, DType::kF16);
@@ -213,7 +213,7 @@ TEST(DeepSpeed, TheRunMayUseOtherWords) {
       R"({"optimizer": {"params": {"betas": [0.5, 0.6]}},
           "scheduler": {"params": {"warmup_num_steps": 50}}})",
       {"adam_beta2=0.9", "warmup_ratio=0.1"});
-  EXPECT_EQ(betas_of(config).first, 0.5);  // the file's, which the run does not name
+  EXPECT_EQ(betas_of(config).first, 0.5);  // from the file; the run does not set it
   EXPECT_EQ(betas_of(config).second, 0.9);
   EXPECT_EQ(config.scheduler.warmup_steps, 10);
   EXPECT_EQ(config.notes.size(), 2U);
@@ -273,7 +273,7 @@ TEST(DeepSpeed, ProblemsAreNamedInTheFile) {
       "deepspeed: must be the path of a DeepSpeed configuration, or the object itself, got 3");
 }
 
-// HuggingFace's Trainer takes "auto" for each of them.
+// HuggingFace's Trainer accepts "auto" for each of them.
 TEST(DeepSpeed, EveryKeyMayBeAuto) {
   for (const Key& key : deepspeed_schema().keys()) {
     std::string text = "\"auto\"";
@@ -284,7 +284,7 @@ TEST(DeepSpeed, EveryKeyMayBeAuto) {
   }
 }
 
-// A configuration with the most that DeepSpeed's documentation shows has no unknown key.
+// The largest configuration in DeepSpeed's documentation has no unknown key.
 TEST(DeepSpeed, EverySectionOfItsDocumentationIsKnown) {
   const std::vector<std::string> sections = {"train_batch_size",
                                              "train_micro_batch_size_per_gpu",
@@ -350,7 +350,7 @@ TEST(DeepSpeed, TheSameWordsMayStandInTheRunItself) {
             "");
   EXPECT_EQ(test::read({"gradient_clipping=auto"}).gradient_clipping, 1);
   EXPECT_EQ(test::problem({"tp=auto"}),
-            "tp: must be an integer, got \"auto\"");  // nothing plans it
+            "tp: must be an integer, got \"auto\"");  // no default to derive it from
 }
 
 TEST(DeepSpeed, ThePageIsUpToDate) {

@@ -1,5 +1,5 @@
-// Fine-tuning examples: what of each form of record is learned, packing, and the batches made of
-// it.
+// Fine-tuning examples: the learned tokens of each form of record, packing, and the resulting
+// batches.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -29,7 +29,7 @@ constexpr const char* kMarked =
     "{{ m.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ m.content }}{{ eos_token }}"
     "{% endif %}{% endfor %}";
 
-// The tokens with those that are learned in brackets; the end of document is '$'.
+// The tokens, with learned ones in brackets; the end of document is '$'.
 std::string shown(const Example& example) {
   std::string out;
   bool inside = false;
@@ -79,11 +79,11 @@ TEST(Examples, OtherForms) {
             "<user>a\nb$<assistant>[c$]");
   const std::string alpaca = read("", R"({"instruction": "a", "input": "", "output": "c"})");
   EXPECT_TRUE(alpaca.ends_with("request.\n\n### Instruction:\na\n\n### Response:\n[c$]")) << alpaca;
-  // Markup in the text of a prompt is text.
+  // Markup inside a prompt's text is text.
   EXPECT_EQ(read("", R"({"prompt": "<|endoftext|>", "completion": "b"})"), "<|endoftext|>[b$]");
 }
 
-// Records as data sets have them.
+// Records as in published data sets.
 TEST(Examples, WordsOfOthers) {
   EXPECT_EQ(read(kTemplate, R"({"system": "s", "conversations": [{"from": "human", "value": "a"},
                                 {"from": "gpt", "value": "b"}]})"),
@@ -116,7 +116,7 @@ TEST(Examples, MessagesWithoutWeightAreNotLearned) {
   EXPECT_THROW(read(kTemplate, R"({"messages": [{"role": "user", "weight": 0.5}]})"), InputError);
 }
 
-// Answers of earlier turns lose their thinking, as in Qwen3's template.
+// Earlier responses lose their thinking, as in Qwen3's template.
 constexpr const char* kThinks = R"({%- set ns = namespace(last=0) -%}
 {%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor -%}
 {%- for m in messages -%}
@@ -149,8 +149,8 @@ TEST(Examples, TemplatesThatDropWhatWasThoughtAreAskedWithMarks) {
             "[<think></think>e$\n]");
 }
 
-// The mark of an answer's end is another one where more follows, as in gpt-oss's; and the
-// generation prompt says more than what stands before an answer, as in DeepSeek-V3's.
+// The end marker of a response differs where more follows, as in gpt-oss's template, and the
+// generation prompt is longer than the text before a response, as in DeepSeek-V3's.
 TEST(Examples, TemplatesThatEndTheLastAnswerInAnotherWayAreAskedWithMarks) {
   constexpr const char* kReturns =
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if loop.last %}{{ '<|endoftext|>' }}"
@@ -263,7 +263,7 @@ TEST(Examples, SaysWhatIsWrong) {
             std::string::npos);
   EXPECT_EQ(of_message(R"({"role": "assistant", "content": null, "tool_calls": [{"name": "t"}]})"),
             "");
-  // Earlier answers are written in another way than the last: nobody can tell them from the rest.
+  // Earlier responses are written differently from the last one: their tokens cannot be identified.
   constexpr const char* kForgets =
       "{% for m in messages %}<{{ m.role }}>{% if loop.last %}{{ m.content }}{% endif %}{% endfor "
       "%}";
@@ -299,7 +299,7 @@ TEST(Examples, PairsThatTeachNothingAreRefused) {
     EXPECT_THROW(read_pair(wrong), InputError) << wrong;
 }
 
-// Tools and documents of a record choose the template and are part of the text, or an error.
+// Tools and documents of a record select the template and are part of the text, or an error.
 TEST(Examples, WhatTheTemplateIsGivenBesideMessages) {
   const auto tokenizer = make_byte_tokenizer();
   const std::string turns = kTemplate;
@@ -318,7 +318,7 @@ TEST(Examples, WhatTheTemplateIsGivenBesideMessages) {
   };
   EXPECT_EQ(read(""), "<user>a$<assistant>[b$]");
   EXPECT_EQ(read(R"(, "tools": null)"), "<user>a$<assistant>[b$]");
-  // A beginning of the conversation may do without them.
+  // A prefix of the conversation may not contain them.
   EXPECT_EQ(read(R"(, "tools": [{"name": "f"}])"), "T1<user>a$<assistant>[b$]");
   EXPECT_EQ(read(R"(, "tools": "[{\"name\": \"f\"}]")"), "T1<user>a$<assistant>[b$]");
   EXPECT_EQ(read(R"(, "chat_template_kwargs": {"mood": "M"})"), "M<user>a$<assistant>[b$]");
@@ -411,7 +411,7 @@ TEST(ExampleSet, LongExamplesLoseTheirEndsOrAreLeftOut) {
   EXPECT_EQ(kept->items(), 3);
   EXPECT_EQ(kept->stats().records, 4);
   EXPECT_EQ(kept->stats().truncated, 1);
-  EXPECT_EQ(kept->stats().dropped_cut, 1);  // nothing is left of its answer
+  EXPECT_EQ(kept->stats().dropped_cut, 1);  // its response was cut off entirely
   EXPECT_EQ(kept->stats().dropped_unlearned, 0);
   EXPECT_NE(kept->describe().find("1 dropped: truncated before the response (longest 10 tokens)"),
             std::string::npos)
@@ -477,7 +477,7 @@ TEST(ExampleSet, ReadsAnArrayOfRecords) {
   }
 }
 
-// Every token that is learned, behind all that it may see.
+// Every learned token, with all tokens that it may attend to.
 std::multiset<std::string> learned_in(const MicroBatch& batch) {
   std::multiset<std::string> out;
   for (size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d) {
@@ -516,7 +516,7 @@ TEST(ExampleSource, PacksWithoutChangingWhatIsLearned) {
   EXPECT_EQ(several.valid_targets, set->stats().targets);
   EXPECT_EQ(several.cu_seqlens.back(), std::ssize(several.tokens));
   EXPECT_EQ(several.rows[16], 16);
-  // Beyond the last sample there is nothing to learn.
+  // Beyond the last sample there are no targets.
   packed.fill(packed.num_samples(), 2, several);
   EXPECT_EQ(several.valid_targets, 0);
   EXPECT_EQ(several.cu_seqlens, (std::vector<int32_t>{0, 16, 32}));
@@ -545,7 +545,7 @@ TEST(ExampleSource, VisitsEverythingOnceAnEpochInAnotherOrder) {
     std::ranges::sort(sorted);
     EXPECT_EQ(sorted, items);
   }
-  // Asked in any order, a sample is the same.
+  // A sample is the same in any order of access.
   for (int64_t s : {14, 2, 7, 0}) EXPECT_EQ(again.items_of(s), source.items_of(s));
   EXPECT_TRUE(source.items_of(15).empty());
 }

@@ -1,5 +1,5 @@
-// GGUF files as models: written from a HuggingFace directory and read back, all families that
-// llama.cpp and we share, with what its files store in another order.
+// GGUF files as models: written from a HuggingFace directory and read back, for all families that
+// llama.cpp and Trireme share, including those with another order of elements.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@
 namespace trireme::test::test_gguf_model {
 namespace {
 
-// What such files do not say.
+// Resets the settings that GGUF files do not contain.
 ModelConfig without_training(ModelConfig config) {
   const ModelConfig defaults;
   config.initializer_range = defaults.initializer_range;
@@ -54,8 +54,8 @@ TEST(GgufModel, WrittenFromADirectoryItIsTheSameModel) {
   }
 }
 
-// llama.cpp's rotary embedding turns elements 2 i and 2 i + 1 of a head, HuggingFace's i and i + D
-// / 2.
+// llama.cpp's rotary embedding rotates elements 2 i and 2 i + 1 of a head, HuggingFace's i and i +
+// D / 2.
 TEST(GgufModel, RowsOfQueriesAndKeysAreInterleaved) {
   const ScratchDirectory dir;
   const HfFiles files("llama", DType::kF32);
@@ -89,7 +89,7 @@ TEST(GgufModel, HalfPrecisionAndBlocks) {
     write_gguf(source, path, {.type = type});
     const GgufModel file(path);
     EXPECT_EQ(file.tensors().find("blk.0.attn_norm.weight")->dtype_name, "F32");
-    // Rows of 24 and 40 are no whole blocks of Q8_0: they stay F16.
+    // Rows of 24 and 40 are not whole blocks of Q8_0: F16 instead.
     EXPECT_EQ(file.tensors().find("blk.0.attn_q.weight")->dtype_name,
               std::string(type) == "Q8_0" ? "F16" : type);
     const ModelDiff diff = diff_models(dir / "hf", path);
@@ -124,8 +124,8 @@ Json gemma() {
   return json;
 }
 
-// The file's configuration is the directory's, and its numbers are, within `added`: what adding 1
-// to a number and taking it away again rounds.
+// The file has the directory's configuration and its values within `added`: the rounding of adding
+// 1 to a value and subtracting it again.
 void expect_same_model(const std::string& hf, const std::string& gguf, double added = 0) {
   const HfModel source(hf);
   write_gguf(source, gguf, {.type = "F32"});
@@ -147,7 +147,7 @@ TEST(GgufModel, WindowsAndScaledPositions) {
     const ScratchDirectory dir;
     expect_same_model(concat(test::source_folder(), "/tests/golden/hf/", name), dir / "x.gguf");
   }
-  // Without a window a mistral is a llama there.
+  // Without a window a mistral becomes a llama in GGUF.
   const ScratchDirectory dir;
   Json json = decoder("mistral");
   json["sliding_window"] = nullptr;
@@ -165,7 +165,7 @@ TEST(GgufModel, WindowsAndScaledPositions) {
       << "the second row of a head is that of its second half";
 }
 
-// Factors as Llama 3's paper's authors published them.
+// Factors as published by the authors of Llama 3's paper.
 TEST(GgufModel, FactorsOfFrequencies) {
   const ScratchDirectory dir;
   write_gguf(HfModel(concat(test::source_folder(), "/tests/golden/hf/llama3")), dir / "x.gguf",
@@ -195,7 +195,7 @@ TEST(GgufModel, ExpertsAndGemma) {
     // 1 + w is rounded to a multiple of 2^-23.
     expect_same_model(dir / "hf", dir / "x.gguf", std::ldexp(1, -24));
   }
-  // Experts are one stack, the shared expert's gate is a vector.
+  // Experts are stacked, and the shared expert's gate is a vector.
   const ScratchDirectory dir;
   const HfFiles files = HfFiles::random(expert_model("qwen2_moe"), DType::kF32);
   files.write(dir / "hf");
@@ -212,7 +212,7 @@ TEST(GgufModel, ExpertsAndGemma) {
     ASSERT_EQ(found[i], static_cast<float>(f16(static_cast<float>(expert[i]))));
 }
 
-// The norms of Gemma's files are 1 + w.
+// Norms in Gemma's GGUF files are 1 + w.
 TEST(GgufModel, NormsOfGemma) {
   const ScratchDirectory dir;
   const HfFiles files = HfFiles::random(gemma(), DType::kBF16);
@@ -232,7 +232,7 @@ TEST(GgufModel, NormsOfGemma) {
     for (size_t i = 0; i < found.size(); ++i)
       ASSERT_EQ(found[i], 1 + static_cast<float>(bf16(static_cast<float>(wanted[i])))) << theirs;
   }
-  // Numbers of 8 bits lose nothing on the way, unless they are very small.
+  // 8-bit values are unchanged by the conversion, unless they are very small.
   for (const TensorDifference& d :
        diff_models(dir / "hf", dir / "x.gguf", {.tolerance = 1e-30}).differences) {
     EXPECT_LE(d.largest_absolute, std::ldexp(1, -24)) << d.name;
@@ -342,7 +342,7 @@ TEST(GgufModel, WhatIsNotComputedIsNotRead) {
     EXPECT_EQ(read(key, value), "accepted") << key;
 }
 
-// As llama.cpp reads them: a factor without a type is linear's, by its older name too.
+// As in llama.cpp: a factor without a type is linear scaling, also under its older name.
 TEST(GgufModel, AFactorWithoutATypeIsLinear) {
   const ScratchDirectory dir;
   HfFiles::random(decoder("llama"), DType::kF32).write(dir / "hf");
@@ -381,7 +381,7 @@ TEST(GgufModel, TypesThatAreNotReadAreNamedOnce) {
   HfFiles::random(json, DType::kF32).write(dir / "hf");
   const HfModel source(dir / "hf");
   write_gguf(source, dir / "x.gguf", {.type = "Q8_0"});
-  // Other types in the place of this one, of as many bytes at most: the header says which.
+  // Replaces this type by others of at most as many bytes; only the header defines it.
   std::string bytes;
   {
     std::ifstream file(dir / "x.gguf", std::ios::binary);

@@ -1,5 +1,5 @@
-// HuggingFace directories: every value in its place, under any layout and dtype, and every kind of
-// damage a clear error.
+// HuggingFace directories: every value in its place, with any layout and dtype, and a clear error
+// for every kind of damage.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ namespace {
 
 const char* const kCases[] = {"gpt2", "llama", "llama_variant", "mixtral"};
 
-// The message of the InputError that f throws; "" if it throws none.
+// Message of the InputError that f throws; "": none.
 template <class F>
 std::string refusal(F&& f) {
   try {
@@ -70,7 +70,7 @@ struct Loaded {
   ParameterStore store;
 };
 
-// The reference is read by code of its own (golden_case.cpp).
+// The reference is read by separate code (golden_case.cpp).
 void expect_values(const GoldenCase& golden, const Loaded& loaded, DType in_file) {
   const SafetensorsReader weights = golden.open("weights");
   for (size_t h = 0; h < loaded.store.specs().size(); ++h) {
@@ -135,7 +135,7 @@ TEST(HfModel, NamesWithoutPrefixAndTensorsNobodyNeeds) {
   }
 }
 
-// The language model of one that sees images too, by the older names and by the later ones.
+// The language model of a multimodal one, with the older names and with the later ones.
 TEST(HfModel, TheLanguageModelOfALargerOne) {
   const std::string golden = concat(test::source_folder(), "/tests/golden/hf/gemma3");
   const SafetensorsReader weights(golden + "/model.safetensors");
@@ -150,7 +150,7 @@ TEST(HfModel, TheLanguageModelOfALargerOne) {
           DType::kF32, {t.shape().dims().begin(), t.shape().dims().end()}, to_doubles(t)};
     }
     tensors["vision_tower.patch.weight"] = {DType::kF32, {2}, {1, 2}};
-    // The tied head, written once more, by the name of each.
+    // A second copy of the tied head, under each of its names.
     const bool older = prefix.starts_with("language_model.");
     tensors[older ? "language_model.lm_head.weight" : "lm_head.weight"] =
         tensors[prefix + "embed_tokens.weight"];
@@ -182,8 +182,8 @@ TEST(HfModel, ATiedHeadMayBeThere) {
   EXPECT_TRUE(HfModel(dir.path()).config().tie_word_embeddings);
 }
 
-// Either of a tied pair, as programs leave one of two equal tensors: the same model, on every rank
-// and in whatever is written from it.
+// Either tensor of a tied pair, because programs drop one of two equal tensors: the same model, on
+// every rank and in every export.
 TEST(HfModel, ATiedModelMayHaveItsHeadOnly) {
   for (const auto& [name, table] : {std::pair{"gpt2", "transformer.wte.weight"},
                                     {"llama_variant", "model.embed_tokens.weight"}}) {
@@ -268,7 +268,7 @@ TEST(HfModel, ExpertsInTwoTensors) {
   expect_says(open_refusal(dir.path()), {"wrong (1)", "model.layers.1.mlp.experts.down_proj is ("});
 }
 
-// transformers 5 keeps it. So do logits, what is written from it, and a run that takes its sizes.
+// transformers 5 keeps it. So do the logits, exports, and a run that uses its sizes.
 TEST(HfModel, AHeadOfOtherValuesIsNotTied) {
   for (const char* name : {"gpt2", "llama_variant"}) {
     SCOPED_TRACE(name);
@@ -296,13 +296,13 @@ TEST(HfModel, AHeadOfOtherValuesIsNotTied) {
     EXPECT_FALSE(load_model_config(dir / "hf", notes).tie_word_embeddings);
     ASSERT_EQ(notes.size(), 1U);
     expect_says(notes[0], {"tie_word_embeddings is true", "lm_head.weight", "not tied"});
-    // Through a checkpoint of ours into a directory again.
+    // Through a Trireme checkpoint and back into a directory.
     import_model(source, dir / "ours", {.dtype = DType::kF32});
     write_hf_directory(*open_any_model(dir / "ours"), dir / "back", {});
     EXPECT_FALSE(read_json_file<Json>(dir / "back/config.json")["tie_word_embeddings"].get<bool>());
     const SafetensorsReader written(dir / "back/model.safetensors");
     EXPECT_EQ(to_doubles(written.tensor("lm_head.weight")), head);
-    // A configuration that ties it all the same gets an error, not a lost head.
+    // A configuration that ties it nevertheless gets an error; the head is not lost silently.
     ModelConfig tied = source.config();
     tied.tie_word_embeddings = true;
     expect_says(refusal([&] { source.check(tied); }),
@@ -327,7 +327,7 @@ TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
                "weights are floating-point", "quantization_config", "take both from one"});
 }
 
-// Python's json.dump writes bounds of infinity and what is no number bare.
+// Python's json.dump writes infinite bounds and NaN without quotes.
 TEST(HfModel, PythonsNumbersInItsConfiguration) {
   const ScratchDirectory dir;
   const HfFiles files("llama", DType::kF32);
@@ -415,7 +415,7 @@ TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
   EXPECT_EQ(wide.parameters().dtype(), DType::kF32);
 }
 
-// Loading a copy of a golden model, one of whose tensors has an infinite element.
+// Error of loading a copy of a golden model, one of whose tensors has an infinite element.
 std::string refusal_of_infinity(const std::string& golden, const std::string& tensor,
                                 bool allowed) {
   const ScratchDirectory dir;

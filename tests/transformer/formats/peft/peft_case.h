@@ -1,4 +1,4 @@
-// Models with adapters of PEFT's against the logits that PEFT computes (tests/golden/peft).
+// Models with PEFT adapters, compared with logits computed by PEFT (tests/golden/peft).
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace trireme::test {
 
 std::string peft_golden();  // the folder, with a slash
 
-// The logits of the golden tokens, (T, V). lora without an adapter: such as change nothing.
+// Logits of the golden tokens, (T, V). lora without an adapter: adapters without effect.
 std::vector<double> peft_logits(const ModelSource& source, const PeftAdapter* adapter,
                                 LoraConfig lora = {});
 

@@ -1,5 +1,5 @@
-// Adapters in PEFT's files (tests/golden/peft, made by PEFT): the same logits, the same files back,
-// and merged into the weights.
+// Adapters in PEFT's files (tests/golden/peft, made by PEFT): the same logits, identical files when
+// written again, and merged weights.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -46,7 +46,7 @@ TEST(Peft, MagnitudesComputeWhatTheyDoThere) {
   expect_logits(peft_logits(HfModel(kGolden + "base"), &adapter), expected_dora("logits"));
 }
 
-// PEFT takes a text as a regular expression that matches all of a layer's name.
+// PEFT takes a string as a regular expression that matches the full name of a layer.
 TEST(Peft, TargetModulesMayBeAnExpression) {
   const HfModel base(kGolden + "base");
   const LoraConfig wanted = PeftAdapter(kGolden + "adapter").lora();
@@ -64,12 +64,12 @@ TEST(Peft, TargetModulesMayBeAnExpression) {
   };
   const size_t all = adapter_parameters(base.config(), wanted).size();
   EXPECT_EQ(with(concat(R"(.*\.(self_attn|mlp)\.()", names, ")")), all);
-  EXPECT_THROW(with(wanted.targets.front()), InputError);  // no whole name
+  EXPECT_THROW(with(wanted.targets.front()), InputError);  // not a full name
   EXPECT_THROW(with(concat(R"(.*\.0\..*\.()", names, ")")),
-               InputError);  // of one layer: others left over
+               InputError);  // for one layer only: others are left over
 }
 
-// Written and read back with what says which layers have adapters: ends of names, whole names, an
+// The selection of layers after writing and reading: suffixes of names, full names, a regular
 // expression.
 nlohmann::json written_targets(const std::string& folder, const ModelSource& base,
                                const LoraConfig& lora) {
@@ -87,14 +87,14 @@ TEST(Peft, TargetModulesAreWrittenAsTheyAreGiven) {
   EXPECT_EQ(adapter_parameters(base.config(), some).size(),
             static_cast<size_t>(2 * base.config().num_layers + 2));
   EXPECT_EQ(written_targets(kGolden + "adapter", base, some), nlohmann::json(some.targets));
-  some.targets = {"attn.q_proj"};  // no end behind a dot
+  some.targets = {"attn.q_proj"};  // not a suffix after a dot
   EXPECT_TRUE(adapter_parameters(base.config(), some).empty());
   some.targets.clear();
   some.pattern = R"(.*(q_proj|0\.mlp\.down_proj))";
   EXPECT_EQ(written_targets(kGolden + "adapter", base, some), some.pattern);
 }
 
-// An expression of our names says nothing of theirs.
+// A regular expression for our names does not apply to PEFT's.
 TEST(Peft, Gpt2sExpressionsBecomeNames) {
   const HfModel base(kGpt2 + "base");
   LoraConfig some = PeftAdapter(kGpt2 + "adapter").lora();
@@ -106,7 +106,7 @@ TEST(Peft, Gpt2sExpressionsBecomeNames) {
   EXPECT_EQ(written_targets(kGpt2 + "adapter", base, some), some.pattern);
 }
 
-// In training, too, where their input is dropped.
+// Also in training, with dropout of their input.
 TEST(Peft, NewMagnitudesChangeNothing) {
   const HfModel base(kGolden + "base");
   for (const double dropout : {0.0, 0.5}) {
@@ -119,7 +119,7 @@ TEST(Peft, NewMagnitudesChangeNothing) {
   }
 }
 
-// Query, key and value are one layer there, with one adapter.
+// In PEFT, query, key and value are one layer with one adapter.
 TEST(Peft, Gpt2ComputesWhatItDoesThere) {
   const HfModel base(kGpt2 + "base");
   expect_logits(peft_logits(base, nullptr), expected("plain", kGpt2File));
@@ -132,7 +132,7 @@ TEST(Peft, Gpt2ComputesWhatItDoesThere) {
   }
 }
 
-// Ours are three, which are written as one.
+// Trireme has three adapters, which are written as one.
 TEST(Peft, Gpt2IsWrittenAsOneLayer) {
   const ScratchDirectory dir;
   const HfModel base(kGpt2 + "base");
@@ -153,7 +153,7 @@ TEST(Peft, Gpt2IsWrittenAsOneLayer) {
   }
 }
 
-// Some of the three: the others' parts are zero.
+// Adapters of some of the three: the others' parts are zero.
 TEST(Peft, Gpt2MayHaveAdaptersOfSomeParts) {
   const ScratchDirectory dir;
   const HfModel base(kGpt2 + "base");
@@ -178,7 +178,7 @@ TEST(Peft, Gpt2MayHaveAdaptersOfSomeParts) {
                InputError);
 }
 
-// A rank of its own that is not ours: one adapter, also where three of ours would have as much.
+// Another rank than Trireme writes: one adapter, also where three of ours would have the same rank.
 TEST(Peft, Gpt2MayHaveAnotherRank) {
   const ScratchDirectory dir;
   const HfModel base(kGpt2 + "base");
@@ -217,7 +217,7 @@ TEST(Peft, MergedWeightsComputeTheSame) {
   expect_logits(peft_logits(merged_with("dora"), nullptr), expected_dora("logits"));
 }
 
-// Any columns of any rows are those of the whole weight.
+// Any columns of any rows equal those of the whole weight.
 TEST(Peft, MergedWeightsAreReadInParts) {
   for (const char* name : {"adapter", "dora"}) {
     const MergedModel merged = merged_with(name);
@@ -244,7 +244,7 @@ TEST(Peft, MergedWeightsAreReadInParts) {
   }
 }
 
-// The gradients of A, B and m after a loss of the next tokens, in float64.
+// Gradients of A, B and m for a next-token loss, in float64.
 TEST(Peft, MagnitudesLearnWhatTheyDoThere) {
   const HfModel base(kGolden + "base");
   const PeftAdapter adapter(kGolden + "dora");
@@ -298,8 +298,8 @@ TEST(Peft, MagnitudesLearnWhatTheyDoThere) {
               {});
 }
 
-// Magnitudes begin as the lengths of the weights' rows, which are not computed where a checkpoint's
-// replace them.
+// Magnitudes are initialised to the norms of the weights' rows, which are not computed where a
+// checkpoint replaces them.
 TEST(Peft, MagnitudesOfACheckpointAreNotComputed) {
   RunConfig config;
   config.model = HfModel(kGolden + "base").config();

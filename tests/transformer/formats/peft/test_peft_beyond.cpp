@@ -47,7 +47,7 @@ TEST_P(PeftBeyond, MergesIntoWhatItIsThere) {
           SafetensorsReader(peft_golden() + "expected_beyond.safetensors").tensor(GetParam())));
 }
 
-// With --adapter the weights are those that merge-lora writes, also after another base is read.
+// With --adapter the weights equal those that merge-lora writes, also after another base is loaded.
 TEST_P(PeftBeyond, IsMergedIntoTheWeightsThatAreServed) {
   auto adapter = std::make_unique<PeftAdapter>(folder());
   const LoraConfig lora = adapter->lora();
@@ -143,7 +143,7 @@ TEST(PeftBeyondFiles, MustBeWhatTheConfigurationSays) {
          "train the adapter without use_dora");
 }
 
-// The base of the goldens with its head's values those of the embedding: tied, or in two tensors.
+// The base of the goldens with the head's values equal to the embedding's: tied, or in two tensors.
 void write_base(const std::string& directory, bool tied) {
   const SafetensorsReader weights(peft_golden() + "base/model.safetensors");
   std::map<std::string, FileTensor> tensors;
@@ -175,8 +175,8 @@ std::vector<float> values_of(const ModelSource& source, const ModelConfig& confi
   return out;
 }
 
-// PEFT changes a module of the two that a tied table is: the model that comes of it is that of the
-// same base with two tensors, of which the goldens say what PEFT computes.
+// PEFT changes one of the two modules of a tied table: the result equals that of the same base with
+// two tensors, for which the goldens hold PEFT's results.
 TEST(PeftOfATiedModel, ChangesOneModuleOfTheTwo) {
   for (const char* adapter : {"saved", "beyond", "dora_head", "head", "table", "whole_table"}) {
     SCOPED_TRACE(adapter);
@@ -217,7 +217,7 @@ TEST(PeftOfATiedModel, ChangesOneModuleOfTheTwo) {
     tied->check(tied->config());
     int differ = 0;
     for (const ModelParameter& p : model_parameters(untied->config())) {
-      // The goldens' base layers are of the base with another head.
+      // The goldens' base layers belong to the base with another head.
       if (kind == "beyond" || kind == "dora_head") continue;
       const std::vector<float> got = values_of(*tied, tied->config(), p);
       EXPECT_EQ(got, values_of(*untied, untied->config(), p)) << p.name;
@@ -235,8 +235,8 @@ TEST(PeftOfATiedModel, ChangesOneModuleOfTheTwo) {
   }
 }
 
-// ensure_weight_tying: the file has the change of the table twice, the head's factors being the
-// table's transposed. The model stays tied; where the two differ it does not.
+// ensure_weight_tying: the file contains the change of the table twice, with the head's factors
+// being the table's transposed. The model stays tied; where the two differ it does not.
 TEST(PeftOfATiedModel, StaysTiedWhereBothAreChangedAlike) {
   const ScratchDirectory dir;
   write_base(dir / "base", true);

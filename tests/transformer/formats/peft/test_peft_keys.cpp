@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "" or what is said of the golden adapter with this value.
+// "" or the message about the golden adapter with this value.
 std::string said(const std::string& key, const Json& value) {
   const ScratchDirectory dir;
   std::filesystem::copy(peft_golden() + "adapter", dir / "adapter");
@@ -83,7 +83,7 @@ TEST(PeftKeys, WhatHasNoEffectIsAccepted) {
   EXPECT_EQ(said("megatron_core", "megatron.core"), "");
 }
 
-// PEFT's default file holds every field of its LoraConfig; all are in the table.
+// PEFT's default file contains every field of its LoraConfig; all are in the table.
 TEST(PeftKeys, AllThatPeftWritesAreKnown) {
   const auto config = read_json_file<Json>(peft_golden() + "adapter/adapter_config.json");
   for (const auto& [name, value] : config.items())

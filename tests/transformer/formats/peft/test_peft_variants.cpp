@@ -1,5 +1,5 @@
-// Adapters of PEFT's whose layers differ: ranks and factors of their own, layers left out
-// (make_peft.py --variants).
+// PEFT adapters with differing layers: their own ranks and factors, omitted layers (make_peft.py
+// --variants).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Peft, PeftVariant,
                            return name;
                          });
 
-// Elements of every adapter in the stack are its own times its factor, and zero behind its rank.
+// Elements of every adapter in the stack are its own times its factor, and zero beyond its rank.
 TEST(PeftVariants, AreServedBesideOthers) {
   const HfModel base(peft_golden() + "base");
   std::vector<std::unique_ptr<const PeftAdapter>> adapters;
@@ -113,7 +113,7 @@ TEST(PeftVariants, OfOtherLayersThanTheFilesAreRefused) {
   expect(refusal("adapter", {{"alpha_pattern", {{"(", 1}}}}), "alpha_pattern");
 }
 
-// A rank that no file of factors has is an error of the input, whatever memory there is.
+// A rank that no file of factors can have is an input error, whatever memory is available.
 TEST(PeftVariants, HugeRanksAreRefused) {
   for (const int64_t rank : {int64_t{65537}, int64_t{1} << 40, int64_t{1} << 62})
     EXPECT_NE(refusal("adapter", {{"r", rank}}).find("a whole number of 1 to 65536"),
@@ -133,7 +133,7 @@ TEST(PeftVariants, WithRanksOfTheirOwnAreNoBeginningOfTraining) {
   }
 }
 
-// The run says so when it starts.
+// Notes that the run logs when it starts.
 std::vector<std::string> notes_of_run(const std::string& model, const char* targets) {
   const ScratchDirectory dir;
   RunConfig config;
@@ -158,7 +158,7 @@ TEST(PeftVariants, ThatPeftDropsAreWarnedAbout) {
     EXPECT_TRUE(notes_of_run(model, "all-linear").empty()) << model;
 }
 
-// A word of ours, which PEFT has under the layers' names.
+// A Trireme keyword, for which PEFT has the layers' names.
 TEST(PeftVariants, AttentionIsAWordForItsLayers) {
   for (const auto& [model, names] :
        {std::pair("qwen3_moe", std::set<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"}),

@@ -1,4 +1,4 @@
-// Sequences of several adapters in one batch against each adapter by itself (tests/golden/peft,
+// Sequences of several adapters in one batch, compared with each adapter alone (tests/golden/peft,
 // made by PEFT).
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 const std::string kGolden = test::source_folder() + "/tests/golden/peft/";
 constexpr int64_t kBlockTokens = 4, kLength = 40, kBlocks = 60;
 
-// The golden adapter with another factor, of the same layers or of fewer.
+// The golden adapter with another factor, for the same layers or for fewer.
 std::string variant(const test::ScratchDirectory& dir, const std::string& name, double alpha,
                     const std::vector<std::string>& targets, const std::string& golden) {
   LoraConfig lora = PeftAdapter(golden + "adapter").lora();
@@ -40,7 +40,8 @@ std::string variant(const test::ScratchDirectory& dir, const std::string& name, 
   return dir / name;
 }
 
-// Log-probabilities of a prompt's tokens and of those chosen behind it, for each of some adapters.
+// Log-probabilities of a prompt's tokens and of those sampled after it, for each of several
+// adapters.
 std::map<int32_t, std::vector<double>> told(const std::string& base, const std::string& adapter,
                                             const std::vector<std::string>& modules,
                                             const std::vector<int32_t>& asked,
@@ -128,8 +129,7 @@ TEST(Adapters, OfABatchActEachOnItsSequences) { compare(kGolden, {"q_proj", "v_p
 
 TEST(Adapters, OfGpt2Too) { compare(kGolden + "gpt2/", {"c_attn"}); }
 
-// Adapters that come while the model is there, also in the place of others, act as those that were
-// there at first.
+// Adapters loaded later, also as replacements, act like those loaded at start.
 TEST(Adapters, ComeLaterWhereThereIsRoom) {
   const test::ScratchDirectory dir;
   const std::string base = kGolden + "base", golden = kGolden + "adapter";
@@ -139,7 +139,7 @@ TEST(Adapters, ComeLaterWhereThereIsRoom) {
   for (const int tp : {1, 2}) {
     ParallelSizes sizes;
     sizes.tp = tp;
-    // Slot 0 has another one at first, slot 1 none.
+    // Slot 0 first has another one, slot 1 none.
     const auto got =
         told(base, "", {strong}, {0, -1, 1, 2}, sizes, room, {{0, few}, {1, golden}, {2, strong}});
     const std::vector<std::string> want{few, golden, strong};
@@ -158,7 +158,7 @@ TEST(Adapters, ThatThereIsNoRoomForAreRefused) {
   EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, kGolden + "dora"}}),
                InputError);
   EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, base}}), InputError);
-  // Others' tokens are multiplied with it too, by 0.
+  // It is also multiplied with the tokens of other adapters, by 0.
   const test::ScratchDirectory dir;
   const std::string infinite = variant(dir, "infinite", 1e40, {}, kGolden);
   EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 2, .rank = rank}, {{0, infinite}}),
@@ -190,7 +190,7 @@ TEST(Adapters, AreReadInAnyBoxes) {
     ModelParameter wide = p;
     wide.shape[inner] *= 2;
     TensorBox box = whole_box(wide.shape);
-    box.start[inner] = r - 1;  // the last of the first, the first two of the second
+    box.start[inner] = r - 1;  // the last of the first adapter, the first two of the second
     box.extent[inner] = 3;
     const int64_t n = box.extent[0] * box.extent[1];
     std::vector<float> whole(static_cast<size_t>(2 * n)), got(static_cast<size_t>(n - 2));
