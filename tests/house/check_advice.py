@@ -2,7 +2,7 @@
 """Every way out that an error names is in advice.tsv, with the test that does what it says, or the reason why none does."""
 import re
 
-from source import _LITERALS, CPP, ROOT, files, finish, read
+from source import CPP, ROOT, files, finish, literals, read
 
 LIST = "tests/house/advice.tsv"
 NOT_PRODUCT = ("tests", "scripts")
@@ -27,26 +27,6 @@ ADVICE = re.compile(rf"(?:{AFTER})(?:then |first )?({'|'.join(VERBS)})(?= )|{PHR
 HELP = re.compile(r"(?:\\n)*(?:[A-Z][a-z]|[#|<%])")
 # Operations that failed, as `fail_os("open shard", ...)` names them.
 OPERATION = re.compile(r"^(?:open|read|write|save|load|use|list|copy) (?:a )?\w+(?: \w+)?$")
-
-
-def literals(text):
-    """(offset, text) of each string literal of C++; neighbours that the compiler joins are one."""
-    begin, parts, end = 0, [], -1
-    for match in _LITERALS.finditer(text):
-        if match["comment"] or match["char"] or match["raw"]:
-            continue
-        line = text.rfind("\n", 0, match.start()) + 1
-        if text[line:match.start()].lstrip().startswith("#include"):
-            continue
-        if parts and not text[end:match.start()].strip():
-            parts.append(match[0][1:-1])
-        else:
-            if parts:
-                yield begin, "".join(parts)
-            begin, parts = match.start(), [match[0][1:-1]]
-        end = match.end()
-    if parts:
-        yield begin, "".join(parts)
 
 
 def is_advice(literal):

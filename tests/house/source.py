@@ -47,6 +47,26 @@ def code_only(text):
     return _LITERALS.sub(blank, text)
 
 
+def literals(text):
+    """(offset, text) of each string literal of C++; neighbours that the compiler joins are one."""
+    begin, parts, end = 0, [], -1
+    for match in _LITERALS.finditer(text):
+        if match["comment"] or match["char"] or match["raw"]:
+            continue
+        line = text.rfind("\n", 0, match.start()) + 1
+        if text[line:match.start()].lstrip().startswith("#include"):
+            continue
+        if parts and not text[end:match.start()].strip():
+            parts.append(match[0][1:-1])
+        else:
+            if parts:
+                yield begin, "".join(parts)
+            begin, parts = match.start(), [match[0][1:-1]]
+        end = match.end()
+    if parts:
+        yield begin, "".join(parts)
+
+
 def search(path, pattern, text, message):
     """One problem for each line of `text` that `pattern` is found in."""
     return [f"{path}:{number}: {message.format(*found.groups(), word=found[0])}"
