@@ -104,7 +104,8 @@ class DeviceAttachment {
   int exceptions_ = 0;  // in flight when this object was made
 };
 
-// A started operation. Copies refer to the same operation.
+// A started operation. Copies refer to the same operation. wait() only while a communicator of the
+// rank exists.
 class Work {
  public:
   Work() = default;   // no operation: done

@@ -1,8 +1,10 @@
 // A rank that throws, dies or calls another operation: the others end soon, with a clear error.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "parallel/comm/rank_state.h"
@@ -206,6 +208,27 @@ TEST(Failure, AMessageOfTheWrongSizeIsNamed) {
   EXPECT_NE(result.errors[1].find("message of 16 bytes from world rank 0 where 20 were expected"),
             std::string::npos)
       << result.errors[1];
+}
+
+// A message that is still in progress does not own the state of its rank: the thread that moves it
+// would be the last one to release it, and would wait for its own end.
+TEST(Failure, AMessageInProgressDoesNotKeepItsRank) {
+  constexpr int kRanks = 2;
+  const auto hub = make_thread_hub(kRanks);
+  const TestTensor data(DType::kF32, {100});
+  std::array<std::weak_ptr<RankState>, kRanks> left;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kRanks; ++r)
+    threads.emplace_back([&, r] {
+      auto state = connect_rank(make_thread_transport(hub, r), options(CommAlgorithm::kAuto), "a1");
+      left[static_cast<size_t>(r)] = state;
+      World world(std::move(state));
+      const auto pair = world.world().split(0, r, "pair");
+      if (r == 0) pair->post_recv(*data, 1);
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_TRUE(left[0].expired());
+  EXPECT_TRUE(left[1].expired());
 }
 
 // Errors of three ranks whose options or builds `vary` by rank.

@@ -45,12 +45,12 @@ Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void*
   message->tag = message_tag(*group, tag);
   message->data = static_cast<std::byte*>(data);
   message->bytes = bytes;
-  message->op = {kind, &group->name, group->rank, group->size(), bytes, false};
-  if (memory)
-    message->keep = std::make_shared<std::pair<std::shared_ptr<GroupState>, decltype(memory)>>(
-        group, std::move(memory));
-  else
-    message->keep = group;
+  // Not the group itself: it owns the rank's state, which a thread inside the transport must not be
+  // the last one to release.
+  auto kept = std::make_shared<std::pair<std::string, std::shared_ptr<const void>>>(
+      group->name, std::move(memory));
+  message->op = {kind, &kept->first, group->rank, group->size(), bytes, false};
+  message->keep = std::move(kept);
   rank_state.liveness.throw_if_lost(message->op);
   const Traffic::Counter moved{1, bytes, message->sends ? bytes : 0, 0, 0};
   rank_state.count(kind, moved);
