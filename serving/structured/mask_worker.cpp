@@ -13,7 +13,12 @@ MaskWorker::~MaskWorker() {
   }
   wake_.notify_one();
   thread_.join();
-  while (const auto job = jobs_.pop()) (*job)->refuse();
+  for (;;) {
+    auto next = jobs_.pop();
+    if (!next.has_value()) break;
+    const std::shared_ptr<MaskWork> job = std::move(*next);
+    job->refuse();
+  }
 }
 
 void MaskWorker::submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskWork> job) {
@@ -32,7 +37,9 @@ void MaskWorker::run() {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return stop_ || jobs_.size() > 0; });
       if (stop_) return;
-      job = std::move(*jobs_.pop());
+      auto next = jobs_.pop();
+      if (!next.has_value()) continue;
+      job = std::move(*next);
     }
     job->run();
     ++done_;
