@@ -24,8 +24,8 @@ struct GenerationChoice {
             TextDelta& delta);
   // last: this token ends the text.
   void add_token(const ReplyForm& form, const ChosenToken& token, bool last, TextDelta& delta);
-  // Ends the choice: by a stop string, or for the engine's reason, where `tokens` are the engine's
-  // last tokens.
+  // Ends the choice. reason: the engine's; nullopt: a stop string. tokens: the engine's last
+  // tokens.
   void end(const ReplyForm& form, std::optional<FinishReason> reason,
            std::span<const ChosenToken> tokens);
   // Removes tool calls from a piece of text and returns them.
@@ -37,8 +37,8 @@ struct GenerationChoice {
 
   // finish_reason; "tool_calls" if a text with tool calls has ended with "stop".
   const char* told_finish() const;
-  // Writes the stop string or stop token id of the request that has ended the text. OpenAI's
-  // responses have no such member, so it is omitted for any other end.
+  // Writes stop_reason: the stop string or stop token id of the request that has ended the text.
+  // For any other end the member is omitted, since OpenAI's responses do not have it.
   void write_stop_reason(JsonWriter& json) const;
 
   size_t index;

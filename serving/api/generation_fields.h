@@ -9,7 +9,7 @@ namespace trireme {
 
 inline constexpr size_t kMostStops = 16, kMostStopBytes = 256;
 inline constexpr size_t kMostBiases = 1024, kMostBadWords = 1024;
-// All bad words together: each is compared with the end of the text before each token.
+// Total bytes of all bad words: each word is compared with the end of the text before each token.
 inline constexpr size_t kMostBadWordBytes = 16 << 10;
 inline constexpr size_t kMostListed = 1 << 20;  // entries of any array
 inline constexpr int64_t kMostTopLogprobs = 20;

@@ -22,9 +22,10 @@ class GenerationReply {
                   std::vector<std::vector<int32_t>> prompts);
 
   size_t choices() const { return choices_.size(); }
-  // Adds output of a choice: log-probabilities of its prompt's tokens (from the second on; with a
-  // prompt's first choice only, before any output of its other choices), tokens of its text, its
-  // end. Appends the events of a stream to `frames`. Ignored after the choice has ended.
+  // Adds output of a choice, and appends the events of a stream to `frames`. Ignored after the
+  // choice has ended. prompt: log-probabilities of the prompt's tokens, from the second on; passed
+  // with the prompt's first choice only, before any output of its other choices. tokens: of the
+  // choice's text. finish: set if the choice ends.
   void accept(size_t choice, std::span<const ChosenToken> prompt,
               std::span<const ChosenToken> tokens, int64_t cached_prompt,
               std::optional<FinishReason> finish, std::string& frames);

@@ -17,8 +17,9 @@ struct TokenName {
 
 // Token by itself.
 TokenName token_name(const Tokenizer& tokenizer, int32_t id);
-// Token within a text: its share of the text, which may be shorter than the token by itself
-// (without the space at the start of a text, cut before a stop string, empty for a hidden token).
+// Token within a text, named by its share of the text. The share may be shorter than the token by
+// itself: without the space at the start of a text, cut before a stop string, or empty for a hidden
+// token.
 TokenName token_name(const TokenText& told);
 
 }  // namespace trireme

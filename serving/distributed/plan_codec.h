@@ -38,9 +38,10 @@ StepPlan decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds)
 class PlanDecoder {
  public:
   explicit PlanDecoder(const PlanBounds& bounds);
-  // BadMessage as in decode_plan(); also when the number does not follow that of the previous plan
-  // (the first may have any number above 0), or when a sequence runs in a slot that no sequence has
-  // entered, or with another count of kept blocks than earlier plans gave that slot.
+  // BadMessage as in decode_plan(), and when a plan contradicts earlier ones: its number does not
+  // follow that of the previous plan (the first may have any number above 0), a sequence runs in a
+  // slot that no sequence has entered, or its count of kept blocks differs from the slot's count so
+  // far.
   StepPlan decode(std::span<const std::byte> bytes);
   const PlanBounds& bounds() const { return bounds_; }
 

@@ -18,11 +18,12 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  const std::vector<int>& numbers() const { return running_; }  // process ids not yet seen to end
+  // Ids of the processes that are not known to have ended.
+  const std::vector<int>& numbers() const { return running_; }
   // Describes the first process found to have ended: "process 7 ended with exit code 2". Empty: all
-  // run.
+  // are running.
   std::string ended();
-  // Exit code of that process; -1: a signal ended it, or all run.
+  // Exit code of that process; -1: a signal ended it, or all are running.
   int exit_code() const { return exit_code_; }
   // Waits until all processes have ended. False: some still run after `limit`.
   bool wait(std::chrono::milliseconds limit);

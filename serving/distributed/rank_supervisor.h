@@ -1,6 +1,6 @@
 // Supervisor of a group of ranks in other processes: starts them, sends them plans, detects a lost
 // or stuck rank, kills the others and restarts the whole group. Ranks that wait inside a step for a
-// lost rank cannot be used any more.
+// lost rank can no longer be used.
 //
 // One thread starts, watches and ends the ranks; execute() is called on the engine's thread. A rank
 // is lost when:
@@ -24,7 +24,7 @@
 
 namespace trireme {
 
-// Message for requests that fail because of it. The log names the process and the cause.
+// Message for requests that fail because a rank was lost. The log names the process and the cause.
 inline constexpr const char* kRanksLost =
     "a rank of the model was lost; the server is ready again when all ranks have reloaded";
 
@@ -73,8 +73,8 @@ class RankSupervisor {
   // See ModelWeights. stage(): InputError with the message of the first rank that refuses,
   // Error(kLostRank) when the ranks are lost during the call.
   void stage(const StageRequest& request);
-  // Ranks that start from now on load the named path, which other replicas may have staged.
-  // Restarts ranks that have loaded, or are loading, something else and have not staged it.
+  // Sets the path that ranks load when they start from now on; other replicas may have staged it.
+  // Restarts ranks that have loaded, or are loading, another path and have not staged this one.
   void commit(const StageRequest& request);
   // After commit(). Error(kLostRank) when the ranks are lost before or during the call. No effect
   // if the group has restarted since stage(): it has loaded the new weights already.
@@ -137,7 +137,7 @@ class RankSupervisor {
   std::optional<RankReady> first_;
   std::string why_ = "the ranks are being started";
   ExitCode failed_ = ExitCode::kDone;  // exit code of the first start, if it failed
-  bool said_by_rank_ = false;  // of the first start: ranks were started, which log their own errors
+  bool said_by_rank_ = false;          // at the first start ranks ran, which log their own errors
   Step step_;
   Change change_;
   std::optional<std::vector<std::byte>> outcome_;

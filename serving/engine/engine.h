@@ -135,9 +135,10 @@ class Engine {
     std::shared_ptr<Sequence> sequence = {};  // nullptr: `id` is cancelled
     SequenceId id = 0;
     SequenceListener listener = {};
-    std::function<void()> work = {};    // instead of all others
-    const WeightsHold* hold = nullptr;  // of the sequence; without sequence and `begins`: released
-    bool begins = false;                // registers the hold, without a sequence
+    std::function<void()> work = {};  // instead of all other fields
+    // Hold of `sequence`. Without a sequence: the hold is registered if `begins`, else released.
+    const WeightsHold* hold = nullptr;
+    bool begins = false;
     bool is_released() const { return sequence == nullptr && hold != nullptr && !begins; }
   };
   struct Running {
@@ -183,8 +184,8 @@ class Engine {
   bool stalled_ = false;          // nothing can run until a mask is ready
   std::optional<Change> change_;  // pending
   std::vector<Incoming> held_;    // waits for that change
-  // Registered holds by address; true: further sequences of it are refused, since they might run on
-  // other weights than its earlier ones.
+  // Registered holds by address. True: further sequences of the hold are refused, since they might
+  // run on other weights than its earlier ones.
   std::unordered_map<const WeightsHold*, bool> holds_;
 
   mutable std::mutex mutex_;  // guards all below

@@ -36,8 +36,9 @@ class StepBatch {
     std::span<const int32_t> ids;    // new tokens
     int64_t past = 0;                // tokens before them
     std::span<const int32_t> table;  // block table of past and new tokens
-    // Identity of the table across calls: of two tables with the same name one is a prefix of the
-    // other, so that a row that has the table gets its new blocks only. 0: none, written whole.
+    // Identity of the table across calls. A table with the name of an earlier one extends it or is
+    // a prefix of it, so that a row that has the table gets its new blocks only. 0: no identity,
+    // the table is written whole.
     uint64_t table_name = 0;
     AdapterColumns columns = {};  // inner columns of the stacked adapters that act on these tokens
   };
@@ -47,12 +48,12 @@ class StepBatch {
     int64_t position = 0;
   };
   // Writes the tokens of `parts`, followed by `padded` padding tokens and as many empty sequences.
-  //   rows      tokens, ascending, after which the logits of the next token are wanted
-  //   embedded  tokens whose state after the final norm is wanted; at most StepLimits::sequences
-  //   sampling  of each of `rows`, whose tokens are then sampled on the device; empty: by the host
+  //   rows      tokens, ascending, after which the logits of the next token are needed
+  //   embedded  tokens whose state after the final norm is needed; at most StepLimits::sequences
+  //   sampling  of each of `rows`: their next tokens are sampled on the device; empty: by the host
   // On a GPU this queues one copy from pinned memory, and one of each sequence's new blocks, on the
-  // main stream. Calls with the same numbers of tokens, sequences and rows put each number at the
-  // same address, so that these copies are all that a recorded pass needs to run again, while
+  // main stream. Calls with equal numbers of tokens, sequences and rows use the same addresses. A
+  // recorded pass can then be replayed after these copies alone, while
   // tokens().cached.longest_context stays the same.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
              std::span<const int32_t> embedded = {}, std::span<const RowSampling> sampling = {});

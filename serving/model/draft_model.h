@@ -1,6 +1,5 @@
-// Draft model of `trireme serve` (serving/scheduler/model_drafter.h). The process that accepts the
-// requests has all of it: next to its part of the served model if it computes that, too, else
-// alone.
+// Draft model of `trireme serve` (serving/scheduler/model_drafter.h). The process that accepts
+// requests holds the whole draft model, besides its part of the served model if it has one.
 #pragma once
 
 #include <mutex>

@@ -33,8 +33,8 @@ struct ServedModelOptions {
   int64_t max_model_len = 0;       // 0: the model's maximum, or what the cache holds
   int64_t max_num_seqs = 0;        // 0: 256
   int64_t max_batched_tokens = 0;  // 0: 512, on a GPU 2048
-  // Bytes of the KV cache per rank, at most what all sequences need; 0: 4 GiB, on a GPU what
-  // gpu_share leaves.
+  // Bytes of the KV cache per rank; 0: 4 GiB, on a GPU the memory that gpu_share leaves. Reduced to
+  // what all sequences need.
   int64_t cache_bytes = 0;
   int64_t blocks = 0;  // of the KV cache, overrides cache_bytes; 0: as many as fit in it
   // Fraction of a GPU's memory, in (0, 1], in use once the cache is allocated; nullopt: kGpuShare.
@@ -48,7 +48,7 @@ struct ServedModelOptions {
   RankFacts facts;                // must be equal on all ranks
   LayoutOptions layout;
   std::string draft;            // draft model; empty: none
-  int64_t draft_sequences = 0;  // drafted at a time
+  int64_t draft_sequences = 0;  // maximum sequences drafted at a time
   bool led = false;             // this is a rank started by a front process, which sends the plans
   std::string rank_address;     // address of this rank for other machines; empty: its host name
 };

@@ -28,7 +28,8 @@ struct RelayLimits {
   std::chrono::milliseconds connect{5000};
   std::chrono::milliseconds silence{600'000};  // of a server, before and during its response
   RelayedAnswerLimits answers = {};
-  // Bytes of events that the client has not read; at this size the server is not read further.
+  // Limit on bytes of events that the client has not read. At the limit the relay stops reading
+  // from the server.
   size_t buffered_events = 256 << 10;
 };
 
@@ -55,7 +56,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   // Any thread.
   void start(std::function<void()> wake);
   PendingReply::Part take();
-  void cancel();  // wake is not called any more; closes the connection to the server
+  void cancel();  // wake is no longer called; closes the connection to the server
 
   // Closes the connection to its server, which is lost. Thread of the state only.
   void break_off();

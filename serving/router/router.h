@@ -2,10 +2,10 @@
 // prompt and load, and relays.
 //
 // A server is up while GET /health/ready (or /health if it has no such path) returns 200; the first
-// such response admits it. It is out as soon as it reports that it is not ready or a connection to
-// it fails, or after `health_failures` failed checks in a row. Its running requests continue,
-// except in the last case: then they are broken off, and retried on another server if none of their
-// response has arrived. One thread talks to all servers.
+// such response admits it. It is down as soon as it reports that it is not ready, or a connection
+// to it fails; its running requests then continue. It is also down after `health_failures` failed
+// checks in a row. Its running requests are then broken off, and retried on another server if none
+// of their response has arrived. One thread talks to all servers.
 #pragma once
 
 #include <chrono>

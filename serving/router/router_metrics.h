@@ -19,7 +19,7 @@ class RouterMetrics {
 
   void chosen(Affinity affinity);
   void ended(size_t server, AttemptEnd how);  // end of one attempt
-  void retried(size_t server);                // retried after an attempt there
+  void retried(size_t server);                // request retried; server: of its failed attempt
   void first_byte(size_t server, double seconds);
   void http_request(const RequestSummary& summary);
 

@@ -4,7 +4,8 @@
 // Each round extends every beam (a partial completion) by its most probable tokens. All candidates
 // are sorted by the sum of their log-probabilities (descending; ties: earlier beam first, then
 // lower id). The first `width` candidates that do not end with a stop token are the beams of the
-// next round; those among the first `width` of all that end with one are finished completions. With
+// next round. A candidate that ends with a stop token is a finished completion if it is among the
+// first `width` of all candidates. With
 //
 //   score = sum of the completion's log-probabilities, its stop token included
 //           / (number of tokens)^length_penalty

@@ -12,14 +12,14 @@ class ModelWeights {
   virtual ~ModelWeights() = default;
 
   struct Place {
-    std::string directory;  // of the checkpoint, also where a run's directory was given
+    std::string directory;  // of the checkpoint, even if a run's directory was given
     int64_t step = 0;       // training step of the checkpoint
   };
   // Weights in use.
   virtual Place served() const = 0;
   // Loads the weights at `path` next to those in use. Blocks while it loads; not on the engine's
-  // thread. InputError listing every difference if they are of another model; nothing has changed
-  // then.
+  // thread. If they are of another model, throws InputError listing every difference and changes
+  // nothing.
   virtual Place stage(const std::string& path) = 0;
   // Stages an adapter for a run-time slot, in place of the adapter that is in it.
   virtual void stage_adapter(int32_t slot, const std::string& path) = 0;
@@ -32,8 +32,8 @@ class ModelWeights {
   // Releases the staged weights, or, after use() on all replicas, the previous ones. Not on the
   // engine's thread.
   virtual void drop() = 0;
-  // No request names this adapter slot any more: restarted ranks need not load its adapter. From
-  // any thread, returns at once.
+  // No request uses the adapter of this slot any longer: restarted ranks need not load it. From any
+  // thread, returns at once.
   virtual void forget_adapter(int32_t) {}
 };
 

@@ -6,11 +6,12 @@
 //   plain = model(n) + n * least / threads    seconds,
 // where model(n) is the step's time without sampling, least the time to sample the cheapest token,
 // and threads the number of tokens sampled at the same time. While sequences of several tenants
-// decode, costly sampling may add kShare * plain to a step, divided equally among the tenants that
-// have some. Sequences beyond that wait for a later step, which also saves their part of the
-// model's time; those that have waited longest come first, and each tenant has at least one in
-// every step. A single tenant never waits. A sequence without a measured time is estimated by
-// another one with the same parameters, else by its tenant's recent ones.
+// decode, costly sampling may add kShare * plain to a step, divided equally among the tenants with
+// costly sequences. A tenant's sequences beyond its part wait for a later step, which also saves
+// their part of the model's time. Those that have waited longest come first, and each tenant has at
+// least one sequence in every step. A single tenant never waits. The time of a sequence without a
+// measurement is estimated from another one with the same parameters, else from its tenant's recent
+// ones.
 //
 // All times are measured: with a large model, whose step dwarfs them, no sequence waits.
 #pragma once
@@ -49,8 +50,8 @@ class SamplingTurns {
   void begin(std::span<Sequence* const> decoding);
   // True for a decoding sequence that is left out of this step.
   bool waits(const Sequence& sequence) const { return waiting_.contains(&sequence); }
-  // Reserves sampling time for a sequence that would start in this step; false: none is left. A
-  // tenant may always start one, and none after one that was refused.
+  // Reserves sampling time for a sequence that would start in this step; false: none is left. In
+  // each step a tenant may always start one sequence, and may start none after a refused one.
   bool take(const Sequence& sequence);
   // Reserves time for up to `rows` prompt log-probabilities; returns how many, at least
   // min(rows, kMinPromptRows).

@@ -162,7 +162,8 @@ class Scheduler {
   std::vector<Progress> held_;
   bool waits_for_masks_ = false;
   bool preempted_ = false;  // in the plan being made
-  // Arrival of the sequence last refused for lack of blocks, and the free blocks then.
+  // Arrival of the sequence that was last refused for lack of blocks, and number of free blocks at
+  // that time.
   uint64_t refused_ = 0;
   int64_t refused_free_ = 0;
   // Sequences of the planned steps without a result yet, in the order of the plans.

@@ -17,7 +17,7 @@ namespace trireme {
 
 enum class FinishReason {
   kStop,    // a stop token id (TokenChoice::end_ids), or the prompt has been embedded
-  kWhole,   // the rule allows no further token: the completion is whole, its last token included
+  kWhole,   // the rule allows no further token; the last token is part of the completion
   kLength,  // max_tokens or the model's length reached, or no token can continue an incomplete text
   kError,   // logits not finite, no token left to sample, or no memory for the rule
 };
@@ -79,16 +79,16 @@ class Sequence {
   State state = State::kNew;
   uint64_t arrival = 0;
   int32_t slot = -1;                                 // while running
-  uint64_t starts = 0;                               // times that it entered a slot
+  uint64_t starts = 0;                               // number of times it entered a slot
   std::chrono::steady_clock::time_point begun = {};  // first start
   int64_t computed = 0;         // tokens with keys in the cache, counting steps in flight
   int64_t cached_prompt = 0;    // prompt tokens found in the cache at the first start
   std::vector<int32_t> blocks;  // for the first `computed` tokens, and possibly more
-  int64_t told_blocks = 0;      // of these, known to the ranks
-  int64_t published = 0;        // of these, published
-  PrefixId prefix = 0;          // of the published blocks
+  int64_t told_blocks = 0;      // of these, the first ones that the ranks know
+  int64_t published = 0;        // of these, the first ones that others can find (BlockPool)
+  PrefixId prefix = 0;          // id of the prefix in the published blocks
   GuessAllowance guesses;
-  bool unsettled = false;      // its last step is reported once the mask is ready: settle()
+  bool unsettled = false;      // its last result is held until the mask is ready (settle())
   uint64_t turn = 0;           // step of its last turn (sampling_turns.h); 0: none yet
   double choice_seconds = -1;  // to sample its last token; -1: unknown
   double score_seconds = -1;   // per prompt log-probability; -1: unknown

@@ -30,19 +30,19 @@ struct SequenceStep {
   int32_t slot = 0;
   int32_t first_token = 0, tokens = 0;  // range of StepPlan::tokens
   int32_t past = 0;                     // tokens before them
-  int32_t kept_blocks = 0;              // blocks kept of the slot's table, which is extended by
-  int32_t first_block = 0, blocks = 0;  // this range of StepPlan::blocks
+  int32_t kept_blocks = 0;              // first blocks of the slot's table that are kept
+  int32_t first_block = 0, blocks = 0;  // range of StepPlan::blocks that is appended to them
   bool samples = false;                 // samples the token after the last of these
-  // Number of draft tokens, which are the last of the tokens (serving/scheduler/speculation.h):
-  // with `samples` the token after the last other one is sampled, and, as long as each sample
-  // equals its draft token, the one after it.
+  // Number of draft tokens at the end of the tokens (serving/scheduler/speculation.h). With
+  // `samples`, the token after the last other one is sampled. As long as a sample equals its draft
+  // token, the next one is sampled too.
   int32_t guesses = 0;
   bool embeds = false;  // the last token is the end of a prompt to embed
   // First row of the sequence's masks in StepPlan::masks: for the next token, then one row after
   // each draft token; -1: all tokens are allowed.
   int32_t mask = -1;
-  // Prompt log-probabilities: scores the token after each of `asked` tokens of this step, the first
-  // of which is the step's token number first_asked.
+  // Prompt log-probabilities: scores the token after each of the tokens [first_asked, first_asked +
+  // asked) of this step.
   int32_t first_asked = 0, asked = 0;
   int32_t following = -1;  // token after the last of these, used if the step ends there; -1: none
 };
@@ -77,9 +77,9 @@ struct ChosenToken {
 
 struct StepOutcome {
   uint64_t number = 0;
-  // Sampled tokens of the sequences that sample, in the plan's order: of each its accepted draft
-  // tokens and one more. A token that equals its draft token is followed by the same sequence's
-  // next.
+  // Sampled tokens of the sequences that sample, in the plan's order. Each sequence has its
+  // accepted draft tokens and one more: after a token that equals its draft token, the next one is
+  // of the same sequence.
   std::vector<ChosenToken> chosen;
   // Scored prompt tokens of the sequences with asked > 0, in the plan's order.
   std::vector<std::vector<ChosenToken>> prompt;

@@ -26,7 +26,7 @@ class MaskPace {
     const std::lock_guard lock(mutex_);
     if (wake_) wake_();
   }
-  // `wake` is not called any more.
+  // `wake` is no longer called.
   void close() {
     const std::lock_guard lock(mutex_);
     wake_ = {};

@@ -9,7 +9,7 @@ namespace {
 using Node = Grammar::Node;
 
 constexpr size_t kMaxNameBytes = 128;  // of additional members
-// Names whose byte sums differ modulo this are different.
+// Modulus of byte sums: names with different sums are certainly different.
 constexpr size_t kNameClasses = 5;
 constexpr int64_t kMaxDifferentNames = 4, kMaxDifferentMembers = 64;
 

@@ -16,7 +16,7 @@ struct GrammarLimits {
   int64_t bytes = int64_t{256} << 20;
   int64_t states = 30'000;   // of the automaton
   int depth = 64;            // nesting of a schema, an expression or a grammar
-  int64_t min_counted = 64;  // optional turns from which a repetition is counted (StateCounter)
+  int64_t min_counted = 64;  // minimum optional turns of a counted repetition (StateCounter)
 };
 
 // Tracks the cost of one compilation on one thread. Time is that thread's CPU time: a busy machine

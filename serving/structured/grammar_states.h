@@ -32,8 +32,9 @@ class GrammarStates {
   int32_t at(int32_t state);
   // The same without the state's calls: only its own edges.
   int32_t on_edges_of(int32_t state, int32_t count = 0);
-  // Representative of a state: a state with the same continuations of up to `reach` bytes and as
-  // many bytes to its end. All counts further from their bounds have the same one.
+  // Representative of a state: it has the same continuations of up to `reach` bytes, and as many
+  // bytes to its end. States that differ only in counts which no bound affects within `reach` bytes
+  // have the same representative.
   int32_t alike(int32_t state);
   // Reader state after a rule has ended and returned to `stack`, which is not the bottom.
   int32_t behind(int32_t stack);

@@ -14,9 +14,9 @@ namespace trireme {
 // Members with known names come in a fixed order: properties, then names that appear only in
 // required, dependentRequired or propertyNames. There is a rule for each of them, for each number
 // of members before it, as far as bounds depend on that number, and for each set of later members
-// that the earlier ones require or exclude. Additional members follow. Towards minProperties,
-// additional members count if the byte sums of their names differ modulo 5, which distinguishes
-// names with few states; more of them are allowed.
+// that the earlier ones require or exclude. Additional members follow. For minProperties they count
+// only if the byte sums of their names differ modulo 5, which few states can distinguish. More
+// additional members are allowed, but do not count.
 //
 // An additional name that matches a pattern of patternProperties matches no other pattern. If
 // additionalProperties is absent, there are no additional names that match no pattern.

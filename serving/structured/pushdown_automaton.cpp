@@ -73,7 +73,7 @@ void PushdownAutomaton::merge_equal(CompileBudget& budget) {
   }
 }
 
-// Keeps of each class of equal states the first one. same: by state, that state.
+// Keeps the first state of each class of equal states. same[s]: the first state of the class of s.
 void PushdownAutomaton::keep_first(const std::vector<int32_t>& same) {
   std::vector<int32_t> place(states_.size());
   std::vector<State> kept;

@@ -127,7 +127,7 @@ bool closes(const Schema& s) {
   return s.contains("additionalProperties") && s["additionalProperties"] != true;
 }
 
-// s, whose properties that `other` does not name must also satisfy other's additionalProperties.
+// Copy of s. Properties that `other` does not name must also satisfy other's additionalProperties.
 Schema with_additional(const Schema& s, const Schema& other) {
   if (!closes(other) || !s.contains("properties") || !s["properties"].is_object()) return s;
   Schema out = s;
@@ -214,7 +214,7 @@ bool are_required(const Schema& s, const Schema& dependents) {
   });
 }
 
-// True if a keyword with this value is no constraint.
+// True if a keyword with this value constrains nothing.
 bool allows_everything(const Schema& s, const std::string& name, const Schema& value) {
   const auto is = [&](std::initializer_list<const char*> names) {
     return std::ranges::any_of(names, [&](const char* one) { return name == one; });

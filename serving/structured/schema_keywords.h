@@ -29,7 +29,7 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
 std::vector<std::string> types_of(const Schema& constraints, const std::string& path);
 
 // Value of minLength, maxItems and the like. A maximum beyond any text is reduced. InputError if it
-// is no count, or a minimum that is too large.
+// is not a count, or a minimum that is too large.
 int64_t count_of(const Schema& s, const char* keyword, int64_t otherwise, const std::string& path);
 
 // True if a value has the type of that name.

@@ -156,7 +156,8 @@ class ValueCheck {
   StringCheck& strings_;
   CompileBudget& budget_;
   const Schema none_ = Schema::array(), no_members_ = Schema::object();
-  // By the address of a schema, of the request or within other constraints, which does not change.
+  // Keyed by the address of a schema in the request or within other constraints; it does not
+  // change.
   std::map<const Schema*, Schema> constraints_;
 };
 

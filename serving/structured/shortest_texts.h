@@ -1,5 +1,5 @@
-// Shortest distance from each state to the end of its rule, in bytes (Knuth 1977, Dijkstra's
-// algorithm for grammars: a call is as long as the shortest text of its rule).
+// Shortest distance in bytes from each state to the end of its rule, by Dijkstra's algorithm for
+// grammars (Knuth 1977). A call is as long as the shortest text of its rule.
 #pragma once
 
 #include <algorithm>

@@ -15,15 +15,15 @@ class StopMatcher {
 
   // Appends one byte. Returns the index of the longest stop string that ends with it; -1: none.
   int push(char byte);
-  // Length of the longest end of the text that is a prefix of a stop string, in bytes.
+  // Bytes of the longest suffix of the text that is a prefix of a stop string.
   size_t held() const { return held_; }
   const std::string& stop(int number) const { return patterns_[static_cast<size_t>(number)].text; }
 
  private:
   struct Pattern {
     std::string text;
-    std::vector<size_t> border;  // of text[0, i]: longest proper prefix that is also its end
-    size_t matched = 0;          // bytes of `text` matched by the end of the input
+    std::vector<size_t> border;  // of text[0, i]: longest proper prefix that is also a suffix
+    size_t matched = 0;          // bytes of the prefix of `text` that is a suffix of the input
   };
   std::vector<Pattern> patterns_;
   size_t held_ = 0;

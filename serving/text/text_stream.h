@@ -1,8 +1,8 @@
 // Streaming text of a sequence: pieces of valid UTF-8 that are never retracted.
 //
 // Text that a later token may change is held back (engine/text/detokenizer.h), and so is a possible
-// start of a stop string. The text ends before the first stop string in it, or after it with
-// include_stop; of several that are complete with the same byte the longest counts. So the pieces
+// prefix of a stop string. The text ends before the first stop string in it, or after it with
+// include_stop. If several stop strings end with the same byte, the longest counts. So the pieces
 // together equal the whole text, independent of token boundaries.
 //
 // A token's share of the text is the part that is complete with this token; usually empty for the
@@ -26,7 +26,7 @@ namespace trireme {
 struct TextStreamOptions {
   std::vector<std::string> stops = {};  // stop strings, none empty
   bool include_stop = false;            // keeps stop strings and stop tokens in the text
-  int64_t min_tokens = 0;               // stop strings that end within the first ones are ignored
+  int64_t min_tokens = 0;               // stop strings that end within this many tokens are ignored
   bool show_special = false;            // writes control tokens as spelled
   std::vector<int32_t> shown = {};      // control tokens written in any case
   bool at_start = false;                // nothing precedes the text (Tokenizer::detokenizer)

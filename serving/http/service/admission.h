@@ -1,12 +1,13 @@
 // Admission control: decides before a prompt is tokenized, so that a refusal is cheap.
 //
-// At most `running` + `waiting` admitted sequences may be unfinished, and at most waiting_tokens of
-// their prompt tokens uncomputed (one request is always admitted, however long). With several
-// tenants (API keys), those that have sequences share both limits equally; a single active tenant
-// leaves half for others, but may always use `running` places. A tenant above its share keeps its
-// sequences and gets 429 until it is below. A tenant without sequences may always submit one, even
-// when all places are taken: there are only as many tenants as keys. Other refusals are 503, or 429
-// while no other tenant has sequences.
+// Limits: `running` + `waiting` unfinished sequences, and waiting_tokens prompt tokens that are not
+// computed yet (one request is always admitted, however long).
+//
+// With several tenants (API keys), those that have sequences share both limits equally. A single
+// active tenant leaves half for others, but may always use `running` places. A tenant above its
+// share keeps its sequences and gets 429 until it is below. A tenant without sequences may always
+// submit one, even when all places are taken: there are only as many tenants as keys. Other
+// refusals are 503, or 429 while no other tenant has sequences.
 #pragma once
 
 #include <cstdint>

@@ -66,7 +66,7 @@ struct GenerationTask::Arrived {
   };
   std::optional<Compiled> compiled = {};
 
-  // Wakes the reader for the first letter only: it takes all others along.
+  // Wakes the reader for the first message only: the reader takes all messages at once.
   bool put(size_t choice, SequenceEvent&& event) {
     if (overflown) return false;
     const int64_t bytes = int64_t{sizeof(Letter)} + bytes_of(event.tokens) + bytes_of(event.prompt);

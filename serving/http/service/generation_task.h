@@ -56,8 +56,8 @@ struct GenerationWork {
 // Error when the response exceeds its own limit, or the budget of all responses. `param`: the field
 // to change.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
-// Error for a failed sequence: 503 if the engine has failed and not the request (of_engine):
-// the request may be retried.
+// Error for a failed sequence. of_engine: the engine has failed, not the request: 503, since the
+// request may be retried.
 ApiError engine_error(const Failure& failure, bool of_engine);
 
 class GenerationTask final : public PendingReply {
