@@ -14,11 +14,10 @@ std::string checkpoint_place(const std::string& path);
 // Member of a training checkpoint's state: the number of consecutive steps up to the checkpoint
 // that were skipped because loss or gradients were not finite.
 inline constexpr const char* kSkippedRow = "skipped_row";
-// Why an older checkpoint is preferred to this one: it was saved in such a run of skipped steps,
-// and its weights may be what made the loss not finite. Empty: no reason.
+// Reason to prefer an older checkpoint: this one was saved in such a run of skipped steps, and its
+// weights may be the cause. Empty: no reason.
 std::string skipped_row(const CheckpointReader& reader);
-// Newest whole checkpoint under `root` that skipped_row() has no objection to, else the newest
-// whole one.
+// Newest whole checkpoint under `root` for which skipped_row() is empty, else the newest whole one.
 NewestCheckpoint find_newest_good(const std::string& root, bool thorough = true);
 
 // Newest good checkpoint of a run directory or of a directory of checkpoints, or `path` itself

@@ -25,9 +25,9 @@ struct CheckpointLineage {
   std::string base_identity;  // model_identity(); empty: unknown
 };
 
-// Identity of the model at a path that find_model() returned: 16 hex digits. Of third-party files
-// it hashes the sizes, the first bytes and samples of the rest, independent of file names; of a
-// Trireme checkpoint the manifest, which holds the checksums of all data.
+// Identity of the model at a path that find_model() returned: 16 hex digits. For third-party files
+// a hash of the sizes, the first bytes and samples of the rest, independent of file names. For a
+// Trireme checkpoint a hash of the manifest, which holds the checksums of all data.
 std::string model_identity(const std::string& place);
 
 Json lineage_to_json(const CheckpointLineage& lineage);

@@ -1,5 +1,5 @@
-// Keys of config.json outside the rows of a family: transformers' own without effect on the
-// numbers, those of other programs, and those that select other architectures.
+// Keys of config.json that are not rows of a family: keys of transformers without effect on the
+// results, keys of other programs, and keys that select other architectures.
 #pragma once
 
 #include "transformer/families/family.h"
@@ -13,8 +13,7 @@ void add_foreign_keys(const Family& family, Schema& schema);
 // "LlamaModel". null and an empty list pass. Reports errors.
 void check_architectures(const Family& family, const ConfigValues& values, ConfigReport& report);
 
-// Checks "layer_types" of a family that does not select layers by it: it must describe the layers
-// as they are.
+// Checks "layer_types" of a family that does not select layers by it: it must match them.
 void check_layer_types(const ConfigValues& values, const ModelConfig& config, ConfigReport& report);
 
 }  // namespace trireme

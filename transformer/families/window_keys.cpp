@@ -34,7 +34,7 @@ std::vector<int64_t> everywhere(const ModelConfig& config, int64_t window) {
   return std::vector<int64_t>(static_cast<size_t>(config.num_layers), window);
 }
 
-// Returns whether each layer has a window, from the words of "layer_types".
+// Returns whether each layer has a window, from the strings of "layer_types".
 std::vector<bool> read_layer_types(const ConfigValues& values, int64_t layers,
                                    ConfigReport& report) {
   const Json types = values.raw("layer_types");

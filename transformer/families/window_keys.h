@@ -14,7 +14,7 @@ void read_window_key(const ConfigValues& values, ModelConfig& config, ConfigRepo
 void write_window_key(const ModelConfig& config, Json& json);
 
 // Qwen's keys: "use_sliding_window", "sliding_window", and the selection of layers: "layer_types",
-// a word for each layer, or without it "max_window_layers" m.
+// one string per layer, or without it "max_window_layers" m.
 enum class WindowLayers {
   kFromMost,   // layers m and above (Qwen2, Qwen3)
   kEvenBelow,  // even-numbered layers below m (Qwen2-MoE)

@@ -14,7 +14,7 @@ struct KeyRow {
   std::string keys, effect;
   std::string where;  // "" in a table without that column
 };
-// "read: ...", "no effect", or "refused unless `false`: ..."
+// "read: ...", "no effect", "no effect, with a note: ..." or "refused unless `false`: ..."
 KeyRow key_row(const Key& key);
 // Markdown table, a line for each row. where: title of the third column; "": no such column.
 std::string key_table(const std::vector<KeyRow>& rows, const std::string& where);

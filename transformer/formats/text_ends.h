@@ -19,8 +19,8 @@ inline constexpr const char* kGgufEnds[] = {
 // Skips ids outside [0, vocab_size), a config.json without "model_type", and missing files.
 // InputError for a file that cannot be read.
 std::vector<int32_t> text_ends(const std::string& directory, int64_t vocab_size);
-// Stop token ids for a tokenizer path, as load_tokenizer() takes it: those of its directory, or of
-// a .gguf those under kGgufEnds and then kGgufStopTokens. None for "byte".
+// Stop token ids for a tokenizer path, as load_tokenizer() takes it: those of its directory. For a
+// .gguf: the ids under kGgufEnds, then those under kGgufStopTokens. None for "byte".
 std::vector<int32_t> tokenizer_ends(const std::string& tokenizer, int64_t vocab_size);
 
 }  // namespace trireme

@@ -39,7 +39,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
          .shape = Shape{head_dim_},
          .init = config.unit_norms ? InitKind::kZeros : InitKind::kOnes,
          .block = block,
-         // Each rank has other heads, and for a shared key head the gradients of other queries.
+         // A rank's gradient covers its own heads, and its own queries of a shared key head.
          .partial = layout.tp.size > 1 ? PartialSum::kTensor : PartialSum::kNone,
          .copies = layout.tp.size,
          .copy = layout.tp.index});

@@ -15,9 +15,8 @@ class Attention {
 
   // H and Hkv are the heads of this rank.
   struct Saved {
-    Activation
-        qkv;  // (T, (H + 2 Hkv) D): q and k after the rotary embedding; with qk_norm before both
-    Activation qk;              // (T, (H + Hkv) D), with qk_norm: q and k after both
+    Activation qkv;  // (T, (H + 2 Hkv) D): q and k rotated; with qk_norm: before norm and rotation
+    Activation qk;   // (T, (H + Hkv) D), with qk_norm: q and k, normalised and rotated
     Activation q_rstd, k_rstd;  // (T, H), (T, Hkv), with qk_norm
     Activation out;             // (T, H D): output of the heads, input of the output projection
     AttentionHeads::Saved heads;

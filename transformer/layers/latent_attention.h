@@ -42,7 +42,8 @@ class LatentAttention {
     Activation q_latent, kv_latent;  // (R, Rq), (R, Rkv): before their norms
     Activation q_normed, kv_normed;
     Norm::Saved q_norm, kv_norm;
-    Activation q;       // (T, H D), rotated; absent with exchanged heads, like the next two
+    // q, kv and k_rope are absent with exchanged heads.
+    Activation q;       // (T, H D), rotated
     Activation kv;      // (T, H (Dn + Dv))
     Activation k_rope;  // (T, Dr), rotated
     Activation out;     // (T, H Dv): input of the output projection

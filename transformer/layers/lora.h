@@ -7,9 +7,9 @@
 // model.
 //
 // Tensor parallelism divides an adapter like its layer, so that it needs no extra communication:
-//   column-parallel   A on every rank, of B its rows; the gradient of A is a partial sum
-//   row-parallel      of A its columns, B on every rank; the gradient of B is a partial sum
-//   replicated        both on every rank, their gradients like the layer's
+//   column-parallel   all of A and the rank's rows of B; the gradient of A is a partial sum
+//   row-parallel      the rank's columns of A and all of B; the gradient of B is a partial sum
+//   replicated        all of A and B; their gradients are like the layer's
 // The adapter's contribution to y (or dx) is added before the layer's own reduction.
 //
 // With magnitudes (Liu et al. 2024, "DoRA") the rows of V = W + s B A have trained lengths m,
@@ -18,11 +18,11 @@
 //   y = x W^T + (g - 1) x' W^T + g s (x' A^T) B^T + b,   g[j] = m[j] / ||V[j]||
 //   (PEFT's definition; without dropout it is g V x + b)
 //
-// Backward treats ||V|| as a constant: dm[j] = sum over tokens of dy[j] (V x')[j] / ||V[j]||. It is
-// computed again in every pass (engine/ops/weight_norm.h), so that it cannot be stale. A
-// row-parallel rank has a part of each ||V||^2; the parts are summed over the ranks, (out)
-// elements. m is divided like the layer's bias: in a row-parallel layer every rank has all of it
-// and a part of its gradient.
+// Backward treats ||V|| as a constant: dm[j] = sum over tokens of dy[j] (V x')[j] / ||V[j]||. Every
+// pass computes ||V|| again (engine/ops/weight_norm.h), so that it cannot be stale. A row-parallel
+// rank has a part of each ||V||^2; the parts are summed over the ranks, (out) elements. m is
+// divided like the layer's bias: in a row-parallel layer every rank has all of m and a part of its
+// gradient.
 //
 // Nothing is saved for backward: x A^T and dy B are recomputed, r columns each, and for dm also V
 // x'.
@@ -77,9 +77,9 @@ class LowRank {
   LowRank() = default;
   bool present() const { return !parts_.empty(); }
 
-  // Adds the adapter's parameters; call after the weights were added, of which `weight` is this
-  // part's. first_output: index, among this rank's outputs of the layer, of the weight's first
-  // output.
+  // Adds the parameters of the adapter of one logical weight, `weight`; call after all weights of
+  // the layer were added. first_output: index of the weight's first output among this rank's
+  // outputs of the layer.
   void add_column(ParameterList& list, const std::string& layer, ParamHandle weight,
                   const DimSlice& rows, int64_t first_output);
   void add_row(ParameterList& list, const std::string& layer, ParamHandle weight,
@@ -101,8 +101,8 @@ class LowRank {
   // through_weight().
   void backward_input(Pass& pass, const TokenRange& tokens, const Tensor& dx, const ConstTensor& dy,
                       const Activation& squares, const ConstTensor& weight) const;
-  // Gradients of A, B and m, from all tokens that the layer has on this rank. Reads the weights
-  // `first` .. `last` of one fused matrix for m only.
+  // Gradients of A, B and m, from all tokens that the layer has on this rank. Only m needs the
+  // weights, `first` .. `last` of one fused matrix.
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, ParamHandle first,
                        ParamHandle last) const;
 

@@ -62,7 +62,7 @@ Mlp::Deferred Mlp::backward_second(Pass& pass, const ConstTensor& dy, Saved& sav
   if (!saved.act.present()) saved.act = activate(pass, saved.inner);
   Activation d_act = ctx.allocate("mlp.d_act", dy.dtype(), Shape{pass.tokens.count, width_});
   AllTokens dy_all = second_.backward_input(pass, d_act, dy);
-  // The gradient overwrites the saved pre-activation, which is not needed any more.
+  // The gradient overwrites the saved pre-activation, which is no longer needed.
   const Tensor& inner = saved.inner;
   if (gated_ && gelu_gate_)
     gelu_gated_backward(ctx, inner, d_act, inner);

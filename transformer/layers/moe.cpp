@@ -328,7 +328,7 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
     if (r > 0) way.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
     grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass).each,
                                   round.offsets);
-    // The gradient overwrites the pre-activation, which is not needed any more.
+    // The gradient overwrites the pre-activation, which is no longer needed.
     silu_gated_backward(ctx, d_inner, d_act->slice(0, 0, rows), d_inner);
     grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass).each,
                                   round.offsets);

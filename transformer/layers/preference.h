@@ -1,5 +1,5 @@
-// Direct preference optimisation (Rafailov et al. 2023, "DPO"): of two responses y to a prompt,
-// training makes the chosen one more probable than the rejected one, relative to a reference model.
+// Direct preference optimisation (Rafailov et al. 2023, "DPO"): training makes the chosen response
+// to a prompt more probable than the rejected one, relative to a reference model.
 //
 //   z = [ln p(chosen) - ln p(rejected)] - [ln p_ref(chosen) - ln p_ref(rejected)]
 //   sigmoid   -(1 - e) ln s(beta z) - e ln s(-beta z)
@@ -40,13 +40,13 @@ struct PreferenceSums {
   double pairs = 0;
 };
 
-// Adds a pair, given its responses' sums of ln p. d_chosen, d_rejected: derivatives of the loss by
-// these sums.
+// Adds a pair, given its responses' sums of ln p. d_chosen, d_rejected: gradients of the loss with
+// respect to these sums.
 void add_pair(const PreferenceConfig& config, const PreferencePair& pair, double chosen,
               double rejected, PreferenceSums& sums, double& d_chosen, double& d_rejected);
 
 // Adds all pairs of a micro-batch. losses (T): -ln p of each token with a target. weights (T):
-// derivative of the loss by them, 0 for tokens outside of pairs.
+// gradient of the loss with respect to `losses`, 0 for tokens outside of pairs.
 void add_pairs(const PreferenceConfig& config, std::span<const PreferencePair> pairs,
                std::span<const double> losses, std::span<double> weights, PreferenceSums& sums);
 

@@ -13,10 +13,10 @@ inline constexpr const char* kAdapterFlopsFormula =
     "4N + 6A + 6 L H D S (N frozen, A of adapters; causal attention; N without input embeddings)";
 
 // Training FLOPs per token. N counts every parameter that takes part in a matrix product or a norm:
-// all except the embedding tables, plus a tied head; of a layer's experts only the k that a token
-// visits. Attention counts the causal half only; a layer with a window of W < S keys counts W - W^2
-// / 2S instead of S / 2. Recomputation does not count. Frozen parameters have no weight gradient:
-// with A adapter parameters in total, N counts for its two other products.
+// all except the embedding tables, plus a tied head. From a layer's experts N counts the k that a
+// token visits. Attention counts the causal half only; a layer with a window of W < S keys counts W
+// - W^2 / 2S instead of S / 2. Recomputation does not count. Frozen parameters have no weight
+// gradient: with A adapter parameters in total, N counts for its two other products.
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length, int64_t adapter_parameters = 0);
 
@@ -28,8 +28,8 @@ struct InferenceCost {
   double weight_bytes = 0;  // read once per step, including experts that no token visits
   double cached_bytes = 0;  // of one token in the KV cache: written once, read by every later step
 };
-// weight_bytes: of one parameter. row_bytes: of one head's keys, or values, of a token in the KV
-// cache.
+// weight_bytes: bytes per parameter. row_bytes: bytes of one head's key, or value, of a token in
+// the KV cache.
 InferenceCost inference_cost(const ModelConfig& config, double weight_bytes, int64_t row_bytes);
 
 }  // namespace trireme

@@ -60,8 +60,8 @@ class Float8State {
   void finish_step(Ctx& ctx, Communicator& tensor_parallel, Communicator& data_parallel,
                    const ConstTensor& scalars);
 
-  // State that a checkpoint needs to continue exactly: of each layer's three tensors the scale (1)
-  // and the history (H), "model.layers.0.mlp.down_proj.weight.gradient_scale". Empty unless
+  // State that a checkpoint needs to continue exactly: scale (1) and history (H) of each layer's
+  // three tensors, such as "model.layers.0.mlp.down_proj.weight.gradient_scale". Empty unless
   // delayed. The same on all ranks that have the layer.
   struct Named {
     std::string name;

@@ -198,7 +198,7 @@ class Reader {
     }
   }
 
-  // sliding: one word for each layer; empty: all layers have the window.
+  // sliding: one flag per layer; empty: all layers have the window.
   Json layer_types(const std::vector<int64_t>& sliding) const {
     const auto layers = json_["num_hidden_layers"].get<int64_t>();
     if ((!sliding.empty() && std::ssize(sliding) != layers) || layers > (1 << 16))

@@ -11,11 +11,11 @@
 //   gemma3         gemma3_text              weights of norms are 1 + w
 //   gpt2           gpt2                     matrices are (out, in)
 //
-// Linear scaling of the rotary embedding and YaRN are stored as numbers. Of Llama 3's scaling the
-// file holds the divisor of each frequency (rope_freqs.weight); the published parameters are
-// recognised from them. A window is attention.sliding_window; where only some layers have it,
-// together with attention.sliding_window_pattern: a period, or a word for each layer. llama.cpp
-// itself supports windows of gemma3 only.
+// Linear scaling of the rotary embedding and YaRN are stored as their parameters. Llama 3's scaling
+// is stored as the divisor of each frequency (rope_freqs.weight), from which the published
+// parameters are recognised. A window is attention.sliding_window. Where only some layers have it,
+// attention.sliding_window_pattern is a period, or a list of one flag per layer. llama.cpp itself
+// supports windows of gemma3 only.
 #pragma once
 
 #include "engine/config/reader.h"

@@ -44,7 +44,7 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
                              const HfWriteOptions& options);
 
 // Copies a tokenizer.json or .model, given by its path, and the files that HuggingFace keeps next
-// to it (settings, chat template) into a directory. Of a .gguf writes equivalent files, or warns
+// to it (settings, chat template) into a directory. For a .gguf writes equivalent files, or warns
 // that they cannot be written. Returns the names of the copies, the tokenizer first; none for ""
 // and "byte".
 std::vector<std::string> copy_tokenizer(const std::string& tokenizer, const std::string& directory);

@@ -40,9 +40,9 @@ class PeftAdapter : public ModelSource {
   // Place of an adapter's parameter, or of a base parameter that the files replace.
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
   bool replaces(const ModelConfig& config, const std::string& parameter) const;
-  // Configuration of `base` with the adapter merged. Of a tied table PEFT has two modules, the
-  // embedding and the head, and changes one of them, or each differently: such a model is no longer
-  // tied. It stays tied where the file changes both alike (ensure_weight_tying).
+  // Configuration of `base` with the adapter merged. PEFT has two modules for a tied table, the
+  // embedding and the head. If the file changes one of them, or each differently, the model is no
+  // longer tied. It stays tied if the file changes both alike (ensure_weight_tying).
   ModelConfig merged_config(const ModelConfig& base) const;
   // Returns whether the tensor that replaces this one of a tied pair replaces both: PEFT loads it
   // into the table itself and not into a copy (modules_to_save).

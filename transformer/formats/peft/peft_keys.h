@@ -1,9 +1,10 @@
 // Keys of PEFT's adapter_config.json: every field of its LoraConfig and its effect here.
 //
-// A key is read; or it has no effect on what a trained adapter computes; or only its neutral values
-// are accepted (null, false, empty values, and those listed). Any other value of the last kind
-// makes a different model of the same tensors and is refused, with the key named. Unknown keys are
-// refused too; PEFT itself drops them with a warning.
+//   kRead          the key is used
+//   kNoEffect      the key has no effect on what a trained adapter computes
+//   kNeutralOnly   only null, false, empty and listed values are accepted. Any other value makes a
+//                  different model of the same tensors and is refused, with the key named
+// Unknown keys are refused too; PEFT itself drops them with a warning.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
