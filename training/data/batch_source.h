@@ -62,8 +62,9 @@ struct BatchSourceOptions {
   int64_t sequence_length = 0;
   int64_t vocab_size = 0;  // of the model
   uint64_t seed = 1234;
-  // Named validation sets must hold a whole sequence. A run's sequence length is chosen for its
-  // data; that of another command may be longer than a set that was sufficient for the run.
+  // Requires named validation sets to hold a whole sequence. For training runs, whose sequence
+  // length is chosen for their data. Other commands may use a longer one than a set that was
+  // sufficient for the run.
   bool whole_sequences = false;
 };
 

@@ -1,6 +1,6 @@
 // Blend of several datasets in proportion to weights, in Megatron's order: at step t the dataset
-// with the largest weight * max(t, 1) - (samples drawn from it so far) supplies the next sample; of
-// equal ones the first.
+// with the largest weight * max(t, 1) - (samples drawn from it so far) supplies the next sample
+// (ties: the first dataset).
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ TrainedBy trained_by(const LoadedModel& loaded) {
   return out;
 }
 
-// Data of the run; of named validation sets only the selected one.
+// Data of the run. With a selected validation set: only that set.
 DataConfig data_of_run(const std::string& validation_set, const TrainedBy& trained) {
   DataConfig data = trained.data;
   if (validation_set.empty()) return data;
@@ -135,7 +135,7 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
              "); give --data PREFIX");
 }
 
-// Opens a task; of context and choice at most `limit` tokens are read.
+// Opens a task. At most `limit` tokens of context and choice are read.
 EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
                    const Tokenizer& tokenizer, int64_t limit) {
   std::optional<ChatTemplate> chat;

@@ -48,8 +48,9 @@ struct ResumePlan {
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                        const std::vector<TokenFileIdentity>& data);
 
-// Ways out of an error, to append after "; or ": a run from the weights of a checkpoint alone,
-// which needs an output_dir without a run; and a run other than the one that the plan continues.
+// Ways out of an error, to append after "; or ". advice_for_weights(): a run from the weights of a
+// checkpoint alone, which needs an output_dir without a run. advice_for_another_run(): a run other
+// than the one that the plan continues.
 std::string advice_for_weights(const RunConfig& config, const std::string& checkpoint);
 std::string advice_for_another_run(const RunConfig& config, const ResumePlan& plan);
 

@@ -2,13 +2,15 @@
 // at the cost of one launch (engine/device/graph.h), so that the host queues a micro-batch of a
 // hundred layers as fast as one of two.
 //
-// One rank's forward and backward of a micro-batch is the same work every time, except for: the
-// tokens, which are read from a fixed place that each replay fills; the first micro-batch of a
-// step, which overwrites gradients; the number of sequences and the longest length, on which some
-// grids and libraries depend; and with dropout the step, whose number is a kernel argument. Each
-// such case has a separate record, captured when it occurs a second time (libraries have made their
-// choices by then). The most recently used records are kept. With dropout a record is valid for one
-// step only, and is captured if enough micro-batches of that step follow.
+// One rank's forward and backward of a micro-batch is the same work every time, with few
+// exceptions. Tokens differ: they are read from a fixed place that each replay fills. Each of these
+// cases has a separate record:
+//   - the first micro-batch of a step, which overwrites gradients
+//   - a number of sequences and a longest length, on which some grids and libraries depend
+//   - with dropout a step, whose number is a kernel argument
+// A record is captured when its case occurs a second time (libraries have made their choices by
+// then). The most recently used records are kept. With dropout a record is valid for one step only,
+// and is captured if enough micro-batches of that step follow.
 //
 // Work that waits for the host or another rank within a micro-batch is not captured; why_not()
 // names it.

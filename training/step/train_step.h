@@ -102,7 +102,7 @@ class TrainStep {
     std::vector<ExpertLoad> expert_loads;
     double exposed_seconds = 0;  // CPU only
     double idle_seconds = 0;
-    int64_t waits = 0;  // counted on the GPU once all was queued, less those of earlier steps
+    int64_t waits = 0;  // GPU: waits for communication that this step has queued
     cuda::Event copied;
   };
   Open& opened(int64_t number) { return open_[static_cast<size_t>(number % kMostOpen)]; }

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// True if a document is a DeepSpeed file and no run configuration: it has DeepSpeed keys only.
+// True if a document is a DeepSpeed file, not a run configuration: it has DeepSpeed keys only.
 bool is_deepspeed_file(const Json& document);
 
 // Merges the object under "deepspeed" below the run's own keys and removes it. Reports problems of

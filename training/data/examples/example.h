@@ -26,8 +26,8 @@
 // the place of the message is found with marks (training/data/examples/message_place.h): the range
 // begins after the generation prompt if that precedes the response, else with the message's text.
 // It ends after the text that the template writes after a last message, or after the single special
-// token that replaces it. A message with "weight": 0 or "train": false is not trained on. Of a
-// completion or a document all tokens are trained on. Text that no template wrote ends with the
+// token that replaces it. A message with "weight": 0 or "train": false is not trained on. All
+// tokens of a completion or a document are trained on. Text that no template wrote ends with the
 // tokenizer's end of document.
 //
 // The text is tokenised as a whole. Markup of the template is parsed; text that spells it, in a

@@ -13,9 +13,8 @@
 namespace trireme {
 namespace {
 
-// Template sources, the first of: those stored in a checkpoint, those of the configuration, of the
-// run so far, of the run whose weights it starts with, of the tokenizer. Empty if none has a
-// template.
+// Template sources, from the first of these that has a template: a checkpoint, the configuration,
+// the run so far, the run whose weights it starts with, the tokenizer. Empty if none has one.
 ChatTemplateSources template_sources(const RunConfig& config) {
   if (!config.finetune.kept_chat_templates.empty()) return config.finetune.kept_chat_templates;
   const auto of_model = [&] {

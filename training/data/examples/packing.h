@@ -13,8 +13,8 @@ struct Packing {
   int64_t bins() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
 
-// Takes the longest item first (of equal ones the first in the list), each into the fullest bin
-// that has room for it. Depends on the lengths only. No length exceeds the capacity.
+// Packs the longest item first (ties: the first in the list), each into the fullest bin that has
+// room for it. Depends on the lengths only. No length may exceed the capacity.
 Packing pack(const std::vector<int64_t>& lengths, int64_t capacity);
 
 // One item per bin, in order.
