@@ -23,7 +23,7 @@ RankDevice open_rank_device(World& world, const std::string& device,
 // not cuDNN's. CPU: kernels and threads.
 std::string describe_device(const RankDevice& device, int threads);
 
-// Warns, once each, of what the GPU's libraries have refused since the last call.
+// Logs a warning for each note since the last call: what the GPU's libraries refused, once each.
 void log_notes(cuda::Context& gpu);
 
 }  // namespace trireme

@@ -92,8 +92,8 @@ struct Layout {
 
 // Coordinates of `rank`. The sizes must have no problems.
 Layout layout_of(const ParallelSizes& sizes, int rank);
-// "pp=2 x dp=1 x cp=1 x tp=4", followed by " (experts edp=2 x ep=2 x etp=1)" where there are
-// experts.
+// "pp=2 x dp=1 x cp=1 x tp=4", followed by " (sequence parallel)" if that is on, and by " (experts
+// edp=2 x ep=2 x etp=1)" if ep or etp is above 1.
 std::string describe(const ParallelSizes& sizes);
 
 }  // namespace trireme

@@ -9,10 +9,10 @@
 // together (q, k, v; gate, up) are adjacent without a gap, so that the fused matrix is a view.
 //
 // Ranks that hold the same parameters may shard these arrays (ZeRO, Rajbhandari et al. 2020;
-// docs/design/zero.md). A block is cut into *tiles*. Of each tile, rank i of the region's N ranks
-// owns piece_of(size, N, i); its pieces of all tiles, stored one after the other, are its shard.
-// Every array is either whole or such a shard. A ShardMap gives the place of its elements, so that
-// the code that uses an array need not distinguish the two.
+// docs/design/zero.md). A block is cut into *tiles*. Rank i of the region's N ranks owns
+// piece_of(size, N, i) of each tile; its pieces of all tiles, stored one after the other, are its
+// shard. Every array is either whole or such a shard. A ShardMap gives the place of its elements,
+// so that the code that uses an array need not distinguish the two.
 #pragma once
 
 #include <array>

@@ -46,7 +46,7 @@ class Relay {
     if (ends_[1] >= 0) ::close(ends_[1]);
     ends_[1] = -1;
   }
-  // Descriptor to poll for room and for errors (no reader any more). -1: already broken.
+  // Descriptor to poll for room and for errors (the reader has left). -1: already broken.
   int destination() const { return broken_ ? -1 : to_; }
   short awaited() const { return pending_.empty() ? 0 : POLLOUT; }
   bool empty() const { return empty_; }  // nothing was received

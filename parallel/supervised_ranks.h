@@ -5,7 +5,7 @@
 // closed, whether they have saved or not. So it gets none of these: this process handles them and
 // makes the ranks save and stop with SIGUSR2, which mpirun forwards. A second SIGINT or SIGTERM is
 // sent to mpirun as SIGTERM. SIGUSR1 and SIGUSR2 are forwarded. mpirun writes to pipes of this
-// process, which relays the output for as long as it is read; of unread output the newest 256 KiB
+// process, which relays the output for as long as it is read. The newest 256 KiB of unread output
 // are kept, and a line reports how much was dropped.
 #pragma once
 

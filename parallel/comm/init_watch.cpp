@@ -75,7 +75,7 @@ bool InitWatch::wait(double seconds) {
                             [&] { return returned_; });
 }
 
-// "ranks 0, 2 of 4 have come on this machine"
+// "2 of 4 ranks called MPI_Init on this machine (0, 2)"
 std::string InitWatch::ranks_here(bool& lowest) const {
   constexpr int kShown = 16;
   std::string list;

@@ -36,7 +36,7 @@ class World {
   int node() const;  // index of this rank's (virtual) node
   int nodes() const;
   std::string backend() const;   // "single", "mpi", "tcp", "threads"
-  std::string describe() const;  // "4 ranks over mpi, 1 host, 2 nodes"
+  std::string describe() const;  // "4 ranks over mpi on 1 host, 2 nodes"
   // Why GPU tensors are staged if comm.device_backend left the choice; else empty.
   const std::string& device_note() const;
   // Waits for the operations started so far, then returns this rank's counters over all groups.

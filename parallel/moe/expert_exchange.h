@@ -81,7 +81,8 @@ class ExpertExchange {
   void dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows, const ExpertRoute& route,
                 size_t round) const;
   // rows (n, C): receives the results for the rows that this round took from it. results (bound,
-  // C): of dispatch's rows, a partial sum on each etp rank. Collective over the plane.
+  // C): results for the rows of dispatch(), a partial sum on each etp rank. Collective over the
+  // plane.
   void combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results, const ExpertRoute& route,
                size_t round) const;
 

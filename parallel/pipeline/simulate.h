@@ -38,9 +38,9 @@ struct Timeline {
   double makespan = 0;  // until the last rank has ended
 
   double idle(int rank) const { return makespan - ranks[static_cast<size_t>(rank)].busy; }
-  // Share of the ranks' time, 0 to makespan, in which they wait.
+  // Fraction of the ranks' time from 0 to makespan that they spend waiting.
   double idle_of_total() const;
-  // The same waiting time as a share of the busy time alone.
+  // The same waiting time as a fraction of the busy time alone.
   double idle_of_ideal() const;
   double idle_inside_of_total() const;  // largest idle_inside / (idle_inside + busy) of a rank
 };

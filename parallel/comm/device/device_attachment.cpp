@@ -36,8 +36,8 @@ Candidate read_candidate(const std::string& line) {
   return c;
 }
 
-// "rank 0 and rank 2 both have GPU 0000:17:00.0 (cuda:0) of node17"; "" if every rank has its own
-// GPU.
+// "rank 0 (process 4711 on node17) and rank 2 (...) both use GPU 0000:17:00.0 (cuda:0)"; "" if
+// every rank has its own GPU.
 std::string shared_gpu(const RankState& state, const std::vector<Candidate>& all) {
   std::map<std::pair<int, std::string>, size_t> first;  // (host, bus id) -> rank
   for (size_t r = 0; r < all.size(); ++r) {

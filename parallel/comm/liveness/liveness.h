@@ -20,7 +20,7 @@ struct OpInfo {
   int rank = 0;  // in the group
   int size = 1;
   int64_t bytes = 0;
-  bool goodbye = false;  // last barrier of a run: a peer that has left is no loss
+  bool goodbye = false;  // last barrier of a run: a peer that has left is not a loss
 };
 std::string text(const OpInfo& op);  // rank 1 of group "world" (4 ranks): all_reduce of 512 bytes
 
@@ -96,7 +96,8 @@ class Liveness {
   // until the next call; zero: no call needed.
   std::function<std::chrono::microseconds()> background;
   void throw_if_lost(const OpInfo& op);
-  // Throws with the reason that another rank reports in the next moment, or else with this one.
+  // Waits a moment for the report of another rank, then throws: that report's reason, or else this
+  // one.
   [[noreturn]] void fail_after_grace(const OpInfo& op, const std::string& reason);
   [[noreturn]] void fail(const OpInfo& op, const std::string& reason,
                          LossCause cause = LossCause::kReported);

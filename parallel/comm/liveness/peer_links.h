@@ -45,8 +45,8 @@ class PeerLinks {
     bool terminated = false;  // it reported that a SIGTERM ends it
     bool telling = false;     // a loss report is partly received, in `text`
     std::string text;
-    // Counted seconds: without a byte from the process; without an acknowledgement from its
-    // machine; and the value of `silent` when the machine last was without acknowledgement.
+    // Counted seconds. silent: without a byte from the process. mute: without an acknowledgement
+    // from its machine. mute_until: value of `silent` when the machine last was mute.
     double silent = 0, mute = 0, mute_until = 0;
     int64_t sent = 0;  // bytes, and those acknowledged at the last check
     int64_t acknowledged = 0;

@@ -31,9 +31,9 @@ using Announce = std::function<void(const std::string&)>;
 
 class Watchdog {
  public:
-  // liveness must have joined its board. One watchdog at a time handles SIGTERM of a process. With
-  // other hosts, a rank ended by SIGTERM cannot know of a loss there; says_terminated: it then
-  // prints that SIGTERM ended it.
+  // liveness must have joined its board. One watchdog at a time handles SIGTERM of a process.
+  // says_terminated: print a line when SIGTERM ends this rank. For runs on several hosts, where a
+  // rank may not know of a loss on another host.
   Watchdog(Liveness& liveness, PeerLinks links, bool says_terminated, Announce announce);
   ~Watchdog();  // stop()
   Watchdog(const Watchdog&) = delete;
