@@ -13,8 +13,9 @@ struct Hyperparameter {
   Key key;  // path: the name under optimizer.params
   // The default has no effect: it may be given with any other optimizer.
   bool default_is_neutral = false;
-  // Reason given when the key is refused for another optimizer: "is for SGD, not for optimizer.type
-  // AdamW", followed by `advice`; or, where that is not the whole condition, "needs " and `needs`.
+  // End of the error when the key is refused for another optimizer. advice: follows "is for SGD,
+  // not for optimizer.type AdamW". needs: if the type is not the whole condition, "needs " and this
+  // text replace both.
   std::string advice = {};
   std::string needs = {};
 };

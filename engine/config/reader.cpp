@@ -123,8 +123,8 @@ std::string range_problem(const Key& key, double value) {
   if (!low && !high) return "";
   const std::string from = concat(key.above_min ? "above " : "at least ", key.min);
   const std::string to = concat(key.below_max ? "below " : "at most ", key.max);
-  constexpr double kTechnical = 1e6;  // a bound that only keeps arithmetic exact is no useful
-                                      // advice
+  constexpr double kTechnical = 1e6;  // a bound that only keeps arithmetic exact is not
+                                      // useful advice
   if (std::isinf(key.max) || (low && key.max > kTechnical)) return "must be " + from;
   if (std::isinf(key.min)) return "must be " + to;
   return concat("must be ", from, " and ", to);

@@ -1,5 +1,5 @@
-// Return of freed memory to the system. The allocator keeps freed memory, so that without trimming
-// a process stays at the size of its busiest second.
+// Return of freed memory to the system. The allocator keeps freed memory: without trimming a
+// process stays at its peak size.
 #pragma once
 
 #include <chrono>

@@ -124,9 +124,9 @@ class Arena {
   int64_t in_use() const { return in_use_; }              // bytes of live activations
   int64_t allocations() const { return next_ - first_; }  // of this step so far
   // In a step, while no activation is alive: skips the next `count` allocations of the plan and
-  // their releases as if they had been made. For work that was recorded while allocations `like`,
-  // like + 1 ... of the plan were made, which must be the same ones, and that is replayed in their
-  // memory.
+  // their releases as if they had been made. For replays of recorded work. The record was captured
+  // during allocations `like`, like + 1, ... of the plan; they must equal the skipped ones, and the
+  // replay uses their memory.
   void skip(int64_t like, int64_t count);
 
   // One allocation of the plan, inside which the number and order of allocations are free while the

@@ -45,7 +45,7 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view characters);
   // Makes the bytes written durable under the temporary name: any error of a full disk occurs here.
-  // For files that replace a pair together; commit() includes it.
+  // For two files that are replaced together: sync() both before commit(), which includes it.
   void sync();
   // Makes the file durable under its final name. Nothing may be written afterwards.
   void commit();

@@ -41,10 +41,10 @@ const GgufType* gguf_type(std::string_view name);
 //
 //   Q8_0   d = max |x| / 127, q = x / d rounded, halves away from zero: ggml's
 //   Q4_0   d = x / -8 of the number x of the largest |x|, q = x / d + 8 rounded, at most 15: ggml's
-//   Q4_K   for 32 numbers the s and m of the smallest squared error that a search around the
-//          whole range finds (each fitted to whole numbers by least squares); the largest s and m
-//          become 63
-//   Q6_K   the same without m for 16 numbers; the largest |s| becomes -128
+//   Q4_K   s and m per 32 numbers, with the smallest squared error found by a search around the
+//          whole range (each candidate fitted to whole numbers by least squares); the largest s
+//          and m become 63
+//   Q6_K   the same without m, per 16 numbers; the largest |s| becomes -128
 //
 // Deterministic: equal numbers give equal bytes on every machine. ggml's searches for K types
 // differ: the format is ggml's, not the choice of each code.

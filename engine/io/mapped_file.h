@@ -1,4 +1,5 @@
-// Whole file mapped into memory, read-only. The mapping outlives the file's name.
+// Whole file mapped into memory, read-only. The mapping stays valid when the file is renamed or
+// unlinked.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ template <class JsonType>
 JsonType parse_json_text(std::string_view json_text);
 
 // Whether the only fault of a text is one outside JSON's grammar: a \u escape of half a surrogate
-// pair, which is no character.
+// pair, which is not a character.
 bool has_lone_surrogate(std::string_view json_text);
 
 // Unsigned integer that fits int64_t; InputError naming `what` for anything else.

@@ -25,7 +25,7 @@ struct TextFile {
   int64_t bytes = 0;  // on disk
 };
 
-// Files for `paths`, at least one. InputError for a path that is missing or is no file, for a
+// Files for `paths`, at least one. InputError for a path that is missing or not a file, for a
 // folder without text, and if all files are empty.
 std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
 

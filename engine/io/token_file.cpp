@@ -33,7 +33,7 @@ int64_t load_at(const std::byte* array, int64_t i) {
   return static_cast<int64_t>(load<T>(array + i * static_cast<int64_t>(sizeof(T))));
 }
 
-// First index whose element is no int32 >= 0, or count.
+// First index whose element is not an int32 >= 0, or count.
 template <class T>
 int64_t convert(const std::byte* from, int64_t count, int32_t* out) {
   for (int64_t i = 0; i < count; ++i) {

@@ -51,8 +51,8 @@ class TokenFile {
                                                     // num_sequences(): num_tokens()
   int64_t sequence_length(int64_t sequence) const;  // in tokens
   int64_t document_begin(int64_t document) const;   // its first sequence; likewise at the end
-  // Copies tokens [begin, begin + count) of the .bin. InputError names a value that is no token id
-  // (negative or above int32, possible with the 64-bit types).
+  // Copies tokens [begin, begin + count) of the .bin. InputError names a value that is not a token
+  // id (negative or above int32, possible with the 64-bit types).
   void copy_tokens(int64_t begin, int64_t count, int32_t* out) const;
 
   TokenType type() const { return type_; }

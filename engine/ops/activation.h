@@ -26,8 +26,8 @@ void gelu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& d
 // y (T, N) += bias (N), in place, one dtype.
 void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias);
 
-// db (N) float32 (float64 for float64) = or += the column sums of dy (T, N). Sums over fixed blocks
-// of rows: independent of the number of threads.
+// db (N) [+]= the column sums of dy (T, N), in float32 (float64 for float64). Sums are taken over
+// fixed blocks of rows, independent of the number of threads.
 void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accumulate);
 
 }  // namespace trireme

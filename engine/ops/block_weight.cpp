@@ -30,7 +30,8 @@ void check_type(const char* op, const char* operand, const ConstTensor& t) {
                 t.dtype());
 }
 
-// Offsets of a row's block: of its group, and of the row's scale and codes in it.
+// Byte offsets of a row's block: start of the group's block, and the row's scale. lane: the row's
+// number in its group.
 struct BlockPlace {
   int64_t group, scale;  // bytes
   int64_t lane;

@@ -37,8 +37,8 @@ void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate);
 void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Float8Format format,
                      int margin);
 
-// Delayed scaling of N tensors: history (N, H) becomes [amax, history without its last], newest
-// first, and scale (N) becomes the formula above of the largest in it, or stays unchanged if that
+// Delayed scaling of N tensors. history (N, H), newest first, becomes [amax, history without its
+// last]. scale (N) becomes the formula above for the largest amax in it, or stays unchanged if that
 // is 0. A tensor with a non-finite amax keeps history and scale: it belongs to a step that is
 // skipped. Call it once per step, after the step's amax is known: the scale is the next step's.
 void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,

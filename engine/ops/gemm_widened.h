@@ -2,8 +2,8 @@
 // multiplies slower than float32.
 //
 // The copies are made in pieces of about 8 MiB and at least 64 rows or columns, to need little
-// memory: if the summed dimension is the largest, of both operands along it, with float32 sums in
-// C; else of the larger operand and C, while the smaller operand is copied whole.
+// memory. If the summed dimension is the largest, both operands are split along it, with float32
+// sums in C. Otherwise the larger operand and C are split, and the smaller operand is copied whole.
 #pragma once
 
 #include <functional>

@@ -7,12 +7,12 @@
 //   int8       most 127     |error| <= largest / 254
 //   fp8_e4m3   most 448     |error| <= the larger of |x| / 16 and largest / 458752
 //   fp8_e5m2   most 57344   |error| <= the larger of |x| / 8 and largest / 7516192768
-// and 2^-22 |x| more for the arithmetic in float32. (Half a step: of integers; of floats with 3 and
-// 2 bits of mantissa, whose steps below the smallest normal number are 2^-9 and 2^-16 of a unit of
-// the codes.) Zeros are exact. A row whose largest is below 2^-100 becomes zeros; one with an
-// infinity or a NaN is NaN in all its elements, as any result that uses it would be. int8 has the
-// smaller error if a row's numbers are of similar magnitude, fp8 if few are much larger than the
-// others.
+// and 2^-22 |x| more for the arithmetic in float32. Each bound is half a step of the codes: of
+// integers for int8, of floats with 3 and 2 bits of mantissa for fp8. (Below the smallest normal
+// number their steps are 2^-9 and 2^-16 of a unit of the codes.) Zeros are exact. A row whose
+// largest is below 2^-100 becomes zeros; one with an infinity or a NaN is NaN in all its elements,
+// as any result that uses it would be. int8 has the smaller error if a row's numbers are of similar
+// magnitude, fp8 if few are much larger than the others.
 //
 // One scale per row, while vLLM has one per tensor (by default 1): it needs no calibration, a row's
 // codes depend only on the row, and it costs 4 bytes in addition to D.

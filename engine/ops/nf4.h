@@ -10,13 +10,12 @@
 // scale is computed as w * (1 / max(scale, 1e-38)), so that a block of zeros is exactly zeros. w is
 // of any float dtype, finite, contiguous, rounded to float32 first.
 //
-// Double quantisation: the scales of a whole weight, flattened, less their mean `offset` (1)
-// float32, in groups of 256 with the largest magnitude `groups` (ceil(N B / 256)) float32 and an
-// 8-bit code for each:
+// Double quantisation stores the scales of a whole weight, flattened, as 8-bit codes. `offset` (1)
+// float32 is their mean; `groups` (ceil(N B / 256)) float32 has the largest |scale - offset| of
+// each 256 of them:
 //   scale ~ m[code] * groups[flattened index / 256] + offset     two roundings to float32
 // where m are the 256 values of the signed dynamic type of Dettmers et al. 2021 (2110.02861),
-// ascending. The codes of a part of a weight whose blocks are blocks of the weight are part of its
-// codes.
+// ascending. A part of a weight that consists of whole blocks has the same codes as in the weight.
 //
 // For K a multiple of 64 the bytes are those of bitsandbytes ("nf4", compress_statistics).
 #pragma once
@@ -32,11 +31,10 @@ void quantize_nf4(Ctx& ctx, const Tensor& codes, const Tensor& scale, const Cons
 
 // Scales of a weight or of a part of one.
 struct Nf4Scales {
-  ConstTensor scale = {};  // (N, B) float32; absent with double quantisation, which has
-  ConstTensor codes = {};  // (N, B) uint8
+  ConstTensor scale = {};  // (N, B) float32; absent with double quantisation
+  ConstTensor codes = {};  // (N, B) uint8; this and the rest: only with double quantisation
   ConstTensor groups = {}, offset = {};
-  // Index of the part's scale (n, b) among those of the whole weight, flattened: first + n * stride
-  // + b.
+  // Scale (n, b) of the part is number first + n * stride + b of the whole weight's, flattened.
   int64_t first = 0, stride = 0;
 };
 void dequantize_nf4(Ctx& ctx, const Tensor& w, const ConstTensor& codes, const Nf4Scales& scales);

@@ -69,8 +69,8 @@ class RowOrder {
   RowOrder(const OrderedRow& row, double high, RowOrderScratch& scratch);
 
   // First token, in order, for which stop.stops(weight) is true; stops() records the tokens before
-  // it. -1: none. stop.passes(total, end) returns whether no token stops among those with this
-  // total, whose keys are at most `end`; it then records them.
+  // it. -1: none. stop.passes(total, end) is called for a bin, whose keys are at most `end`. It
+  // returns true, and records the bin's total, if no token of the bin stops.
   template <class Stop>
   int32_t walk(Stop& stop) const {
     for (size_t b = 0; b < RowOrderScratch::kBins; ++b) {

@@ -43,9 +43,9 @@ double log_normaliser(std::span<const float> logits);
 // First `count` ids of the order, or all.
 void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
 
-// Samples one row, on the host, in O(V) except for ties (row_order.h). p below e^-50 of the largest
-// are zero; the others are within 2 ulp, and their sums within rounding errors: instruction sets
-// may differ by one neighbour if u is that close to a boundary.
+// Samples one row on the host, in O(V) except for ties (row_order.h). A p below e^-50 of the
+// largest counts as zero. The others are within 2 ulp, and their sums within rounding errors: two
+// instruction sets may sample neighbouring tokens if u is that close to a boundary.
 SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
                         int64_t position);
 
@@ -57,12 +57,14 @@ struct SampleRows {
 };
 
 // id (R) int32 and logprob (R) float64 of logits (R, V) float32, 0 < V < 2^31, of unit stride in V.
-// A GPU gives a row the same bits in every run and with any other rows. It sums p in integers of S
-// = min(52, 63 - ceil(log2 V)) bits: each p is rounded by at most half a unit, of 2^-S of the
-// largest p of its bin, and those of a bin are within a factor of e^(1/16), except for p < e^-31,
-// all of which together are rounded by less than V 2^-S e^-31. A sum is therefore within 2^-S of
-// itself, apart from float64's own rounding, and a neighbour may be sampled if u is within 2^(1-S)
-// of a boundary, or kept if top_p is: 2^-45 for V = 128,256.
+// A GPU gives a row the same bits in every run and with any other rows.
+//
+// It sums p in integers of S = min(52, 63 - ceil(log2 V)) bits. A unit is 2^-S of the largest p of
+// a bin, and each p is rounded by at most half a unit. All p of a bin are within a factor of
+// e^(1/16), except for p < e^-31: these together are rounded by less than V 2^-S e^-31. Hence the
+// relative error of a sum is at most 2^-S, apart from float64's own rounding. If u is within
+// 2^(1-S) of a boundary, a neighbour may be sampled; if top_p is, a neighbour may be kept. For V =
+// 128,256 that is 2^-45.
 void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstTensor& logits,
                  const SampleRows& rows);
 

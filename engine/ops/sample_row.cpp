@@ -103,7 +103,7 @@ class RowChoice {
   // By descending weight.
   RowOrder order() { return {{logits_, scratch_.weights, largest_}, high_, scratch_.order}; }
 
-  // Token at which the running sum of those before `end` (negative: of all) exceeds `target`.
+  // Token at which the running sum exceeds `target`, among the tokens before `end` (negative: all).
   int32_t draw(const RowOrder& order, int32_t end, double target) const;
 
   // Stops at the end of the first tokens, which top_k, top_p and min_p keep.

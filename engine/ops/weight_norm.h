@@ -28,7 +28,7 @@ void adapted_row_squares(Ctx& ctx, const Tensor& squares, const ConstTensor& w,
 void scale_outputs(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& m,
                    const ConstTensor& squares, double shift, bool accumulate);
 
-// dm[j] = or += sum over t of dy[t, j] u[t, j] / sqrt(squares[j]), where u = v x. Sums over fixed
+// dm[j] [+]= sum over t of dy[t, j] u[t, j] / sqrt(squares[j]), where u = v x. Sums over fixed
 // blocks of rows: independent of the number of threads.
 void magnitude_backward(Ctx& ctx, const Tensor& dm, const ConstTensor& dy, const ConstTensor& u,
                         const ConstTensor& squares, bool accumulate);

@@ -40,8 +40,8 @@ struct RenderedChat {
 // Chat templates of a model: usually one; else chosen_chat_template() selects one by name.
 class ChatTemplate {
  public:
-  // Throws InputError with the line if the template cannot be parsed; of several templates only the
-  // default is checked here, the others when they render.
+  // Throws InputError with the line if the template cannot be parsed. If there are several, only
+  // the default one is checked here, the others when they render.
   explicit ChatTemplate(std::string_view source);
   explicit ChatTemplate(const ChatTemplateSources& sources);
   ~ChatTemplate();

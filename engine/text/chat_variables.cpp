@@ -82,7 +82,7 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
 }
 
-// Text to be continued: of a list of parts the last text.
+// Text to be continued. In a list of parts: the last text.
 std::string* text_of_member(Json& member) {
   if (member.is_string()) return member.get_ptr<std::string*>();
   if (!member.is_array()) return nullptr;

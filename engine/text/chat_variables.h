@@ -25,7 +25,7 @@ struct MessageMember {
 // tools given as the text of a list, and copies the assistant's reasoning to each of its names
 // (reasoning_content and thinking; reasoning if the template reads neither). Returns the given
 // members that the template does not read, at most 64, without those of the protocol (role, ids,
-// types, weights). InputError if "messages" is no list of objects, or "tools" is no list.
+// types, weights). InputError if "messages" is not a list of objects, or "tools" is not a list.
 std::vector<MessageMember> read_chat_variables(nlohmann::ordered_json& variables,
                                                const ChatTemplate& chat);
 // Names of the members whose text is not part of the rendered text either (a template may write a

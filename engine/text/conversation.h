@@ -44,8 +44,8 @@ class ConversationWriter {
 
   // variables: as for ChatTemplate::render(); bos_token, eos_token and those of named_tokens() are
   // the tokenizer's unless given; messages and tools are normalized by read_chat_variables(), and
-  // "continue_final_message" is handled by FinalMessage. InputError if "messages" is no list of
-  // objects, or if the template refuses its input.
+  // "continue_final_message" is handled by FinalMessage. InputError if "messages" is not a list
+  // of objects, or if the template refuses its input.
   WrittenConversation write(nlohmann::ordered_json variables) const;
   // Special tokens that the templates write after an assistant's message. If such a token is not
   // the tokenizer's EOS ("<|im_end|>", "<|eot_id|>"), few of the files next to a tokenizer mention

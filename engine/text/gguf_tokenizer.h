@@ -1,7 +1,6 @@
 // Tokenizer of a GGUF file, and GGUF metadata of a tokenizer.
 //
 //   tokenizer.huggingface.json   a whole tokenizer.json: precedes llama.cpp's description
-//   tokenizer.huggingface.json   a whole tokenizer.json: precedes llama.cpp's description
 //   tokenizer.ggml.model         "gpt2": byte-level BPE, split into words by tokenizer.ggml.pre
 //                                "llama": SentencePiece, joined by scores
 //   tokenizer.ggml.*             vocabulary, special tokens by role, tokens added around a text
@@ -31,11 +30,12 @@ std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path);
 using GgufTokenizerFiles = std::vector<std::pair<std::string, std::string>>;
 GgufTokenizerFiles gguf_tokenizer_files(const std::string& path);
 
-// spec: as for load_tokenizer(). vocab_size: rows of the model's embedding; ids beyond the
-// tokenizer's get filler tokens. A byte-level tokenizer.json is written in llama.cpp's keys, if
-// they can express how it splits words, and as a whole; a SentencePiece model in llama.cpp's keys;
-// special tokens by role, tokenizer_config.json and chat templates as well. Empty for "", "byte"
-// and tokenizers that no keys can express.
+// GGUF metadata of a tokenizer. spec: as for load_tokenizer(). vocab_size: rows of the model's
+// embedding; ids beyond the tokenizer's get filler tokens.
+//   byte-level tokenizer.json   as a whole, and in llama.cpp's keys if they can express its words
+//   SentencePiece model         in llama.cpp's keys
+//   either                      special tokens by role, tokenizer_config.json, chat templates
+// Empty for "", "byte" and tokenizers that no keys can express.
 GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size);
 // Replaces the chat templates in the metadata by these; empty: no change.
 void set_gguf_chat_templates(const ChatTemplateSources& sources, GgufMetadata& metadata);

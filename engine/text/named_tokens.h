@@ -14,7 +14,7 @@ namespace trireme {
 // Null means no token.
 //
 // tokenizer: its path (Tokenizer::name()), which may be a GGUF file; no tokens for "byte".
-// InputError, with the file and the name, for a value that is no token.
+// InputError, with the file and the name, for a value that is not a token.
 std::map<std::string, std::string> named_tokens(const std::string& tokenizer);
 
 }  // namespace trireme

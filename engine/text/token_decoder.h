@@ -65,7 +65,7 @@ class TokenDecoder::Stream {
   };
   struct RunToken {
     bool is_byte;
-    size_t share;  // if the run is valid: the character that ends with it
+    size_t share;  // if the run is valid: bytes of the character that ends with this token
   };
   void feed(size_t stage, std::string text);
   void finish_stage(size_t stage);

@@ -30,8 +30,8 @@ std::unique_ptr<TokenModel> make_bpe(const nlohmann::json& json, bool byte_level
 
 // SentencePiece's byte-pair encoding: joins the neighbouring symbols that form the piece with the
 // highest score, the leftmost of equals. Only normal pieces are formed from text; a character that
-// is no piece becomes the pieces "<0x00>" ... "<0xFF>" of its bytes, all of which must exist. Words
-// are split by sentencepiece_words.h.
+// is not a piece becomes the pieces "<0x00>" ... "<0xFF>" of its bytes, all of which must exist.
+// Words are split by sentencepiece_words.h.
 std::unique_ptr<TokenModel> make_scored_bpe(const SentencePieces& parts, const std::string& what);
 
 // Unigram language model (Kudo 2018): the most probable segmentation of the word (Viterbi).

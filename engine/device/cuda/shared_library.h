@@ -1,6 +1,6 @@
 // Libraries that are loaded when a device is opened, so that a program built with CUDA starts fast
-// and runs on machines without them. Searched where the loader searches (LD_LIBRARY_PATH, its
-// cache), then in the library folder of the toolkit of the build.
+// and runs on machines without them. Search order: the loader's own (LD_LIBRARY_PATH, its cache),
+// then the library folder of the CUDA toolkit used for the build.
 #pragma once
 
 #include <string>

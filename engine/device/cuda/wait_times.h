@@ -1,4 +1,4 @@
-// Time that the main stream waited for other streams: pairs of events around each wait, read later.
+// Time that the main stream waited for other streams: a pair of events around each wait, read
 // later.
 #pragma once
 

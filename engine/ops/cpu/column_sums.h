@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix, independent of the number of threads: rows are split into blocks
-// by their number alone, each block has a row of partial sums, and these are added in the order of
-// the blocks.
+// Column sums of a matrix, independent of the number of threads. The number of rows alone
+// determines their split into blocks. Each block has a row of partial sums; these are added in the
+// order of the blocks.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ TRIREME_INLINE void for_row_blocks(int threads, int64_t blocks, int64_t rows, in
   });
 }
 
-// out[c] = or += sum over b of partial[b * columns + c]
+// out[c] [+]= sum over b of partial[b * columns + c]
 template <class F>
 TRIREME_INLINE void add_partials(F* out, const F* partial, int64_t blocks, int64_t columns,
                                  bool accumulate) {

@@ -20,17 +20,17 @@ struct PagedAttention {
   int64_t sequences, tokens, heads, kv_heads, width, block_size, most_blocks, most_queries;
   C scale;
   int64_t window;  // 0: unlimited
-  // On a GPU: the largest number of parts of any sequence's keys (PagedParts). For a sequence n of
-  // several parts, part p of query i stores its mean of values for head h in partial (sequences,
-  // kMaxPagedParts, heads, width) at row p * queries + i of n, and the base-2 logarithm of its sum
-  // of exponentials in partial_lse, without width.
+  // GPU only: largest number of parts of any sequence's keys (PagedParts). If sequence n has
+  // several parts, part p of query i stores two results for each head, at row p * queries + i of n:
+  // its mean of values in partial (sequences, kMaxPagedParts, heads, width), and the base-2
+  // logarithm of its sum of exponentials in partial_lse (sequences, kMaxPagedParts, heads).
   int64_t parts;
   C *partial, *partial_lse;
 };
 
-// Split of one sequence's keys into parts on a GPU, independent of other sequences: enough parts
-// that few sequences of one query fill the device, and few enough for many queries, which fill it
-// themselves, that parts * queries <= kMaxPagedParts if there are several.
+// Split of one sequence's keys into parts on a GPU, independent of other sequences. There are
+// enough parts that few sequences of one query fill the device. Many queries fill it themselves:
+// several parts are made only while parts * queries <= kMaxPagedParts.
 inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
 struct PagedParts {
   int64_t count, keys;  // keys of a part

@@ -14,8 +14,8 @@ struct RowRange {
 // NaN is ignored.
 TRIREME_CPU_KERNEL(row_range, (RowRange<T> * range, const T* row, int64_t n))
 
-// A token whose distance (largest - l) / temperature is above this has weight 0: e^-50 of every
-// token of any vocabulary are less than a rounding error of the sum, which is at least 1.
+// Distance (largest - l) / temperature above which a token has weight 0. The weights sum to at
+// least 1: e^-50 per token is below the rounding error of that sum, for any vocabulary.
 inline constexpr double kNegligibleDistance = 50;
 
 template <class T>
@@ -39,8 +39,8 @@ struct RowKeys {
 // bin[i] = min(key per_unit, last); left_out if the weight is 0
 TRIREME_CPU_KERNEL(row_bins, (const RowKeys<T>& a, double per_unit, uint16_t last,
                               uint16_t left_out, uint16_t* bin))
-// weights = 0 if the key is above `key`, and if it is equal and l below `logit`, or equal to it and
-// keeps_ties is false
+// Sets weights to 0: those of tokens with a larger key, and of tokens with an equal key and a
+// smaller l. If both are equal, the weight stays only with keeps_ties.
 TRIREME_CPU_KERNEL(drop_above, (const RowKeys<T>& a, double key, T logit, bool keeps_ties))
 // *sum = sum of weight (largest - l) over tokens whose weight is above 0
 TRIREME_CPU_KERNEL(row_moment, (const RowKeys<T>& a, double* sum))

@@ -31,7 +31,7 @@ TRIREME_INLINE void store_lanes(T* p, int64_t n, Vec<compute_t<T>> v) {
   store_partial(p, n, v);
 }
 
-// v in lanes with an element, `fill` elsewhere.
+// v in the lanes that hold an element of the range, `fill` in the others.
 template <class V>
 TRIREME_INLINE V valid_lanes(V v, Whole, typename Traits<V>::Scalar = 0) {
   return v;

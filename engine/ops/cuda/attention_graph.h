@@ -16,15 +16,16 @@ struct AttentionShape {
     auto operator<=>(const Strides&) const = default;
   };
   int64_t batch = 0, heads = 0, kv_heads = 0, length = 0, width = 0;
-  // With `ragged`: stride from one head to the next of lse and delta, (heads, tokens). 0: lse is
-  // (any number of tokens, heads), so that one plan serves batches of any size; for forward passes.
-  // Without `ragged` they are (batch, heads, length).
+  // Number of tokens in lse and delta, (heads, tokens): the stride from one head to the next. 0:
+  // lse is (any number of tokens, heads), so that one plan serves batches of any size; for forward
+  // passes. Without `ragged` it is not used: they are (batch, heads, length).
   int64_t tokens = 0;
   bool bfloat16 = true;  // or float16
   bool causal = true;
-  bool ragged = false;  // lengths differ: `length` is the maximum, and tensors contain each length
+  // Lengths differ: kTensorQueries and kTensorKeys have them, and `length` is the maximum.
+  bool ragged = false;
   bool backward = false;
-  bool repeatable = true;  // the backward accumulates dq in a fixed order, with memory length^2
+  bool repeatable = true;  // backward adds up dq in a fixed order, in memory of size length^2
   Strides q = {}, k = {}, v = {}, out = {};
   Strides dout = {}, dq = {}, dk = {}, dv = {};  // with `backward`
   auto operator<=>(const AttentionShape&) const = default;
@@ -45,11 +46,11 @@ enum AttentionTensor : int64_t {
   kTensorDv,
   kTensorDelta,  // float32, output: sum over d of dout * out; laid out like lse
   kTensorOne,    // scalar
-  kTensorDqSum,  // (batch, heads, length, width) float32, 0 before; without `repeatable`
+  kTensorDqSum,  // (batch, heads, length, width) float32, initially 0; without `repeatable`
   // With `ragged`, on the device:
-  kTensorQueries,  // (batch) int32 queries of a sequence
-  kTensorKeys,     // (batch) int32 keys of a sequence: the same
-  // (batch + 1) int64, starts of the sequences, in elements of tensor n: kTensorOffsets + n.
+  kTensorQueries,  // (batch) int32: number of queries of each sequence
+  kTensorKeys,     // (batch) int32: number of keys of each sequence, equal to that of queries
+  // kTensorOffsets + n: (batch + 1) int64, starts of the sequences in tensor n, in elements.
   kTensorOffsets = 100,
 };
 

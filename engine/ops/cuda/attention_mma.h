@@ -60,9 +60,9 @@ struct WarpTile {
   }
 };
 
-// Offsets of the lane's row for load_matrices: for an a fragment, for the b fragments of two
-// neighbouring column tiles from rows that are columns, and for those from rows that are summed
-// over.
+// Offset of the lane's row for load_matrices(). a_offset(): for an a fragment, and for the b
+// fragments of two neighbouring column tiles if the stored rows are summed over. b_offset(): for
+// those b fragments if the stored rows are the columns.
 template <int D>
 __device__ int a_offset() {
   const int lane = lane_of_warp();
@@ -194,7 +194,7 @@ __device__ void softmax(Running<float, 2>& w, WarpTile<kTiles>& s, WarpTile<D / 
   }
 }
 
-// to = or += factor * the lane's part of row r of its sums.
+// to [+]= factor * the lane's part of row r of its sums.
 template <bool kAdd, int D, class T>
 __device__ void store_sums(T* to, const WarpTile<D / 8>& sums, int r, float factor, int64_t width) {
 #pragma unroll

@@ -1,10 +1,11 @@
 // Parts shared by the attention kernels: assignment of thread blocks to tiles of sequences, columns
 // seen by a row, dropout, and tiles in shared memory. For CUDA sources only.
 //
-// The blocks of a grid are numbered by *slots*: sequence n, whose rows are begin(n) .. end(n) of
-// all rows, has the slots from begin(n) / rows + n on, where `rows` is the height of a tile. They
-// suffice for its tiles, and grow with n, so a block finds its sequence by bisection over the
-// offsets on the device; nothing is counted before the launch. Slots without a tile exit at once.
+// The blocks of a grid are numbered by *slots*. Sequence n has the rows begin(n) .. end(n); its
+// slots start at begin(n) / rows + n, where `rows` is the height of a tile. These are enough slots
+// for its tiles. Their numbers grow with n, so a block finds its sequence by bisection over the
+// offsets on the device, and nothing is counted before the launch. Slots without a tile exit at
+// once.
 #pragma once
 
 #include "engine/ops/cpu/attention.h"
@@ -287,7 +288,7 @@ __device__ void hide_columns(F (&scores)[kColumns], const AttentionTile& t, int6
   }
 }
 
-// to = or += factor * the thread's part of a row of sums.
+// to [+]= factor * the thread's part of a row of sums.
 template <bool kAdd, int D, class T, class F>
 __device__ void store_row(T* to, const F (&sums)[D / kRowLanes], F factor, int64_t width) {
   const int column0 = static_cast<int>(threadIdx.x) % kRowLanes * 4;

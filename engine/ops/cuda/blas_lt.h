@@ -3,10 +3,10 @@
 // The library is column-major: it computes C^T = op(B)^T op(A)^T, whose operands are the stored
 // matrices unchanged.
 //
-// Reproducible: each shape has one algorithm, the heuristic's best, and of the ways to split a long
-// sum only the one that adds float32 partial sums in a fixed order is allowed (others add in the
-// output's type or in place). With Context::autotune the best few algorithms are timed once per
-// shape instead; then two runs may differ, unless the second uses the algorithms kept by the first.
+// Reproducible: each shape has one algorithm, the heuristic's best. A long sum may be split in one
+// way only, which adds float32 partial sums in a fixed order (others add in the output's type or in
+// place). With Context::autotune the best few algorithms are timed once per shape instead. Two runs
+// may then differ, unless the second uses the algorithms kept by the first.
 //
 // Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
 // the largest in a range of row numbers, which is queried once and never timed; only the

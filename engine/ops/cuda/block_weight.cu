@@ -10,8 +10,8 @@ namespace {
 
 // --- decoding ---
 
-// to[c] = decoded numbers of a word, of a row's columns c .. c + 3 that exist. kWide: packs of 4
-// may be stored.
+// Stores the four numbers of a word to to[c] .. to[c + 3], as far as the row has these columns.
+// kWide: packs of 4 may be stored.
 template <bool kWide, class T>
 __device__ void store_four(T* to, int64_t c, int64_t columns, const float (&values)[4]) {
   if (kWide && c + 4 <= columns) {

@@ -1,20 +1,20 @@
-// Sums over the rows of a matrix: each thread block adds up a block of rows into a row of partial
-// sums, and column_sums() adds these in the order of the blocks. For CUDA sources only.
+// Column sums of a matrix on a GPU. Each thread block adds up a block of rows into a row of partial
+// sums; column_sums() adds these in the order of the blocks. For CUDA sources only.
 #pragma once
 
 #include "engine/ops/cuda/kernel.h"
 
 namespace trireme::cuda {
 
-// First row of block b of `blocks`; its last is before that of block b + 1.
+// First row of block b of `blocks`. The block ends before the first row of block b + 1.
 __device__ inline int64_t first_row(int64_t b, int64_t blocks, int64_t rows) {
   return rows * b / blocks;
 }
 
-inline constexpr int kSumColumns = 32, kSumGroups = 8;  // of a block of threads
+inline constexpr int kSumColumns = 32, kSumGroups = 8;  // per thread block
 
-// out[c] = or += sum over b of partial[b * columns + c]: group g of a block's threads adds b = g, g
-// + 8, ..., then the groups are added in order.
+// out[c] [+]= sum over b of partial[b * columns + c]. Group g of a thread block adds b = g, g + 8,
+// ...; then the sums of the groups are added in order.
 template <class F>
 __global__ void __launch_bounds__(kSumColumns* kSumGroups)
     column_sums_kernel(F* out, const F* partial, int64_t blocks, int64_t columns, bool accumulate) {

@@ -124,7 +124,7 @@ class Graph {
 // Status of cudnnBackendFinalize for the configuration's plan.
 cudnnStatus_t make_plan(const Descriptor& configuration, const Descriptor& device, Plan& plan);
 
-// addresses: of exactly the numbered tensors; scalars on the host. Error if one is missing: the
+// addresses: one for each numbered tensor; scalars are on the host. Error if one is missing: the
 // engine might read anywhere.
 void run(cudnnHandle_t handle, const Plan& plan, const std::map<int64_t, const void*>& addresses,
          void* workspace);

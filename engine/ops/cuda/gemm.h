@@ -1,12 +1,15 @@
 // Matrix products on a GPU (engine/ops/gemm.h): by cuBLASLt, and for few rows by our own kernel
 // (engine/ops/cuda/skinny_gemm.h).
 //
-// The product runs on the main stream and uses its workspace. 16-bit operands are multiplied with
-// float32 sums, float32 without TF32, float64 in float64. 8-bit float codes with float32 sums, from
-// compute capability 8.9 on; A as stored, B transposed, everything aligned to 16 bytes. With scales
-// of groups, InputError if cuBLASLt is older than 12.9. A large product of 16-bit operands whose
-// columns or terms are not a multiple of 8 is computed as up to four, of which the second rounds C
-// once more.
+// Products run on the main stream and use its workspace.
+//   16-bit operands   float32 sums
+//   float32           without TF32
+//   float64           in float64
+//   8-bit codes       float32 sums, from compute capability 8.9 on; A as stored, B transposed,
+//                     everything aligned to 16 bytes. With scales of groups, InputError if cuBLASLt
+//                     is older than 12.9
+// A large product of 16-bit operands is split if its columns or terms are not a multiple of 8, into
+// up to four products. If terms are split, two products are added in C, which is rounded once more.
 #pragma once
 
 #include "engine/device/context.h"

@@ -54,7 +54,6 @@ __device__ compute_t<T> to_compute(T x) {
 
 // Sum and maximum over each kLanes neighbouring lanes, in all of them, in the order of a butterfly.
 // All lanes of the warp take part.
-// All lanes of the warp take part.
 template <int kLanes = kWarp, class F>
 __device__ F warp_sum(F x) {
 #pragma unroll

@@ -14,7 +14,7 @@ struct RouterStatistics {
   int64_t rows, count, k, segment_count;
   int32_t ignored_target;
   double* values;   // (2, rows) scratch: 1 / sum of the scores, logsumexp(l)^2
-  double* partial;  // (blocks + 1, segment_count, 3 count + 3) // scratch; last block: sums
+  double* partial;  // (blocks + 1, segment_count, 3 count + 3) scratch; last block: sums
   int64_t blocks;   // of rows
 };
 // Number of blocks: depends on the sizes only; about a thousand in all.

@@ -44,8 +44,8 @@ struct TokenKeys {
   }
 };
 
-// Smallest logit key, of a finite logit at most `high` or of -infinity, that satisfies `test`, as
-// all larger ones do; `high` is not tested. All lanes of the warp take part.
+// Smallest logit key from that of -infinity to `high` that satisfies `test`. All larger keys must
+// satisfy it too; `high` is not tested. All lanes of the warp take part.
 template <class Test>
 __device__ uint32_t lowest_key(uint32_t high, const Test& test) {
   uint32_t low = kKeyOfMinusInfinity;

@@ -97,9 +97,9 @@ struct TokenSearch {
     return (warp == 0 ? Amount{} : before_warp) + (lane == 0 ? Amount{} : before_lane);
   }
 
-  // Number of the thread whose amount, in the threads' order and after `base`, first satisfies the
-  // goal; if rounding errors prevent that, of the last thread that may have the token. Sets
-  // shared->before and ->through to the running amounts before and after it.
+  // Number of the first thread, in order, at which the running amount from `base` on satisfies the
+  // goal. If rounding errors prevent that: the last thread that may have the token. Sets
+  // shared->before and ->through to the running amounts before and after that thread.
   __device__ int choose(const Amount& amount, const Amount& base, const Goal& goal) const {
     const int t = static_cast<int>(threadIdx.x);
     const Amount before = base + sum_before(amount), through = before + amount;

@@ -11,8 +11,9 @@ struct Context;
 
 // For sequences n < `sequences`, with rows cu[n] .. cu[n + 1] of every tensor:
 //   lengths[n] = cu[n + 1] - cu[n]      offsets[i][n] = cu[n] * strides[i]
-// Sequences n with sequences <= n < room have no rows and start at the end of the rows. offsets has
-// room + 1 elements per tensor, one tensor after the other. All pointers are device pointers.
+// Entries n with sequences <= n < room are empty sequences that start at the end of the rows.
+// offsets has room + 1 elements per tensor, one tensor after the other. All pointers are device
+// pointers.
 struct SequenceTable {
   static constexpr int kMostStrides = 9;  // tensors of a backward pass
   int32_t* lengths;
@@ -24,8 +25,9 @@ struct SequenceTable {
 };
 TRIREME_CUDA_DECL void write_sequence_table(Context& gpu, const SequenceTable& table);
 
-// The rows from *first on, of `rows`: `heads` parts of `width` elements become 0, and their entries
-// in `lse` (heads, rows), unless null, -inf. T: float, bf16 or f16.
+// Rows *first .. `rows`, which belong to no sequence. clear_rows() sets their `heads` parts of
+// `width` elements to 0, and their entries in `lse` (heads, rows), unless null, to -inf. T: float,
+// bf16 or f16.
 template <class T>
 struct RowsWithoutSequence {
   T* data;

@@ -16,7 +16,6 @@
 //   valid                      (T)     uint8; optional. 0: padding, with expert -1 and weight 0
 // A row with a NaN has NaN weights and some k distinct experts, so that a broken step is detected
 // and does not crash.
-// not crashed.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -37,12 +36,13 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
                     const ConstTensor& logits, const ConstTensor& bias, const ConstTensor& valid,
                     const RouterArgs& args);
 
-// Gradients of the auxiliary losses (router_loss.h); float64, each optional.
+// Gradients of the auxiliary losses (router_loss.h), each with respect to the value in its comment;
+// float64, each optional.
 struct RouterLossGradients {
-  ConstTensor probability;  // (S, E): of the loss by q_e, the scores divided by their sum
+  ConstTensor probability;  // (S, E): q_e, the scores divided by their sum
   ConstTensor segments;     // (T) int32 in [0, S): the token's row of `probability`; absent: row 0
-  ConstTensor importance;   // (E): of the loss by the sum of an expert's weights
-  ConstTensor z;            // (1): of the loss by the square of logsumexp(logits)
+  ConstTensor importance;   // (E): the sum of an expert's weights
+  ConstTensor z;            // (1): the square of logsumexp(logits)
 };
 
 // d_logits (overwritten) from the gradients of the weights and of the losses. The choice itself has

@@ -77,7 +77,7 @@ struct Item : Expression {
                   "\" is undefined, so it has no elements"));
     const Value index = index_->value(r, scope);
     Value found = item_of(v, index);
-    // A name that is no key may be a method.
+    // A name that is not a key may be a method.
     if (!found.is_undefined() || index.string() == nullptr || v.dict()) return found;
     return attribute_of(r, v, *index.string());
   }

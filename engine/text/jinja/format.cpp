@@ -108,7 +108,7 @@ class PercentFormat {
   PercentFormat(Renderer& r, const std::string& format, const Value& values)
       : r_(r), s_(format), values_(values) {
     if (values.tuple()) list_ = *values.list();
-    // As in Python, it is no error to leave a value unused that can be indexed by name.
+    // As in Python, a value that can be indexed by name may stay unused.
     may_be_left_ = !values.tuple() && (values.list() || values.dict() || values.is_undefined());
     if (!values.tuple()) list_ = {values};
   }

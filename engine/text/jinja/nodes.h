@@ -89,7 +89,7 @@ struct CallArguments {
 struct Target {
   std::string name;
   std::string member;         // of the namespace `name`
-  std::vector<Target> parts;  // if not empty, `name` is
+  std::vector<Target> parts;  // several targets; `name` is then empty
   void assign(const Value& value, const ScopePtr& scope) const;
 };
 
