@@ -1,5 +1,4 @@
-// Command line of this process, with which a command starts itself again on several ranks
-// (parallel/launch.h).
+// Command line of this process, for starting the same command on several ranks (parallel/launch.h).
 #pragma once
 
 namespace trireme {

@@ -1,4 +1,4 @@
-// Connection of a command's ranks, and check that they were started alike.
+// Connection of a command's ranks, and a check that all run the same command.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ class App;
 namespace trireme {
 
 // Facts of a command: the program, and its options and arguments, from the command line or from its
-// options file. Excluded are options of a single rank (its threads, its address) and those that
-// name a run's configuration, whose contents are compared instead.
+// options file. Options of a single rank (its threads, its address) are left out. So are options
+// that name a run's configuration: its contents are compared instead.
 RankFacts facts_of_command(const CLI::App& command);
 
 // Connects this process's ranks, sets the rank of the log, and compares facts. Throws InputError as

@@ -63,7 +63,7 @@ std::vector<int32_t> encoded_prompt(const GenerateArguments& args, const LoadedM
   return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
 }
 
-// Generates one text and prints it on rank 0; of a conversation only the response.
+// Generates one text and prints it on rank 0. For a conversation prints only the response.
 void generate_one(const GenerateArguments& args, const GenerateOptions& options,
                   LoadedModel& loaded, const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
   const std::vector<int32_t> prompt = encoded_prompt(args, loaded, tokenizer);

@@ -23,7 +23,7 @@ class StopSignals {
     std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal
   }
   static int count() { return count_; }
-  // For a process that another process ends: ignores signals.
+  // Ignores signals from now on, for a process that another process ends.
   static void leave_to_others() {
     for (const int signal : {SIGTERM, SIGINT, SIGPIPE})
       std::signal(signal, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for these

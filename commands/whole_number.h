@@ -10,7 +10,7 @@ class Validator;
 
 namespace trireme {
 
-// Rejects values that are no integers >= `least`, which is 0 or 1; the message has the option's
+// Rejects values that are not integers >= `least`, which is 0 or 1; the message has the option's
 // name and the value.
 CLI::Validator whole_number(int64_t least);
 

@@ -1,6 +1,6 @@
-// `trireme bench gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm`: performance of each
-// product, op, training step, token and collective, relative to the limits of this machine, both
-// measured in the same run. `serve`: performance of a server under load.
+// Benchmarks of `trireme bench`. `gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm`
+// measure products, ops, training steps, tokens and collectives, relative to limits of this machine
+// that are measured in the same run. `serve` measures a server under load.
 #pragma once
 
 namespace CLI {

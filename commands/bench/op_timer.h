@@ -14,7 +14,7 @@ struct BenchOpsResult {
   std::string op, shape;
   DType dtype;
   double seconds, bytes, operations;
-  // Type whose peak applies to the operations: ops other than products sum in float32 on a CPU.
+  // Type whose peak limits the operations. On a CPU float32, in which ops other than products sum.
   DType sums_dtype;
 
   // Time of the bytes or operations at the ceiling, divided by the op's time.
@@ -41,10 +41,10 @@ class OpTimer {
   std::vector<BenchOpsResult> results_;
 };
 
-// Ops of a server's step. Paged attention of one query per sequence, by context and batch, and of
-// prompts after a cached prefix. The sampler, by filter and vocabulary, and other per-token work of
-// request options on the host. cached: keys in the pool of the CPU's cases; the GPU's cases have
-// typical server lengths.
+// Ops of a server's step. time_paged_attention(): one query per sequence, by context and batch; and
+// prompts after a cached prefix. time_sampler(): the sampler, by filter and vocabulary, and other
+// per-token work of request options on the host. cached: keys in the pool of the CPU's cases; the
+// GPU's cases have typical server lengths.
 void time_paged_attention(OpTimer& timer, int64_t cached);
 void time_sampler(OpTimer& timer);
 

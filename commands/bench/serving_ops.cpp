@@ -16,7 +16,7 @@ namespace {
 // Llama 3.1 8B: heads of a layer and their width; tokens of a KV block.
 constexpr int64_t kQueryHeads = 32, kKvHeads = 8, kWidth = 128, kBlock = 16;
 
-// Sequences of which each has its last `queries` tokens attend to its `context` keys.
+// Sequences whose last `queries` tokens attend to the `context` keys of their sequence.
 struct PagedCase {
   int64_t sequences, context, queries;
 };

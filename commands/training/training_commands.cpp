@@ -60,7 +60,7 @@ void run(TrainingArguments args, const CLI::App& command, const CommandLine& lin
   });
   std::unique_ptr<World> world = connect_ranks(world_options(config.comm), facts);
   const ExitCode code = pretrain(config, *world, args.options, signals);
-  world.reset();  // disconnects normally: a requested stop is no failure
+  world.reset();  // disconnects normally: a requested stop is not a failure
   if (code != ExitCode::kDone) throw CLI::RuntimeError(static_cast<int>(code));
 }
 
