@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kPieceElements = 1 << 22;  // read at a time
-constexpr float kMostNumber = 65504.0f;      // largest magnitude that a float16 scale can represent
+constexpr float kMaxNumber = 65504.0f;       // largest magnitude that a float16 scale can represent
 
 std::vector<int64_t> dims_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
@@ -41,7 +41,7 @@ float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first,
         std::copy_n(w.as<float>() + r * columns + c, width, numbers);
         std::fill(numbers + width, numbers + kWeightBlock, 0.0f);
         for (const float x : numbers)
-          if (!(std::abs(x) <= kMostNumber)) wrong[static_cast<size_t>(r)] = x;
+          if (!(std::abs(x) <= kMaxNumber)) wrong[static_cast<size_t>(r)] = x;
         type.encode(numbers, block);
         store_block(matrix, bytes, first + r, c / kWeightBlock, block);
       }

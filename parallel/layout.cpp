@@ -35,17 +35,17 @@ int size_of(const ParallelSizes& sizes, const std::string& dim) {
 }
 
 // Upper bound on ranks. Sizes come from files, so their product may exceed any integer.
-constexpr int64_t kMostRanks = int64_t{1} << 30;
+constexpr int64_t kMaxRanks = int64_t{1} << 30;
 
-// Product of the sizes, or kMostRanks + 1 if it is more.
+// Product of the sizes, or kMaxRanks + 1 if it is more.
 int64_t limited_product(std::initializer_list<int> sizes) {
   int64_t product = 1;
-  for (const int size : sizes) product = std::min(product * size, kMostRanks + 1);
+  for (const int size : sizes) product = std::min(product * size, kMaxRanks + 1);
   return product;
 }
 
 std::string limited_text(int64_t product) {
-  return product > kMostRanks ? concat("more than ", kMostRanks) : text(product);
+  return product > kMaxRanks ? concat("more than ", kMaxRanks) : text(product);
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
   const int64_t stage = limited_product({sizes.tp, sizes.cp, sizes.dp});
   const int64_t experts = limited_product({sizes.ep, sizes.etp});
   const int64_t world = limited_product({sizes.tp, sizes.cp, sizes.dp, sizes.pp});
-  const bool experts_fit = experts <= kMostRanks && stage % experts == 0;
+  const bool experts_fit = experts <= kMaxRanks && stage % experts == 0;
   if (!experts_fit)
     problems.push_back(
         {key::kExpert, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ", limited_text(experts),

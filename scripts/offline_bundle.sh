@@ -15,7 +15,7 @@ case "${1:-}" in
   -*) echo "offline_bundle.sh: unknown argument \"$1\" (see --help)" >&2 && exit 2 ;;
 esac
 bundle=${1:-offline-bundle}
-readonly kMostMiB=40
+readonly kMaxMiB=40
 # Left out: what every host has that can build anything, what only helps, and mpirun: one GPU needs one rank.
 readonly kLeftOut="g++ cmake ccache openmpi-bin"
 # Libraries that belong to the compiler and the C library.
@@ -78,7 +78,7 @@ done
 rm -rf "$bundle/work"
 
 mib=$((($(du -sb "$bundle/debs" | cut -f1) + 1048575) / 1048576))
-[ "$mib" -le $kMostMiB ] || { echo "offline_bundle.sh: $bundle has $mib MiB, more than $kMostMiB" >&2 && exit 1; }
+[ "$mib" -le $kMaxMiB ] || { echo "offline_bundle.sh: $bundle has $mib MiB, more than $kMaxMiB" >&2 && exit 1; }
 echo "$bundle: $(find "$bundle/debs" -name '*.deb' | wc -l) packages, $mib MiB. Left out: $kLeftOut."
 echo "On the host, with the sources and this folder beside each other:"
 echo "  scripts/gpu_check.sh --call 1 --out DIR"

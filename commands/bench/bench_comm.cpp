@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr uint64_t kMost = uint64_t{4} << 30;  // so that elements fit MPI's counts
+constexpr uint64_t kMaxBytes = uint64_t{4} << 30;  // so that elements fit MPI's counts
 
 struct BenchCommArguments {
   std::vector<std::string> operations;
@@ -216,8 +216,8 @@ void run_bench_comm(const BenchCommArguments& args, const CLI::App& command,
   before_connecting([&] {
     if (args.least == 0) fail_input("--min 0 has no next size: give at least 1 byte");
     if (args.least > args.most) fail_input("--min ", args.least, " is above --max ", args.most);
-    if (args.most > kMost)
-      fail_input("--max ", args.most, " is above ", kMost, ": give at most 4G");
+    if (args.most > kMaxBytes)
+      fail_input("--max ", args.most, " is above ", kMaxBytes, ": give at most 4G");
     ensure_ranks(args.ranks, line.argc, line.argv);
     if (detect_launcher().ranks == 1)
       fail_input("bench comm measures what ranks send each other: give --ranks N, or use mpirun");

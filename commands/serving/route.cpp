@@ -40,8 +40,8 @@ RouterConfig router_config(const RouteArguments& args) {
                       .health_interval = milliseconds_of(args.health_interval),
                       .health_timeout = milliseconds_of(args.health_timeout),
                       .health_failures = args.health_failures};
-  if (args.servers.size() > kMostServers)
-    fail_input("--server: ", args.servers.size(), " servers, at most ", kMostServers);
+  if (args.servers.size() > kMaxServers)
+    fail_input("--server: ", args.servers.size(), " servers, at most ", kMaxServers);
   std::set<std::string> known;
   for (const std::string& url : args.servers) {
     config.servers.push_back(parse_server_address(url, "--server"));

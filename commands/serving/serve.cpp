@@ -35,7 +35,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kMostRanks = 4096;
+constexpr int kMaxRanks = 4096;
 
 struct ServeArguments {
   ServedModelOptions model;
@@ -246,9 +246,9 @@ void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   }
   const int64_t needed = int64_t{sizes.tp} * sizes.pp * model.replicas;
   if (model.ranks > 0 || needed == 1) return;
-  if (needed > kMostRanks)
+  if (needed > kMaxRanks)
     fail_input("--tensor-parallel-size ", sizes.tp, " x --pipeline-parallel-size ", sizes.pp,
-               " x --data-parallel-size ", model.replicas, ": at most ", kMostRanks,
+               " x --data-parallel-size ", model.replicas, ": at most ", kMaxRanks,
                " ranks can be started");
   model.ranks = static_cast<int>(needed);
 }
@@ -368,7 +368,7 @@ void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
 
 void add_rank_options(CLI::App& command, ServedModelOptions& model) {
   add_layout_options(command, model.layout, LayoutUse::kModelOnly);
-  add_ranks_option(command, model.ranks, kMostRanks,
+  add_ranks_option(command, model.ranks, kMaxRanks,
                    "Ranks to start and supervise, which share the model; this process only handles "
                    "requests (default: as launched, else as many as the parallel sizes need)");
   command
@@ -376,7 +376,7 @@ void add_rank_options(CLI::App& command, ServedModelOptions& model) {
                   "Replicas of the model, each on its own group of ranks; a lost replica is "
                   "restarted while the others continue (default: 1)")
       ->type_name("N")
-      ->check(CLI::Range(1, static_cast<int>(kMostServers)));
+      ->check(CLI::Range(1, static_cast<int>(kMaxServers)));
   command
       .add_option("--launcher", model.launcher,
                   "Launcher of the ranks that --ranks starts: local (on this machine), mpirun, "

@@ -37,17 +37,17 @@ template <class F>
 // delay on one thread and not on another.
 template <class F>
 [[gnu::always_inline]] inline void parallel_pieces(int threads, int64_t n, int64_t piece, F&& f) {
-  constexpr int kMost = 256;  // threads
+  constexpr int kMax = 256;  // threads
   struct alignas(64) Range {
     int64_t next, end;
   };
   const int64_t wanted = (n + piece - 1) / piece;
-  const int count = static_cast<int>(std::clamp<int64_t>(wanted, 1, std::min(threads, kMost)));
+  const int count = static_cast<int>(std::clamp<int64_t>(wanted, 1, std::min(threads, kMax)));
   if (count == 1) {
     if (n > 0) f(int64_t{0}, n);
     return;
   }
-  Range ranges[kMost];
+  Range ranges[kMax];
   for (int i = 0; i < count; ++i) ranges[i] = {n * i / count, n * (i + 1) / count};
 #pragma omp parallel num_threads(threads)
   for (int i = omp_get_thread_num(), left = i < count ? count : 0; left > 0;

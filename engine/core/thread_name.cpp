@@ -7,12 +7,12 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostBytes = 15;
+constexpr size_t kMaxBytes = 15;
 
 }  // namespace
 
 void name_thread(std::string_view name) {
-  const std::string kept(name.substr(0, kMostBytes));
+  const std::string kept(name.substr(0, kMaxBytes));
   pthread_setname_np(pthread_self(), kept.c_str());  // a thread without a name works as well
 }
 

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMain = "main";
-constexpr int64_t kMostReferenceBytes = 4096;
+constexpr int64_t kMaxReferenceBytes = 4096;
 
 std::string hub_variable(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT: nothing here changes the environment
@@ -52,7 +52,7 @@ std::string commit_of(const fs::path& model, const std::string& revision) {
   const fs::path file = model / "refs" / revision;
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return "";
-  std::string commit = read_small_file(file.string(), kMostReferenceBytes);
+  std::string commit = read_small_file(file.string(), kMaxReferenceBytes);
   while (!commit.empty() && (commit.back() == '\n' || commit.back() == '\r')) commit.pop_back();
   return is_plain_name(commit) ? commit : "";
 }

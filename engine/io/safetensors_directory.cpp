@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kMaxIndexBytes = int64_t{256} << 20;
-constexpr size_t kMostListed = 12;
+constexpr size_t kMaxListed = 12;
 // From this size on bytes are read instead of mapped: mapping a page costs more than copying its
 // bytes.
 constexpr size_t kReadBytes = 4096;
@@ -27,9 +27,9 @@ constexpr size_t kConvertBytes = size_t{1} << 20;  // read at a time for convers
 // "a, b, c (and 7 more)"
 std::string listed(const std::vector<std::string>& names) {
   std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kMostListed); ++i)
+  for (size_t i = 0; i < std::min(names.size(), kMaxListed); ++i)
     out += concat(i == 0 ? "" : ", ", names[i]);
-  if (names.size() > kMostListed) out += concat(" (and ", names.size() - kMostListed, " more)");
+  if (names.size() > kMaxListed) out += concat(" (and ", names.size() - kMaxListed, " more)");
   return out;
 }
 

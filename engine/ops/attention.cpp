@@ -44,7 +44,7 @@ Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, c
   TRIREME_CHECK(args.dropout >= 0 && args.dropout < 1, op, ": dropout ", args.dropout);
   if (args.dropout > 0) {
     check_operand(op, "global_row", args.global_row, DType::kI64, {s.tokens});
-    TRIREME_CHECK(s.keys <= cpu::kMostDropoutKeys, op, ": dropout numbers at most 2^24 keys, got ",
+    TRIREME_CHECK(s.keys <= cpu::kMaxDropoutKeys, op, ": dropout numbers at most 2^24 keys, got ",
                   s.keys);
   }
   return s;
@@ -125,8 +125,8 @@ void check_segment_values(const Ctx& ctx, const char* op, const AttentionSegment
   if (dropout == 0) return;
   for (int64_t j = 0; j < s.keys; ++j) {
     const int32_t position = segments.key_position.as<int32_t>()[j];
-    TRIREME_CHECK(position >= 0 && position < cpu::kMostDropoutKeys, op, ": key position ",
-                  position, " is not in [0, 2^24)");
+    TRIREME_CHECK(position >= 0 && position < cpu::kMaxDropoutKeys, op, ": key position ", position,
+                  " is not in [0, 2^24)");
   }
 }
 

@@ -288,7 +288,7 @@ void multiply_decoded(Ctx& ctx, const Tensor& y, const ConstTensor& x,
 
 void linear_forward_blocks(Ctx& ctx, const Tensor& y, const ConstTensor& x,
                            std::span<const BlockMatrix> parts, const ConstTensor& bias) {
-  if (ctx.gpu != nullptr && x.size(0) > kMostBlockRows)
+  if (ctx.gpu != nullptr && x.size(0) > kMaxBlockRows)
     return multiply_decoded(ctx, y, x, parts, bias);
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
   const QuantizedRows rows = quantize_rows(ctx, x, x.size(0));

@@ -17,7 +17,7 @@
 //                   terms.
 // A row of y has the same bits for any other rows computed with it, and for any number of threads.
 //
-// A GPU adds the blocks in another order, fixed for each K. For more than kMostBlockRows rows
+// A GPU adds the blocks in another order, fixed for each K. For more than kMaxBlockRows rows
 // linear_forward_blocks() does not round x there: the weights are decoded into x's type, a piece at
 // a time, and the library multiplies.
 //
@@ -36,7 +36,7 @@ inline constexpr int64_t kWeightBlock = 32;
 inline constexpr int64_t kWeightGroup = 16;  // rows
 
 // Above it, reading the blocks once for every 32 rows takes a GPU as long as decoding them.
-inline constexpr int64_t kMostBlockRows = 64;
+inline constexpr int64_t kMaxBlockRows = 64;
 
 int64_t block_file_bytes(BlockFormat format);  // of one block in a file: 34, 18
 // Bytes of a matrix; a multiple of 32.

@@ -19,8 +19,8 @@ inline int64_t row_blocks(const Ctx& ctx, int64_t rows,
     return std::clamp<int64_t>(rows, 1, of_multiprocessor * ctx.gpu->info.multiprocessors);
   // Enough blocks for the cores of one rank, and enough rows in each that the partial sums, which
   // stay in cache, cost little in comparison.
-  constexpr int64_t kMostBlocks = 32, kRowsWorthABlock = 16;
-  return std::clamp<int64_t>(rows / kRowsWorthABlock, 1, kMostBlocks);
+  constexpr int64_t kMaxBlocks = 32, kRowsWorthABlock = 16;
+  return std::clamp<int64_t>(rows / kRowsWorthABlock, 1, kMaxBlocks);
 }
 
 }  // namespace trireme

@@ -21,8 +21,8 @@ void check_rows(const ConstTensor& t, const ConstTensor& like) {
 // unrounded sum kept in `sum` between them.
 void sum_on_gpu(Ctx& ctx, const Tensor& y, const Tensor& sum, std::span<const ConstTensor> terms) {
   dispatch_float("sum_rows", y.dtype(), [&]<class T>() {
-    for (size_t begin = 0; begin < terms.size(); begin += cuda::kMostTerms) {
-      const size_t count = std::min(terms.size() - begin, cuda::kMostTerms);
+    for (size_t begin = 0; begin < terms.size(); begin += cuda::kMaxTerms) {
+      const size_t count = std::min(terms.size() - begin, cuda::kMaxTerms);
       cuda::SumRows<T> args{.y = begin + count == terms.size() ? y.as<T>() : nullptr,
                             .y_stride = y.stride(0),
                             .sum = sum.present() ? sum.as<compute_t<T>>() : nullptr,
@@ -48,7 +48,7 @@ void sum_rows(Ctx& ctx, const Tensor& y, std::span<const ConstTensor> terms) {
   check_rows(y, y);
   for (const ConstTensor& term : terms) check_rows(term, y);
   Activation sum;
-  if (ctx.gpu != nullptr && terms.size() > cuda::kMostTerms)
+  if (ctx.gpu != nullptr && terms.size() > cuda::kMaxTerms)
     sum = ctx.allocate("sum_rows.sum", sum_dtype(y.dtype()), y.shape());
   if (ctx.planning() || y.numel() == 0) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);

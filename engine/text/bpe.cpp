@@ -51,11 +51,11 @@ class MergeTable {
 // Cache of encoded words, for one tokenizer at a time; each thread has its own.
 class WordCache {
  public:
-  static constexpr size_t kMostBytes = 24, kMostIds = 6, kEntries = 1 << 14;
+  static constexpr size_t kMaxBytes = 24, kMaxIds = 6, kEntries = 1 << 14;
   struct Entry {
     uint8_t bytes = 0, count = 0;  // count 0: empty
-    char word[kMostBytes];
-    int32_t ids[kMostIds];
+    char word[kMaxBytes];
+    int32_t ids[kMaxIds];
     std::string_view text() const { return {word, bytes}; }
   };
   Entry& at(uint64_t owner, std::string_view word) {
@@ -121,19 +121,19 @@ class Bpe : public TokenModel {
                            std::ranges::none_of(byte_ids_, [](int32_t id) { return id < 0; });
     const bool one_each = unknown_ >= 0 && !fuse_unknown_;
     if (!has_bytes && byte_fallback_.empty() && !one_each) return 0;
-    constexpr int64_t kMostCharacterBytes = 4;
-    return std::max(spelled_.longest(), kMostCharacterBytes);
+    constexpr int64_t kMaxCharacterBytes = 4;
+    return std::max(spelled_.longest(), kMaxCharacterBytes);
   }
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {
-    if (word.size() > WordCache::kMostBytes) return encode_new(word, ids);
+    if (word.size() > WordCache::kMaxBytes) return encode_new(word, ids);
     thread_local WordCache cache;
     WordCache::Entry& known = cache.at(number_, word);
     if (known.count == 0 || known.text() != word) {
       const size_t before = ids.size();
       encode_new(word, ids);
       const size_t count = ids.size() - before;
-      if (count == 0 || count > WordCache::kMostIds) return;
+      if (count == 0 || count > WordCache::kMaxIds) return;
       known.bytes = static_cast<uint8_t>(word.size());
       known.count = static_cast<uint8_t>(count);
       std::copy(word.begin(), word.end(), known.word);

@@ -10,7 +10,7 @@ using Step = std::function<std::string(std::string)>;
 
 // NFC: a syllable of three bytes may come from three Jamo of three bytes, the one-byte K from the
 // Kelvin sign.
-constexpr int64_t kNfcShrinking = 3, kMostShrinking = 100;
+constexpr int64_t kNfcShrinking = 3, kMaxShrinking = 100;
 
 Step normal_form(NormalForm form) {
   return [form](const std::string& text) { return normalize(text, form); };
@@ -72,7 +72,7 @@ void Normalizer::add(const nlohmann::json& json, const std::string& what, int de
     if (depth >= kMaxSequenceDepth) fail_input(what, ": sequences are nested too deeply");
     for (const auto& member : members(json, "normalizers", what)) add(member, what, depth + 1);
   } else if (type == "NFC") {
-    shrinking_ = shrinking_ > kMostShrinking ? 0 : shrinking_ * kNfcShrinking;
+    shrinking_ = shrinking_ > kMaxShrinking ? 0 : shrinking_ * kNfcShrinking;
     steps_.push_back(normal_form(NormalForm::kNfc));
   } else if (type == "NFD") {
     steps_.push_back(normal_form(NormalForm::kNfd));

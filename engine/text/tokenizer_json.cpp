@@ -275,7 +275,7 @@ class JsonTokenizer : public Tokenizer {
 
   // A model may sample an id without a token, which has no text: usually added tokens were lost.
   void refuse_holes() const {
-    constexpr int64_t kMostListed = 8;
+    constexpr int64_t kMaxListed = 8;
     std::string listed;
     int64_t holes = 0, ranges = 0;
     const auto size = std::ssize(tokens_);
@@ -285,13 +285,13 @@ class JsonTokenizer : public Tokenizer {
       const int64_t first = id;
       while (id + 1 < size && is_hole(id + 1)) ++id;
       holes += id - first + 1;
-      if (++ranges > kMostListed) continue;
+      if (++ranges > kMaxListed) continue;
       listed += concat(ranges == 1 ? "" : ", ", first, first == id ? "" : concat(" to ", id));
     }
     if (holes == 0) return;
     fail_input(
         name_, ": ", holes, " of the ids from 0 to ", size - 1, " have no token: ", listed,
-        ranges > kMostListed ? ", and more" : "",
+        ranges > kMaxListed ? ", and more" : "",
         "; added tokens may have been lost: download the file again, or name each of them in "
         "\"added_tokens\"");
   }

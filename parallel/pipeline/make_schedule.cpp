@@ -22,9 +22,9 @@ void check_sizes(ScheduleKind kind, int stages, int chunks, int micro_batches) {
   positive(key::kPipeline, stages);
   positive(key::kVirtualStages, chunks);
   positive(key::kMicroBatches, micro_batches);
-  if (int64_t{stages} * chunks > kMostChunkVisits / micro_batches) {
+  if (int64_t{stages} * chunks > kMaxChunkVisits / micro_batches) {
     fail_input(key::kPipeline, " (", stages, ") x ", key::kVirtualStages, " (", chunks, ") x ",
-               key::kMicroBatches, " (", micro_batches, ") is more than ", kMostChunkVisits,
+               key::kMicroBatches, " (", micro_batches, ") is more than ", kMaxChunkVisits,
                ", the largest schedule; use larger micro-batches");
   }
   const bool many_chunks = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kForwardOnly;

@@ -55,6 +55,6 @@ struct Schedule {
 };
 
 // Limit on stages x chunks x micro-batches: 64 ranks with 16 chunks and 4096 micro-batches.
-inline constexpr int64_t kMostChunkVisits = int64_t{1} << 22;
+inline constexpr int64_t kMaxChunkVisits = int64_t{1} << 22;
 
 }  // namespace trireme

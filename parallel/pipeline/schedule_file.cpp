@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kVersion = 1;
-constexpr int64_t kMostFileBytes = int64_t{256} << 20;
+constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
 
 // "F3": forward of micro-batch 3 in chunk 0; "F3.1": in chunk 1. B: whole backward, I: its half for
 // the input, W: its half for the weights.
@@ -56,8 +56,8 @@ std::string instruction_word(const Instruction& in, int chunks) {
 int size_member(const nlohmann::json& json, const char* key, const std::string& what) {
   if (!json.contains(key)) fail_input(what, ": \"", key, "\" is missing");
   const int64_t value = strict_size(json[key], concat(what, ": \"", key, "\""));
-  if (value < 1 || value > kMostChunkVisits)
-    fail_input(what, ": \"", key, "\" is ", value, ", not 1 to ", kMostChunkVisits);
+  if (value < 1 || value > kMaxChunkVisits)
+    fail_input(what, ": \"", key, "\" is ", value, ", not 1 to ", kMaxChunkVisits);
   return static_cast<int>(value);
 }
 
@@ -88,8 +88,8 @@ Schedule parse_schedule(const std::string& json_text, const std::string& what) {
   schedule.chunks = json.contains("chunks") ? size_member(json, "chunks", what) : 1;
   schedule.micro_batches = size_member(json, "micro_batches", what);
   // Each factor is at most 2^22, so the first product fits.
-  if (int64_t{schedule.stages} * schedule.chunks > kMostChunkVisits / schedule.micro_batches)
-    fail_input(what, ": stages x chunks x micro_batches is more than ", kMostChunkVisits);
+  if (int64_t{schedule.stages} * schedule.chunks > kMaxChunkVisits / schedule.micro_batches)
+    fail_input(what, ": stages x chunks x micro_batches is more than ", kMaxChunkVisits);
   if (!json.contains("ranks") || !json["ranks"].is_array())
     fail_input(what, ": \"ranks\" must be a list with one list of instructions per rank");
   const nlohmann::json& ranks = json["ranks"];
@@ -108,7 +108,7 @@ Schedule parse_schedule(const std::string& json_text, const std::string& what) {
 }
 
 Schedule read_schedule_file(const std::string& path) {
-  return parse_schedule(read_small_file(path, kMostFileBytes), path);
+  return parse_schedule(read_small_file(path, kMaxFileBytes), path);
 }
 
 std::string schedule_json(const Schedule& schedule) {

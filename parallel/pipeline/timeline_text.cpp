@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kLabel = 9;       // columns before the cells
 constexpr int kWidestCell = 4;  // columns of the shortest instruction
-constexpr int kMostLines = 60;  // in all bands, before cells are drawn too small for numbers
+constexpr int kMaxLines = 60;   // in all bands, before cells are drawn too small for numbers
 
 struct Cell {
   char glyph = '.';
@@ -42,7 +42,7 @@ double choose_scale(const Schedule& schedule, const StageTimes& times, double ma
     if (lengths * cell <= columns) return cell / shortest;
   for (int cell = numbered; cell >= 2; --cell) {
     const double bands = std::ceil(lengths * cell / columns);
-    if (bands * (schedule.stages + 1) <= kMostLines) return cell / shortest;
+    if (bands * (schedule.stages + 1) <= kMaxLines) return cell / shortest;
   }
   if (lengths <= columns) return 1 / shortest;
   return columns / makespan;

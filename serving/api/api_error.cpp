@@ -6,11 +6,11 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostMessage = 1000;  // bytes
+constexpr size_t kMaxMessage = 1000;  // bytes
 
 std::string presentable(std::string message) {
-  const bool cut = message.size() > kMostMessage;
-  if (cut) message.resize(kMostMessage);
+  const bool cut = message.size() > kMaxMessage;
+  if (cut) message.resize(kMaxMessage);
   std::string text = take_complete_utf8(message);
   if (cut) text += "...";
   return text;

@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostTools = 128, kMostToolBytes = 64 << 10, kMostName = 64;
-constexpr size_t kMostToolCalls = 128, kMostOtherMembers = 16, kMostUnknownMembers = 32;
+constexpr size_t kMaxTools = 128, kMaxToolBytes = 64 << 10, kMaxName = 64;
+constexpr size_t kMaxToolCalls = 128, kMaxOtherMembers = 16, kMaxUnknownMembers = 32;
 constexpr int kArgumentsDepth = 32;
 
 [[noreturn]] void fail_message_type(const std::string& param, const char* wanted,
@@ -64,7 +64,7 @@ ApiJson content_of(const ApiJson& message, const std::string& where, bool may_be
 }
 
 bool is_tool_name(const std::string& name) {
-  return !name.empty() && name.size() <= kMostName &&
+  return !name.empty() && name.size() <= kMaxName &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '_' || c == '-';
@@ -99,8 +99,8 @@ ApiJson read_tool_call(const ApiJson& call, const std::string& where) {
 
 ApiJson read_tool_calls(const ApiJson& calls, const std::string& where) {
   if (!calls.is_array()) fail_message_type(where, "an array", calls);
-  if (calls.size() > kMostToolCalls)
-    fail_field(where, where, " has ", calls.size(), " entries, at most ", kMostToolCalls,
+  if (calls.size() > kMaxToolCalls)
+    fail_field(where, where, " has ", calls.size(), " entries, at most ", kMaxToolCalls,
                " are allowed");
   ApiJson out = ApiJson::array();
   for (const ApiJson& call : calls)
@@ -121,14 +121,14 @@ void read_other_members(const ApiJson& message, const std::string& where, ApiJso
   size_t others = 0;
   for (const auto& [name, value] : message.items()) {
     if (out.contains(name) || says_nothing(value)) continue;
-    if (++others > kMostOtherMembers)
-      fail_field(where, where, " has more than ", kMostOtherMembers, " members that are not known");
+    if (++others > kMaxOtherMembers)
+      fail_field(where, where, " has more than ", kMaxOtherMembers, " members that are not known");
     if (value.is_string() && name != "tool_calls") {
       out[name] = value;
       continue;
     }
     std::string field = concat("messages[].", name.substr(0, 64));
-    if (unknown.size() < kMostUnknownMembers &&
+    if (unknown.size() < kMaxUnknownMembers &&
         std::find(unknown.begin(), unknown.end(), field) == unknown.end())
       unknown.push_back(std::move(field));
   }
@@ -202,8 +202,8 @@ ApiJson read_documents(const ApiJson& documents) {
   for (const ApiJson& document : documents) {
     const std::string where = concat("documents[", number++, "]");
     if (!document.is_object()) fail_message_type(where, "an object", document);
-    if (json_text(document).size() > kMostToolBytes)
-      fail_field(where, where, " has more than ", kMostToolBytes, " bytes");
+    if (json_text(document).size() > kMaxToolBytes)
+      fail_field(where, where, " has more than ", kMaxToolBytes, " bytes");
   }
   return documents;
 }
@@ -220,8 +220,8 @@ void add_prompt_ending(std::optional<bool> add_generation_prompt, bool continue_
 
 ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
   if (tools.empty()) fail_field("tools", "tools must not be empty; leave it out instead");
-  if (tools.size() > kMostTools)
-    fail_field("tools", "tools has ", tools.size(), " entries, at most ", kMostTools,
+  if (tools.size() > kMaxTools)
+    fail_field("tools", "tools has ", tools.size(), " entries, at most ", kMaxTools,
                " are allowed");
   ApiJson out = ApiJson::array();
   for (const ApiJson& tool : tools) {
@@ -237,10 +237,10 @@ ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
                        {"name", "description", "parameters", "strict"});
     const std::string name = text_member(*function, "name", concat(where, ".function"));
     if (!is_tool_name(name))
-      fail_field(concat(where, ".function.name"), where, ".function.name must be 1 to ", kMostName,
+      fail_field(concat(where, ".function.name"), where, ".function.name must be 1 to ", kMaxName,
                  " letters, digits, _ or -");
-    if (json_text(*function).size() > kMostToolBytes)
-      fail_field(where, where, " has more than ", kMostToolBytes, " bytes");
+    if (json_text(*function).size() > kMaxToolBytes)
+      fail_field(where, where, " has more than ", kMaxToolBytes, " bytes");
     ApiJson kept = {{"name", name}};
     if (const ApiJson* description = member(*function, "description"); description != nullptr)
       kept["description"] = text_member(*function, "description", concat(where, ".function"));

@@ -137,7 +137,7 @@ class FieldTable {
     for (const auto& [name, value] : object.items()) {
       const auto at = by_name_.find(name);
       if (at == by_name_.end()) {
-        if (unknown.size() < kMostUnknown) unknown.push_back(name.substr(0, kMostName));
+        if (unknown.size() < kMaxUnknown) unknown.push_back(name.substr(0, kMaxName));
         continue;
       }
       if (value.is_null()) continue;
@@ -159,7 +159,7 @@ class FieldTable {
   }
 
  private:
-  static constexpr size_t kMostUnknown = 16, kMostName = 64;
+  static constexpr size_t kMaxUnknown = 16, kMaxName = 64;
   Field& add(const char* name, FieldKind kind, const char* preset, const char* help,
              Reader reader) {
     by_name_.emplace(name, fields_.size());

@@ -16,8 +16,8 @@ int32_t read_id(const std::string& param, const ApiJson& value) {
 
 std::vector<int32_t> ids_of(const std::string& param, const ApiJson& value) {
   if (!value.is_array()) fail_type(param, "an array of token ids", value);
-  if (value.size() > kMostListed)
-    fail_field(param, param, " has ", value.size(), " entries, at most ", kMostListed,
+  if (value.size() > kMaxListed)
+    fail_field(param, param, " has ", value.size(), " entries, at most ", kMaxListed,
                " are allowed");
   std::vector<int32_t> ids;
   ids.reserve(value.size());
@@ -67,12 +67,12 @@ std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_
 }
 
 void read_bad_words(GenerationRequest& request, const ApiJson& value, const Field& field) {
-  request.bad_words = read_strings(field, value, 0, kMostBadWords, kMostStopBytes);
+  request.bad_words = read_strings(field, value, 0, kMaxBadWords, kMaxStopBytes);
   size_t bytes = 0;
   for (const std::string& word : request.bad_words) bytes += word.size();
-  if (bytes > kMostBadWordBytes)
+  if (bytes > kMaxBadWordBytes)
     fail_field(field.name, field.name, " have ", bytes, " bytes together, at most ",
-               kMostBadWordBytes, " are allowed");
+               kMaxBadWordBytes, " are allowed");
 }
 
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field) {
@@ -134,8 +134,8 @@ void check_beam_search(const GenerationRequest& r, int64_t beams) {
   refuse(!r.bad_words.empty(), "bad_words");
   refuse(!r.stop.empty(), "stop");
   refuse(r.constraint.kind != Constraint::Kind::kNone, r.constraint.param.c_str());
-  if (beams > kMostBeams)
-    fail_field(beams > r.n ? "best_of" : "n", "a beam search has at most ", kMostBeams,
+  if (beams > kMaxBeams)
+    fail_field(beams > r.n ? "best_of" : "n", "a beam search has at most ", kMaxBeams,
                " beams, not ", beams);
 }
 

@@ -7,13 +7,13 @@
 
 namespace trireme {
 
-inline constexpr size_t kMostStops = 16, kMostStopBytes = 256;
-inline constexpr size_t kMostBiases = 1024, kMostBadWords = 1024;
+inline constexpr size_t kMaxStops = 16, kMaxStopBytes = 256;
+inline constexpr size_t kMaxBiases = 1024, kMaxBadWords = 1024;
 // Total bytes of all bad words: each word is compared with the end of the text before each token.
-inline constexpr size_t kMostBadWordBytes = 16 << 10;
-inline constexpr size_t kMostListed = 1 << 20;  // entries of any array
-inline constexpr int64_t kMostTopLogprobs = 20;
-inline constexpr int64_t kMostBeams = 64;
+inline constexpr size_t kMaxBadWordBytes = 16 << 10;
+inline constexpr size_t kMaxListed = 1 << 20;  // entries of any array
+inline constexpr int64_t kMaxTopLogprobs = 20;
+inline constexpr int64_t kMaxBeams = 64;
 
 // JSON Schemas shared by several fields.
 inline constexpr char kStringsShape[] =
@@ -72,12 +72,12 @@ void add_sampling_fields(FieldTable<Request>& t) {
           [](Request& r, const ApiJson& v, const Field& f) { r.seed = read_integer(f, v); });
   t.other("logit_bias", FieldKind::kObject, "", R"({"additionalProperties":{"type":"number"}})",
           "Numbers added to the logits of tokens: {\"id\": -100 to 100}.", read_logit_bias)
-      .entries(0, kMostBiases);
+      .entries(0, kMaxBiases);
   t.other("bad_words", FieldKind::kArray, "", R"({"items":{"type":"string"}})",
           "Texts that are not generated: the last token of each is not sampled after its other "
           "tokens; up to 256 bytes each, 16384 together.",
           read_bad_words)
-      .entries(0, kMostBadWords);
+      .entries(0, kMaxBadWords);
   t.boolean("use_beam_search", &G::beam_search, "false",
             "Beam search with n (or best_of) beams, at most 64: returns the n most probable "
             "completions, the best first. Nothing is sampled: temperature and seed have no effect; "
@@ -96,7 +96,7 @@ void add_ending_fields(FieldTable<Request>& t) {
   t.other("stop", FieldKind::kOther, "", kStringsShape,
           "Stop texts; the completion ends before the first one. Up to 16 of up to 256 bytes.",
           [](Request& r, const ApiJson& v, const Field& f) {
-            r.stop = read_strings(f, v, 0, kMostStops, kMostStopBytes);
+            r.stop = read_strings(f, v, 0, kMaxStops, kMaxStopBytes);
           });
   t.other("stop_token_ids", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
           "Token ids that end a completion, in addition to the model's stop tokens.",
@@ -130,7 +130,7 @@ void add_serving_fields(FieldTable<Request>& t) {
   t.integer("prompt_logprobs", &G::prompt_logprobs, "",
             "Number of most probable tokens whose log-probabilities and ranks are returned at each "
             "prompt position, with those of the prompt's token; not with stream.")
-      .range(0, static_cast<double>(kMostTopLogprobs));
+      .range(0, static_cast<double>(kMaxTopLogprobs));
   t.boolean("return_tokens_as_token_ids", &G::tokens_as_ids, "false",
             "Name tokens as \"token_id:17\" in log-probabilities.");
   t.boolean(

@@ -9,7 +9,7 @@ namespace trireme {
 uint64_t prefix_scope(std::string_view what) { return XXH3_64bits(what.data(), what.size()); }
 
 std::vector<uint64_t> prefix_blocks(std::string_view text, uint64_t scope) {
-  std::vector<uint64_t> out(std::min(text.size() / kPrefixBlockBytes, kMostPrefixBlocks));
+  std::vector<uint64_t> out(std::min(text.size() / kPrefixBlockBytes, kMaxPrefixBlocks));
   uint64_t before = scope;
   for (size_t i = 0; i < out.size(); ++i)
     out[i] = before =

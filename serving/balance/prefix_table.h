@@ -16,8 +16,8 @@
 namespace trireme {
 
 constexpr size_t kPrefixBlockBytes = 128;
-constexpr size_t kMostPrefixBlocks = 4096;  // later blocks of a prompt are ignored
-constexpr size_t kMostServers = 64;
+constexpr size_t kMaxPrefixBlocks = 4096;  // later blocks of a prompt are ignored
+constexpr size_t kMaxServers = 64;
 using ServerSet = uint64_t;  // bit i: server i
 
 // Hash of whatever separates prefixes: models, keys, salts.

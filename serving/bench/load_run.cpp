@@ -21,8 +21,8 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kConnectTime{30'000};
-constexpr size_t kMostEventBytes = 4 << 20, kMostErrorBody = 64 << 10, kMostModelsBody = 8 << 20;
-constexpr int64_t kMostAnswerBytes = int64_t{1} << 30;
+constexpr size_t kMaxEventBytes = 4 << 20, kMaxErrorBody = 64 << 10, kMaxModelsBody = 8 << 20;
+constexpr int64_t kMaxAnswerBytes = int64_t{1} << 30;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -116,7 +116,7 @@ asio::awaitable<void> LoadRun::exchange(const LoadRequest& request, RequestOutco
   const ResponseHead head = co_await clients_.send(
       sent_head, request.body, std::min(kConnectTime, options_.timeout), options_.timeout, client);
   if (head.status != 200) {
-    const std::string body = co_await read_whole_body(*client, kMostErrorBody, options_.timeout);
+    const std::string body = co_await read_whole_body(*client, kMaxErrorBody, options_.timeout);
     clients_.give_back(std::move(client));
     throw Error(concat("status ", head.status, ": ", error_message_of(body)));
   }
@@ -132,13 +132,13 @@ asio::awaitable<void> LoadRun::exchange(const LoadRequest& request, RequestOutco
 
 asio::awaitable<void> LoadRun::read_events(HttpClient& client, StreamTimer& timer,
                                            Clock::time_point sent) {
-  EventReader reader(kMostEventBytes);
+  EventReader reader(kMaxEventBytes);
   int64_t bytes = 0;
   for (std::string piece; co_await client.read_body(piece, options_.timeout); piece.clear()) {
     const double now = seconds_since(sent);
     bytes += std::ssize(piece);
-    if (bytes > kMostAnswerBytes)
-      fail_input("a response is larger than ", kMostAnswerBytes, " bytes");
+    if (bytes > kMaxAnswerBytes)
+      fail_input("a response is larger than ", kMaxAnswerBytes, " bytes");
     reader.feed(piece, [&](const std::string& data) { timer.event(data, now); });
   }
 }
@@ -165,7 +165,7 @@ std::string first_served_model(const LoadOptions& options) {
     co_await client->connect(std::min(kConnectTime, options.timeout));
     co_await client->send(request_head(options, "GET", "/v1/models", ""), "", options.timeout);
     head = co_await client->read_head(options.timeout);
-    body = co_await read_whole_body(*client, kMostModelsBody, options.timeout);
+    body = co_await read_whole_body(*client, kMaxModelsBody, options.timeout);
   };
   asio::co_spawn(context, ask(), [](const std::exception_ptr& error) {
     if (error) std::rethrow_exception(error);

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostErrorBytes = 300;
+constexpr size_t kMaxErrorBytes = 300;
 
 const Json* member(const Json& object, const char* name) {
   if (!object.is_object()) return nullptr;
@@ -46,7 +46,7 @@ std::string error_message_of(const std::string& body) {
   const Json* message = error == nullptr ? nullptr : member(*error, "message");
   const std::string text =
       message != nullptr && message->is_string() ? message->get<std::string>() : body;
-  return text.substr(0, kMostErrorBytes);
+  return text.substr(0, kMaxErrorBytes);
 }
 
 void StreamTimer::event(const std::string& data, double seconds) {

@@ -17,7 +17,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr int64_t kMostFileBytes = int64_t{4} << 30;
+constexpr int64_t kMaxFileBytes = int64_t{4} << 30;
 // English words that, after a space, are one token in nearly every vocabulary.
 constexpr std::array<const char*, 16> kWords = {"the",  "of",   "and", "to",   "in",   "that",
                                                 "it",   "is",   "was", "with", "from", "they",
@@ -57,9 +57,9 @@ PromptText random_prompt(const WorkloadOptions& options, uint64_t number,
 }
 
 std::string_view text_of(const MappedFile& file, const WorkloadOptions& options) {
-  if (file.size() > kMostFileBytes)
+  if (file.size() > kMaxFileBytes)
     fail_input("--dataset-path ", options.path, " has ", file.size(), " bytes, more than ",
-               kMostFileBytes);
+               kMaxFileBytes);
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 

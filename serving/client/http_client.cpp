@@ -27,7 +27,7 @@ using boost::system::error_code;
 using TlsStream = asio::ssl::stream<beast::tcp_stream>;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kMostHeadBytes = 64 << 10;
+constexpr uint32_t kMaxHeadBytes = 64 << 10;
 constexpr size_t kReadBytes = 16 << 10;
 
 // Errors are returned as values, so that nothing is thrown inside Asio.
@@ -75,7 +75,7 @@ class StreamClient final : public HttpClient {
   ServerAddress server_;
   std::shared_ptr<KnownAddresses> known_;
   tcp::resolver resolver_{stream_.get_executor()};
-  beast::flat_buffer buffer_{kMostHeadBytes + kReadBytes};
+  beast::flat_buffer buffer_{kMaxHeadBytes + kReadBytes};
   std::optional<Parser> parser_;
   bool connected_ = false, closed_ = false;
   std::array<char, kReadBytes> space_{};
@@ -161,7 +161,7 @@ asio::awaitable<ResponseHead> StreamClient<Stream>::read_head(Limit limit) {
   beast::get_lowest_layer(stream_).expires_after(limit);
   do {
     parser_.emplace();
-    parser_->header_limit(kMostHeadBytes);
+    parser_->header_limit(kMaxHeadBytes);
     parser_->body_limit(boost::none);
     const auto [error, bytes] =
         co_await http::async_read_header(stream_, buffer_, *parser_, kTuple);

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostTold = 1024;
+constexpr int64_t kMaxTold = 1024;
 
 template <class... Parts>
 void require(bool holds, const Parts&... parts) {
@@ -40,7 +40,7 @@ void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
   require(std::isfinite(choice.frequency_penalty), "frequency_penalty");
   require(std::isfinite(choice.presence_penalty), "presence_penalty");
   for (const int32_t told : {choice.top_logprobs, choice.prompt_logprobs})
-    require(within(told, -1, std::max(bounds.ids, kMostTold)), told,
+    require(within(told, -1, std::max(bounds.ids, kMaxTold)), told,
             " log-probabilities of a token");
   require(choice.min_tokens >= 0, "min_tokens ", choice.min_tokens);
   require(none_negative(choice.end_ids), "an id that ends the text is negative");

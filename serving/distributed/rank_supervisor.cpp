@@ -20,7 +20,7 @@ constexpr milliseconds kReadyLook{120'000};
 constexpr milliseconds kEnding{5000};
 constexpr milliseconds kLastWords{3000};  // ranks that fail to load report why, one after the other
 constexpr milliseconds kFirstPause{100}, kLongestPause{30'000};
-constexpr int64_t kMostOutcome = int64_t{256} << 20;
+constexpr int64_t kMaxOutcome = int64_t{256} << 20;
 // A loading rank may wait for the machine's disks and processors. On this machine a process that is
 // stopped or has ended is detected at once, and one that only waits for a processor is not lost.
 constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)}, kServingHere = kLoading,
@@ -340,7 +340,7 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
     case MessageKind::kReady:
       if (rank == 0) group.ready = decode_ready(message.payload);
       ++group.loaded;
-      return channel.accept_payloads(kMostOutcome);
+      return channel.accept_payloads(kMaxOutcome);
     case MessageKind::kOutcome: {
       const std::lock_guard lock(mutex_);
       if (message.number != step_.number)

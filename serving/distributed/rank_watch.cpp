@@ -24,7 +24,7 @@ RankWatch::RankWatch(std::vector<int> processes, bool on_this_machine, const Sil
 void RankWatch::heard(size_t rank) { silent_[rank] = {}; }
 
 std::string RankWatch::look(Clock::time_point now) {
-  const Clock::duration passed = std::min<Clock::duration>(now - last_, kMostCounted);
+  const Clock::duration passed = std::min<Clock::duration>(now - last_, kMaxCounted);
   last_ = now;
   for (size_t rank = 0; rank < silent_.size(); ++rank) {
     silent_[rank] += passed;

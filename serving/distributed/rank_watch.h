@@ -24,12 +24,12 @@ class RankWatch {
             Clock::time_point now);
 
   void heard(size_t rank);  // a message of any kind arrived
-  // Returns which rank is lost and why; empty: none. Call at least every kMostCounted.
+  // Returns which rank is lost and why; empty: none. Call at least every kMaxCounted.
   std::string look(Clock::time_point now);
 
  private:
   // Longest time that one call counts as silence.
-  static constexpr std::chrono::milliseconds kMostCounted{200};
+  static constexpr std::chrono::milliseconds kMaxCounted{200};
   std::vector<int> processes_;
   bool on_this_machine_;
   SilenceLimits limits_;

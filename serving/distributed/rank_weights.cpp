@@ -12,12 +12,12 @@ std::span<const std::byte> weight_bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-constexpr int64_t kMostTask = 4 << 20;  // paths of all adapters, of maximal length
+constexpr int64_t kMaxTask = 4 << 20;  // paths of all adapters, of maximal length
 
 // Truncates to what fits into a short message.
 std::string cut(std::string words) {
-  constexpr size_t kMost = 16 << 10;
-  if (words.size() > kMost) words.resize(kMost);
+  constexpr size_t kMax = 16 << 10;
+  if (words.size() > kMax) words.resize(kMax);
   return words;
 }
 
@@ -40,7 +40,7 @@ void send_task(SideChannel& rank, const RankTask& task) {
 }
 
 RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
-  leader.accept_payloads(kMostTask);
+  leader.accept_payloads(kMaxTask);
   const std::optional<Message> message = leader.receive(limit);
   if (!message)
     throw Error(concat(leader.peer(), " did not send what to load"), ExitCode::kLostRank);

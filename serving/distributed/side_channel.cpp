@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kMagic = 0x54524953;  // "TRIS"
-constexpr milliseconds kMostStalled{2000};
+constexpr milliseconds kMaxStall{2000};
 constexpr size_t kReadBytes = 64 << 10;
 
 struct Header {
@@ -65,7 +65,7 @@ void SideChannel::send(MessageKind kind, uint64_t number, std::span<const std::b
     if (sent > 0) {
       left = left.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(fd(), POLLOUT, kMostStalled))
+      if (!wait_for(fd(), POLLOUT, kMaxStall))
         throw Error(concat(peer_, " does not read any more"), ExitCode::kLostRank);
     } else if (errno != EINTR) {
       fail_gone();

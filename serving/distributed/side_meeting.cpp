@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNoDescriptor{100};  // before the next attempt after accept() failed
 constexpr size_t kNonceBytes = 32;
-constexpr int64_t kMostWarnings = 10;  // strangers must not fill the log
+constexpr int64_t kMaxWarnings = 10;  // strangers must not fill the log
 
 struct RankHello {
   int32_t rank = 0, process = 0;
@@ -247,7 +247,7 @@ void SideListener::turn_away_silent() {
 void SideListener::take_stranger() {
   const auto now = Clock::now();
   if (now < takes_again_) return;
-  const bool full = strangers_.size() == kMostStrangers;
+  const bool full = strangers_.size() == kMaxStrangers;
   if (full) takes_again_ = strangers_.front().came + kShortestMeeting;
   if (now < takes_again_) return;
   Socket taken(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -273,9 +273,9 @@ void SideListener::take_stranger() {
 }
 
 void SideListener::turn_away(const char* why) {
-  if (++turned_away_ > kMostWarnings) return;
+  if (++turned_away_ > kMaxWarnings) return;
   log_warning("rejected a connection to the ranks' control channel: ", why,
-              turned_away_ == kMostWarnings ? "; further ones are not logged" : "");
+              turned_away_ == kMaxWarnings ? "; further ones are not logged" : "");
 }
 
 std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,

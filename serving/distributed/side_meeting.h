@@ -7,7 +7,7 @@
 //   rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
 // The thread that calls accept() serves all connections at once: a silent stranger delays nobody.
-// At most kMostStrangers connections may be unauthenticated; each has kMeeting to authenticate, or
+// At most kMaxStrangers connections may be unauthenticated; each has kMeeting to authenticate, or
 // kShortestMeeting when others wait for its place.
 // On one machine the socket is an abstract Unix socket (no file), and the peer must run as the same
 // user. Across machines it is TCP on one address of this machine, not on all of them.
@@ -33,7 +33,7 @@ struct SideAddress {
 
 class SideListener {
  public:
-  static constexpr size_t kMostStrangers = 128;
+  static constexpr size_t kMaxStrangers = 128;
   static constexpr std::chrono::milliseconds kMeeting{2000}, kShortestMeeting{200};
 
   struct Guest {

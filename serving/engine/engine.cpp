@@ -387,7 +387,7 @@ void Engine::step() {
     failures_ = 0;
   } catch (const std::exception& e) {
     const bool counts = !is_out_of_memory(e);
-    if (!executor_->survives_failures() || (counts && ++failures_ >= kMostFailures))
+    if (!executor_->survives_failures() || (counts && ++failures_ >= kMaxFailures))
       return end_all(failure_of(e));
     Failure failure = failure_of(e);
     if (!counts) failure = {concat(kNoMemory, ": ", e.what())};

@@ -2,7 +2,7 @@
 // submit or cancel a sequence. The thread sleeps while there is nothing to do.
 //
 // A step that throws ends its sequences with the error; other sequences continue if the executor
-// survives failures. The engine fails if the executor does not, or after kMostFailures failed steps
+// survives failures. The engine fails if the executor does not, or after kMaxFailures failed steps
 // in a row. Out-of-memory steps do not count, since memory is freed as sequences end.
 // std::bad_alloc outside the executor ends all sequences, and the engine continues.
 #pragma once
@@ -84,7 +84,7 @@ struct EngineCounts {
 
 class Engine {
  public:
-  static constexpr int kMostFailures = 3;
+  static constexpr int kMaxFailures = 3;
   using StepListener = std::function<void(const StepReport&)>;
   // The engine's thread alone calls executor and drafter (Scheduler). on_step may be empty.
   Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,

@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostLogitRows = 256;  // on the host at a time
-constexpr size_t kMostPlans = 512;
+constexpr int64_t kMaxLogitRows = 256;  // on the host at a time
+constexpr size_t kMaxPlans = 512;
 using Clock = std::chrono::steady_clock;
 
 constexpr int32_t kNotChosen = kNothingLeft - 1;  // row after a rejected draft token
@@ -45,7 +45,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
       builder_(limits_, config.adapters),
       stage_(
           model, params, ctx, groups, limits_, stages_of(groups),
-          std::max(limits_.sequences, std::min(limits_.tokens, kMostLogitRows)),
+          std::max(limits_.sequences, std::min(limits_.tokens, kMaxLogitRows)),
           [this](int m, int64_t first, std::span<const float> logits) {
             read_logits(m, first, logits);
           },
@@ -141,7 +141,7 @@ void ModelExecutor::run() {
 }
 
 const ArenaPlan& ModelExecutor::plan_for(const PassShape& shape) {
-  if (plans_.size() >= kMostPlans && !plans_.contains(shape)) plans_.clear();
+  if (plans_.size() >= kMaxPlans && !plans_.contains(shape)) plans_.clear();
   const auto [at, fresh] = plans_.try_emplace(shape);
   if (!fresh) return at->second;
   try {

@@ -16,7 +16,7 @@ namespace trireme {
 // Thread-safe, except where noted.
 class Replicas {
  public:
-  // engines: between one and kMostServers, all of the same model. Objects that their step listeners
+  // engines: between one and kMaxServers, all of the same model. Objects that their step listeners
   // refer to must outlive this one.
   explicit Replicas(std::vector<std::unique_ptr<Engine>> engines, const BalanceRule& rule = {});
   ~Replicas();  // stop()

@@ -14,7 +14,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr size_t kMostRefusalBytes = 64 << 10;
+constexpr size_t kMaxRefusalBytes = 64 << 10;
 constexpr char kTooManyAnswers[] = "the router holds too many large responses";
 
 class PendingRelay final : public PendingReply {
@@ -249,7 +249,7 @@ Relay::Awaitable<Relay::Next> Relay::answer(size_t server, const ResponseHead& h
   const bool unready = head.status == 503;
   std::string body;  // assigned: GCC 12 destroys results of co_await within ?: twice
   if (unready)
-    body = co_await read_whole_body(*client_, kMostRefusalBytes, state_.limits.silence);
+    body = co_await read_whole_body(*client_, kMaxRefusalBytes, state_.limits.silence);
   else
     body = co_await read_whole();
   HttpReply reply = reply_of(head, std::move(body));

@@ -23,7 +23,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr size_t kMostHealthBytes = 64 << 10;
+constexpr size_t kMaxHealthBytes = 64 << 10;
 
 std::vector<std::string> urls_of(const std::vector<ServerAddress>& servers) {
   std::vector<std::string> out;
@@ -145,7 +145,7 @@ asio::awaitable<int> Router::Impl::ask_health(size_t server, const char* path) {
                                address.authority(), "\r\nConnection: close\r\n\r\n"),
                         "", config.health_timeout);
   const ResponseHead head = co_await client->read_head(config.health_timeout);
-  co_await read_whole_body(*client, kMostHealthBytes, config.health_timeout);
+  co_await read_whole_body(*client, kMaxHealthBytes, config.health_timeout);
   co_return head.status;
 }
 

@@ -22,7 +22,7 @@ struct RelayedAnswerLimits {
 };
 
 struct RouterConfig {
-  std::vector<ServerAddress> servers = {};  // 1 to kMostServers
+  std::vector<ServerAddress> servers = {};  // 1 to kMaxServers
   std::string ca_file = {};
   BalanceRule balance = {};
   std::chrono::milliseconds silence{600'000};

@@ -40,7 +40,7 @@ void SpeculationSwitch::measured(const DecodeTiming& step) {
   (step.speculates ? load.with : load.without).add(step);
   if (load.probing > 0) {
     if (--load.probing > 0) return;
-    load.interval = std::min(2 * load.interval, kMostInterval);
+    load.interval = std::min(2 * load.interval, kMaxInterval);
     return decide(load);
   }
   decide(load);

@@ -9,7 +9,7 @@
 // from kOnGain.
 //
 // The other mode is probed for kProbe steps after an interval of kFirstInterval steps in the
-// current one; the interval doubles after each probe without a change, up to kMostInterval. The
+// current one; the interval doubles after each probe without a change, up to kMaxInterval. The
 // first kSettling steps after a change of mode do not count, since a draft model first catches up
 // with the sequences. Steps of the drafting mode that got no draft do not count either: they cost
 // next to nothing.
@@ -32,7 +32,7 @@ struct DecodeTiming {
 
 class SpeculationSwitch {
  public:
-  static constexpr int64_t kProbe = 8, kSettling = 4, kFirstInterval = 32, kMostInterval = 512;
+  static constexpr int64_t kProbe = 8, kSettling = 4, kFirstInterval = 32, kMaxInterval = 512;
   static constexpr double kOnGain = 1.1;
 
   // True if a step with this number of decoding sequences should have drafts.

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kWorkOfPreparing = int64_t{1} << 25;
 // Work on all masks of one completion (TokenMasks::work), about a second; beyond it the completion
 // ends.
-constexpr int64_t kMostWorkOfAText = 8 * TokenMasks::kMostWork;
+constexpr int64_t kMaxWorkOfAText = 8 * TokenMasks::kMaxWork;
 // Bytes after which the state is saved again; bounds what is read again after forget().
 constexpr size_t kMaxTextSinceSaved = 4096;
 
@@ -223,7 +223,7 @@ CompiledGrammar::CompiledGrammar(PushdownAutomaton automaton, std::shared_ptr<co
       worker_(std::move(owner.worker)),
       automaton_bytes_(bytes_of(automaton_)),
       charge_(std::move(owner.memory), std::move(owner.tenant)),
-      masks_(automaton_, *trie_, TokenMasks::kMostWork,
+      masks_(automaton_, *trie_, TokenMasks::kMaxWork,
              [this](int64_t bytes) { return charge(bytes); }) {
   const GrammarMemory::Answer answer = charge_.set(automaton_bytes_);
   if (answer != GrammarMemory::Answer::kTaken) throw GrammarMemoryError(answer);
@@ -299,13 +299,13 @@ CompiledGrammar::Found CompiledGrammar::read(Place& place, std::string_view byte
     save(place);
     if (masks_.is_full()) forget();
     const size_t before = place.text.size();
-    const Found found = read_locked(place, bytes, tokens_left, mask, TokenMasks::kMostWork);
+    const Found found = read_locked(place, bytes, tokens_left, mask, TokenMasks::kMaxWork);
     if (!found.lacks_memory) return found;
     // Retries without the cached states and masks.
     forget();
     place.text.resize(before);
     std::ranges::fill(mask, 0);
-    return read_locked(place, bytes, tokens_left, mask, TokenMasks::kMostWork);
+    return read_locked(place, bytes, tokens_left, mask, TokenMasks::kMaxWork);
   } catch (const std::exception&) {  // std::bad_alloc: cached states may be incomplete
     forget();
     return {.lacks_memory = true};
@@ -358,7 +358,7 @@ CompiledGrammar::Found CompiledGrammar::read_locked(Place& place, std::string_vi
   found.gave_up = masks_.gave_up();
   found.lacks_memory = masks_.lacks_memory();
   place.work += masks_.work() - before;
-  if (found.gave_up || place.work > kMostWorkOfAText) found.goes_on = false;
+  if (found.gave_up || place.work > kMaxWorkOfAText) found.goes_on = false;
   return found;
 }
 

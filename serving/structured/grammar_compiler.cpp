@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostKept = 256;  // cache entries; lookup is linear
+constexpr size_t kMaxKept = 256;  // cache entries; lookup is linear
 // Short enough for a std::string without heap memory.
 constexpr const char* kNoMemory = "out of memory";
 
@@ -90,7 +90,7 @@ void GrammarCompiler::keep(const std::string& tenant, GrammarSource source,
   size_t count = 0;
   for (auto at = kept_.begin(); at != kept_.end(); ++at) {
     bytes += at->grammar->bytes() + bytes_of(at->source);
-    if (++count <= kMostKept && (bytes <= config_.kept_bytes || count == 1)) continue;
+    if (++count <= kMaxKept && (bytes <= config_.kept_bytes || count == 1)) continue;
     dropped.splice(dropped.end(), kept_, at, kept_.end());
     return;
   }

@@ -214,7 +214,7 @@ int32_t GrammarStates::id_of(std::vector<Configuration> work) {
     const Configuration c = work.back();
     work.pop_back();
     if (!seen.insert(c).second) continue;
-    if (seen.size() > kMostConfigurations) break;
+    if (seen.size() > kMaxConfigurations) break;
     const auto& state = automaton_.states()[static_cast<size_t>(c.state)];
     if (leads_on(c)) kept.push_back(c);
     if (state.final && c.stack == 0) whole = true;

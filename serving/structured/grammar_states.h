@@ -75,7 +75,7 @@ class GrammarStates {
   // Maximum configurations of a state: more than GrammarLimits leaves rules to choose from.
   // Grammars that are ambiguous without bound have more; the rest is not followed, so that some of
   // their texts are not accepted.
-  static constexpr size_t kMostConfigurations = 16384;
+  static constexpr size_t kMaxConfigurations = 16384;
   void make_bottom();  // creates stack 0 and the first entries of the tables, unless present
   int32_t make_step(int32_t state, uint8_t byte);
   // Configuration after an edge; false: its count forbids the edge.

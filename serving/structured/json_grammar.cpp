@@ -10,7 +10,7 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr int64_t kMostSpaces = 20;
+constexpr int64_t kMaxSpaces = 20;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ Node JsonGrammar::integer(const NumberBounds& bounds) {
 Node JsonGrammar::make_space() {
   Grammar& g = grammar_;
   return g.choice({g.sequence({}), g.literal(" "),
-                   g.sequence({g.literal("\n"), g.repeat(g.literal(" "), 0, kMostSpaces)})});
+                   g.sequence({g.literal("\n"), g.repeat(g.literal(" "), 0, kMaxSpaces)})});
 }
 
 // An escape, or a character above ASCII.

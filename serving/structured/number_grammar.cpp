@@ -9,7 +9,7 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr size_t kMostDigits = 18, kMostFraction = 17;
+constexpr size_t kMaxDigits = 18, kMaxFraction = 17;
 constexpr int64_t kLargest = 999'999'999'999'999'999;
 const CharSet kDigits = {{'0', '9'}};
 
@@ -42,11 +42,11 @@ Decimal read_decimal(const std::string& text) {
   const bool zero = mantissa.find_first_not_of('0') == std::string::npos;
   const int64_t whole_digits = zero ? 1 : (point < 0 ? std::ssize(mantissa) : point) + exponent;
   if (!zero && whole_digits < -40)
-    fail_input("the bound ", text, " has more than ", kMostFraction,
+    fail_input("the bound ", text, " has more than ", kMaxFraction,
                " digits after the decimal point");
   if (whole_digits > 40) {
     d.too_large = true;
-    d.whole = std::string(kMostDigits, '9');
+    d.whole = std::string(kMaxDigits, '9');
     return d;
   }
   if (whole_digits < 0) mantissa.insert(0, static_cast<size_t>(-whole_digits), '0');
@@ -56,11 +56,11 @@ Decimal read_decimal(const std::string& text) {
   d.fraction = mantissa.substr(split);
   d.whole.erase(0, std::min(d.whole.find_first_not_of('0'), d.whole.size()));
   d.fraction.erase(d.fraction.find_last_not_of('0') + 1);
-  if (d.fraction.size() > kMostFraction)
-    fail_input("the bound ", text, " has more than ", kMostFraction,
+  if (d.fraction.size() > kMaxFraction)
+    fail_input("the bound ", text, " has more than ", kMaxFraction,
                " digits after the decimal point");
-  d.too_large = d.whole.size() > kMostDigits;
-  if (d.too_large) d.whole = std::string(kMostDigits, '9'), d.fraction.clear();
+  d.too_large = d.whole.size() > kMaxDigits;
+  if (d.too_large) d.whole = std::string(kMaxDigits, '9'), d.fraction.clear();
   if (d.whole.empty()) d.whole = "0";
   return d;
 }
@@ -119,7 +119,7 @@ int64_t integer_bound(const std::string& text, bool excluded, bool is_least) {
   int64_t value = std::stoll(d.whole);
   if (d.too_large) {
     if (d.negative != is_least)
-      fail_input("the bound ", text, " leaves no integers of up to ", kMostDigits, " digits");
+      fail_input("the bound ", text, " leaves no integers of up to ", kMaxDigits, " digits");
     return is_least ? -kLargest : kLargest;
   }
   if (d.negative) value = -value;
@@ -139,7 +139,7 @@ struct Fraction {
 
 // Digits after the first i of a fraction; at_low, at_high: those are the digits of the bound.
 Node more_digits(Grammar& g, const Fraction& f, size_t i, bool at_low, bool at_high) {
-  const auto most = static_cast<int64_t>(kMostFraction - i);
+  const auto most = static_cast<int64_t>(kMaxFraction - i);
   if (!at_low && !at_high) return g.repeat(g.chars(kDigits), i == 0 ? 1 : 0, most);
   std::vector<Node> ways;
   const bool low_reached = !at_low || (i >= f.low.size() && !f.low_excluded);
@@ -213,14 +213,14 @@ Node bounded_integer(Grammar& g, const NumberBounds& bounds) {
 }
 
 Node bounded_number(Grammar& g, const NumberBounds& bounds) {
-  const Decimal largest{.negative = false, .whole = std::string(kMostDigits, '9'), .fraction = {}};
+  const Decimal largest{.negative = false, .whole = std::string(kMaxDigits, '9'), .fraction = {}};
   Decimal least = bounds.least.empty() ? largest : read_decimal(bounds.least);
   Decimal most = bounds.most.empty() ? largest : read_decimal(bounds.most);
   if (bounds.least.empty()) least.negative = true;
   for (const auto& [bound, text, beyond] :
        {std::tuple(&least, &bounds.least, !least.negative), {&most, &bounds.most, most.negative}})
     if (bound->too_large && beyond)
-      fail_input("the bound ", *text, " leaves no numbers of up to ", kMostDigits,
+      fail_input("the bound ", *text, " leaves no numbers of up to ", kMaxDigits,
                  " digits before the point");
   const Decimal zero{.whole = "0", .fraction = {}};
   std::vector<Node> ways;

@@ -8,8 +8,8 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostWays = 256;  // alternatives of a schema
-constexpr int kMostSteps = 20'000, kMostDepth = 64;
+constexpr size_t kMaxWays = 256;  // alternatives of a schema
+constexpr int kMaxSteps = 20'000, kMaxDepth = 64;
 
 bool has_values(const Schema& s) { return s.contains("enum") || s.contains("const"); }
 
@@ -106,7 +106,7 @@ class OverlapSearch {
   // False: the search is given up.
   bool step() {
     budget_.check_time();
-    gave_up_ = gave_up_ || ++steps_ > kMostSteps || depth_ > kMostDepth;
+    gave_up_ = gave_up_ || ++steps_ > kMaxSteps || depth_ > kMaxDepth;
     return !gave_up_;
   }
 
@@ -148,7 +148,7 @@ class OverlapSearch {
       for (const Schema& one : list) add_ways(s, one, out);
       return;
     }
-    gave_up_ = gave_up_ || out.size() == kMostWays;
+    gave_up_ = gave_up_ || out.size() == kMaxWays;
     if (!gave_up_) out.push_back(std::move(s));
   }
 

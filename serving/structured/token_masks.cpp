@@ -6,10 +6,10 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostStateBytes = int64_t{32} << 20, kMostMaskBytes = int64_t{16} << 20;
-constexpr int64_t kMostAutomatonBytes = int64_t{32} << 20;
+constexpr int64_t kMaxStateBytes = int64_t{32} << 20, kMaxMaskBytes = int64_t{16} << 20;
+constexpr int64_t kMaxAutomatonBytes = int64_t{32} << 20;
 // Limit for states during a walk; between walks they can be forgotten.
-constexpr int64_t kMostBytesOfAWalk = int64_t{160} << 20;
+constexpr int64_t kMaxBytesOfAWalk = int64_t{160} << 20;
 constexpr int64_t kWorkOfReading = 8;  // cost of a visited configuration, in trie nodes
 constexpr int64_t kWordsOfWork = 16;   // mask words written at the cost of a trie node
 // Charged in advance: the memory that a step takes for states is known only after it.
@@ -55,7 +55,7 @@ void TokenMasks::charge_states(int64_t looked_at_before) {
   const int64_t looked_at = states_.looked_at() - looked_at_before;
   if (looked_at == 0) return;
   work_left_ -= kWorkOfReading * looked_at;
-  if (states_.bytes() > kMostBytesOfAWalk) work_left_ = -1;
+  if (states_.bytes() > kMaxBytesOfAWalk) work_left_ = -1;
   if (has_room(0)) return;
   lacks_memory_ = true;
   work_left_ = -1;
@@ -122,7 +122,7 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state, int32_t c
   if (found != of_automaton_.end()) return found->second;
   if (work_left_ <= 0) work_left_ = -1;
   if (gave_up()) return given_up_;
-  if (automaton_bytes_ > kMostAutomatonBytes) {
+  if (automaton_bytes_ > kMaxAutomatonBytes) {
     release_memory(of_automaton_);
     automaton_bytes_ = 0;
   }
@@ -231,8 +231,8 @@ bool TokenMasks::prepare(int64_t most_work) {
   }
   std::ranges::sort(order);
   for (const auto& [width, state] : order) {
-    if (most_work < 0 || automaton_bytes_ > kMostAutomatonBytes / 2) return true;
-    begin(kMostWork);
+    if (most_work < 0 || automaton_bytes_ > kMaxAutomatonBytes / 2) return true;
+    begin(kMaxWork);
     of_automaton(state, 0);
     most_work -= work();
     if (lacks_memory()) return true;
@@ -243,7 +243,7 @@ bool TokenMasks::prepare(int64_t most_work) {
 }
 
 bool TokenMasks::is_full() const {
-  return states_.bytes() > kMostStateBytes || kept_bytes_ > kMostMaskBytes;
+  return states_.bytes() > kMaxStateBytes || kept_bytes_ > kMaxMaskBytes;
 }
 
 void TokenMasks::clear() noexcept {

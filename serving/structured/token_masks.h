@@ -22,13 +22,13 @@ namespace trireme {
 
 class TokenMasks {
  public:
-  static constexpr int64_t kMostWork = int64_t{1} << 24;
+  static constexpr int64_t kMaxWork = int64_t{1} << 24;
   // Asks for a total of `bytes`; false: refused. Called when the total exceeds what was granted,
   // and when it has decreased.
   using Charge = std::function<bool(int64_t bytes)>;
   // Automaton and trie must outlive this object. most_work: limit for the first mask.
   TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie,
-             int64_t most_work = kMostWork, Charge charge = {});
+             int64_t most_work = kMaxWork, Charge charge = {});
 
   GrammarStates& states() { return states_; }
   // Adds the bits of the tokens that can be read from `state` to `mask`, (trie.words()). False:

@@ -175,7 +175,7 @@ std::vector<OpCase> block_weight_cases() {
         if (s.m > 0) cases.push_back(decode_case(s, format, dtype));
         if (s.n > 1) cases.push_back(embedding_case(s, format, dtype));
       }
-      for (const Size& s : {Size{7, 16, 70}, Size{kMostBlockRows + 3, 37, 72}})
+      for (const Size& s : {Size{7, 16, 70}, Size{kMaxBlockRows + 3, 37, 72}})
         cases.push_back(linear_case(s, format, dtype));
       if (dtype != DType::kBF16) continue;
       cases.push_back(product_case({3, 16, 64}, format, dtype, DType::kF32));

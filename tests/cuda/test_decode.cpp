@@ -144,7 +144,7 @@ TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
 // decoded weights without that rounding, which amounts to 2 % of a logit's magnitude
 // (tests/serving/test_block_model.cpp).
 TEST(DecodeOnGpuBlocks, WriteTheTextOfTheCpu) {
-  std::vector<int32_t> long_prompt(kMostBlockRows + 3);
+  std::vector<int32_t> long_prompt(kMaxBlockRows + 3);
   for (size_t i = 0; i < long_prompt.size(); ++i) long_prompt[i] = static_cast<int32_t>(i * 7 % 37);
   for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kGpt2, ModelFamily::kMixtral})
     for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {

@@ -13,7 +13,7 @@ namespace trireme::test {
 namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 8, kBlockTokens = 4, kBlocks = 12;
-constexpr int64_t kMostBlocks = 4;  // per sequence
+constexpr int64_t kMaxBlocks = 4;  // per sequence
 constexpr int64_t kPromptContext = 128;
 constexpr int kLayer = 3;  // of layers 2 to 4
 CachedLayers layers_of(const KvType& type) { return {3, 2, kKvHeads, kWidth, type}; }
@@ -71,7 +71,7 @@ std::vector<T> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& par
     const std::vector<int32_t>& own = blocks[static_cast<size_t>(p.sequence)];
     for (int64_t t = p.begin; t < p.end; ++t)
       slots.push_back(own[static_cast<size_t>(t / kBlockTokens)] * kBlockTokens + t % kBlockTokens);
-    for (size_t b = 0; b < kMostBlocks; ++b) table.push_back(b < own.size() ? own[b] : 0);
+    for (size_t b = 0; b < kMaxBlocks; ++b) table.push_back(b < own.size() ? own[b] : 0);
     lens.push_back(static_cast<int32_t>(p.end));
     cu.push_back(cu.back() + static_cast<int32_t>(p.end - p.begin));
     tokens.cached.most_queries = std::max(tokens.cached.most_queries, p.end - p.begin);
@@ -80,7 +80,7 @@ std::vector<T> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& par
   tokens.count = t;
   tokens.cu_q = make(cu, {n + 1});
   tokens.cached.slots = make(slots, {t});
-  tokens.cached.block_table = make(table, {n, kMostBlocks});
+  tokens.cached.block_table = make(table, {n, kMaxBlocks});
   tokens.cached.context_lens = make(lens, {n});
   const Tensor out =
       make(std::vector<T>(static_cast<size_t>(t * kHeads * kWidth), T{7}), {t, kHeads, kWidth});

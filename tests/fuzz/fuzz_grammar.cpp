@@ -31,11 +31,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const trireme::InputError&) {  // refused: expected
     return 0;
   }
-  constexpr int kMostTokens = 200;
-  const auto reader = grammar->begin({0}, kMostTokens);
+  constexpr int kMaxTokens = 200;
+  const auto reader = grammar->begin({0}, kMaxTokens);
   std::string text;
   uint32_t choice = 1;
-  for (int step = 0; step < kMostTokens; ++step) {
+  for (int step = 0; step < kMaxTokens; ++step) {
     std::vector<int32_t> ids;
     for (int32_t id = 1; id <= 256; ++id)
       if ((reader->mask()[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0) ids.push_back(id);

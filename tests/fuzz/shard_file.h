@@ -15,7 +15,7 @@
 
 namespace trireme::test {
 
-inline constexpr int64_t kMostShardData = 1 << 20;
+inline constexpr int64_t kMaxShardData = 1 << 20;
 
 // Parts of an input, separated by lines of "%%".
 inline std::vector<std::string> parts_of(std::string input) {
@@ -37,7 +37,7 @@ inline int64_t shard_data_bytes(const std::string& header) {
     if (!tensor.is_object() || !tensor.contains("data_offsets")) continue;
     const auto& offsets = tensor["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[1].is_number_unsigned()) continue;
-    if (offsets[1] <= kMostShardData) end = std::max(end, offsets[1].get<int64_t>());
+    if (offsets[1] <= kMaxShardData) end = std::max(end, offsets[1].get<int64_t>());
   }
   return end;
 }
@@ -53,12 +53,12 @@ inline void write_shard(const std::string& path, const std::string& header) {
 
 // Reads the first and the last elements of every tensor of numbers.
 inline void read_every_tensor(const TensorSource& source) {
-  constexpr int64_t kMostRead = 1 << 16;
+  constexpr int64_t kMaxRead = 1 << 16;
   for (const SourceTensor& tensor : source.tensors()) {
     if (!tensor.dtype.has_value() || !is_float(*tensor.dtype)) continue;
     const int64_t n = tensor.numel();
-    TRIREME_CHECK(n >= 0 && n <= 8 * 4 * kMostShardData, tensor.name, ": ", n, " elements");
-    std::vector<float> values(static_cast<size_t>(std::min(n, kMostRead)));
+    TRIREME_CHECK(n >= 0 && n <= 8 * 4 * kMaxShardData, tensor.name, ": ", n, " elements");
+    std::vector<float> values(static_cast<size_t>(std::min(n, kMaxRead)));
     const Tensor out(values.data(), DType::kF32, {std::ssize(values)});
     source.read(tensor, 0, out);
     source.read(tensor, n - std::ssize(values), out);

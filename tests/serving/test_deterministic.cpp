@@ -16,11 +16,11 @@ using test::Rank;
 using test::Text;
 using test::Wish;
 
-constexpr int64_t kMostTokens = 96;
+constexpr int64_t kMaxTokens = 96;
 
 ModelConfig config_of(ModelFamily family) {
   ModelConfig config = test::tiny_model(family);
-  config.max_positions = kMostTokens;
+  config.max_positions = kMaxTokens;
   return config;
 }
 
@@ -86,10 +86,10 @@ class Ears {
 };
 
 std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blocks) {
-  config.max_model_len = kMostTokens;
+  config.max_model_len = kMaxTokens;
   const StepLimits limits{.tokens = config.max_step_tokens,
                           .sequences = config.max_sequences,
-                          .length = kMostTokens,
+                          .length = kMaxTokens,
                           .blocks = blocks,
                           .block_tokens = kBlockTokens,
                           .kv_type = rank.kv_type,
@@ -102,7 +102,7 @@ std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blo
 // One after the other, each prompt in one step, with an empty prefix cache.
 std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
   const auto engine = engine_of(
-      rank, {.max_sequences = 1, .max_step_tokens = kMostTokens, .prefix_caching = false}, 24);
+      rank, {.max_sequences = 1, .max_step_tokens = kMaxTokens, .prefix_caching = false}, 24);
   Ears ears(wishes.size());
   for (size_t i = 0; i < wishes.size(); ++i) {
     engine->add(request_of(wishes[i], i), ears.of(i));
@@ -154,7 +154,7 @@ TEST_P(Deterministic, AStormWritesTheTextsOfRequestsAlone) {
   const Kind kind = GetParam();
   const std::vector<Wish> wishes = wishes_of(64);
   run_threads(1, [&](Communicator& world) {
-    Rank rank(config_of(kind.family), {}, world, kind.dtype, kMostTokens);
+    Rank rank(config_of(kind.family), {}, world, kind.dtype, kMaxTokens);
     rank.kv_type = kind.kv_type;
     const std::vector<Text> want = alone(rank, wishes), got = in_a_storm(rank, wishes);
     for (size_t i = 0; i < wishes.size(); ++i) {
@@ -192,16 +192,16 @@ TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
     sizes.tp = tp;
     sizes.pp = pp;
     run_threads(tp * pp, [&, tp = tp, pp = pp, kv_type = kv_type](Communicator& world) {
-      Rank rank(config, sizes, world, DType::kF32, kMostTokens);
+      Rank rank(config, sizes, world, DType::kF32, kMaxTokens);
       rank.kv_type = kv_type;
       const auto texts = [&](int64_t sequences, int64_t tokens, int64_t blocks, bool prefixes) {
         const BatchingConfig how{.max_sequences = sequences,
                                  .max_step_tokens = tokens,
-                                 .max_model_len = kMostTokens,
+                                 .max_model_len = kMaxTokens,
                                  .prefix_caching = prefixes};
         return test::served(rank, wishes, how, blocks, false, true);
       };
-      const std::vector<Text> want = texts(1, kMostTokens, 24, false), got = texts(6, 9, 30, true);
+      const std::vector<Text> want = texts(1, kMaxTokens, 24, false), got = texts(6, 9, 30, true);
       for (size_t i = 0; i < wishes.size(); ++i)
         expect_same(got[i], want[i], concat("tp ", tp, " pp ", pp, " text ", i));
     });

@@ -291,7 +291,7 @@ TEST(Engine, GivesUpWhenStepAfterStepFails) {
   for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
   for (Heard& h : heard) EXPECT_EQ(h.wait(), FinishReason::kError);
   EXPECT_EQ(engine.failure().why, "no thirteen");
-  EXPECT_EQ(engine.counts().scheduler.failed_steps, Engine::kMostFailures - 1);
+  EXPECT_EQ(engine.counts().scheduler.failed_steps, Engine::kMaxFailures - 1);
 }
 
 // Has memory only for steps whose prompts contain no 13.
@@ -314,7 +314,7 @@ class Cramped final : public StepExecutor {
 TEST(Engine, LivesThroughWantOfMemory) {
   const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
   Engine engine(std::make_unique<Cramped>(true), one, kBlocks, kBlockTokens);
-  std::vector<Heard> heard(3 * Engine::kMostFailures);
+  std::vector<Heard> heard(3 * Engine::kMaxFailures);
   for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
   for (Heard& h : heard) {
     EXPECT_EQ(h.wait(), FinishReason::kError);

@@ -14,11 +14,11 @@ using test::Rank;
 using test::Text;
 using test::Wish;
 
-constexpr int64_t kMostTokens = 96;
+constexpr int64_t kMaxTokens = 96;
 
 ModelConfig config_of(ModelFamily family, int64_t vocabulary) {
   ModelConfig config = test::tiny_model(family);
-  config.max_positions = kMostTokens;
+  config.max_positions = kMaxTokens;
   config.vocab_size = vocabulary;
   return config;
 }
@@ -52,10 +52,10 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
     ParallelSizes sizes;
     sizes.pp = pp;
     run_threads(pp, [&](Communicator& world) {
-      Rank rank(config_of(ModelFamily::kLlama, 11), sizes, world, DType::kF32, kMostTokens);
+      Rank rank(config_of(ModelFamily::kLlama, 11), sizes, world, DType::kF32, kMaxTokens);
       for (const int64_t tokens : {10, 128}) {
         BatchingConfig how{
-            .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMostTokens};
+            .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMaxTokens};
         SchedulerCounts plain, guessed;
         const std::vector<Text> want = served(rank, wishes, how, 120, false, true, &plain);
         how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
@@ -80,11 +80,11 @@ TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
   wishes[5].sampling.top_p = 0.8;
   run_threads(1, [&](Communicator& world) {
     const ModelConfig config = config_of(ModelFamily::kLlama, 37);
-    Rank rank(config, {}, world, DType::kF32, kMostTokens);
-    Rank draft(config, {}, world, DType::kBF16, kMostTokens);
+    Rank rank(config, {}, world, DType::kF32, kMaxTokens);
+    Rank draft(config, {}, world, DType::kBF16, kMaxTokens);
     for (const int64_t tokens : {10, 128}) {
       BatchingConfig how{
-          .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMostTokens};
+          .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMaxTokens};
       const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
       how.speculation = {.tokens = 4};
       SchedulerCounts counts;
@@ -120,9 +120,9 @@ TEST(SpeculativeDecoding, GoesOnWithoutADraftThatFails) {
   const std::vector<Wish> wishes = wishes_of(8, 37);
   run_threads(1, [&](Communicator& world) {
     const ModelConfig config = config_of(ModelFamily::kLlama, 37);
-    Rank rank(config, {}, world, DType::kF32, kMostTokens);
-    Rank draft(config, {}, world, DType::kBF16, kMostTokens);
-    BatchingConfig how{.max_sequences = 4, .max_step_tokens = 128, .max_model_len = kMostTokens};
+    Rank rank(config, {}, world, DType::kF32, kMaxTokens);
+    Rank draft(config, {}, world, DType::kBF16, kMaxTokens);
+    BatchingConfig how{.max_sequences = 4, .max_step_tokens = 128, .max_model_len = kMaxTokens};
     const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
     how.speculation = {.tokens = 4};
     SchedulerCounts counts;
@@ -155,10 +155,10 @@ constexpr int64_t kFew = 5;  // tokens
 // compared with their probabilities; the deviation has a chi-square distribution with V V - 1
 // degrees of freedom.
 void expect_the_distribution(Communicator& world, int count, bool model_drafts) {
-  Rank rank(config_of(ModelFamily::kLlama, kFew), {}, world, DType::kF32, kMostTokens);
+  Rank rank(config_of(ModelFamily::kLlama, kFew), {}, world, DType::kF32, kMaxTokens);
   ModelConfig small = config_of(ModelFamily::kLlama, kFew);
   small.num_layers = 1;
-  Rank draft(small, {}, world, DType::kF32, kMostTokens);
+  Rank draft(small, {}, world, DType::kF32, kMaxTokens);
   const std::vector<int32_t> prompt{0, 1, 2, 3, 4, 0, 1, 4, 2, 0, 3, 1, 0};
   std::vector<Wish> wishes(static_cast<size_t>(count),
                            {.prompt = prompt, .count = 3, .sampling = {}});

@@ -38,12 +38,12 @@ void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
     return report.error(kTotal, concat("is required, or ", kMicro));
   // With one size given, a step is one forward pass.
   if (given.passes == 0 && (given.total == 0 || given.micro == 0)) given.passes = 1;
-  constexpr int64_t kMost = 1 << 24;  // the schema's bound for each, so that products stay exact
+  constexpr int64_t kMax = 1 << 24;  // the schema's bound for each, so that products stay exact
   if (given.total == 0) {
-    if (given.micro * given.passes > kMost / data_ranks)
+    if (given.micro * given.passes > kMax / data_ranks)
       return report.error(
           kTotal, concat(kMicro, " ", given.micro, " x ", kPasses, " ", given.passes, " x ", ranks,
-                         " is more than ", kMost, " sequences"));
+                         " is more than ", kMax, " sequences"));
     given.total = given.micro * given.passes * data_ranks;
   } else if (given.micro == 0) {
     given.micro = quotient(values, given.total, given.passes * data_ranks,

@@ -34,12 +34,12 @@ std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& repor
 // Requires that there are no more chunks than layers.
 void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
                           ConfigReport& report) {
-  constexpr int64_t kMostOperations = 1 << 26;  // a schedule is stored as a list of them
+  constexpr int64_t kMaxOperations = 1 << 26;  // a schedule is stored as a list of them
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
-  if (chunks > kMostOperations / config.gradient_accumulation_steps) {
+  if (chunks > kMaxOperations / config.gradient_accumulation_steps) {
     report.error(values.spelled(key::kPipeline),
                  concat(chunks, " pipeline chunks x ", config.gradient_accumulation_steps,
-                        " micro-batches are more than ", kMostOperations, " passes in one step"));
+                        " micro-batches are more than ", kMaxOperations, " passes in one step"));
     return;
   }
   try {

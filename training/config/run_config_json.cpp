@@ -275,9 +275,9 @@ RunConfig resolved_run_config(const Json& json) {
   };
   const int64_t micro = number("train_micro_batch_size_per_gpu");
   const int64_t passes = number("gradient_accumulation_steps");
-  constexpr int64_t kMost =
+  constexpr int64_t kMax =
       1 << 24;  // the schema's bound; the product of any two integers overflows
-  const bool sizes = micro > 0 && micro <= kMost && passes > 0 && passes <= kMost;
+  const bool sizes = micro > 0 && micro <= kMax && passes > 0 && passes <= kMax;
   const int64_t share = sizes ? micro * passes : 0;
   const int64_t batch = number("train_batch_size");
   if (share <= 0 || batch <= 0 || batch % share != 0 || batch / share > 1 << 20)

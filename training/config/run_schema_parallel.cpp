@@ -6,10 +6,10 @@
 namespace trireme {
 namespace {
 
-constexpr double kMostRanks = 1 << 20;
+constexpr double kMaxRanks = 1 << 20;
 
 Key& size(Schema& s, const char* name, const char* help) {
-  return s.integer(name, "1", help).at_least(1).at_most(kMostRanks).beside_trajectory();
+  return s.integer(name, "1", help).at_least(1).at_most(kMaxRanks).beside_trajectory();
 }
 
 void add_zero_keys(Schema& s) {
@@ -126,14 +126,14 @@ void add_parallel_keys(Schema& s) {
   s.integer(key::kData, "\"auto\"", "ranks that share the batch; auto: ranks / (tp x pp x cp)")
       .or_auto()
       .at_least(1)
-      .at_most(kMostRanks)
+      .at_most(kMaxRanks)
       .beside_trajectory()
       .alias({"parallelism.dp", key::kDataReplicate, "data_parallel_replicate_degree", "dp"});
   s.integer(key::kDataShard, "",
             "TorchTitan's name: data-parallel ranks that shard the weights, "
             "zero_optimization.stage 3; -1: all, 1: none")
       .at_least(-1)
-      .at_most(kMostRanks)
+      .at_most(kMaxRanks)
       .beside_trajectory()
       .alias({"data_parallel_shard_degree"});
   s.string(key::kOrder, "\"tp-cp-dp-pp\"",

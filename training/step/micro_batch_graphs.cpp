@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostRecords = 16;
+constexpr size_t kMaxRecords = 16;
 // Capturing and instantiating a graph takes the host about three times as long as queueing the
 // work.
 constexpr int64_t kWorthRecording = 4;
@@ -75,7 +75,7 @@ MicroBatchGraphs::Key MicroBatchGraphs::key_of(int micro_batch, int64_t step) co
 MicroBatchGraphs::Record& MicroBatchGraphs::record_of(const Key& key, int64_t step) {
   auto found = std::ranges::find(records_, key, &Record::key);
   if (found == records_.end()) {
-    if (records_.size() == kMostRecords) {
+    if (records_.size() == kMaxRecords) {
       dropped_.emplace_back(step, std::move(records_.back().graph));
       records_.pop_back();
     }

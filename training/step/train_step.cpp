@@ -72,7 +72,7 @@ void TrainState::allocate(Ctx& ctx) {
   scalars_ = Buffer("step scalars", kSlots * kSlotBytes, ctx.memory());
   if (ctx.gpu != nullptr)
     on_the_host_ =
-        Buffer("step outcomes", TrainStep::kMostOpen * kSlots * kSlotBytes, Memory::kPinned);
+        Buffer("step outcomes", TrainStep::kMaxOpen * kSlots * kSlotBytes, Memory::kPinned);
   write_step_state(ctx, initial_step_state(dtype_, loss_scale_));
 }
 
@@ -312,7 +312,7 @@ void TrainStep::copy_scalars() {
   mine.waits = cuda::waits_counted(*ctx_.gpu);
   for (int64_t other = finished_; other < started_; ++other) mine.waits -= opened(other).waits;
   std::byte* const to =
-      state_.on_the_host_.data() + started_ % kMostOpen * int64_t{kSlots} * kSlotBytes;
+      state_.on_the_host_.data() + started_ % kMaxOpen * int64_t{kSlots} * kSlotBytes;
   cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, to, state_.scalars_.data(),
                    int64_t{kSlots} * kSlotBytes);
   if (mine.copied.raw() == nullptr) mine.copied = cuda::make_event(*ctx_.gpu);
@@ -322,7 +322,7 @@ void TrainStep::copy_scalars() {
 // Host copy of the slots of an open step that has completed.
 const std::byte* TrainStep::scalars_of(int64_t number) const {
   if (ctx_.gpu == nullptr) return state_.scalars_.data();
-  return state_.on_the_host_.data() + number % kMostOpen * int64_t{kSlots} * kSlotBytes;
+  return state_.on_the_host_.data() + number % kMaxOpen * int64_t{kSlots} * kSlotBytes;
 }
 
 StepResult TrainStep::finish() {

@@ -87,11 +87,11 @@ class TrainStep {
   }
   // Limit on open steps (started and not finished): a GPU works on one while the host queues the
   // next.
-  int64_t most_open() const { return ctx_.gpu != nullptr ? kMostOpen : 1; }
+  int64_t most_open() const { return ctx_.gpu != nullptr ? kMaxOpen : 1; }
   int64_t open() const { return started_ - finished_; }
   const MicroBatchGraphs& graphs() const { return graphs_; }
 
-  static constexpr int64_t kMostOpen = 2;
+  static constexpr int64_t kMaxOpen = 2;
 
  private:
   // Data of an open step besides its scalars.
@@ -105,7 +105,7 @@ class TrainStep {
     int64_t waits = 0;  // GPU: waits for communication that this step has queued
     cuda::Event copied;
   };
-  Open& opened(int64_t number) { return open_[static_cast<size_t>(number % kMostOpen)]; }
+  Open& opened(int64_t number) { return open_[static_cast<size_t>(number % kMaxOpen)]; }
   const std::byte* scalars_of(int64_t number) const;
   void copy_scalars();
   const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
@@ -131,7 +131,7 @@ class TrainStep {
   std::vector<MicroBatch> local_;   // if the whole batches cannot be used
   GradientSync sync_;
   PipelineReport pipeline_;
-  std::array<Open, kMostOpen> open_;
+  std::array<Open, kMaxOpen> open_;
   int64_t started_ = 0, finished_ = 0;
 };
 

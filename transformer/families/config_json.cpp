@@ -14,13 +14,13 @@ namespace {
 // several stop token ids; transformer/formats/text_ends.h reads all).
 int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_t vocab_size,
                       ConfigReport& report) {
-  constexpr size_t kMost = 1024;
+  constexpr size_t kMax = 1024;
   if (!values.valid(key) || !values.valid("vocab_size")) return -1;
   const Json& value = values.raw(key);
   if (value.is_null()) return -1;
   const Json list = value.is_array() ? value : Json::array({value});
   const auto is_integer = [](const Json& id) { return id.is_number_integer(); };
-  if (list.size() > kMost || !std::ranges::all_of(list, is_integer)) {
+  if (list.size() > kMax || !std::ranges::all_of(list, is_integer)) {
     report.error(values.spelled(key), concat("must be null, a token id below vocab_size ",
                                              vocab_size, " or a list of such, got ", shown(value)));
     return -1;
@@ -37,11 +37,11 @@ int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_
 // Sizes within the bounds of their keys may still describe a model beyond any memory: too many
 // parameters to list, or byte counts beyond 64 bits.
 void check_product(const ModelConfig& c, const std::string& place, ConfigReport& report) {
-  constexpr double kMostExperts = 1 << 18, kMostParameters = 1e15;
+  constexpr double kMaxExpertsOfModel = 1 << 18, kMaxParameters = 1e15;
   const double experts = static_cast<double>(c.num_layers) * static_cast<double>(c.moe.experts);
-  if (experts > kMostExperts)
+  if (experts > kMaxExpertsOfModel)
     report.error(place, concat(c.num_layers, " layers of ", c.moe.experts, " experts are ", experts,
-                               ", at most ", kMostExperts, " are built"));
+                               ", at most ", kMaxExpertsOfModel, " are built"));
   const auto width = static_cast<double>(c.hidden_size);
   const double heads = static_cast<double>(c.head_dim) * 2 *
                        (static_cast<double>(c.num_heads) + static_cast<double>(c.num_kv_heads));
@@ -52,9 +52,9 @@ void check_product(const ModelConfig& c, const std::string& place, ConfigReport&
   const double all = width * (static_cast<double>(c.num_layers) * (heads + 3 * mlp) +
                               2 * static_cast<double>(c.vocab_size) +
                               (c.learned_positions ? static_cast<double>(c.max_positions) : 0));
-  if (all > kMostParameters)
+  if (all > kMaxParameters)
     report.error(place, concat("the sizes make a model of ", all, " parameters, at most ",
-                               kMostParameters, " are built"));
+                               kMaxParameters, " are built"));
 }
 
 // "gpt2, llama and deepseek"

@@ -79,11 +79,11 @@ std::vector<std::string> take_unknown(Json& json, ConfigReport& report) {
 
 // "a, b and 3 more", quoted onto one line.
 std::string listed(const std::vector<std::string>& names) {
-  constexpr size_t kMostListed = 20;
+  constexpr size_t kMaxListed = 20;
   std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kMostListed); ++i)
+  for (size_t i = 0; i < std::min(names.size(), kMaxListed); ++i)
     out += concat(i == 0 ? "" : ", ", shown(Json(names[i])));
-  if (names.size() > kMostListed) out += concat(" and ", names.size() - kMostListed, " more");
+  if (names.size() > kMaxListed) out += concat(" and ", names.size() - kMaxListed, " more");
   return out;
 }
 

@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostListed = 20;
+constexpr size_t kMaxListed = 20;
 // Rows of a transposed matrix that are read together, so that whole cache lines are used.
 constexpr int64_t kTileRows = 64;
 
@@ -105,8 +105,8 @@ void subtract(const Tensor& y, double added) {
 std::string listed(const char* what, const std::vector<std::string>& lines) {
   if (lines.empty()) return "";
   std::string out = concat("\n  ", what, " (", lines.size(), "):");
-  for (size_t i = 0; i < std::min(lines.size(), kMostListed); ++i) out += "\n    " + lines[i];
-  if (lines.size() > kMostListed) out += concat("\n    ... ", lines.size() - kMostListed, " more");
+  for (size_t i = 0; i < std::min(lines.size(), kMaxListed); ++i) out += "\n    " + lines[i];
+  if (lines.size() > kMaxListed) out += concat("\n    ... ", lines.size() - kMaxListed, " more");
   return out;
 }
 

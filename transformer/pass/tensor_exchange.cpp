@@ -48,9 +48,9 @@ void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial) {
 }
 
 bool overlaps_exchange(const Pass& pass) {
-  constexpr int kMostRanks = 64;  // limit of sum_rows() on a GPU
+  constexpr int kMaxRanks = 64;  // limit of sum_rows() on a GPU
   const int size = pass.token_split().size;
-  if (size == 1 || size > kMostRanks) return false;
+  if (size == 1 || size > kMaxRanks) return false;
   if (pass.float8 != nullptr) return false;  // a scale covers all tokens
   return overlaps(pass.groups->layout.tp_comm_overlap, pass.ctx.gpu != nullptr);
 }

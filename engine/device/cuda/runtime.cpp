@@ -254,9 +254,9 @@ bool kernels_wait(Context& gpu, [[maybe_unused]] const char* op,
 }  // namespace
 
 PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, const void* kernel) {
-  constexpr int64_t kMostX = std::numeric_limits<int32_t>::max(), kMostYZ = 65535;
+  constexpr int64_t kMaxX = std::numeric_limits<int32_t>::max(), kMaxYZ = 65535;
   const auto [x, y, z] = grid.blocks;
-  TRIREME_CHECK(x >= 0 && y >= 0 && z >= 0 && x <= kMostX && y <= kMostYZ && z <= kMostYZ, op,
+  TRIREME_CHECK(x >= 0 && y >= 0 && z >= 0 && x <= kMaxX && y <= kMaxYZ && z <= kMaxYZ, op,
                 ": a grid of ", x, " x ", y, " x ", z, " blocks");
   TRIREME_CHECK(grid.threads > 0 && grid.threads <= 1024 && grid.threads % 32 == 0, op, ": ",
                 grid.threads, " threads in a block");
@@ -272,9 +272,9 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
   if (prepared.empty) return prepared;
   // A block has 48 KiB without opt-in, its static memory included. The amount requested is the same
   // in every launch, so that ranks that share a GPU do not lower it for one another.
-  constexpr int64_t kMostStatic = 4 << 10, kWithoutAsking = (48 << 10) - kMostStatic;
+  constexpr int64_t kMaxStatic = 4 << 10, kWithoutAsking = (48 << 10) - kMaxStatic;
   if (grid.shared > kWithoutAsking) {
-    const int64_t most = gpu.info.shared_bytes_per_block - kMostStatic;
+    const int64_t most = gpu.info.shared_bytes_per_block - kMaxStatic;
     TRIREME_CHECK(grid.shared <= most, op, ": ", grid.shared,
                   " bytes of shared memory, a block has ", most);
     check_runtime(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -7,8 +7,8 @@
 namespace trireme::cuda {
 void WaitTimes::wait(Context& gpu, const Event& event) {
   // Bounds the events for a caller that never reads the times.
-  constexpr size_t kMostPairs = 1 << 14;
-  if (used_ == kMostPairs) return cuda::wait(gpu.main, event);
+  constexpr size_t kMaxPairs = 1 << 14;
+  if (used_ == kMaxPairs) return cuda::wait(gpu.main, event);
   if (used_ == pairs_.size()) pairs_.push_back({make_timing_event(gpu), make_timing_event(gpu)});
   Pair& pair = pairs_[used_++];
   record(pair.before, gpu.main);

@@ -18,7 +18,7 @@ inline constexpr int64_t kWidestVector = 16;
 // Longest sequence whose key and value gradients one thread sums in its own scratch.
 inline constexpr int64_t kMaxOwnedKeys = 8192;
 // The mask of a probability is numbered with 24 bits for the key.
-inline constexpr int64_t kMostDropoutKeys = int64_t{1} << 24;
+inline constexpr int64_t kMaxDropoutKeys = int64_t{1} << 24;
 // Sequences with at most this many queries use the path that reads each key once (generation).
 inline constexpr int64_t kFewQueries = 4;
 

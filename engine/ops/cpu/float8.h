@@ -55,9 +55,9 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float float8_scale(float large
                                                                      float margin,
                                                                      float otherwise) {
   if (!(amax > 0.0f) || amax - amax != 0.0f) return otherwise;
-  constexpr float kMost = 0x1.fffffep127f;
+  constexpr float kMax = 0x1.fffffep127f;
   const float scale = largest / amax * margin;
-  return scale > kMost ? kMost : scale;
+  return scale > kMax ? kMax : scale;
 }
 
 // Length of a row of `inverse` for blocks of 128 by 128.

@@ -23,7 +23,7 @@ int64_t workspace_bytes(const DeviceInfo& info) {
 }
 
 // Far more than the distinct products of a training step.
-constexpr size_t kMostPlans = 4096;
+constexpr size_t kMaxPlans = 4096;
 constexpr int kTimedAlgorithms = 8;
 
 BlasLtFunctions load_functions() {
@@ -309,7 +309,7 @@ Plan& BlasLt::Impl::find(Context& gpu, const GemmProblem& g, const GemmPointers&
   const Key key = key_of(g, p);
   auto known = plans.find(key);
   if (known == plans.end()) {
-    if (plans.size() >= kMostPlans) forget_old();
+    if (plans.size() >= kMaxPlans) forget_old();
     known = plans.emplace(key, make(gpu, g, p)).first;
   }
   known->second.used = ++products;

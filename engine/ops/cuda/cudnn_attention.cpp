@@ -19,11 +19,11 @@ namespace trireme::cuda {
 namespace {
 
 // The repeatable backward stores the scores' gradients: a batch is split so that they stay below
-// kGoodWorkspace if possible, and cuDNN is not used above kMostWorkspace.
-constexpr int64_t kGoodWorkspace = int64_t{1} << 30, kMostWorkspace = int64_t{8} << 30;
+// kGoodWorkspace if possible, and cuDNN is not used above kMaxWorkspace.
+constexpr int64_t kGoodWorkspace = int64_t{1} << 30, kMaxWorkspace = int64_t{8} << 30;
 // Ragged sequences use memory as if all had the maximum length, and each part of a batch is a call:
 // beyond these limits our own kernels, which have neither cost, are better.
-constexpr int64_t kMostParts = 4, kMostPadding = 4;
+constexpr int64_t kMaxParts = 4, kMaxPadding = 4;
 
 using Addresses = std::map<int64_t, const void*>;
 constexpr int64_t kAlign = 256;  // alignment of objects in the workspace
@@ -53,13 +53,13 @@ int64_t own_bytes(const AttentionShape& s) {
 // Largest part of the batch, split into equal parts, that fits into the workspace. 0: none.
 int64_t part_of_batch(const AttentionShape& s) {
   if (!s.backward) return s.batch;
-  if (s.ragged && s.batch * s.length > kMostPadding * s.tokens) return 0;
-  if (!s.repeatable) return sums_bytes(s) <= kMostWorkspace ? s.batch : 0;
-  if (scores_bytes(s) > kMostWorkspace) return 0;
+  if (s.ragged && s.batch * s.length > kMaxPadding * s.tokens) return 0;
+  if (!s.repeatable) return sums_bytes(s) <= kMaxWorkspace ? s.batch : 0;
+  if (scores_bytes(s) > kMaxWorkspace) return 0;
   const int64_t most = std::max<int64_t>(1, kGoodWorkspace / scores_bytes(s));
   int64_t part = std::min(most, s.batch);
   while (s.batch % part != 0) --part;
-  return s.ragged && s.batch > kMostParts * part ? 0 : part;
+  return s.ragged && s.batch > kMaxParts * part ? 0 : part;
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ class Attention final : public LibraryHandle {
 
   // Room for the table of `room` sequences.
   std::byte* table(Context& gpu, int64_t room) {
-    grow(gpu, table_, round_up(room * 4, kAlign) + SequenceTable::kMostStrides * (room + 1) * 8);
+    grow(gpu, table_, round_up(room * 4, kAlign) + SequenceTable::kMaxStrides * (room + 1) * 8);
     return table_.data();
   }
 
@@ -253,7 +253,7 @@ class Ragged {
     int64_t* const known = table_.strides;
     const auto at = std::find(known, known + table_.count, strides.token) - known;
     if (at == table_.count) {
-      TRIREME_CHECK(at < SequenceTable::kMostStrides, "too many layouts of one attention");
+      TRIREME_CHECK(at < SequenceTable::kMaxStrides, "too many layouts of one attention");
       known[table_.count++] = strides.token;
     }
     for (const int64_t tensor : tensors) rows_[tensor] = at;

@@ -121,10 +121,10 @@ void sort_by_digit(Context& gpu, const From& from, const SortedTokens& to, int s
 
 SortedTokens sort_tokens(Context& gpu, const TokenOrder& o, const RowOfToken& token, int64_t n) {
   // Digits of equal width, as few as kDigitBuckets permits.
-  constexpr int kMostBits = std::bit_width(static_cast<uint64_t>(kDigitBuckets)) - 1;
+  constexpr int kMaxBits = std::bit_width(static_cast<uint64_t>(kDigitBuckets)) - 1;
   const int bits =
       std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(token.entries))));
-  const int digits = (bits + kMostBits - 1) / kMostBits, width = (bits + digits - 1) / digits;
+  const int digits = (bits + kMaxBits - 1) / kMaxBits, width = (bits + digits - 1) / digits;
   const CountingOrder order{.counts = o.counts,
                             .totals = o.totals,
                             .n = n,

@@ -16,8 +16,8 @@ struct CountingOrder {
 };
 // Number of chunks for n items: a function of n only.
 inline int64_t order_chunks(int64_t n) {
-  constexpr int64_t kItemsWorthAChunk = 256, kMostChunks = 1024;
-  return std::clamp<int64_t>(n / kItemsWorthAChunk, 1, kMostChunks);
+  constexpr int64_t kItemsWorthAChunk = 256, kMaxChunks = 1024;
+  return std::clamp<int64_t>(n / kItemsWorthAChunk, 1, kMaxChunks);
 }
 inline constexpr int64_t kDigitBuckets = 256;  // of the sort by rows
 

@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void fill_rows(Context& gpu, T* c, const T* row, int64_t rows, int64_t columns, int64_t stride) {
-  constexpr int64_t kMostRowBlocks = 1024;
+  constexpr int64_t kMaxRowBlocks = 1024;
   const Grid grid{
-      .blocks = {blocks_for(columns, kThreads), rows < kMostRowBlocks ? rows : kMostRowBlocks, 1},
+      .blocks = {blocks_for(columns, kThreads), rows < kMaxRowBlocks ? rows : kMaxRowBlocks, 1},
       .threads = kThreads};
   launch(gpu, "fill_rows", fill_rows_kernel<T>, grid, c, row, rows, columns, stride);
 }

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kThreads) table_kernel(SequenceTable t) {
   const int64_t begin = t.cu[n < t.sequences ? n : t.sequences];
   if (n < t.room) t.lengths[n] = n < t.sequences ? static_cast<int32_t>(t.cu[n + 1] - begin) : 0;
 #pragma unroll
-  for (int i = 0; i < SequenceTable::kMostStrides; ++i)
+  for (int i = 0; i < SequenceTable::kMaxStrides; ++i)
     if (i < t.count) t.offsets[i * (t.room + 1) + n] = begin * t.strides[i];
 }
 

@@ -15,13 +15,13 @@ struct Context;
 // offsets has room + 1 elements per tensor, one tensor after the other. All pointers are device
 // pointers.
 struct SequenceTable {
-  static constexpr int kMostStrides = 9;  // tensors of a backward pass
+  static constexpr int kMaxStrides = 9;  // tensors of a backward pass
   int32_t* lengths;
   int64_t* offsets;
   const int32_t* cu;
   int64_t sequences, room;
-  int64_t strides[kMostStrides];  // elements from one row of a tensor to the next
-  int count;                      // of strides
+  int64_t strides[kMaxStrides];  // elements from one row of a tensor to the next
+  int count;                     // of strides
 };
 TRIREME_CUDA_DECL void write_sequence_table(Context& gpu, const SequenceTable& table);
 

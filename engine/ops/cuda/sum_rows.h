@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-inline constexpr size_t kMostTerms = 64;  // per launch
+inline constexpr size_t kMaxTerms = 64;  // per launch
 
 // y or, if more launches follow, sum = [sum +] terms[0] + terms[1] + ...
 template <class T>
@@ -15,8 +15,8 @@ struct SumRows {
   int64_t y_stride;   // elements between rows
   compute_t<T>* sum;  // (rows, columns); null: this is the only launch
   bool goes_on;       // adds to the content of sum
-  const T* terms[kMostTerms];
-  int64_t strides[kMostTerms];
+  const T* terms[kMaxTerms];
+  int64_t strides[kMaxTerms];
   int count;
   int64_t rows, columns;
 };

@@ -49,12 +49,12 @@ void Tokens::fail_here(const std::string& what) const {
 }
 
 void ExpressionReader::link() {
-  if (++links_ > kMostLinks) t_.fail_here("an expression is too long");
+  if (++links_ > kMaxLinks) t_.fail_here("an expression is too long");
 }
 
 ExpressionPtr ExpressionReader::read() {
   if (nesting_ == 0) links_ = 0;
-  if (++nesting_ > kMostNesting) t_.fail_here("an expression is nested too deeply");
+  if (++nesting_ > kMaxNesting) t_.fail_here("an expression is nested too deeply");
   ExpressionPtr e = read_or();
   while (t_.is_name("if")) {
     link();
@@ -119,7 +119,7 @@ ExpressionPtr ExpressionReader::read_not() {
   if (!t_.is_name("not")) return read_compare();
   const int line = t_.now().line;
   t_.go_on();
-  if (++nesting_ > kMostNesting) t_.fail_here("an expression is nested too deeply");
+  if (++nesting_ > kMaxNesting) t_.fail_here("an expression is nested too deeply");
   ExpressionPtr e = make<Not>(line, read_not());
   --nesting_;
   return e;
@@ -195,7 +195,7 @@ ExpressionPtr ExpressionReader::read_unary(bool filters) {
   if (t_.is_symbol("-") || t_.is_symbol("+")) {
     const Token sign = t_.now();
     t_.go_on();
-    if (++nesting_ > kMostNesting) t_.fail_here("an expression is nested too deeply");
+    if (++nesting_ > kMaxNesting) t_.fail_here("an expression is nested too deeply");
     e = make<Calculation>(sign.line, sign.text, make<Constant>(sign.line, Value(int64_t{0})),
                           read_unary(false));
     --nesting_;

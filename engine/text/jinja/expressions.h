@@ -34,9 +34,9 @@ class Tokens {
   size_t at_ = 0;
 };
 
-inline constexpr int kMostNesting = 200;  // of brackets and blocks in a source
+inline constexpr int kMaxNesting = 200;  // of brackets and blocks in a source
 // Operators, members and filters of an expression: each is a level of the evaluated tree.
-inline constexpr int kMostLinks = 2000;
+inline constexpr int kMaxLinks = 2000;
 
 class ExpressionReader {
  public:

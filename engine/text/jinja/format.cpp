@@ -10,7 +10,7 @@
 namespace trireme::jinja {
 namespace {
 
-constexpr int64_t kMostPrecision = 400;
+constexpr int64_t kMaxPrecision = 400;
 constexpr int64_t kNone = -1;
 
 bool is_decimal_digit(char c) { return c >= '0' && c <= '9'; }
@@ -99,8 +99,8 @@ std::string cut(const std::string& text, int64_t characters) {
 }
 
 void check_precision(const Spec& spec) {
-  if (spec.precision > kMostPrecision)
-    fail(concat("a format has a precision of more than ", kMostPrecision));
+  if (spec.precision > kMaxPrecision)
+    fail(concat("a format has a precision of more than ", kMaxPrecision));
 }
 
 class PercentFormat {

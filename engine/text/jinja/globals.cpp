@@ -7,7 +7,7 @@
 namespace trireme::jinja {
 namespace {
 
-constexpr int64_t kMostRange = 100'000;
+constexpr int64_t kMaxRange = 100'000;
 
 Value range(Arguments& a) {
   int64_t bounds[3] = {0, 0, 1};
@@ -19,8 +19,7 @@ Value range(Arguments& a) {
   if (step == 0) fail("range has a step of 0");
   List out;
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-    if (std::ssize(out) == kMostRange)
-      fail(concat("a range has more than ", kMostRange, " numbers"));
+    if (std::ssize(out) == kMaxRange) fail(concat("a range has more than ", kMaxRange, " numbers"));
     spend(1);
     out.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;

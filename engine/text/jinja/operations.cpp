@@ -11,7 +11,7 @@
 namespace trireme::jinja {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 20;
+constexpr int64_t kMaxElements = 1 << 20;
 
 [[noreturn]] void no_operation(const std::string& operation, const Value& a, const Value& b) {
   fail(concat("a ", type_name(a), " ", operation, " a ", type_name(b), " has no meaning"));
@@ -67,7 +67,7 @@ Value repeated(Renderer& r, const Value& what, int64_t times) {
     return out;
   }
   const List& list = *what.list();
-  if (!list.empty() && times > kMostElements / std::ssize(list)) fail("a list is too long");
+  if (!list.empty() && times > kMaxElements / std::ssize(list)) fail("a list is too long");
   spend(std::ssize(list) * times);
   List out;
   for (int64_t i = 0; i < times; ++i) out.insert(out.end(), list.begin(), list.end());
@@ -114,7 +114,7 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
     return *a.string() + *b.string();
   }
   if (operation == "+" && a.list() && b.list() && !a.tuple() == !b.tuple()) {
-    if (std::ssize(*a.list()) + std::ssize(*b.list()) > kMostElements) fail("a list is too long");
+    if (std::ssize(*a.list()) + std::ssize(*b.list()) > kMaxElements) fail("a list is too long");
     spend(std::ssize(*a.list()) + std::ssize(*b.list()));
     List out = *a.list();
     out.insert(out.end(), b.list()->begin(), b.list()->end());

@@ -26,7 +26,7 @@ class Parser {
 
   // Parses up to one of the tags `ends`, which becomes the next token.
   Block read_block(const std::vector<std::string_view>& ends) {
-    if (++nesting_ > kMostNesting) t_.fail_here("blocks are nested too deeply");
+    if (++nesting_ > kMaxNesting) t_.fail_here("blocks are nested too deeply");
     Block block;
     while (t_.now().kind != TokenKind::kEnd && !at_tag(ends)) {
       if (t_.now().kind == TokenKind::kText) {
@@ -115,7 +115,7 @@ class Parser {
       if (t_.take_symbol(".")) target.member = t_.want_any_name();
       return target;
     }
-    if (++nesting_ > kMostNesting) t_.fail_here("names are nested too deeply");
+    if (++nesting_ > kMaxNesting) t_.fail_here("names are nested too deeply");
     Target target = read_target();
     t_.want_symbol(")");
     --nesting_;

@@ -13,7 +13,7 @@
 namespace trireme::jinja {
 namespace {
 
-constexpr int kMostDepth = 64;  // nesting of values that are printed or compared
+constexpr int kMaxDepth = 64;  // nesting of values that are printed or compared
 
 // As Python prints it: the shortest form that reads back.
 std::string real_text(double d) {
@@ -54,7 +54,7 @@ std::string quoted(const std::string& s) {
 }
 
 std::string shown(const Value& v, int depth) {
-  if (depth > kMostDepth) fail("a value is nested too deeply to be printed");
+  if (depth > kMaxDepth) fail("a value is nested too deeply to be printed");
   spend(1);
   if (v.is_undefined()) return "Undefined";
   if (const std::string* s = v.string()) return quoted(*s);
@@ -166,7 +166,7 @@ namespace {
 class Level {
  public:
   Level() {
-    if (++t_levels > kMostDepth) {
+    if (++t_levels > kMaxDepth) {
       --t_levels;
       fail("values are nested too deeply to be compared");
     }
@@ -182,10 +182,10 @@ thread_local int Level::t_levels = 0;
 }  // namespace
 
 void free_held(void* what, void (*free)(void*)) {
-  constexpr int kMostAtOnce = 64;
+  constexpr int kMaxAtOnce = 64;
   thread_local int levels = 0;
   thread_local std::vector<std::pair<void*, void (*)(void*)>> waiting;
-  if (levels == kMostAtOnce) return waiting.emplace_back(what, free), void();
+  if (levels == kMaxAtOnce) return waiting.emplace_back(what, free), void();
   ++levels;
   free(what);
   while (levels == 1 && !waiting.empty()) {
@@ -347,7 +347,7 @@ std::string text_of(const Value& v) {
 std::string repr_of(const Value& v) { return shown(v, 0); }
 
 std::string json_of(const Value& v, const JsonStyle& style, int depth) {
-  if (depth > kMostDepth) fail("a value is nested too deeply for tojson");
+  if (depth > kMaxDepth) fail("a value is nested too deeply for tojson");
   spend(1);
   if (v.is_none()) return "null";
   if (const bool* b = v.boolean()) return *b ? "true" : "false";

@@ -260,7 +260,7 @@ void Liveness::fail_after_grace(const OpInfo& op, const std::string& reason) {
     std::this_thread::sleep_for(kCheckInterval);
     const auto now = steady_clock::now();
     const std::chrono::duration<double> step = now - std::exchange(last, now);
-    counted += std::min(step.count(), kMostCounted);
+    counted += std::min(step.count(), kMaxCounted);
   }
   fail(op, reason);
 }

@@ -38,7 +38,7 @@ enum class LossCause : uint32_t {
 inline constexpr double kStoppedSeconds = 4;
 inline constexpr double kHangsSeconds = 30;
 // A longer time between two checks of a watchdog means that this process itself did not run.
-inline constexpr double kMostCounted = 0.5;
+inline constexpr double kMaxCounted = 0.5;
 // Ranks that were all sent SIGTERM end within this time; one that ends alone is a loss.
 inline constexpr double kTerminationGrace = 1.0;
 // A longer time between two checks of a waiting thread means that this process was not running.

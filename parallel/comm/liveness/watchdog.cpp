@@ -172,7 +172,7 @@ void Watchdog::loop() {
       links_.beat();
       beaten = now;
     }
-    const double counted = std::min(seconds_between(last, now), kMostCounted);
+    const double counted = std::min(seconds_between(last, now), kMaxCounted);
     last = now;
     // Read before the checks below, so that a rank that died before the signal was sent is seen.
     const bool terminated = handles_sigterm_ && g_terminated.exchange(false);

@@ -91,7 +91,7 @@ FieldTable<ChatFields> make_chat_table() {
             "Return log-probabilities of the completion's tokens.");
   t.integer("top_logprobs", &R::top_logprobs, "0",
             "With `logprobs` only: number of most probable tokens to return at each position.")
-      .range(0, static_cast<double>(kMostTopLogprobs));
+      .range(0, static_cast<double>(kMaxTopLogprobs));
   add_ending_fields(t);
   add_sampling_fields(t);
   add_serving_fields(t);

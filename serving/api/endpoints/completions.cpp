@@ -29,7 +29,7 @@ FieldTable<CompletionRequest> make_completion_table() {
   t.integer("logprobs", &R::top_logprobs, "",
             "Number of most probable tokens whose log-probabilities are returned with each token's "
             "own; with echo also for the prompt.")
-      .range(0, static_cast<double>(kMostTopLogprobs));
+      .range(0, static_cast<double>(kMaxTopLogprobs));
   t.boolean("add_special_tokens", &R::add_special, "true",
             "Add the special tokens that the model expects before a text, such as <s>.");
   t.integer("best_of", &R::best_of, "0",

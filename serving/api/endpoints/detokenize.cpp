@@ -12,7 +12,7 @@ const FieldTable<DetokenizeRequest>& detokenize_table() {
     t.string("model", &R::model, "Model id; absent: the served model.").entries(1, 512);
     t.other("tokens", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
             "Token ids.", [](R& r, const ApiJson& v, const Field& f) { r.tokens = read_ids(f, v); })
-        .entries(0, kMostListed)
+        .entries(0, kMaxListed)
         .required();
     t.boolean("skip_special_tokens", &R::skip_special, "true",
               "Leave out control tokens, such as <s>; false: spell them.");

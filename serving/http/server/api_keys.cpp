@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMostLine = 4096, kMostKeys = 10'000;  // per file
+constexpr size_t kMaxLine = 4096, kMaxKeys = 10'000;  // per file
 
 }  // namespace
 
@@ -49,9 +49,9 @@ std::vector<std::string> read_api_keys(const std::string& path) {
   std::vector<std::string> keys;
   constexpr char kSpace[] = " \t\r";
   for (std::string line; std::getline(file, line);) {
-    if (line.size() > kMostLine || keys.size() > kMostKeys)
-      fail_input("the file of API keys ", path, " has a line of more than ", kMostLine,
-                 " bytes, or more than ", kMostKeys, " keys");
+    if (line.size() > kMaxLine || keys.size() > kMaxKeys)
+      fail_input("the file of API keys ", path, " has a line of more than ", kMaxLine,
+                 " bytes, or more than ", kMaxKeys, " keys");
     const size_t begin = line.find_first_not_of(kSpace);
     if (begin == std::string::npos || line[begin] == '#') continue;
     keys.push_back(line.substr(begin, line.find_last_not_of(kSpace) - begin + 1));

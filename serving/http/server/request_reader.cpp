@@ -10,7 +10,7 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using BeastText = boost::beast::string_view;
 
-constexpr size_t kMostChunkHead = 8 << 10;  // a chunk's size line with extensions, or the trailer
+constexpr size_t kMaxChunkHead = 8 << 10;  // a chunk's size line with extensions, or the trailer
 // Shortest chunked body, "0\r\n\r\n". After the size of a last chunk, Beast's parser assumes that
 // this many bytes are available, which holds only after another chunk.
 constexpr size_t kLeastChunkedBody = 5;
@@ -232,7 +232,7 @@ size_t RequestReader::feed_body(std::string_view bytes) {
     state_ = State::kDone;
   } else if (taken == 0 && head_.chunked && has_bare_line_feed(bytes)) {
     refuse(400, "a chunk's head does not end with CR LF", "bad_request");
-  } else if (taken == 0 && bytes.size() > kMostChunkHead) {
+  } else if (taken == 0 && bytes.size() > kMaxChunkHead) {
     refuse(400, "a chunk's head is too long", "bad_request");
   }
   return taken;

@@ -24,7 +24,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr int kMostUnsent = 64 << 10;
+constexpr int kMaxUnsent = 64 << 10;
 
 asio::ip::address address_of(const std::string& host) {
   error_code error;
@@ -177,7 +177,7 @@ void HttpServer::Impl::welcome(tcp::socket socket, const tcp::endpoint& peer) {
   socket.set_option(tcp::no_delay(true), ignored);
   socket.non_blocking(true, ignored);
   // A slow reader must not have megabytes waiting in the kernel's buffer.
-  const int unsent = kMostUnsent;
+  const int unsent = kMaxUnsent;
   setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   auto connection = std::make_shared<Connection>(state_, std::move(place),
                                                  make_transport(std::move(socket), tls_.get()));

@@ -77,8 +77,8 @@ TEST_F(Reduce, FloatsInOrderAndRoundedOnce) {
 TEST_F(Reduce, IntegersWrapAround) {
   for (Isa isa : isas()) {
     set_active_isa(isa);
-    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-    const TestTensor a({3}, std::vector<int64_t>{kMost, -5, 7}),
+    constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+    const TestTensor a({3}, std::vector<int64_t>{kMaxInt64, -5, 7}),
         b({3}, std::vector<int64_t>{1, 2, 3});
     const TestTensor out({3}, std::vector<int64_t>{0, 0, 0});
     const std::array<const void*, 2> in{a->raw(), b->raw()};

@@ -23,8 +23,8 @@ TEST(PrefixBlocks, DependOnAllBefore) {
   EXPECT_NE(ab[1], bb[1]);  // the same block after another one
   EXPECT_NE(prefix_blocks(text(1, 'a'), 1)[0], ab[0]);
   EXPECT_TRUE(prefix_blocks(std::string(kPrefixBlockBytes - 1, 'a'), 0).empty());
-  EXPECT_EQ(prefix_blocks(std::string((kMostPrefixBlocks + 1) * kPrefixBlockBytes, 'a'), 0).size(),
-            kMostPrefixBlocks);
+  EXPECT_EQ(prefix_blocks(std::string((kMaxPrefixBlocks + 1) * kPrefixBlockBytes, 'a'), 0).size(),
+            kMaxPrefixBlocks);
 }
 
 TEST(PrefixTable, FindsTheLongestBeginning) {
@@ -126,8 +126,8 @@ TEST(ServerChoice, AServerThatWasLostKnowsNothing) {
 
 TEST(ServerChoice, HasABound) {
   EXPECT_THROW(ServerChoice(0, {}), Error);
-  EXPECT_THROW(ServerChoice(kMostServers + 1, {}), Error);
-  EXPECT_NO_THROW(ServerChoice(kMostServers, {}));
+  EXPECT_THROW(ServerChoice(kMaxServers + 1, {}), Error);
+  EXPECT_NO_THROW(ServerChoice(kMaxServers, {}));
 }
 
 }  // namespace

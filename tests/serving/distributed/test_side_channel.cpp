@@ -214,12 +214,12 @@ TEST(SideMeeting, LetsStrangersHoldUpNobody) {
 
 TEST(SideMeeting, LetsManyStrangersKeepOutNobody) {
   SideListener listener = SideListener::on_address("127.0.0.1");
-  constexpr int kMost = static_cast<int>(SideListener::kMostStrangers);
-  const SilentStrangers strangers(listener, kMost + 60);
+  constexpr int kMax = static_cast<int>(SideListener::kMaxStrangers);
+  const SilentStrangers strangers(listener, kMax + 60);
   std::thread rank([&] { EXPECT_NO_THROW(connect_side_channel(listener.address(), 2, kLong)); });
   EXPECT_NE(accepted(listener), nullptr);
   rank.join();
-  EXPECT_LT(strangers.left(), kMost);
+  EXPECT_LT(strangers.left(), kMax);
 }
 
 TEST(SideMeeting, ReadsNoOtherAddresses) {

@@ -48,7 +48,7 @@ TEST(SpeculationSwitch, GoesOffWhereItLosesAndOnAgainOnceItPays) {
   EXPECT_NEAR(server.how.gain(), 0.6, 0.01);
   EXPECT_LT(server.run(4000), 0.05);
   server.brought = 4;  // other sequences
-  server.run(SpeculationSwitch::kMostInterval + 50);
+  server.run(SpeculationSwitch::kMaxInterval + 50);
   EXPECT_EQ(server.how.changes(), 2);
   EXPECT_GT(server.run(4000), 0.95);
   server.brought = 1;  // and others: detected without another probe

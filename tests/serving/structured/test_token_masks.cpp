@@ -151,7 +151,7 @@ TEST(TokenMasks, AreThoseOfIntersections) {
       int32_t state = masks.states().at(automaton.root());
       for (const char c : text) state = masks.states().step(state, static_cast<uint8_t>(c));
       std::vector<uint32_t> mask(static_cast<size_t>(trie.words()));
-      masks.begin(TokenMasks::kMostWork);
+      masks.begin(TokenMasks::kMaxWork);
       masks.add(state, kManyTokens, mask);
       for (size_t id = 1; id < tokens.size(); ++id)
         EXPECT_EQ(allows(mask, static_cast<int32_t>(id)), beginnings.contains(text + tokens[id]))
@@ -180,7 +180,7 @@ TEST(TokenMasks, AreOneForTheCountsOfARepetition) {
     int64_t work_of_last = 0;
     for (int turn = 0; turn < turns; ++turn) {
       std::vector<uint32_t> mask(static_cast<size_t>(trie->words()));
-      masks.begin(TokenMasks::kMostWork);
+      masks.begin(TokenMasks::kMaxWork);
       ASSERT_TRUE(masks.add(state, kManyTokens, mask));
       EXPECT_TRUE(allows(mask, 1 + 'a')) << turn;
       EXPECT_EQ(allows(mask, 258), turns == 300 || turn + 2 <= 100) << turn;
@@ -189,9 +189,9 @@ TEST(TokenMasks, AreOneForTheCountsOfARepetition) {
         state = masks.states().step(state, static_cast<uint8_t>(c));
     }
     // A new count, and nothing else.
-    EXPECT_LT(work_of_last, automaton == &many ? 20 : TokenMasks::kMostWork);
+    EXPECT_LT(work_of_last, automaton == &many ? 20 : TokenMasks::kMaxWork);
     std::vector<uint32_t> mask(static_cast<size_t>(trie->words()));
-    masks.begin(TokenMasks::kMostWork);
+    masks.begin(TokenMasks::kMaxWork);
     ASSERT_TRUE(masks.add(state, kManyTokens, mask));
     EXPECT_EQ(allows(mask, 1 + 'a'), automaton == &many);
     EXPECT_TRUE(allows(mask, 1 + '.'));
@@ -273,7 +273,7 @@ TEST(TokenMasks, AreThoseOfASavedState) {
   TokenMasks masks(automaton, trie);
   const auto mask_at = [&](int32_t state) {
     std::vector<uint32_t> mask(static_cast<size_t>(trie.words()));
-    masks.begin(TokenMasks::kMostWork);
+    masks.begin(TokenMasks::kMaxWork);
     masks.add(state, kManyTokens, mask);
     return mask;
   };

@@ -28,7 +28,7 @@ constexpr size_t kBatchBytes = size_t{8} << 20;
 constexpr size_t kMaxUnreadNames = 16;
 
 // Limit on keys per object of a record.
-constexpr size_t kMostKeys = 4096;
+constexpr size_t kMaxKeys = 4096;
 
 int64_t targets_of(const Example& example) {
   if (example.tokens.empty()) return 0;
@@ -38,7 +38,7 @@ int64_t targets_of(const Example& example) {
 std::vector<Example> read_item(const ExampleReader& reader, const std::string& line,
                                const std::string& place, bool pair) {
   const auto record =
-      parse_strict_json<Json>(line, place, {.keys_per_object = kMostKeys, .long_integers = true});
+      parse_strict_json<Json>(line, place, {.keys_per_object = kMaxKeys, .long_integers = true});
   try {
     if (!pair) return {reader.read(record)};
     auto [chosen, rejected] = reader.read_pair(record);

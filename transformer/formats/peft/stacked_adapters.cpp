@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Upper bound of the total rank: the factors of a layer are normally some MB.
-constexpr int64_t kMostRank = 1 << 16;
+constexpr int64_t kMaxStackedRank = 1 << 16;
 
 std::string layer_of(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind(".lora_"));
@@ -28,16 +28,16 @@ StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>>
                  room.rank, ", which --max-lora-rank sets");
     if (adapter != nullptr) check(*adapter);
     if (room.slots > 0) {
-      first_.push_back(first_.back() + std::min(room.rank, kMostRank + 1));
+      first_.push_back(first_.back() + std::min(room.rank, kMaxStackedRank + 1));
       continue;
     }
     for (const ModelParameter& p : adapter_parameters(config, adapter->lora()))
       layers.insert(layer_of(p.name));
-    first_.push_back(first_.back() + std::min(adapter->lora().rank, kMostRank + 1));
+    first_.push_back(first_.back() + std::min(adapter->lora().rank, kMaxStackedRank + 1));
   }
   if (room.slots > 0) layers = {"all-linear"};
-  if (first_.back() > kMostRank)
-    fail_input("adapters of rank ", first_.back(), " together; at most ", kMostRank,
+  if (first_.back() > kMaxStackedRank)
+    fail_input("adapters of rank ", first_.back(), " together; at most ", kMaxStackedRank,
                " are served side by side");
   lora_.rank = first_.back();
   lora_.alpha = static_cast<double>(lora_.rank);

@@ -17,7 +17,7 @@ using std::chrono::duration;
 using std::chrono::steady_clock;
 
 constexpr int kStages = 4, kMicroBatches = 8;
-constexpr size_t kRounds = 3, kMostRounds = 9;
+constexpr size_t kRounds = 3, kMaxRounds = 9;
 constexpr double kAllowed = 0.03;  // of the time: three percent
 constexpr int64_t kElements = 1000;
 
@@ -117,7 +117,7 @@ void expect_formula(ScheduleKind kind, int chunks) {
   double unexplained = 1;
   // More rounds where other processes disturbed the first ones.
   while (measured.size() < kRounds ||
-         (measured.size() < kMostRounds &&
+         (measured.size() < kMaxRounds &&
           (std::abs(median(measured) - want) > kAllowed || unexplained > kAllowed))) {
     const Idle idle = measure(schedule, times);
     measured.push_back(kind == ScheduleKind::kZbH2 ? idle.inside : idle.of_total);

@@ -13,7 +13,7 @@
 namespace trireme::test {
 namespace {
 
-constexpr int kMostTokens = 6000, kWandering = 150;
+constexpr int kMaxTokens = 6000, kWandering = 150;
 
 // Bytes, and tokens that end and start several parts at once.
 std::vector<std::string> tokens() {
@@ -39,8 +39,8 @@ struct Sweep {
 
 bool write_text(const CompiledGrammar& grammar, const std::vector<std::string>& vocabulary,
                 std::mt19937_64& random, std::string& text) {
-  const auto reader = grammar.begin({kEnd}, kMostTokens);
-  for (int step = 0; step < kMostTokens; ++step) {
+  const auto reader = grammar.begin({kEnd}, kMaxTokens);
+  for (int step = 0; step < kMaxTokens; ++step) {
     const int32_t id = choose(reader->mask(), std::ssize(vocabulary), step, random);
     if (id == kEnd) return true;
     text += vocabulary[static_cast<size_t>(id)];
