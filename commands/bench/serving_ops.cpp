@@ -47,7 +47,7 @@ void time_case(OpTimer& timer, const PagedCase& c) {
     std::fill_n(out_lens, c.sequences, narrow<int32_t>(c.context));
   });
   const PagedAttentionArgs args{.scale = 1.0 / std::sqrt(static_cast<double>(kWidth)),
-                                .most_queries = c.queries,
+                                .max_queries = c.queries,
                                 .longest_context = c.context};
   // Pairs of a query and a key that it sees, in one head.
   const double pairs = static_cast<double>(c.sequences * c.queries) *

@@ -86,7 +86,7 @@ nlohmann::ordered_json json_of(const BenchServeOptions& options, const LoadResul
       {"request_throughput", report.request_rate()},
       {"output_throughput", report.output_rate()},
       {"total_token_throughput", report.token_rate()},
-      {"max_concurrent_requests", report.most_concurrent}};
+      {"max_concurrent_requests", report.max_concurrent}};
   out["max_concurrency"] = nullptr;
   if (options.load.max_concurrency > 0) out["max_concurrency"] = options.load.max_concurrency;
   out["request_goodput"] = nullptr;
@@ -130,7 +130,7 @@ void print(const BenchServeOptions& options, const LoadReport& report) {
       {"completed", count(report.completed)},
       {"failed", count(report.failed)},
       {"duration", fixed(report.duration, 2), "s"},
-      {"most at a time", count(report.most_concurrent)},
+      {"most at a time", count(report.max_concurrent)},
       {"input tokens", count(report.input_tokens)},
       {"output tokens", count(report.output_tokens)},
       {"requests", fixed(report.request_rate(), 2), "requests/s"},

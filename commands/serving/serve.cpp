@@ -231,7 +231,7 @@ void read_speculation(ServeArguments& args) {
   SpeculativeOptions options = read_speculative_config(args.speculative);
   args.speculation = options.config;
   args.model.draft = std::move(options.draft);
-  args.model.draft_sequences = options.config.most_sequences;
+  args.model.draft_sequences = options.config.max_running_sequences;
 }
 
 // Sets the number of ranks to what the sizes need, since vLLM's options do not include it.

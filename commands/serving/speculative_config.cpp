@@ -51,7 +51,7 @@ SpeculativeOptions read_speculative_config(const std::string& json_text) {
         "{\"method\": \"draft_model\", \"model\": DIRECTORY, \"num_speculative_tokens\": N}");
   SpeculationConfig& config = options.config;
   const Member members[] = {{"num_speculative_tokens", &config.tokens, 1, 64},
-                            {"disable_by_batch_size", &config.most_sequences, 1, 1 << 20},
+                            {"disable_by_batch_size", &config.max_running_sequences, 1, 1 << 20},
                             {"prompt_lookup_max", &config.longest, 1, 64, Method::kNgram},
                             {"prompt_lookup_min", &config.shortest, 1, 64, Method::kNgram}};
   const bool drafts = read_method(json);

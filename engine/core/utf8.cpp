@@ -88,9 +88,9 @@ std::string repaired_utf8(std::string bytes, Utf8Repair repair) {
   return out;
 }
 
-std::string printable(std::string_view text, size_t most_bytes) {
+std::string printable(std::string_view text, size_t max_bytes) {
   std::string out;
-  const std::string_view shown = text.substr(0, most_bytes);
+  const std::string_view shown = text.substr(0, max_bytes);
   for (size_t at = 0; at < shown.size();) {
     const size_t good = find_invalid_utf8(shown.substr(at, 4)) == 0 ? 0 : 1;
     const auto byte = static_cast<unsigned char>(shown[at]);

@@ -21,7 +21,7 @@ std::string take_complete_utf8(std::string& pending, Utf8Repair repair = Utf8Rep
 std::string repaired_utf8(std::string bytes, Utf8Repair repair);
 
 // Untrusted text made safe for a terminal: control characters other than line feeds and tabs, and
-// invalid bytes, as \xNN. Longer text is cut to most_bytes, with a note of how much is left out.
-std::string printable(std::string_view text, size_t most_bytes = 16 << 10);
+// invalid bytes, as \xNN. Longer text is cut to max_bytes, with a note of how much is left out.
+std::string printable(std::string_view text, size_t max_bytes = 16 << 10);
 
 }  // namespace trireme

@@ -52,22 +52,22 @@ cpu::PagedPools pools_of(const ConstTensor& k_pool, const ConstTensor& v_pool,
 }
 
 // Maximum number of parts of a sequence of at most `keys` keys.
-int64_t most_parts(int64_t keys) {
+int64_t max_parts(int64_t keys) {
   return std::clamp<int64_t>(ceil_div(keys, cpu::kMinPartKeys), 1, cpu::kMaxPagedParts);
 }
 
 template <class T>
-void check_values(const cpu::PagedAttention<T>& a, int64_t blocks, int64_t most_keys) {
+void check_values(const cpu::PagedAttention<T>& a, int64_t blocks, int64_t max_keys) {
   const char* op = "paged_attention";
   TRIREME_CHECK(a.cu_q[0] == 0 && a.cu_q[a.sequences] <= a.tokens, op, ": cu_q from ", a.cu_q[0],
                 " to ", a.cu_q[a.sequences], " of ", a.tokens);
   for (int64_t n = 0; n < a.sequences; ++n) {
     const int64_t queries = a.cu_q[n + 1] - a.cu_q[n], keys = a.lengths[n];
-    TRIREME_CHECK(queries >= 0 && queries <= a.most_queries && queries <= keys && keys <= most_keys,
-                  op, ": sequence ", n, " has ", queries, " queries of ", a.most_queries, " and ",
-                  keys, " keys of ", most_keys);
+    TRIREME_CHECK(queries >= 0 && queries <= a.max_queries && queries <= keys && keys <= max_keys,
+                  op, ": sequence ", n, " has ", queries, " queries of ", a.max_queries, " and ",
+                  keys, " keys of ", max_keys);
     for (int64_t b = 0; b * a.block_size < keys; ++b) {
-      const int32_t block = a.table[n * a.most_blocks + b];
+      const int32_t block = a.table[n * a.max_blocks + b];
       TRIREME_CHECK(block >= 0 && block < blocks, op, ": block ", block, " of ", blocks);
     }
   }
@@ -161,17 +161,17 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
                 " query heads cannot share ", kv_heads, " key/value heads");
   TRIREME_CHECK(q.size(2) <= cpu::kWidestPagedHead, op, ": heads of ", q.size(2),
                 " elements, at most ", cpu::kWidestPagedHead);
-  TRIREME_CHECK(std::isfinite(args.scale) && args.window >= 0 && args.most_queries > 0 &&
+  TRIREME_CHECK(std::isfinite(args.scale) && args.window >= 0 && args.max_queries > 0 &&
                     args.longest_context >= 0,
-                op, ": scale ", args.scale, ", window ", args.window, ", most_queries ",
-                args.most_queries, ", longest_context ", args.longest_context);
+                op, ": scale ", args.scale, ", window ", args.window, ", max_queries ",
+                args.max_queries, ", longest_context ", args.longest_context);
   // Memory is sized for any context, so that one plan serves all; thread blocks for this one.
   const int64_t table_keys = block_table.size(1) * k_pool.size(2);
-  const int64_t most_keys =
+  const int64_t max_keys =
       args.longest_context > 0 ? std::min(args.longest_context, table_keys) : table_keys;
   Activation partial, partial_lse, work, items;
   if (ctx.gpu != nullptr) {
-    const int64_t rows = most_parts(table_keys) > 1 ? cpu::kMaxPagedParts : 0;
+    const int64_t rows = max_parts(table_keys) > 1 ? cpu::kMaxPagedParts : 0;
     partial = ctx.allocate("paged_attention.partial", sums, {sequences, rows, heads, q.size(2)});
     partial_lse = ctx.allocate("paged_attention.lse", sums, {sequences, rows, heads});
   } else {
@@ -196,17 +196,17 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
         .kv_heads = kv_heads,
         .width = q.size(2),
         .block_size = k_pool.size(2),
-        .most_blocks = block_table.size(1),
-        .most_queries = args.most_queries,
+        .max_blocks = block_table.size(1),
+        .max_queries = args.max_queries,
         .scale = static_cast<C>(args.scale),
         .window = args.window,
-        .parts = most_parts(most_keys),
+        .parts = max_parts(max_keys),
         .partial = partial.present() ? partial->as<C>() : nullptr,
         .partial_lse = partial_lse.present() ? partial_lse->as<C>() : nullptr,
     };
     cpu::PagedPools pools = pools_of(k_pool, v_pool, scales);
     if (ctx.gpu != nullptr) return cuda::paged_attention<T>(*ctx.gpu, a, pools);
-    check_values(a, k_pool.size(0), most_keys);
+    check_values(a, k_pool.size(0), max_keys);
     pools.scratch = work->as<C>();
     pools.items = items->as<int64_t>();
     TRIREME_KERNEL(paged_attention<T>)(a, pools, ctx.threads);

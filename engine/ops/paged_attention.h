@@ -2,7 +2,7 @@
 // (PagedAttention, Kwon et al., SOSP 2023): the decoding step of serving.
 //
 //   out[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, h']) v[j, h'],   h' = h / (H / Hkv)
-// Sequence n has queries cu_q[n] .. cu_q[n+1], at most args.most_queries, which are the last of its
+// Sequence n has queries cu_q[n] .. cu_q[n+1], at most args.max_queries, which are the last of its
 // context_lens[n] tokens: query i of Lq sees the keys j <= i + context_lens[n] - Lq, with window >
 // 0 only the last `window` of those.
 //
@@ -39,7 +39,7 @@ namespace trireme {
 struct PagedAttentionArgs {
   double scale = 1.0;  // usually 1 / sqrt(D)
   int64_t window = 0;  // 0: unlimited
-  int64_t most_queries = 1;
+  int64_t max_queries = 1;
   // No context is longer; 0: M P. A GPU launches as many thread blocks as this many keys need, so
   // pass the sequences' current lengths, not their limits.
   int64_t longest_context = 0;

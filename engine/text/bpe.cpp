@@ -116,7 +116,7 @@ class Bpe : public TokenModel {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
-  int64_t most_bytes_of_id() const override {
+  int64_t max_bytes_of_id() const override {
     const bool has_bytes = byte_level_ && prefix_.empty() && suffix_.empty() &&
                            std::ranges::none_of(byte_ids_, [](int32_t id) { return id < 0; });
     const bool one_each = unknown_ >= 0 && !fuse_unknown_;

@@ -18,7 +18,7 @@ class Normalizer {
   std::string apply(std::string text) const;
   bool empty() const { return steps_.empty(); }
   // Maximum number of bytes that are normalized to one byte; 0: no bound is known.
-  int64_t most_shrinking() const { return shrinking_; }
+  int64_t max_shrinking() const { return shrinking_; }
 
  private:
   void add(const nlohmann::json& json, const std::string& what, int depth);

@@ -128,7 +128,7 @@ class SentencePieceTokenizer : public Tokenizer {
     drops_leading_space_ = facts.drops_leading_space;
     drops_leading_spaces_ = facts.drops_leading_spaces;
     make_tokens(settings);
-    if (facts.keeps_text) find_most_bytes();
+    if (facts.keeps_text) find_max_bytes();
     bos_ = settings.bos.has_value() ? named(*settings.bos) : processor_.bos_id();
     eod_ = settings.eos.has_value() ? named(*settings.eos) : processor_.eos_id();
   }
@@ -153,7 +153,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return tokens_[static_cast<size_t>(id)].text;
   }
 
-  int64_t most_bytes_of_id() const override { return most_bytes_; }
+  int64_t max_bytes_of_id() const override { return max_bytes_; }
 
   void append_bytes(int32_t id, std::string& out) const override {
     check_id(id);
@@ -266,14 +266,14 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   // Characters without a piece become bytes, if the model has byte pieces.
-  void find_most_bytes() {
+  void find_max_bytes() {
     int64_t most = added_.longest();
     bool has_bytes = false;
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       has_bytes = has_bytes || processor_.IsByte(id);
       if (most >= 0) most = std::max(most, std::ssize(processor_.IdToPiece(id)));
     }
-    if (has_bytes && most > 0) most_bytes_ = most;
+    if (has_bytes && most > 0) max_bytes_ = most;
   }
 
   int32_t named(const std::string& token) const {
@@ -308,7 +308,7 @@ class SentencePieceTokenizer : public Tokenizer {
   AddedTokens added_;  // including the model's control tokens
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;  // of added tokens
   int32_t bos_ = -1, eod_ = -1;
-  int64_t most_bytes_ = 0;
+  int64_t max_bytes_ = 0;
 };
 
 // The library pulls sentences; an exception is stored until the library has returned.

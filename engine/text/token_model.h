@@ -18,7 +18,7 @@ class TokenModel {
   virtual void encode(std::string_view word, std::vector<int32_t>& ids) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
   // Maximum number of bytes of a word per id; 0: no bound is known.
-  virtual int64_t most_bytes_of_id() const = 0;
+  virtual int64_t max_bytes_of_id() const = 0;
 };
 
 // Byte-pair encoding (Sennrich et al. 2016): joins the pair of neighbouring symbols that was learnt

@@ -29,7 +29,7 @@ class ByteTokenizer : public Tokenizer {
     check_id(id);
     return id == kEndOfText;
   }
-  int64_t most_bytes_of_id() const override { return std::ssize(std::string_view(kEndOfTextName)); }
+  int64_t max_bytes_of_id() const override { return std::ssize(std::string_view(kEndOfTextName)); }
   void append_bytes(int32_t id, std::string& out) const override {
     if (!is_control(id)) out.push_back(static_cast<char>(id));
   }

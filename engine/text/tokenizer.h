@@ -49,7 +49,7 @@ class Tokenizer {
   // Maximum number of bytes of a text per id: encode() returns at least bytes / this many ids. 0:
   // no bound is known, for example if white space is dropped or a run of unknown characters is one
   // id.
-  virtual int64_t most_bytes_of_id() const { return 0; }
+  virtual int64_t max_bytes_of_id() const { return 0; }
 
  protected:
   void check_id(int32_t id) const;

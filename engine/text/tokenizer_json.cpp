@@ -106,10 +106,10 @@ class JsonTokenizer : public Tokenizer {
     check_id(id);
     return tokens_[static_cast<size_t>(id)].text;
   }
-  int64_t most_bytes_of_id() const override {
-    const int64_t word = model_->most_bytes_of_id(), added = added_.longest();
+  int64_t max_bytes_of_id() const override {
+    const int64_t word = model_->max_bytes_of_id(), added = added_.longest();
     if (word == 0 || added < 0 || !pre_tokenizer_.keeps_text()) return 0;
-    return std::max(word, added) * normalizer_.most_shrinking();
+    return std::max(word, added) * normalizer_.max_shrinking();
   }
   void append_bytes(int32_t id, std::string& out) const override {
     if (!is_control(id)) out += decoder_.bytes(tokens_[static_cast<size_t>(id)].looks);

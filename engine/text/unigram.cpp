@@ -35,7 +35,7 @@ class Unigram : public TokenModel {
   }
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
-  int64_t most_bytes_of_id() const override {
+  int64_t max_bytes_of_id() const override {
     return byte_fallback_.empty() ? 0 : vocabulary_.longest();
   }
 

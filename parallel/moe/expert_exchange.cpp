@@ -74,9 +74,9 @@ RowRange ExpertExchange::held_by(int ep_index) const {
 
 int64_t ExpertExchange::default_bound(int64_t tokens, int64_t k) const {
   const int64_t sources = checked_mul(size(ep_), size(etp_));
-  int64_t most_held = 0;
-  for (int i = 0; i < size(ep_); ++i) most_held = std::max(most_held, held_by(i).size());
-  const int64_t worst = checked_mul(checked_mul(tokens, std::min(k, most_held)), sources);
+  int64_t max_held = 0;
+  for (int i = 0; i < size(ep_); ++i) max_held = std::max(max_held, held_by(i).size());
+  const int64_t worst = checked_mul(checked_mul(tokens, std::min(k, max_held)), sources);
   const int64_t even = checked_mul(checked_mul(tokens, k), size(etp_));
   return std::max<int64_t>(1, std::min(worst, kSlack * even));
 }

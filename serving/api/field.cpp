@@ -9,9 +9,9 @@ Field& Field::required() {
   return *this;
 }
 
-Field& Field::range(double least_value, double most_value) {
+Field& Field::range(double least_value, double max_value) {
   min = least_value;
-  max = most_value;
+  max = max_value;
   return *this;
 }
 

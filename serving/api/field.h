@@ -44,7 +44,7 @@ struct Field {
   std::string alias_of = {};              // field of which this is another name; empty: none
 
   Field& required();
-  Field& range(double least_value, double most_value);
+  Field& range(double least_value, double max_value);
   Field& at_least(double bound);
   Field& at_most(double bound);
   Field& entries(size_t fewest, size_t largest);

@@ -37,7 +37,7 @@ PrefixTable::Match PrefixTable::find(std::span<const uint64_t> blocks, ServerSet
 
 void PrefixTable::insert(std::span<const uint64_t> blocks, size_t server) {
   for (const uint64_t block : blocks) {
-    if (young_.size() >= most_blocks_ / 2) {
+    if (young_.size() >= max_blocks_ / 2) {
       old_ = std::move(young_);
       young_.clear();
     }

@@ -28,7 +28,7 @@ std::vector<uint64_t> prefix_blocks(std::string_view text, uint64_t scope);
 // Not thread-safe.
 class PrefixTable {
  public:
-  explicit PrefixTable(size_t most_blocks = 1 << 18) : most_blocks_(most_blocks) {}
+  explicit PrefixTable(size_t max_blocks = 1 << 18) : max_blocks_(max_blocks) {}
 
   struct Match {
     ServerSet servers = 0;  // servers of `among` with the longest prefix
@@ -42,7 +42,7 @@ class PrefixTable {
  private:
   ServerSet servers_of(uint64_t block) const;
 
-  size_t most_blocks_;
+  size_t max_blocks_;
   std::unordered_map<uint64_t, ServerSet> young_, old_;
 };
 

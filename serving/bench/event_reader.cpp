@@ -11,8 +11,8 @@ void EventReader::feed(std::string_view bytes,
     if (after_return_ && bytes[0] == '\n') bytes.remove_prefix(1);
     after_return_ = false;
     const size_t end = std::min(bytes.find_first_of("\r\n"), bytes.size());
-    if (line_.size() + data_.size() + end > most_bytes_)
-      fail_input("an event of a stream is larger than ", most_bytes_, " bytes");
+    if (line_.size() + data_.size() + end > max_bytes_)
+      fail_input("an event of a stream is larger than ", max_bytes_, " bytes");
     line_.append(bytes.substr(0, end));
     if (end == bytes.size()) return;
     after_return_ = bytes[end] == '\r';

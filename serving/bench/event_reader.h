@@ -9,15 +9,15 @@ namespace trireme {
 
 class EventReader {
  public:
-  // most_bytes: size limit of one event; InputError above it.
-  explicit EventReader(size_t most_bytes) : most_bytes_(most_bytes) {}
+  // max_bytes: size limit of one event; InputError above it.
+  explicit EventReader(size_t max_bytes) : max_bytes_(max_bytes) {}
   // Calls `event` with the data of each event that `bytes` completes.
   void feed(std::string_view bytes, const std::function<void(const std::string&)>& event);
 
  private:
   void end_line(const std::function<void(const std::string&)>& event);
 
-  size_t most_bytes_;
+  size_t max_bytes_;
   std::string line_, data_;
   bool has_data_ = false, after_return_ = false;
 };

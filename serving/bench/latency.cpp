@@ -24,7 +24,7 @@ double tpot_of(const RequestOutcome& outcome) {
 
 bool keeps(double value, double bound) { return bound < 0 || value <= bound; }
 
-int64_t most_concurrent(const std::vector<RequestOutcome>& outcomes) {
+int64_t max_concurrent(const std::vector<RequestOutcome>& outcomes) {
   std::vector<std::pair<double, int>> changes;  // at equal times ends sort before starts
   for (const RequestOutcome& outcome : outcomes) {
     if (!outcome.error.empty()) continue;
@@ -79,7 +79,7 @@ ServiceLevel parse_service_level(const std::vector<std::string>& bounds) {
 LoadReport report_of(const std::vector<RequestOutcome>& outcomes, double duration,
                      const ServiceLevel& level) {
   TRIREME_CHECK(duration > 0, "a run of no time");
-  LoadReport out{.duration = duration, .most_concurrent = most_concurrent(outcomes)};
+  LoadReport out{.duration = duration, .max_concurrent = max_concurrent(outcomes)};
   std::vector<double> ttft, tpot, itl, e2el;
   for (const RequestOutcome& outcome : outcomes) {
     if (!outcome.error.empty()) {

@@ -46,8 +46,8 @@ struct LoadReport {
   double duration = 0;
   int64_t completed = 0, failed = 0;
   int64_t input_tokens = 0, output_tokens = 0;
-  int64_t good = 0;             // completed within the service level
-  int64_t most_concurrent = 0;  // maximum of requests in flight
+  int64_t good = 0;            // completed within the service level
+  int64_t max_concurrent = 0;  // maximum of requests in flight
   Distribution ttft = {}, tpot = {}, itl = {}, e2el = {};
 
   double request_rate() const { return static_cast<double>(completed) / duration; }

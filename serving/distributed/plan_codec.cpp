@@ -120,7 +120,7 @@ void check_plan(const StepPlan& plan, const PlanBounds& bounds) {
 
 }  // namespace
 
-int64_t PlanBounds::most_bytes() const {
+int64_t PlanBounds::max_bytes() const {
   // A request may list a thousand biases and a few thousand words as token ids.
   constexpr int64_t kOfSlot = int64_t{8} << 20;
   const int64_t blocks_of_slot = ceil_div(length, block_tokens);

@@ -26,7 +26,7 @@ struct PlanBounds {
 
   // Upper bound on the encoded size of a plan within these bounds, as long as no TokenChoice lists
   // more than 2 Mi token ids.
-  int64_t most_bytes() const;
+  int64_t max_bytes() const;
 };
 
 std::vector<std::byte> encode_plan(const StepPlan& plan);

@@ -61,7 +61,7 @@ void Heartbeat::loop() {
 }
 
 void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& how) {
-  leader.accept_payloads(how.bounds.most_bytes());
+  leader.accept_payloads(how.bounds.max_bytes());
   PlanDecoder decoder(how.bounds);
   WeightsFollower weights(leader, how.weights);
   for (;;) {

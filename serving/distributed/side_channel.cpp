@@ -88,9 +88,9 @@ std::optional<Message> SideChannel::parse() {
   if (arrived_.size() < sizeof header) return {};
   std::memcpy(&header, arrived_.data(), sizeof header);
   if (header.magic != kMagic) throw BadMessage(concat(peer_, " sent an invalid message"));
-  if (header.bytes > static_cast<uint64_t>(most_bytes_))
+  if (header.bytes > static_cast<uint64_t>(max_bytes_))
     throw BadMessage(concat(peer_, " sent a message of ", header.bytes, " bytes, at most ",
-                            most_bytes_, " are allowed"));
+                            max_bytes_, " are allowed"));
   const auto bytes = static_cast<size_t>(header.bytes);
   if (arrived_.size() - sizeof header < bytes) return {};
   const auto payload = std::span(arrived_).subspan(sizeof header, bytes);

@@ -55,7 +55,7 @@ class SideChannel {
   const std::string& peer() const { return peer_; }
   void name_peer(std::string peer) { peer_ = std::move(peer); }
   // Sets the size limit of payloads received from now on; before: kShort.
-  void accept_payloads(int64_t most_bytes) { most_bytes_ = most_bytes; }
+  void accept_payloads(int64_t max_bytes) { max_bytes_ = max_bytes; }
 
   // Any thread. Error(kLostRank) when the peer has closed, or reads nothing for two seconds.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
@@ -76,7 +76,7 @@ class SideChannel {
 
   Socket socket_;
   std::string peer_;
-  int64_t most_bytes_ = kShort;
+  int64_t max_bytes_ = kShort;
   std::vector<std::byte> arrived_;
   std::mutex sending_;
 };

@@ -145,17 +145,17 @@ void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
       put<int32_t>({sequences}, [&](int64_t n) { return of(n).past + std::ssize(of(n).ids); });
   const Buffer& tables = device_tables_.data() != nullptr ? device_tables_ : host_tables_;
   cached.block_table = tables.tensor(DType::kI32, {sequences, limits_.blocks_of_sequence()});
-  cached.most_queries = 1;
+  cached.max_queries = 1;
   cached.new_sequences = !limits_.deterministic && tokens_.count > sequences && padded == 0;
   int64_t longest = 1;
   for (const Part& part : parts) {
-    cached.most_queries = std::max(cached.most_queries, std::ssize(part.ids));
+    cached.max_queries = std::max(cached.max_queries, std::ssize(part.ids));
     longest = std::max(longest, part.past + std::ssize(part.ids));
     cached.new_sequences &= part.past == 0;
   }
   cached.longest_context = paged_context_bound(longest);
   // Only whole prompts without cached tokens: a library's attention may compute them.
-  tokens_.longest = cached.new_sequences ? cached.most_queries : 0;
+  tokens_.longest = cached.new_sequences ? cached.max_queries : 0;
 }
 
 // Stale blocks of earlier sequences after the end of a table in its row are never read.

@@ -217,7 +217,7 @@ void RankModel::follow() {
 void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
   const std::unique_ptr<StepExecutor> executor = own_executor();
   const Layout& layout = groups_->layout;
-  leader.accept_payloads(bounds().most_bytes());
+  leader.accept_payloads(bounds().max_bytes());
   leader.send(MessageKind::kReady, 0,
               encode_ready({.bounds = bounds(), .dtype = text(dtype()), .device = device()}));
   follow_plans(leader, *executor,

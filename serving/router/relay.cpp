@@ -225,9 +225,10 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
 // Accounts for the buffered bytes of the response. ApiError above a limit.
 void Relay::hold(const std::string& bytes) {
   const int64_t size = std::ssize(bytes);
-  if (size > held_.most())  // it would be as large from another server
+  if (size > held_.max_bytes())  // it would be as large from another server
     throw ApiError(
-        502, concat("the response is larger than ", held_.most(), " bytes: set stream to true"), "",
+        502,
+        concat("the response is larger than ", held_.max_bytes(), " bytes: set stream to true"), "",
         "answer_too_large");
   if (!held_.set(size))
     throw ApiError(503, kTooManyAnswers, "", "server_overloaded").retry_after(1000);

@@ -121,7 +121,7 @@ void Scheduler::guess() {
   const auto decode = std::ranges::count_if(
       running_, [this](const auto& placed) { return decodes(*placed.second); });
   if (decode == 0) return;
-  counts_.speculates = std::ssize(running_) <= how.most_sequences && switch_.guesses(decode);
+  counts_.speculates = std::ssize(running_) <= how.max_running_sequences && switch_.guesses(decode);
   under_way_.back().speculates = counts_.speculates;
   if (!counts_.speculates) return;
   // Drafts take no token from others: this is left once every running sequence has one.

@@ -12,7 +12,7 @@
 //
 // A draft token costs a row of a step. With few running sequences that is almost free, since a step
 // reads all weights anyway; with many it costs as much as another sequence's token. So above
-// most_sequences nothing is drafted, and below only where that has not been slower
+// max_running_sequences nothing is drafted, and below only where that has not been slower
 // (speculation_switch.h). The allowance of a sequence doubles, up to `tokens`, when its whole draft
 // is accepted, and halves when none of it is; after a single draft token is rejected, the sequence
 // drafts nothing for kRest tokens.
@@ -25,10 +25,10 @@
 namespace trireme {
 
 struct SpeculationConfig {
-  int64_t tokens = 0;           // maximum draft tokens of a sequence and step; 0: no speculation
-  int64_t longest = 4;          // maximum length of the suffix that prompt lookup searches for
-  int64_t shortest = 2;         // minimum length of that suffix
-  int64_t most_sequences = 32;  // running; above that nothing is drafted
+  int64_t tokens = 0;    // maximum draft tokens of a sequence and step; 0: no speculation
+  int64_t longest = 4;   // maximum length of the suffix that prompt lookup searches for
+  int64_t shortest = 2;  // minimum length of that suffix
+  int64_t max_running_sequences = 32;  // running; above that nothing is drafted
 };
 
 // Prompt lookup: the tokens after an earlier occurrence of the text's suffix, preferring the

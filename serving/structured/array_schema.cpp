@@ -30,11 +30,11 @@ class ArrayBuilder {
 
   Node build() {
     least_ = count_of(s_, "minItems", 0, path_);
-    most_ = count_of(s_, "maxItems", -1, path_);
+    max_ = count_of(s_, "maxItems", -1, path_);
     g_.budget().note_count(least_, concat("schema ", path_, ": \"minItems\""));
     const bool has_items = s_.contains("items"), has_prefix = s_.contains("prefixItems"),
                counts = s_.contains("contains");
-    if (most_ >= 0 && least_ > most_) return g_.choice({});
+    if (max_ >= 0 && least_ > max_) return g_.choice({});
     if (has_prefix) {
       if (!s_["prefixItems"].is_array() || s_["prefixItems"].empty())
         fail_keyword(path_, "prefixItems", "must be an array that is not empty");
@@ -42,13 +42,13 @@ class ArrayBuilder {
     }
     places_ = std::ssize(schemas_);
     has_rest_ = has_items ? s_["items"] != false : !has_prefix || least_ > places_ || counts;
-    if (!has_rest_) most_ = most_ < 0 ? places_ : std::min(most_, places_);
-    if (most_ >= 0 && least_ > most_) return g_.choice({});
+    if (!has_rest_) max_ = max_ < 0 ? places_ : std::min(max_, places_);
+    if (max_ >= 0 && least_ > max_) return g_.choice({});
     schemas_.push_back(has_items ? s_["items"] : Schema(true));
-    if (s_.contains("uniqueItems") && (most_ < 0 || most_ > 1) && !are_different())
+    if (s_.contains("uniqueItems") && (max_ < 0 || max_ > 1) && !are_different())
       return brackets(distinct());
     if (counts) return brackets(counted());
-    if (!has_items && !has_prefix && least_ == 0 && most_ < 0) return json_.array();
+    if (!has_items && !has_prefix && least_ == 0 && max_ < 0) return json_.array();
     return brackets(plain());
   }
 
@@ -77,16 +77,16 @@ class ArrayBuilder {
   Node plain() {
     std::vector<Node> first;
     for (size_t i = 0; i < static_cast<size_t>(places_); ++i) first.push_back(element(i));
-    const bool has_more = has_rest_ && (most_ < 0 || most_ > places_);
+    const bool has_more = has_rest_ && (max_ < 0 || max_ > places_);
     const Node item = has_more ? element(static_cast<size_t>(places_)) : g_.choice({});
-    if (places_ == 0) return g_.separated(item, comma_, least_, most_);
+    if (places_ == 0) return g_.separated(item, comma_, least_, max_);
     const int64_t more_least = std::max<int64_t>(least_ - places_, 0);
-    const int64_t more_most = most_ < 0 ? -1 : std::max<int64_t>(most_ - places_, 0);
+    const int64_t more_max = max_ < 0 ? -1 : std::max<int64_t>(max_ - places_, 0);
     const Node more = g_.sequence({comma_, item});
     Node tail = g_.sequence({g_.exactly(more, more_least),
-                             g_.repeat(more, 0, more_most < 0 ? -1 : more_most - more_least)});
+                             g_.repeat(more, 0, more_max < 0 ? -1 : more_max - more_least)});
     for (int64_t i = places_; i-- > 0;) {
-      if (most_ >= 0 && i >= most_) {
+      if (max_ >= 0 && i >= max_) {
         tail = g_.sequence({});
         continue;
       }
@@ -133,10 +133,10 @@ class ArrayBuilder {
   Node counted() {
     const int64_t wanted = count_of(s_, "minContains", 1, path_);
     int64_t allowed = count_of(s_, "maxContains", -1, path_);
-    if (most_ >= 0 && allowed >= most_) allowed = -1;
+    if (max_ >= 0 && allowed >= max_) allowed = -1;
     if (allowed >= 0 && wanted > allowed) return g_.choice({});
     // Counts elements only as far as the bounds depend on them.
-    const int64_t elements = most_ >= 0 ? most_ : std::max<int64_t>({places_, least_, 1});
+    const int64_t elements = max_ >= 0 ? max_ : std::max<int64_t>({places_, least_, 1});
     const int64_t matches = allowed >= 0 ? allowed : wanted;
     if ((elements + 1) * (matches + 1) > kMaxCountedRules)
       fail_keyword(path_, "contains",
@@ -155,7 +155,7 @@ class ArrayBuilder {
       for (int64_t found = 0; found <= matches; ++found) {
         std::vector<Node> ways;
         if (at >= least_ && found >= wanted) ways.push_back(g_.sequence({}));
-        if (most_ < 0 || at < most_) {
+        if (max_ < 0 || at < max_) {
           const auto& [other, match] = splits[schema_of(at)];
           ways.push_back(g_.sequence({after_comma(at, other), g_.call(rule_of(at + 1, found))}));
           if (found < matches)
@@ -172,9 +172,9 @@ class ArrayBuilder {
 
   // True if the schemas of all elements exclude each other.
   bool are_different() {
-    if (has_rest_ && (most_ < 0 || most_ > places_)) return false;
+    if (has_rest_ && (max_ < 0 || max_ > places_)) return false;
     Schema first = Schema::array();
-    for (int64_t i = 0; i < most_; ++i) first.push_back(schemas_[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < max_; ++i) first.push_back(schemas_[static_cast<size_t>(i)]);
     return sub_.exclude_each_other(first, path_ + "/prefixItems");
   }
 
@@ -190,7 +190,7 @@ class ArrayBuilder {
     KnownValues known;
     for (size_t i = 0; i < schemas_.size(); ++i) {
       std::vector<size_t>& own = known.of.emplace_back();
-      if (most_ >= 0 && static_cast<int64_t>(i) >= most_) break;
+      if (max_ >= 0 && static_cast<int64_t>(i) >= max_) break;
       const auto values = sub_.list_values(schemas_[i], path_of(i), kMaxDistinctValues);
       if (!values || known.all.size() + values->size() > 2 * kMaxDistinctValues)
         fail_keyword(
@@ -230,7 +230,7 @@ class ArrayBuilder {
     std::map<uint64_t, int32_t> rules;  // by the set of values used so far
     std::deque<uint64_t> waiting;
     const auto after_set = [&](uint64_t set) {
-      if (std::popcount(set) == most_)
+      if (std::popcount(set) == max_)
         return matches_of(set) >= wanted ? g_.sequence({}) : g_.choice({});
       const auto [at, is_new] = rules.try_emplace(set, -1);
       if (is_new) {
@@ -270,7 +270,7 @@ class ArrayBuilder {
   const std::string& path_;
   const int depth_;
   const Node comma_;
-  int64_t least_ = 0, most_ = -1, places_ = 0;
+  int64_t least_ = 0, max_ = -1, places_ = 0;
   bool has_rest_ = false;
   std::vector<Schema> schemas_;  // prefixItems, then the schema of all other elements
 };

@@ -197,7 +197,7 @@ Node magnitude(Grammar& g, const Decimal& low, bool low_excluded, const Decimal&
 
 IntegerRange integer_range(const NumberBounds& bounds) {
   return {.least = integer_bound(bounds.least, bounds.least_excluded, true),
-          .most = integer_bound(bounds.most, bounds.most_excluded, false)};
+          .most = integer_bound(bounds.most, bounds.max_excluded, false)};
 }
 
 Node bounded_integer(Grammar& g, const NumberBounds& bounds) {
@@ -229,14 +229,14 @@ Node bounded_number(Grammar& g, const NumberBounds& bounds) {
     const bool zero_excluded = least.is_zero() && bounds.least_excluded;
     ways.push_back(magnitude(g, from_zero ? zero : least,
                              from_zero ? zero_excluded : bounds.least_excluded, most,
-                             bounds.most_excluded));
+                             bounds.max_excluded));
   }
   if (least.negative && !least.is_zero()) {
     const bool to_zero = !most.negative || most.is_zero();
-    const bool zero_excluded = most.is_zero() && bounds.most_excluded;
+    const bool zero_excluded = most.is_zero() && bounds.max_excluded;
     ways.push_back(
         g.sequence({g.literal("-"), magnitude(g, to_zero ? zero : most,
-                                              to_zero ? zero_excluded : bounds.most_excluded, least,
+                                              to_zero ? zero_excluded : bounds.max_excluded, least,
                                               bounds.least_excluded)}));
   }
   return g.choice(std::move(ways));

@@ -41,10 +41,10 @@ void bound_digits(NumberBounds& bounds, const std::vector<Factor>& factors) {
   const auto is_within = [&](const std::string& bound, double sign) {
     return bound.empty() || sign * std::stod(bound) < std::stod(power);
   };
-  const bool bounds_most = bounds.most.empty() && is_within(bounds.least, 1);
+  const bool bounds_max = bounds.most.empty() && is_within(bounds.least, 1);
   if (bounds.least.empty() && is_within(bounds.most, -1))
     bounds.least = concat("-", power), bounds.least_excluded = true;
-  if (bounds_most) bounds.most = power, bounds.most_excluded = true;
+  if (bounds_max) bounds.most = power, bounds.max_excluded = true;
 }
 
 Node multiples_grammar(JsonGrammar& json, NumberBounds bounds, const std::vector<Factor>& factors,
@@ -80,7 +80,7 @@ NumberBounds number_bounds(const Schema& s, const std::string& path) {
   if (!above.empty() && (b.least.empty() || s["exclusiveMinimum"] >= s["minimum"]))
     b.least = above, b.least_excluded = true;
   if (!below.empty() && (b.most.empty() || s["exclusiveMaximum"] <= s["maximum"]))
-    b.most = below, b.most_excluded = true;
+    b.most = below, b.max_excluded = true;
   return b;
 }
 
@@ -106,7 +106,7 @@ Node number_schema_grammar(JsonGrammar& json, const Schema& s, const std::string
     std::erase_if(factors, [](const Factor& factor) { return factor.numerator == 1; });
   }
   if (factors.empty()) return is_integer ? json.integer(bounds) : json.number(bounds);
-  Schema key = {type, bounds.least, bounds.least_excluded, bounds.most, bounds.most_excluded};
+  Schema key = {type, bounds.least, bounds.least_excluded, bounds.most, bounds.max_excluded};
   for (const Factor& factor : factors) {
     key.push_back(factor.numerator);
     key.push_back(factor.decimals);

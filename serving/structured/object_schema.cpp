@@ -184,12 +184,12 @@ class ObjectBuilder {
 
   void read_counts() {
     least_ = count_of(s_, "minProperties", 0, path_);
-    most_ = count_of(s_, "maxProperties", -1, path_);
+    max_ = count_of(s_, "maxProperties", -1, path_);
     const int64_t named = std::ssize(members_);
-    if (!others_ && most_ >= named) most_ = -1;
+    if (!others_ && max_ >= named) max_ = -1;
     if (least_ <= std::ranges::count_if(members_, &Member::required)) least_ = 0;
     // Members are counted up to here; at least 1, to know whether a comma is needed.
-    max_count_ = std::min(most_ < 0 ? std::max<int64_t>(least_, 1) : most_, named);
+    max_count_ = std::min(max_ < 0 ? std::max<int64_t>(least_, 1) : max_, named);
   }
 
   // Members so far, as far as later ones depend on them.
@@ -217,7 +217,7 @@ class ObjectBuilder {
       add_later(before.out, m.needed_by, member);
       return before;
     }
-    if (most_ >= 0 && before.count >= most_) return {};
+    if (max_ >= 0 && before.count >= max_) return {};
     before.count = std::min(before.count + 1, max_count_);
     add_later(before.forced, m.needs, member);
     return before;
@@ -261,12 +261,12 @@ class ObjectBuilder {
 
   const char* combining_keyword() const {
     if (s_.contains("dependentRequired")) return "dependentRequired";
-    return most_ >= 0 ? "maxProperties" : "minProperties";
+    return max_ >= 0 ? "maxProperties" : "minProperties";
   }
 
   Node others_grammar(int64_t count) {
     const int64_t least = std::max<int64_t>(least_ - count, 0);
-    if (others_) return others_->members(least, most_ < 0 ? -1 : most_ - count, count == 0);
+    if (others_) return others_->members(least, max_ < 0 ? -1 : max_ - count, count == 0);
     return least > 0 ? g_.choice({}) : g_.sequence({});
   }
 
@@ -283,7 +283,7 @@ class ObjectBuilder {
   bool is_open_ = false;  // additional members are allowed
   std::optional<Node> additional_value_;
   std::optional<AdditionalMembers> others_;
-  int64_t least_ = 0, most_ = -1, max_count_ = 0;
+  int64_t least_ = 0, max_ = -1, max_count_ = 0;
 };
 
 }  // namespace

@@ -21,18 +21,18 @@ void set_bit(std::span<uint32_t> mask, int32_t id) {
 
 }  // namespace
 
-TokenMasks::TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t most_work,
+TokenMasks::TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t max_work,
                        Charge charge)
     : automaton_(automaton),
       trie_(trie),
-      most_work_(most_work),
-      work_left_(most_work),
+      max_work_(max_work),
+      work_left_(max_work),
       charge_(std::move(charge)),
       states_(automaton, trie.depth()),
       way_(static_cast<size_t>(trie.depth()) + 1) {}
 
-void TokenMasks::begin(int64_t most_work) {
-  most_work_ = work_left_ = most_work;
+void TokenMasks::begin(int64_t max_work) {
+  max_work_ = work_left_ = max_work;
   lacks_memory_ = false;
 }
 
@@ -222,7 +222,7 @@ bool TokenMasks::add_near(int32_t state, int64_t most, std::span<uint32_t> mask)
   return fewest <= most;
 }
 
-bool TokenMasks::prepare(int64_t most_work) {
+bool TokenMasks::prepare(int64_t max_work) {
   std::vector<std::pair<int32_t, int32_t>> order;  // minus the number of accepted bytes, state
   for (size_t s = 0; s < automaton_.states().size(); ++s) {
     int32_t width = 0;
@@ -231,10 +231,10 @@ bool TokenMasks::prepare(int64_t most_work) {
   }
   std::ranges::sort(order);
   for (const auto& [width, state] : order) {
-    if (most_work < 0 || automaton_bytes_ > kMaxAutomatonBytes / 2) return true;
+    if (max_work < 0 || automaton_bytes_ > kMaxAutomatonBytes / 2) return true;
     begin(kMaxWork);
     of_automaton(state, 0);
-    most_work -= work();
+    max_work -= work();
     if (lacks_memory()) return true;
     if (gave_up()) return false;
     if (is_full()) clear();

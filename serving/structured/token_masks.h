@@ -26,9 +26,9 @@ class TokenMasks {
   // Asks for a total of `bytes`; false: refused. Called when the total exceeds what was granted,
   // and when it has decreased.
   using Charge = std::function<bool(int64_t bytes)>;
-  // Automaton and trie must outlive this object. most_work: limit for the first mask.
-  TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie,
-             int64_t most_work = kMaxWork, Charge charge = {});
+  // Automaton and trie must outlive this object. max_work: limit for the first mask.
+  TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t max_work = kMaxWork,
+             Charge charge = {});
 
   GrammarStates& states() { return states_; }
   // Adds the bits of the tokens that can be read from `state` to `mask`, (trie.words()). False:
@@ -37,8 +37,8 @@ class TokenMasks {
   // end here, those with the fewest missing bytes are added.
   bool add(int32_t state, int64_t most, std::span<uint32_t> mask);
   // Sets the work limit of the following step() and add() calls together.
-  void begin(int64_t most_work);
-  int64_t work() const { return most_work_ - work_left_; }  // since begin()
+  void begin(int64_t max_work);
+  int64_t work() const { return max_work_ - work_left_; }  // since begin()
   // True if work or memory did not suffice since begin().
   bool gave_up() const { return work_left_ < 0; }
   bool lacks_memory() const { return lacks_memory_; }
@@ -46,8 +46,8 @@ class TokenMasks {
   int32_t step(int32_t state, uint8_t byte);
   int32_t restore(const GrammarStates::Snapshot& saved);
   // Computes the parts that depend on automaton states alone, starting with the states that accept
-  // the most bytes, until most_work is spent or memory is short. False: a state was given up.
-  bool prepare(int64_t most_work);
+  // the most bytes, until max_work is spent or memory is short. False: a state was given up.
+  bool prepare(int64_t max_work);
   // True if states or masks take so much memory that clear() should follow, which invalidates all
   // state numbers.
   bool is_full() const;
@@ -83,7 +83,7 @@ class TokenMasks {
 
   const PushdownAutomaton& automaton_;
   const TokenTrie& trie_;
-  int64_t most_work_, work_left_;
+  int64_t max_work_, work_left_;
   Charge charge_;
   int64_t charged_ = 0;
   bool lacks_memory_ = false;

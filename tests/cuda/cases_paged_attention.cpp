@@ -13,7 +13,7 @@ struct Size {
   std::string name;
   std::vector<int64_t> queries, keys;  // by sequence
   int64_t heads, kv_heads, width;
-  int64_t block_size = 16, most_blocks = 8;
+  int64_t block_size = 16, max_blocks = 8;
   int64_t window = 0, padding = 0;
   bool packed = false;   // q is a slice of (T, H + 2 Hkv, D)
   bool bounded = false;  // the longest context is passed
@@ -23,7 +23,7 @@ struct Size {
   int64_t tokens() const {
     return std::accumulate(queries.begin(), queries.end(), int64_t{0}) + padding;
   }
-  int64_t blocks() const { return sequences() * most_blocks + 3; }
+  int64_t blocks() const { return sequences() * max_blocks + 3; }
 };
 
 std::vector<Size> sizes() {
@@ -69,7 +69,7 @@ std::vector<double> table_of(const Size& s) {
   std::vector<double> out;
   int64_t next = 0;
   for (int64_t n = 0; n < s.sequences(); ++n)
-    for (int64_t b = 0; b < s.most_blocks; ++b) {
+    for (int64_t b = 0; b < s.max_blocks; ++b) {
       const bool used = b * s.block_size < s.keys[static_cast<size_t>(n)];
       // Either 2 or 5 is coprime to the number of blocks.
       const int64_t step = s.blocks() % 2 == 0 ? 5 : 2;
@@ -112,16 +112,16 @@ OpCase attention_case(const Size& s, DType dtype, const KvType& type) {
     if (s.packed) q = q.slice(1, 0, s.heads);
     std::vector<double> lengths(s.keys.begin(), s.keys.end());
     const ConstTensor table =
-        run.values("block_table", DType::kI32, {s.sequences(), s.most_blocks}, table_of(s));
+        run.values("block_table", DType::kI32, {s.sequences(), s.max_blocks}, table_of(s));
     const ConstTensor cu_q =
         run.values("cu_q", DType::kI32, {s.sequences() + 1}, sums_of(s.queries));
     const ConstTensor context = run.values("context_lens", DType::kI32, {s.sequences()}, lengths);
     PagedAttentionArgs args{.scale = 1.5 / std::sqrt(static_cast<double>(s.width)),
                             .window = s.window};
-    for (int64_t queries : s.queries) args.most_queries = std::max(args.most_queries, queries);
+    for (int64_t queries : s.queries) args.max_queries = std::max(args.max_queries, queries);
     if (s.bounded) args.longest_context = *std::ranges::max_element(s.keys);
     const Tensor out = run.output("out", dtype, {s.tokens(), s.heads, s.width},
-                                  whole(s.width + s.most_blocks * s.block_size));
+                                  whole(s.width + s.max_blocks * s.block_size));
     const Pool k = pool_of(run, "k", s, type), v = pool_of(run, "v", s, type);
     paged_attention(run.ctx, out, q, k.rows, v.rows, table, cu_q, context, args,
                     {k.scale, v.scale, type.codes});

@@ -74,7 +74,7 @@ std::vector<T> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& par
     for (size_t b = 0; b < kMaxBlocks; ++b) table.push_back(b < own.size() ? own[b] : 0);
     lens.push_back(static_cast<int32_t>(p.end));
     cu.push_back(cu.back() + static_cast<int32_t>(p.end - p.begin));
-    tokens.cached.most_queries = std::max(tokens.cached.most_queries, p.end - p.begin);
+    tokens.cached.max_queries = std::max(tokens.cached.max_queries, p.end - p.begin);
   }
   const auto n = std::ssize(parts), t = std::ssize(slots);
   tokens.count = t;
@@ -184,7 +184,7 @@ int64_t blocks_of_mixed_step(int64_t longest_context) {
   const Tensor offsets = make(cu, {kSequences + 1}), contexts = make(lens, {kSequences});
   const int64_t before = emulator::counters().blocks;
   paged_attention(ctx, out, q, k, v, table, offsets, contexts,
-                  {.most_queries = kPrompt, .longest_context = longest_context});
+                  {.max_queries = kPrompt, .longest_context = longest_context});
   for (const T& x : to_host<T>(ctx, out)) EXPECT_NEAR(static_cast<float>(x), 1.0f, 1e-5f);
   return emulator::counters().blocks - before;
 }

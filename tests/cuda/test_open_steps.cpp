@@ -140,14 +140,14 @@ TEST(OpenSteps, OfFloat16AreSkippedAndScaledAsOnTheCpu) {
 TEST(OpenSteps, AreTwoAtMost) {
   const RunConfig config = short_steps(LayoutCase());
   on_ranks(config, one_gpu(), [&](LayoutRank& rank) {
-    EXPECT_EQ(rank.step.most_open(), 2);
+    EXPECT_EQ(rank.step.max_open(), 2);
     EXPECT_THROW(rank.step.finish(), Error);
     for (int64_t s = 0; s < 2; ++s) rank.step.start(s, rank.batches(s, false), rank.plan);
     EXPECT_THROW(rank.step.start(2, rank.batches(2, false), rank.plan), Error);
     rank.step.finish();
     rank.step.finish();
   });
-  on_ranks(config, {}, [&](LayoutRank& rank) { EXPECT_EQ(rank.step.most_open(), 1); });
+  on_ranks(config, {}, [&](LayoutRank& rank) { EXPECT_EQ(rank.step.max_open(), 1); });
 }
 
 }  // namespace

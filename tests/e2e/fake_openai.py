@@ -13,7 +13,7 @@ class FakeServer:
         self.requests, self.sent = [], []  # bodies; for each request its arrival and the times of its tokens
         self.headers = []
         self.ready = True
-        self.under_way = self.most_under_way = 0
+        self.under_way = self.max_under_way = 0
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         fake = self
@@ -72,7 +72,7 @@ class FakeServer:
             self.headers.append(dict(handler.headers))
             self.sent.append(times)
             self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
+            self.max_under_way = max(self.max_under_way, self.under_way)
         over = threading.Event()
 
         def end():

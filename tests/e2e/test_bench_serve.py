@@ -67,7 +67,7 @@ class BenchServe(served_run.ServerTest):
         result, printed, _ = self.bench(server.url, "--num-prompts", 8, "--max-concurrency", 4, "--input-len", 5,
                                         "--output-len", 3, "--goodput", "ttft:100000", "tpot:100000")
         self.assertEqual((result["completed"], result["failed"], result["num_warmups"]), (8, 0, 4))
-        self.assertEqual(server.most_under_way, 4)
+        self.assertEqual(server.max_under_way, 4)
         self.assertEqual(result["model_id"], "fake")
         self.assertEqual((result["total_input_tokens"], result["total_output_tokens"]), (88, 24))
         self.assertTrue(result["tokens_counted_by_server"])
@@ -98,7 +98,7 @@ class BenchServe(served_run.ServerTest):
         # The last of 40 comes after a second, and its answer takes another 0.31.
         self.assertGreaterEqual(result["duration"], 1.3)
         self.assert_in_time(max(result["sent"]), 1, 2 * LATE)
-        self.assertGreater(server.most_under_way, 4)  # nobody waits for another
+        self.assertGreater(server.max_under_way, 4)  # nobody waits for another
         self.assertEqual(server.requests[0]["top_k"], 3)
         self.assertEqual(server.requests[0]["messages"][0]["role"], "user")
 

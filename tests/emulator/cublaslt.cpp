@@ -83,7 +83,7 @@ uintptr_t size_of(cudaDataType_t type) {
 bool is_float8(cudaDataType_t type) { return size_of(type) == 1; }
 
 // Maximum number of columns: an algorithm supports this many, or fewer.
-uint64_t most_columns(std::initializer_list<const cublasLtMatrixLayoutOpaque_t*> layouts) {
+uint64_t max_columns(std::initializer_list<const cublasLtMatrixLayoutOpaque_t*> layouts) {
   uint64_t most = 0;
   for (const auto* m : layouts) most = std::max(most, m->columns);
   return most;
@@ -408,7 +408,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     result = {};
     result.algo = {{kAlgorithmMark, fingerprint(*desc, {a, b, c, d}), preference->a, preference->b,
                     preference->c, preference->d, std::min(preference->workspace, kWorkspaceNeeded),
-                    static_cast<uint64_t>(*returned) | most_columns({a, b, c, d}) << 8}};
+                    static_cast<uint64_t>(*returned) | max_columns({a, b, c, d}) << 8}};
     result.workspaceSize = result.algo.data[6];
     result.wavesCount = 1.0f;
   }
@@ -430,7 +430,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     die("cublasLtMatmul: no algorithm of the heuristic");
   if (algorithm->data[1] != fingerprint(*desc, {a_layout, b_layout, c_layout, d_layout}))
     die("cublasLtMatmul: the algorithm was chosen for another product");
-  if (most_columns({a_layout, b_layout, c_layout, d_layout}) > algorithm->data[7] >> 8)
+  if (max_columns({a_layout, b_layout, c_layout, d_layout}) > algorithm->data[7] >> 8)
     die("cublasLtMatmul: the algorithm was chosen for fewer columns");
   if (workspace_bytes < algorithm->data[6] || (workspace_bytes > 0 && workspace == nullptr))
     die("cublasLtMatmul: %zu bytes of workspace, the algorithm needs %zu", workspace_bytes,

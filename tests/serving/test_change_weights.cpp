@@ -20,7 +20,7 @@ const BatchingConfig kConfig{.max_sequences = 4, .max_step_tokens = 16, .max_mod
 class TwoWeights final : public StepExecutor {
  public:
   StepOutcome execute(const StepPlan& plan) override {
-    for (++steps_; steps_ > most_steps;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (++steps_; steps_ > max_steps;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::microseconds(step_time));
     StepOutcome outcome = texts_.execute(plan);
     for (ChosenToken& token : outcome.chosen) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
@@ -28,7 +28,7 @@ class TwoWeights final : public StepExecutor {
   }
   bool is_new = false;
   std::atomic<int> step_time = 200;  // microseconds
-  std::atomic<int64_t> most_steps = INT64_MAX;
+  std::atomic<int64_t> max_steps = INT64_MAX;
 
  private:
   int64_t steps_ = 0;
@@ -82,7 +82,7 @@ class ChangeWeights : public testing::Test {
   // Changes the weights while a sequence is in its second step.
   void change_under_way(Handover how) {
     std::future<void> changed = engine->change_weights(how, [this] { executor_->is_new = true; });
-    executor_->most_steps = INT64_MAX;
+    executor_->max_steps = INT64_MAX;
     changed.get();
   }
   // Returns whether a sequence of one or two steps still waits after it could have finished.
@@ -235,7 +235,7 @@ TEST_F(ChangeWeights, WaitsNotForWhatEndsWhileTheEngineRests) {
 }
 
 TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
-  executor_->most_steps = 1;
+  executor_->max_steps = 1;
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();
@@ -248,7 +248,7 @@ TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
 }
 
 TEST_F(ChangeWeights, KeepsWhatRunsWhereItIsTold) {
-  executor_->most_steps = 1;
+  executor_->max_steps = 1;
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();

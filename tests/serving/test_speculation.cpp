@@ -164,7 +164,7 @@ void expect_the_distribution(Communicator& world, int count, bool model_drafts) 
                            {.prompt = prompt, .count = 3, .sampling = {}});
   for (size_t n = 0; n < wishes.size(); ++n) wishes[n].sampling.seed = n;
   BatchingConfig how{.max_sequences = 64, .max_step_tokens = 1024, .max_model_len = 20};
-  how.speculation = {.tokens = 2, .longest = 2, .shortest = 1, .most_sequences = 64};
+  how.speculation = {.tokens = 2, .longest = 2, .shortest = 1, .max_running_sequences = 64};
   SchedulerCounts counts;
   const std::vector<Text> texts = served(rank, wishes, how, 64 * 10, false, false, &counts,
                                          model_drafts ? test::drafter_of(draft, how) : nullptr);

@@ -30,9 +30,9 @@ inline double kv_row_error(const KvType& type) {
 //   With p and v exact, p' and v' rounded,
 //   |sum p' v' - sum p v| <= sum p' |v' - v| + sum |p' - p| |v| <= max|v| (e + exp(2 d) - 1).
 inline double kv_attention_error(const KvType& type, double scale, double sum_of_query,
-                                 double most_key, double most_value) {
-  const double e = kv_row_error(type), d = scale * sum_of_query * most_key * e;
-  return most_value * (e + std::expm1(2 * d));
+                                 double max_key, double max_value) {
+  const double e = kv_row_error(type), d = scale * sum_of_query * max_key * e;
+  return max_value * (e + std::expm1(2 * d));
 }
 
 }  // namespace trireme::test

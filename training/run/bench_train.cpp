@@ -120,7 +120,7 @@ class StepBench {
       }
       if (step.open() == 0) counted_until = std::chrono::steady_clock::now();
       step.start(taken_++, batches, plan->second);
-      finish(step.most_open() - 1, s >= warm_up);
+      finish(step.max_open() - 1, s >= warm_up);
     }
     finish(0, true);
     if (timing.on_gpu && steps > 0) timing.seconds = {mean(timing.seconds)};

@@ -471,7 +471,7 @@ ExitCode PretrainRun::run() {
     const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
     // Readers of the model need the state after a step whose result is known.
     const bool read = saves || due(config_.eval_interval, position_.step);
-    finish_steps(read ? 0 : step_.most_open() - 1);
+    finish_steps(read ? 0 : step_.max_open() - 1);
     const StopRequest request = agreed_request();
     if (saves || request != StopRequest::kNone) {
       finish_steps(0);

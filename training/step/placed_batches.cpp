@@ -21,10 +21,10 @@ int64_t padded(int64_t elements, DType dtype) {
 
 // A micro-batch has no more documents than tokens; padding adds one document, and there is one more
 // offset than documents.
-int64_t most_offsets(int64_t tokens) { return tokens + 2; }
+int64_t max_offsets(int64_t tokens) { return tokens + 2; }
 
 int64_t bytes_of(int64_t t) {
-  return 3 * padded(t, DType::kI32) + padded(t, DType::kI64) + padded(most_offsets(t), DType::kI32);
+  return 3 * padded(t, DType::kI32) + padded(t, DType::kI64) + padded(max_offsets(t), DType::kI32);
 }
 
 int64_t bytes_of(const MicroBatch& batch) { return bytes_of(std::ssize(batch.tokens)); }
@@ -67,7 +67,7 @@ template <class F>
 void for_each_array(Tokens& tokens, F&& f) {
   for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.rows})
     f(*t, tokens.count);
-  f(tokens.cu_q, most_offsets(tokens.count));
+  f(tokens.cu_q, max_offsets(tokens.count));
 }
 
 }  // namespace

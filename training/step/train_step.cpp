@@ -273,7 +273,7 @@ std::string TrainStep::name_first_bad(int64_t found) const {
 }
 
 void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan) {
-  TRIREME_CHECK(open() < most_open(), "step ", step, " starts while ", open(), " are open");
+  TRIREME_CHECK(open() < max_open(), "step ", step, " starts while ", open(), " are open");
   // Without open steps the counted waits are those of an evaluation.
   if (ctx_.gpu != nullptr && open() == 0)
     (void)cuda::take_wait_seconds(*ctx_.gpu, cuda::waits_counted(*ctx_.gpu));

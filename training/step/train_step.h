@@ -87,7 +87,7 @@ class TrainStep {
   }
   // Limit on open steps (started and not finished): a GPU works on one while the host queues the
   // next.
-  int64_t most_open() const { return ctx_.gpu != nullptr ? kMaxOpen : 1; }
+  int64_t max_open() const { return ctx_.gpu != nullptr ? kMaxOpen : 1; }
   int64_t open() const { return started_ - finished_; }
   const MicroBatchGraphs& graphs() const { return graphs_; }
 

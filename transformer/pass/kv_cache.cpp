@@ -64,7 +64,7 @@ void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& 
   paged_attention(ctx, out, q, keys, values, cached.block_table, tokens.cu_q, cached.context_lens,
                   {.scale = args.scale,
                    .window = args.window,
-                   .most_queries = cached.most_queries,
+                   .max_queries = cached.max_queries,
                    .longest_context = cached.longest_context},
                   scale);
 }

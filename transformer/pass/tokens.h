@@ -11,9 +11,9 @@ struct CachedTokens {
   ConstTensor slots;         // (T) int64: slot of each token; negative: not stored
   ConstTensor block_table;   // (S, M) int32
   ConstTensor context_lens;  // (S) int32: tokens of each sequence, those of this pass included
-  // Tokens of this pass. With new_sequences no sequence has earlier tokens and most_queries is not
+  // Tokens of this pass. With new_sequences no sequence has earlier tokens and max_queries is not
   // read: any number of tokens per sequence is then one pass as in training.
-  int64_t most_queries = 1;     // of one sequence
+  int64_t max_queries = 1;      // of one sequence
   int64_t longest_context = 0;  // PagedAttentionArgs
   bool new_sequences = false;
 };

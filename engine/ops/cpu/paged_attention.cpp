@@ -65,7 +65,7 @@ TRIREME_INLINE void find_keys(Keys<C>& keys, Work<C>& w, const PagedAttention<T>
                               const PagedPools& pools, const Tile& t, int64_t j0, int64_t from,
                               int64_t to) {
   keys.scaled = pools.k.scale != nullptr;
-  const int32_t* block = a.table + t.sequence * a.most_blocks + (j0 + from) / a.block_size;
+  const int32_t* block = a.table + t.sequence * a.max_blocks + (j0 + from) / a.block_size;
   int64_t at = (j0 + from) % a.block_size;
   for_pool_type<C>(pools.type, [&]<class P>() {
     for (int64_t j = from; j < to; ++j, ++at) {

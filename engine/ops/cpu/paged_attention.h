@@ -17,7 +17,7 @@ struct PagedAttention {
       *v;  // (blocks, kv_heads, block_size, width); on the CPU, and for codes, in PagedPools
            // instead
   const int32_t *table, *cu_q, *lengths;
-  int64_t sequences, tokens, heads, kv_heads, width, block_size, most_blocks, most_queries;
+  int64_t sequences, tokens, heads, kv_heads, width, block_size, max_blocks, max_queries;
   C scale;
   int64_t window;  // 0: unlimited
   // GPU only: largest number of parts of any sequence's keys (PagedParts). If sequence n has

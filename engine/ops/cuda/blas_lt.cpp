@@ -100,7 +100,7 @@ int64_t alignment_of(const void* pointer, const GemmProblem& g) {
 
 // Largest number of rows of the range that contains `rows`; ranges are an eighth of a power of two
 // wide.
-int64_t most_of_range(int64_t rows) {
+int64_t max_of_range(int64_t rows) {
   const auto below = static_cast<uint64_t>(std::max<int64_t>(rows - 1, 1));
   return round_up(rows, std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(below)) / 8));
 }
@@ -110,7 +110,7 @@ int64_t most_of_range(int64_t rows) {
 // number.
 GemmProblem prepared_for(GemmProblem g) {
   int64_t& rows = g.transpose_a ? g.k : g.m;
-  if (g.varying_rows) rows = most_of_range(rows);
+  if (g.varying_rows) rows = max_of_range(rows);
   return g;
 }
 

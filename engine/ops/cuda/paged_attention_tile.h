@@ -59,7 +59,7 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
     (first_slot(middle) <= slot ? n : high) = middle;
   }
   p.sequence = n;
-  p.blocks = a.table + n * a.most_blocks;
+  p.blocks = a.table + n * a.max_blocks;
   p.t.first_query = a.cu_q[n];
   p.t.queries = a.cu_q[n + 1] - p.t.first_query;
   p.t.first_key = 0;

@@ -133,7 +133,7 @@ void NcclWatch::look_at_progress() {
 
 std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& group,
                                          const std::vector<int>& ranks, const std::string& name,
-                                         int most_blocks) {
+                                         int max_blocks) {
   const NcclLibrary& nccl = nccl_library();
   const int self = static_cast<int>(std::ranges::find(ranks, group->rank) - ranks.begin());
   TRIREME_CHECK(self < std::ssize(ranks), name, " without rank ", group->rank);
@@ -153,7 +153,7 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
   });
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  if (most_blocks > 0) config.maxCTAs = most_blocks;
+  if (max_blocks > 0) config.maxCTAs = max_blocks;
   auto comm = std::make_shared<NcclComm>();
   comm->name = name;
   const OpInfo op{CommKind::kControl, &group->name, group->rank, group->size(), sizeof id, false};

@@ -74,10 +74,10 @@ void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
 
 // Makes an NCCL communicator over `ranks` (group ranks, including this one), numbered by their
 // position there. All of the ranks call it together; the NCCL id is sent over the host's transport.
-// most_blocks: CUDA blocks that its kernels may occupy; 0: NCCL's choice.
+// max_blocks: CUDA blocks that its kernels may occupy; 0: NCCL's choice.
 std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& group,
                                          const std::vector<int>& ranks, const std::string& name,
-                                         int most_blocks);
+                                         int max_blocks);
 
 // Aborts this rank's communicator without the others.
 void abort_nccl_comm(NcclComm& comm) noexcept;

@@ -102,21 +102,21 @@ class ByteShare {
 // common budget.
 class HeldBytes {
  public:
-  HeldBytes(int64_t most, int64_t always, std::shared_ptr<ByteBudget> all)
-      : most_(most), always_(always), share_(std::move(all)) {}
+  HeldBytes(int64_t max_bytes, int64_t always, std::shared_ptr<ByteBudget> all)
+      : max_bytes_(max_bytes), always_(always), share_(std::move(all)) {}
   // False: over the limit of the request, or of the budget.
   bool set(int64_t bytes) {
     bytes_ = bytes;
-    if (bytes > most_) return false;
+    if (bytes > max_bytes_) return false;
     const int64_t more = bytes - always_ - share_.bytes();
     if (bytes <= always_) share_.release();
     return more <= 0 || share_.grow(more);
   }
   int64_t bytes() const { return bytes_; }
-  int64_t most() const { return most_; }
+  int64_t max_bytes() const { return max_bytes_; }
 
  private:
-  int64_t most_, always_, bytes_ = 0;
+  int64_t max_bytes_, always_, bytes_ = 0;
   ByteShare share_;
 };
 

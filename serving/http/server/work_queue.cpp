@@ -8,7 +8,7 @@
 namespace trireme {
 
 WorkQueue::WorkQueue(int threads, const WorkLimits& limits)
-    : limits_(limits), most_large_(std::max(threads - 1, 1)) {
+    : limits_(limits), max_large_(std::max(threads - 1, 1)) {
   for (int i = 0; i < threads; ++i)
     threads_.emplace_back([this, i] {
       name_thread("worker", static_cast<size_t>(i));
@@ -66,7 +66,7 @@ bool WorkQueue::take(Job& job) {
   wake_.wait(lock, [&] {
     if (stop_) return true;
     next = jobs_.pop_if(
-        [&](const std::string&, const Job& one) { return !is_large(one) || large_ < most_large_; });
+        [&](const std::string&, const Job& one) { return !is_large(one) || large_ < max_large_; });
     return next.has_value();
   });
   if (!next) return false;

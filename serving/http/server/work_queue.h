@@ -61,7 +61,7 @@ class WorkQueue {
   bool is_large(const Job& job) const { return job.bytes > limits_.large; }
 
   const WorkLimits limits_;
-  const int64_t most_large_;
+  const int64_t max_large_;
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable wake_;
   FairQueue<Job> jobs_;

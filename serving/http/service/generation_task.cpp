@@ -34,10 +34,10 @@ ApiError grammar_error(const GrammarRefusal& refusal, const std::string& param) 
 }  // namespace
 
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param) {
-  if (held.bytes() <= held.most())
+  if (held.bytes() <= held.max_bytes())
     return ApiError(503, "the server holds too many large responses", "", "server_overloaded")
         .retry_after(1000);
-  return {400, concat("the response is larger than ", held.most(), " bytes: ", way_out), param,
+  return {400, concat("the response is larger than ", held.max_bytes(), " bytes: ", way_out), param,
           "answer_too_large"};
 }
 

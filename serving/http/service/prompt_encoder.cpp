@@ -16,7 +16,7 @@ PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* cha
 
 void PromptEncoder::check_bytes(std::string_view text, std::optional<int64_t> max_tokens,
                                 const TextField& field) const {
-  const int64_t of_token = tokenizer_.most_bytes_of_id();
+  const int64_t of_token = tokenizer_.max_bytes_of_id();
   if (of_token == 0 || !max_tokens || std::ssize(text) / of_token <= *max_tokens) return;
   throw ApiError(400,
                  concat(field.name(), " has ", text.size(), " bytes, which are more than ",

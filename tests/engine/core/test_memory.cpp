@@ -142,14 +142,14 @@ TEST(Arena, PackingIsNoWorseThanEverythingAtOnceAndNoBetterThanWhatIsAlive) {
     RandomStep step(seed);
     Arena arena("test");
     arena.begin_planning();
-    int64_t most_alive = 0;
-    step.run(arena, [&](const auto&) { most_alive = std::max(most_alive, arena.in_use()); });
+    int64_t max_alive = 0;
+    step.run(arena, [&](const auto&) { max_alive = std::max(max_alive, arena.in_use()); });
     const ArenaPlan plan = arena.end_planning();
     int64_t total = 0;
     for (const ArenaPlan::Block& b : plan.blocks) total += b.bytes;
-    EXPECT_GE(plan.capacity, most_alive);
+    EXPECT_GE(plan.capacity, max_alive);
     EXPECT_LE(plan.capacity, total);
-    EXPECT_LE(plan.capacity, 2 * most_alive) << "fragmented";
+    EXPECT_LE(plan.capacity, 2 * max_alive) << "fragmented";
   }
 }
 

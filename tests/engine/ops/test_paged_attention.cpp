@@ -41,7 +41,7 @@ TEST_P(PagedAttention, IsAttentionOverTheGatheredKeys) {
   const TestTensor want = random("want", queries), lse = random("lse", {kHeads, 5});
   const AttentionArgs in_a_row{.scale = 0.4, .window = GetParam(), .key = {}, .global_row = {}};
   attention_forward(ctx, want, lse, q, k, v, offsets, key_offsets, in_a_row);
-  const PagedAttentionArgs args{.scale = 0.4, .window = GetParam(), .most_queries = 3};
+  const PagedAttentionArgs args{.scale = 0.4, .window = GetParam(), .max_queries = 3};
   for_each_kernel([&](Ctx& kernel) {
     TestTensor got = random("got", queries);
     paged_attention(kernel, got, q, k_pool, v_pool, blocks, offsets, context, args);
@@ -90,7 +90,7 @@ class LongPagedAttention : public testing::TestWithParam<Long> {
     copy(const_cast<void*>(own.raw()), q.slice(0, begin, end).raw());
     paged_attention(ctx, got, all, k_pool, v_pool, TestTensor({others + 1, 10}, table),
                     TestTensor({others + 2}, cu), TestTensor({others + 1}, lens),
-                    {.scale = 0.3, .window = s.window, .most_queries = end - begin});
+                    {.scale = 0.3, .window = s.window, .max_queries = end - begin});
     copy(out.slice(0, begin, end).raw(), got->slice(0, others, cu.back()).raw());
   }
   DType dtype_ = DType::kF32;

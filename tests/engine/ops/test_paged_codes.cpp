@@ -120,7 +120,7 @@ TEST_P(PagedTypes, IsAttentionOverRoundedKeys) {
   };
   const TestTensor query(DType::kF32, {70, kHeads, width}, q), key = operand(k), value = operand(v);
   for (const int64_t window : {0, 33}) {
-    const PagedAttentionArgs args{.scale = scale, .window = window, .most_queries = 70};
+    const PagedAttentionArgs args{.scale = scale, .window = window, .max_queries = 70};
     for_each_kernel([&](Ctx& ctx) {
       Pool pool(type, width), exact({DType::kF32}, width), rounded({DType::kF32}, width);
       paged_append(ctx, pool.k, pool.v, key, value, slots, pool.scales());
@@ -180,7 +180,7 @@ TEST(PagedCodes, KeepHostileRowsToThemselves) {
             << "a row next to nothing";
         TestTensor out(DType::kF32, {keys, kHeads, width});
         paged_attention(ctx, out, query, pool.k, pool.v, blocks, cu, lens,
-                        {.scale = 1, .most_queries = keys}, pool.scales());
+                        {.scale = 1, .max_queries = keys}, pool.scales());
         for (int64_t t = 0; t < keys; ++t)
           for (int64_t h = 0; h < kHeads; ++h) {
             const float one = out->as<float>()[(t * kHeads + h) * width + 5];

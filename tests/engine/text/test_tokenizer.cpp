@@ -189,7 +189,7 @@ TEST(SentencePiece, RoundTripsText) {
         EXPECT_LT(id, 300);
       }
       EXPECT_EQ(tokenizer->decode(ids), text) << type;
-      EXPECT_GE(std::ssize(ids) * tokenizer->most_bytes_of_id(), std::ssize(text)) << type;
+      EXPECT_GE(std::ssize(ids) * tokenizer->max_bytes_of_id(), std::ssize(text)) << type;
       ids.insert(ids.begin(), tokenizer->bos_id());
       ids.push_back(tokenizer->eod_id());
       EXPECT_EQ(tokenizer->decode(ids), text) << type;

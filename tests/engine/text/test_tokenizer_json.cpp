@@ -77,7 +77,7 @@ TEST_P(TokenizerJson, GivesSeveralThreadsTheSame) {
 TEST_P(TokenizerJson, HasNoFewerTokensThanItSays) {
   const json file = golden(GetParam());
   const auto tokenizer = tokenizer_of(file["tokenizer"]);
-  const int64_t most = tokenizer->most_bytes_of_id();
+  const int64_t most = tokenizer->max_bytes_of_id();
   const bool has_bound =
       std::ranges::none_of(std::array{"unigram", "words"},
                            [](const char* without) { return GetParam() == std::string(without); });

@@ -38,7 +38,7 @@ TEST(Normalize, GivesTheStandardsForms) {
 // no more than the declared factor, from which tokenizers derive the minimum number of tokens.
 TEST(Normalizer, ShortensTextsByNoMoreThanItSays) {
   const auto check = [](const Normalizer& normalizer, const std::string& text) {
-    ASSERT_GE(std::ssize(normalizer.apply(text)) * normalizer.most_shrinking(), std::ssize(text))
+    ASSERT_GE(std::ssize(normalizer.apply(text)) * normalizer.max_shrinking(), std::ssize(text))
         << text;
   };
   const nlohmann::json nfc = {{"type", "NFC"}};
@@ -62,7 +62,7 @@ TEST(Normalizer, ShortensTextsByNoMoreThanItSays) {
   };
   check(Normalizer(replace(" ", "_"), "test"), "a b  c");
   const auto shrinking = [](const nlohmann::json& json) {
-    return Normalizer(json, "test").most_shrinking();
+    return Normalizer(json, "test").max_shrinking();
   };
   EXPECT_EQ(shrinking(nullptr), 1);
   EXPECT_EQ(shrinking(replace("  ", "_")), 0);

@@ -97,7 +97,7 @@ TEST(Program, EveryPossibleOrderRuns) {
 }
 
 // Largest number of sends that a rank has not retired yet: memory beyond the activations.
-int most_unretired(const RankProgram& program) {
+int max_unretired(const RankProgram& program) {
   int now = 0, most = 0;
   for (const ProgramStep& step : program.steps) {
     now -= static_cast<int>(step.retire.size());
@@ -108,7 +108,7 @@ int most_unretired(const RankProgram& program) {
 
 TEST(Program, SendsAreRetiredSoon) {
   for (const auto& program : make_programs(make_schedule(ScheduleKind::k1F1B, 4, 1, 16)))
-    EXPECT_LE(most_unretired(program), 3);
+    EXPECT_LE(max_unretired(program), 3);
 }
 
 TEST(Program, WrongProgramsAreNoticed) {

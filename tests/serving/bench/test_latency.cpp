@@ -64,7 +64,7 @@ TEST(LoadReport, CountsWhatSucceeded) {
   EXPECT_DOUBLE_EQ(r.request_rate(), 0.6);
   EXPECT_DOUBLE_EQ(r.output_rate(), 1.8);
   EXPECT_DOUBLE_EQ(r.token_rate(), 5.8);
-  EXPECT_EQ(r.most_concurrent, 2);  // from 1.0 to 1.2
+  EXPECT_EQ(r.max_concurrent, 2);  // from 1.0 to 1.2
   EXPECT_DOUBLE_EQ(r.ttft.mean, 2.2 / 3);
   EXPECT_DOUBLE_EQ(r.ttft.p50, 0.8);
   EXPECT_EQ(r.tpot.count, 2U);
@@ -77,7 +77,7 @@ TEST(LoadReport, CountsWhatSucceeded) {
 
 TEST(LoadReport, RequestsThatFollowEachOtherAreNotConcurrent) {
   const LoadReport r = report_of({{.sent = 0, .e2el = 1}, {.sent = 1, .e2el = 1}}, 2, {});
-  EXPECT_EQ(r.most_concurrent, 1);
+  EXPECT_EQ(r.max_concurrent, 1);
 }
 
 TEST(LoadReport, GoodputIsWhatKeepsToEveryBound) {

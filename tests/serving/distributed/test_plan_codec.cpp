@@ -20,7 +20,7 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
   int64_t starts = 0, histories = 0, asked = 0, plans = 0;
   test::for_each_plan(60, [&](const StepPlan& plan, const StepOutcome& outcome) {
     const std::vector<std::byte> bytes = encode_plan(plan);
-    EXPECT_LE(std::ssize(bytes), kPlanBounds.most_bytes());
+    EXPECT_LE(std::ssize(bytes), kPlanBounds.max_bytes());
     const StepPlan again = decoder.decode(bytes);
     EXPECT_EQ(encode_plan(again), bytes);
     EXPECT_EQ(again.tokens, plan.tokens);
@@ -188,7 +188,7 @@ TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
     extremes[i](choice_of(plan));
     const std::vector<std::byte> bytes = encode_plan(plan);
     EXPECT_NO_THROW(decode_plan(bytes, kPlanBounds)) << i;
-    EXPECT_LE(std::ssize(bytes) * kPlanBounds.slots, kPlanBounds.most_bytes()) << i;
+    EXPECT_LE(std::ssize(bytes) * kPlanBounds.slots, kPlanBounds.max_bytes()) << i;
   }
 }
 

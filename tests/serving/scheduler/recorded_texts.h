@@ -35,7 +35,7 @@ class RecordedTexts final : public StepExecutor {
       prompts_[start.slot] = start.prompt_tokens;
     }
     tokens += std::ssize(plan.tokens);
-    most_sequences = std::max(most_sequences, std::ssize(plan.sequences));
+    max_running_sequences = std::max(max_running_sequences, std::ssize(plan.sequences));
     for (const SequenceStep& step : plan.sequences) {
       std::vector<int32_t>& table = tables_[step.slot];
       EXPECT_EQ(std::ssize(table), step.kept_blocks);
@@ -51,7 +51,7 @@ class RecordedTexts final : public StepExecutor {
   // Output of every sequence instead of the hash; its last token repeats.
   std::vector<int32_t> script = {};
   int64_t tokens = 0;  // computed so far
-  std::ptrdiff_t most_sequences = 0;
+  std::ptrdiff_t max_running_sequences = 0;
 
  private:
   size_t row(int32_t block, int64_t token) const {

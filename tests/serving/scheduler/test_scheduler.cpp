@@ -34,7 +34,7 @@ struct Server {
     const StepPlan plan = scheduler.next();
     if (plan.empty()) return false;
     ++steps;
-    EXPECT_LE(std::ssize(plan.tokens), most_tokens);
+    EXPECT_LE(std::ssize(plan.tokens), max_step_tokens);
     for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
       if (p.finish) ended.push_back(p.sequence.get());
       if (p.finish) reasons[p.sequence.get()] = *p.finish;
@@ -52,7 +52,7 @@ struct Server {
   BlockPool pool;
   Scheduler scheduler;
   test::RecordedTexts executor;
-  int64_t most_tokens = INT64_MAX;
+  int64_t max_step_tokens = INT64_MAX;
   int steps = 0;
   std::vector<Sequence*> ended;
   std::map<Sequence*, FinishReason> reasons;
@@ -77,7 +77,7 @@ BatchingConfig config_of(int64_t sequences, int64_t tokens, int64_t length) {
 
 TEST(Scheduler, ComputesAPromptInChunksThenATokenAStep) {
   Server server(config_of(2, 5, 40), 20);
-  server.most_tokens = 5;
+  server.max_step_tokens = 5;
   const auto s = server.add(prompt_of(12, 3), 4);
   server.run();
   EXPECT_EQ(s->tokens, alone(prompt_of(12, 3), 4));
@@ -87,7 +87,7 @@ TEST(Scheduler, ComputesAPromptInChunksThenATokenAStep) {
 
 TEST(Scheduler, DecodesBesideAPromptInChunks) {
   Server server(config_of(2, 4, 60), 40);
-  server.most_tokens = 4;
+  server.max_step_tokens = 4;
   const auto a = server.add(prompt_of(2, 1), 20);
   server.step();
   const auto b = server.add(prompt_of(30, 2), 2);
@@ -279,7 +279,7 @@ TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
     config.max_step_tokens = config.max_sequences + draw(20);
     config.prefix_caching = draw(4) > 0;
     Server server(config, 10 + draw(30));
-    server.most_tokens = config.max_step_tokens;
+    server.max_step_tokens = config.max_step_tokens;
     std::vector<std::shared_ptr<Sequence>> all, cancelled;
     for (int n = 0; n < 60; ++n) {
       all.push_back(server.add(prompt_of(1 + draw(25), static_cast<int32_t>(draw(3))), 1 + draw(20),

@@ -154,7 +154,7 @@ TEST(Speculation, ChangesNoTextThatARuleHolds) {
 }
 
 TEST(Speculation, IsOffWhereManyRun) {
-  EXPECT_EQ(write_texts({.tokens = 5, .shortest = 1, .most_sequences = 0}, 64).drafts, 0);
+  EXPECT_EQ(write_texts({.tokens = 5, .shortest = 1, .max_running_sequences = 0}, 64).drafts, 0);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class KvCacheTypes : public testing::TestWithParam<KvCodes> {
     tokens.cached = {.slots = *at,
                      .block_table = *table,
                      .context_lens = *length,
-                     .most_queries = count,
+                     .max_queries = count,
                      .new_sequences = new_sequence};
     AttentionArgs args;
     args.scale = 0.3;

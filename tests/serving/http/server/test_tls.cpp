@@ -50,10 +50,10 @@ TlsFiles make_files(const ScratchDirectory& folder) {
 
 class TlsClient {
  public:
-  TlsClient(int port, int most_version)
+  TlsClient(int port, int max_version)
       : socket_(port), context_(SSL_CTX_new(TLS_client_method())), tls_(SSL_new(context_.get())) {
-    SSL_set_max_proto_version(tls_.get(), most_version);
-    if (most_version < TLS1_2_VERSION) SSL_set_security_level(tls_.get(), 0);
+    SSL_set_max_proto_version(tls_.get(), max_version);
+    if (max_version < TLS1_2_VERSION) SSL_set_security_level(tls_.get(), 0);
     SSL_set_fd(tls_.get(), socket_.file());
     connected_ = SSL_connect(tls_.get()) == 1;
     ERR_clear_error();
