@@ -23,7 +23,7 @@ std::string scaled(double value, double base, const std::array<const char*, 5>& 
   return fmt::format("{:.{}f}{}", value, decimals, suffixes[i]);
 }
 
-constexpr int kLeastBar = 8, kWidestBar = 30;
+constexpr int kMinBar = 8, kWidestBar = 30;
 
 // Piece of the line; on a narrow terminal the lowest `weight` is dropped first.
 struct Piece {
@@ -72,7 +72,7 @@ std::string progress_line(const std::string& label, const StepMetrics& m, double
     }));
   }
   const int room = static_cast<int>(available) - static_cast<int>(width_of(pieces)) - 4;
-  if (pieces.size() == 6 && room >= kLeastBar) {
+  if (pieces.size() == 6 && room >= kMinBar) {
     const int width = std::min(room, kWidestBar);
     const auto filled = static_cast<size_t>(std::lround(done * width));
     const std::string bar =

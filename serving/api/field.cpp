@@ -9,8 +9,8 @@ Field& Field::required() {
   return *this;
 }
 
-Field& Field::range(double least_value, double max_value) {
-  min = least_value;
+Field& Field::range(double min_value, double max_value) {
+  min = min_value;
   max = max_value;
   return *this;
 }
@@ -25,9 +25,9 @@ Field& Field::at_most(double bound) {
   return *this;
 }
 
-Field& Field::entries(size_t fewest, size_t largest) {
-  least = fewest;
-  most = largest;
+Field& Field::entries(size_t min_entries, size_t max_entries) {
+  least = min_entries;
+  most = max_entries;
   return *this;
 }
 

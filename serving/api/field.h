@@ -44,10 +44,10 @@ struct Field {
   std::string alias_of = {};              // field of which this is another name; empty: none
 
   Field& required();
-  Field& range(double least_value, double max_value);
+  Field& range(double min_value, double max_value);
   Field& at_least(double bound);
   Field& at_most(double bound);
-  Field& entries(size_t fewest, size_t largest);
+  Field& entries(size_t min_entries, size_t max_entries);
   Field& one_of(std::vector<std::string> choices);
 };
 

@@ -31,13 +31,13 @@ std::vector<int32_t> read_ids(const Field& field, const ApiJson& value) {
   return ids_of(field.name, value);
 }
 
-std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t fewest,
-                                      size_t largest, size_t bytes) {
+std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t min_entries,
+                                      size_t max_entries, size_t bytes) {
   if (value.is_string()) return {read_text(field.name, value, 1, bytes)};
   if (!value.is_array()) fail_type(field.name, "a string or an array of strings", value);
-  if (value.size() < fewest || value.size() > largest)
-    fail_field(field.name, field.name, " has ", value.size(), " entries, ", fewest, " to ", largest,
-               " are allowed");
+  if (value.size() < min_entries || value.size() > max_entries)
+    fail_field(field.name, field.name, " has ", value.size(), " entries, ", min_entries, " to ",
+               max_entries, " are allowed");
   std::vector<std::string> strings;
   for (const ApiJson& one : value) strings.push_back(read_text(field.name, one, 1, bytes));
   return strings;

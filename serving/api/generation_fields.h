@@ -21,9 +21,10 @@ inline constexpr char kStringsShape[] =
 inline constexpr char kIdsShape[] = R"({"type":"array","items":{"type":"integer","minimum":0}})";
 
 std::vector<int32_t> read_ids(const Field& field, const ApiJson& value);
-// A string, or an array of `fewest` to `largest` strings, each non-empty and at most `bytes` long.
-std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t fewest,
-                                      size_t largest, size_t bytes);
+// A string, or an array of `min_entries` to `max_entries` strings, each non-empty and
+// at most `bytes` long.
+std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t min_entries,
+                                      size_t max_entries, size_t bytes);
 // string | [string] | [int] | [[int]]
 std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t most);
 void read_bad_words(GenerationRequest& request, const ApiJson& value, const Field& field);

@@ -6,8 +6,8 @@
 namespace trireme {
 
 double told_logprob(double logprob) {
-  constexpr double kLeast = -9999;
-  return logprob > kLeast ? logprob : kLeast;
+  constexpr double kMinLogprob = -9999;
+  return logprob > kMinLogprob ? logprob : kMinLogprob;
 }
 
 void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens,

@@ -384,7 +384,7 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     group_ = group;
     why_.clear();
     step_ = {};
-    deadline_ = StepDeadline(config_.least_step);
+    deadline_ = StepDeadline(config_.min_step);
   }
   changed_.notify_all();
   log_info(name_, config_.ranks,

@@ -37,7 +37,7 @@ struct RankGroupConfig {
   // RankLauncher::kSrun the address of the host name.
   std::string address = {};
   GroupPlace place = {};                       // its position among several groups (replicas)
-  StepDeadline::Seconds least_step{10};        // StepDeadline's minimum
+  StepDeadline::Seconds min_step{10};          // StepDeadline's minimum
   std::chrono::milliseconds meeting{120'000};  // limit for all ranks to connect
 };
 

@@ -29,26 +29,26 @@ class ArrayBuilder {
         comma_(g_.sequence({g_.literal(","), json_.space()})) {}
 
   Node build() {
-    least_ = count_of(s_, "minItems", 0, path_);
+    min_ = count_of(s_, "minItems", 0, path_);
     max_ = count_of(s_, "maxItems", -1, path_);
-    g_.budget().note_count(least_, concat("schema ", path_, ": \"minItems\""));
+    g_.budget().note_count(min_, concat("schema ", path_, ": \"minItems\""));
     const bool has_items = s_.contains("items"), has_prefix = s_.contains("prefixItems"),
                counts = s_.contains("contains");
-    if (max_ >= 0 && least_ > max_) return g_.choice({});
+    if (max_ >= 0 && min_ > max_) return g_.choice({});
     if (has_prefix) {
       if (!s_["prefixItems"].is_array() || s_["prefixItems"].empty())
         fail_keyword(path_, "prefixItems", "must be an array that is not empty");
       for (const Schema& one : s_["prefixItems"]) schemas_.push_back(one);
     }
     places_ = std::ssize(schemas_);
-    has_rest_ = has_items ? s_["items"] != false : !has_prefix || least_ > places_ || counts;
+    has_rest_ = has_items ? s_["items"] != false : !has_prefix || min_ > places_ || counts;
     if (!has_rest_) max_ = max_ < 0 ? places_ : std::min(max_, places_);
-    if (max_ >= 0 && least_ > max_) return g_.choice({});
+    if (max_ >= 0 && min_ > max_) return g_.choice({});
     schemas_.push_back(has_items ? s_["items"] : Schema(true));
     if (s_.contains("uniqueItems") && (max_ < 0 || max_ > 1) && !are_different())
       return brackets(distinct());
     if (counts) return brackets(counted());
-    if (!has_items && !has_prefix && least_ == 0 && max_ < 0) return json_.array();
+    if (!has_items && !has_prefix && min_ == 0 && max_ < 0) return json_.array();
     return brackets(plain());
   }
 
@@ -79,19 +79,19 @@ class ArrayBuilder {
     for (size_t i = 0; i < static_cast<size_t>(places_); ++i) first.push_back(element(i));
     const bool has_more = has_rest_ && (max_ < 0 || max_ > places_);
     const Node item = has_more ? element(static_cast<size_t>(places_)) : g_.choice({});
-    if (places_ == 0) return g_.separated(item, comma_, least_, max_);
-    const int64_t more_least = std::max<int64_t>(least_ - places_, 0);
+    if (places_ == 0) return g_.separated(item, comma_, min_, max_);
+    const int64_t more_min = std::max<int64_t>(min_ - places_, 0);
     const int64_t more_max = max_ < 0 ? -1 : std::max<int64_t>(max_ - places_, 0);
     const Node more = g_.sequence({comma_, item});
-    Node tail = g_.sequence({g_.exactly(more, more_least),
-                             g_.repeat(more, 0, more_max < 0 ? -1 : more_max - more_least)});
+    Node tail = g_.sequence(
+        {g_.exactly(more, more_min), g_.repeat(more, 0, more_max < 0 ? -1 : more_max - more_min)});
     for (int64_t i = places_; i-- > 0;) {
       if (max_ >= 0 && i >= max_) {
         tail = g_.sequence({});
         continue;
       }
       const Node here = g_.sequence({after_comma(i, first[static_cast<size_t>(i)]), tail});
-      tail = g_.named(i >= least_ ? g_.optional(here) : here);
+      tail = g_.named(i >= min_ ? g_.optional(here) : here);
     }
     return tail;
   }
@@ -136,7 +136,7 @@ class ArrayBuilder {
     if (max_ >= 0 && allowed >= max_) allowed = -1;
     if (allowed >= 0 && wanted > allowed) return g_.choice({});
     // Counts elements only as far as the bounds depend on them.
-    const int64_t elements = max_ >= 0 ? max_ : std::max<int64_t>({places_, least_, 1});
+    const int64_t elements = max_ >= 0 ? max_ : std::max<int64_t>({places_, min_, 1});
     const int64_t matches = allowed >= 0 ? allowed : wanted;
     if ((elements + 1) * (matches + 1) > kMaxCountedRules)
       fail_keyword(path_, "contains",
@@ -154,7 +154,7 @@ class ArrayBuilder {
     for (int64_t at = 0; at <= elements; ++at)
       for (int64_t found = 0; found <= matches; ++found) {
         std::vector<Node> ways;
-        if (at >= least_ && found >= wanted) ways.push_back(g_.sequence({}));
+        if (at >= min_ && found >= wanted) ways.push_back(g_.sequence({}));
         if (max_ < 0 || at < max_) {
           const auto& [other, match] = splits[schema_of(at)];
           ways.push_back(g_.sequence({after_comma(at, other), g_.call(rule_of(at + 1, found))}));
@@ -257,7 +257,7 @@ class ArrayBuilder {
                             " values: their combinations need more than ", kMaxDistinctStates,
                             " states; fewer values or a smaller maxItems need fewer"));
       const Node next = after_comma(size, g_.choice(std::move(ways)));
-      g_.define(rules.at(set), size >= least_ && found >= wanted ? g_.optional(next) : next);
+      g_.define(rules.at(set), size >= min_ && found >= wanted ? g_.optional(next) : next);
     }
     g_.budget().note_count(states, concat("schema ", path_, ": \"uniqueItems\""));
     return whole;
@@ -270,7 +270,7 @@ class ArrayBuilder {
   const std::string& path_;
   const int depth_;
   const Node comma_;
-  int64_t least_ = 0, max_ = -1, places_ = 0;
+  int64_t min_ = 0, max_ = -1, places_ = 0;
   bool has_rest_ = false;
   std::vector<Schema> schemas_;  // prefixItems, then the schema of all other elements
 };

@@ -64,10 +64,10 @@ Grammar::Node Grammar::exactly(Node part, int64_t count) {
 
 Grammar::Node Grammar::separated(Node part, Node separator, int64_t least, int64_t most) {
   if (most == 0) return sequence({});
-  const int64_t more_least = least > 0 ? least - 1 : 0;
+  const int64_t more_min = least > 0 ? least - 1 : 0;
   const Node next = sequence({separator, part});
   const Node some = sequence(
-      {part, exactly(next, more_least), repeat(next, 0, most < 0 ? most : most - 1 - more_least)});
+      {part, exactly(next, more_min), repeat(next, 0, most < 0 ? most : most - 1 - more_min)});
   return least > 0 ? some : optional(some);
 }
 

@@ -196,7 +196,7 @@ Node magnitude(Grammar& g, const Decimal& low, bool low_excluded, const Decimal&
 }  // namespace
 
 IntegerRange integer_range(const NumberBounds& bounds) {
-  return {.least = integer_bound(bounds.least, bounds.least_excluded, true),
+  return {.least = integer_bound(bounds.least, bounds.min_excluded, true),
           .most = integer_bound(bounds.most, bounds.max_excluded, false)};
 }
 
@@ -226,9 +226,9 @@ Node bounded_number(Grammar& g, const NumberBounds& bounds) {
   std::vector<Node> ways;
   if (!most.negative || most.is_zero()) {
     const bool from_zero = least.negative || least.is_zero();
-    const bool zero_excluded = least.is_zero() && bounds.least_excluded;
+    const bool zero_excluded = least.is_zero() && bounds.min_excluded;
     ways.push_back(magnitude(g, from_zero ? zero : least,
-                             from_zero ? zero_excluded : bounds.least_excluded, most,
+                             from_zero ? zero_excluded : bounds.min_excluded, most,
                              bounds.max_excluded));
   }
   if (least.negative && !least.is_zero()) {
@@ -237,7 +237,7 @@ Node bounded_number(Grammar& g, const NumberBounds& bounds) {
     ways.push_back(
         g.sequence({g.literal("-"), magnitude(g, to_zero ? zero : most,
                                               to_zero ? zero_excluded : bounds.max_excluded, least,
-                                              bounds.least_excluded)}));
+                                              bounds.min_excluded)}));
   }
   return g.choice(std::move(ways));
 }

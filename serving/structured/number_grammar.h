@@ -10,7 +10,7 @@ namespace trireme {
 // Bounds of a number as decimals, such as "-12.5"; empty: unbounded.
 struct NumberBounds {
   std::string least = {}, most = {};
-  bool least_excluded = false, max_excluded = false;
+  bool min_excluded = false, max_excluded = false;
   bool none() const { return least.empty() && most.empty(); }
 };
 

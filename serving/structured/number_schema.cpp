@@ -43,7 +43,7 @@ void bound_digits(NumberBounds& bounds, const std::vector<Factor>& factors) {
   };
   const bool bounds_max = bounds.most.empty() && is_within(bounds.least, 1);
   if (bounds.least.empty() && is_within(bounds.most, -1))
-    bounds.least = concat("-", power), bounds.least_excluded = true;
+    bounds.least = concat("-", power), bounds.min_excluded = true;
   if (bounds_max) bounds.most = power, bounds.max_excluded = true;
 }
 
@@ -78,7 +78,7 @@ NumberBounds number_bounds(const Schema& s, const std::string& path) {
   const std::string above = bound_of(s, "exclusiveMinimum", path);
   const std::string below = bound_of(s, "exclusiveMaximum", path);
   if (!above.empty() && (b.least.empty() || s["exclusiveMinimum"] >= s["minimum"]))
-    b.least = above, b.least_excluded = true;
+    b.least = above, b.min_excluded = true;
   if (!below.empty() && (b.most.empty() || s["exclusiveMaximum"] <= s["maximum"]))
     b.most = below, b.max_excluded = true;
   return b;
@@ -106,7 +106,7 @@ Node number_schema_grammar(JsonGrammar& json, const Schema& s, const std::string
     std::erase_if(factors, [](const Factor& factor) { return factor.numerator == 1; });
   }
   if (factors.empty()) return is_integer ? json.integer(bounds) : json.number(bounds);
-  Schema key = {type, bounds.least, bounds.least_excluded, bounds.most, bounds.max_excluded};
+  Schema key = {type, bounds.least, bounds.min_excluded, bounds.most, bounds.max_excluded};
   for (const Factor& factor : factors) {
     key.push_back(factor.numerator);
     key.push_back(factor.decimals);

@@ -183,13 +183,13 @@ class ObjectBuilder {
   // --- which members are present ---
 
   void read_counts() {
-    least_ = count_of(s_, "minProperties", 0, path_);
+    min_ = count_of(s_, "minProperties", 0, path_);
     max_ = count_of(s_, "maxProperties", -1, path_);
     const int64_t named = std::ssize(members_);
     if (!others_ && max_ >= named) max_ = -1;
-    if (least_ <= std::ranges::count_if(members_, &Member::required)) least_ = 0;
+    if (min_ <= std::ranges::count_if(members_, &Member::required)) min_ = 0;
     // Members are counted up to here; at least 1, to know whether a comma is needed.
-    max_count_ = std::min(max_ < 0 ? std::max<int64_t>(least_, 1) : max_, named);
+    max_count_ = std::min(max_ < 0 ? std::max<int64_t>(min_, 1) : max_, named);
   }
 
   // Members so far, as far as later ones depend on them.
@@ -265,7 +265,7 @@ class ObjectBuilder {
   }
 
   Node others_grammar(int64_t count) {
-    const int64_t least = std::max<int64_t>(least_ - count, 0);
+    const int64_t least = std::max<int64_t>(min_ - count, 0);
     if (others_) return others_->members(least, max_ < 0 ? -1 : max_ - count, count == 0);
     return least > 0 ? g_.choice({}) : g_.sequence({});
   }
@@ -283,7 +283,7 @@ class ObjectBuilder {
   bool is_open_ = false;  // additional members are allowed
   std::optional<Node> additional_value_;
   std::optional<AdditionalMembers> others_;
-  int64_t least_ = 0, max_ = -1, max_count_ = 0;
+  int64_t min_ = 0, max_ = -1, max_count_ = 0;
 };
 
 }  // namespace

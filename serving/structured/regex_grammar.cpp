@@ -97,9 +97,9 @@ class RegexParser {
     else if (!take('*') && !counts(least, most))
       return part;
     take('?');  // lazy
-    int64_t again_least = 0, again_max = 0;
+    int64_t again_min = 0, again_max = 0;
     if ((at_ < chars_.size() && (chars_[at_] == '*' || chars_[at_] == '+' || chars_[at_] == '?')) ||
-        counts(again_least, again_max))
+        counts(again_min, again_max))
       fail("a repetition of a repetition; put the inner one into parentheses");
     return grammar_.repeat(part, least, most);
   }

@@ -208,18 +208,18 @@ bool TokenMasks::add_of(const ReaderTokens& of, int32_t state, int64_t most,
 // As add(), for a state where some token leads too far from the end.
 bool TokenMasks::add_near(int32_t state, int64_t most, std::span<uint32_t> mask) {
   std::vector<std::pair<int64_t, int32_t>> found;  // bytes missing after a node, and the node
-  int64_t fewest = kNeverEnds;
+  int64_t min_bytes = kNeverEnds;
   walk(state, 0, [&](int32_t node, int32_t next) {
     if (trie_.tokens(node).empty()) return;
     found.emplace_back(states_.bytes_to_end(next), node);
-    fewest = std::min(fewest, found.back().first);
+    min_bytes = std::min(min_bytes, found.back().first);
   });
   if (gave_up()) return false;
-  if (!states_.is_whole(state)) most = std::max(most, fewest);
+  if (!states_.is_whole(state)) most = std::max(most, min_bytes);
   for (const auto& [bytes, node] : found)
     if (bytes <= most)
       for (const int32_t id : trie_.tokens(node)) set_bit(mask, id);
-  return fewest <= most;
+  return min_bytes <= most;
 }
 
 bool TokenMasks::prepare(int64_t max_work) {

@@ -49,7 +49,7 @@ void expect_same_bits(const LayoutResult& got, const LayoutResult& want) {
 struct Case {
   const char* name;
   LayoutCase layout;
-  int64_t micro_batches, steps, least_replays;
+  int64_t micro_batches, steps, min_replays;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -62,7 +62,7 @@ TEST_P(Recorded, MicroBatchesAreThePlainOnes) {
   const Outcome plain = train(config, c.layout.packed, false, on_gpus());
   EXPECT_EQ(plain.replays, 0);
   const Outcome recorded = train(config, c.layout.packed, true, on_gpus());
-  EXPECT_GE(recorded.replays, c.least_replays);
+  EXPECT_GE(recorded.replays, c.min_replays);
   expect_same_bits(recorded.result, plain.result);
 }
 

@@ -15,8 +15,8 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int kLeastCapability = 8;  // Ampere: the oldest architecture that kernels are compiled
-                                     // for
+constexpr int kMinCapability = 8;  // Ampere: the oldest architecture that kernels are compiled
+                                   // for
 
 cudaStream_t handle(const Stream& stream) { return static_cast<cudaStream_t>(stream.raw); }
 cudaEvent_t handle(const Event& event) { return static_cast<cudaEvent_t>(event.raw()); }
@@ -108,10 +108,9 @@ DeviceStatus probe_devices() {
     for (int d = 0; d < devices && status.reason.empty(); ++d) {
       int major = 0;
       if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d) == cudaSuccess &&
-          major < kLeastCapability)
-        status.reason =
-            concat("GPU ", d, " has compute capability ", major, ".x, ", kLeastCapability,
-                   ".0 or later is needed; CUDA_VISIBLE_DEVICES hides it");
+          major < kMinCapability)
+        status.reason = concat("GPU ", d, " has compute capability ", major, ".x, ", kMinCapability,
+                               ".0 or later is needed; CUDA_VISIBLE_DEVICES hides it");
     }
     status.devices = status.reason.empty() ? devices : 0;
   } else {

@@ -56,8 +56,8 @@ Digits integer_digits(int64_t i, const Spec& spec) {
     digits.insert(digits.begin(), names[rest % base]);
     rest /= base;
   } while (rest > 0);
-  const auto fewest = static_cast<size_t>(std::max<int64_t>(0, spec.precision));
-  if (digits.size() < fewest) digits.insert(0, fewest - digits.size(), '0');
+  const auto min_digits = static_cast<size_t>(std::max<int64_t>(0, spec.precision));
+  if (digits.size() < min_digits) digits.insert(0, min_digits - digits.size(), '0');
   Digits out = with_sign(i < 0, spec.sign, std::move(digits));
   if (spec.alternative && base != 10)
     out.sign += base == 8 ? "0o" : base == 2 ? "0b" : large ? "0X" : "0x";

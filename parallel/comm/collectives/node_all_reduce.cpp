@@ -76,18 +76,18 @@ bool ensure_window(Operation& op) {
 
 void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n) {
   GroupState& group = op.group();
-  size_t fewest = group.members.size();  // ranks of the smallest node
-  for (const auto& node : group.nodes) fewest = std::min(fewest, node.size());
+  size_t min_ranks = group.members.size();  // ranks of the smallest node
+  for (const auto& node : group.nodes) min_ranks = std::min(min_ranks, node.size());
   NodeWindow::BetweenNodes between;
   std::vector<int> ring;  // one rank of each node: those with this rank's local index
   if (group.nodes.size() > 1) {
-    if (static_cast<size_t>(group.local) < fewest)
+    if (static_cast<size_t>(group.local) < min_ranks)
       for (const auto& node : group.nodes) ring.push_back(node[static_cast<size_t>(group.local)]);
     between = [&](void* slice, int64_t count) {
       ring_all_reduce(op, dtype, reduce, slice, count, ring, group.node);
     };
   }
-  op.count_window(group.window->all_reduce(dtype, reduce, data, n, static_cast<int>(fewest),
+  op.count_window(group.window->all_reduce(dtype, reduce, data, n, static_cast<int>(min_ranks),
                                            between, op.info(), op.liveness()));
 }
 

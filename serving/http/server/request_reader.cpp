@@ -13,7 +13,7 @@ using BeastText = boost::beast::string_view;
 constexpr size_t kMaxChunkHead = 8 << 10;  // a chunk's size line with extensions, or the trailer
 // Shortest chunked body, "0\r\n\r\n". After the size of a last chunk, Beast's parser assumes that
 // this many bytes are available, which holds only after another chunk.
-constexpr size_t kLeastChunkedBody = 5;
+constexpr size_t kMinChunkedBody = 5;
 
 // Headers that are not lists: a repetition makes the request ambiguous.
 constexpr const char* kSingleHeaders[] = {"Content-Length", "Content-Type", "Authorization",
@@ -220,7 +220,7 @@ void RequestReader::finish_head() {
 size_t RequestReader::feed_body(std::string_view bytes) {
   error_code error;
   size_t taken = 0;
-  if (head_.chunked && !chunks_begun_ && bytes.size() < kLeastChunkedBody) return 0;
+  if (head_.chunked && !chunks_begun_ && bytes.size() < kMinChunkedBody) return 0;
   chunks_begun_ = true;
   if (!bytes.empty()) taken = parser_->put({bytes.data(), bytes.size()}, error);
   if (state_ == State::kRefused) return taken;

@@ -70,7 +70,7 @@ RankGroupConfig fake_ranks() {
           .command = {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
                       "--gtest_filter=FakeRank.DISABLED_Follows"},
           .task = {"", "", {"", ""}},
-          .least_step = StepDeadline::Seconds(2)};
+          .min_step = StepDeadline::Seconds(2)};
 }
 
 // Reports of the supervisor.

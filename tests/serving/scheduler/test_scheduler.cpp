@@ -408,9 +408,9 @@ TEST(Scheduler, EndsWhatGetsNoMask) {
 TEST(Scheduler, AnEndBeforeMinTokensIsAnError) {
   const auto rule = std::make_shared<SlowRule>();
   rule->masks = 100;
-  for (const int64_t fewest : {4, 5}) {
+  for (const int64_t min_tokens : {4, 5}) {
     Server server(config_of(2, 8, 40), 40);
-    server.choice->min_tokens = fewest;
+    server.choice->min_tokens = min_tokens;
     SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 9};
     request.rule = rule;
     const auto sequence = std::make_shared<Sequence>(std::move(request));
@@ -418,7 +418,7 @@ TEST(Scheduler, AnEndBeforeMinTokensIsAnError) {
     server.run();
     EXPECT_EQ(sequence->generated(), 4);
     EXPECT_EQ(server.reasons[sequence.get()],
-              fewest == 4 ? FinishReason::kWhole : FinishReason::kError);
+              min_tokens == 4 ? FinishReason::kWhole : FinishReason::kError);
   }
 }
 
