@@ -133,7 +133,7 @@ void run_generate(const GenerateArguments& args, const CLI::App& command, const 
 CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<GenerateArguments>();
   CLI::App* command = app.add_subcommand("generate", "Generate text with a saved model");
-  SamplingParams& s = args->options.sampling;
+  RowSamplingParams& s = args->options.sampling;
   add_model_option(*command, args->model);
   add_non_finite_option(*command, args->allow_non_finite);
   command->add_option("--prompt", args->prompt, "Text to continue (default: a line break)");

@@ -60,7 +60,7 @@ void time_case(OpTimer& timer, const PagedCase& c) {
 // Rows of one request for the sampler.
 struct SamplerCase {
   const char* name;
-  SamplingParams params;
+  RowSamplingParams params;
 };
 
 void time_rows(OpTimer& timer, const SamplerCase& c, int64_t rows, int64_t vocabulary) {
@@ -77,7 +77,7 @@ void time_rows(OpTimer& timer, const SamplerCase& c, int64_t rows, int64_t vocab
   };
   const Tensor logits = m.make(DType::kF32, {rows, vocabulary});
   const Tensor id = m.zeros(DType::kI32, column), logprob = m.zeros(DType::kF64, column);
-  const SamplingParams& p = c.params;
+  const RowSamplingParams& p = c.params;
   const Tensor temperature = same(p.temperature), top_p = same(p.top_p), min_p = same(p.min_p);
   const Tensor top_k = whole(p.top_k, 0), seed = whole(0, 1), position = whole(0, 1);
   const SampleRows asked{temperature, top_p, min_p, top_k, seed, position};

@@ -68,11 +68,11 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
   }
   parallel_for(ctx.threads, args.rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const SamplingParams params{.temperature = args.temperature[r],
-                                  .top_k = args.top_k[r],
-                                  .top_p = args.top_p[r],
-                                  .min_p = args.min_p[r],
-                                  .seed = static_cast<uint64_t>(args.seed[r])};
+      const RowSamplingParams params{.temperature = args.temperature[r],
+                                     .top_k = args.top_k[r],
+                                     .top_p = args.top_p[r],
+                                     .min_p = args.min_p[r],
+                                     .seed = static_cast<uint64_t>(args.seed[r])};
       const std::span<const float> row(args.logits + r * args.stride, static_cast<size_t>(columns));
       const SampledToken token = sample_row(params, row, args.position[r]);
       args.id[r] = token.id;

@@ -21,7 +21,7 @@
 
 namespace trireme {
 
-struct SamplingParams {
+struct RowSamplingParams {
   double temperature = 1.0;  // 0: the largest logit (greedy)
   int64_t top_k = 0;         // 0: all
   double top_p = 1.0;        // smallest set of tokens whose probabilities reach top_p
@@ -46,7 +46,7 @@ void first_of_row(std::span<const float> logits, int64_t count, std::vector<int3
 // Samples one row on the host, in O(V) except for ties (row_order.h). A p below e^-50 of the
 // largest counts as zero. The others are within 2 ulp, and their sums within rounding errors: two
 // instruction sets may sample neighbouring tokens if u is that close to a boundary.
-SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
+SampledToken sample_row(const RowSamplingParams& params, std::span<const float> logits,
                         int64_t position);
 
 // Parameters of each row, all (R): those above except typical_p, whose ranges the caller has

@@ -84,7 +84,7 @@ struct RowScratch {
 
 class RowChoice {
  public:
-  RowChoice(const SamplingParams& params, std::span<const float> logits,
+  RowChoice(const RowSamplingParams& params, std::span<const float> logits,
             const cpu::RowRange<float>& range, RowScratch& scratch)
       : params_(params), logits_(logits), largest_(range.largest), scratch_(scratch) {
     scratch.weights.resize(logits.size());
@@ -136,7 +136,7 @@ class RowChoice {
     return stop.kept.weight;
   }
 
-  const SamplingParams& params_;
+  const RowSamplingParams& params_;
   std::span<const float> logits_;
   double largest_, high_ = 0, sum_ = 0;
   RowScratch& scratch_;
@@ -201,7 +201,7 @@ void first_of_row(std::span<const float> logits, int64_t count, std::vector<int3
   std::ranges::sort_heap(order, before);
 }
 
-SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
+SampledToken sample_row(const RowSamplingParams& params, std::span<const float> logits,
                         int64_t position) {
   thread_local RowScratch scratch;
   const cpu::RowRange<float> range = range_of(logits);

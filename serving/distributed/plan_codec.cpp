@@ -29,7 +29,7 @@ bool none_negative(const std::vector<int32_t>& ids) {
 // reject fails all requests, not only the one at fault. The sampler ignores ids that the model does
 // not have, and returns no more log-probabilities than there are ids.
 void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
-  const SamplingParams& s = choice.sampling;
+  const RowSamplingParams& s = choice.sampling;
   require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);
   require(s.top_k >= 0, "top_k ", s.top_k);
   require(s.top_p >= 0 && s.top_p <= 1, "top_p ", s.top_p);

@@ -15,7 +15,7 @@ namespace trireme {
 template <class S, class Record>
 concept RecordOf = std::same_as<std::remove_const_t<S>, Record>;
 
-template <RecordOf<SamplingParams> S>
+template <RecordOf<RowSamplingParams> S>
 auto members(S& record) {
   auto& [temperature, top_k, top_p, min_p, seed, typical_p] = record;
   return std::tie(temperature, top_k, top_p, min_p, seed, typical_p);

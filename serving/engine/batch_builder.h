@@ -32,7 +32,7 @@ class BatchBuilder {
   // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`; sets
   // `rows` to the logit rows that they need, in the batch's order. Copies the table blocks that are
   // new since the batch was last written, and a few numbers per sequence and token. chooser: if all
-  // rows can be sampled by their SamplingParams alone, the batch gets these; nullptr: never.
+  // rows can be sampled by their RowSamplingParams alone, the batch gets these; nullptr: never.
   void write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
              int64_t padding, std::vector<LogitRow>& rows, const TokenChooser* chooser = nullptr);
 

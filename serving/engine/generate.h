@@ -13,7 +13,7 @@
 namespace trireme {
 
 struct GenerateOptions {
-  SamplingParams sampling;
+  RowSamplingParams sampling;
   int64_t max_new_tokens = 256;
   std::vector<int32_t> stop_tokens;  // each ends the text and is not part of it
   // Ids from here on are never sampled: a model's vocabulary may be padded beyond its tokenizer's,

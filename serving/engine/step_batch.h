@@ -44,7 +44,7 @@ class StepBatch {
   };
   // Sampling parameters of a row, and the position of the sampled token.
   struct RowSampling {
-    SamplingParams params;
+    RowSamplingParams params;
     int64_t position = 0;
   };
   // Writes the tokens of `parts`, followed by `padded` padding tokens and as many empty sequences.

@@ -67,7 +67,7 @@ void TokenCounts::add(int32_t id, int32_t count) {
   counts_[place->second].count += count;
 }
 
-void check_sampling_params(const SamplingParams& p) {
+void check_sampling_params(const RowSamplingParams& p) {
   if (!(p.temperature >= 0 && p.temperature <= 100))
     fail_input("temperature ", p.temperature, " is not in [0, 100]");
   if (p.top_k < 0) fail_input("top_k ", p.top_k, " is negative; 0 keeps all tokens");
@@ -130,9 +130,9 @@ bool TokenChooser::chooses_by_sampling(int32_t number, const uint32_t* mask) con
          slot.choice->sampling.typical_p >= 1;
 }
 
-SamplingParams TokenChooser::sampling(int32_t number) const {
+RowSamplingParams TokenChooser::sampling(int32_t number) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
-  SamplingParams sampling = slot.choice->sampling;
+  RowSamplingParams sampling = slot.choice->sampling;
   sampling.seed = slot.seed;
   return sampling;
 }

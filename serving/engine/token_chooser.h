@@ -10,7 +10,7 @@
 namespace trireme {
 
 // InputError naming the parameter that is out of range.
-void check_sampling_params(const SamplingParams& params);
+void check_sampling_params(const RowSamplingParams& params);
 
 // Occurrence counts by id, stored contiguously: every sampled token of a long sequence reads all.
 class TokenCounts {
@@ -47,7 +47,7 @@ class TokenChooser {
   // report no other tokens: sample_rows() then gives the same result where the logits are.
   bool chooses_by_sampling(int32_t slot, const uint32_t* mask) const;
   // Parameters for sample_rows() of such a slot, with the seed of its sequence.
-  SamplingParams sampling(int32_t slot) const;
+  RowSamplingParams sampling(int32_t slot) const;
   // Instead of choose(): records a token that sample_rows() has sampled.
   ChosenToken chosen(int32_t slot, const SampledToken& token);
   // Scores a prompt token: its log-probability, rank and the top ones by TokenChoice.

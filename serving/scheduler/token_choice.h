@@ -38,7 +38,7 @@ inline uint64_t seed_of_draw(uint64_t seed, uint64_t draw) {
 }
 
 struct TokenChoice {
-  SamplingParams sampling;
+  RowSamplingParams sampling;
   double repetition_penalty = 1;
   double frequency_penalty = 0;
   double presence_penalty = 0;

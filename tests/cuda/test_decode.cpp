@@ -36,7 +36,7 @@ struct Decoding {
   Model model;
   ParameterStore store;
   std::optional<KvType> kv_type = {};
-  SamplingParams sampling{.temperature = 0};
+  RowSamplingParams sampling{.temperature = 0};
 };
 
 void expect_same(const Generation& got, const Generation& want, double tolerance) {
@@ -168,9 +168,10 @@ TEST(DecodeOnGpuSampling, ChoosesWhereTheLogitsAre) {
   const auto gpu = cuda::open(0);
   const ModelConfig config = tiny_model(ModelFamily::kLlama);
   Decoding here(config, DType::kF32, nullptr), there(config, DType::kF32, gpu.get());
-  for (const SamplingParams& sampling :
-       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.9, .seed = 3},
-        SamplingParams{.temperature = 1.3, .top_k = 9, .top_p = 0.8, .min_p = 0.01, .seed = 11}}) {
+  for (const RowSamplingParams& sampling :
+       {RowSamplingParams{.temperature = 0}, RowSamplingParams{.temperature = 0.9, .seed = 3},
+        RowSamplingParams{
+            .temperature = 1.3, .top_k = 9, .top_p = 0.8, .min_p = 0.01, .seed = 11}}) {
     here.sampling = there.sampling = sampling;
     cuda::synchronize(*gpu, gpu->main);
     const emulator::Counters before = emulator::counters();

@@ -30,14 +30,14 @@ Row random_row(const std::string& name, double scale) {
 // Operands of sample_rows() on the device.
 class DeviceRows {
  public:
-  DeviceRows(Ctx& ctx, const std::vector<Row>& rows, const std::vector<SamplingParams>& params)
+  DeviceRows(Ctx& ctx, const std::vector<Row>& rows, const std::vector<RowSamplingParams>& params)
       : ctx_(ctx), rows_(std::ssize(rows)), params_(params) {
     set_logits(rows);
-    fill(temperature_, [](const SamplingParams& p) { return p.temperature; });
-    fill(top_p_, [](const SamplingParams& p) { return p.top_p; });
-    fill(min_p_, [](const SamplingParams& p) { return p.min_p; });
-    fill(top_k_, [](const SamplingParams& p) { return p.top_k; });
-    fill(seed_, [](const SamplingParams& p) { return static_cast<int64_t>(p.seed); });
+    fill(temperature_, [](const RowSamplingParams& p) { return p.temperature; });
+    fill(top_p_, [](const RowSamplingParams& p) { return p.top_p; });
+    fill(min_p_, [](const RowSamplingParams& p) { return p.min_p; });
+    fill(top_k_, [](const RowSamplingParams& p) { return p.top_k; });
+    fill(seed_, [](const RowSamplingParams& p) { return static_cast<int64_t>(p.seed); });
     set_position(0);
   }
   void set_logits(const std::vector<Row>& rows) {
@@ -79,18 +79,18 @@ class DeviceRows {
   template <class Value>
   void fill(Buffer& column, const Value& value) {
     std::vector<decltype(value(params_[0]))> values;
-    for (const SamplingParams& p : params_) values.push_back(value(p));
+    for (const RowSamplingParams& p : params_) values.push_back(value(p));
     upload(column, values);
   }
 
   Ctx& ctx_;
   int64_t rows_;
-  std::vector<SamplingParams> params_;
+  std::vector<RowSamplingParams> params_;
   Buffer logits_, temperature_, top_p_, min_p_, top_k_, seed_, position_;
   Buffer id_{"id", 4 * rows_, Memory::kDevice}, logprob_{"logprob", 8 * rows_, Memory::kDevice};
 };
 
-const std::vector<SamplingParams> kParams = {
+const std::vector<RowSamplingParams> kParams = {
     {.seed = 1},
     {.temperature = 0},
     {.temperature = 0.6, .top_p = 0.95, .seed = 2},
@@ -100,7 +100,8 @@ const std::vector<SamplingParams> kParams = {
     {.temperature = 1.2, .top_k = 2'000, .top_p = 0.9, .min_p = 0.0005, .seed = 6}};
 
 void expect_tokens_of_host(const std::vector<SampledToken>& got, const std::vector<Row>& rows,
-                           int64_t position, const std::vector<SamplingParams>& params = kParams) {
+                           int64_t position,
+                           const std::vector<RowSamplingParams>& params = kParams) {
   for (size_t r = 0; r < rows.size(); ++r) {
     const SampledToken want = sample_row(params[r], rows[r], position);
     EXPECT_EQ(got[r].id, want.id) << "row " << r << ", position " << position;
@@ -145,7 +146,7 @@ TEST_F(SampleOnGpu, KeepsTheTokensOfTheHostAtABoundary) {
   std::vector<long double> running{0};
   for (const float logit : sorted)
     running.push_back(running.back() + std::exp(static_cast<long double>(logit) - sorted[0]));
-  std::vector<SamplingParams> params;
+  std::vector<RowSamplingParams> params;
   for (const size_t k : {1, 2, 60, 700, 2'500, 4'900})
     for (const double margin : {-1e-12, 1e-12})
       params.push_back(
@@ -188,8 +189,8 @@ TEST_F(SampleOnGpu, MarksRowsThatAreNotFinite) {
   rows.emplace_back(kColumns, -kInfinity);
   const size_t bad = rows.size();
   rows.push_back(random_row("good", 1.0));  // next to them
-  for (const SamplingParams& params : {SamplingParams{.top_p = 0.5}, {.temperature = 0}}) {
-    DeviceRows there(ctx, rows, std::vector<SamplingParams>(rows.size(), params));
+  for (const RowSamplingParams& params : {RowSamplingParams{.top_p = 0.5}, {.temperature = 0}}) {
+    DeviceRows there(ctx, rows, std::vector<RowSamplingParams>(rows.size(), params));
     there.sample();
     const std::vector<SampledToken> got = there.tokens();
     for (size_t r = 0; r < bad; ++r) {

@@ -18,7 +18,7 @@ inline constexpr int64_t kBlockTokens = 4, kLength = 40;
 struct Wish {
   std::vector<int32_t> prompt;
   int64_t count = 0;
-  SamplingParams sampling;
+  RowSamplingParams sampling;
 };
 
 struct Text {

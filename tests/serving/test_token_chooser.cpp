@@ -16,7 +16,8 @@ const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
 // One sequence, with the logits above after each of its tokens.
 class Sampler {
  public:
-  explicit Sampler(const SamplingParams& sampling) : Sampler(TokenChoice{.sampling = sampling}) {}
+  explicit Sampler(const RowSamplingParams& sampling)
+      : Sampler(TokenChoice{.sampling = sampling}) {}
   explicit Sampler(TokenChoice choice, std::vector<int32_t> history = {}, int64_t prompt = 0)
       : chooser_(1, std::ssize(kLogits)) {
     if (choice.top_logprobs < 0) choice.top_logprobs = 0;
@@ -37,7 +38,7 @@ class Sampler {
   TokenChooser chooser_;
 };
 
-std::map<int32_t, int> draw(const SamplingParams& params, int count) {
+std::map<int32_t, int> draw(const RowSamplingParams& params, int count) {
   Sampler sampler(params);
   std::map<int32_t, int> seen;
   for (int i = 0; i < count; ++i) ++seen[sampler.sample(kLogits, i).id];
@@ -45,7 +46,7 @@ std::map<int32_t, int> draw(const SamplingParams& params, int count) {
 }
 
 TEST(TokenChooser, ZeroTemperatureTakesTheFirstLargest) {
-  SamplingParams p;
+  RowSamplingParams p;
   p.temperature = 0;
   const ChosenToken token = Sampler(p).sample(kLogits, 7);
   EXPECT_EQ(token.id, 1);
@@ -57,7 +58,7 @@ TEST(TokenChooser, ZeroTemperatureTakesTheFirstLargest) {
 TEST(TokenChooser, FrequenciesFollowTheDistribution) {
   constexpr int kDraws = 20000;
   for (double temperature : {0.7, 1.0, 2.0}) {
-    SamplingParams p;
+    RowSamplingParams p;
     p.temperature = temperature;
     const auto seen = draw(p, kDraws);
     double sum = 0;
@@ -73,7 +74,7 @@ TEST(TokenChooser, FrequenciesFollowTheDistribution) {
 }
 
 TEST(TokenChooser, TopKTopPAndMinPKeepWhatTheySay) {
-  SamplingParams p;
+  RowSamplingParams p;
   p.top_k = 2;
   EXPECT_EQ(draw(p, 500).size(), 2u);
   p = {};
@@ -89,7 +90,7 @@ TEST(TokenChooser, TopKTopPAndMinPKeepWhatTheySay) {
 }
 
 TEST(TokenChooser, SameSeedSameTokensAndPositionsDiffer) {
-  SamplingParams p;
+  RowSamplingParams p;
   p.seed = 11;
   Sampler a(p), b(p);
   int changes = 0;
@@ -237,7 +238,7 @@ TEST(TokenChooser, SaysWhereARequestForbidsAllTokens) {
 
 TEST(TokenChooser, RefusesParametersOutOfRange) {
   const auto refused = [](auto set) {
-    SamplingParams p;
+    RowSamplingParams p;
     set(p);
     EXPECT_THROW(check_sampling_params(p), InputError);
   };

@@ -29,7 +29,7 @@ double keep_typical(std::vector<int>& order, const auto& weight, double mass) {
 }
 
 // The rule of the header, on the probabilities of a sorted row.
-int plain_sample(const std::vector<double>& logits, const SamplingParams& p, int64_t position) {
+int plain_sample(const std::vector<double>& logits, const RowSamplingParams& p, int64_t position) {
   std::vector<int> order;
   for (size_t i = 0; i < logits.size(); ++i) order.push_back(static_cast<int>(i));
   std::ranges::stable_sort(order, [&](int a, int b) {
@@ -56,7 +56,7 @@ int plain_sample(const std::vector<double>& logits, const SamplingParams& p, int
   return order[kept - 1];
 }
 
-const std::vector<SamplingParams> kAsked = {
+const std::vector<RowSamplingParams> kAsked = {
     {},
     {.temperature = 0},
     {.top_k = 3},
@@ -66,16 +66,16 @@ const std::vector<SamplingParams> kAsked = {
 
 struct Asked {
   TestTensor temperature, top_p, min_p, top_k, seed, position;
-  std::vector<SamplingParams> params;
+  std::vector<RowSamplingParams> params;
   SampleRows rows() const { return {temperature, top_p, min_p, top_k, seed, position}; }
 };
 
 Asked ask(int64_t rows) {
   std::vector<double> temperature, top_p, min_p;
   std::vector<int64_t> top_k, seed, position;
-  std::vector<SamplingParams> params;
+  std::vector<RowSamplingParams> params;
   for (int64_t r = 0; r < rows; ++r) {
-    SamplingParams p = kAsked[static_cast<size_t>(r) % kAsked.size()];
+    RowSamplingParams p = kAsked[static_cast<size_t>(r) % kAsked.size()];
     p.seed = static_cast<uint64_t>(r * 77 + 5);
     temperature.push_back(p.temperature);
     top_p.push_back(p.top_p);
@@ -126,17 +126,17 @@ TEST(SampleRow, IsThatOfASortedRow) {
       for (size_t i = 0; i < l.size(); i += 3) l[i] = std::round(l[i]);  // ties
       for (size_t i = 5; i < l.size(); i += 7) l[i] = -std::numeric_limits<double>::infinity();
       const std::vector<float> row(l.begin(), l.end());
-      for (SamplingParams p : {SamplingParams{},
-                               {.temperature = 0.3},
-                               {.top_p = 0.9},
-                               {.top_p = 1e-9},
-                               {.min_p = 0.05},
-                               {.min_p = 1},
-                               {.temperature = 3, .top_p = 0.999, .min_p = 1e-4},
-                               {.top_k = 40},
-                               {.top_k = 400, .top_p = 0.8, .typical_p = 0.7},
-                               {.typical_p = 0.3},
-                               {.temperature = 0.8, .top_p = 0.99, .typical_p = 0.9}})
+      for (RowSamplingParams p : {RowSamplingParams{},
+                                  {.temperature = 0.3},
+                                  {.top_p = 0.9},
+                                  {.top_p = 1e-9},
+                                  {.min_p = 0.05},
+                                  {.min_p = 1},
+                                  {.temperature = 3, .top_p = 0.999, .min_p = 1e-4},
+                                  {.top_k = 40},
+                                  {.top_k = 400, .top_p = 0.8, .typical_p = 0.7},
+                                  {.typical_p = 0.3},
+                                  {.temperature = 0.8, .top_p = 0.99, .typical_p = 0.9}})
         for (int64_t position = 0; position < (columns > 1000 ? 3 : 40); ++position) {
           p.seed = static_cast<uint64_t>(columns) + 3;
           const int got = sample_row(p, row, position).id;
@@ -166,14 +166,15 @@ TEST(SampleRow, OfRowsThatBinsDoNotDivide) {
   for (std::vector<double>& l : rows) l = stored(DType::kF32, l);
   for (size_t r = 0; r < rows.size(); ++r) {
     const std::vector<float> row(rows[r].begin(), rows[r].end());
-    for (SamplingParams p : {SamplingParams{},
-                             {.temperature = 100},
-                             {.temperature = 100, .top_k = 5000, .top_p = 0.9},
-                             {.top_k = 3000},
-                             {.temperature = 50, .min_p = 0.9},
-                             {.temperature = 100, .typical_p = 0.5},
-                             {.temperature = 1e-3, .typical_p = 0.5},
-                             {.temperature = 20, .top_k = 5500, .top_p = 0.97, .typical_p = 0.2}})
+    for (RowSamplingParams p :
+         {RowSamplingParams{},
+          {.temperature = 100},
+          {.temperature = 100, .top_k = 5000, .top_p = 0.9},
+          {.top_k = 3000},
+          {.temperature = 50, .min_p = 0.9},
+          {.temperature = 100, .typical_p = 0.5},
+          {.temperature = 1e-3, .typical_p = 0.5},
+          {.temperature = 20, .top_k = 5500, .top_p = 0.97, .typical_p = 0.2}})
       for (int64_t position = 0; position < 4; ++position) {
         p.seed = 3;
         EXPECT_EQ(sample_row(p, row, position).id, plain_sample(rows[r], p, position))
