@@ -19,7 +19,7 @@
 #include "engine/text/conversation.h"
 #include "parallel/agree.h"
 #include "parallel/device.h"
-#include "serving/engine/token_chooser.h"
+#include "serving/engine/sampler.h"
 #include "transformer/checkpoint/loaded_model.h"
 #include "transformer/pass/sharding.h"
 

@@ -38,7 +38,7 @@ SequenceRequest request_of(int64_t prompt, int64_t tokens) {
   SequenceRequest request;
   request.max_tokens = tokens;
   request.prompt.assign(static_cast<size_t>(prompt), 1);
-  auto choice = std::make_shared<TokenChoice>();
+  auto choice = std::make_shared<SamplingParams>();
   choice->sampling.temperature = 0;
   request.choice = std::move(choice);
   return request;

@@ -8,7 +8,7 @@
 #include "commands/bench/op_timer.h"
 #include "engine/ops/paged_attention.h"
 #include "engine/ops/sample.h"
-#include "serving/engine/token_chooser.h"
+#include "serving/engine/sampler.h"
 
 namespace trireme {
 namespace {
@@ -95,7 +95,7 @@ void time_rows(OpTimer& timer, const SamplerCase& c, int64_t rows, int64_t vocab
 
 // Greedy token of a sequence with further request options, after as many output tokens as the
 // vocabulary has.
-void time_choice(OpTimer& timer, const char* name, TokenChoice choice, bool masked,
+void time_choice(OpTimer& timer, const char* name, SamplingParams choice, bool masked,
                  int64_t vocabulary) {
   Operands m(timer.ctx());
   const Tensor row = m.make(DType::kF32, {1, vocabulary});
@@ -106,17 +106,17 @@ void time_choice(OpTimer& timer, const char* name, TokenChoice choice, bool mask
   if (choice.needs_history()) start.history.resize(static_cast<size_t>(vocabulary));
   std::iota(start.history.begin(), start.history.end(), 0);
   start.generated = vocabulary;
-  start.choice = std::make_shared<const TokenChoice>(std::move(choice));
-  TokenChooser chooser(1, vocabulary);
-  chooser.start(start);
+  start.choice = std::make_shared<const SamplingParams>(std::move(choice));
+  Sampler sampler(1, vocabulary);
+  sampler.start(start);
   timer.time(concat("choice, ", name, ", 1 row of ", vocabulary), {1, vocabulary},
              4 * static_cast<double>(vocabulary), 0,
-             [&] { chooser.choose(0, 0, logits, masked ? mask.data() : nullptr); });
+             [&] { sampler.choose(0, 0, logits, masked ? mask.data() : nullptr); });
 }
 
 void time_choices(OpTimer& timer, int64_t vocabulary) {
   time_choice(timer, "greedy", {}, false, vocabulary);
-  TokenChoice told, penalised, biased, forbidding;
+  SamplingParams told, penalised, biased, forbidding;
   told.top_logprobs = 20;
   penalised.repetition_penalty = 1.1;
   penalised.frequency_penalty = 0.5;

@@ -28,7 +28,7 @@ bool none_negative(const std::vector<int32_t>& ids) {
 // No stricter than the limits on requests (serving/api/generation_fields.h): a plan that ranks
 // reject fails all requests, not only the one at fault. The sampler ignores ids that the model does
 // not have, and returns no more log-probabilities than there are ids.
-void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
+void check_choice(const SamplingParams& choice, const PlanBounds& bounds) {
   const RowSamplingParams& s = choice.sampling;
   require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);
   require(s.top_k >= 0, "top_k ", s.top_k);

@@ -24,8 +24,8 @@ struct PlanBounds {
   int64_t mask_words = 0;    // words per row of StepPlan::masks
   int64_t adapters = 0;      // adapters served at the same time
 
-  // Upper bound on the encoded size of a plan within these bounds, as long as no TokenChoice lists
-  // more than 2 Mi token ids.
+  // Upper bound on the encoded size of a plan within these bounds, as long as no SamplingParams
+  // lists more than 2 Mi token ids.
   int64_t max_bytes() const;
 };
 

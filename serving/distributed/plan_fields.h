@@ -21,7 +21,7 @@ auto members(S& record) {
   return std::tie(temperature, top_k, top_p, min_p, seed, typical_p);
 }
 
-template <RecordOf<TokenChoice> S>
+template <RecordOf<SamplingParams> S>
 auto members(S& record) {
   auto& [sampling, repetition_penalty, frequency_penalty, presence_penalty, top_logprobs,
          prompt_logprobs, min_tokens, end_ids, logit_bias, bad_words] = record;

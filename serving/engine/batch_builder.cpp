@@ -27,8 +27,7 @@ void BatchBuilder::take(const StepPlan& plan) {
 }
 
 void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
-                         int64_t padding, std::vector<LogitRow>& rows,
-                         const TokenChooser* chooser) {
+                         int64_t padding, std::vector<LogitRow>& rows, const Sampler* sampler) {
   parts_.clear();
   wanted_.clear();
   embedded_.clear();
@@ -55,20 +54,20 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_
   }
   for (int64_t i = 0; i < padding; ++i) wanted_.push_back(at++);
   sampling_.clear();
-  if (chooser != nullptr) ask_sampling(plan, rows, *chooser);
+  if (sampler != nullptr) ask_sampling(plan, rows, *sampler);
   batch.write(ctx, parts_, wanted_, padding, embedded_, sampling_);
 }
 
 // Adds no parameters if any row needs its logits on the host. Padding is sampled too, and ignored.
 void BatchBuilder::ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,
-                                const TokenChooser& chooser) {
+                                const Sampler& sampler) {
   const bool all = std::ranges::all_of(rows, [&](const LogitRow& row) {
     const SequenceStep& step = plan.sequences[row.part];
-    return row.asked < 0 && step.mask < 0 && chooser.chooses_by_sampling(step.slot, nullptr);
+    return row.asked < 0 && step.mask < 0 && sampler.chooses_by_sampling(step.slot, nullptr);
   });
   if (!all || rows.empty()) return;
   for (const LogitRow& row : rows)
-    sampling_.push_back({chooser.sampling(plan.sequences[row.part].slot), row.position});
+    sampling_.push_back({sampler.sampling(plan.sequences[row.part].slot), row.position});
   sampling_.resize(wanted_.size());
 }
 

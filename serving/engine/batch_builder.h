@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "serving/engine/sampler.h"
 #include "serving/engine/step_batch.h"
-#include "serving/engine/token_chooser.h"
 #include "serving/scheduler/step_plan.h"
 
 namespace trireme {
@@ -31,10 +31,10 @@ class BatchBuilder {
   void take(const StepPlan& plan);
   // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`; sets
   // `rows` to the logit rows that they need, in the batch's order. Copies the table blocks that are
-  // new since the batch was last written, and a few numbers per sequence and token. chooser: if all
+  // new since the batch was last written, and a few numbers per sequence and token. sampler: if all
   // rows can be sampled by their RowSamplingParams alone, the batch gets these; nullptr: never.
   void write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
-             int64_t padding, std::vector<LogitRow>& rows, const TokenChooser* chooser = nullptr);
+             int64_t padding, std::vector<LogitRow>& rows, const Sampler* sampler = nullptr);
 
  private:
   struct Table {
@@ -47,7 +47,7 @@ class BatchBuilder {
   uint64_t entered_ = 0;
   std::vector<StepBatch::Part> parts_;
   void ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,
-                    const TokenChooser& chooser);
+                    const Sampler& sampler);
 
   std::vector<int32_t> wanted_, embedded_;
   std::vector<StepBatch::RowSampling> sampling_;

@@ -93,9 +93,9 @@ std::vector<SequenceId> Engine::add_siblings(
     const std::shared_ptr<WeightsHold>& hold) {
   std::vector<Incoming> incoming(n);
   std::vector<SequenceId> ids;
-  std::shared_ptr<const TokenChoice> of_others = request.choice;
+  std::shared_ptr<const SamplingParams> of_others = request.choice;
   if (n > 1 && request.choice->prompt_logprobs >= 0) {
-    auto choice = std::make_shared<TokenChoice>(*request.choice);
+    auto choice = std::make_shared<SamplingParams>(*request.choice);
     choice->prompt_logprobs = -1;
     of_others = std::move(choice);
   }

@@ -35,9 +35,9 @@ struct Decoder {
   ModelExecutor executor;
 };
 
-std::shared_ptr<const TokenChoice> choice_of(const GenerateOptions& options) {
+std::shared_ptr<const SamplingParams> choice_of(const GenerateOptions& options) {
   check_sampling_params(options.sampling);
-  auto choice = std::make_shared<TokenChoice>();
+  auto choice = std::make_shared<SamplingParams>();
   choice->sampling = options.sampling;
   choice->top_logprobs = 0;
   choice->end_ids = options.stop_tokens;

@@ -41,7 +41,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
       model_(model),
       limits_(config.limits),
       params_dtype_(params.dtype()),
-      chooser_(limits_.sequences, choices_of(model, config.vocab_size)),
+      sampler_(limits_.sequences, choices_of(model, config.vocab_size)),
       builder_(limits_, config.adapters),
       stage_(
           model, params, ctx, groups, limits_, stages_of(groups),
@@ -49,7 +49,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
           [this](int m, int64_t first, std::span<const float> logits) {
             read_logits(m, first, logits);
           },
-          chooser_.choices(),
+          sampler_.choices(),
           [this](int m, int64_t first, std::span<const int32_t> ids,
                  std::span<const double> logprobs) { read_tokens(m, first, ids, logprobs); }),
       rows_(static_cast<size_t>(stages_of(groups))) {
@@ -59,7 +59,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
 StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   plan_ = &plan;
   choosing_seconds_ = 0;
-  for (const SlotStart& start : plan.starts) chooser_.start(start);
+  for (const SlotStart& start : plan.starts) sampler_.start(start);
   builder_.take(plan);
   write_batches(plan);
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
@@ -87,7 +87,7 @@ void ModelExecutor::write_batches(const StepPlan& plan) {
   for (int m = 0; m < micro_batches_; ++m)
     builder_.write(ctx_, stage_.batch(m), plan, static_cast<size_t>(sequences * m / micro_batches_),
                    static_cast<size_t>(sequences * (m + 1) / micro_batches_), padding,
-                   rows_[static_cast<size_t>(m)], samples_there() ? &chooser_ : nullptr);
+                   rows_[static_cast<size_t>(m)], samples_there() ? &sampler_ : nullptr);
 }
 
 // With several ranks one of them samples on its host; the kernel takes float32 only.
@@ -263,7 +263,7 @@ void ModelExecutor::read_tokens(int m, int64_t first, std::span<const int32_t> i
     if (row.guess >= 0 && rows[static_cast<size_t>(first + i - 1)].outcome.id != row.guess)
       row.outcome.id = kNotChosen;
     else
-      row.outcome = chooser_.chosen(plan_->sequences[row.part].slot,
+      row.outcome = sampler_.chosen(plan_->sequences[row.part].slot,
                                     {.id = ids[at], .logprob = logprobs[at]});
   }
 }
@@ -295,8 +295,8 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
       const int64_t guess = row.position - (step.past + step.tokens - step.guesses);
       const uint32_t* mask =
           step.mask < 0 ? nullptr : plan_->masks.data() + (step.mask + guess) * words;
-      row.outcome = row.asked >= 0 ? chooser_.score(step.slot, row.asked, of)
-                                   : chooser_.choose(step.slot, row.position, of, mask);
+      row.outcome = row.asked >= 0 ? sampler_.score(step.slot, row.asked, of)
+                                   : sampler_.choose(step.slot, row.position, of, mask);
       row.seconds = static_cast<float>(seconds_since(row_begun));
     }
   });
@@ -304,7 +304,7 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
 }
 
 int64_t ModelExecutor::told_of(const LogitRow& row) const {
-  const TokenChoice& choice = chooser_.choice(plan_->sequences[row.part].slot);
+  const SamplingParams& choice = sampler_.choice(plan_->sequences[row.part].slot);
   return std::max(row.asked >= 0 ? choice.prompt_logprobs : choice.top_logprobs, 0);
 }
 

@@ -8,8 +8,8 @@
 
 #include "engine/device/graph.h"
 #include "serving/engine/batch_builder.h"
+#include "serving/engine/sampler.h"
 #include "serving/engine/step_stage.h"
-#include "serving/engine/token_chooser.h"
 #include "serving/scheduler/step_plan.h"
 
 namespace trireme {
@@ -73,7 +73,7 @@ class ModelExecutor final : public StepExecutor {
   const Model& model_;
   StepLimits limits_;
   DType params_dtype_;
-  TokenChooser chooser_;
+  Sampler sampler_;
   BatchBuilder builder_;
   StepStage stage_;
   std::map<int, PipelineExecutor> executors_;   // several stages: by number of micro-batches

@@ -9,10 +9,10 @@ namespace trireme {
 namespace {
 
 // Drafts need no log-probabilities.
-std::shared_ptr<const TokenChoice> without_logprobs(
-    const std::shared_ptr<const TokenChoice>& choice) {
+std::shared_ptr<const SamplingParams> without_logprobs(
+    const std::shared_ptr<const SamplingParams>& choice) {
   if (choice->top_logprobs < 0 && choice->prompt_logprobs < 0) return choice;
-  auto plain = std::make_shared<TokenChoice>(*choice);
+  auto plain = std::make_shared<SamplingParams>(*choice);
   plain->top_logprobs = plain->prompt_logprobs = -1;
   return plain;
 }

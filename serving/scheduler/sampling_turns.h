@@ -78,7 +78,7 @@ class SamplingTurns {
   double least_ = 0;  // seconds to sample the cheapest token
   double row_ = 0;    // seconds of model time per additional sequence
   double room_ = 0;   // seconds that one tenant's costly sampling may add
-  std::unordered_map<const TokenChoice*, double> of_choice_;
+  std::unordered_map<const SamplingParams*, double> of_choice_;
   std::unordered_set<const Sequence*> waiting_;
   struct Room {
     double left = 0;                        // seconds

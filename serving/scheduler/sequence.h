@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "serving/scheduler/block_pool.h"
+#include "serving/scheduler/sampling_params.h"
 #include "serving/scheduler/speculation.h"
 #include "serving/scheduler/text_rule.h"
-#include "serving/scheduler/token_choice.h"
 
 namespace trireme {
 
 enum class FinishReason {
-  kStop,    // a stop token id (TokenChoice::end_ids), or the prompt has been embedded
+  kStop,    // a stop token id (SamplingParams::end_ids), or the prompt has been embedded
   kWhole,   // the rule allows no further token; the last token is part of the completion
   kLength,  // max_tokens or the model's length reached, or no token can continue an incomplete text
   kError,   // logits not finite, no token left to sample, or no memory for the rule
@@ -26,12 +26,12 @@ class Sequence;
 
 struct SequenceRequest {
   std::vector<int32_t> prompt;  // at least one token
-  std::shared_ptr<const TokenChoice> choice;
+  std::shared_ptr<const SamplingParams> choice;
   int64_t max_tokens = 0;   // to generate, at least one; 0 with `embeds`
   int priority = 0;         // lower first
   std::string salt = {};    // prefixes are shared only among sequences with equal salts
   std::string tenant = {};  // for fair sharing of steps (sampling_turns.h)
-  uint64_t draw = 0;        // draw_of(): sequences that share a TokenChoice sample differently
+  uint64_t draw = 0;        // draw_of(): sequences that share a SamplingParams sample differently
   // Sequence of the same prompt to compute first: this one then finds the prompt in the cache.
   std::shared_ptr<Sequence> sibling = {};
   int32_t adapter = -1;                       // index of the LoRA adapter; -1: base model
@@ -64,7 +64,7 @@ class Sequence {
 
   std::vector<int32_t> tokens;  // prompt, then generated tokens
   int64_t prompt_tokens;
-  std::shared_ptr<const TokenChoice> choice;
+  std::shared_ptr<const SamplingParams> choice;
   int64_t max_tokens;
   int priority;
   std::string salt, tenant;

@@ -1,5 +1,5 @@
 // Plan and result of one engine step, which every rank computes. A rank keeps, for each slot, the
-// block table of its sequence and, where tokens are sampled, the TokenChoice; a plan has the
+// block table of its sequence and, where tokens are sampled, the SamplingParams; a plan has the
 // changes.
 //
 // A plan holds no strings of a request, neither text nor names: all that a rank can do with it is
@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "serving/scheduler/token_choice.h"
+#include "serving/scheduler/sampling_params.h"
 
 namespace trireme {
 
@@ -20,9 +20,9 @@ struct SlotStart {
   int64_t prompt_tokens = 0;     // number of prompt tokens at the start of `history`
   std::vector<int32_t> history;  // prompt and completion so far; empty if the choice needs none
   int64_t generated = 0;         // tokens of the completion so far
-  uint64_t draw = 0;             // random stream of the sequence (token_choice.h)
+  uint64_t draw = 0;             // random stream of the sequence (sampling_params.h)
   int32_t adapter = -1;          // index of the LoRA adapter; -1: base model
-  std::shared_ptr<const TokenChoice> choice;
+  std::shared_ptr<const SamplingParams> choice;
 };
 
 // Consecutive tokens of one sequence after those in its cache.

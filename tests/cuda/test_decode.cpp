@@ -6,7 +6,7 @@
 #include "engine/device/graph.h"
 #include "engine/ops/block_weight.h"
 #include "serving/engine/generate.h"
-#include "serving/engine/token_chooser.h"
+#include "serving/engine/sampler.h"
 #include "tests/emulator/emulator.h"
 #include "tests/serving/tiny_model.h"
 
@@ -189,25 +189,25 @@ TEST(DecodeOnGpuSampling, ChoosesWhereTheLogitsAre) {
 
 // Options that change logits, or that report other tokens, are handled by the host.
 TEST(DecodeOnGpuSampling, LeavesToTheHostWhatItAloneKnows) {
-  TokenChooser chooser(1, 37);
-  const auto choice = [&](const std::function<void(TokenChoice&)>& change) {
-    auto one = std::make_shared<TokenChoice>();
+  Sampler sampler(1, 37);
+  const auto choice = [&](const std::function<void(SamplingParams&)>& change) {
+    auto one = std::make_shared<SamplingParams>();
     change(*one);
     SlotStart start;
     start.slot = 0;
     start.choice = one;
-    chooser.start(start);
-    return chooser.chooses_by_sampling(0, nullptr);
+    sampler.start(start);
+    return sampler.chooses_by_sampling(0, nullptr);
   };
-  EXPECT_TRUE(choice([](TokenChoice&) {}));
-  EXPECT_FALSE(choice([](TokenChoice& c) { c.top_logprobs = 2; }));
-  EXPECT_FALSE(choice([](TokenChoice& c) { c.sampling.typical_p = 0.5; }));
-  EXPECT_FALSE(choice([](TokenChoice& c) { c.logit_bias = {{3, 1.0}}; }));
-  EXPECT_FALSE(choice([](TokenChoice& c) { c.repetition_penalty = 1.2; }));
-  EXPECT_FALSE(choice([](TokenChoice& c) { c.min_tokens = 1; }));
-  EXPECT_TRUE(choice([](TokenChoice&) {}));
+  EXPECT_TRUE(choice([](SamplingParams&) {}));
+  EXPECT_FALSE(choice([](SamplingParams& c) { c.top_logprobs = 2; }));
+  EXPECT_FALSE(choice([](SamplingParams& c) { c.sampling.typical_p = 0.5; }));
+  EXPECT_FALSE(choice([](SamplingParams& c) { c.logit_bias = {{3, 1.0}}; }));
+  EXPECT_FALSE(choice([](SamplingParams& c) { c.repetition_penalty = 1.2; }));
+  EXPECT_FALSE(choice([](SamplingParams& c) { c.min_tokens = 1; }));
+  EXPECT_TRUE(choice([](SamplingParams&) {}));
   const std::vector<uint32_t> mask(2, ~0u);
-  EXPECT_FALSE(chooser.chooses_by_sampling(0, mask.data()));
+  EXPECT_FALSE(sampler.chooses_by_sampling(0, mask.data()));
 }
 
 // Thread blocks launched for 256 tokens of context do not cover token 257: another record does.

@@ -66,7 +66,7 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
   const int64_t at_a_time = std::max<int64_t>(2, config.max_sequences / 4);
   while (added < wishes.size() || !scheduler.idle()) {
     for (int64_t n = 0; n < at_a_time && added < wishes.size(); ++n, ++added) {
-      auto choice = std::make_shared<TokenChoice>();
+      auto choice = std::make_shared<SamplingParams>();
       choice->sampling = wishes[added].sampling;
       choice->top_logprobs = 2;
       if (prompt_logprobs) choice->prompt_logprobs = 0;

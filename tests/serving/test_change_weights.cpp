@@ -62,7 +62,7 @@ class ChangeWeights : public testing::Test {
     std::future<Told> result = done->get_future();
     engine->add(
         {.prompt = std::move(prompt),
-         .choice = std::make_shared<TokenChoice>(),
+         .choice = std::make_shared<SamplingParams>(),
          .max_tokens = tokens},
         [=, first = true](SequenceEvent&& event) mutable {
           if (began != nullptr && std::exchange(first, false)) began->set_value();
@@ -161,7 +161,7 @@ TEST_F(ChangeWeights, CancelsWhatWaitsForIt) {
   std::atomic<int64_t> told = 0;
   while (before.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready)
     held.push_back(
-        engine->add({.prompt = {3}, .choice = std::make_shared<TokenChoice>(), .max_tokens = 90},
+        engine->add({.prompt = {3}, .choice = std::make_shared<SamplingParams>(), .max_tokens = 90},
                     [&](SequenceEvent&&) { ++told; }));
   for (const SequenceId id : held) engine->cancel(id);
   asked.get();

@@ -43,7 +43,7 @@ std::vector<Wish> wishes_of(int count) {
 }
 
 SequenceRequest request_of(const Wish& wish, size_t number) {
-  auto choice = std::make_shared<TokenChoice>();
+  auto choice = std::make_shared<SamplingParams>();
   choice->sampling = wish.sampling;
   choice->top_logprobs = 2;
   choice->prompt_logprobs = number % 8 == 3 ? 1 : -1;

@@ -34,7 +34,7 @@ Embeddings embedded(Rank& rank, const BatchingConfig& how) {
                           .blocks = 40,
                           .block_tokens = kBlockTokens};
   ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
-  const auto choice = std::make_shared<TokenChoice>();
+  const auto choice = std::make_shared<SamplingParams>();
   scheduler.add(std::make_shared<Sequence>(
       SequenceRequest{.prompt = {1, 2, 3}, .choice = choice, .max_tokens = 20}));
   std::map<const Sequence*, size_t> number;

@@ -67,7 +67,7 @@ std::vector<int32_t> text_of(std::vector<int32_t> prompt, int64_t count) {
 
 SequenceRequest request_of(std::vector<int32_t> prompt, int64_t max_tokens) {
   return {.prompt = std::move(prompt),
-          .choice = std::make_shared<TokenChoice>(),
+          .choice = std::make_shared<SamplingParams>(),
           .max_tokens = max_tokens};
 }
 
@@ -146,7 +146,7 @@ TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
     Engine engine(recorded(), config, kBlocks, kBlockTokens,
                   [&](const StepReport& r) { computed += r.tokens; });
     SequenceRequest request = request_of(std::vector<int32_t>(30, 7), 4);
-    auto choice = std::make_shared<TokenChoice>();
+    auto choice = std::make_shared<SamplingParams>();
     choice->prompt_logprobs = 0;
     request.choice = choice;
     std::vector<Heard> heard(3);

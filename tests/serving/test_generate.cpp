@@ -202,8 +202,8 @@ TEST(GenerateAgreement, OneRankChoosesForAll) {
       seed_of_rank(options, rank);
       alone.push_back(on_ranks(config, {}, options).front().tokens);
     }
-    const int chooser = (sizes.pp - 1) * sizes.tp;  // first tensor-parallel rank of the last stage
-    const std::vector<int32_t>& want = alone[static_cast<size_t>(chooser)];
+    const int sampler = (sizes.pp - 1) * sizes.tp;  // first tensor-parallel rank of the last stage
+    const std::vector<int32_t>& want = alone[static_cast<size_t>(sampler)];
     ASSERT_EQ(std::ranges::count(alone, want), 1) << describe(sizes);
     for (const Generation& got : on_ranks(config, sizes, options, seed_of_rank))
       EXPECT_EQ(got.tokens, want) << describe(sizes);

@@ -161,7 +161,7 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
     ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
     EXPECT_TRUE(executor.survives_failures());
     const auto text = [&](int64_t fails_at) {
-      auto choice = std::make_shared<TokenChoice>();
+      auto choice = std::make_shared<SamplingParams>();
       choice->sampling.temperature = 0;
       const auto sequence = std::make_shared<Sequence>(
           SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 12});
@@ -200,7 +200,7 @@ TEST(ModelExecutor, TimesTheChoices) {
     StepLimits limits{.tokens = 4, .sequences = 4, .length = 40, .blocks = 40};
     limits.block_tokens = test::kBlockTokens;
     ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
-    auto choice = std::make_shared<TokenChoice>();
+    auto choice = std::make_shared<SamplingParams>();
     scheduler.add(std::make_shared<Sequence>(
         SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 2}));
     for (const bool samples : {false, true, true}) {  // four tokens of the prompt, the fifth, one

@@ -30,7 +30,7 @@ struct Told {
 
 SequenceRequest request_of(std::vector<int32_t> prompt, std::string salt = "") {
   return {.prompt = std::move(prompt),
-          .choice = std::make_shared<TokenChoice>(),
+          .choice = std::make_shared<SamplingParams>(),
           .max_tokens = 5,
           .salt = std::move(salt)};
 }

@@ -53,7 +53,7 @@ void BeamTask::start(std::function<void()> wake) {
 void BeamTask::begin_round(size_t number) {
   Search& search = searches_[number];
   const SequenceRequest& prompt = work_.prompts[number];
-  auto choice = std::make_shared<TokenChoice>();
+  auto choice = std::make_shared<SamplingParams>();
   choice->sampling.temperature = 0;
   choice->top_logprobs = static_cast<int32_t>(search.beams.candidates());
   if (search.beams.rounds() == 0) choice->prompt_logprobs = prompt.choice->prompt_logprobs;

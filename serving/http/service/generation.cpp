@@ -57,9 +57,9 @@ int64_t tokens_to_generate(const ServiceContext& service, const GenerationReques
   return std::max<int64_t>(wanted, 1);  // an echo with max_tokens 0 needs one
 }
 
-std::shared_ptr<TokenChoice> choice_of(const ServiceContext& service,
-                                       const GenerationRequest& request) {
-  auto choice = std::make_shared<TokenChoice>();
+std::shared_ptr<SamplingParams> choice_of(const ServiceContext& service,
+                                          const GenerationRequest& request) {
+  auto choice = std::make_shared<SamplingParams>();
   choice->sampling = {.temperature = request.temperature,
                       .top_k = std::max<int64_t>(request.top_k, 0),
                       .top_p = request.top_p,
@@ -119,7 +119,7 @@ HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
   for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
   place->set_prompt_tokens(tokens);
   // Shared by all choices, since it may be large.
-  const std::shared_ptr<TokenChoice> choice = choice_of(service, request);
+  const std::shared_ptr<SamplingParams> choice = choice_of(service, request);
   choice->prompt_logprobs = request.prompt_logprobs;
   if (form.echo) choice->prompt_logprobs = std::max(choice->prompt_logprobs, request.top_logprobs);
   if (form.told > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);

@@ -17,8 +17,8 @@ inline constexpr PlanBounds kPlanBounds{.slots = 4,
                                         .ids = 50,
                                         .mask_words = 2};
 
-inline std::shared_ptr<const TokenChoice> some_choice(std::mt19937& random) {
-  auto choice = std::make_shared<TokenChoice>();
+inline std::shared_ptr<const SamplingParams> some_choice(std::mt19937& random) {
+  auto choice = std::make_shared<SamplingParams>();
   choice->sampling = {.temperature = 0.5,
                       .top_k = 7,
                       .top_p = 0.9,

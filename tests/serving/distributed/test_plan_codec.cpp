@@ -27,7 +27,7 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
     EXPECT_EQ(again.blocks, plan.blocks);
     ASSERT_EQ(again.starts.size(), plan.starts.size());
     for (size_t i = 0; i < plan.starts.size(); ++i) {
-      const TokenChoice &a = *again.starts[i].choice, &b = *plan.starts[i].choice;
+      const SamplingParams &a = *again.starts[i].choice, &b = *plan.starts[i].choice;
       EXPECT_EQ(members(a.sampling), members(b.sampling));
       EXPECT_EQ(a.bad_words, b.bad_words);
       EXPECT_EQ(a.logit_bias, b.logit_bias);
@@ -54,7 +54,7 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
 StepPlan whole_plan() {
   StepPlan plan;
   plan.number = 5;
-  auto choice = std::make_shared<TokenChoice>();
+  auto choice = std::make_shared<SamplingParams>();
   choice->end_ids = {1};
   choice->logit_bias = {{3, 1.0}};
   choice->bad_words = {{4, 5}};
@@ -85,7 +85,9 @@ StepPlan whole_plan() {
   return plan;
 }
 
-TokenChoice& choice_of(StepPlan& plan) { return const_cast<TokenChoice&>(*plan.starts[0].choice); }
+SamplingParams& choice_of(StepPlan& plan) {
+  return const_cast<SamplingParams&>(*plan.starts[0].choice);
+}
 
 TEST(PlanCodec, WantsAMaskForWhatFollowsEachGuess) {
   StepPlan plan = whole_plan();
@@ -170,18 +172,20 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
 
 // Extreme options of one request must not affect the others.
 TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
-  const std::vector<std::function<void(TokenChoice&)>> extremes = {
-      [](TokenChoice& c) { c.sampling = {.temperature = 2, .top_k = 1'000'000'000, .top_p = 0}; },
-      [](TokenChoice& c) { c.sampling = {.temperature = 0, .min_p = 1, .seed = ~uint64_t{0}}; },
-      [](TokenChoice& c) { c.repetition_penalty = 0.01; },
-      [](TokenChoice& c) { c.repetition_penalty = 100; },
-      [](TokenChoice& c) { c.frequency_penalty = c.presence_penalty = -2; },
-      [](TokenChoice& c) { c.top_logprobs = c.prompt_logprobs = 128; },  // more than all ids
-      [](TokenChoice& c) { c.min_tokens = 1'000'000'000; },
-      [](TokenChoice& c) {
+  const std::vector<std::function<void(SamplingParams&)>> extremes = {
+      [](SamplingParams& c) {
+        c.sampling = {.temperature = 2, .top_k = 1'000'000'000, .top_p = 0};
+      },
+      [](SamplingParams& c) { c.sampling = {.temperature = 0, .min_p = 1, .seed = ~uint64_t{0}}; },
+      [](SamplingParams& c) { c.repetition_penalty = 0.01; },
+      [](SamplingParams& c) { c.repetition_penalty = 100; },
+      [](SamplingParams& c) { c.frequency_penalty = c.presence_penalty = -2; },
+      [](SamplingParams& c) { c.top_logprobs = c.prompt_logprobs = 128; },  // more than all ids
+      [](SamplingParams& c) { c.min_tokens = 1'000'000'000; },
+      [](SamplingParams& c) {
         c.end_ids = {1'000'000};
       },  // the tokenizer may have more ids than the model
-      [](TokenChoice& c) { c.bad_words.assign(2048, std::vector<int32_t>(256, 7)); },
+      [](SamplingParams& c) { c.bad_words.assign(2048, std::vector<int32_t>(256, 7)); },
   };
   for (size_t i = 0; i < extremes.size(); ++i) {
     StepPlan plan = whole_plan();

@@ -107,7 +107,7 @@ StepPlan plan_of(uint64_t number, int64_t prompt_tokens) {
                          .prompt_tokens = prompt_tokens,
                          .history = {},
                          .generated = 0,
-                         .choice = std::make_shared<TokenChoice>()});
+                         .choice = std::make_shared<SamplingParams>()});
   plan.sequences.push_back({.slot = 0, .tokens = 1, .blocks = 1, .samples = true});
   plan.tokens = {3};
   plan.blocks = {0};

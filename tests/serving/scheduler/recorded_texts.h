@@ -122,7 +122,7 @@ class RecordedTexts final : public StepExecutor {
   int32_t vocabulary_;
   std::vector<int32_t> cache_;
   std::map<int32_t, std::vector<int32_t>> tables_;
-  std::map<int32_t, std::shared_ptr<const TokenChoice>> choices_;
+  std::map<int32_t, std::shared_ptr<const SamplingParams>> choices_;
   std::map<int32_t, int64_t> prompts_;  // token counts of the prompts
 };
 

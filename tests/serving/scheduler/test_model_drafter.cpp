@@ -53,7 +53,7 @@ struct Server {
       .sequences = 6, .step_tokens = 12, .length = 90, .blocks = 150, .block_tokens = kBlockTokens};
   int64_t blocks = 150;
   int32_t wrong_of = 0;
-  TokenChoice choice = {};
+  SamplingParams choice = {};
   int64_t count = 40;
   int64_t used_blocks = -1;  // of the draft model, at the end
 
@@ -67,7 +67,7 @@ struct Server {
     std::mt19937 random(3);
     std::vector<std::shared_ptr<Sequence>> all;
     std::vector<Ids> want;
-    const auto shared = std::make_shared<TokenChoice>(choice);
+    const auto shared = std::make_shared<SamplingParams>(choice);
     for (int64_t n = 0; n < count; ++n) {
       SequenceRequest request{.prompt = {}, .choice = shared};
       for (auto more = 1 + random() % 30; more > 0; --more)
@@ -155,7 +155,7 @@ TEST(ModelDrafter, GuessesNothingBehindTheEnd) {
   ModelDrafter drafter(std::make_unique<Draft>(limits, 0), limits);
   Ids text{1, 2, 3};
   for (int i = 0; i < 5; ++i) text.push_back(test::next_of(text, kVocabulary));
-  auto choice = std::make_shared<TokenChoice>();
+  auto choice = std::make_shared<SamplingParams>();
   choice->end_ids = {text[5]};
   Sequence sequence({.prompt = {1, 2, 3}, .choice = choice, .max_tokens = 9});
   const std::vector<DraftWish> wishes{{&sequence, 5}};
@@ -173,7 +173,7 @@ TEST(ModelDrafter, CatchesUpWithTextsThatWentOnOtherwise) {
       .sequences = 1, .step_tokens = 9, .length = 30, .blocks = 10, .block_tokens = kBlockTokens};
   ModelDrafter drafter(std::make_unique<Draft>(limits, 0), limits);
   Sequence sequence(
-      {.prompt = {1, 2, 3}, .choice = std::make_shared<TokenChoice>(), .max_tokens = 20});
+      {.prompt = {1, 2, 3}, .choice = std::make_shared<SamplingParams>(), .max_tokens = 20});
   const std::vector<DraftWish> wishes{{&sequence, 5}};
   for (int round = 0; round < 2; ++round) {
     const Ids guesses = drafter.guess(wishes).front();

@@ -20,13 +20,13 @@ struct TimedServer {
         scheduler({.max_sequences = 64, .max_step_tokens = 512, .max_model_len = 400}, pool),
         texts(400, 4, kVocabulary) {}
 
-  std::shared_ptr<TokenChoice> choice_of(double seconds) {
-    auto choice = std::make_shared<TokenChoice>();
+  std::shared_ptr<SamplingParams> choice_of(double seconds) {
+    auto choice = std::make_shared<SamplingParams>();
     seconds_of[choice.get()] = seconds;
     return choice;
   }
   std::shared_ptr<Sequence> add(const std::string& tenant,
-                                std::shared_ptr<const TokenChoice> choice,
+                                std::shared_ptr<const SamplingParams> choice,
                                 std::vector<int32_t> prompt, int64_t max_tokens) {
     auto sequence = std::make_shared<Sequence>(SequenceRequest{.prompt = std::move(prompt),
                                                                .choice = std::move(choice),
@@ -43,7 +43,7 @@ struct TimedServer {
     sampled.clear();
     asked = 0;
     for (const SequenceStep& one : plan.sequences) {
-      const TokenChoice* choice = of_slot[one.slot];
+      const SamplingParams* choice = of_slot[one.slot];
       const int rows = (one.samples ? 1 : 0) + one.asked;
       result.choice_seconds.push_back(static_cast<float>(rows * seconds_of[choice]));
       result.choosing_seconds += rows * seconds_of[choice];
@@ -60,9 +60,9 @@ struct TimedServer {
   BlockPool pool;
   Scheduler scheduler;
   test::RecordedTexts texts;
-  std::map<const TokenChoice*, double> seconds_of;
-  std::map<int32_t, const TokenChoice*> of_slot;
-  std::map<const TokenChoice*, int> sampled;
+  std::map<const SamplingParams*, double> seconds_of;
+  std::map<int32_t, const SamplingParams*> of_slot;
+  std::map<const SamplingParams*, int> sampled;
   int64_t asked = 0;
 };
 
@@ -156,7 +156,7 @@ TEST(SamplingTurns, ManyChoicesOfARequestBeginOneAfterTheOther) {
 TEST(SamplingTurns, FirstTokensCountAsTheTenantsLastOnes) {
   TimedServer server(0.1);
   server.add("b", server.choice_of(kPlain), {1, 2}, 200);
-  std::vector<std::shared_ptr<TokenChoice>> choices;
+  std::vector<std::shared_ptr<SamplingParams>> choices;
   for (int32_t i = 0; i < 48; ++i) choices.push_back(server.choice_of(0.01));
   for (int step = 0; step < 3; ++step) server.step();
   for (int32_t i = 0; i < 8; ++i) server.add("a", choices[static_cast<size_t>(i)], {3, i}, 1);

@@ -48,7 +48,7 @@ struct Server {
     EXPECT_EQ(pool.used(), 0);
   }
 
-  std::shared_ptr<TokenChoice> choice = std::make_shared<TokenChoice>();
+  std::shared_ptr<SamplingParams> choice = std::make_shared<SamplingParams>();
   BlockPool pool;
   Scheduler scheduler;
   test::RecordedTexts executor;

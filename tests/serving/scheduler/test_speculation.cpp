@@ -103,7 +103,7 @@ SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
   std::mt19937 random(3);
   std::vector<std::shared_ptr<Sequence>> all;
   std::vector<Ids> want;
-  auto choice = std::make_shared<TokenChoice>();
+  auto choice = std::make_shared<SamplingParams>();
   for (int n = 0; n < 40; ++n) {
     SequenceRequest request;
     for (auto more = 1 + random() % 30; more > 0; --more)

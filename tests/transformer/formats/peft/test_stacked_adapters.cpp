@@ -64,7 +64,7 @@ std::map<int32_t, std::vector<double>> told(const std::string& base, const std::
     BlockPool pool(kBlocks, kBlockTokens, 1);
     Scheduler scheduler({.max_sequences = 4, .max_step_tokens = 24, .max_model_len = kLength},
                         pool);
-    auto choice = std::make_shared<TokenChoice>();
+    auto choice = std::make_shared<SamplingParams>();
     choice->sampling.temperature = 0;
     choice->prompt_logprobs = choice->top_logprobs = 0;
     std::map<const Sequence*, int32_t> number;

@@ -1,4 +1,4 @@
-#include "serving/engine/token_chooser.h"
+#include "serving/engine/sampler.h"
 
 #include <algorithm>
 #include <array>
@@ -77,10 +77,10 @@ void check_sampling_params(const RowSamplingParams& p) {
     fail_input("typical_p ", p.typical_p, " is not in (0, 1]");
 }
 
-TokenChooser::TokenChooser(int64_t slots, int64_t choices)
+Sampler::Sampler(int64_t slots, int64_t choices)
     : choices_(choices), slots_(static_cast<size_t>(slots)) {}
 
-void TokenChooser::start(const SlotStart& start) {
+void Sampler::start(const SlotStart& start) {
   Slot& slot = slots_.at(static_cast<size_t>(start.slot));
   slot.choice = start.choice;
   slot.generated = start.generated;
@@ -91,14 +91,14 @@ void TokenChooser::start(const SlotStart& start) {
     slot.counts.add(slot.text[i], std::cmp_less(i, start.prompt_tokens) ? 0 : 1);
 }
 
-const TokenChoice& TokenChooser::choice(int32_t slot) const {
+const SamplingParams& Sampler::choice(int32_t slot) const {
   return *slots_.at(static_cast<size_t>(slot)).choice;
 }
 
-ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<const float> logits,
-                                 const uint32_t* mask) {
+ChosenToken Sampler::choose(int32_t number, int64_t position, std::span<const float> logits,
+                            const uint32_t* mask) {
   Slot& slot = slots_.at(static_cast<size_t>(number));
-  const TokenChoice& choice = *slot.choice;
+  const SamplingParams& choice = *slot.choice;
   logits = logits.first(static_cast<size_t>(choices_));
   std::span<const float> used = logits;
   if (changes_logits(slot, mask)) {
@@ -124,25 +124,25 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
   return token;
 }
 
-bool TokenChooser::chooses_by_sampling(int32_t number, const uint32_t* mask) const {
+bool Sampler::chooses_by_sampling(int32_t number, const uint32_t* mask) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
   return !changes_logits(slot, mask) && slot.choice->top_logprobs <= 0 &&
          slot.choice->sampling.typical_p >= 1;
 }
 
-RowSamplingParams TokenChooser::sampling(int32_t number) const {
+RowSamplingParams Sampler::sampling(int32_t number) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
   RowSamplingParams sampling = slot.choice->sampling;
   sampling.seed = slot.seed;
   return sampling;
 }
 
-ChosenToken TokenChooser::chosen(int32_t number, const SampledToken& token) {
+ChosenToken Sampler::chosen(int32_t number, const SampledToken& token) {
   if (token.id >= 0) ++slots_.at(static_cast<size_t>(number)).generated;
   return {.id = token.id, .logprob = token.logprob};
 }
 
-ChosenToken TokenChooser::score(int32_t number, int32_t id, std::span<const float> logits) const {
+ChosenToken Sampler::score(int32_t number, int32_t id, std::span<const float> logits) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
   logits = logits.first(static_cast<size_t>(choices_));
   ChosenToken token = told(id, logits, slot.choice->prompt_logprobs);
@@ -153,14 +153,14 @@ ChosenToken TokenChooser::score(int32_t number, int32_t id, std::span<const floa
   return token;
 }
 
-bool TokenChooser::changes_logits(const Slot& slot, const uint32_t* mask) const {
-  const TokenChoice& choice = *slot.choice;
+bool Sampler::changes_logits(const Slot& slot, const uint32_t* mask) const {
+  const SamplingParams& choice = *slot.choice;
   return mask != nullptr || slot.generated < choice.min_tokens || choice.needs_history() ||
          !choice.logit_bias.empty();
 }
 
-void TokenChooser::change_logits(Slot& slot, const uint32_t* mask) const {
-  const TokenChoice& choice = *slot.choice;
+void Sampler::change_logits(Slot& slot, const uint32_t* mask) const {
+  const SamplingParams& choice = *slot.choice;
   const std::span<float> logits(slot.logits);
   const auto at = [&](int32_t id) -> float& { return logits[static_cast<size_t>(id)]; };
   if (mask != nullptr) apply_mask(mask, logits);

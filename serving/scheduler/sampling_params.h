@@ -37,7 +37,7 @@ inline uint64_t seed_of_draw(uint64_t seed, uint64_t draw) {
   return (uint64_t{words[1]} << 32) | words[0];
 }
 
-struct TokenChoice {
+struct SamplingParams {
   RowSamplingParams sampling;
   double repetition_penalty = 1;
   double frequency_penalty = 0;

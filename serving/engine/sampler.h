@@ -1,4 +1,4 @@
-// Sampler of many sequences, each with its own options (serving/scheduler/token_choice.h).
+// Sampler of many sequences, each with its own options (serving/scheduler/sampling_params.h).
 #pragma once
 
 #include <span>
@@ -27,14 +27,14 @@ class TokenCounts {
   std::unordered_map<int32_t, size_t> places_;
 };
 
-class TokenChooser {
+class Sampler {
  public:
   // slots: maximum number of sequences. Ids from `choices` on are never sampled.
-  TokenChooser(int64_t slots, int64_t choices);
+  Sampler(int64_t slots, int64_t choices);
 
   // Starts a sequence in a slot, in place of the slot's previous one.
   void start(const SlotStart& start);
-  const TokenChoice& choice(int32_t slot) const;
+  const SamplingParams& choice(int32_t slot) const;
   int64_t choices() const { return choices_; }
 
   // Samples the token at `position` of the slot's sequence from the logits before it, (V), and
@@ -50,12 +50,12 @@ class TokenChooser {
   RowSamplingParams sampling(int32_t slot) const;
   // Instead of choose(): records a token that sample_rows() has sampled.
   ChosenToken chosen(int32_t slot, const SampledToken& token);
-  // Scores a prompt token: its log-probability, rank and the top ones by TokenChoice.
+  // Scores a prompt token: its log-probability, rank and the top ones by SamplingParams.
   ChosenToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
 
  private:
   struct Slot {
-    std::shared_ptr<const TokenChoice> choice;
+    std::shared_ptr<const SamplingParams> choice;
     int64_t generated = 0;
     uint64_t seed = 0;
     std::vector<int32_t> text;  // prompt and completion, if the choice needs it

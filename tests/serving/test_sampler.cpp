@@ -6,56 +6,57 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "serving/engine/token_chooser.h"
+#include "serving/engine/sampler.h"
 
-namespace trireme::test_token_chooser {
+namespace trireme::test_sampler {
 namespace {
 
 const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
 
 // One sequence, with the logits above after each of its tokens.
-class Sampler {
+class SequenceSampler {
  public:
-  explicit Sampler(const RowSamplingParams& sampling)
-      : Sampler(TokenChoice{.sampling = sampling}) {}
-  explicit Sampler(TokenChoice choice, std::vector<int32_t> history = {}, int64_t prompt = 0)
-      : chooser_(1, std::ssize(kLogits)) {
+  explicit SequenceSampler(const RowSamplingParams& sampling)
+      : SequenceSampler(SamplingParams{.sampling = sampling}) {}
+  explicit SequenceSampler(SamplingParams choice, std::vector<int32_t> history = {},
+                           int64_t prompt = 0)
+      : sampler_(1, std::ssize(kLogits)) {
     if (choice.top_logprobs < 0) choice.top_logprobs = 0;
     SlotStart start;
     start.prompt_tokens = prompt;
     start.generated = std::ssize(history) - prompt;
     start.history = std::move(history);
-    start.choice = std::make_shared<const TokenChoice>(std::move(choice));
-    chooser_.start(start);
+    start.choice = std::make_shared<const SamplingParams>(std::move(choice));
+    sampler_.start(start);
   }
   ChosenToken sample(std::span<const float> logits, int64_t position,
                      const uint32_t* mask = nullptr) {
-    return chooser_.choose(0, position, logits, mask);
+    return sampler_.choose(0, position, logits, mask);
   }
-  ChosenToken score(int32_t id) const { return chooser_.score(0, id, kLogits); }
+  ChosenToken score(int32_t id) const { return sampler_.score(0, id, kLogits); }
 
  private:
-  TokenChooser chooser_;
+  Sampler sampler_;
 };
 
 std::map<int32_t, int> draw(const RowSamplingParams& params, int count) {
-  Sampler sampler(params);
+  SequenceSampler sampler(params);
   std::map<int32_t, int> seen;
   for (int i = 0; i < count; ++i) ++seen[sampler.sample(kLogits, i).id];
   return seen;
 }
 
-TEST(TokenChooser, ZeroTemperatureTakesTheFirstLargest) {
+TEST(Sampler, ZeroTemperatureTakesTheFirstLargest) {
   RowSamplingParams p;
   p.temperature = 0;
-  const ChosenToken token = Sampler(p).sample(kLogits, 7);
+  const ChosenToken token = SequenceSampler(p).sample(kLogits, 7);
   EXPECT_EQ(token.id, 1);
   double sum = 0;
   for (float l : kLogits) sum += std::exp(static_cast<double>(l));
   EXPECT_NEAR(token.logprob, 3.0 - std::log(sum), 1e-12);
 }
 
-TEST(TokenChooser, FrequenciesFollowTheDistribution) {
+TEST(Sampler, FrequenciesFollowTheDistribution) {
   constexpr int kDraws = 20000;
   for (double temperature : {0.7, 1.0, 2.0}) {
     RowSamplingParams p;
@@ -73,7 +74,7 @@ TEST(TokenChooser, FrequenciesFollowTheDistribution) {
   }
 }
 
-TEST(TokenChooser, TopKTopPAndMinPKeepWhatTheySay) {
+TEST(Sampler, TopKTopPAndMinPKeepWhatTheySay) {
   RowSamplingParams p;
   p.top_k = 2;
   EXPECT_EQ(draw(p, 500).size(), 2u);
@@ -89,10 +90,10 @@ TEST(TokenChooser, TopKTopPAndMinPKeepWhatTheySay) {
   EXPECT_EQ(seen.count(0), 0u);
 }
 
-TEST(TokenChooser, SameSeedSameTokensAndPositionsDiffer) {
+TEST(Sampler, SameSeedSameTokensAndPositionsDiffer) {
   RowSamplingParams p;
   p.seed = 11;
-  Sampler a(p), b(p);
+  SequenceSampler a(p), b(p);
   int changes = 0;
   for (int i = 0; i < 100; ++i) {
     const int32_t id = a.sample(kLogits, i).id;
@@ -102,24 +103,24 @@ TEST(TokenChooser, SameSeedSameTokensAndPositionsDiffer) {
   EXPECT_GT(changes, 10);
 }
 
-TEST(TokenChooser, SequencesThatShareAChoiceDrawDifferently) {
+TEST(Sampler, SequencesThatShareAChoiceDrawDifferently) {
   const auto tokens = [](uint64_t seed, uint64_t number) {
-    auto choice = std::make_shared<TokenChoice>();
+    auto choice = std::make_shared<SamplingParams>();
     choice->sampling.seed = seed;
-    TokenChooser chooser(1, std::ssize(kLogits));
+    Sampler sampler(1, std::ssize(kLogits));
     SlotStart start;
     start.draw = number;
     start.choice = choice;
-    chooser.start(start);
+    sampler.start(start);
     std::vector<int32_t> ids;
-    for (int i = 0; i < 50; ++i) ids.push_back(chooser.choose(0, i, kLogits, nullptr).id);
+    for (int i = 0; i < 50; ++i) ids.push_back(sampler.choose(0, i, kLogits, nullptr).id);
     return ids;
   };
   EXPECT_NE(tokens(5, 0), tokens(5, 1));
   EXPECT_NE(tokens(5, 1), tokens(6, 0));
 }
 
-TEST(TokenChooser, NoSequenceOfARequestHasTheSeedOfAnother) {
+TEST(Sampler, NoSequenceOfARequestHasTheSeedOfAnother) {
   EXPECT_EQ(seed_of_draw(100, draw_of(0, 0)), 100u) << "of one text its request's own";
   std::set<uint64_t> seeds;
   for (uint64_t seed = 100; seed < 116; ++seed)
@@ -129,74 +130,74 @@ TEST(TokenChooser, NoSequenceOfARequestHasTheSeedOfAnother) {
   EXPECT_EQ(seeds.size(), 16u * 4 * 128);
 }
 
-TokenChoice greedy() {
-  TokenChoice choice;
+SamplingParams greedy() {
+  SamplingParams choice;
   choice.sampling.temperature = 0;
   return choice;
 }
 
 // The order of the sampled ids, when each one is forbidden afterwards, is the order of the logits.
-TEST(TokenChooser, PenaltiesActOnWhatTheTextHolds) {
-  TokenChoice choice = greedy();
+TEST(Sampler, PenaltiesActOnWhatTheTextHolds) {
+  SamplingParams choice = greedy();
   choice.presence_penalty = 1.5;
-  Sampler once(choice);
+  SequenceSampler once(choice);
   std::vector<int32_t> ids;
   for (int i = 0; i < 4; ++i) ids.push_back(once.sample(kLogits, i).id);
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 3, 2, 1}));  // 1.5, 1.5, 0.5 are left, and 1
   choice.presence_penalty = 0;
   choice.frequency_penalty = 0.75;  // grows with each occurrence
-  Sampler counted(choice);
+  SequenceSampler counted(choice);
   ids.clear();
   for (int i = 0; i < 5; ++i) ids.push_back(counted.sample(kLogits, i).id);
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 3, 1, 3, 2}));
 }
 
-TEST(TokenChooser, RepetitionPenaltyKnowsThePromptAndTheOthersDoNot) {
-  TokenChoice choice = greedy();
+TEST(Sampler, RepetitionPenaltyKnowsThePromptAndTheOthersDoNot) {
+  SamplingParams choice = greedy();
   choice.repetition_penalty = 2;
-  EXPECT_EQ(Sampler(choice, {1, 3}, 2).sample(kLogits, 2).id, 2);
-  TokenChoice others = greedy();
+  EXPECT_EQ(SequenceSampler(choice, {1, 3}, 2).sample(kLogits, 2).id, 2);
+  SamplingParams others = greedy();
   others.frequency_penalty = others.presence_penalty = 2;
-  EXPECT_EQ(Sampler(others, {1, 3}, 2).sample(kLogits, 2).id, 1);
-  EXPECT_EQ(Sampler(others, {1, 3}, 0).sample(kLogits, 2).id,
+  EXPECT_EQ(SequenceSampler(others, {1, 3}, 2).sample(kLogits, 2).id, 1);
+  EXPECT_EQ(SequenceSampler(others, {1, 3}, 0).sample(kLogits, 2).id,
             2);  // as after preemption
   // Negative logits are multiplied by it; dividing would make them more likely.
-  TokenChoice below = greedy();
+  SamplingParams below = greedy();
   below.repetition_penalty = 2;
   const std::vector<float> negative = {-3.0f, -1.0f, -1.5f, -3.0f, -3.0f};
-  EXPECT_EQ(Sampler(below, {1}, 1).sample(negative, 1).id, 2);
+  EXPECT_EQ(SequenceSampler(below, {1}, 1).sample(negative, 1).id, 2);
 }
 
-TEST(TokenChooser, BiasMaskMinimumAndWordsForbidOrFavour) {
-  TokenChoice choice = greedy();
+TEST(Sampler, BiasMaskMinimumAndWordsForbidOrFavour) {
+  SamplingParams choice = greedy();
   choice.logit_bias = {{4, 5.0}};
-  EXPECT_EQ(Sampler(choice).sample(kLogits, 0).id, 4);
+  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0).id, 4);
   choice = greedy();
   choice.logit_bias = {{1, -100.0}, {3, -100.0}, {900, 1.0}};
-  EXPECT_EQ(Sampler(choice).sample(kLogits, 0).id, 2);
+  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0).id, 2);
   const uint32_t mask = 0b10001;
-  EXPECT_EQ(Sampler(greedy()).sample(kLogits, 0, &mask).id, 0);
+  EXPECT_EQ(SequenceSampler(greedy()).sample(kLogits, 0, &mask).id, 0);
   choice = greedy();
   choice.min_tokens = 2;
   choice.end_ids = {1, 3};
-  Sampler patient(choice);
+  SequenceSampler patient(choice);
   EXPECT_EQ(patient.sample(kLogits, 0).id, 2);
   EXPECT_EQ(patient.sample(kLogits, 1).id, 2);
   EXPECT_EQ(patient.sample(kLogits, 2).id, 1);
   choice = greedy();
   choice.bad_words = {{3}, {2, 1}};
-  EXPECT_EQ(Sampler(choice, {0}, 1).sample(kLogits, 1).id, 1);
-  EXPECT_EQ(Sampler(choice, {0, 2}, 2).sample(kLogits, 2).id, 2);
+  EXPECT_EQ(SequenceSampler(choice, {0}, 1).sample(kLogits, 1).id, 1);
+  EXPECT_EQ(SequenceSampler(choice, {0, 2}, 2).sample(kLogits, 2).id, 2);
 }
 
-TEST(TokenChooser, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
+TEST(Sampler, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
   double sum = 0;
   for (const float l : kLogits) sum += std::exp(static_cast<double>(l));
-  TokenChoice choice = greedy();
+  SamplingParams choice = greedy();
   choice.top_logprobs = 2;
   choice.prompt_logprobs = 3;
   choice.logit_bias = {{1, -100.0}, {3, -100.0}};
-  Sampler sampler(choice);
+  SequenceSampler sampler(choice);
   const ChosenToken token = sampler.sample(kLogits, 0);
   EXPECT_EQ(token.id, 2);
   EXPECT_NEAR(token.logprob, 2.0 - std::log(sum), 1e-12);
@@ -212,31 +213,31 @@ TEST(TokenChooser, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
   EXPECT_EQ(sampler.score(3).rank, 2);  // the same logit with a higher id
 }
 
-TEST(TokenChooser, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {
+TEST(Sampler, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {
   const std::vector<float> bad = {1.0f, std::nanf(""), 0.0f, 0.0f, 0.0f};
-  EXPECT_EQ(Sampler(greedy()).sample(bad, 0).id, kNotFinite);
+  EXPECT_EQ(SequenceSampler(greedy()).sample(bad, 0).id, kNotFinite);
   const uint32_t nothing = 0;
-  EXPECT_EQ(Sampler(greedy()).sample(kLogits, 0, &nothing).id, kNothingLeft);
+  EXPECT_EQ(SequenceSampler(greedy()).sample(kLogits, 0, &nothing).id, kNothingLeft);
 }
 
 // Each one allows some tokens, all together none.
-TEST(TokenChooser, SaysWhereARequestForbidsAllTokens) {
+TEST(Sampler, SaysWhereARequestForbidsAllTokens) {
   const uint32_t mask = 0b01110;
-  TokenChoice choice = greedy();
+  SamplingParams choice = greedy();
   choice.bad_words = {{1}, {2}};
   choice.logit_bias = {{2, 100.0}};
-  EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, 3);
+  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, 3);
   choice.end_ids = {3};
   choice.min_tokens = 1;
-  EXPECT_EQ(Sampler(choice).sample(kLogits, 0).id, 0);
-  EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
+  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0).id, 0);
+  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
   choice.sampling.temperature = 1;
-  EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
+  EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
   // NaN logits are the model's fault, not the request's.
-  EXPECT_EQ(Sampler(choice).sample(std::vector<float>(5, std::nanf("")), 0).id, kNotFinite);
+  EXPECT_EQ(SequenceSampler(choice).sample(std::vector<float>(5, std::nanf("")), 0).id, kNotFinite);
 }
 
-TEST(TokenChooser, RefusesParametersOutOfRange) {
+TEST(Sampler, RefusesParametersOutOfRange) {
   const auto refused = [](auto set) {
     RowSamplingParams p;
     set(p);
@@ -251,4 +252,4 @@ TEST(TokenChooser, RefusesParametersOutOfRange) {
 }
 
 }  // namespace
-}  // namespace trireme::test_token_chooser
+}  // namespace trireme::test_sampler
