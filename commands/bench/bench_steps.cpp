@@ -49,11 +49,11 @@ class HostOnly final : public StepExecutor {
  public:
   explicit HostOnly(const StepLimits& limits)
       : ctx_(1, "bench host"), builder_(limits, {}), batch_(ctx_, limits) {}
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     builder_.take(plan);
     builder_.write(ctx_, batch_, plan, 0, plan.sequences.size(), 0, rows_);
     bytes_ = encode_plan(plan);
-    StepOutcome outcome;
+    StepOutput outcome;
     outcome.number = plan.number;
     outcome.chosen.assign(rows_.size(), ChosenToken{.id = 1});
     return outcome;
@@ -147,8 +147,8 @@ ModeTimes measure_modes(const BenchStepsOptions& o, DType dtype, int threads) {
     for (int64_t n = 0; n < o.sequences; ++n)
       scheduler.add(std::make_shared<Sequence>(request_of(o.prompt, o.tokens)));
     for (bool first = true; !scheduler.idle(); first = false) {
-      const StepPlan plan = scheduler.next();
-      StepOutcome outcome;
+      const SchedulerOutput plan = scheduler.next();
+      StepOutput outcome;
       for (int mode = 0; mode < times.modes; ++mode) {
         const auto begin = std::chrono::steady_clock::now();
         outcome = executors[mode].execute(plan);

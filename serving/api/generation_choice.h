@@ -10,8 +10,8 @@
 
 #include "serving/api/json_writer.h"
 #include "serving/api/reply_context.h"
+#include "serving/scheduler/scheduler_output.h"
 #include "serving/scheduler/sequence.h"
-#include "serving/scheduler/step_plan.h"
 
 namespace trireme {
 

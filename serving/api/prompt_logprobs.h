@@ -5,7 +5,7 @@
 
 #include "engine/text/tokenizer.h"
 #include "serving/api/json_writer.h"
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 

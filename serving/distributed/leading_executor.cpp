@@ -8,7 +8,7 @@ namespace trireme {
 
 LeadingExecutor::~LeadingExecutor() { followers_.end(); }
 
-StepOutcome LeadingExecutor::execute(const StepPlan& plan) {
+StepOutput LeadingExecutor::execute(const SchedulerOutput& plan) {
   const auto begin = std::chrono::steady_clock::now();
   followers_.send(MessageKind::kPlan, plan.number, encode_plan(plan));
   const std::chrono::duration<double> told = std::chrono::steady_clock::now() - begin;

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "serving/distributed/rank_weights.h"
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 
@@ -17,7 +17,7 @@ class LeadingExecutor final : public StepExecutor {
   ~LeadingExecutor() override;  // ends follow_plans() of the other ranks
 
   // Error(kLostRank) when another rank's channel has closed; no step can be computed after that.
-  StepOutcome execute(const StepPlan& plan) override;
+  StepOutput execute(const SchedulerOutput& plan) override;
   double tell_seconds() const override { return tell_seconds_; }
 
  private:

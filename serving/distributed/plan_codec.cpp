@@ -56,7 +56,7 @@ bool mark(std::vector<char>& slots, int32_t slot) {
          std::exchange(slots[static_cast<size_t>(slot)], char{1}) == 0;
 }
 
-void check_starts(const StepPlan& plan, const PlanBounds& bounds) {
+void check_starts(const SchedulerOutput& plan, const PlanBounds& bounds) {
   std::vector<char> slots(static_cast<size_t>(bounds.slots));
   for (const SlotStart& start : plan.starts) {
     require(mark(slots, start.slot), "slot ", start.slot, " of ", bounds.slots,
@@ -72,7 +72,7 @@ void check_starts(const StepPlan& plan, const PlanBounds& bounds) {
   }
 }
 
-void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBounds& bounds) {
+void check_sequence(const SequenceStep& s, const SchedulerOutput& plan, const PlanBounds& bounds) {
   require(within(s.tokens, 1, bounds.tokens) && within(s.past, 0, bounds.length - s.tokens),
           s.tokens, " tokens after ", s.past, " of ", bounds.length);
   const int64_t most = ceil_div(bounds.length, bounds.block_tokens);
@@ -94,7 +94,7 @@ void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBound
           " follows in slot ", s.slot);
 }
 
-void check_plan(const StepPlan& plan, const PlanBounds& bounds) {
+void check_plan(const SchedulerOutput& plan, const PlanBounds& bounds) {
   require(!plan.empty(), "it computes nothing");
   require(std::ssize(plan.tokens) <= bounds.tokens, plan.tokens.size(), " tokens in a step");
   require(ids_within(plan.tokens, bounds.ids), "a token's id is not below ", bounds.ids);
@@ -130,14 +130,14 @@ int64_t PlanBounds::max_bytes() const {
                      checked_mul(tokens, checked_mul(checked_add(mask_words, 1), 4)));
 }
 
-std::vector<std::byte> encode_plan(const StepPlan& plan) {
+std::vector<std::byte> encode_plan(const SchedulerOutput& plan) {
   RecordWriter writer;
   writer.put(plan);
   return writer.take();
 }
 
-StepPlan decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds) {
-  StepPlan plan;
+SchedulerOutput decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds) {
+  SchedulerOutput plan;
   RecordReader reader(bytes);
   reader.get(plan);
   reader.expect_end();
@@ -148,8 +148,8 @@ StepPlan decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds)
 PlanDecoder::PlanDecoder(const PlanBounds& bounds)
     : bounds_(bounds), blocks_(static_cast<size_t>(bounds.slots), kNothing) {}
 
-StepPlan PlanDecoder::decode(std::span<const std::byte> bytes) {
-  StepPlan plan = decode_plan(bytes, bounds_);
+SchedulerOutput PlanDecoder::decode(std::span<const std::byte> bytes) {
+  SchedulerOutput plan = decode_plan(bytes, bounds_);
   require(plan.number > 0 && (last_ == 0 || plan.number - 1 == last_), "step ", plan.number,
           " follows step ", last_);
   last_ = plan.number;
@@ -162,14 +162,15 @@ StepPlan PlanDecoder::decode(std::span<const std::byte> bytes) {
   return plan;
 }
 
-std::vector<std::byte> encode_outcome(const StepOutcome& outcome) {
+std::vector<std::byte> encode_output(const StepOutput& outcome) {
   RecordWriter writer;
   writer.put(outcome);
   return writer.take();
 }
 
-StepOutcome decode_outcome(std::span<const std::byte> bytes, const StepPlan& plan, int64_t ids) {
-  StepOutcome outcome;
+StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput& plan,
+                         int64_t ids) {
+  StepOutput outcome;
   RecordReader reader(bytes);
   reader.get(outcome);
   reader.expect_end();

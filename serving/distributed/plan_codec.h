@@ -1,5 +1,5 @@
 // Serialization of step plans and their outcomes, between the scheduler and the ranks
-// (serving/scheduler/step_plan.h; field lists: plan_fields.h; byte format: records.h).
+// (serving/scheduler/scheduler_output.h; field lists: plan_fields.h; byte format: records.h).
 //
 // A rank checks a received plan in full before it runs the model: a rank that fails alone inside a
 // step blocks all others. A plan contains nothing but numbers, so only numbers are checked.
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "serving/distributed/records.h"
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 
@@ -21,7 +21,7 @@ struct PlanBounds {
   int64_t blocks = 0;        // KV blocks in the cache
   int64_t block_tokens = 0;  // tokens per KV block
   int64_t ids = 0;           // token ids are below this
-  int64_t mask_words = 0;    // words per row of StepPlan::masks
+  int64_t mask_words = 0;    // words per row of SchedulerOutput::masks
   int64_t adapters = 0;      // adapters served at the same time
 
   // Upper bound on the encoded size of a plan within these bounds, as long as no SamplingParams
@@ -29,9 +29,9 @@ struct PlanBounds {
   int64_t max_bytes() const;
 };
 
-std::vector<std::byte> encode_plan(const StepPlan& plan);
+std::vector<std::byte> encode_plan(const SchedulerOutput& plan);
 // BadMessage with the reason: too short, too long, a number out of bounds, or inconsistent parts.
-StepPlan decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds);
+SchedulerOutput decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds);
 
 // Decoder for the plans of one scheduler, in order. Also checks each plan against the ones before
 // it.
@@ -42,7 +42,7 @@ class PlanDecoder {
   // follow that of the previous plan (the first may have any number above 0), a sequence runs in a
   // slot that no sequence has entered, or its count of kept blocks differs from the slot's count so
   // far.
-  StepPlan decode(std::span<const std::byte> bytes);
+  SchedulerOutput decode(std::span<const std::byte> bytes);
   const PlanBounds& bounds() const { return bounds_; }
 
  private:
@@ -52,8 +52,9 @@ class PlanDecoder {
   std::vector<int32_t> blocks_;  // count per slot; kNothing: no sequence has entered it
 };
 
-std::vector<std::byte> encode_outcome(const StepOutcome& outcome);
+std::vector<std::byte> encode_output(const StepOutput& outcome);
 // BadMessage also when the outcome does not match the plan.
-StepOutcome decode_outcome(std::span<const std::byte> bytes, const StepPlan& plan, int64_t ids);
+StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput& plan,
+                         int64_t ids);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 
@@ -43,7 +43,7 @@ auto members(S& record) {
                   guesses, embeds, mask, first_asked, asked, following);
 }
 
-template <RecordOf<StepPlan> S>
+template <RecordOf<SchedulerOutput> S>
 auto members(S& record) {
   auto& [number, starts, sequences, tokens, blocks, masks] = record;
   return std::tie(number, starts, sequences, tokens, blocks, masks);
@@ -61,7 +61,7 @@ auto members(S& record) {
   return std::tie(id, logprob, top, rank);
 }
 
-template <RecordOf<StepOutcome> S>
+template <RecordOf<StepOutput> S>
 auto members(S& record) {
   auto& [number, chosen, prompt, embeddings, choice_seconds, choosing_seconds] = record;
   return std::tie(number, chosen, prompt, embeddings, choice_seconds, choosing_seconds);

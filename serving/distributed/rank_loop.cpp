@@ -72,10 +72,9 @@ void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& h
     if (message->kind != MessageKind::kPlan)
       throw BadMessage(
           concat(leader.peer(), " sends no plan, but kind ", static_cast<uint32_t>(message->kind)));
-    const StepPlan plan = decoder.decode(message->payload);
-    const StepOutcome outcome = executor.execute(plan);
-    if (how.tells_outcomes)
-      leader.send(MessageKind::kOutcome, plan.number, encode_outcome(outcome));
+    const SchedulerOutput plan = decoder.decode(message->payload);
+    const StepOutput outcome = executor.execute(plan);
+    if (how.tells_outcomes) leader.send(MessageKind::kOutput, plan.number, encode_output(outcome));
     if (how.heartbeat != nullptr) how.heartbeat->computed(plan.number);
   }
 }

@@ -20,7 +20,7 @@ constexpr milliseconds kReadyLook{120'000};
 constexpr milliseconds kEnding{5000};
 constexpr milliseconds kLastWords{3000};  // ranks that fail to load report why, one after the other
 constexpr milliseconds kFirstPause{100}, kLongestPause{30'000};
-constexpr int64_t kMaxOutcome = int64_t{256} << 20;
+constexpr int64_t kMaxOutput = int64_t{256} << 20;
 // A loading rank may wait for the machine's disks and processors. On this machine a process that is
 // stopped or has ended is detected at once, and one that only waits for a processor is not lost.
 constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)}, kServingHere = kLoading,
@@ -70,7 +70,7 @@ RankGroupCounts RankSupervisor::counts() const {
 
 // --- engine's thread ---
 
-StepOutcome RankSupervisor::execute(const StepPlan& plan) {
+StepOutput RankSupervisor::execute(const SchedulerOutput& plan) {
   const std::shared_ptr<Group> group = begin_step(plan);
   try {
     const auto begin = Clock::now();
@@ -78,7 +78,7 @@ StepOutcome RankSupervisor::execute(const StepPlan& plan) {
     for (const auto& channel : group->channels)
       channel->send(MessageKind::kPlan, plan.number, bytes);
     tell_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
-    return decode_outcome(wait_for_outcome(*group), plan, group->ready.bounds.ids);
+    return decode_output(wait_for_output(*group), plan, group->ready.bounds.ids);
   } catch (const std::exception& error) {
     // Any error: ranks that have begun a step without the others are unusable, so the group
     // restarts.
@@ -88,7 +88,7 @@ StepOutcome RankSupervisor::execute(const StepPlan& plan) {
   }
 }
 
-std::shared_ptr<RankSupervisor::Group> RankSupervisor::begin_step(const StepPlan& plan) {
+std::shared_ptr<RankSupervisor::Group> RankSupervisor::begin_step(const SchedulerOutput& plan) {
   const std::lock_guard lock(mutex_);
   if (group_ == nullptr) fail_lost(kRanksLost);
   outcome_.reset();
@@ -96,7 +96,7 @@ std::shared_ptr<RankSupervisor::Group> RankSupervisor::begin_step(const StepPlan
   return group_;
 }
 
-std::vector<std::byte> RankSupervisor::wait_for_outcome(const Group& group) {
+std::vector<std::byte> RankSupervisor::wait_for_output(const Group& group) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return outcome_.has_value() || group_.get() != &group; });
   if (!outcome_) fail_lost(why_);
@@ -340,8 +340,8 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
     case MessageKind::kReady:
       if (rank == 0) group.ready = decode_ready(message.payload);
       ++group.loaded;
-      return channel.accept_payloads(kMaxOutcome);
-    case MessageKind::kOutcome: {
+      return channel.accept_payloads(kMaxOutput);
+    case MessageKind::kOutput: {
       const std::lock_guard lock(mutex_);
       if (message.number != step_.number)
         throw BadMessage(concat(channel.peer(), " reports the outcome of step ", message.number,

@@ -20,7 +20,7 @@
 #include "serving/distributed/rank_processes.h"
 #include "serving/distributed/rank_watch.h"
 #include "serving/distributed/side_meeting.h"
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 
@@ -66,7 +66,7 @@ class RankSupervisor {
   void listen(Listener listener);
   // Error(kLostRank) with kRanksLost when a rank is lost during the step, or when the group has not
   // restarted since an earlier loss. Any other failure also restarts the group.
-  StepOutcome execute(const StepPlan& plan);
+  StepOutput execute(const SchedulerOutput& plan);
   double tell_seconds() const { return tell_seconds_; }  // see StepExecutor
   RankGroupCounts counts() const;
 
@@ -108,8 +108,8 @@ class RankSupervisor {
     std::chrono::steady_clock::time_point began;
   };
 
-  std::shared_ptr<Group> begin_step(const StepPlan& plan);
-  std::vector<std::byte> wait_for_outcome(const Group& group);
+  std::shared_ptr<Group> begin_step(const SchedulerOutput& plan);
+  std::vector<std::byte> wait_for_output(const Group& group);
   void ask_all(const Group& group, MessageKind kind, std::span<const std::byte> payload = {});
   std::string wait_for_answers(const std::shared_ptr<Group>& group);
   void loop();
@@ -152,7 +152,7 @@ class RankSupervisor {
 class RemoteExecutor final : public StepExecutor {
  public:
   explicit RemoteExecutor(RankSupervisor& ranks) : ranks_(ranks) {}
-  StepOutcome execute(const StepPlan& plan) override { return ranks_.execute(plan); }
+  StepOutput execute(const SchedulerOutput& plan) override { return ranks_.execute(plan); }
   double tell_seconds() const override { return ranks_.tell_seconds(); }
 
  private:

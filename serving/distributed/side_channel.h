@@ -24,13 +24,13 @@ enum class MessageKind : uint32_t {
   kChallenge = 1,  // the three of the handshake (side_meeting.h)
   kHello,
   kWelcome,
-  kReady,    // from a rank: it has loaded
-  kPlan,     // number: of the plan
-  kOutcome,  // number: of the plan
-  kBeat,     // from a rank: its process runs. number: of the last plan computed
-  kEnd,      // to a rank: no more plans
-  kFailed,   // from a rank: why it ends, as text
-  kTask,     // to a rank that starts; this and the rest: rank_weights.h
+  kReady,   // from a rank: it has loaded
+  kPlan,    // number: of the plan
+  kOutput,  // number: of the plan
+  kBeat,    // from a rank: its process runs. number: of the last plan computed
+  kEnd,     // to a rank: no more plans
+  kFailed,  // from a rank: why it ends, as text
+  kTask,    // to a rank that starts; this and the rest: rank_weights.h
   kStage,
   kStaged,
   kUse,

@@ -7,7 +7,7 @@ namespace trireme {
 BatchBuilder::BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters)
     : adapters_(std::move(adapters)), tables_(static_cast<size_t>(limits.sequences)) {}
 
-void BatchBuilder::take(const StepPlan& plan) {
+void BatchBuilder::take(const SchedulerOutput& plan) {
   for (const SlotStart& start : plan.starts) {
     Table& table = tables_.at(static_cast<size_t>(start.slot));
     table.name = ++entered_;
@@ -26,8 +26,9 @@ void BatchBuilder::take(const StepPlan& plan) {
   }
 }
 
-void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
-                         int64_t padding, std::vector<LogitRow>& rows, const Sampler* sampler) {
+void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan, size_t begin,
+                         size_t end, int64_t padding, std::vector<LogitRow>& rows,
+                         const Sampler* sampler) {
   parts_.clear();
   wanted_.clear();
   embedded_.clear();
@@ -59,7 +60,7 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_
 }
 
 // Adds no parameters if any row needs its logits on the host. Padding is sampled too, and ignored.
-void BatchBuilder::ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,
+void BatchBuilder::ask_sampling(const SchedulerOutput& plan, const std::vector<LogitRow>& rows,
                                 const Sampler& sampler) {
   const bool all = std::ranges::all_of(rows, [&](const LogitRow& row) {
     const SequenceStep& step = plan.sequences[row.part];

@@ -6,7 +6,7 @@
 
 #include "serving/engine/sampler.h"
 #include "serving/engine/step_batch.h"
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 
@@ -28,12 +28,12 @@ class BatchBuilder {
   BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters);
 
   // Applies a plan to the tables: sequences that enter slots, and new blocks.
-  void take(const StepPlan& plan);
+  void take(const SchedulerOutput& plan);
   // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`; sets
   // `rows` to the logit rows that they need, in the batch's order. Copies the table blocks that are
   // new since the batch was last written, and a few numbers per sequence and token. sampler: if all
   // rows can be sampled by their RowSamplingParams alone, the batch gets these; nullptr: never.
-  void write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
+  void write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan, size_t begin, size_t end,
              int64_t padding, std::vector<LogitRow>& rows, const Sampler* sampler = nullptr);
 
  private:
@@ -46,7 +46,7 @@ class BatchBuilder {
   std::vector<Table> tables_;  // by slot
   uint64_t entered_ = 0;
   std::vector<StepBatch::Part> parts_;
-  void ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,
+  void ask_sampling(const SchedulerOutput& plan, const std::vector<LogitRow>& rows,
                     const Sampler& sampler);
 
   std::vector<int32_t> wanted_, embedded_;

@@ -367,7 +367,7 @@ void Engine::step() {
   const double drafted = scheduler_.counts().draft_seconds;
   pace_->left = kMaskWorkOfAStep;
   if (settle() && scheduler_.idle()) return;
-  const StepPlan plan = scheduler_.next();
+  const SchedulerOutput plan = scheduler_.next();
   if (plan.empty() && scheduler_.waits_for_masks()) {
     stalled_ = !settle();
     return publish_counts();
@@ -381,7 +381,7 @@ void Engine::step() {
   }
   report.draft_seconds = scheduler_.counts().draft_seconds - drafted;
   report.plan_seconds = seconds_since(last) - report.draft_seconds;
-  StepOutcome result;
+  StepOutput result;
   try {
     result = executor_->execute(plan);
     failures_ = 0;
@@ -408,7 +408,7 @@ void Engine::step() {
   if (on_step_) on_step_(report);
 }
 
-void Engine::fail_step(const StepPlan& plan, const Failure& failure, bool of_engine) {
+void Engine::fail_step(const SchedulerOutput& plan, const Failure& failure, bool of_engine) {
   for (const std::shared_ptr<Sequence>& sequence : scheduler_.failed(plan)) {
     const auto id = ids_.find(sequence.get());
     if (id == ids_.end()) continue;

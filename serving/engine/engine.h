@@ -163,7 +163,7 @@ class Engine {
   void step();
   void run_step();
   bool settle();
-  void fail_step(const StepPlan& plan, const Failure& failure, bool of_engine);
+  void fail_step(const SchedulerOutput& plan, const Failure& failure, bool of_engine);
   void tell(Progress& progress);
   void end_sequences(const Failure& failure);
   void end_all(const Failure& failure);

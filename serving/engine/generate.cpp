@@ -70,7 +70,7 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
   decoder.scheduler.add(std::make_shared<Sequence>(SequenceRequest{
       .prompt = {prompt.begin(), prompt.end()}, .choice = choice_of(options), .max_tokens = room}));
   while (!decoder.scheduler.idle()) {
-    const StepPlan plan = decoder.scheduler.next();
+    const SchedulerOutput plan = decoder.scheduler.next();
     std::vector<Progress> progress = decoder.scheduler.done(plan, decoder.executor.execute(plan));
     for (const Progress& step : progress) {
       if (step.finish == FinishReason::kError)

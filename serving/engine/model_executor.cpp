@@ -56,7 +56,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
   ctx_.gemm->batch_invariant = limits_.deterministic;
 }
 
-StepOutcome ModelExecutor::execute(const StepPlan& plan) {
+StepOutput ModelExecutor::execute(const SchedulerOutput& plan) {
   plan_ = &plan;
   choosing_seconds_ = 0;
   for (const SlotStart& start : plan.starts) sampler_.start(start);
@@ -80,7 +80,7 @@ StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   return collect(plan);
 }
 
-void ModelExecutor::write_batches(const StepPlan& plan) {
+void ModelExecutor::write_batches(const SchedulerOutput& plan) {
   const auto sequences = std::ssize(plan.sequences);
   micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
   const int64_t padding = padding_of(plan);
@@ -100,7 +100,7 @@ bool ModelExecutor::alone() const {
 }
 
 // Pads to a small set of batch sizes to record: 1, 2, 4, 8, then multiples of 8.
-int64_t ModelExecutor::padding_of(const StepPlan& plan) const {
+int64_t ModelExecutor::padding_of(const SchedulerOutput& plan) const {
   const auto sequences = std::ssize(plan.sequences);
   if (!can_record() || std::ssize(plan.tokens) != sequences) return 0;
   int64_t padded = 1;
@@ -375,8 +375,8 @@ void ModelExecutor::share_embeddings() {
     for (float& x : one) x = static_cast<float>(*from++);
 }
 
-StepOutcome ModelExecutor::collect(const StepPlan& plan) {
-  StepOutcome result;
+StepOutput ModelExecutor::collect(const SchedulerOutput& plan) {
+  StepOutput result;
   result.number = plan.number;
   result.embeddings = std::move(embeddings_);
   result.choice_seconds.assign(plan.sequences.size(), 0);

@@ -1,4 +1,5 @@
-// Executes scheduled steps (serving/scheduler/step_plan.h) on a model, whole or divided over ranks.
+// Executes scheduled steps (serving/scheduler/scheduler_output.h) on a model, whole or divided over
+// ranks.
 #pragma once
 
 #include <map>
@@ -10,7 +11,7 @@
 #include "serving/engine/batch_builder.h"
 #include "serving/engine/sampler.h"
 #include "serving/engine/step_stage.h"
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 
@@ -37,7 +38,7 @@ class ModelExecutor final : public StepExecutor {
   // micro-batches as there are stages. On a GPU, passes over one token of each sequence are
   // recorded as graphs, for a few batch sizes, and replayed, unless ranks share the model or it has
   // experts.
-  StepOutcome execute(const StepPlan& plan) override;
+  StepOutput execute(const SchedulerOutput& plan) override;
   // Peak activation bytes of the largest steps within the limits. Runs no computation; the same on
   // all ranks.
   int64_t largest_step_bytes();
@@ -51,8 +52,8 @@ class ModelExecutor final : public StepExecutor {
   bool alone() const;  // no other rank has a part of the model
   bool can_record() const;
   bool samples_there() const;
-  int64_t padding_of(const StepPlan& plan) const;
-  void write_batches(const StepPlan& plan);
+  int64_t padding_of(const SchedulerOutput& plan) const;
+  void write_batches(const SchedulerOutput& plan);
   void run();
   const ArenaPlan& plan_for(const PassShape& shape);
   ArenaPlan planned_pass();
@@ -66,7 +67,7 @@ class ModelExecutor final : public StepExecutor {
   void share_embeddings();
   void broadcast(std::vector<double>& message);
   int64_t told_of(const LogitRow& row) const;  // log-probabilities reported besides the token's own
-  StepOutcome collect(const StepPlan& plan);
+  StepOutput collect(const SchedulerOutput& plan);
 
   Ctx& ctx_;
   const Groups* groups_;
@@ -80,7 +81,7 @@ class ModelExecutor final : public StepExecutor {
   int micro_batches_ = 1;                       // of the current step
   std::vector<std::vector<LogitRow>> rows_;     // of each micro-batch
   std::vector<std::vector<float>> embeddings_;  // of the plan's sequences that embed
-  const StepPlan* plan_ = nullptr;
+  const SchedulerOutput* plan_ = nullptr;
   double choosing_seconds_ = 0;  // of the current step
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena

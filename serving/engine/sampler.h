@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 

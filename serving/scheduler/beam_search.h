@@ -23,7 +23,7 @@
 #include <span>
 #include <vector>
 
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 

@@ -91,7 +91,7 @@ std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftWish
 }
 
 // Penalties need the sequence's tokens again: the executor's history ends with the last draft.
-void ModelDrafter::start(StepPlan& plan, Draft& draft, const Sequence& s) const {
+void ModelDrafter::start(SchedulerOutput& plan, Draft& draft, const Sequence& s) const {
   const bool tells = draft.choice->needs_history();
   if (draft.started && !tells) return;
   draft.started = true;
@@ -105,7 +105,7 @@ void ModelDrafter::start(StepPlan& plan, Draft& draft, const Sequence& s) const 
   if (tells) entry.history = s.tokens;
 }
 
-void ModelDrafter::append(StepPlan& plan, Draft& draft, std::span<const int32_t> tokens,
+void ModelDrafter::append(SchedulerOutput& plan, Draft& draft, std::span<const int32_t> tokens,
                           bool samples) {
   SequenceStep step;
   step.slot = draft.slot;
@@ -124,10 +124,10 @@ void ModelDrafter::append(StepPlan& plan, Draft& draft, std::span<const int32_t>
   draft.told_blocks = std::ssize(draft.blocks);
 }
 
-void ModelDrafter::run(StepPlan& plan, std::vector<Line>& lines,
+void ModelDrafter::run(SchedulerOutput& plan, std::vector<Line>& lines,
                        std::vector<std::vector<int32_t>>& guesses) {
   plan.number = ++plans_;
-  const StepOutcome result = executor_->execute(plan);
+  const StepOutput result = executor_->execute(plan);
   TRIREME_CHECK(result.chosen.size() == lines.size(), result.chosen.size(),
                 " tokens were chosen for ", lines.size(), " texts");
   size_t n = 0;
@@ -143,7 +143,7 @@ void ModelDrafter::run(StepPlan& plan, std::vector<Line>& lines,
 
 std::vector<std::vector<int32_t>> ModelDrafter::guess(std::span<const DraftWish> wishes) {
   std::vector<std::vector<int32_t>> guesses(wishes.size());
-  StepPlan first;
+  SchedulerOutput first;
   std::vector<Line> whole;
   int64_t budget = limits_.step_tokens;
   for (const Line& line : lines_of(wishes)) {
@@ -159,7 +159,7 @@ std::vector<std::vector<int32_t>> ModelDrafter::guess(std::span<const DraftWish>
   }
   if (!first.empty()) run(first, whole, guesses);
   while (!whole.empty()) {
-    StepPlan plan;
+    SchedulerOutput plan;
     for (const Line& line : whole) {
       const int32_t last = guesses[line.wish].back();
       line.draft->guessed.push_back(last);

@@ -17,7 +17,7 @@
 
 #include "serving/scheduler/block_pool.h"
 #include "serving/scheduler/drafter.h"
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
 
@@ -59,11 +59,13 @@ class ModelDrafter final : public Drafter {
   Draft* draft_of(const Sequence& sequence);
   std::vector<Line> lines_of(std::span<const DraftWish> wishes);
   bool give_blocks(Draft& draft, int64_t tokens);
-  void start(StepPlan& plan, Draft& draft, const Sequence& sequence) const;
-  static void append(StepPlan& plan, Draft& draft, std::span<const int32_t> tokens, bool samples);
+  void start(SchedulerOutput& plan, Draft& draft, const Sequence& sequence) const;
+  static void append(SchedulerOutput& plan, Draft& draft, std::span<const int32_t> tokens,
+                     bool samples);
   // Executes the plan, whose sampling sequences are `lines`, appends the draft tokens, and removes
   // the lines whose drafts are complete.
-  void run(StepPlan& plan, std::vector<Line>& lines, std::vector<std::vector<int32_t>>& guesses);
+  void run(SchedulerOutput& plan, std::vector<Line>& lines,
+           std::vector<std::vector<int32_t>>& guesses);
 
   std::unique_ptr<StepExecutor> executor_;
   DraftLimits limits_;

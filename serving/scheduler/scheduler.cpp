@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 // Number of tokens, from result.chosen[first], that belong to one sequence: accepted drafts + 1.
-size_t chosen_of(const StepPlan& plan, const SequenceStep& step, const StepOutcome& result,
+size_t chosen_of(const SchedulerOutput& plan, const SequenceStep& step, const StepOutput& result,
                  size_t first) {
   const size_t guess = static_cast<size_t>(step.first_token + step.tokens - step.guesses);
   size_t count = 1;
@@ -22,7 +22,7 @@ size_t chosen_of(const StepPlan& plan, const SequenceStep& step, const StepOutco
 }
 
 // Timing entry of a step that only decoded; nullopt: it did something else, too.
-std::optional<DecodeTiming> decoding_of(const StepPlan& plan, const StepOutcome& result) {
+std::optional<DecodeTiming> decoding_of(const SchedulerOutput& plan, const StepOutput& result) {
   DecodeTiming out;
   for (const SequenceStep& step : plan.sequences) {
     if (!step.samples || step.tokens != step.guesses + 1) return {};
@@ -84,8 +84,8 @@ void Scheduler::forget_ended() {
   });
 }
 
-StepPlan Scheduler::next() {
-  StepPlan plan;
+SchedulerOutput Scheduler::next() {
+  SchedulerOutput plan;
   plan.number = plans_ + 1;
   under_way_.emplace_back().number = plan.number;
   preempted_ = waits_for_masks_ = false;
@@ -149,7 +149,7 @@ void Scheduler::guess() {
   counts_.draft_seconds += taken.count();
 }
 
-void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
+void Scheduler::plan_decoding(SchedulerOutput& plan, int64_t& budget) {
   // The last sequence in order is preempted: it comes after all that are already planned.
   for (auto at = running_.begin(); at != running_.end();) {
     const std::shared_ptr<Sequence> sequence = at->second;
@@ -170,7 +170,7 @@ void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
   }
 }
 
-void Scheduler::plan_prompts(StepPlan& plan, int64_t& budget) {
+void Scheduler::plan_prompts(SchedulerOutput& plan, int64_t& budget) {
   for (const auto& [place, sequence] : running_) {
     if (budget == 0) return;
     const int64_t left = sequence->length() - sequence->computed;
@@ -188,7 +188,7 @@ int64_t Scheduler::prompt_part(const Sequence& s, int64_t tokens) {
   return turns_.take_prompt_rows(s, tokens);
 }
 
-void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
+void Scheduler::plan_waiting(SchedulerOutput& plan, int64_t& budget) {
   size_t pending = 0;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     // Only sequences that may start soon have their first mask made.
@@ -257,7 +257,7 @@ bool Scheduler::may_start(Sequence& s) {
   return false;
 }
 
-void Scheduler::start(StepPlan& plan, const std::shared_ptr<Sequence>& sequence) {
+void Scheduler::start(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence) {
   Sequence& s = *sequence;
   if (s.starts == 0) {
     s.begun = std::chrono::steady_clock::now();
@@ -316,8 +316,8 @@ void Scheduler::preempt(Sequence& s) {
   preempted_ = true;
 }
 
-void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
-                       const Guesses& guesses) {
+void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence,
+                       int64_t tokens, const Guesses& guesses) {
   Sequence& s = *sequence;
   SequenceStep step;
   step.slot = s.slot;
@@ -368,7 +368,7 @@ Scheduler::UnderWay Scheduler::take_under_way(uint64_t number) {
   return step;
 }
 
-std::vector<std::shared_ptr<Sequence>> Scheduler::failed(const StepPlan& plan) {
+std::vector<std::shared_ptr<Sequence>> Scheduler::failed(const SchedulerOutput& plan) {
   ++counts_.failed_steps;
   std::vector<std::shared_ptr<Sequence>> out;
   for (UnderWay::Member& member : take_under_way(plan.number).members) {
@@ -379,7 +379,7 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::failed(const StepPlan& plan) {
   return out;
 }
 
-std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) {
+std::vector<Progress> Scheduler::done(const SchedulerOutput& plan, StepOutput result) {
   TRIREME_CHECK(result.number == plan.number, "the result of step ", result.number, " for that of ",
                 plan.number);
   const UnderWay step = take_under_way(plan.number);
@@ -407,8 +407,8 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
 }
 
 // Records the sampling times of each sequence and of the step.
-void Scheduler::note_seconds(const StepPlan& plan, const UnderWay& step,
-                             const StepOutcome& result) {
+void Scheduler::note_seconds(const SchedulerOutput& plan, const UnderWay& step,
+                             const StepOutput& result) {
   choices_ = {.choosing = result.choosing_seconds,
               .sequences = std::ssize(plan.sequences),
               .decodes = true};

@@ -33,8 +33,8 @@
 
 #include "serving/scheduler/drafter.h"
 #include "serving/scheduler/sampling_turns.h"
+#include "serving/scheduler/scheduler_output.h"
 #include "serving/scheduler/speculation_switch.h"
-#include "serving/scheduler/step_plan.h"
 
 namespace trireme {
 
@@ -87,15 +87,15 @@ class Scheduler {
   void forget_ended();
 
   // Plans the next step. Empty: nothing can run before results of steps in flight or masks arrive.
-  StepPlan next();
+  SchedulerOutput next();
   // True if a sequence was left out of the last plan because its mask was not ready.
   bool waits_for_masks() const { return waits_for_masks_; }
   // Returns the progress of sequences whose masks have become ready. Call before next().
   std::vector<Progress> settle();
   // Takes the result of a step and returns its sequences' progress.
-  std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
+  std::vector<Progress> done(const SchedulerOutput& plan, StepOutput result);
   // Instead of done(), for a step without a result: ends its sequences and returns them.
-  std::vector<std::shared_ptr<Sequence>> failed(const StepPlan& plan);
+  std::vector<std::shared_ptr<Sequence>> failed(const SchedulerOutput& plan);
   // Reports the duration of the last step passed to done(), planning included. Without these
   // reports speculation is never switched off and sampling takes no turns.
   void took(double seconds);
@@ -118,19 +118,19 @@ class Scheduler {
   };
   bool is_due(Sequence& sequence);
   void give_turns();
-  void note_seconds(const StepPlan& plan, const UnderWay& step, const StepOutcome& result);
+  void note_seconds(const SchedulerOutput& plan, const UnderWay& step, const StepOutput& result);
   void guess();
-  void plan_decoding(StepPlan& plan, int64_t& budget);
-  void plan_prompts(StepPlan& plan, int64_t& budget);
+  void plan_decoding(SchedulerOutput& plan, int64_t& budget);
+  void plan_prompts(SchedulerOutput& plan, int64_t& budget);
   int64_t prompt_part(const Sequence& sequence, int64_t tokens);
-  void plan_waiting(StepPlan& plan, int64_t& budget);
+  void plan_waiting(SchedulerOutput& plan, int64_t& budget);
   bool waits_for_sibling(const Sequence& sequence) const;
   bool may_start(Sequence& sequence);
-  void start(StepPlan& plan, const std::shared_ptr<Sequence>& sequence);
+  void start(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence);
   void find_prefix(Sequence& sequence);
   bool give_blocks(Sequence& sequence, int64_t tokens);
   void preempt(Sequence& sequence);
-  void append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
+  void append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
               const Guesses& guesses);
   void advance(Progress& progress, const SequenceStep& part, uint64_t starts,
                std::span<ChosenToken> chosen);

@@ -75,7 +75,7 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
       of[sequence.get()] = &texts[added];
       scheduler.add(sequence);
     }
-    const StepPlan plan = scheduler.next();
+    const SchedulerOutput plan = scheduler.next();
     for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
       Text& text = *of.at(p.sequence.get());
       for (const ChosenToken& token : p.prompt) text.prompt.push_back(token.logprob);

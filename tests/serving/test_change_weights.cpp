@@ -19,10 +19,10 @@ const BatchingConfig kConfig{.max_sequences = 4, .max_step_tokens = 16, .max_mod
 // Executor whose tokens are even with the old weights and odd with the new ones.
 class TwoWeights final : public StepExecutor {
  public:
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     for (++steps_; steps_ > max_steps;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::microseconds(step_time));
-    StepOutcome outcome = texts_.execute(plan);
+    StepOutput outcome = texts_.execute(plan);
     for (ChosenToken& token : outcome.chosen) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
     return outcome;
   }

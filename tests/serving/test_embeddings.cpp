@@ -46,7 +46,7 @@ Embeddings embedded(Rank& rank, const BatchingConfig& how) {
   }
   Embeddings out(number.size());
   while (!scheduler.idle()) {
-    const StepPlan plan = scheduler.next();
+    const SchedulerOutput plan = scheduler.next();
     for (Progress& p : scheduler.done(plan, executor.execute(plan)))
       if (!p.embedding.empty()) out[number.at(p.sequence.get())] = std::move(p.embedding);
   }

@@ -182,7 +182,7 @@ TEST(Engine, RefusesOneRequestWithoutHarmToOthers) {
 
 class Failing final : public StepExecutor {
  public:
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     if (plan.number == 3) throw Error("a rank is lost");
     return texts_.execute(plan);
   }
@@ -196,7 +196,7 @@ class Failing final : public StepExecutor {
 class Telling final : public StepExecutor {
  public:
   static constexpr double kTelling = 3600;
-  StepOutcome execute(const StepPlan& plan) override { return texts_.execute(plan); }
+  StepOutput execute(const SchedulerOutput& plan) override { return texts_.execute(plan); }
   double tell_seconds() const override { return kTelling; }
 
  private:
@@ -239,8 +239,8 @@ TEST(Engine, EndsEverySequenceWhenAStepFails) {
 class Refusing final : public StepExecutor {
  public:
   static constexpr int32_t kRefused = 13;
-  StepOutcome execute(const StepPlan& plan) override {
-    StepOutcome out = texts_.execute(plan);
+  StepOutput execute(const SchedulerOutput& plan) override {
+    StepOutput out = texts_.execute(plan);
     if (std::ranges::find(plan.tokens, kRefused) != plan.tokens.end()) throw Error("no thirteen");
     return out;
   }
@@ -298,7 +298,7 @@ TEST(Engine, GivesUpWhenStepAfterStepFails) {
 class Cramped final : public StepExecutor {
  public:
   explicit Cramped(bool survives) : survives_(survives) {}
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     if (std::ranges::find(plan.tokens, 13) == plan.tokens.end()) return texts_.execute(plan);
     if (++failures_ % 2 == 0) throw std::bad_alloc();
     throw OutOfMemory("no memory for thirteen");
@@ -435,7 +435,7 @@ TEST(Engine, ACancelledSequenceGivesBackItsRule) {
 // Fails in its third step, and then runs again with an empty cache.
 class Recovering final : public StepExecutor {
  public:
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     if (++steps_ != 3) return texts_->execute(plan);
     texts_ = std::make_unique<test::RecordedTexts>(kBlocks, kBlockTokens, kVocabulary);
     throw Error("a rank is lost");

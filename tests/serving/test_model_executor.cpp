@@ -167,7 +167,7 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
           SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 12});
       scheduler.add(sequence);
       for (int64_t step = 0; !scheduler.idle(); ++step) {
-        const StepPlan plan = scheduler.next();
+        const SchedulerOutput plan = scheduler.next();
         int64_t seen = 0;
         rank.ctx.observer = [&](const char*, const ConstTensor&) {
           if (step == fails_at && ++seen == 3) throw Error("broken off");
@@ -204,8 +204,8 @@ TEST(ModelExecutor, TimesTheChoices) {
     scheduler.add(std::make_shared<Sequence>(
         SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 2}));
     for (const bool samples : {false, true, true}) {  // four tokens of the prompt, the fifth, one
-      const StepPlan plan = scheduler.next();
-      StepOutcome outcome = executor.execute(plan);
+      const SchedulerOutput plan = scheduler.next();
+      StepOutput outcome = executor.execute(plan);
       ASSERT_EQ(outcome.choice_seconds.size(), 1u);
       EXPECT_EQ(outcome.choice_seconds[0] > 0, samples);
       if (samples) {

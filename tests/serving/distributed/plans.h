@@ -57,9 +57,9 @@ void for_each_plan(int count, const Told& told) {
       request.max_tokens = static_cast<int64_t>(1 + random() % 15);
       scheduler.add(std::make_shared<Sequence>(std::move(request)));
     }
-    StepPlan plan = scheduler.next();
+    SchedulerOutput plan = scheduler.next();
     if (plan.empty()) continue;
-    StepOutcome outcome = executor.execute(plan);
+    StepOutput outcome = executor.execute(plan);
     told(plan, outcome);
     scheduler.done(plan, std::move(outcome));
   }

@@ -18,10 +18,10 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
   PlanDecoder decoder(kPlanBounds);
   int64_t starts = 0, histories = 0, asked = 0, plans = 0;
-  test::for_each_plan(60, [&](const StepPlan& plan, const StepOutcome& outcome) {
+  test::for_each_plan(60, [&](const SchedulerOutput& plan, const StepOutput& outcome) {
     const std::vector<std::byte> bytes = encode_plan(plan);
     EXPECT_LE(std::ssize(bytes), kPlanBounds.max_bytes());
-    const StepPlan again = decoder.decode(bytes);
+    const SchedulerOutput again = decoder.decode(bytes);
     EXPECT_EQ(encode_plan(again), bytes);
     EXPECT_EQ(again.tokens, plan.tokens);
     EXPECT_EQ(again.blocks, plan.blocks);
@@ -39,8 +39,8 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
       EXPECT_EQ(members(again.sequences[i]), members(plan.sequences[i]));
       asked += plan.sequences[i].asked;
     }
-    const std::vector<std::byte> told = encode_outcome(outcome);
-    EXPECT_EQ(encode_outcome(decode_outcome(told, plan, kPlanBounds.ids)), told);
+    const std::vector<std::byte> told = encode_output(outcome);
+    EXPECT_EQ(encode_output(decode_output(told, plan, kPlanBounds.ids)), told);
     starts += std::ssize(plan.starts);
     ++plans;
   });
@@ -51,8 +51,8 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
 }
 
 // A prompt of nine tokens with every option of a plan, and a sequence that continues.
-StepPlan whole_plan() {
-  StepPlan plan;
+SchedulerOutput whole_plan() {
+  SchedulerOutput plan;
   plan.number = 5;
   auto choice = std::make_shared<SamplingParams>();
   choice->end_ids = {1};
@@ -85,12 +85,12 @@ StepPlan whole_plan() {
   return plan;
 }
 
-SamplingParams& choice_of(StepPlan& plan) {
+SamplingParams& choice_of(SchedulerOutput& plan) {
   return const_cast<SamplingParams&>(*plan.starts[0].choice);
 }
 
 TEST(PlanCodec, WantsAMaskForWhatFollowsEachGuess) {
-  StepPlan plan = whole_plan();
+  SchedulerOutput plan = whole_plan();
   plan.sequences[0].past = 6;
   plan.sequences[0].tokens = 2;
   plan.sequences[0].guesses = 1;
@@ -104,67 +104,67 @@ TEST(PlanCodec, WantsAMaskForWhatFollowsEachGuess) {
 
 TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
   EXPECT_NO_THROW(decode_plan(encode_plan(whole_plan()), kPlanBounds));
-  const std::vector<std::function<void(StepPlan&)>> mistakes = {
-      [](StepPlan& p) { p.sequences.clear(); },
-      [](StepPlan& p) { p.tokens[3] = 50; },
-      [](StepPlan& p) { p.tokens[3] = -1; },
-      [](StepPlan& p) { p.tokens.push_back(1); },
-      [](StepPlan& p) { p.tokens.resize(13, 1); },
-      [](StepPlan& p) { p.blocks[1] = 24; },
-      [](StepPlan& p) { p.blocks[1] = -1; },
-      [](StepPlan& p) { p.blocks.pop_back(); },
-      [](StepPlan& p) { p.masks.pop_back(); },
-      [](StepPlan& p) { p.sequences[0].mask = 2; },
-      [](StepPlan& p) { p.sequences[0].mask = -2; },
-      [](StepPlan& p) { p.sequences[0].slot = 4; },
-      [](StepPlan& p) { p.sequences[0].slot = -1; },
-      [](StepPlan& p) { p.sequences[0].slot = 2; },
-      [](StepPlan& p) { p.sequences[0].tokens = 0; },
-      [](StepPlan& p) { p.sequences[0].past = -1; },
-      [](StepPlan& p) { p.sequences[0].past = 8; },
-      [](StepPlan& p) { p.sequences[0].past = std::numeric_limits<int32_t>::max(); },
-      [](StepPlan& p) { p.sequences[0].kept_blocks = 11; },
-      [](StepPlan& p) { p.sequences[0].kept_blocks = -1; },
-      [](StepPlan& p) { p.sequences[0].blocks = -1; },
-      [](StepPlan& p) { p.sequences[0].first_token = 1; },
-      [](StepPlan& p) { p.sequences[1].first_block = 1; },
-      [](StepPlan& p) { p.sequences[1].tokens = std::numeric_limits<int32_t>::max(); },
-      [](StepPlan& p) { p.sequences[1].asked = 8; },
-      [](StepPlan& p) { p.sequences[1].asked = -1; },
-      [](StepPlan& p) { p.sequences[1].first_asked = -1; },
-      [](StepPlan& p) { p.sequences[1].following = 50; },
-      [](StepPlan& p) { p.sequences[1].following = -1; },
-      [](StepPlan& p) { p.starts[0].slot = 4; },
-      [](StepPlan& p) { p.starts.push_back(p.starts[0]); },
-      [](StepPlan& p) { p.starts[0].prompt_tokens = 41; },
-      [](StepPlan& p) { p.starts[0].prompt_tokens = 0; },
-      [](StepPlan& p) { p.starts[0].generated = -1; },
-      [](StepPlan& p) { p.starts[0].history[1] = 50; },
-      [](StepPlan& p) { p.starts[0].history.resize(41, 1); },
-      [](StepPlan& p) { choice_of(p).sampling.temperature = kNan; },
-      [](StepPlan& p) { choice_of(p).sampling.top_k = -1; },
-      [](StepPlan& p) { choice_of(p).sampling.top_p = -0.5; },
-      [](StepPlan& p) { choice_of(p).sampling.min_p = kNan; },
-      [](StepPlan& p) { choice_of(p).repetition_penalty = 0; },
-      [](StepPlan& p) { choice_of(p).frequency_penalty = kNan; },
-      [](StepPlan& p) { choice_of(p).presence_penalty = kNan; },
-      [](StepPlan& p) { choice_of(p).top_logprobs = 1025; },
-      [](StepPlan& p) { choice_of(p).prompt_logprobs = -2; },
-      [](StepPlan& p) { choice_of(p).min_tokens = -1; },
-      [](StepPlan& p) { choice_of(p).end_ids = {-1}; },
-      [](StepPlan& p) {
+  const std::vector<std::function<void(SchedulerOutput&)>> mistakes = {
+      [](SchedulerOutput& p) { p.sequences.clear(); },
+      [](SchedulerOutput& p) { p.tokens[3] = 50; },
+      [](SchedulerOutput& p) { p.tokens[3] = -1; },
+      [](SchedulerOutput& p) { p.tokens.push_back(1); },
+      [](SchedulerOutput& p) { p.tokens.resize(13, 1); },
+      [](SchedulerOutput& p) { p.blocks[1] = 24; },
+      [](SchedulerOutput& p) { p.blocks[1] = -1; },
+      [](SchedulerOutput& p) { p.blocks.pop_back(); },
+      [](SchedulerOutput& p) { p.masks.pop_back(); },
+      [](SchedulerOutput& p) { p.sequences[0].mask = 2; },
+      [](SchedulerOutput& p) { p.sequences[0].mask = -2; },
+      [](SchedulerOutput& p) { p.sequences[0].slot = 4; },
+      [](SchedulerOutput& p) { p.sequences[0].slot = -1; },
+      [](SchedulerOutput& p) { p.sequences[0].slot = 2; },
+      [](SchedulerOutput& p) { p.sequences[0].tokens = 0; },
+      [](SchedulerOutput& p) { p.sequences[0].past = -1; },
+      [](SchedulerOutput& p) { p.sequences[0].past = 8; },
+      [](SchedulerOutput& p) { p.sequences[0].past = std::numeric_limits<int32_t>::max(); },
+      [](SchedulerOutput& p) { p.sequences[0].kept_blocks = 11; },
+      [](SchedulerOutput& p) { p.sequences[0].kept_blocks = -1; },
+      [](SchedulerOutput& p) { p.sequences[0].blocks = -1; },
+      [](SchedulerOutput& p) { p.sequences[0].first_token = 1; },
+      [](SchedulerOutput& p) { p.sequences[1].first_block = 1; },
+      [](SchedulerOutput& p) { p.sequences[1].tokens = std::numeric_limits<int32_t>::max(); },
+      [](SchedulerOutput& p) { p.sequences[1].asked = 8; },
+      [](SchedulerOutput& p) { p.sequences[1].asked = -1; },
+      [](SchedulerOutput& p) { p.sequences[1].first_asked = -1; },
+      [](SchedulerOutput& p) { p.sequences[1].following = 50; },
+      [](SchedulerOutput& p) { p.sequences[1].following = -1; },
+      [](SchedulerOutput& p) { p.starts[0].slot = 4; },
+      [](SchedulerOutput& p) { p.starts.push_back(p.starts[0]); },
+      [](SchedulerOutput& p) { p.starts[0].prompt_tokens = 41; },
+      [](SchedulerOutput& p) { p.starts[0].prompt_tokens = 0; },
+      [](SchedulerOutput& p) { p.starts[0].generated = -1; },
+      [](SchedulerOutput& p) { p.starts[0].history[1] = 50; },
+      [](SchedulerOutput& p) { p.starts[0].history.resize(41, 1); },
+      [](SchedulerOutput& p) { choice_of(p).sampling.temperature = kNan; },
+      [](SchedulerOutput& p) { choice_of(p).sampling.top_k = -1; },
+      [](SchedulerOutput& p) { choice_of(p).sampling.top_p = -0.5; },
+      [](SchedulerOutput& p) { choice_of(p).sampling.min_p = kNan; },
+      [](SchedulerOutput& p) { choice_of(p).repetition_penalty = 0; },
+      [](SchedulerOutput& p) { choice_of(p).frequency_penalty = kNan; },
+      [](SchedulerOutput& p) { choice_of(p).presence_penalty = kNan; },
+      [](SchedulerOutput& p) { choice_of(p).top_logprobs = 1025; },
+      [](SchedulerOutput& p) { choice_of(p).prompt_logprobs = -2; },
+      [](SchedulerOutput& p) { choice_of(p).min_tokens = -1; },
+      [](SchedulerOutput& p) { choice_of(p).end_ids = {-1}; },
+      [](SchedulerOutput& p) {
         choice_of(p).logit_bias = {{-1, 0.0}};
       },
-      [](StepPlan& p) {
+      [](SchedulerOutput& p) {
         choice_of(p).logit_bias = {{1, kNan}};
       },
-      [](StepPlan& p) { choice_of(p).bad_words = {{}}; },
-      [](StepPlan& p) {
+      [](SchedulerOutput& p) { choice_of(p).bad_words = {{}}; },
+      [](SchedulerOutput& p) {
         choice_of(p).bad_words = {{1, -1}};
       },
   };
   for (size_t i = 0; i < mistakes.size(); ++i) {
-    StepPlan plan = whole_plan();
+    SchedulerOutput plan = whole_plan();
     mistakes[i](plan);
     EXPECT_THROW(decode_plan(encode_plan(plan), kPlanBounds), BadMessage) << "mistake " << i;
   }
@@ -188,7 +188,7 @@ TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
       [](SamplingParams& c) { c.bad_words.assign(2048, std::vector<int32_t>(256, 7)); },
   };
   for (size_t i = 0; i < extremes.size(); ++i) {
-    StepPlan plan = whole_plan();
+    SchedulerOutput plan = whole_plan();
     extremes[i](choice_of(plan));
     const std::vector<std::byte> bytes = encode_plan(plan);
     EXPECT_NO_THROW(decode_plan(bytes, kPlanBounds)) << i;
@@ -220,7 +220,7 @@ TEST(PlanCodec, RefusesWhatIsCutOffOrLongerAndTakesAnyBytes) {
 }
 
 TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
-  StepPlan first = whole_plan(), next = whole_plan();
+  SchedulerOutput first = whole_plan(), next = whole_plan();
   first.sequences.erase(first.sequences.begin());
   first.sequences[0].first_token = 0;
   first.tokens.erase(first.tokens.begin());
@@ -229,7 +229,7 @@ TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
   next.sequences = {{.slot = 2, .tokens = 2, .past = 9, .kept_blocks = 3, .samples = true}};
   next.tokens = {1, 2};
   next.blocks.clear();
-  const auto refused = [&](const StepPlan& second) {
+  const auto refused = [&](const SchedulerOutput& second) {
     PlanDecoder decoder(kPlanBounds);
     decoder.decode(encode_plan(first));
     try {
@@ -240,7 +240,7 @@ TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
     return false;
   };
   EXPECT_FALSE(refused(next));
-  StepPlan late = next, never = next, other = next;
+  SchedulerOutput late = next, never = next, other = next;
   late.number = 7;
   EXPECT_TRUE(refused(late));
   never.sequences[0].slot = 3;
@@ -253,35 +253,35 @@ TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
 }
 
 TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
-  const StepPlan plan = whole_plan();
-  StepOutcome good{.number = 5,
-                   .chosen = {{.id = 3, .logprob = -1, .top = {{3, -1}}}},
-                   .prompt = {},
-                   .embeddings = {}};
+  const SchedulerOutput plan = whole_plan();
+  StepOutput good{.number = 5,
+                  .chosen = {{.id = 3, .logprob = -1, .top = {{3, -1}}}},
+                  .prompt = {},
+                  .embeddings = {}};
   good.prompt.emplace_back(7);
-  const auto refused = [&](const std::function<void(StepOutcome&)>& mistake) {
-    StepOutcome outcome = good;
+  const auto refused = [&](const std::function<void(StepOutput&)>& mistake) {
+    StepOutput outcome = good;
     mistake(outcome);
     try {
-      decode_outcome(encode_outcome(outcome), plan, kPlanBounds.ids);
+      decode_output(encode_output(outcome), plan, kPlanBounds.ids);
     } catch (const BadMessage&) {
       return true;
     }
     return false;
   };
-  EXPECT_FALSE(refused([](StepOutcome&) {}));
+  EXPECT_FALSE(refused([](StepOutput&) {}));
   for (const int32_t none : {kNotFinite, kNothingLeft})
-    EXPECT_FALSE(refused([=](StepOutcome& o) { o.chosen[0].id = none; })) << none;
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].id = kNothingLeft - 1; }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.number = 4; }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.choice_seconds.push_back(0); }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.choosing_seconds = -1; }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.choosing_seconds = std::nan(""); }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen.clear(); }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].id = 50; }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].top[0].id = -1; }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.prompt.clear(); }));
-  EXPECT_TRUE(refused([](StepOutcome& o) { o.prompt[0].pop_back(); }));
+    EXPECT_FALSE(refused([=](StepOutput& o) { o.chosen[0].id = none; })) << none;
+  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen[0].id = kNothingLeft - 1; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.number = 4; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.choice_seconds.push_back(0); }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.choosing_seconds = -1; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.choosing_seconds = std::nan(""); }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen.clear(); }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen[0].id = 50; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.chosen[0].top[0].id = -1; }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.prompt.clear(); }));
+  EXPECT_TRUE(refused([](StepOutput& o) { o.prompt[0].pop_back(); }));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr char kSlow = '~';
 class Moody final : public StepExecutor {
  public:
   Moody(const test::WordWeights& weights, int64_t blocks) : texts_(weights), blocks_(blocks) {}
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     const int64_t prompt = plan.starts.empty() ? 0 : plan.starts.front().prompt_tokens;
     if (prompt == kHang) std::this_thread::sleep_for(std::chrono::hours(1));
     if (prompt == kDie) raise(SIGKILL);
@@ -100,8 +100,8 @@ struct Said {
 };
 
 // The first token of a prompt.
-StepPlan plan_of(uint64_t number, int64_t prompt_tokens) {
-  StepPlan plan;
+SchedulerOutput plan_of(uint64_t number, int64_t prompt_tokens) {
+  SchedulerOutput plan;
   plan.number = number;
   plan.starts.push_back({.slot = 0,
                          .prompt_tokens = prompt_tokens,
@@ -118,8 +118,8 @@ TEST(RankSupervisor, BringsBackWhatItsRanksCompute) {
   RankSupervisor ranks(fake_ranks());
   EXPECT_EQ(ranks.wait_until_ready().device, "nothing");
   RemoteExecutor executor(ranks);
-  test::for_each_plan(20, [&](const StepPlan& plan, const StepOutcome& outcome) {
-    EXPECT_EQ(encode_outcome(executor.execute(plan)), encode_outcome(outcome));
+  test::for_each_plan(20, [&](const SchedulerOutput& plan, const StepOutput& outcome) {
+    EXPECT_EQ(encode_output(executor.execute(plan)), encode_output(outcome));
     EXPECT_GT(executor.tell_seconds(), 0);
   });
   EXPECT_EQ(ranks.counts().starts, 1);
@@ -138,7 +138,7 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
         std::pair(kHang, std::string("not computed by rank 0, 1"))}) {
     SCOPED_TRACE(why);
     // Steps of its size are known to be short.
-    const StepOutcome before = ranks.execute(plan_of(++number, 3));
+    const StepOutput before = ranks.execute(plan_of(++number, 3));
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THROW(ranks.execute(plan_of(++number, prompt)), Error);
     // The first step of its size would have a minute.
@@ -147,7 +147,7 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
     EXPECT_NE(said.all[told - 2].find(why), std::string::npos) << said.all[told - 2];
     EXPECT_EQ(said.all[told - 1], "");
     EXPECT_TRUE(ranks.counts().ready);
-    const StepOutcome after = ranks.execute(plan_of(++number, 3));
+    const StepOutput after = ranks.execute(plan_of(++number, 3));
     EXPECT_EQ(after.chosen.at(0).id, before.chosen.at(0).id);
   }
   EXPECT_EQ(ranks.counts().starts, 4);

@@ -71,7 +71,7 @@ class RankWeights : public testing::Test {
 // Plan after plan; every rank changes the weights before the same one.
 TEST_F(RankWeights, ChangeBetweenTwoPlans) {
   int64_t plans = 0;
-  test::for_each_plan(5, [&](const StepPlan& plan, const StepOutcome&) {
+  test::for_each_plan(5, [&](const SchedulerOutput& plan, const StepOutput&) {
     if (plans == 3) followers->stage({.path = "b"});
     if (plans == 6) {
       EXPECT_EQ(followers->staged(), "");

@@ -256,8 +256,8 @@ TEST(RankLoop, FollowsALeader) {
   const test::RecordedTexts& leader = *own;
   Followers followers(std::move(leading));
   auto executor = std::make_unique<LeadingExecutor>(std::move(own), followers);
-  test::for_each_plan(20, [&](const StepPlan& plan, const StepOutcome& outcome) {
-    EXPECT_EQ(encode_outcome(executor->execute(plan)), encode_outcome(outcome));
+  test::for_each_plan(20, [&](const SchedulerOutput& plan, const StepOutput& outcome) {
+    EXPECT_EQ(encode_output(executor->execute(plan)), encode_output(outcome));
     EXPECT_GT(executor->tell_seconds(), 0);
   });
   const int64_t tokens = leader.tokens;
@@ -272,7 +272,7 @@ TEST(RankLoop, ComputesNothingThatIsOutOfBounds) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   SideChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
-  StepPlan plan;
+  SchedulerOutput plan;
   plan.number = 1;
   plan.sequences.push_back({.slot = 0, .tokens = 1, .kept_blocks = 1});
   plan.tokens = {1};

@@ -49,9 +49,9 @@ class WordWeights final : public ModelWeights {
 class WordTexts final : public StepExecutor {
  public:
   explicit WordTexts(const WordWeights& weights) : weights_(weights) {}
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     with.push_back(weights_.used());
-    StepOutcome outcome = texts_.execute(plan);
+    StepOutput outcome = texts_.execute(plan);
     for (ChosenToken& token : outcome.chosen)
       token.id = static_cast<int32_t>((token.id + std::ssize(with.back())) % kPlanBounds.ids);
     return outcome;

@@ -57,7 +57,7 @@ class GatedTexts final : public StepExecutor {
       : gate_(gate), texts_(blocks, block_tokens, 256) {
     texts_.script = std::move(script);
   }
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     gate_.pass();
     return texts_.execute(plan);
   }

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-#include "serving/scheduler/step_plan.h"
+#include "serving/scheduler/scheduler_output.h"
 
 namespace trireme::test {
 
@@ -26,8 +26,8 @@ class RecordedTexts final : public StepExecutor {
         vocabulary_(vocabulary),
         cache_(static_cast<size_t>(blocks * block_tokens), -1) {}
 
-  StepOutcome execute(const StepPlan& plan) override {
-    StepOutcome result;
+  StepOutput execute(const SchedulerOutput& plan) override {
+    StepOutput result;
     result.number = plan.number;
     for (const SlotStart& start : plan.starts) {
       tables_[start.slot].clear();
@@ -66,7 +66,7 @@ class RecordedTexts final : public StepExecutor {
     return script[std::min(written, script.size() - 1)];
   }
   // The next token, or the first one after it that the mask allows.
-  int32_t allowed(const StepPlan& plan, const SequenceStep& step, int32_t id,
+  int32_t allowed(const SchedulerOutput& plan, const SequenceStep& step, int32_t id,
                   int32_t guess = 0) const {
     if (step.mask < 0) return id;
     int32_t rows = 0;
@@ -78,7 +78,7 @@ class RecordedTexts final : public StepExecutor {
       if (++tried > ids) return -1;
     return id;
   }
-  void finish(const StepPlan& plan, const SequenceStep& step, StepOutcome& result) {
+  void finish(const SchedulerOutput& plan, const SequenceStep& step, StepOutput& result) {
     std::vector<int32_t> text;
     for (int64_t i = 0; i < step.past + step.tokens - step.guesses; ++i)
       text.push_back(cache_[at(tables_[step.slot], i)]);

@@ -25,7 +25,7 @@ class Draft final : public StepExecutor {
         limits_(limits),
         wrong_of_(wrong_of) {}
 
-  StepOutcome execute(const StepPlan& plan) override {
+  StepOutput execute(const SchedulerOutput& plan) override {
     EXPECT_LE(std::ssize(plan.tokens), limits_.step_tokens);
     EXPECT_LE(std::ssize(plan.sequences), limits_.sequences);
     for (const SequenceStep& step : plan.sequences)
@@ -34,7 +34,7 @@ class Draft final : public StepExecutor {
       EXPECT_EQ(start.choice->top_logprobs, -1);
       EXPECT_EQ(start.history.empty(), !start.choice->needs_history());
     }
-    StepOutcome result = texts_.execute(plan);
+    StepOutput result = texts_.execute(plan);
     for (ChosenToken& token : result.chosen)
       if (wrong_of_ > 0 && ++tokens_ % wrong_of_ == 0) token.id = (token.id + 1) % kVocabulary;
     return result;
@@ -81,7 +81,7 @@ struct Server {
     }
     int64_t steps = 0;
     while (!scheduler.idle()) {
-      const StepPlan plan = scheduler.next();
+      const SchedulerOutput plan = scheduler.next();
       // One is cancelled now and then.
       const auto leaves = static_cast<size_t>(steps / 10);
       if (++steps % 10 == 0 && leaves < all.size() && leaves % 4 == 0) {

@@ -37,9 +37,9 @@ struct TimedServer {
   }
   // Seconds of the step; records the cost of sampling for each sequence.
   double step() {
-    const StepPlan plan = scheduler.next();
+    const SchedulerOutput plan = scheduler.next();
     for (const SlotStart& start : plan.starts) of_slot[start.slot] = start.choice.get();
-    StepOutcome result = texts.execute(plan);
+    StepOutput result = texts.execute(plan);
     sampled.clear();
     asked = 0;
     for (const SequenceStep& one : plan.sequences) {

@@ -31,7 +31,7 @@ struct Server {
     return sequence;
   }
   bool step() {
-    const StepPlan plan = scheduler.next();
+    const SchedulerOutput plan = scheduler.next();
     if (plan.empty()) return false;
     ++steps;
     EXPECT_LE(std::ssize(plan.tokens), max_step_tokens);
@@ -190,8 +190,8 @@ TEST(Scheduler, EndsAtTheModelsLength) {
 TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
   Server server(config_of(2, 16, 40), 20);
   const auto bad = server.add(prompt_of(6, 1), 5), good = server.add(prompt_of(6, 2), 5);
-  const StepPlan plan = server.scheduler.next();
-  StepOutcome result = server.executor.execute(plan);
+  const SchedulerOutput plan = server.scheduler.next();
+  StepOutput result = server.executor.execute(plan);
   result.chosen[0].id = -1;
   const std::vector<Progress> progress = server.scheduler.done(plan, std::move(result));
   ASSERT_EQ(progress.size(), 2u);
@@ -231,7 +231,7 @@ TEST(Scheduler, EmbedsPromptsInChunksBesideTexts) {
   }
   std::map<const Sequence*, std::vector<float>> told;
   while (!server.scheduler.idle()) {
-    const StepPlan plan = server.scheduler.next();
+    const SchedulerOutput plan = server.scheduler.next();
     for (Progress& p : server.scheduler.done(plan, server.executor.execute(plan)))
       if (!p.embedding.empty()) {
         EXPECT_EQ(p.finish, FinishReason::kStop);
@@ -254,9 +254,9 @@ TEST(Scheduler, EmbedsPromptsInChunksBesideTexts) {
 TEST(Scheduler, RunsAheadOfResults) {
   Server server(config_of(4, 4, 64), 64);
   const auto a = server.add(prompt_of(10, 1), 3), b = server.add(prompt_of(3, 2), 3);
-  std::deque<StepPlan> plans;
+  std::deque<SchedulerOutput> plans;
   while (!server.scheduler.idle()) {
-    StepPlan plan = server.scheduler.next();
+    SchedulerOutput plan = server.scheduler.next();
     const bool none = plan.empty();
     if (!none) plans.push_back(std::move(plan));
     if (!none && plans.size() < 3) continue;
@@ -445,7 +445,7 @@ TEST(Scheduler, AMaskThatComesBetweenTwoQuestionsLosesNothing) {
     };
     for (int step = 0; step < 100 && !server.scheduler.idle(); ++step) {
       hear(server.scheduler.settle());
-      if (const StepPlan plan = server.scheduler.next(); !plan.empty())
+      if (const SchedulerOutput plan = server.scheduler.next(); !plan.empty())
         hear(server.scheduler.done(plan, server.executor.execute(plan)));
     }
     EXPECT_EQ(reason, length == 4 ? FinishReason::kWhole : FinishReason::kLength);

@@ -122,7 +122,7 @@ SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
     scheduler.add(all.back());
   }
   while (!scheduler.idle()) {
-    const StepPlan plan = scheduler.next();
+    const SchedulerOutput plan = scheduler.next();
     EXPECT_LE(std::ssize(plan.tokens), step_tokens);
     scheduler.done(plan, executor.execute(plan));
   }

@@ -79,7 +79,7 @@ std::map<int32_t, std::vector<double>> told(const std::string& base, const std::
     }
     std::map<int32_t, std::vector<double>> here;
     while (!scheduler.idle()) {
-      const StepPlan plan = scheduler.next();
+      const SchedulerOutput plan = scheduler.next();
       for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
         std::vector<double>& to = here[number.at(p.sequence.get())];
         for (const ChosenToken& token : p.prompt) to.push_back(token.logprob);

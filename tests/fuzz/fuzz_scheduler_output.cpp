@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                         .mask_words = 2};
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
   try {
-    const trireme::StepPlan plan = trireme::decode_plan(bytes, kBounds);
+    const trireme::SchedulerOutput plan = trireme::decode_plan(bytes, kBounds);
     const std::vector<std::byte> again = trireme::encode_plan(plan);
     if (!std::equal(bytes.begin(), bytes.end(), again.begin(), again.end())) std::abort();
     for (const trireme::SequenceStep& s : plan.sequences)

@@ -28,18 +28,18 @@ struct SlotStart {
 // Consecutive tokens of one sequence after those in its cache.
 struct SequenceStep {
   int32_t slot = 0;
-  int32_t first_token = 0, tokens = 0;  // range of StepPlan::tokens
+  int32_t first_token = 0, tokens = 0;  // range of SchedulerOutput::tokens
   int32_t past = 0;                     // tokens before them
   int32_t kept_blocks = 0;              // first blocks of the slot's table that are kept
-  int32_t first_block = 0, blocks = 0;  // range of StepPlan::blocks that is appended to them
+  int32_t first_block = 0, blocks = 0;  // range of SchedulerOutput::blocks that is appended to them
   bool samples = false;                 // samples the token after the last of these
   // Number of draft tokens at the end of the tokens (serving/scheduler/speculation.h). With
   // `samples`, the token after the last other one is sampled. As long as a sample equals its draft
   // token, the next one is sampled too.
   int32_t guesses = 0;
   bool embeds = false;  // the last token is the end of a prompt to embed
-  // First row of the sequence's masks in StepPlan::masks: for the next token, then one row after
-  // each draft token; -1: all tokens are allowed.
+  // First row of the sequence's masks in SchedulerOutput::masks: for the next token, then one row
+  // after each draft token; -1: all tokens are allowed.
   int32_t mask = -1;
   // Prompt log-probabilities: scores the token after each of the tokens [first_asked, first_asked +
   // asked) of this step.
@@ -47,7 +47,7 @@ struct SequenceStep {
   int32_t following = -1;  // token after the last of these, used if the step ends there; -1: none
 };
 
-struct StepPlan {
+struct SchedulerOutput {
   uint64_t number = 0;  // step number, from 1
   std::vector<SlotStart> starts;
   std::vector<SequenceStep> sequences;
@@ -75,7 +75,7 @@ struct ChosenToken {
   int64_t rank = 0;  // of a prompt token: its position by probability, from 1
 };
 
-struct StepOutcome {
+struct StepOutput {
   uint64_t number = 0;
   // Sampled tokens of the sequences that sample, in the plan's order. Each sequence has its
   // accepted draft tokens and one more: after a token that equals its draft token, the next one is
@@ -95,7 +95,7 @@ struct StepOutcome {
 class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
-  virtual StepOutcome execute(const StepPlan& plan) = 0;
+  virtual StepOutput execute(const SchedulerOutput& plan) = 0;
   // Seconds that this process spent in the last execute() sending the plan to other ranks, which
   // are neither compute nor waiting time.
   virtual double tell_seconds() const { return 0; }
