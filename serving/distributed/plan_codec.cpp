@@ -82,10 +82,10 @@ void check_sequence(const SequenceStep& s, const SchedulerOutput& plan, const Pl
   require(int64_t{s.past} + s.tokens <= held, "slot ", s.slot, " has blocks for ", held,
           " tokens, not for ", s.past, " and ", s.tokens);
   const int64_t rows = bounds.mask_words == 0 ? 0 : std::ssize(plan.masks) / bounds.mask_words;
-  require(within(s.guesses, 0, s.samples ? s.tokens - 1 : 0), s.guesses, " draft tokens of ",
-          s.tokens, " tokens");
-  require(s.mask == -1 || within(s.mask, 0, rows - 1 - s.guesses), "mask ", s.mask, " of ", rows,
-          " for ", s.guesses, " draft tokens");
+  require(within(s.draft_tokens, 0, s.samples ? s.tokens - 1 : 0), s.draft_tokens,
+          " draft tokens of ", s.tokens, " tokens");
+  require(s.mask == -1 || within(s.mask, 0, rows - 1 - s.draft_tokens), "mask ", s.mask, " of ",
+          rows, " for ", s.draft_tokens, " draft tokens");
   require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
           " requested tokens from ", s.first_asked, " on");
   // The successor of the last token is not in the step's tokens: the plan must name it.
@@ -182,10 +182,10 @@ StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput
     });
   };
   std::vector<size_t> asked;
-  size_t samples = 0, embeds = 0, guesses = 0;
+  size_t samples = 0, embeds = 0, draft_tokens = 0;
   for (const SequenceStep& s : plan.sequences) {
     samples += s.samples ? 1 : 0;
-    guesses += static_cast<size_t>(s.guesses);
+    draft_tokens += static_cast<size_t>(s.draft_tokens);
     embeds += s.embeds ? 1 : 0;
     if (s.asked > 0) asked.push_back(static_cast<size_t>(s.asked));
   }
@@ -195,7 +195,7 @@ StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput
   const bool fits =
       outcome.number == plan.number && timed && is_time(outcome.choosing_seconds) &&
       std::ranges::all_of(outcome.choice_seconds, is_time) && outcome.chosen.size() >= samples &&
-      outcome.chosen.size() <= samples + guesses && outcome.embeddings.size() == embeds &&
+      outcome.chosen.size() <= samples + draft_tokens && outcome.embeddings.size() == embeds &&
       tokens_fit(outcome.chosen) &&
       std::ranges::equal(outcome.prompt, asked, [&](const auto& tokens, size_t count) {
         return tokens.size() == count && tokens_fit(tokens);

@@ -37,10 +37,10 @@ auto members(S& record) {
 
 template <RecordOf<SequenceStep> S>
 auto members(S& record) {
-  auto& [slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, guesses,
+  auto& [slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, draft_tokens,
          embeds, mask, first_asked, asked, following] = record;
   return std::tie(slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples,
-                  guesses, embeds, mask, first_asked, asked, following);
+                  draft_tokens, embeds, mask, first_asked, asked, following);
 }
 
 template <RecordOf<SchedulerOutput> S>

@@ -40,13 +40,13 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan
                                        static_cast<size_t>(step.tokens));
     const Table& table = tables_[static_cast<size_t>(step.slot)];
     parts_.push_back({ids, step.past, table.blocks, table.name, table.columns});
-    const auto want = [&](int32_t token, int32_t asked, int32_t guess = -1) {
+    const auto want = [&](int32_t token, int32_t asked, int32_t draft_token = -1) {
       wanted_.push_back(at + token);
-      rows.push_back({i, asked, guess, int64_t{step.past} + token + 1, {}});
+      rows.push_back({i, asked, draft_token, int64_t{step.past} + token + 1, {}});
     };
     for (int32_t t = step.first_asked; t < step.first_asked + step.asked; ++t)
       want(t, t + 1 < step.tokens ? ids[static_cast<size_t>(t) + 1] : step.following);
-    const int32_t last = step.tokens - 1 - step.guesses;
+    const int32_t last = step.tokens - 1 - step.draft_tokens;
     if (step.samples) want(last, -1);
     for (int32_t t = last + 1; t < step.tokens && step.samples; ++t)
       want(t, -1, ids[static_cast<size_t>(t)]);

@@ -15,7 +15,7 @@ struct LogitRow {
   size_t part;    // index of the sequence in the plan
   int32_t asked;  // prompt token to score; -1: the next token is sampled
   // Draft token: the row is valid only if the previous row sampled it. -1: always valid.
-  int32_t guess;
+  int32_t draft_token;
   int64_t position;     // of the token after the row
   ChosenToken outcome;  // on the rank that has the logits
   float seconds = 0;    // spent there on sampling

@@ -4,16 +4,16 @@
 
 namespace trireme {
 
-std::vector<std::vector<int32_t>> GuardedDrafter::guess(std::span<const DraftWish> wishes) {
+std::vector<std::vector<int32_t>> GuardedDrafter::propose(std::span<const DraftRequest> requests) {
   std::unique_lock<std::mutex> lock;
   if (turn_ != nullptr) lock = std::unique_lock(*turn_);
   try {
-    if (drafter_ != nullptr) return drafter_->guess(wishes);
+    if (drafter_ != nullptr) return drafter_->propose(requests);
   } catch (const std::exception& error) {
     log_warning("drafting stopped: ", error.what());
     drafter_.reset();
   }
-  return std::vector<std::vector<int32_t>>(wishes.size());
+  return std::vector<std::vector<int32_t>>(requests.size());
 }
 
 void GuardedDrafter::forget(const Sequence& sequence) {

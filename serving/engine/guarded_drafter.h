@@ -15,7 +15,7 @@ class GuardedDrafter final : public Drafter {
   GuardedDrafter(std::unique_ptr<Drafter> drafter, std::shared_ptr<std::mutex> turn)
       : drafter_(std::move(drafter)), turn_(std::move(turn)) {}
 
-  std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) override;
+  std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) override;
   void forget(const Sequence& sequence) override;
 
  private:

@@ -260,7 +260,8 @@ void ModelExecutor::read_tokens(int m, int64_t first, std::span<const int32_t> i
   for (int64_t i = 0; i < count; ++i) {
     LogitRow& row = rows[static_cast<size_t>(first + i)];
     const auto at = static_cast<size_t>(i);
-    if (row.guess >= 0 && rows[static_cast<size_t>(first + i - 1)].outcome.id != row.guess)
+    if (row.draft_token >= 0 &&
+        rows[static_cast<size_t>(first + i - 1)].outcome.id != row.draft_token)
       row.outcome.id = kNotChosen;
     else
       row.outcome = sampler_.chosen(plan_->sequences[row.part].slot,
@@ -277,7 +278,7 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
   const int64_t count = std::min(std::ssize(logits) / width, std::ssize(rows) - first);
   // Draft rows depend on the previous row: the thread that samples that one samples these, too.
   const auto waits = [&](int64_t i) {
-    return i > 0 && i < count && rows[static_cast<size_t>(first + i)].guess >= 0;
+    return i > 0 && i < count && rows[static_cast<size_t>(first + i)].draft_token >= 0;
   };
   const Clock::time_point begun = Clock::now();
   parallel_for(ctx_.threads, count, 1, [&](int64_t begin, int64_t end) {
@@ -285,16 +286,17 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
     while (waits(end)) ++end;
     for (int64_t i = begin; i < end; ++i) {
       LogitRow& row = rows[static_cast<size_t>(first + i)];
-      if (row.guess >= 0 && rows[static_cast<size_t>(first + i - 1)].outcome.id != row.guess) {
+      if (row.draft_token >= 0 &&
+          rows[static_cast<size_t>(first + i - 1)].outcome.id != row.draft_token) {
         row.outcome.id = kNotChosen;
         continue;
       }
       const Clock::time_point row_begun = Clock::now();
       const SequenceStep& step = plan_->sequences[row.part];
       const auto of = logits.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
-      const int64_t guess = row.position - (step.past + step.tokens - step.guesses);
+      const int64_t draft_index = row.position - (step.past + step.tokens - step.draft_tokens);
       const uint32_t* mask =
-          step.mask < 0 ? nullptr : plan_->masks.data() + (step.mask + guess) * words;
+          step.mask < 0 ? nullptr : plan_->masks.data() + (step.mask + draft_index) * words;
       row.outcome = row.asked >= 0 ? sampler_.score(step.slot, row.asked, of)
                                    : sampler_.choose(step.slot, row.position, of, mask);
       row.seconds = static_cast<float>(seconds_since(row_begun));

@@ -2,10 +2,10 @@
 
 namespace trireme {
 
-std::vector<std::vector<int32_t>> TextDrafter::guess(std::span<const DraftWish> wishes) {
+std::vector<std::vector<int32_t>> TextDrafter::propose(std::span<const DraftRequest> requests) {
   std::vector<std::vector<int32_t>> out;
-  for (const DraftWish& wish : wishes)
-    out.push_back(guess_from_text(wish.sequence->tokens, config_, wish.count));
+  for (const DraftRequest& request : requests)
+    out.push_back(draft_from_text(request.sequence->tokens, config_, request.count));
   return out;
 }
 

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-struct DraftWish {
+struct DraftRequest {
   const Sequence* sequence;  // running, with all of its tokens known
   int64_t count;             // maximum number of draft tokens, at least one
 };
@@ -19,16 +19,16 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
   // Drafts for each request: at most `count` tokens that may follow the sequence, possibly none.
-  virtual std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) = 0;
+  virtual std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) = 0;
   // Releases the state of a sequence that no longer runs.
   virtual void forget(const Sequence&) {}
 };
 
-// Prompt lookup: drafts from the sequence's own tokens (guess_from_text()).
+// Prompt lookup: drafts from the sequence's own tokens (draft_from_text()).
 class TextDrafter final : public Drafter {
  public:
   explicit TextDrafter(const SpeculationConfig& config) : config_(config) {}
-  std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) override;
+  std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) override;
 
  private:
   SpeculationConfig config_;

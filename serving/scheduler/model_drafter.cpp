@@ -50,11 +50,11 @@ ModelDrafter::Draft* ModelDrafter::draft_of(const Sequence& s) {
   }
   Draft& draft = found->second;
   int64_t same = draft.length;
-  for (const int32_t id : draft.guessed) {
+  for (const int32_t id : draft.drafted) {
     if (same >= s.length() || s.tokens[static_cast<size_t>(same)] != id) break;
     ++same;
   }
-  draft.guessed.clear();
+  draft.drafted.clear();
   // The last token is computed in any case: the next one is sampled from its logits.
   draft.computed = std::min({draft.computed, same, s.length() - 1});
   return &draft;
@@ -67,12 +67,12 @@ bool ModelDrafter::give_blocks(Draft& draft, int64_t tokens) {
   return true;
 }
 
-std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftWish> wishes) {
+std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftRequest> requests) {
   std::vector<Line> lines;
-  for (size_t i = 0; i < wishes.size(); ++i) {
-    const Sequence& s = *wishes[i].sequence;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Sequence& s = *requests[i].sequence;
     // The last draft token is sampled, but not computed.
-    int64_t count = std::min(wishes[i].count, limits_.length - s.length() + 1);
+    int64_t count = std::min(requests[i].count, limits_.length - s.length() + 1);
     if (count <= 0) {
       forget(s);
       continue;
@@ -125,7 +125,7 @@ void ModelDrafter::append(SchedulerOutput& plan, Draft& draft, std::span<const i
 }
 
 void ModelDrafter::run(SchedulerOutput& plan, std::vector<Line>& lines,
-                       std::vector<std::vector<int32_t>>& guesses) {
+                       std::vector<std::vector<int32_t>>& drafts) {
   plan.number = ++plans_;
   const StepOutput result = executor_->execute(plan);
   TRIREME_CHECK(result.chosen.size() == lines.size(), result.chosen.size(),
@@ -134,40 +134,40 @@ void ModelDrafter::run(SchedulerOutput& plan, std::vector<Line>& lines,
   std::erase_if(lines, [&](const Line& line) {
     const int32_t id = result.chosen[n++].id;
     if (id < 0) return true;  // logits not finite: ends this draft only
-    std::vector<int32_t>& of = guesses[line.wish];
+    std::vector<int32_t>& of = drafts[line.request];
     of.push_back(id);
     return std::ssize(of) >= line.count ||
            std::ranges::find(line.draft->choice->end_ids, id) != line.draft->choice->end_ids.end();
   });
 }
 
-std::vector<std::vector<int32_t>> ModelDrafter::guess(std::span<const DraftWish> wishes) {
-  std::vector<std::vector<int32_t>> guesses(wishes.size());
+std::vector<std::vector<int32_t>> ModelDrafter::propose(std::span<const DraftRequest> requests) {
+  std::vector<std::vector<int32_t>> drafts(requests.size());
   SchedulerOutput first;
   std::vector<Line> whole;
   int64_t budget = limits_.step_tokens;
-  for (const Line& line : lines_of(wishes)) {
+  for (const Line& line : lines_of(requests)) {
     const int64_t tokens = std::min(line.left, budget);
     if (tokens == 0) break;
     budget -= tokens;
-    const Sequence& s = *wishes[line.wish].sequence;
+    const Sequence& s = *requests[line.request].sequence;
     start(first, *line.draft, s);
     const auto from = static_cast<size_t>(line.draft->computed);
     append(first, *line.draft, std::span(s.tokens).subspan(from, static_cast<size_t>(tokens)),
            tokens == line.left);
     if (tokens == line.left) whole.push_back(line);
   }
-  if (!first.empty()) run(first, whole, guesses);
+  if (!first.empty()) run(first, whole, drafts);
   while (!whole.empty()) {
     SchedulerOutput plan;
     for (const Line& line : whole) {
-      const int32_t last = guesses[line.wish].back();
-      line.draft->guessed.push_back(last);
+      const int32_t last = drafts[line.request].back();
+      line.draft->drafted.push_back(last);
       append(plan, *line.draft, {&last, 1}, true);
     }
-    run(plan, whole, guesses);
+    run(plan, whole, drafts);
   }
-  return guesses;
+  return drafts;
 }
 
 }  // namespace trireme

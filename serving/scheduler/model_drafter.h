@@ -34,7 +34,7 @@ class ModelDrafter final : public Drafter {
   ModelDrafter(std::unique_ptr<StepExecutor> executor, const DraftLimits& limits);
 
   // Each call catches up with at most step_tokens tokens, sequences with the fewest left first.
-  std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) override;
+  std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) override;
   void forget(const Sequence& sequence) override;
   int64_t used_blocks() const { return pool_.used(); }
 
@@ -44,20 +44,20 @@ class ModelDrafter final : public Drafter {
     std::shared_ptr<const SamplingParams> choice;
     std::vector<int32_t> blocks;
     int64_t told_blocks = 0;       // blocks that the executor knows
-    int64_t computed = 0;          // tokens with keys in the cache: the sequence's, then `guessed`
+    int64_t computed = 0;          // tokens with keys in the cache: the sequence's, then `drafted`
     int64_t length = 0;            // of the sequence when it was last drafted for
-    std::vector<int32_t> guessed;  // draft tokens computed after these `length` tokens
+    std::vector<int32_t> drafted;  // draft tokens computed after these `length` tokens
     bool started = false;
   };
   // One sequence of a call.
   struct Line {
-    size_t wish;
+    size_t request;
     Draft* draft;
     int64_t left;   // tokens of the sequence still to compute
     int64_t count;  // maximum number of draft tokens
   };
   Draft* draft_of(const Sequence& sequence);
-  std::vector<Line> lines_of(std::span<const DraftWish> wishes);
+  std::vector<Line> lines_of(std::span<const DraftRequest> requests);
   bool give_blocks(Draft& draft, int64_t tokens);
   void start(SchedulerOutput& plan, Draft& draft, const Sequence& sequence) const;
   static void append(SchedulerOutput& plan, Draft& draft, std::span<const int32_t> tokens,
@@ -65,7 +65,7 @@ class ModelDrafter final : public Drafter {
   // Executes the plan, whose sampling sequences are `lines`, appends the draft tokens, and removes
   // the lines whose drafts are complete.
   void run(SchedulerOutput& plan, std::vector<Line>& lines,
-           std::vector<std::vector<int32_t>>& guesses);
+           std::vector<std::vector<int32_t>>& drafts);
 
   std::unique_ptr<StepExecutor> executor_;
   DraftLimits limits_;

@@ -12,10 +12,11 @@ namespace {
 // Number of tokens, from result.chosen[first], that belong to one sequence: accepted drafts + 1.
 size_t chosen_of(const SchedulerOutput& plan, const SequenceStep& step, const StepOutput& result,
                  size_t first) {
-  const size_t guess = static_cast<size_t>(step.first_token + step.tokens - step.guesses);
+  const size_t first_draft =
+      static_cast<size_t>(step.first_token + step.tokens - step.draft_tokens);
   size_t count = 1;
-  while (std::cmp_less(count, step.guesses + 1) &&
-         result.chosen.at(first + count - 1).id == plan.tokens[guess + count - 1])
+  while (std::cmp_less(count, step.draft_tokens + 1) &&
+         result.chosen.at(first + count - 1).id == plan.tokens[first_draft + count - 1])
     ++count;
   TRIREME_CHECK(first + count <= result.chosen.size(), result.chosen.size(), " tokens were chosen");
   return count;
@@ -25,8 +26,8 @@ size_t chosen_of(const SchedulerOutput& plan, const SequenceStep& step, const St
 std::optional<DecodeTiming> decoding_of(const SchedulerOutput& plan, const StepOutput& result) {
   DecodeTiming out;
   for (const SequenceStep& step : plan.sequences) {
-    if (!step.samples || step.tokens != step.guesses + 1) return {};
-    out.guesses += step.guesses;
+    if (!step.samples || step.tokens != step.draft_tokens + 1) return {};
+    out.draft_tokens += step.draft_tokens;
   }
   out.sequences = std::ssize(plan.sequences);
   out.tokens = std::ssize(result.chosen);
@@ -91,7 +92,7 @@ SchedulerOutput Scheduler::next() {
   preempted_ = waits_for_masks_ = false;
   int64_t budget = config_.max_step_tokens;
   give_turns();
-  guess();
+  propose_drafts();
   plan_decoding(plan, budget);
   plan_prompts(plan, budget);
   // Blocks freed by a preemption are for running sequences.
@@ -113,15 +114,16 @@ void Scheduler::give_turns() {
 // True if the sequence decodes in the plan being made.
 bool Scheduler::is_due(Sequence& s) { return decodes(s) && has_mask(s) && !turns_.waits(s); }
 
-void Scheduler::guess() {
-  guesses_.clear();
-  wishes_.clear();
+void Scheduler::propose_drafts() {
+  drafts_.clear();
+  draft_requests_.clear();
   const SpeculationConfig& how = config_.speculation;
   if (how.tokens == 0) return;
   const auto decode = std::ranges::count_if(
       running_, [this](const auto& placed) { return decodes(*placed.second); });
   if (decode == 0) return;
-  counts_.speculates = std::ssize(running_) <= how.max_running_sequences && switch_.guesses(decode);
+  counts_.speculates =
+      std::ssize(running_) <= how.max_running_sequences && switch_.should_draft(decode);
   under_way_.back().speculates = counts_.speculates;
   if (!counts_.speculates) return;
   // Drafts take no token from others: this is left once every running sequence has one.
@@ -131,18 +133,18 @@ void Scheduler::guess() {
     if (!is_due(*sequence)) continue;
     // One token of that room is sampled after the last draft token.
     const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
-    const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
+    const int64_t count = std::min({s.draft_allowance.allowed(how), budget, room - 1});
     if (count <= 0) continue;
-    wishes_.push_back({&s, count});
+    draft_requests_.push_back({&s, count});
     budget -= count;
   }
-  if (wishes_.empty()) return;
+  if (draft_requests_.empty()) return;
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<std::vector<int32_t>> guesses = drafter_->guess(wishes_);
-  for (size_t i = 0; i < wishes_.size(); ++i) {
-    Guesses& of = guesses_[wishes_[i].sequence];
-    of.ids = std::move(guesses[i]);
-    if (RuleReader* rule = wishes_[i].sequence->reader.get(); rule != nullptr)
+  std::vector<std::vector<int32_t>> drafts = drafter_->propose(draft_requests_);
+  for (size_t i = 0; i < draft_requests_.size(); ++i) {
+    Draft& of = drafts_[draft_requests_[i].sequence];
+    of.ids = std::move(drafts[i]);
+    if (RuleReader* rule = draft_requests_[i].sequence->reader.get(); rule != nullptr)
       of.ids.resize(rule->look_ahead(of.ids, of.masks));
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
@@ -159,12 +161,12 @@ void Scheduler::plan_decoding(SchedulerOutput& plan, int64_t& budget) {
         preempt(*last);
         if (last == sequence) return;
       }
-      Guesses guesses;
-      if (const auto of = guesses_.find(sequence.get()); of != guesses_.end())
-        guesses = std::move(of->second);
-      if (!give_blocks(*sequence, sequence->length() + std::ssize(guesses.ids))) guesses = {};
-      append(plan, sequence, 1, guesses);
-      budget -= 1 + std::ssize(guesses.ids);
+      Draft draft;
+      if (const auto of = drafts_.find(sequence.get()); of != drafts_.end())
+        draft = std::move(of->second);
+      if (!give_blocks(*sequence, sequence->length() + std::ssize(draft.ids))) draft = {};
+      append(plan, sequence, 1, draft);
+      budget -= 1 + std::ssize(draft.ids);
     }
     at = running_.upper_bound(order(*sequence));
   }
@@ -317,13 +319,13 @@ void Scheduler::preempt(Sequence& s) {
 }
 
 void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence,
-                       int64_t tokens, const Guesses& guesses) {
+                       int64_t tokens, const Draft& draft) {
   Sequence& s = *sequence;
   SequenceStep step;
   step.slot = s.slot;
   step.first_token = static_cast<int32_t>(plan.tokens.size());
-  step.tokens = static_cast<int32_t>(tokens + std::ssize(guesses.ids));
-  step.guesses = static_cast<int32_t>(guesses.ids.size());
+  step.tokens = static_cast<int32_t>(tokens + std::ssize(draft.ids));
+  step.draft_tokens = static_cast<int32_t>(draft.ids.size());
   step.past = static_cast<int32_t>(s.computed);
   step.kept_blocks = static_cast<int32_t>(s.told_blocks);
   step.first_block = static_cast<int32_t>(plan.blocks.size());
@@ -336,11 +338,11 @@ void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& s
     const std::span<const uint32_t> mask = s.reader->mask();
     step.mask = static_cast<int32_t>(plan.masks.size() / mask.size());
     plan.masks.insert(plan.masks.end(), mask.begin(), mask.end());
-    plan.masks.insert(plan.masks.end(), guesses.masks.begin(), guesses.masks.end());
+    plan.masks.insert(plan.masks.end(), draft.masks.begin(), draft.masks.end());
   }
   const auto from = s.tokens.begin() + s.computed;
   plan.tokens.insert(plan.tokens.end(), from, from + tokens);
-  plan.tokens.insert(plan.tokens.end(), guesses.ids.begin(), guesses.ids.end());
+  plan.tokens.insert(plan.tokens.end(), draft.ids.begin(), draft.ids.end());
   plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.told_blocks, s.blocks.end());
   plan.sequences.push_back(step);
   s.computed += tokens;
@@ -352,7 +354,7 @@ void Scheduler::ask(SequenceStep& step, Sequence& s) const {
   if (s.choice->prompt_logprobs < 0) return;
   const int64_t begin = std::max<int64_t>(step.past, s.asked);
   const int64_t end =
-      std::min<int64_t>(step.past + step.tokens - step.guesses, s.prompt_tokens - 1);
+      std::min<int64_t>(step.past + step.tokens - step.draft_tokens, s.prompt_tokens - 1);
   if (begin >= end) return;
   step.first_asked = static_cast<int32_t>(begin - step.past);
   step.asked = static_cast<int32_t>(end - begin);
@@ -414,14 +416,14 @@ void Scheduler::note_seconds(const SchedulerOutput& plan, const UnderWay& step,
               .decodes = true};
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const SequenceStep& part = plan.sequences[i];
-    if (part.tokens != part.guesses + 1) choices_.decodes = false;
+    if (part.tokens != part.draft_tokens + 1) choices_.decodes = false;
     if (result.choice_seconds.empty()) continue;
     const double seconds = static_cast<double>(result.choice_seconds[i]);
     choices_.choices += seconds;
     Sequence& s = *step.members[i].sequence;
     if (part.asked > 0) s.score_seconds = seconds / static_cast<double>(part.asked);
     if (part.asked > 0 || !part.samples) continue;
-    s.choice_seconds = seconds / static_cast<double>(part.guesses + 1);
+    s.choice_seconds = seconds / static_cast<double>(part.draft_tokens + 1);
     turns_.measured_choice(s, s.choice_seconds);
   }
 }
@@ -434,7 +436,7 @@ void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t s
   // Keys that are not finite must not be shared through the prefix cache.
   const bool finite = chosen.empty() || chosen.front().id != kNotFinite;
   const bool cached = s.state == Sequence::State::kRunning && s.starts == starts;
-  if (finite && cached) publish(s, part.past + part.tokens - part.guesses);
+  if (finite && cached) publish(s, part.past + part.tokens - part.draft_tokens);
   if (part.samples) verify(progress, part, chosen, cached);
   if (part.embeds) {
     progress.finish = FinishReason::kStop;
@@ -460,13 +462,13 @@ void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<C
                        bool cached) {
   Sequence& s = *progress.sequence;
   const int64_t accepted = std::ssize(chosen) - 1;
-  if (step.guesses > 0) {
+  if (step.draft_tokens > 0) {
     ++counts_.drafts;
-    counts_.draft_tokens += step.guesses;
+    counts_.draft_tokens += step.draft_tokens;
     counts_.accepted_tokens += accepted;
-    s.guesses.verified(step.guesses, accepted, config_.speculation);
+    s.draft_allowance.verified(step.draft_tokens, accepted, config_.speculation);
   } else {
-    s.guesses.without();
+    s.draft_allowance.without();
   }
   if (cached) s.computed += accepted;
   for (ChosenToken& token : chosen) {

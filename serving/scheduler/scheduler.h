@@ -112,14 +112,14 @@ class Scheduler {
   bool decodes(const Sequence& s) const { return s.computed + 1 == s.length(); }
   struct UnderWay;
   UnderWay take_under_way(uint64_t number);
-  struct Guesses {
+  struct Draft {
     std::vector<int32_t> ids = {};
     std::vector<uint32_t> masks = {};  // after each of them, if the sequence has a rule
   };
   bool is_due(Sequence& sequence);
   void give_turns();
   void note_seconds(const SchedulerOutput& plan, const UnderWay& step, const StepOutput& result);
-  void guess();
+  void propose_drafts();
   void plan_decoding(SchedulerOutput& plan, int64_t& budget);
   void plan_prompts(SchedulerOutput& plan, int64_t& budget);
   int64_t prompt_part(const Sequence& sequence, int64_t tokens);
@@ -131,7 +131,7 @@ class Scheduler {
   bool give_blocks(Sequence& sequence, int64_t tokens);
   void preempt(Sequence& sequence);
   void append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
-              const Guesses& guesses);
+              const Draft& draft);
   void advance(Progress& progress, const SequenceStep& part, uint64_t starts,
                std::span<ChosenToken> chosen);
   void verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
@@ -154,8 +154,8 @@ class Scheduler {
   SpeculationSwitch switch_;
   SamplingTurns turns_;
   // Draft requests and drafts of the plan being made.
-  std::vector<DraftWish> wishes_;
-  std::unordered_map<const Sequence*, Guesses> guesses_;
+  std::vector<DraftRequest> draft_requests_;
+  std::unordered_map<const Sequence*, Draft> drafts_;
   std::map<Order, std::shared_ptr<Sequence>> waiting_, running_;
   std::vector<int32_t> free_slots_;
   // Progress of sequences that wait for masks, or whose first mask cannot be made.

@@ -36,7 +36,7 @@ struct SequenceStep {
   // Number of draft tokens at the end of the tokens (serving/scheduler/speculation.h). With
   // `samples`, the token after the last other one is sampled. As long as a sample equals its draft
   // token, the next one is sampled too.
-  int32_t guesses = 0;
+  int32_t draft_tokens = 0;
   bool embeds = false;  // the last token is the end of a prompt to embed
   // First row of the sequence's masks in SchedulerOutput::masks: for the next token, then one row
   // after each draft token; -1: all tokens are allowed.

@@ -87,7 +87,7 @@ class Sequence {
   int64_t told_blocks = 0;      // of these, the first ones that the ranks know
   int64_t published = 0;        // of these, the first ones that others can find (BlockPool)
   PrefixId prefix = 0;          // id of the prefix in the published blocks
-  GuessAllowance guesses;
+  DraftAllowance draft_allowance;
   bool unsettled = false;      // its last result is held until the mask is ready (settle())
   uint64_t turn = 0;           // step of its last turn (sampling_turns.h); 0: none yet
   double choice_seconds = -1;  // to sample its last token; -1: unknown

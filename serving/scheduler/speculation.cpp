@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-std::vector<int32_t> guess_from_text(std::span<const int32_t> text, const SpeculationConfig& config,
+std::vector<int32_t> draft_from_text(std::span<const int32_t> text, const SpeculationConfig& config,
                                      int64_t count) {
   const auto length = std::ssize(text);
   const auto at = [&](int64_t i) { return text[static_cast<size_t>(i)]; };
@@ -22,14 +22,14 @@ std::vector<int32_t> guess_from_text(std::span<const int32_t> text, const Specul
   return {from, from + std::min(count, length - place)};
 }
 
-int64_t GuessAllowance::allowed(const SpeculationConfig& config) const {
+int64_t DraftAllowance::allowed(const SpeculationConfig& config) const {
   if (rest_ > 0) return 0;
   return allowed_ < 0 ? config.tokens : allowed_;
 }
 
-void GuessAllowance::verified(int64_t guessed, int64_t accepted, const SpeculationConfig& config) {
+void DraftAllowance::verified(int64_t drafted, int64_t accepted, const SpeculationConfig& config) {
   const int64_t now = allowed_ < 0 ? config.tokens : allowed_;
-  if (accepted == guessed) allowed_ = std::min(config.tokens, 2 * now);
+  if (accepted == drafted) allowed_ = std::min(config.tokens, 2 * now);
   if (accepted > 0) return;
   allowed_ = std::max<int64_t>(1, now / 2);
   if (now == 1) rest_ = kRest;

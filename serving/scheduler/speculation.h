@@ -35,14 +35,14 @@ struct SpeculationConfig {
 // longest suffix, then the latest occurrence; at most `count`, empty without one. Searches the last
 // kLookBack tokens.
 inline constexpr int64_t kLookBack = 1 << 14;
-std::vector<int32_t> guess_from_text(std::span<const int32_t> text, const SpeculationConfig& config,
+std::vector<int32_t> draft_from_text(std::span<const int32_t> text, const SpeculationConfig& config,
                                      int64_t count);
 
 // Number of draft tokens that a sequence may have, adapted to their acceptance.
-class GuessAllowance {
+class DraftAllowance {
  public:
   int64_t allowed(const SpeculationConfig& config) const;
-  void verified(int64_t guessed, int64_t accepted, const SpeculationConfig& config);
+  void verified(int64_t drafted, int64_t accepted, const SpeculationConfig& config);
   void without() { rest_ -= rest_ > 0 ? 1 : 0; }  // a token was sampled without a draft
 
  private:

@@ -22,20 +22,20 @@ size_t SpeculationSwitch::index(int64_t sequences) {
       std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, sequences))) - 1);
 }
 
-bool SpeculationSwitch::guesses(int64_t sequences) const {
+bool SpeculationSwitch::should_draft(int64_t sequences) const {
   const Load& load = loads_[index(sequences)];
   return load.on != (load.probing > 0);
 }
 
 void SpeculationSwitch::measured(const DecodeTiming& step) {
   if (std::exchange(speculated_, step.speculates) != step.speculates) settling_ = kSettling;
-  if (step.speculates && step.guesses == 0) return;
+  if (step.speculates && step.draft_tokens == 0) return;
   if (settling_ > 0) {
     --settling_;
     return;
   }
   if (!(step.seconds > 0)) return;
-  if (step.speculates != guesses(step.sequences)) return;  // planned before the last switch
+  if (step.speculates != should_draft(step.sequences)) return;  // planned before the last switch
   Load& load = loads_[index(step.sequences)];
   (step.speculates ? load.with : load.without).add(step);
   if (load.probing > 0) {

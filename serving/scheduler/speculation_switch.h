@@ -24,10 +24,10 @@ namespace trireme {
 // Timing of a step that only decoded.
 struct DecodeTiming {
   int64_t sequences = 0;
-  bool speculates = false;  // value of `guesses()` when it was planned
-  int64_t guesses = 0;      // draft tokens of all sequences
-  int64_t tokens = 0;       // sampled tokens that count
-  double seconds = 0;       // drafting included
+  bool speculates = false;   // value of `should_draft()` when it was planned
+  int64_t draft_tokens = 0;  // draft tokens of all sequences
+  int64_t tokens = 0;        // sampled tokens that count
+  double seconds = 0;        // drafting included
 };
 
 class SpeculationSwitch {
@@ -36,7 +36,7 @@ class SpeculationSwitch {
   static constexpr double kOnGain = 1.1;
 
   // True if a step with this number of decoding sequences should have drafts.
-  bool guesses(int64_t sequences) const;
+  bool should_draft(int64_t sequences) const;
   void measured(const DecodeTiming& step);
 
   int64_t changes() const { return changes_; }  // times switched, all loads together

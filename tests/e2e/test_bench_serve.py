@@ -154,15 +154,15 @@ class BenchServe(served_run.ServerTest):
         self.assertIn("status 401", said)
         self.stop(server)
 
-    def test_what_guessing_is_worth(self):
+    def test_what_drafting_is_worth(self):
         ran = subprocess.run([harness.SOURCE / "scripts/bench/speculation.py", "--trireme", harness.TRIREME, "--threads", "2",
                               "--requests", "1", "--tokens", "32", "--rounds", "1"],
                              capture_output=True, text=True, timeout=500, check=False)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         row = re.search(r"\| llama-15m \| bf16 \| 4 \| (\d+) % \| [01] of 1 \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", ran.stdout)
-        accepted, without, with_guesses, gain = map(float, row.groups())
+        accepted, without, with_drafts, gain = map(float, row.groups())
         self.assertGreater(accepted, 0)
-        self.assertAlmostEqual(gain, with_guesses / without, delta=0.02)
+        self.assertAlmostEqual(gain, with_drafts / without, delta=0.02)
 
 
 if __name__ == "__main__":

@@ -146,8 +146,8 @@ class Dense(Deterministic):
         self.storms([(2, ("--tensor-parallel-size", 2)), (2, ("--pipeline-parallel-size", 2)),
                      (4, ("--tensor-parallel-size", 2, "--pipeline-parallel-size", 2))])
 
-    def test_guesses_change_nothing(self):
-        """Speculative decoding writes the same texts, here over a cache in 8 bits, and some of what it guesses is true."""
+    def test_drafts_change_nothing(self):
+        """Speculative decoding writes the same texts, here over a cache in 8 bits, and some of its draft tokens are accepted."""
         wanted = [fields for fields in requests(12) if not fields["echo"]]
         cache = ("--kv-cache-dtype", "int8")
         server = self.serve("--deterministic", *cache)
@@ -163,17 +163,17 @@ class Dense(Deterministic):
                 got = threads.map(lambda fields: self.answer({**fields, "max_tokens": 80, "stream": True}), wanted)
                 for fields, one, want in zip(wanted, got, plain, strict=True):
                     self.assertEqual(one, want, fields)
-            drafts, guessed, true = (self.metric(f"vllm:spec_decode_num_{what}_total")
+            drafts, drafted, true = (self.metric(f"vllm:spec_decode_num_{what}_total")
                                      for what in ("drafts", "draft_tokens", "accepted_tokens"))
             self.assertGreater(drafts, 10)
-            self.assertGreater(true, guessed * least)
-            self.assertLessEqual(true, guessed * most)
+            self.assertGreater(true, drafted * least)
+            self.assertLessEqual(true, drafted * most)
             self.assertIn(self.metric("trireme:spec_decode_active"), (0, 1))
             self.assertGreater(self.metric("trireme:step_draft_seconds_sum"), 0)
             self.stop(server)
 
-    def test_guesses_keep_to_grammars(self):
-        """What a grammar makes repeat itself is guessed, by a lookup and by a model that knows no grammar."""
+    def test_drafts_keep_to_grammars(self):
+        """What a grammar makes repeat itself is drafted, by a lookup and by a model that knows no grammar."""
         wanted = [{"prompt": prompt, "max_tokens": 120, "structured_outputs": {"regex": regex}, "logprobs": 1, **sampling}
                   for prompt in ("the oar", "the ship and ")
                   for regex in (r"(sea:[ab],){12}", r"[a-z ]{90,110}")

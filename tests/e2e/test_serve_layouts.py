@@ -55,7 +55,7 @@ class Dense(Layouts, ServedRanks):
                                    ("--ranks", 4, "--tensor-parallel-size", 2, "--pipeline", 2)])
 
     def test_a_draft_beside_ranks(self):
-        """It guesses in the process that has the requests, and changes no text."""
+        """It drafts in the process that has the requests, and changes no text."""
         server = self.serve()
         alone = self.answers()
         self.stop(server)

@@ -1,4 +1,4 @@
-"""What `trireme serve` can do, done together: with --deterministic, guesses, adapters, weights in blocks, constraints and
+"""What `trireme serve` can do, done together: with --deterministic, draft tokens, adapters, weights in blocks, constraints and
 ranks each request has bit for bit the answer that it has alone."""
 import concurrent.futures
 import json

@@ -56,17 +56,17 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
       for (const int64_t tokens : {10, 128}) {
         BatchingConfig how{
             .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMaxTokens};
-        SchedulerCounts plain, guessed;
+        SchedulerCounts plain, drafted;
         const std::vector<Text> want = served(rank, wishes, how, 120, false, true, &plain);
         how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
-        expect_same(served(rank, wishes, how, 120, false, true, &guessed), want);
+        expect_same(served(rank, wishes, how, 120, false, true, &drafted), want);
         EXPECT_EQ(plain.draft_tokens, 0);
-        EXPECT_GT(guessed.accepted_tokens, guessed.draft_tokens / 4);
+        EXPECT_GT(drafted.accepted_tokens, drafted.draft_tokens / 4);
         if (world.rank() == 0)
-          std::printf("%lld stages, steps of %lld: %lld of %lld guesses came true\n",
+          std::printf("%lld stages, steps of %lld: %lld of %lld draft tokens accepted\n",
                       static_cast<long long>(pp), static_cast<long long>(tokens),
-                      static_cast<long long>(guessed.accepted_tokens),
-                      static_cast<long long>(guessed.draft_tokens));
+                      static_cast<long long>(drafted.accepted_tokens),
+                      static_cast<long long>(drafted.draft_tokens));
       }
     });
   }
@@ -93,7 +93,7 @@ TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
       EXPECT_GT(counts.draft_tokens, 200);
       EXPECT_GT(counts.accepted_tokens, counts.draft_tokens * 4 / 5);
       EXPECT_LT(counts.accepted_tokens, counts.draft_tokens);
-      std::printf("steps of %lld: %lld of the draft's %lld guesses came true\n",
+      std::printf("steps of %lld: %lld of the draft's %lld draft tokens accepted\n",
                   static_cast<long long>(tokens), static_cast<long long>(counts.accepted_tokens),
                   static_cast<long long>(counts.draft_tokens));
     }
@@ -105,9 +105,9 @@ class FailsLater final : public Drafter {
  public:
   FailsLater(std::unique_ptr<Drafter> drafter, int calls)
       : drafter_(std::move(drafter)), left_(calls) {}
-  std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) override {
+  std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) override {
     if (--left_ < 0) throw Error("no memory");
-    return drafter_->guess(wishes);
+    return drafter_->propose(requests);
   }
   void forget(const Sequence& sequence) override { drafter_->forget(sequence); }
 
@@ -188,7 +188,7 @@ void expect_the_distribution(Communicator& world, int count, bool model_drafts) 
   // Mean 24, standard deviation 6.9; one run in 30,000 exceeds 62.
   EXPECT_LT(deviation, 62);
   EXPECT_GT(deviation, 4);
-  std::printf("chi-square %.1f with %lld degrees of freedom; %lld of %lld guesses came true\n",
+  std::printf("chi-square %.1f with %lld degrees of freedom; %lld of %lld draft tokens accepted\n",
               deviation, static_cast<long long>(kFew * kFew - 1),
               static_cast<long long>(counts.accepted_tokens),
               static_cast<long long>(counts.draft_tokens));

@@ -89,11 +89,11 @@ SamplingParams& choice_of(SchedulerOutput& plan) {
   return const_cast<SamplingParams&>(*plan.starts[0].choice);
 }
 
-TEST(PlanCodec, WantsAMaskForWhatFollowsEachGuess) {
+TEST(PlanCodec, WantsAMaskAfterEachDraftToken) {
   SchedulerOutput plan = whole_plan();
   plan.sequences[0].past = 6;
   plan.sequences[0].tokens = 2;
-  plan.sequences[0].guesses = 1;
+  plan.sequences[0].draft_tokens = 1;
   plan.sequences[0].mask = 0;
   plan.sequences[1].first_token = 2;
   plan.tokens.insert(plan.tokens.begin(), 9);

@@ -67,12 +67,12 @@ class RecordedTexts final : public StepExecutor {
   }
   // The next token, or the first one after it that the mask allows.
   int32_t allowed(const SchedulerOutput& plan, const SequenceStep& step, int32_t id,
-                  int32_t guess = 0) const {
+                  int32_t draft_index = 0) const {
     if (step.mask < 0) return id;
     int32_t rows = 0;
-    for (const SequenceStep& s : plan.sequences) rows += s.mask < 0 ? 0 : 1 + s.guesses;
+    for (const SequenceStep& s : plan.sequences) rows += s.mask < 0 ? 0 : 1 + s.draft_tokens;
     const size_t words = plan.masks.size() / static_cast<size_t>(rows);
-    const uint32_t* mask = plan.masks.data() + static_cast<size_t>(step.mask + guess) * words;
+    const uint32_t* mask = plan.masks.data() + static_cast<size_t>(step.mask + draft_index) * words;
     const auto ids = static_cast<int32_t>(words * 32);
     for (int32_t tried = 0; (mask[id / 32] >> (id % 32) & 1) == 0; id = (id + 1) % ids)
       if (++tried > ids) return -1;
@@ -80,7 +80,7 @@ class RecordedTexts final : public StepExecutor {
   }
   void finish(const SchedulerOutput& plan, const SequenceStep& step, StepOutput& result) {
     std::vector<int32_t> text;
-    for (int64_t i = 0; i < step.past + step.tokens - step.guesses; ++i)
+    for (int64_t i = 0; i < step.past + step.tokens - step.draft_tokens; ++i)
       text.push_back(cache_[at(tables_[step.slot], i)]);
     if (step.embeds) {
       // A prompt that starts with 255 has no finite embedding.
@@ -94,11 +94,13 @@ class RecordedTexts final : public StepExecutor {
       const int32_t id = all_forbidden ? kNothingLeft : allowed(plan, step, next(step, text));
       result.chosen.push_back({id, -1.5, id < 0 ? std::vector<TokenLogprob>{} : top_of(step, id)});
     }
-    for (int64_t i = step.past + step.tokens - step.guesses; i < step.past + step.tokens; ++i) {
+    for (int64_t i = step.past + step.tokens - step.draft_tokens; i < step.past + step.tokens;
+         ++i) {
       if (result.chosen.back().id != cache_[at(tables_[step.slot], i)]) break;
       text.push_back(result.chosen.back().id);
-      const auto guess = static_cast<int32_t>(i + 1 - (step.past + step.tokens - step.guesses));
-      result.chosen.push_back({allowed(plan, step, next(step, text), guess), -1.5, {}});
+      const auto draft_index =
+          static_cast<int32_t>(i + 1 - (step.past + step.tokens - step.draft_tokens));
+      result.chosen.push_back({allowed(plan, step, next(step, text), draft_index), -1.5, {}});
     }
     if (step.asked == 0) return;
     std::vector<ChosenToken>& asked = result.prompt.emplace_back();

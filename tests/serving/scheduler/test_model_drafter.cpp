@@ -98,7 +98,7 @@ struct Server {
 };
 
 // Any token at a wrong position of the draft model's cache makes its draft tokens wrong.
-TEST(ModelDrafter, GuessesAllWhereItIsTheModel) {
+TEST(ModelDrafter, DraftsAllWhereItIsTheModel) {
   Server server;
   const SchedulerCounts counts = server.run();
   EXPECT_GT(counts.draft_tokens, 600);
@@ -148,7 +148,7 @@ TEST(ModelDrafter, TellsTheTextWherePenaltiesActOnIt) {
   EXPECT_EQ(server.used_blocks, 0);
 }
 
-TEST(ModelDrafter, GuessesNothingBehindTheEnd) {
+TEST(ModelDrafter, DraftsNothingAfterTheEnd) {
   BlockPool pool(10, kBlockTokens, 7);
   const DraftLimits limits{
       .sequences = 1, .step_tokens = 2, .length = 30, .blocks = 10, .block_tokens = kBlockTokens};
@@ -158,10 +158,10 @@ TEST(ModelDrafter, GuessesNothingBehindTheEnd) {
   auto choice = std::make_shared<SamplingParams>();
   choice->end_ids = {text[5]};
   Sequence sequence({.prompt = {1, 2, 3}, .choice = choice, .max_tokens = 9});
-  const std::vector<DraftWish> wishes{{&sequence, 5}};
+  const std::vector<DraftRequest> requests{{&sequence, 5}};
   // Two tokens are read per call: after the first call there is no draft.
-  EXPECT_EQ(drafter.guess(wishes), std::vector<Ids>{Ids{}});
-  EXPECT_EQ(drafter.guess(wishes), (std::vector<Ids>{{text[3], text[4], text[5]}}));
+  EXPECT_EQ(drafter.propose(requests), std::vector<Ids>{Ids{}});
+  EXPECT_EQ(drafter.propose(requests), (std::vector<Ids>{{text[3], text[4], text[5]}}));
   drafter.forget(sequence);
   EXPECT_EQ(drafter.used_blocks(), 0);
   drafter.forget(sequence);
@@ -174,15 +174,15 @@ TEST(ModelDrafter, CatchesUpWithTextsThatWentOnOtherwise) {
   ModelDrafter drafter(std::make_unique<Draft>(limits, 0), limits);
   Sequence sequence(
       {.prompt = {1, 2, 3}, .choice = std::make_shared<SamplingParams>(), .max_tokens = 20});
-  const std::vector<DraftWish> wishes{{&sequence, 5}};
+  const std::vector<DraftRequest> requests{{&sequence, 5}};
   for (int round = 0; round < 2; ++round) {
-    const Ids guesses = drafter.guess(wishes).front();
+    const Ids drafts = drafter.propose(requests).front();
     Ids text = sequence.tokens;
     for (int i = 0; i < 5; ++i) text.push_back(test::next_of(text, kVocabulary));
-    EXPECT_EQ(guesses, Ids(text.end() - 5, text.end())) << round;
-    sequence.tokens.push_back(guesses[0]);
+    EXPECT_EQ(drafts, Ids(text.end() - 5, text.end())) << round;
+    sequence.tokens.push_back(drafts[0]);
     for (const int32_t other : {1, 0, 2, 0})
-      sequence.tokens.push_back((guesses[1] + other) % kVocabulary);
+      sequence.tokens.push_back((drafts[1] + other) % kVocabulary);
   }
 }
 

@@ -12,32 +12,32 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-TEST(Speculation, GuessesWhatFollowedTheLongestEnd) {
+TEST(Speculation, DraftsWhatFollowedTheLongestEnd) {
   const SpeculationConfig how{.tokens = 4, .longest = 3, .shortest = 2};
   //                   the last tokens 1 2 3 match, before a later match of the last two
-  EXPECT_EQ(guess_from_text(Ids{1, 2, 3, 7, 8, 9, 2, 3, 5, 1, 2, 3}, how, 4), (Ids{7, 8, 9, 2}));
-  EXPECT_EQ(guess_from_text(Ids{1, 2, 3, 7, 4, 2, 3, 5, 9, 2, 3}, how, 2), (Ids{5, 9}));
+  EXPECT_EQ(draft_from_text(Ids{1, 2, 3, 7, 8, 9, 2, 3, 5, 1, 2, 3}, how, 4), (Ids{7, 8, 9, 2}));
+  EXPECT_EQ(draft_from_text(Ids{1, 2, 3, 7, 4, 2, 3, 5, 9, 2, 3}, how, 2), (Ids{5, 9}));
   // No longer than the tokens available, which may overlap the end.
-  EXPECT_EQ(guess_from_text(Ids{4, 6, 6, 6, 6}, how, 4), (Ids{6}));
-  EXPECT_EQ(guess_from_text(Ids{1, 2, 1, 2, 1, 2}, how, 4), (Ids{1, 2}));
+  EXPECT_EQ(draft_from_text(Ids{4, 6, 6, 6, 6}, how, 4), (Ids{6}));
+  EXPECT_EQ(draft_from_text(Ids{1, 2, 1, 2, 1, 2}, how, 4), (Ids{1, 2}));
   // One token is not enough, nor is a partial match.
-  EXPECT_EQ(guess_from_text(Ids{5, 1, 7, 1}, how, 4), Ids{});
-  EXPECT_EQ(guess_from_text(Ids{5, 1, 7, 1}, {.tokens = 4, .longest = 3, .shortest = 1}, 1),
+  EXPECT_EQ(draft_from_text(Ids{5, 1, 7, 1}, how, 4), Ids{});
+  EXPECT_EQ(draft_from_text(Ids{5, 1, 7, 1}, {.tokens = 4, .longest = 3, .shortest = 1}, 1),
             Ids{7});
-  EXPECT_EQ(guess_from_text(Ids{1}, how, 4), Ids{});
-  EXPECT_EQ(guess_from_text(Ids{1, 2, 3, 1, 2}, how, 0), Ids{});
+  EXPECT_EQ(draft_from_text(Ids{1}, how, 4), Ids{});
+  EXPECT_EQ(draft_from_text(Ids{1, 2, 3, 1, 2}, how, 0), Ids{});
   // Within the look-back window only.
   Ids text(kLookBack + 9, 3);
   text[0] = text[kLookBack + 7] = 1;
   text[1] = text[kLookBack + 8] = 2;
-  EXPECT_EQ(guess_from_text(text, how, 2), Ids{});
+  EXPECT_EQ(draft_from_text(text, how, 2), Ids{});
   text.erase(text.begin() + 2, text.begin() + 12);
-  EXPECT_EQ(guess_from_text(text, how, 2), (Ids{3, 3}));
+  EXPECT_EQ(draft_from_text(text, how, 2), (Ids{3, 3}));
 }
 
-TEST(Speculation, GivesMoreWhereGuessesComeTrueAndNoneWhereTheyDoNot) {
+TEST(Speculation, GivesMoreWhereDraftsAreAcceptedAndNoneWhereTheyAreNot) {
   const SpeculationConfig how{.tokens = 8};
-  GuessAllowance allowance;
+  DraftAllowance allowance;
   EXPECT_EQ(allowance.allowed(how), 8);
   for (const int64_t left : {4, 2, 1, 0}) {
     allowance.verified(allowance.allowed(how), 0, how);

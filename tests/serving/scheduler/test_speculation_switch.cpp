@@ -10,23 +10,23 @@ namespace {
 // `cost` s.
 struct MadeUp {
   double brought = 3, cost = 1.5;
-  int64_t guesses = 4;
+  int64_t draft_tokens = 4;
   SpeculationSwitch how = {};
 
   // Runs steps with this many sequences. Returns the share of steps with draft tokens.
   double run(int64_t steps, int64_t sequences = 4) {
-    int64_t guessed = 0;
+    int64_t drafted = 0;
     for (int64_t n = 0; n < steps; ++n) {
-      const bool with = how.guesses(sequences);
+      const bool with = how.should_draft(sequences);
       const double tokens = static_cast<double>(100 * sequences) * (with ? brought : 1);
-      guessed += with ? 1 : 0;
+      drafted += with ? 1 : 0;
       how.measured({.sequences = sequences,
                     .speculates = with,
-                    .guesses = with ? guesses : 0,
+                    .draft_tokens = with ? draft_tokens : 0,
                     .tokens = static_cast<int64_t>(tokens),
                     .seconds = with ? cost : 1});
     }
-    return static_cast<double>(guessed) / static_cast<double>(steps);
+    return static_cast<double>(drafted) / static_cast<double>(steps);
   }
 };
 
@@ -34,7 +34,7 @@ TEST(SpeculationSwitch, StaysOnWhereItPaysAndSeldomTriesWithout) {
   MadeUp server;
   EXPECT_GT(server.run(4000), 0.95);
   EXPECT_EQ(server.how.changes(), 0);
-  EXPECT_TRUE(server.how.guesses(4));
+  EXPECT_TRUE(server.how.should_draft(4));
   EXPECT_NEAR(server.how.gain(), 2, 0.01);
 }
 
@@ -44,7 +44,7 @@ TEST(SpeculationSwitch, GoesOffWhereItLosesAndOnAgainOnceItPays) {
   server.run(SpeculationSwitch::kFirstInterval + 2 * SpeculationSwitch::kProbe +
              SpeculationSwitch::kSettling);
   EXPECT_EQ(server.how.changes(), 1);
-  EXPECT_FALSE(server.how.guesses(4));
+  EXPECT_FALSE(server.how.should_draft(4));
   EXPECT_NEAR(server.how.gain(), 0.6, 0.01);
   EXPECT_LT(server.run(4000), 0.05);
   server.brought = 4;  // other sequences
@@ -85,11 +85,11 @@ TEST(SpeculationSwitch, JudgesEachLoadByItself) {
     server.cost = 6;  // 30 sequences saturate the machine; draft tokens then cost as much as tokens
     server.run(50, 30);
   }
-  EXPECT_TRUE(server.how.guesses(2));
-  EXPECT_TRUE(server.how.guesses(3));
-  EXPECT_FALSE(server.how.guesses(30));
-  EXPECT_FALSE(server.how.guesses(16));
-  EXPECT_TRUE(server.how.guesses(200));  // nothing was measured at this size
+  EXPECT_TRUE(server.how.should_draft(2));
+  EXPECT_TRUE(server.how.should_draft(3));
+  EXPECT_FALSE(server.how.should_draft(30));
+  EXPECT_FALSE(server.how.should_draft(16));
+  EXPECT_TRUE(server.how.should_draft(200));  // nothing was measured at this size
   EXPECT_EQ(server.how.changes(), 1);
 }
 
@@ -99,7 +99,7 @@ TEST(SpeculationSwitch, LeavesOutWhatFollowsAChange) {
   bool before = true;
   int64_t since = 100;
   for (int n = 0; n < 3000; ++n) {
-    const bool with = server.how.guesses(4);
+    const bool with = server.how.should_draft(4);
     since = with == before ? since + 1 : 0;
     before = with;
     server.cost = since < 4 ? 50 : 1.5;
@@ -108,8 +108,8 @@ TEST(SpeculationSwitch, LeavesOutWhatFollowsAChange) {
   EXPECT_EQ(server.how.changes(), 0);
 }
 
-TEST(SpeculationSwitch, LearnsNothingFromStepsWithoutGuesses) {
-  MadeUp server{.brought = 0.5, .guesses = 0};
+TEST(SpeculationSwitch, LearnsNothingFromStepsWithoutDrafts) {
+  MadeUp server{.brought = 0.5, .draft_tokens = 0};
   EXPECT_EQ(server.run(1000), 1);
   EXPECT_EQ(server.how.gain(), 0);
 }
