@@ -43,7 +43,7 @@ void check_choice(const SamplingParams& choice, const PlanBounds& bounds) {
     require(within(told, -1, std::max(bounds.ids, kMaxTold)), told,
             " log-probabilities of a token");
   require(choice.min_tokens >= 0, "min_tokens ", choice.min_tokens);
-  require(none_negative(choice.end_ids), "an id that ends the text is negative");
+  require(none_negative(choice.stop_token_ids), "a stop token id is negative");
   for (const auto& [id, bias] : choice.logit_bias)
     require(id >= 0 && std::isfinite(bias), "a bias of ", bias, " for id ", id);
   for (const std::vector<int32_t>& word : choice.bad_words)

@@ -24,9 +24,9 @@ auto members(S& record) {
 template <RecordOf<SamplingParams> S>
 auto members(S& record) {
   auto& [sampling, repetition_penalty, frequency_penalty, presence_penalty, top_logprobs,
-         prompt_logprobs, min_tokens, end_ids, logit_bias, bad_words] = record;
+         prompt_logprobs, min_tokens, stop_token_ids, logit_bias, bad_words] = record;
   return std::tie(sampling, repetition_penalty, frequency_penalty, presence_penalty, top_logprobs,
-                  prompt_logprobs, min_tokens, end_ids, logit_bias, bad_words);
+                  prompt_logprobs, min_tokens, stop_token_ids, logit_bias, bad_words);
 }
 
 template <RecordOf<SlotStart> S>

@@ -40,7 +40,7 @@ std::shared_ptr<const SamplingParams> choice_of(const GenerateOptions& options) 
   auto choice = std::make_shared<SamplingParams>();
   choice->sampling = options.sampling;
   choice->top_logprobs = 0;
-  choice->end_ids = options.stop_tokens;
+  choice->stop_token_ids = options.stop_tokens;
   return choice;
 }
 

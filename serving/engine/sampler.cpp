@@ -165,7 +165,7 @@ void Sampler::change_logits(Slot& slot, const uint32_t* mask) const {
   const auto at = [&](int32_t id) -> float& { return logits[static_cast<size_t>(id)]; };
   if (mask != nullptr) apply_mask(mask, logits);
   if (slot.generated < choice.min_tokens)
-    for (const int32_t id : choice.end_ids)
+    for (const int32_t id : choice.stop_token_ids)
       if (id < choices_) at(id) = kForbidden;
   forbid_words(choice.bad_words, slot.text, logits);
   for (const auto& [id, bias] : choice.logit_bias)

@@ -15,11 +15,11 @@ BeamSearch::BeamSearch(BeamSearchConfig config) : config_(std::move(config)), be
 
 // Leaves `width` candidates even if all stop token ids are among a beam's most probable tokens.
 int64_t BeamSearch::candidates() const {
-  return std::max<int64_t>(2 * config_.width, config_.width + std::ssize(config_.end_ids));
+  return std::max<int64_t>(2 * config_.width, config_.width + std::ssize(config_.stop_token_ids));
 }
 
 bool BeamSearch::ends(int32_t id) const {
-  return std::ranges::find(config_.end_ids, id) != config_.end_ids.end();
+  return std::ranges::find(config_.stop_token_ids, id) != config_.stop_token_ids.end();
 }
 
 // Score of a completion with one token per round so far.

@@ -137,7 +137,8 @@ void ModelDrafter::run(SchedulerOutput& plan, std::vector<Line>& lines,
     std::vector<int32_t>& of = drafts[line.request];
     of.push_back(id);
     return std::ssize(of) >= line.count ||
-           std::ranges::find(line.draft->choice->end_ids, id) != line.draft->choice->end_ids.end();
+           std::ranges::find(line.draft->choice->stop_token_ids, id) !=
+               line.draft->choice->stop_token_ids.end();
   });
 }
 

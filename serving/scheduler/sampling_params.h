@@ -46,7 +46,7 @@ struct SamplingParams {
   int32_t top_logprobs = -1;
   int32_t prompt_logprobs = -1;  // the same for prompt tokens
   int64_t min_tokens = 0;
-  std::vector<int32_t> end_ids = {};  // stop token ids; part of the completion
+  std::vector<int32_t> stop_token_ids = {};  // stop token ids; part of the completion
   std::vector<std::pair<int32_t, double>> logit_bias = {};
   std::vector<std::vector<int32_t>> bad_words = {};
 

@@ -513,7 +513,8 @@ void Scheduler::conclude(Progress& progress) {
 
 std::optional<FinishReason> Scheduler::finish_of(const Sequence& s) const {
   if (s.generated() >= s.choice->min_tokens &&
-      std::ranges::find(s.choice->end_ids, s.tokens.back()) != s.choice->end_ids.end())
+      std::ranges::find(s.choice->stop_token_ids, s.tokens.back()) !=
+          s.choice->stop_token_ids.end())
     return FinishReason::kStop;
   if (s.generated() >= s.max_tokens || s.length() >= config_.max_model_len)
     return FinishReason::kLength;

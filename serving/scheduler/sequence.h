@@ -16,7 +16,7 @@
 namespace trireme {
 
 enum class FinishReason {
-  kStop,    // a stop token id (SamplingParams::end_ids), or the prompt has been embedded
+  kStop,    // a stop token id (SamplingParams::stop_token_ids), or the prompt has been embedded
   kWhole,   // the rule allows no further token; the last token is part of the completion
   kLength,  // max_tokens or the model's length reached, or no token can continue an incomplete text
   kError,   // logits not finite, no token left to sample, or no memory for the rule
@@ -53,7 +53,7 @@ class Sequence {
         draw(request.draw),
         sibling(std::move(request.sibling)),
         adapter(request.adapter),
-        reader(request.rule ? request.rule->begin(choice->end_ids, max_tokens, request.pace)
+        reader(request.rule ? request.rule->begin(choice->stop_token_ids, max_tokens, request.pace)
                             : nullptr),
         embeds(request.embeds) {}
 

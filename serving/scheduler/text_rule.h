@@ -74,7 +74,7 @@ class TextRule {
   // Reader at the start of a completion of at most max_tokens tokens. As they run short, the masks
   // steer towards a near end. pace: nullptr: masks are made at once, however long that takes, and
   // kPending does not occur.
-  virtual std::unique_ptr<RuleReader> begin(std::vector<int32_t> end_ids, int64_t max_tokens,
+  virtual std::unique_ptr<RuleReader> begin(std::vector<int32_t> stop_token_ids, int64_t max_tokens,
                                             std::shared_ptr<MaskPace> pace = {}) const = 0;
 };
 

@@ -98,10 +98,10 @@ struct MaskJob final : MaskWork {
 // Reader of one completion.
 class GrammarReader final : public RuleReader {
  public:
-  GrammarReader(std::shared_ptr<const CompiledGrammar> grammar, std::vector<int32_t> end_ids,
+  GrammarReader(std::shared_ptr<const CompiledGrammar> grammar, std::vector<int32_t> stop_token_ids,
                 int64_t max_tokens, std::shared_ptr<MaskPace> pace)
       : grammar_(std::move(grammar)),
-        end_ids_(std::move(end_ids)),
+        stop_token_ids_(std::move(stop_token_ids)),
         tokens_left_(max_tokens),
         pace_(std::move(pace)),
         mask_(static_cast<size_t>(grammar_->trie_->words())) {
@@ -199,14 +199,14 @@ class GrammarReader final : public RuleReader {
   void settle(const CompiledGrammar::Found& found) {
     whole_ = found.whole;
     if (whole_)
-      for (const int32_t id : end_ids_)
+      for (const int32_t id : stop_token_ids_)
         if (id >= 0 && id < grammar_->trie_->ids())
           mask_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
     state_ = found.lacks_memory ? State::kRefused : found.goes_on ? State::kOpen : State::kEnded;
   }
 
   std::shared_ptr<const CompiledGrammar> grammar_;
-  std::vector<int32_t> end_ids_;
+  std::vector<int32_t> stop_token_ids_;
   int64_t tokens_left_;
   std::shared_ptr<MaskPace> pace_;
   CompiledGrammar::Place place_;
@@ -258,9 +258,10 @@ void CompiledGrammar::prepare() {
   if (!found.goes_on) fail_input("no token of this model begins a text that satisfies it");
 }
 
-std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> end_ids, int64_t max_tokens,
+std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> stop_token_ids,
+                                                   int64_t max_tokens,
                                                    std::shared_ptr<MaskPace> pace) const {
-  return std::make_unique<GrammarReader>(shared_from_this(), std::move(end_ids), max_tokens,
+  return std::make_unique<GrammarReader>(shared_from_this(), std::move(stop_token_ids), max_tokens,
                                          std::move(pace));
 }
 

@@ -57,7 +57,7 @@ class CompiledGrammar final : public TextRule,
 
   // If every single byte is a token, a completion is cut off only where even its shortest text has
   // more than max_tokens bytes.
-  std::unique_ptr<RuleReader> begin(std::vector<int32_t> end_ids, int64_t max_tokens,
+  std::unique_ptr<RuleReader> begin(std::vector<int32_t> stop_token_ids, int64_t max_tokens,
                                     std::shared_ptr<MaskPace> pace = {}) const override;
   const PushdownAutomaton& automaton() const { return automaton_; }
   int64_t bytes() const { return bytes_; }  // charged to the owner

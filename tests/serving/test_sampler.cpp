@@ -179,7 +179,7 @@ TEST(Sampler, BiasMaskMinimumAndWordsForbidOrFavour) {
   EXPECT_EQ(SequenceSampler(greedy()).sample(kLogits, 0, &mask).id, 0);
   choice = greedy();
   choice.min_tokens = 2;
-  choice.end_ids = {1, 3};
+  choice.stop_token_ids = {1, 3};
   SequenceSampler patient(choice);
   EXPECT_EQ(patient.sample(kLogits, 0).id, 2);
   EXPECT_EQ(patient.sample(kLogits, 1).id, 2);
@@ -227,7 +227,7 @@ TEST(Sampler, SaysWhereARequestForbidsAllTokens) {
   choice.bad_words = {{1}, {2}};
   choice.logit_bias = {{2, 100.0}};
   EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, 3);
-  choice.end_ids = {3};
+  choice.stop_token_ids = {3};
   choice.min_tokens = 1;
   EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0).id, 0);
   EXPECT_EQ(SequenceSampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);

@@ -71,10 +71,11 @@ std::shared_ptr<SamplingParams> choice_of(const ServiceContext& service,
   choice->presence_penalty = request.presence_penalty;
   choice->top_logprobs = request.top_logprobs;
   choice->min_tokens = request.min_tokens;
-  choice->end_ids = request.stop_token_ids;
+  choice->stop_token_ids = request.stop_token_ids;
   if (!request.ignore_eos)
-    choice->end_ids.insert(choice->end_ids.end(), service.config.end_ids.begin(),
-                           service.config.end_ids.end());
+    choice->stop_token_ids.insert(choice->stop_token_ids.end(),
+                                  service.config.eos_token_ids.begin(),
+                                  service.config.eos_token_ids.end());
   choice->logit_bias = request.logit_bias;
   for (const std::string& word : request.bad_words) {
     // Both spellings: at the start of a text, and after a space.
@@ -91,7 +92,7 @@ std::unique_ptr<PendingReply> search_beams(ServiceContext& service,
   BeamSearchConfig search{.width = beams,
                           .min_tokens = request.min_tokens,
                           .length_penalty = request.length_penalty,
-                          .end_ids = work.prompts.front().choice->end_ids,
+                          .stop_token_ids = work.prompts.front().choice->stop_token_ids,
                           .told = request.top_logprobs};
   BeamWork beam_work{.prompts = std::move(work.prompts),
                      .n = work.n,

@@ -27,8 +27,8 @@ struct ServiceConfig {
   std::vector<ModelCard> models;
   std::string version, fingerprint;
   int64_t max_model_len = 0;
-  int64_t embedding_size = 0;    // dimensions of the model's embeddings
-  std::vector<int32_t> end_ids;  // EOS token ids of the model
+  int64_t embedding_size = 0;          // dimensions of the model's embeddings
+  std::vector<int32_t> eos_token_ids;  // EOS token ids of the model
   // The model was trained with the special tokens that its tokenizer adds around texts. If false,
   // the field add_special_tokens has no effect on texts.
   bool adds_special = true;

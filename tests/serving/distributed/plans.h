@@ -32,7 +32,7 @@ inline std::shared_ptr<const SamplingParams> some_choice(std::mt19937& random) {
   choice->presence_penalty = 0.125;
   choice->top_logprobs = 3;
   choice->min_tokens = 2;
-  choice->end_ids = {1, 2};
+  choice->stop_token_ids = {1, 2};
   choice->logit_bias = {{3, -100}, {4, 0.5}};
   choice->bad_words = {{5}, {6, 7}};
   return choice;

@@ -55,7 +55,7 @@ SchedulerOutput whole_plan() {
   SchedulerOutput plan;
   plan.number = 5;
   auto choice = std::make_shared<SamplingParams>();
-  choice->end_ids = {1};
+  choice->stop_token_ids = {1};
   choice->logit_bias = {{3, 1.0}};
   choice->bad_words = {{4, 5}};
   plan.starts.push_back(
@@ -151,7 +151,7 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
       [](SchedulerOutput& p) { choice_of(p).top_logprobs = 1025; },
       [](SchedulerOutput& p) { choice_of(p).prompt_logprobs = -2; },
       [](SchedulerOutput& p) { choice_of(p).min_tokens = -1; },
-      [](SchedulerOutput& p) { choice_of(p).end_ids = {-1}; },
+      [](SchedulerOutput& p) { choice_of(p).stop_token_ids = {-1}; },
       [](SchedulerOutput& p) {
         choice_of(p).logit_bias = {{-1, 0.0}};
       },
@@ -183,7 +183,7 @@ TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
       [](SamplingParams& c) { c.top_logprobs = c.prompt_logprobs = 128; },  // more than all ids
       [](SamplingParams& c) { c.min_tokens = 1'000'000'000; },
       [](SamplingParams& c) {
-        c.end_ids = {1'000'000};
+        c.stop_token_ids = {1'000'000};
       },  // the tokenizer may have more ids than the model
       [](SamplingParams& c) { c.bad_words.assign(2048, std::vector<int32_t>(256, 7)); },
   };

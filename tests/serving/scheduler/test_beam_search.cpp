@@ -79,7 +79,7 @@ TEST(BeamSearch, FindsTheBestOfAllTextsWhereItKeepsThemAll) {
                                         .max_tokens = 5,
                                         .min_tokens = min_tokens,
                                         .length_penalty = 0,
-                                        .end_ids = {kEnd}});
+                                        .stop_token_ids = {kEnd}});
     const auto texts = all_texts(5, 0, min_tokens);
     const std::vector<BeamSearch::Text> best = search.best(20);
     ASSERT_EQ(best.size(), 20u);
@@ -133,8 +133,10 @@ TEST(BeamSearch, DoesAsTheSearchSays) {
   for (const int64_t width : {1, 2, 3, 5})
     for (const double penalty : {-1.0, 0.0, 0.7, 1.0, 2.0})
       for (const int64_t most : {1, 2, 7, 12}) {
-        const BeamSearch search = searched(
-            {.width = width, .max_tokens = most, .length_penalty = penalty, .end_ids = {kEnd}});
+        const BeamSearch search = searched({.width = width,
+                                            .max_tokens = most,
+                                            .length_penalty = penalty,
+                                            .stop_token_ids = {kEnd}});
         std::vector<std::vector<int32_t>> got;
         for (const BeamSearch::Text& text : search.best(100)) got.push_back(ids_of(text));
         EXPECT_EQ(got, plain_search(static_cast<size_t>(width), most, penalty))
@@ -173,8 +175,8 @@ TEST(BeamSearch, KeepsWhatIsToldOfTokensAndCountsIt) {
 // However many of the most probable tokens are stop tokens, as many other candidates remain as
 // there are beams.
 TEST(BeamSearch, AsksForEnoughCandidates) {
-  EXPECT_EQ(BeamSearch({.width = 4, .end_ids = {1, 2}}).candidates(), 8);
-  EXPECT_EQ(BeamSearch({.width = 2, .end_ids = {1, 2, 3, 4, 5}}).candidates(), 7);
+  EXPECT_EQ(BeamSearch({.width = 4, .stop_token_ids = {1, 2}}).candidates(), 8);
+  EXPECT_EQ(BeamSearch({.width = 2, .stop_token_ids = {1, 2, 3, 4, 5}}).candidates(), 7);
 }
 
 }  // namespace

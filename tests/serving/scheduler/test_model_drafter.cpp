@@ -156,7 +156,7 @@ TEST(ModelDrafter, DraftsNothingAfterTheEnd) {
   Ids text{1, 2, 3};
   for (int i = 0; i < 5; ++i) text.push_back(test::next_of(text, kVocabulary));
   auto choice = std::make_shared<SamplingParams>();
-  choice->end_ids = {text[5]};
+  choice->stop_token_ids = {text[5]};
   Sequence sequence({.prompt = {1, 2, 3}, .choice = choice, .max_tokens = 9});
   const std::vector<DraftRequest> requests{{&sequence, 5}};
   // Two tokens are read per call: after the first call there is no draft.

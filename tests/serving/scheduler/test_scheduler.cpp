@@ -166,11 +166,11 @@ TEST(Scheduler, SiblingsWaitForTheFirstToFillTheCache) {
   EXPECT_EQ(server.executor.tokens, 30 + 4 + 3 * (2 + 4));
 }
 
-TEST(Scheduler, EndsAtAnEndIdOnceEnoughTokensAreThere) {
+TEST(Scheduler, EndsAtAStopTokenIdOnceEnoughTokensAreThere) {
   const std::vector<int32_t> text = alone(prompt_of(6, 1), 10);
   for (const int64_t least : {0, 5}) {
     Server server(config_of(1, 16, 40), 10);
-    server.choice->end_ids = {text[6 + 2], text[6 + 7]};
+    server.choice->stop_token_ids = {text[6 + 2], text[6 + 7]};
     server.choice->min_tokens = least;
     const auto s = server.add(prompt_of(6, 1), 10);
     server.run();

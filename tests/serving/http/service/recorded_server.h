@@ -54,7 +54,7 @@ class RecordedServer {
                  .fingerprint = "f",
                  .max_model_len = options.scheduler.max_model_len,
                  .embedding_size = 3,
-                 .end_ids = {256},
+                 .eos_token_ids = {256},
                  .requests = options.requests,
                  .admission = options.admission,
                  .answers = options.answers,
