@@ -33,7 +33,7 @@ RankReady decode_ready(std::span<const std::byte> bytes) {
   return ready;
 }
 
-Heartbeat::Heartbeat(SideChannel& channel) : channel_(channel), thread_([this] { loop(); }) {}
+Heartbeat::Heartbeat(ControlChannel& channel) : channel_(channel), thread_([this] { loop(); }) {}
 
 Heartbeat::~Heartbeat() {
   {
@@ -60,12 +60,12 @@ void Heartbeat::loop() {
   }
 }
 
-void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& how) {
+void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoop& how) {
   leader.accept_payloads(how.bounds.max_bytes());
   PlanDecoder decoder(how.bounds);
   WeightsFollower weights(leader, how.weights);
   for (;;) {
-    const std::optional<Message> message = leader.receive(SideChannel::kForever);
+    const std::optional<Message> message = leader.receive(ControlChannel::kForever);
     if (!message) continue;
     if (message->kind == MessageKind::kEnd) return;
     if (weights.take(*message)) continue;

@@ -17,7 +17,7 @@ inline constexpr std::chrono::milliseconds kBeatPeriod{100};
 // Sends a beat every kBeatPeriod from its own thread, until destroyed or until the peer has closed.
 class Heartbeat {
  public:
-  explicit Heartbeat(SideChannel& channel);
+  explicit Heartbeat(ControlChannel& channel);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -28,7 +28,7 @@ class Heartbeat {
  private:
   void loop();
 
-  SideChannel& channel_;
+  ControlChannel& channel_;
   std::atomic<uint64_t> computed_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -52,6 +52,6 @@ struct RankLoop {
 };
 // Returns when the leader sends kEnd. Error(kLostRank) when the channel closes without it,
 // BadMessage for an invalid plan or message. Exceptions of the executor propagate.
-void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& how);
+void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoop& how);
 
 }  // namespace trireme

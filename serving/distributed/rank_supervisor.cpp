@@ -234,15 +234,15 @@ std::string RankSupervisor::run_group() {
   try {
     {
       const bool here = config_.launcher != RankLauncher::kSrun && config_.address.empty();
-      SideListener listener =
-          here ? SideListener::on_this_machine() : SideListener::on_address(config_.address);
+      ControlListener listener =
+          here ? ControlListener::on_this_machine() : ControlListener::on_address(config_.address);
       group->on_this_machine = here;
       // Rank 0 has inherited the ranks' rendezvous port (RankCommand::port) and closes it after the
       // rendezvous. The commands are destroyed at once, so that it does not stay open here.
       group->processes = std::make_unique<RankProcesses>(
           rank_commands(config_.launcher, config_.ranks, config_.command, listener.address().line(),
                         config_.place));
-      meet(*group, listener);
+      accept_ranks(*group, listener);
     }
     watch(group);
     let_end(*group);
@@ -274,7 +274,7 @@ std::string RankSupervisor::run_group() {
   return why;
 }
 
-void RankSupervisor::meet(Group& group, SideListener& listener) {
+void RankSupervisor::accept_ranks(Group& group, ControlListener& listener) {
   RankTask task;
   {
     const std::lock_guard lock(mutex_);
@@ -288,7 +288,7 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
   group.channels.resize(static_cast<size_t>(config_.ranks));
   group.numbers.resize(group.channels.size());
   group.computed.resize(group.channels.size());
-  const auto end = Clock::now() + config_.meeting;
+  const auto end = Clock::now() + config_.rendezvous;
   for (int missing = config_.ranks; missing > 0 && !stopping();) {
     if (const std::string ended = group.processes->ended(); !ended.empty()) fail_lost(ended);
     if (Clock::now() > end)
@@ -334,7 +334,7 @@ void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
 }
 
 void RankSupervisor::take(Group& group, size_t rank, Message message) {
-  SideChannel& channel = *group.channels[rank];
+  ControlChannel& channel = *group.channels[rank];
   switch (message.kind) {
     case MessageKind::kBeat: group.computed[rank] = message.number; return;
     case MessageKind::kReady:

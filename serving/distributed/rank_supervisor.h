@@ -4,7 +4,7 @@
 //
 // One thread starts, watches and ends the ranks; execute() is called on the engine's thread. A rank
 // is lost when:
-//   its process or its side channel ends; it sends an invalid message; it is stopped, or silent
+//   its process or its control channel ends; it sends an invalid message; it is stopped, or silent
 //   (rank_watch.h); a step takes longer than StepDeadline allows.
 // A lost group restarts after 0.1 s; if it had not computed anything, after a pause that doubles up
 // to 30 s.
@@ -16,10 +16,10 @@
 #include <optional>
 #include <thread>
 
+#include "serving/distributed/control_rendezvous.h"
 #include "serving/distributed/rank_loop.h"
 #include "serving/distributed/rank_processes.h"
 #include "serving/distributed/rank_watch.h"
-#include "serving/distributed/side_meeting.h"
 #include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
@@ -36,9 +36,9 @@ struct RankGroupConfig {
   // TCP address of this machine for ranks on other machines. Empty: a Unix socket, or with
   // RankLauncher::kSrun the address of the host name.
   std::string address = {};
-  GroupPlace place = {};                       // its position among several groups (replicas)
-  StepDeadline::Seconds min_step{10};          // StepDeadline's minimum
-  std::chrono::milliseconds meeting{120'000};  // limit for all ranks to connect
+  GroupPlace place = {};                          // its position among several groups (replicas)
+  StepDeadline::Seconds min_step{10};             // StepDeadline's minimum
+  std::chrono::milliseconds rendezvous{120'000};  // limit for all ranks to connect
 };
 
 struct RankGroupCounts {
@@ -86,7 +86,7 @@ class RankSupervisor {
   // One start of the ranks, until their end.
   struct Group {
     std::unique_ptr<RankProcesses> processes;
-    std::vector<std::unique_ptr<SideChannel>> channels;
+    std::vector<std::unique_ptr<ControlChannel>> channels;
     std::vector<int> numbers;        // process ids
     std::vector<uint64_t> computed;  // last step that each rank reports as computed
     bool on_this_machine = true;
@@ -114,7 +114,7 @@ class RankSupervisor {
   std::string wait_for_answers(const std::shared_ptr<Group>& group);
   void loop();
   std::string run_group();  // returns the cause of its loss, or empty once stopped
-  void meet(Group& group, SideListener& listener);
+  void accept_ranks(Group& group, ControlListener& listener);
   void watch(const std::shared_ptr<Group>& group);
   void take(Group& group, size_t rank, Message message);
   void say_ready(const std::shared_ptr<Group>& group);

@@ -1,5 +1,5 @@
-// Liveness checks for a rank led over a side channel whose process has not ended: it is silent, or
-// a step takes too long. Pure arithmetic on times passed by the caller.
+// Liveness checks for a rank led over a control channel whose process has not ended: it is silent,
+// or a step takes too long. Pure arithmetic on times passed by the caller.
 #pragma once
 
 #include <array>

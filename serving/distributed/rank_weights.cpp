@@ -22,15 +22,15 @@ std::string cut(std::string words) {
 }
 
 // Waits without limit.
-Message next_message(SideChannel& channel) {
+Message next_message(ControlChannel& channel) {
   for (;;)
-    if (std::optional<Message> message = channel.receive(SideChannel::kForever))
+    if (std::optional<Message> message = channel.receive(ControlChannel::kForever))
       return *std::move(message);
 }
 
 }  // namespace
 
-void send_task(SideChannel& rank, const RankTask& task) {
+void send_task(ControlChannel& rank, const RankTask& task) {
   RecordWriter writer;
   writer.put(task.model);
   writer.put(task.tokenizer);
@@ -39,7 +39,7 @@ void send_task(SideChannel& rank, const RankTask& task) {
   rank.send(MessageKind::kTask, 0, writer.take());
 }
 
-RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
+RankTask receive_task(ControlChannel& leader, std::chrono::milliseconds limit) {
   leader.accept_payloads(kMaxTask);
   const std::optional<Message> message = leader.receive(limit);
   if (!message)
@@ -48,7 +48,7 @@ RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
     throw BadMessage(concat(leader.peer(), " did not send what to load, but kind ",
                             static_cast<uint32_t>(message->kind)));
   RankTask task;
-  leader.accept_payloads(SideChannel::kShort);
+  leader.accept_payloads(ControlChannel::kShort);
   RecordReader reader(message->payload);
   reader.get(task.model);
   reader.get(task.tokenizer);

@@ -1,4 +1,4 @@
-// Weight changes of serving ranks (serving/scheduler/model_weights.h), over their side channels:
+// Weight changes of serving ranks (serving/scheduler/model_weights.h), over their control channels:
 //   leader -> rank: stage, with a StageRequest; rank -> leader: staged, empty or with the error
 //   leader -> rank: use, between two plans: all switch at the same step; rank -> leader: used
 //   leader -> rank: drop
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "serving/distributed/side_channel.h"
+#include "serving/distributed/control_channel.h"
 #include "serving/scheduler/model_weights.h"
 
 namespace trireme {
@@ -27,9 +27,9 @@ struct RankTask {
   // KV blocks in the cache: the same count as before a restart; 0: as many as memory allows.
   int64_t blocks = 0;
 };
-void send_task(SideChannel& rank, const RankTask& task);
+void send_task(ControlChannel& rank, const RankTask& task);
 // Error(kLostRank) when no message arrives within `limit`, BadMessage for one of another kind.
-RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit);
+RankTask receive_task(ControlChannel& leader, std::chrono::milliseconds limit);
 
 struct StageRequest {
   int32_t slot = -1;  // adapter slot; -1: the model's weights
@@ -41,7 +41,7 @@ std::vector<std::byte> encode_stage(const StageRequest& request);
 class WeightsFollower {
  public:
   // weights: nullptr: this rank has none to change. Both must outlive this object.
-  WeightsFollower(SideChannel& leader, ModelWeights* weights)
+  WeightsFollower(ControlChannel& leader, ModelWeights* weights)
       : leader_(leader), weights_(weights) {}
   ~WeightsFollower();  // waits for staging to end
   WeightsFollower(const WeightsFollower&) = delete;
@@ -54,16 +54,16 @@ class WeightsFollower {
   void stage(uint64_t number, const StageRequest& request);
   void begin(std::function<void()> work);
 
-  SideChannel& leader_;
+  ControlChannel& leader_;
   ModelWeights* weights_;
   std::thread worker_;
 };
 
-// Side channels of rank 0, which computes too, to all other ranks. Used by one thread at a time.
+// Control channels of rank 0, which computes too, to all other ranks. Used by one thread at a time.
 class Followers {
  public:
   // channels: one for each other rank, which runs follow_plans().
-  explicit Followers(std::vector<std::unique_ptr<SideChannel>> channels)
+  explicit Followers(std::vector<std::unique_ptr<ControlChannel>> channels)
       : channels_(std::move(channels)) {}
 
   // Sends to all ranks. Error(kLostRank) when a channel has closed.
@@ -79,7 +79,7 @@ class Followers {
 
  private:
   std::string wait_for(MessageKind kind);
-  std::vector<std::unique_ptr<SideChannel>> channels_;
+  std::vector<std::unique_ptr<ControlChannel>> channels_;
   uint64_t change_ = 0;  // number of the last change
 };
 

@@ -1,6 +1,6 @@
 // Binary format of structs. A number is its native bytes (all ranks run the same program on the
-// same kind of machine, which the hello of the side channel checks); a bool is one byte, 0 or 1; a
-// list is its length (uint32) and its elements; a struct is its fields in order (members(), see
+// same kind of machine, which the hello of the control channel checks); a bool is one byte, 0 or 1;
+// a list is its length (uint32) and its elements; a struct is its fields in order (members(), see
 // plan_fields.h).
 //
 // The reader trusts nothing: it rejects a list longer than the remaining bytes before allocating

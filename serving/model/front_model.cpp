@@ -7,7 +7,7 @@
 #include "engine/device/timing.h"
 #include "engine/observe/log.h"
 #include "parallel/launch.h"
-#include "serving/distributed/side_meeting.h"
+#include "serving/distributed/control_rendezvous.h"
 #include "serving/engine/replicas.h"
 #include "serving/model/draft_model.h"
 #include "serving/model/rank_model.h"
@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::chrono::milliseconds kFrontMeeting{60'000};
+constexpr std::chrono::milliseconds kFrontRendezvous{60'000};
 constexpr std::chrono::milliseconds kLook{5};  // wait for each replica still loading, per round
 
 DType dtype_named(const std::string& name) {
@@ -234,13 +234,13 @@ void FrontModel::forget_adapter(int32_t slot) {
 
 void serve_as_rank(ServedModelOptions options, const std::string& leader) {
   end_with_parent();
-  const std::unique_ptr<SideChannel> channel =
-      connect_side_channel(SideAddress::parse(leader), detect_launcher().rank, kFrontMeeting);
+  const std::unique_ptr<ControlChannel> channel = connect_control_channel(
+      ControlAddress::parse(leader), detect_launcher().rank, kFrontRendezvous);
   Heartbeat heartbeat(*channel);
   options.led = true;
   options.draft.clear();  // runs in the front process
   try {
-    const RankTask task = receive_task(*channel, kFrontMeeting);
+    const RankTask task = receive_task(*channel, kFrontRendezvous);
     options.model = task.model;
     options.tokenizer = task.tokenizer;
     if (!task.adapters.empty()) options.modules = task.adapters;

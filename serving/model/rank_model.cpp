@@ -8,9 +8,9 @@
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/launch.h"
+#include "serving/distributed/control_rendezvous.h"
 #include "serving/distributed/leading_executor.h"
 #include "serving/distributed/rank_loop.h"
-#include "serving/distributed/side_meeting.h"
 #include "serving/engine/model_drafting.h"
 #include "serving/model/draft_model.h"
 #include "serving/model/kv_cache_type.h"
@@ -24,14 +24,14 @@ using std::chrono::milliseconds;
 constexpr int64_t kBlockTokens = 16;
 constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
 constexpr int64_t kRecordBytes = int64_t{512} << 20;  // GPU: recorded steps, library plans
-constexpr milliseconds kMeeting{60'000};
+constexpr milliseconds kRendezvous{60'000};
 
 int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
 
 // Rank 0's ends of its channels to all other ranks.
-std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ranks) {
-  std::vector<std::unique_ptr<SideChannel>> channels(static_cast<size_t>(ranks - 1));
-  const auto end = std::chrono::steady_clock::now() + kMeeting;
+std::vector<std::unique_ptr<ControlChannel>> all_of(ControlListener& listener, int ranks) {
+  std::vector<std::unique_ptr<ControlChannel>> channels(static_cast<size_t>(ranks - 1));
+  const auto end = std::chrono::steady_clock::now() + kRendezvous;
   for (int missing = ranks - 1; missing > 0;) {
     if (std::chrono::steady_clock::now() > end)
       throw Error(concat(missing, " ranks have not connected to the control channel"),
@@ -60,7 +60,7 @@ RankModel::RankModel(const ServedModelOptions& options) {
   });
   load(options);
   divide_memory(options);
-  if (world_->size() > 1 && !options.led) meet(options.rank_address);
+  if (world_->size() > 1 && !options.led) connect_channels(options.rank_address);
 }
 
 // Frees parameters before the device.
@@ -166,19 +166,19 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
               bytes, " bytes holds: ", sizes, " sets its size");
 }
 
-void RankModel::meet(const std::string& address) {
-  std::unique_ptr<SideListener> listener;
+void RankModel::connect_channels(const std::string& address) {
+  std::unique_ptr<ControlListener> listener;
   // Containers on one machine may have separate networks.
   const bool one_machine = world_->local_size() == world_->size() && world_->nodes() == 1;
   const std::string line = from_rank_0(world_->world(), [&] {
-    listener = std::make_unique<SideListener>(one_machine ? SideListener::on_this_machine()
-                                                          : SideListener::on_address(address));
+    listener = std::make_unique<ControlListener>(
+        one_machine ? ControlListener::on_this_machine() : ControlListener::on_address(address));
     return listener->address().line();
   });
   if (leads())
     followers_ = std::make_unique<Followers>(all_of(*listener, world_->size()));
   else
-    leader_ = connect_side_channel(SideAddress::parse(line), world_->rank(), kMeeting);
+    leader_ = connect_control_channel(ControlAddress::parse(line), world_->rank(), kRendezvous);
 }
 
 std::unique_ptr<StepExecutor> RankModel::own_executor() {
@@ -214,7 +214,7 @@ void RankModel::follow() {
   follow_plans(*leader_, *executor, {.bounds = bounds(), .weights = this});
 }
 
-void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
+void RankModel::follow(ControlChannel& leader, Heartbeat& heartbeat) {
   const std::unique_ptr<StepExecutor> executor = own_executor();
   const Layout& layout = groups_->layout;
   leader.accept_payloads(bounds().max_bytes());

@@ -26,7 +26,7 @@ class RankModel final : public ServedModel {
   void follow();
   // Follows a process that is not a rank: reports to it that this rank is ready, then runs its
   // plans. The sampling rank returns the results of each step.
-  void follow(SideChannel& leader, Heartbeat& heartbeat);
+  void follow(ControlChannel& leader, Heartbeat& heartbeat);
 
   DType dtype() override { return loaded_->parameters().dtype(); }
   std::string device() const override;
@@ -47,7 +47,7 @@ class RankModel final : public ServedModel {
   int64_t largest_step_bytes() const;
   void check_cache(const ServedModelOptions& options, int64_t bytes, int64_t of_block,
                    int64_t blocks);
-  void meet(const std::string& address);
+  void connect_channels(const std::string& address);
   std::unique_ptr<StepExecutor> own_executor();
   PlanBounds bounds() const;
 
@@ -58,9 +58,9 @@ class RankModel final : public ServedModel {
   ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;
-  std::unique_ptr<DraftModel> draft_;     // on rank 0; nullptr: no draft model
-  std::unique_ptr<Followers> followers_;  // on rank 0, if there are other ranks
-  std::unique_ptr<SideChannel> leader_;   // on the other ranks
+  std::unique_ptr<DraftModel> draft_;       // on rank 0; nullptr: no draft model
+  std::unique_ptr<Followers> followers_;    // on rank 0, if there are other ranks
+  std::unique_ptr<ControlChannel> leader_;  // on the other ranks
 };
 
 }  // namespace trireme

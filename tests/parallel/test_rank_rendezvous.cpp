@@ -24,7 +24,7 @@ namespace {
 constexpr double kLong = 120;  // seconds
 
 // A port at which ranks of this process meet.
-class MeetingPlace {
+class RendezvousPlace {
  public:
   TcpOptions rank(int rank, double timeout_s = kLong, const std::string& secret = "") const {
     TcpOptions options{"127.0.0.1", port_.number(), rank, 2, timeout_s, secret};
@@ -108,7 +108,7 @@ struct FalseMaster {
 };
 
 TEST(RankRendezvous, TimesOutHoweverManyStrangersAreConnected) {
-  const MeetingPlace place;
+  const RendezvousPlace place;
   const std::vector<Socket> strangers = place.idle_connections(300);
   EXPECT_NE(RankThread(place.rank(0, 1.0)).error().find("1 of 2 ranks have not connected"),
             std::string::npos);
@@ -116,7 +116,7 @@ TEST(RankRendezvous, TimesOutHoweverManyStrangersAreConnected) {
 
 // Repeated connections extend no deadline: neither silent ones nor partial greetings.
 TEST(RankRendezvous, ItsDeadlineIsNotRenewedByStrangers) {
-  const MeetingPlace place;
+  const RendezvousPlace place;
   std::atomic<bool> stop{false};
   std::atomic<int> connected{0};
   std::thread strangers([&] {
@@ -147,7 +147,7 @@ size_t count_of(const std::string& text, const std::string& part) {
 
 TEST(RankRendezvous, SaysWhomItWaitsForLongBeforeItGivesUp) {
   testing::internal::CaptureStderr();
-  const MeetingPlace place;
+  const RendezvousPlace place;
   (void)RankThread(place.rank(0, 0.8)).error();
   const std::string zero = testing::internal::GetCapturedStderr();
   EXPECT_EQ(count_of(zero, concat("waiting at 127.0.0.1:", place.port().number(),
@@ -199,7 +199,7 @@ TEST(RankRendezvous, ClosesItsPorts) {
 }
 
 TEST(RankRendezvous, SilentStrangersDoNotKeepRanksOut) {
-  const MeetingPlace place;
+  const RendezvousPlace place;
   const std::vector<Socket> strangers = place.idle_connections(2 * RankAcceptor::kMaxStrangers);
   RankThread zero(place.rank(0)), one(place.rank(1));
   EXPECT_EQ(one.error(), "");
@@ -207,7 +207,7 @@ TEST(RankRendezvous, SilentStrangersDoNotKeepRanksOut) {
 }
 
 TEST(RankRendezvous, ClosesWhatIsNoRank) {
-  const MeetingPlace place;
+  const RendezvousPlace place;
   RankThread zero(place.rank(0, kLong, "the secret of a run"));
   const Socket noise = place.connect(), wrong = place.connect();
   EXPECT_EQ(receive<RankChallenge>(noise).magic, kRankMagic);
@@ -230,7 +230,7 @@ TEST(RankRendezvous, ClosesWhatIsNoRank) {
 TEST(RankRendezvous, RefusesAReplayedGreeting) {
   const std::string secret = "the secret of a run";
   const FalseMaster trap;
-  const MeetingPlace place;
+  const RendezvousPlace place;
   RankThread zero(place.rank(0, kLong, secret));
   RankThread victim(TcpOptions{"127.0.0.1", trap.port.number(), 1, 2, kLong, secret});
   const RankGreeting recorded = trap.greeting_for({}, {.refusal = RankRefusal::kTaken});
@@ -273,7 +273,7 @@ TEST(RankRendezvous, ListensAtOneAddressOnly) {
 
 TEST(RankRendezvous, TakesOverOnlyASocketThatListensAtItsPort) {
   const ReservedPort other;
-  const MeetingPlace place;
+  const RendezvousPlace place;
   TcpOptions options = place.rank(0, 1.0);
   close(options.listener);
   options.listener = fcntl(other.descriptor(), F_DUPFD_CLOEXEC, 3);
@@ -293,7 +293,7 @@ double processor_seconds() {
 }
 
 TEST(RankRendezvous, DoesNotSpinWithoutDescriptors) {
-  const MeetingPlace place;
+  const RendezvousPlace place;
   const std::vector<Socket> strangers = place.idle_connections(1);
   TcpOptions options = place.rank(0, 2.0);
   const pid_t child = fork();
@@ -332,7 +332,7 @@ int64_t peak_bytes() {
 // Error of rank 0, which waits for 4 bytes, when rank 1 sends the header of another message and
 // disconnects.
 std::string error_after_header(int64_t tag, int64_t bytes) {
-  const MeetingPlace place;
+  const RendezvousPlace place;
   RankThread one(place.rank(1));
   const auto transport = make_tcp_transport(place.rank(0));
   {

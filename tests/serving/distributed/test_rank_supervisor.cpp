@@ -42,7 +42,7 @@ class Moody final : public StepExecutor {
 TEST(FakeRank, DISABLED_Follows) {
   const int rank = detect_launcher().rank;
   const auto channel =
-      connect_side_channel(SideAddress::parse(leader_from_environment()), rank, kLong);
+      connect_control_channel(ControlAddress::parse(leader_from_environment()), rank, kLong);
   Heartbeat heartbeat(*channel);
   const RankTask task = receive_task(*channel, kLong);
   std::string word = task.model;
@@ -312,7 +312,7 @@ TEST(RankSupervisor, SaysWhichReplicaFailedBeforeTheOthersAreReady) {
 
 // Not a test: connects repeatedly without introducing itself.
 TEST(FakeRank, DISABLED_Stranger) {
-  const SideAddress address = SideAddress::parse(leader_from_environment());
+  const ControlAddress address = ControlAddress::parse(leader_from_environment());
   sockaddr_un where{};
   where.sun_family = AF_UNIX;
   const std::string name = address.where.substr(5);
@@ -331,7 +331,7 @@ TEST(RankSupervisor, GivesUpRanksThatNeverComeAmongStrangers) {
   RankSupervisor ranks({.ranks = 2,
                         .command = {"/proc/self/exe", "--gtest_also_run_disabled_tests",
                                     "--gtest_brief=1", "--gtest_filter=FakeRank.DISABLED_Stranger"},
-                        .meeting = milliseconds(1000)});
+                        .rendezvous = milliseconds(1000)});
   try {
     ranks.wait_until_ready();
     FAIL() << "they are ready";

@@ -15,10 +15,10 @@ struct Ends {
   Ends() {
     std::array<int, 2> ends{};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-    leader = std::make_unique<SideChannel>(Socket(ends[0]), "a follower");
-    follower = std::make_unique<SideChannel>(Socket(ends[1]), "the leader");
+    leader = std::make_unique<ControlChannel>(Socket(ends[0]), "a follower");
+    follower = std::make_unique<ControlChannel>(Socket(ends[1]), "the leader");
   }
-  std::unique_ptr<SideChannel> leader, follower;
+  std::unique_ptr<ControlChannel> leader, follower;
 };
 
 TEST(RankTask, ArrivesAsItWas) {
@@ -42,7 +42,7 @@ TEST(RankTask, ArrivesAsItWas) {
 class RankWeights : public testing::Test {
  protected:
   RankWeights() {
-    std::vector<std::unique_ptr<SideChannel>> channels;
+    std::vector<std::unique_ptr<ControlChannel>> channels;
     for (size_t i = 0; i < ends.size(); ++i) {
       channels.push_back(std::move(ends[i].leader));
       ranks.emplace_back([this, i] {

@@ -12,12 +12,12 @@
 #include <cstring>
 #include <thread>
 
+#include "serving/distributed/control_rendezvous.h"
 #include "serving/distributed/leading_executor.h"
 #include "serving/distributed/rank_loop.h"
-#include "serving/distributed/side_meeting.h"
 #include "tests/serving/distributed/plans.h"
 
-namespace trireme::test_side_channel {
+namespace trireme::test_control_channel {
 namespace {
 
 using std::chrono::milliseconds;
@@ -29,7 +29,7 @@ struct Pair {
     std::array<int, 2> ends{};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
     raw = ends[0];
-    channel = std::make_unique<SideChannel>(Socket(ends[1]), "the other");
+    channel = std::make_unique<ControlChannel>(Socket(ends[1]), "the other");
   }
   ~Pair() {
     if (raw >= 0) close(raw);
@@ -38,7 +38,7 @@ struct Pair {
     EXPECT_EQ(::send(raw, data, bytes, 0), static_cast<ssize_t>(bytes));
   }
   int raw = -1;
-  std::unique_ptr<SideChannel> channel;
+  std::unique_ptr<ControlChannel> channel;
 };
 
 // Bytes of a message on the wire.
@@ -51,7 +51,7 @@ std::vector<char> wire_of(MessageKind kind, uint64_t number, std::string_view pa
   return bytes;
 }
 
-TEST(SideChannel, TakesMessagesHoweverTheyArrive) {
+TEST(ControlChannel, TakesMessagesHoweverTheyArrive) {
   const std::vector<char> one = wire_of(MessageKind::kPlan, 7, "a plan");
   const std::vector<char> other = wire_of(MessageKind::kEnd, 8, "");
   Pair pair;
@@ -72,7 +72,7 @@ TEST(SideChannel, TakesMessagesHoweverTheyArrive) {
   EXPECT_FALSE(pair.channel->receive(milliseconds(1)).has_value());
 }
 
-TEST(SideChannel, RefusesAnyBitThatHasChanged) {
+TEST(ControlChannel, RefusesAnyBitThatHasChanged) {
   const std::vector<char> good = wire_of(MessageKind::kPlan, 7, "a plan");
   for (size_t bit = 0; bit < good.size() * 8; ++bit) {
     std::vector<char> bad = good;
@@ -85,7 +85,7 @@ TEST(SideChannel, RefusesAnyBitThatHasChanged) {
   }
 }
 
-TEST(SideChannel, RefusesMoreThanItAcceptsBeforeItComes) {
+TEST(ControlChannel, RefusesMoreThanItAcceptsBeforeItComes) {
   const std::vector<char> good = wire_of(MessageKind::kPlan, 7, std::string(100, 'x'));
   Pair pair;
   pair.channel->accept_payloads(99);
@@ -93,7 +93,7 @@ TEST(SideChannel, RefusesMoreThanItAcceptsBeforeItComes) {
   EXPECT_THROW(pair.channel->receive(kLong), BadMessage);
 }
 
-TEST(SideChannel, SaysThatThePeerHasGone) {
+TEST(ControlChannel, SaysThatThePeerHasGone) {
   Pair pair;
   close(std::exchange(pair.raw, -1));
   EXPECT_THROW(pair.channel->receive(kLong), Error);
@@ -105,7 +105,7 @@ TEST(SideChannel, SaysThatThePeerHasGone) {
 }
 
 // A peer that does not read blocks its sender only for a limited time.
-TEST(SideChannel, DoesNotWaitForAPeerThatReadsNothing) {
+TEST(ControlChannel, DoesNotWaitForAPeerThatReadsNothing) {
   Pair pair;
   const std::vector<std::byte> much(1 << 20);
   const auto begin = std::chrono::steady_clock::now();
@@ -117,29 +117,29 @@ TEST(SideChannel, DoesNotWaitForAPeerThatReadsNothing) {
   EXPECT_GT(std::chrono::steady_clock::now() - begin, milliseconds(1500));
 }
 
-std::unique_ptr<SideListener::Guest> accepted(SideListener& listener) {
+std::unique_ptr<ControlListener::Guest> accepted(ControlListener& listener) {
   for (int i = 0; i < 1200; ++i)
     if (auto guest = listener.accept(milliseconds(100))) return guest;
   return {};
 }
 
-void expect_turned_away(SideListener& listener, const SideAddress& address) {
+void expect_turned_away(ControlListener& listener, const ControlAddress& address) {
   std::atomic<bool> turned_away = false;
   std::thread stranger([&] {
-    EXPECT_THROW(connect_side_channel(address, 0, kLong), Error);
+    EXPECT_THROW(connect_control_channel(address, 0, kLong), Error);
     turned_away = true;
   });
   while (!turned_away) EXPECT_EQ(listener.accept(milliseconds(20)), nullptr);
   stranger.join();
 }
 
-TEST(SideMeeting, BringsRanksTogetherOnAMachineAndOverTcp) {
+TEST(ControlRendezvous, BringsRanksTogetherOnAMachineAndOverTcp) {
   for (const bool tcp : {false, true}) {
-    SideListener listener =
-        tcp ? SideListener::on_address("127.0.0.1") : SideListener::on_this_machine();
-    const SideAddress address = SideAddress::parse(listener.address().line());
-    std::unique_ptr<SideChannel> rank;
-    std::thread connecting([&] { rank = connect_side_channel(address, 3, kLong); });
+    ControlListener listener =
+        tcp ? ControlListener::on_address("127.0.0.1") : ControlListener::on_this_machine();
+    const ControlAddress address = ControlAddress::parse(listener.address().line());
+    std::unique_ptr<ControlChannel> rank;
+    std::thread connecting([&] { rank = connect_control_channel(address, 3, kLong); });
     const auto guest = accepted(listener);
     connecting.join();
     ASSERT_NE(guest, nullptr);
@@ -152,25 +152,25 @@ TEST(SideMeeting, BringsRanksTogetherOnAMachineAndOverTcp) {
   }
 }
 
-TEST(SideMeeting, TurnsStrangersAway) {
-  SideListener listener = SideListener::on_address("127.0.0.1");
-  SideAddress wrong = listener.address();
+TEST(ControlRendezvous, TurnsStrangersAway) {
+  ControlListener listener = ControlListener::on_address("127.0.0.1");
+  ControlAddress wrong = listener.address();
   wrong.secret.back() = wrong.secret.back() == '0' ? '1' : '0';
   expect_turned_away(listener, wrong);
   // A process with the secret can still connect.
-  std::thread rank([&] { connect_side_channel(listener.address(), 0, kLong); });
+  std::thread rank([&] { connect_control_channel(listener.address(), 0, kLong); });
   EXPECT_NE(accepted(listener), nullptr);
   rank.join();
   // Nor does a rank accept a process that only has the address.
-  SideListener other = SideListener::on_address("127.0.0.1");
-  SideAddress mixed = other.address();
+  ControlListener other = ControlListener::on_address("127.0.0.1");
+  ControlAddress mixed = other.address();
   mixed.secret = listener.address().secret;
   expect_turned_away(other, mixed);
 }
 
 // Connections that send nothing, or an incomplete greeting.
 struct SilentStrangers {
-  SilentStrangers(const SideListener& listener, int count) {
+  SilentStrangers(const ControlListener& listener, int count) {
     const std::string& where = listener.address().where;
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -200,34 +200,34 @@ struct SilentStrangers {
 };
 
 // One after the other, 30 of them would take a minute, and a rank would time out after two seconds.
-TEST(SideMeeting, LetsStrangersHoldUpNobody) {
-  SideListener listener = SideListener::on_address("127.0.0.1");
+TEST(ControlRendezvous, LetsStrangersHoldUpNobody) {
+  ControlListener listener = ControlListener::on_address("127.0.0.1");
   const SilentStrangers strangers(listener, 30);
-  std::thread rank([&] { EXPECT_NO_THROW(connect_side_channel(listener.address(), 2, kLong)); });
+  std::thread rank([&] { EXPECT_NO_THROW(connect_control_channel(listener.address(), 2, kLong)); });
   const auto guest = accepted(listener);
   rank.join();
   ASSERT_NE(guest, nullptr);
   EXPECT_EQ(guest->rank, 2);
-  EXPECT_EQ(listener.accept(SideListener::kMeeting + milliseconds(500)), nullptr);
+  EXPECT_EQ(listener.accept(ControlListener::kHandshake + milliseconds(500)), nullptr);
   EXPECT_EQ(strangers.left(), 0);
 }
 
-TEST(SideMeeting, LetsManyStrangersKeepOutNobody) {
-  SideListener listener = SideListener::on_address("127.0.0.1");
-  constexpr int kMax = static_cast<int>(SideListener::kMaxStrangers);
+TEST(ControlRendezvous, LetsManyStrangersKeepOutNobody) {
+  ControlListener listener = ControlListener::on_address("127.0.0.1");
+  constexpr int kMax = static_cast<int>(ControlListener::kMaxStrangers);
   const SilentStrangers strangers(listener, kMax + 60);
-  std::thread rank([&] { EXPECT_NO_THROW(connect_side_channel(listener.address(), 2, kLong)); });
+  std::thread rank([&] { EXPECT_NO_THROW(connect_control_channel(listener.address(), 2, kLong)); });
   EXPECT_NE(accepted(listener), nullptr);
   rank.join();
   EXPECT_LT(strangers.left(), kMax);
 }
 
-TEST(SideMeeting, ReadsNoOtherAddresses) {
+TEST(ControlRendezvous, ReadsNoOtherAddresses) {
   const std::string secret(64, 'a');
-  EXPECT_NO_THROW(SideAddress::parse("unix:x " + secret));
+  EXPECT_NO_THROW(ControlAddress::parse("unix:x " + secret));
   const std::vector<std::string> bad = {"", "unix:x", "unix:x a", "file:x " + secret,
                                         "tcp:1 " + secret};
-  for (const std::string& line : bad) EXPECT_THROW(SideAddress::parse(line), InputError) << line;
+  for (const std::string& line : bad) EXPECT_THROW(ControlAddress::parse(line), InputError) << line;
 }
 
 // A leader and two followers run the same sequences, and all end.
@@ -237,12 +237,12 @@ TEST(RankLoop, FollowsALeader) {
     return std::make_unique<test::RecordedTexts>(b.blocks, b.block_tokens,
                                                  static_cast<int32_t>(b.ids));
   };
-  std::vector<std::unique_ptr<SideChannel>> leading, following;
+  std::vector<std::unique_ptr<ControlChannel>> leading, following;
   for (int i = 0; i < 2; ++i) {
     std::array<int, 2> ends{};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-    leading.push_back(std::make_unique<SideChannel>(Socket(ends[0]), "a follower"));
-    following.push_back(std::make_unique<SideChannel>(Socket(ends[1]), "the leader"));
+    leading.push_back(std::make_unique<ControlChannel>(Socket(ends[0]), "a follower"));
+    following.push_back(std::make_unique<ControlChannel>(Socket(ends[1]), "the leader"));
   }
   std::array<int64_t, 2> computed{};
   std::vector<std::thread> ranks;
@@ -271,7 +271,7 @@ TEST(RankLoop, FollowsALeader) {
 TEST(RankLoop, ComputesNothingThatIsOutOfBounds) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-  SideChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
+  ControlChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
   SchedulerOutput plan;
   plan.number = 1;
   plan.sequences.push_back({.slot = 0, .tokens = 1, .kept_blocks = 1});
@@ -285,7 +285,7 @@ TEST(RankLoop, ComputesNothingThatIsOutOfBounds) {
 TEST(RankLoop, ShowsThatItLives) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-  SideChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
+  ControlChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
   Heartbeat heartbeat(follower);
   heartbeat.computed(5);
   for (int i = 0; i < 3; ++i) {
@@ -297,4 +297,4 @@ TEST(RankLoop, ShowsThatItLives) {
 }
 
 }  // namespace
-}  // namespace trireme::test_side_channel
+}  // namespace trireme::test_control_channel

@@ -1,4 +1,4 @@
-#include "serving/distributed/side_channel.h"
+#include "serving/distributed/control_channel.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -44,16 +44,16 @@ bool wait_for(int fd, short what, milliseconds limit) {
 
 }  // namespace
 
-SideChannel::SideChannel(Socket socket, std::string peer)
+ControlChannel::ControlChannel(Socket socket, std::string peer)
     : socket_(std::move(socket)), peer_(std::move(peer)) {
   socket_.set_non_blocking();
 }
 
-void SideChannel::fail_gone() const {
+void ControlChannel::fail_gone() const {
   throw Error(concat(peer_, " closed the connection"), ExitCode::kLostRank);
 }
 
-void SideChannel::send(MessageKind kind, uint64_t number, std::span<const std::byte> payload) {
+void ControlChannel::send(MessageKind kind, uint64_t number, std::span<const std::byte> payload) {
   Header header{.kind = static_cast<uint32_t>(kind), .number = number, .bytes = payload.size()};
   header.checksum = checksum_of(header, payload);
   std::vector<std::byte> bytes(sizeof header + payload.size());
@@ -73,7 +73,7 @@ void SideChannel::send(MessageKind kind, uint64_t number, std::span<const std::b
   }
 }
 
-bool SideChannel::read_some() {
+bool ControlChannel::read_some() {
   const size_t before = arrived_.size();
   arrived_.resize(before + kReadBytes);
   const ssize_t got = recv(fd(), arrived_.data() + before, kReadBytes, MSG_DONTWAIT);
@@ -83,7 +83,7 @@ bool SideChannel::read_some() {
   return !nothing;
 }
 
-std::optional<Message> SideChannel::parse() {
+std::optional<Message> ControlChannel::parse() {
   Header header;
   if (arrived_.size() < sizeof header) return {};
   std::memcpy(&header, arrived_.data(), sizeof header);
@@ -103,14 +103,14 @@ std::optional<Message> SideChannel::parse() {
   return message;
 }
 
-std::optional<Message> SideChannel::poll() {
+std::optional<Message> ControlChannel::poll() {
   for (;;) {
     if (std::optional<Message> message = parse()) return message;
     if (!read_some()) return {};
   }
 }
 
-std::optional<Message> SideChannel::receive(milliseconds limit) {
+std::optional<Message> ControlChannel::receive(milliseconds limit) {
   const auto end = Clock::now() + limit;
   for (;;) {
     if (std::optional<Message> message = poll()) return message;

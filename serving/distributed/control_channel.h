@@ -21,7 +21,7 @@
 namespace trireme {
 
 enum class MessageKind : uint32_t {
-  kChallenge = 1,  // the three of the handshake (side_meeting.h)
+  kChallenge = 1,  // the three of the handshake (control_rendezvous.h)
   kHello,
   kWelcome,
   kReady,   // from a rank: it has loaded
@@ -44,14 +44,14 @@ struct Message {
   std::vector<std::byte> payload;
 };
 
-class SideChannel {
+class ControlChannel {
  public:
   static constexpr std::chrono::milliseconds kForever{-1};
   // Default limit of accept_payloads(), in bytes.
   static constexpr int64_t kShort = 64 << 10;
 
   // peer: name of the other end, for errors. Both ends must use this class.
-  SideChannel(Socket socket, std::string peer);
+  ControlChannel(Socket socket, std::string peer);
   const std::string& peer() const { return peer_; }
   void name_peer(std::string peer) { peer_ = std::move(peer); }
   // Sets the size limit of payloads received from now on; before: kShort.

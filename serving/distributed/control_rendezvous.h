@@ -1,4 +1,4 @@
-// Set-up of a job's side channels: one process listens until all ranks have connected, and then
+// Set-up of a job's control channels: one process listens until all ranks have connected, and then
 // stops listening.
 //
 // Both sides prove that they know the job's secret without sending it (HMAC-SHA256 over both sides'
@@ -7,8 +7,8 @@
 //   rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
 // The thread that calls accept() serves all connections at once: a silent stranger delays nobody.
-// At most kMaxStrangers connections may be unauthenticated; each has kMeeting to authenticate, or
-// kShortestMeeting when others wait for its place.
+// At most kMaxStrangers connections may be unauthenticated; each has kHandshake to authenticate, or
+// kMinHandshake when others wait for its place.
 // On one machine the socket is an abstract Unix socket (no file), and the peer must run as the same
 // user. Across machines it is TCP on one address of this machine, not on all of them.
 #pragma once
@@ -18,35 +18,35 @@
 #include <string>
 #include <vector>
 
-#include "serving/distributed/side_channel.h"
+#include "serving/distributed/control_channel.h"
 
 namespace trireme {
 
-struct SideAddress {
+struct ControlAddress {
   std::string where;   // "unix:NAME" or "tcp:HOST:PORT"
   std::string secret;  // of the job: 64 hexadecimal digits
 
   // Both on one line, for a rank's environment or a broadcast. parse() throws InputError.
   std::string line() const;
-  static SideAddress parse(const std::string& line);
+  static ControlAddress parse(const std::string& line);
 };
 
-class SideListener {
+class ControlListener {
  public:
   static constexpr size_t kMaxStrangers = 128;
-  static constexpr std::chrono::milliseconds kMeeting{2000}, kShortestMeeting{200};
+  static constexpr std::chrono::milliseconds kHandshake{2000}, kMinHandshake{200};
 
   struct Guest {
     int rank = 0;
     int process = 0;  // process id on its machine
-    std::unique_ptr<SideChannel> channel;
+    std::unique_ptr<ControlChannel> channel;
   };
 
-  static SideListener on_this_machine();
+  static ControlListener on_this_machine();
   // host: a name or address of this machine; empty: the address of its own host name.
-  static SideListener on_address(const std::string& host);
+  static ControlListener on_address(const std::string& host);
 
-  const SideAddress& address() const { return address_; }
+  const ControlAddress& address() const { return address_; }
   // Next connection that proves to be a rank of this job and runs this program; nullptr: none
   // within `limit`. Others are rejected; the first ones are logged as warnings. One thread.
   std::unique_ptr<Guest> accept(std::chrono::milliseconds limit);
@@ -54,12 +54,12 @@ class SideListener {
  private:
   using Clock = std::chrono::steady_clock;
   struct Stranger {
-    std::unique_ptr<SideChannel> channel;
+    std::unique_ptr<ControlChannel> channel;
     std::string challenge;
     Clock::time_point came;
   };
 
-  SideListener(Socket socket, std::string where);
+  ControlListener(Socket socket, std::string where);
   std::vector<bool> wait_until(Clock::time_point end) const;
   std::unique_ptr<Guest> introduced(const std::vector<bool>& said);
   std::unique_ptr<Guest> guest_of(Stranger& stranger, const Message& message) const;
@@ -68,7 +68,7 @@ class SideListener {
   void turn_away(const char* why);
 
   Socket socket_;
-  SideAddress address_;
+  ControlAddress address_;
   std::vector<Stranger> strangers_;  // oldest first
   Clock::time_point takes_again_{};  // no connection is accepted before this
   int64_t turned_away_ = 0;
@@ -76,7 +76,7 @@ class SideListener {
 
 // Rank's end. Error(kLostRank) when nobody listens within `limit`, BadMessage when it is not the
 // job's listener.
-std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,
-                                                  std::chrono::milliseconds limit);
+std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& address, int rank,
+                                                        std::chrono::milliseconds limit);
 
 }  // namespace trireme

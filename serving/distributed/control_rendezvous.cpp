@@ -1,4 +1,4 @@
-#include "serving/distributed/side_meeting.h"
+#include "serving/distributed/control_rendezvous.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -38,13 +38,13 @@ auto members(S& hello) requires std::same_as<std::remove_const_t<S>, RankHello> 
   return std::tie(rank, process, program, nonce, proof);
 }
 
-std::string rank_proof(const SideAddress& address, const std::string& challenge,
+std::string rank_proof(const ControlAddress& address, const std::string& challenge,
                        const RankHello& hello) {
   return secret_proof(address.secret, {"rank", challenge, text(hello.rank), text(hello.process),
                                        hello.program, hello.nonce});
 }
 
-std::string listener_proof(const SideAddress& address, const std::string& challenge,
+std::string listener_proof(const ControlAddress& address, const std::string& challenge,
                            const RankHello& hello) {
   return secret_proof(address.secret, {"listener", hello.nonce, challenge, text(hello.rank)});
 }
@@ -54,18 +54,18 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 }
 
 // Receives the next message, which must be of this kind.
-std::string expect(SideChannel& channel, MessageKind kind,
-                   milliseconds limit = SideListener::kMeeting) {
+std::string expect(ControlChannel& channel, MessageKind kind,
+                   milliseconds limit = ControlListener::kHandshake) {
   const std::optional<Message> message = channel.receive(limit);
   if (!message || message->kind != kind)
     throw BadMessage(concat(channel.peer(), " did not authenticate"));
   return {reinterpret_cast<const char*>(message->payload.data()), message->payload.size()};
 }
 
-std::unique_ptr<SideChannel> channel_of(Socket socket_, std::string peer) {
+std::unique_ptr<ControlChannel> channel_of(Socket socket_, std::string peer) {
   const int yes = 1;  // no effect on a Unix socket
   setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  return std::make_unique<SideChannel>(std::move(socket_), std::move(peer));
+  return std::make_unique<ControlChannel>(std::move(socket_), std::move(peer));
 }
 
 // Abstract address: the name starts with a zero byte, and the socket has no file.
@@ -118,11 +118,11 @@ Socket connect_once(const std::string& where) {
 
 }  // namespace
 
-std::string SideAddress::line() const { return concat(where, " ", secret); }
+std::string ControlAddress::line() const { return concat(where, " ", secret); }
 
-SideAddress SideAddress::parse(const std::string& line) {
+ControlAddress ControlAddress::parse(const std::string& line) {
   const size_t space = line.find(' ');
-  SideAddress address;
+  ControlAddress address;
   if (space != std::string::npos) address = {line.substr(0, space), line.substr(space + 1)};
   const bool known = address.where.starts_with("unix:") ||
                      (address.where.starts_with("tcp:") && address.where.rfind(':') > 4);
@@ -131,24 +131,24 @@ SideAddress SideAddress::parse(const std::string& line) {
   return address;
 }
 
-SideListener::SideListener(Socket socket, std::string where)
+ControlListener::ControlListener(Socket socket, std::string where)
     : socket_(std::move(socket)), address_{std::move(where), make_secret()} {
   if (listen(socket_.fd(), SOMAXCONN) != 0)
     throw Error(concat("cannot listen on ", address_.where, ": ", std::strerror(errno)));
   socket_.set_non_blocking();
 }
 
-SideListener SideListener::on_this_machine() {
+ControlListener ControlListener::on_this_machine() {
   const std::string name = concat("trireme-", hex_digits(random_bytes(16)));
   sockaddr_un address;
   const socklen_t length = fill(address, name);
   Socket socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket_.open() || bind(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) != 0)
     throw Error(concat("cannot create a control channel: ", std::strerror(errno)));
-  return SideListener(std::move(socket_), concat("unix:", name));
+  return ControlListener(std::move(socket_), concat("unix:", name));
 }
 
-SideListener SideListener::on_address(const std::string& host) {
+ControlListener ControlListener::on_address(const std::string& host) {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   const std::string own = host.empty() ? name : host;
@@ -162,13 +162,13 @@ SideListener SideListener::on_address(const std::string& host) {
     char address[NI_MAXHOST], port[NI_MAXSERV];
     getnameinfo(reinterpret_cast<sockaddr*>(&bound), length, address, sizeof address, port,
                 sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-    return SideListener(std::move(socket_), concat("tcp:", address, ":", port));
+    return ControlListener(std::move(socket_), concat("tcp:", address, ":", port));
   }
   fail_input("cannot listen for ranks on \"", own, "\": ", std::strerror(errno),
              "; name an address of this machine that the others reach");
 }
 
-std::unique_ptr<SideListener::Guest> SideListener::accept(milliseconds limit) {
+std::unique_ptr<ControlListener::Guest> ControlListener::accept(milliseconds limit) {
   const auto end = Clock::now() + limit;
   do {
     if (auto guest = introduced(wait_until(end))) return guest;
@@ -180,10 +180,10 @@ std::unique_ptr<SideListener::Guest> SideListener::accept(milliseconds limit) {
 
 // Waits until a peer connects or sends, or until another time limit is due. Returns which strangers
 // have sent something.
-std::vector<bool> SideListener::wait_until(Clock::time_point end) const {
+std::vector<bool> ControlListener::wait_until(Clock::time_point end) const {
   const bool takes = Clock::now() >= takes_again_;
   if (!takes) end = std::min(end, takes_again_);
-  if (!strangers_.empty()) end = std::min(end, strangers_.front().came + kMeeting);
+  if (!strangers_.empty()) end = std::min(end, strangers_.front().came + kHandshake);
   std::vector<pollfd> ready{{takes ? socket_.fd() : -1, POLLIN, 0}};
   for (const Stranger& stranger : strangers_) ready.push_back({stranger.channel->fd(), POLLIN, 0});
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
@@ -194,7 +194,7 @@ std::vector<bool> SideListener::wait_until(Clock::time_point end) const {
 }
 
 // First stranger that proves its identity. Those that send anything else are rejected.
-std::unique_ptr<SideListener::Guest> SideListener::introduced(const std::vector<bool>& said) {
+std::unique_ptr<ControlListener::Guest> ControlListener::introduced(const std::vector<bool>& said) {
   auto stranger = strangers_.begin();
   for (const bool something : said) {
     std::unique_ptr<Guest> guest;
@@ -214,8 +214,8 @@ std::unique_ptr<SideListener::Guest> SideListener::introduced(const std::vector<
   return {};
 }
 
-std::unique_ptr<SideListener::Guest> SideListener::guest_of(Stranger& stranger,
-                                                            const Message& message) const {
+std::unique_ptr<ControlListener::Guest> ControlListener::guest_of(Stranger& stranger,
+                                                                  const Message& message) const {
   if (message.kind != MessageKind::kHello)
     throw BadMessage("an unknown process did not authenticate");
   RankHello hello;
@@ -235,8 +235,8 @@ std::unique_ptr<SideListener::Guest> SideListener::guest_of(Stranger& stranger,
   return guest;
 }
 
-void SideListener::turn_away_silent() {
-  while (!strangers_.empty() && Clock::now() >= strangers_.front().came + kMeeting) {
+void ControlListener::turn_away_silent() {
+  while (!strangers_.empty() && Clock::now() >= strangers_.front().came + kHandshake) {
     turn_away("an unknown process that did not authenticate");
     strangers_.erase(strangers_.begin());
   }
@@ -244,11 +244,11 @@ void SideListener::turn_away_silent() {
 
 // Accepts one connection, if there is one. When all places are taken, the oldest is rejected once
 // it has had the time in which a rank responds: many silent strangers cannot keep ranks out.
-void SideListener::take_stranger() {
+void ControlListener::take_stranger() {
   const auto now = Clock::now();
   if (now < takes_again_) return;
   const bool full = strangers_.size() == kMaxStrangers;
-  if (full) takes_again_ = strangers_.front().came + kShortestMeeting;
+  if (full) takes_again_ = strangers_.front().came + kMinHandshake;
   if (now < takes_again_) return;
   Socket taken(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!taken.open()) {
@@ -272,14 +272,14 @@ void SideListener::take_stranger() {
   }
 }
 
-void SideListener::turn_away(const char* why) {
+void ControlListener::turn_away(const char* why) {
   if (++turned_away_ > kMaxWarnings) return;
   log_warning("rejected a connection to the ranks' control channel: ", why,
               turned_away_ == kMaxWarnings ? "; further ones are not logged" : "");
 }
 
-std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,
-                                                  milliseconds limit) {
+std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& address, int rank,
+                                                        milliseconds limit) {
   const auto end = Clock::now() + limit;
   Socket socket_ = connect_once(address.where);
   while (!socket_.open()) {
@@ -292,7 +292,7 @@ std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, in
   // Other connections may be served first.
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
   const std::string challenge =
-      expect(*channel, MessageKind::kChallenge, std::max(left, SideListener::kMeeting));
+      expect(*channel, MessageKind::kChallenge, std::max(left, ControlListener::kHandshake));
   RankHello hello{.rank = rank,
                   .process = getpid(),
                   .program = executable_build_id(),
