@@ -10,15 +10,17 @@ namespace trireme {
 namespace {
 
 // Name of token `id` at this position; for the sampled token, that of its share of the text.
-TokenName name_at(const ReplyContext& reply, const GenerationChoice::Told& told, int32_t id) {
-  TokenName name = id == told.token.id ? token_name(told.text) : token_name(reply.tokenizer, id);
+TokenName name_at(const ReplyContext& reply, const GenerationChoice::ReportedToken& reported,
+                  int32_t id) {
+  TokenName name =
+      id == reported.token.id ? token_name(reported.text) : token_name(reply.tokenizer, id);
   if (reply.form.tokens_as_ids) name.name = concat("token_id:", id);
   return name;
 }
 
 void write_token(JsonWriter& json, const TokenName& token, double logprob) {
   json.key("token").string(token.name);
-  json.key("logprob").number(told_logprob(logprob));
+  json.key("logprob").number(reported_logprob(logprob));
   json.key("bytes").begin_array();
   for (const char byte : token.bytes) json.integer(static_cast<unsigned char>(byte));
   json.end_array();
@@ -26,15 +28,16 @@ void write_token(JsonWriter& json, const TokenName& token, double logprob) {
 
 // The sampled token first, then the most probable others, keyed by unique names: a token whose
 // spelling is taken gets the name of `return_tokens_as_token_ids`.
-void write_top(JsonWriter& json, const ReplyContext& reply, const GenerationChoice::Told& told) {
-  const std::string chosen = name_at(reply, told, told.token.id).name;
+void write_top(JsonWriter& json, const ReplyContext& reply,
+               const GenerationChoice::ReportedToken& reported) {
+  const std::string chosen = name_at(reply, reported, reported.token.id).name;
   std::set<std::string> names{chosen};
-  json.begin_object().key(chosen).number(told_logprob(told.token.logprob));
-  for (const TokenLogprob& top : told.token.top) {
-    if (top.id == told.token.id) continue;
-    std::string name = name_at(reply, told, top.id).name;
+  json.begin_object().key(chosen).number(reported_logprob(reported.token.logprob));
+  for (const TokenLogprob& top : reported.token.top) {
+    if (top.id == reported.token.id) continue;
+    std::string name = name_at(reply, reported, top.id).name;
     if (!names.insert(name).second) name = concat("token_id:", top.id);
-    json.key(name).number(told_logprob(top.logprob));
+    json.key(name).number(reported_logprob(top.logprob));
   }
   json.end_object();
 }
@@ -42,13 +45,13 @@ void write_top(JsonWriter& json, const ReplyContext& reply, const GenerationChoi
 void write_chat_logprobs(JsonWriter& json, const ReplyContext& reply,
                          const GenerationChoice& choice) {
   json.begin_object().key("content").begin_array();
-  for (const GenerationChoice::Told& told : choice.told) {
+  for (const GenerationChoice::ReportedToken& reported : choice.reported) {
     json.begin_object();
-    write_token(json, name_at(reply, told, told.token.id), told.token.logprob);
+    write_token(json, name_at(reply, reported, reported.token.id), reported.token.logprob);
     json.key("top_logprobs").begin_array();
-    for (const TokenLogprob& top : told.token.top) {
+    for (const TokenLogprob& top : reported.token.top) {
       json.begin_object();
-      write_token(json, name_at(reply, told, top.id), top.logprob);
+      write_token(json, name_at(reply, reported, top.id), top.logprob);
       json.end_object();
     }
     json.end_array().end_object();
@@ -59,23 +62,24 @@ void write_chat_logprobs(JsonWriter& json, const ReplyContext& reply,
 void write_completion_logprobs(JsonWriter& json, const ReplyContext& reply,
                                const GenerationChoice& choice) {
   json.begin_object().key("tokens").begin_array();
-  for (const auto& told : choice.told) json.string(name_at(reply, told, told.token.id).name);
+  for (const auto& reported : choice.reported)
+    json.string(name_at(reply, reported, reported.token.id).name);
   json.end_array().key("token_logprobs").begin_array();
-  for (const auto& told : choice.told) {
-    if (told.first)
+  for (const auto& reported : choice.reported) {
+    if (reported.first)
       json.null();
     else
-      json.number(told_logprob(told.token.logprob));
+      json.number(reported_logprob(reported.token.logprob));
   }
   json.end_array().key("top_logprobs").begin_array();
-  for (const auto& told : choice.told) {
-    if (told.first)
+  for (const auto& reported : choice.reported) {
+    if (reported.first)
       json.null();
     else
-      write_top(json, reply, told);
+      write_top(json, reply, reported);
   }
   json.end_array().key("text_offset").begin_array();
-  for (const auto& told : choice.told) json.integer(told.text.offset);
+  for (const auto& reported : choice.reported) json.integer(reported.text.offset);
   json.end_array().end_object();
 }
 

@@ -54,7 +54,7 @@ void GenerationChoice::add_logprobs(std::vector<TokenText>& tokens) {
     ChosenToken token = std::move(waiting.front());
     waiting.pop_front();
     const bool first = std::isnan(token.logprob);
-    told.push_back({std::move(token), std::move(of_token), first});
+    reported.push_back({std::move(token), std::move(of_token), first});
   }
 }
 

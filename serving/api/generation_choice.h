@@ -50,16 +50,16 @@ struct GenerationChoice {
   const char* finish = nullptr;
   std::optional<int32_t> stop_id;  // in ReplyForm::stop_ids, that has ended it
   std::vector<int32_t> ids;        // token ids, if requested; for a stream those not yet written
-  bool prompt_told = false;        // for a stream: the prompt's ids have been written
+  bool prompt_written = false;     // for a stream: the prompt's ids have been written
   // Tokens whose share of the text is not known yet, in order.
   std::deque<ChosenToken> waiting;
   // Tokens ready to be written, with their text: of the current event, or of the whole response.
-  struct Told {
+  struct ReportedToken {
     ChosenToken token;
     TokenText text;
     bool first = false;  // of a prompt: has no log-probability
   };
-  std::vector<Told> told;
+  std::vector<ReportedToken> reported;
   std::vector<ChosenToken> prompt;  // for prompt_logprobs, in the first choice of a prompt
   std::vector<ChosenToken> echoed;  // same for echo by the other choices
   double logprob = 0;               // sum over its tokens

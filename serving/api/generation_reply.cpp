@@ -123,7 +123,7 @@ void GenerationReply::write_events(GenerationChoice& choice, bool first, const s
   const Usage now = reply_->form.include_usage ? usage() : Usage{};
   ReplyEvents events(*reply_, now, frames);
   if (first && reply_->form.chat) events.write_role(choice);
-  if (!text.empty() || !choice.told.empty()) events.write_text(choice, text);
+  if (!text.empty() || !choice.reported.empty()) events.write_text(choice, text);
   if (!calls.empty()) events.write_calls(choice, calls);
   if (choice.finish != nullptr) events.write_finish(choice);
   if (done()) events.end();

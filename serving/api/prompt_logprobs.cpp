@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-double told_logprob(double logprob) {
+double reported_logprob(double logprob) {
   constexpr double kMinLogprob = -9999;
   return logprob > kMinLogprob ? logprob : kMinLogprob;
 }
@@ -14,7 +14,7 @@ void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens
                            const Tokenizer& tokenizer) {
   const auto write = [&](int32_t id, double logprob, int64_t rank) {
     json.key(concat(id)).begin_object();
-    json.key("logprob").number(told_logprob(logprob)).key("rank").integer(rank);
+    json.key("logprob").number(reported_logprob(logprob)).key("rank").integer(rank);
     json.key("decoded_token").string(token_name(tokenizer, id).name).end_object();
   };
   json.begin_array().null();

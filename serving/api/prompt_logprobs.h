@@ -10,7 +10,7 @@
 namespace trireme {
 
 // Clamps to -9999, as in OpenAI's responses: JSON has no -infinity.
-double told_logprob(double logprob);
+double reported_logprob(double logprob);
 
 // [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: null for the first
 // token, then for each of `tokens` an object with that token and the most probable others, keyed by

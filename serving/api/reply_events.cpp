@@ -33,11 +33,11 @@ void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text,
     json.key("text").string(text);
   }
   json.key("logprobs");
-  if (role || choice.told.empty()) {
+  if (role || choice.reported.empty()) {
     json.null();
   } else {
     write_logprobs(json, reply_, choice);
-    choice.told.clear();
+    choice.reported.clear();
   }
   json.key("finish_reason");
   if (finish == nullptr)
@@ -56,7 +56,7 @@ void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text,
 
 // Ids of the tokens since the choice's last event; a completion's first event has the prompt's too.
 void ReplyEvents::write_new_ids(JsonWriter& json, GenerationChoice& choice) const {
-  if (!reply_.form.chat && !std::exchange(choice.prompt_told, true))
+  if (!reply_.form.chat && !std::exchange(choice.prompt_written, true))
     write_ids(json, "prompt_token_ids", reply_.prompt_of(choice.index));
   write_ids(json, "token_ids", std::exchange(choice.ids, {}));
 }

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMaxTold = 1024;
+constexpr int64_t kMaxLogprobs = 1024;
 
 template <class... Parts>
 void require(bool holds, const Parts&... parts) {
@@ -39,8 +39,8 @@ void check_choice(const SamplingParams& choice, const PlanBounds& bounds) {
           "repetition_penalty ", choice.repetition_penalty);
   require(std::isfinite(choice.frequency_penalty), "frequency_penalty");
   require(std::isfinite(choice.presence_penalty), "presence_penalty");
-  for (const int32_t told : {choice.top_logprobs, choice.prompt_logprobs})
-    require(within(told, -1, std::max(bounds.ids, kMaxTold)), told,
+  for (const int32_t logprobs : {choice.top_logprobs, choice.prompt_logprobs})
+    require(within(logprobs, -1, std::max(bounds.ids, kMaxLogprobs)), logprobs,
             " log-probabilities of a token");
   require(choice.min_tokens >= 0, "min_tokens ", choice.min_tokens);
   require(none_negative(choice.stop_token_ids), "a stop token id is negative");

@@ -315,7 +315,7 @@ void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
     ::poll(ready.data(), ready.size(), static_cast<int>(kSupervisorLook.count()));
     for (size_t rank = 0; rank < ready.size(); ++rank) {
       if (ready[rank].revents == 0) continue;
-      watch.heard(rank);
+      watch.received(rank);
       while (std::optional<Message> message = group->channels[rank]->poll())
         take(*group, rank, std::move(*message));
     }

@@ -21,7 +21,7 @@ RankWatch::RankWatch(std::vector<int> processes, bool on_this_machine, const Sil
       last_(now),
       silent_(processes_.size()) {}
 
-void RankWatch::heard(size_t rank) { silent_[rank] = {}; }
+void RankWatch::received(size_t rank) { silent_[rank] = {}; }
 
 std::string RankWatch::look(Clock::time_point now) {
   const Clock::duration passed = std::min<Clock::duration>(now - last_, kMaxCounted);

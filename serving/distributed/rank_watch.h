@@ -23,7 +23,7 @@ class RankWatch {
   RankWatch(std::vector<int> processes, bool on_this_machine, const SilenceLimits& limits,
             Clock::time_point now);
 
-  void heard(size_t rank);  // a message of any kind arrived
+  void received(size_t rank);  // a message of any kind arrived
   // Returns which rank is lost and why; empty: none. Call at least every kMaxCounted.
   std::string look(Clock::time_point now);
 

@@ -305,7 +305,7 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
   choosing_seconds_ += seconds_since(begun);
 }
 
-int64_t ModelExecutor::told_of(const LogitRow& row) const {
+int64_t ModelExecutor::logprobs_of(const LogitRow& row) const {
   const SamplingParams& choice = sampler_.choice(plan_->sequences[row.part].slot);
   return std::max(row.asked >= 0 ? choice.prompt_logprobs : choice.top_logprobs, 0);
 }
@@ -319,7 +319,7 @@ void ModelExecutor::share_outcomes() {
     size_t at = 0;
     for (int m = 0; m < micro_batches_; ++m)
       for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
-        const auto most = static_cast<size_t>(told_of(row));
+        const auto most = static_cast<size_t>(logprobs_of(row));
         row_and_numbers(row, at, most);
         at += 4 + 2 * most;
       }

@@ -66,7 +66,8 @@ class ModelExecutor final : public StepExecutor {
   void share_outcomes();
   void share_embeddings();
   void broadcast(std::vector<double>& message);
-  int64_t told_of(const LogitRow& row) const;  // log-probabilities reported besides the token's own
+  // log-probabilities reported besides the token's own
+  int64_t logprobs_of(const LogitRow& row) const;
   StepOutput collect(const SchedulerOutput& plan);
 
   Ctx& ctx_;

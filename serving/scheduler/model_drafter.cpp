@@ -95,7 +95,7 @@ void ModelDrafter::start(SchedulerOutput& plan, Draft& draft, const Sequence& s)
   const bool tells = draft.choice->needs_history();
   if (draft.started && !tells) return;
   draft.started = true;
-  draft.told_blocks = 0;
+  draft.known_blocks = 0;
   SlotStart& entry = plan.starts.emplace_back();
   entry.slot = draft.slot;
   entry.prompt_tokens = s.prompt_tokens;
@@ -112,16 +112,16 @@ void ModelDrafter::append(SchedulerOutput& plan, Draft& draft, std::span<const i
   step.first_token = static_cast<int32_t>(plan.tokens.size());
   step.tokens = static_cast<int32_t>(tokens.size());
   step.past = static_cast<int32_t>(draft.computed);
-  step.kept_blocks = static_cast<int32_t>(draft.told_blocks);
+  step.kept_blocks = static_cast<int32_t>(draft.known_blocks);
   step.first_block = static_cast<int32_t>(plan.blocks.size());
-  step.blocks = static_cast<int32_t>(std::ssize(draft.blocks) - draft.told_blocks);
+  step.blocks = static_cast<int32_t>(std::ssize(draft.blocks) - draft.known_blocks);
   step.samples = samples;
   plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
-  plan.blocks.insert(plan.blocks.end(), draft.blocks.begin() + draft.told_blocks,
+  plan.blocks.insert(plan.blocks.end(), draft.blocks.begin() + draft.known_blocks,
                      draft.blocks.end());
   plan.sequences.push_back(step);
   draft.computed += std::ssize(tokens);
-  draft.told_blocks = std::ssize(draft.blocks);
+  draft.known_blocks = std::ssize(draft.blocks);
 }
 
 void ModelDrafter::run(SchedulerOutput& plan, std::vector<Line>& lines,

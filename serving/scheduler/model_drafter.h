@@ -43,7 +43,7 @@ class ModelDrafter final : public Drafter {
     int32_t slot = -1;
     std::shared_ptr<const SamplingParams> choice;
     std::vector<int32_t> blocks;
-    int64_t told_blocks = 0;       // blocks that the executor knows
+    int64_t known_blocks = 0;      // blocks that the executor knows
     int64_t computed = 0;          // tokens with keys in the cache: the sequence's, then `drafted`
     int64_t length = 0;            // of the sequence when it was last drafted for
     std::vector<int32_t> drafted;  // draft tokens computed after these `length` tokens

@@ -327,9 +327,9 @@ void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& s
   step.tokens = static_cast<int32_t>(tokens + std::ssize(draft.ids));
   step.draft_tokens = static_cast<int32_t>(draft.ids.size());
   step.past = static_cast<int32_t>(s.computed);
-  step.kept_blocks = static_cast<int32_t>(s.told_blocks);
+  step.kept_blocks = static_cast<int32_t>(s.known_blocks);
   step.first_block = static_cast<int32_t>(plan.blocks.size());
-  step.blocks = static_cast<int32_t>(std::ssize(s.blocks) - s.told_blocks);
+  step.blocks = static_cast<int32_t>(std::ssize(s.blocks) - s.known_blocks);
   const bool last = s.computed + tokens == s.length();
   step.samples = last && !s.embeds;
   step.embeds = last && s.embeds;
@@ -343,10 +343,10 @@ void Scheduler::append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& s
   const auto from = s.tokens.begin() + s.computed;
   plan.tokens.insert(plan.tokens.end(), from, from + tokens);
   plan.tokens.insert(plan.tokens.end(), draft.ids.begin(), draft.ids.end());
-  plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.told_blocks, s.blocks.end());
+  plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.known_blocks, s.blocks.end());
   plan.sequences.push_back(step);
   s.computed += tokens;
-  s.told_blocks = std::ssize(s.blocks);
+  s.known_blocks = std::ssize(s.blocks);
   under_way_.back().members.push_back({sequence, s.starts});
 }
 
@@ -537,7 +537,7 @@ void Scheduler::release_blocks(Sequence& s) {
   // Last block first, so that prefixes stay cached longest: later blocks are unusable without them.
   for (auto block = s.blocks.rbegin(); block != s.blocks.rend(); ++block) pool_.release(*block);
   s.blocks.clear();
-  s.computed = s.told_blocks = s.published = 0;
+  s.computed = s.known_blocks = s.published = 0;
 }
 
 void Scheduler::leave(Sequence& s) {

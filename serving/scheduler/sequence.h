@@ -84,7 +84,7 @@ class Sequence {
   int64_t computed = 0;         // tokens with keys in the cache, counting steps in flight
   int64_t cached_prompt = 0;    // prompt tokens found in the cache at the first start
   std::vector<int32_t> blocks;  // for the first `computed` tokens, and possibly more
-  int64_t told_blocks = 0;      // of these, the first ones that the ranks know
+  int64_t known_blocks = 0;     // of these, the first ones that the ranks know
   int64_t published = 0;        // of these, the first ones that others can find (BlockPool)
   PrefixId prefix = 0;          // id of the prefix in the published blocks
   DraftAllowance draft_allowance;

@@ -35,7 +35,7 @@ class TwoWeights final : public StepExecutor {
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
-struct Told {
+struct Completion {
   std::vector<int32_t> tokens;
   int64_t cached = 0;
   FinishReason reason = FinishReason::kStop;
@@ -54,24 +54,24 @@ class ChangeWeights : public testing::Test {
   }
 
   // `began` is set with the first token.
-  std::future<Told> write(std::vector<int32_t> prompt, int64_t tokens,
-                          std::promise<void>* began = nullptr,
-                          const std::shared_ptr<WeightsHold>& hold = nullptr) {
-    auto told = std::make_shared<Told>();
-    auto done = std::make_shared<std::promise<Told>>();
-    std::future<Told> result = done->get_future();
+  std::future<Completion> write(std::vector<int32_t> prompt, int64_t tokens,
+                                std::promise<void>* began = nullptr,
+                                const std::shared_ptr<WeightsHold>& hold = nullptr) {
+    auto completion = std::make_shared<Completion>();
+    auto done = std::make_shared<std::promise<Completion>>();
+    std::future<Completion> result = done->get_future();
     engine->add(
         {.prompt = std::move(prompt),
          .choice = std::make_shared<SamplingParams>(),
          .max_tokens = tokens},
         [=, first = true](SequenceEvent&& event) mutable {
           if (began != nullptr && std::exchange(first, false)) began->set_value();
-          for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
-          told->cached = event.cached_prompt;
-          told->error = event.error.why;
+          for (const ChosenToken& token : event.tokens) completion->tokens.push_back(token.id);
+          completion->cached = event.cached_prompt;
+          completion->error = event.error.why;
           if (!event.finish) return;
-          told->reason = *event.finish;
-          done->set_value(*told);
+          completion->reason = *event.finish;
+          done->set_value(*completion);
         },
         hold);
     return result;
@@ -86,13 +86,13 @@ class ChangeWeights : public testing::Test {
     changed.get();
   }
   // Returns whether a sequence of one or two steps still waits after it could have finished.
-  bool waits(const std::future<Told>& text) const {
+  bool waits(const std::future<Completion>& text) const {
     for (int step = 0; step < 8; ++step) engine->between_steps([] {});
     return text.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   }
   // Submits a sequence while a change waits.
-  std::future<Told> write_behind_a_change() {
-    std::future<Told> text;
+  std::future<Completion> write_behind_a_change() {
+    std::future<Completion> text;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (std::chrono::steady_clock::now() < end) {
       text = write({9, 9}, 1);
@@ -116,7 +116,7 @@ TEST_F(ChangeWeights, WaitsForWhatHasComeBefore) {
   (void)write(kPrompt, 5).get();
   EXPECT_EQ(write(kPrompt, 5).get().cached, 8);
   // More than run at a time: the waiting ones were also submitted before.
-  std::vector<std::future<Told>> before, beside;
+  std::vector<std::future<Completion>> before, beside;
   for (int32_t i = 0; i < 10; ++i) before.push_back(write({i, 1}, 40));
   std::atomic<bool> changed = false;
   std::thread asks([&] {
@@ -131,19 +131,19 @@ TEST_F(ChangeWeights, WaitsForWhatHasComeBefore) {
   changed = true;
   asks.join();
   for (auto& one : before) {
-    const Told told = one.get();
-    EXPECT_EQ(told.reason, FinishReason::kLength);
-    EXPECT_TRUE(told.is_all(0));
+    const Completion completion = one.get();
+    EXPECT_EQ(completion.reason, FinishReason::kLength);
+    EXPECT_TRUE(completion.is_all(0));
   }
   int64_t of_the_new = 0;
   for (auto& one : beside) {
-    const Told told = one.get();
-    EXPECT_EQ(told.tokens.size(), 20u);
-    EXPECT_TRUE(told.is_all(0) || told.is_all(1));
-    of_the_new += told.is_all(1) ? 1 : 0;
+    const Completion completion = one.get();
+    EXPECT_EQ(completion.tokens.size(), 20u);
+    EXPECT_TRUE(completion.is_all(0) || completion.is_all(1));
+    of_the_new += completion.is_all(1) ? 1 : 0;
   }
   EXPECT_GT(of_the_new, 0);
-  const Told after = write(kPrompt, 5).get();
+  const Completion after = write(kPrompt, 5).get();
   EXPECT_TRUE(after.is_all(1));
   EXPECT_EQ(after.cached, 0);  // blocks computed with the old weights are not reused
   EXPECT_EQ(write(kPrompt, 5).get().cached, 8);
@@ -158,11 +158,11 @@ TEST_F(ChangeWeights, CancelsWhatWaitsForIt) {
   began.get_future().wait();
   std::future<void> asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
   std::vector<SequenceId> held;
-  std::atomic<int64_t> told = 0;
+  std::atomic<int64_t> events = 0;
   while (before.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready)
     held.push_back(
         engine->add({.prompt = {3}, .choice = std::make_shared<SamplingParams>(), .max_tokens = 90},
-                    [&](SequenceEvent&&) { ++told; }));
+                    [&](SequenceEvent&&) { ++events; }));
   for (const SequenceId id : held) engine->cancel(id);
   asked.get();
   engine->between_steps([] {});
@@ -194,9 +194,9 @@ TEST_F(ChangeWeights, RefusesWhatBelongsToTextsThatAreEnded) {
   auto search = std::make_shared<WeightsHold>();
   EXPECT_TRUE(write({1}, 1, nullptr, search).get().is_all(0));
   change(Handover::kAbort);
-  const Told told = write({1, 2}, 1, nullptr, search).get();
-  EXPECT_EQ(told.reason, FinishReason::kError);
-  EXPECT_EQ(told.error, kWeightsChange);
+  const Completion completion = write({1, 2}, 1, nullptr, search).get();
+  EXPECT_EQ(completion.reason, FinishReason::kError);
+  EXPECT_EQ(completion.error, kWeightsChange);
   search = std::make_shared<WeightsHold>();
   EXPECT_TRUE(write({1, 2}, 1, nullptr, search).get().is_all(1));
 }
@@ -240,7 +240,7 @@ TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();
   change_under_way(Handover::kAbort);
-  const Told lost = before.get();
+  const Completion lost = before.get();
   EXPECT_EQ(lost.reason, FinishReason::kError);
   EXPECT_EQ(lost.error, kWeightsChange);
   EXPECT_EQ(engine->failure().why, "");
@@ -253,10 +253,10 @@ TEST_F(ChangeWeights, KeepsWhatRunsWhereItIsTold) {
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();
   change_under_way(Handover::kKeep);
-  const Told told = before.get();
-  EXPECT_EQ(told.tokens.size(), 90u);
-  EXPECT_EQ(told.tokens.front() % 2, 0);
-  EXPECT_EQ(told.tokens.back() % 2, 1);
+  const Completion completion = before.get();
+  EXPECT_EQ(completion.tokens.size(), 90u);
+  EXPECT_EQ(completion.tokens.front() % 2, 0);
+  EXPECT_EQ(completion.tokens.back() % 2, 1);
   EXPECT_EQ(write(kPrompt, 5).get().cached, 0);
 }
 

@@ -21,7 +21,7 @@ constexpr int64_t kBlocks = 40, kBlockTokens = 4;
 const BatchingConfig kConfig{.max_sequences = 8, .max_step_tokens = 16, .max_model_len = 100};
 
 // Events of one sequence until it ends.
-class Heard {
+class Recorder {
  public:
   SequenceListener listener() {
     return [this](SequenceEvent&& event) {
@@ -85,11 +85,11 @@ TEST(Engine, TellsEveryThreadItsOwnTexts) {
   for (int32_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       for (int32_t n = 0; n < 25; ++n) {
-        Heard heard;
+        Recorder recorder;
         const std::vector<int32_t> prompt{t, n, 1, 2, 3, 4};
-        engine.add(request_of(prompt, 1 + n), heard.listener());
-        EXPECT_EQ(heard.wait(), FinishReason::kLength);
-        EXPECT_EQ(heard.tokens(), text_of(prompt, 1 + n));
+        engine.add(request_of(prompt, 1 + n), recorder.listener());
+        EXPECT_EQ(recorder.wait(), FinishReason::kLength);
+        EXPECT_EQ(recorder.tokens(), text_of(prompt, 1 + n));
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -101,37 +101,37 @@ TEST(Engine, TellsEveryThreadItsOwnTexts) {
 
 TEST(Engine, ACancelledSequenceLeavesNothing) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
-  Heard heard;
-  const SequenceId id = engine.add(request_of({1, 2, 3}, 90), heard.listener());
-  heard.wait_for_a_token();
+  Recorder recorder;
+  const SequenceId id = engine.add(request_of({1, 2, 3}, 90), recorder.listener());
+  recorder.wait_for_a_token();
   engine.cancel(id);
   engine.cancel(id);
   engine.cancel(999);
   engine.between_steps([] {});
   EXPECT_EQ(engine.counts().used_blocks, 0);
-  const size_t told = heard.tokens().size();
-  Heard other;
+  const size_t reported = recorder.tokens().size();
+  Recorder other;
   engine.add(request_of({1}, 30), other.listener());
   other.wait();
-  EXPECT_EQ(heard.tokens().size(), told);
+  EXPECT_EQ(recorder.tokens().size(), reported);
 }
 
 TEST(Engine, SiblingsFindThePromptOfTheFirst) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   std::vector<int32_t> prompt(30);
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i);
-  std::vector<Heard> heard(3);
-  engine.add_siblings(request_of(prompt, 4), heard.size(),
-                      [&](size_t i) { return heard[i].listener(); });
-  for (Heard& one : heard) {
+  std::vector<Recorder> recorders(3);
+  engine.add_siblings(request_of(prompt, 4), recorders.size(),
+                      [&](size_t i) { return recorders[i].listener(); });
+  for (Recorder& one : recorders) {
     one.wait();
     EXPECT_EQ(one.tokens(), text_of(prompt, 4));
   }
-  EXPECT_EQ(heard[0].cached, 0);
-  EXPECT_EQ(heard[1].cached, 28);
-  EXPECT_EQ(heard[2].cached, 28);
+  EXPECT_EQ(recorders[0].cached, 0);
+  EXPECT_EQ(recorders[1].cached, 28);
+  EXPECT_EQ(recorders[2].cached, 28);
   engine.forget_prefixes();
-  Heard again;
+  Recorder again;
   engine.add(request_of(prompt, 1), again.listener());
   again.wait();
   EXPECT_EQ(again.cached, 0);
@@ -149,20 +149,20 @@ TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
     auto choice = std::make_shared<SamplingParams>();
     choice->prompt_logprobs = 0;
     request.choice = choice;
-    std::vector<Heard> heard(3);
-    std::vector<int64_t> told(3);
-    engine.add_siblings(request, heard.size(), [&](size_t i) {
-      return [&, i, tell = heard[i].listener()](SequenceEvent&& event) {
-        told[i] += std::ssize(event.prompt);
-        EXPECT_TRUE(event.tokens.empty() || told[0] == 29);
+    std::vector<Recorder> recorders(3);
+    std::vector<int64_t> reported(3);
+    engine.add_siblings(request, recorders.size(), [&](size_t i) {
+      return [&, i, tell = recorders[i].listener()](SequenceEvent&& event) {
+        reported[i] += std::ssize(event.prompt);
+        EXPECT_TRUE(event.tokens.empty() || reported[0] == 29);
         tell(std::move(event));
       };
     });
-    for (Heard& one : heard) {
+    for (Recorder& one : recorders) {
       EXPECT_EQ(one.wait(), FinishReason::kLength);
       EXPECT_EQ(one.tokens(), text_of(std::vector<int32_t>(30, 7), 4));
     }
-    EXPECT_EQ(told, (std::vector<int64_t>{29, 0, 0}));
+    EXPECT_EQ(reported, (std::vector<int64_t>{29, 0, 0}));
     engine.between_steps([] {});
     // 28 tokens of the prompt are in whole blocks; of each sequence all but the last token are
     // computed.
@@ -172,7 +172,7 @@ TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
 
 TEST(Engine, RefusesOneRequestWithoutHarmToOthers) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
-  Heard bad, good;
+  Recorder bad, good;
   engine.add(request_of(std::vector<int32_t>(100, 1), 5), bad.listener());
   engine.add(request_of({1, 2}, 5), good.listener());
   EXPECT_EQ(bad.wait(), FinishReason::kError);
@@ -208,9 +208,9 @@ TEST(Engine, CountsTellingRanksAsTelling) {
   std::vector<StepReport> steps;
   Engine engine(std::make_unique<Telling>(), kConfig, kBlocks, kBlockTokens,
                 [&](const StepReport& report) { steps.push_back(report); });
-  Heard heard;
-  engine.add(request_of({1, 2}, 3), heard.listener());
-  EXPECT_EQ(heard.wait(), FinishReason::kLength);
+  Recorder recorder;
+  engine.add(request_of({1, 2}, 3), recorder.listener());
+  EXPECT_EQ(recorder.wait(), FinishReason::kLength);
   engine.stop();
   ASSERT_EQ(steps.size(), 3u);
   for (const StepReport& step : steps) {
@@ -221,16 +221,16 @@ TEST(Engine, CountsTellingRanksAsTelling) {
 
 TEST(Engine, EndsEverySequenceWhenAStepFails) {
   Engine engine(std::make_unique<Failing>(), kConfig, kBlocks, kBlockTokens);
-  std::vector<Heard> heard(3);
-  for (size_t i = 0; i < heard.size(); ++i)
-    engine.add(request_of({static_cast<int32_t>(i), 2}, 50), heard[i].listener());
-  for (Heard& one : heard) {
+  std::vector<Recorder> recorders(3);
+  for (size_t i = 0; i < recorders.size(); ++i)
+    engine.add(request_of({static_cast<int32_t>(i), 2}, 50), recorders[i].listener());
+  for (Recorder& one : recorders) {
     EXPECT_EQ(one.wait(), FinishReason::kError);
     EXPECT_EQ(one.error, "a rank is lost");
   }
   EXPECT_EQ(engine.failure().why, "a rank is lost");
   EXPECT_EQ(engine.counts().used_blocks, 0);
-  Heard late;
+  Recorder late;
   engine.add(request_of({1}, 1), late.listener());
   EXPECT_EQ(late.wait(), FinishReason::kError);
 }
@@ -263,19 +263,19 @@ std::vector<int32_t> harmless(int64_t count) {
 TEST(Engine, LosesOnlyTheSequencesOfAStepThatFails) {
   const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
   Engine engine(std::make_unique<Refusing>(), one, kBlocks, kBlockTokens);
-  std::vector<Heard> heard(8);
+  std::vector<Recorder> recorders(8);
   // One at a time: every second one fails, in its first or in its second step.
-  for (size_t i = 0; i < heard.size(); ++i)
+  for (size_t i = 0; i < recorders.size(); ++i)
     engine.add(request_of(i % 2 == 0   ? harmless(20)
                           : i % 4 == 1 ? std::vector<int32_t>{1, 13, 2}
                                        : std::vector<int32_t>{1, 2, 3, 4, 13},
                           20),
-               heard[i].listener());
-  for (size_t i = 0; i < heard.size(); ++i) {
-    EXPECT_EQ(heard[i].wait(), i % 2 == 0 ? FinishReason::kLength : FinishReason::kError) << i;
-    EXPECT_EQ(heard[i].error, i % 2 == 0 ? "" : "no thirteen");
+               recorders[i].listener());
+  for (size_t i = 0; i < recorders.size(); ++i) {
+    EXPECT_EQ(recorders[i].wait(), i % 2 == 0 ? FinishReason::kLength : FinishReason::kError) << i;
+    EXPECT_EQ(recorders[i].error, i % 2 == 0 ? "" : "no thirteen");
     if (i % 2 == 0) {
-      EXPECT_EQ(heard[i].tokens(), text_of(harmless(20), 20));
+      EXPECT_EQ(recorders[i].tokens(), text_of(harmless(20), 20));
     }
   }
   engine.between_steps([] {});
@@ -287,9 +287,9 @@ TEST(Engine, LosesOnlyTheSequencesOfAStepThatFails) {
 TEST(Engine, GivesUpWhenStepAfterStepFails) {
   const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
   Engine engine(std::make_unique<Refusing>(), one, kBlocks, kBlockTokens);
-  std::vector<Heard> heard(4);
-  for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
-  for (Heard& h : heard) EXPECT_EQ(h.wait(), FinishReason::kError);
+  std::vector<Recorder> recorders(4);
+  for (Recorder& h : recorders) engine.add(request_of({13}, 20), h.listener());
+  for (Recorder& h : recorders) EXPECT_EQ(h.wait(), FinishReason::kError);
   EXPECT_EQ(engine.failure().why, "no thirteen");
   EXPECT_EQ(engine.counts().scheduler.failed_steps, Engine::kMaxFailures - 1);
 }
@@ -314,14 +314,14 @@ class Cramped final : public StepExecutor {
 TEST(Engine, LivesThroughWantOfMemory) {
   const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
   Engine engine(std::make_unique<Cramped>(true), one, kBlocks, kBlockTokens);
-  std::vector<Heard> heard(3 * Engine::kMaxFailures);
-  for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
-  for (Heard& h : heard) {
+  std::vector<Recorder> recorders(3 * Engine::kMaxFailures);
+  for (Recorder& h : recorders) engine.add(request_of({13}, 20), h.listener());
+  for (Recorder& h : recorders) {
     EXPECT_EQ(h.wait(), FinishReason::kError);
     EXPECT_TRUE(h.error.starts_with(kNoMemory)) << h.error;
     EXPECT_TRUE(h.may_ask_again);
   }
-  Heard last;
+  Recorder last;
   engine.add(request_of(harmless(20), 20), last.listener());
   EXPECT_EQ(last.wait(), FinishReason::kLength);
   EXPECT_EQ(last.tokens(), text_of(harmless(20), 20));
@@ -331,9 +331,9 @@ TEST(Engine, LivesThroughWantOfMemory) {
 // Multi-rank executors cannot retry: the other ranks have already run the step.
 TEST(Engine, WantOfMemoryEndsWhatDoesNotSurviveIt) {
   Engine engine(std::make_unique<Cramped>(false), kConfig, kBlocks, kBlockTokens);
-  Heard heard;
-  engine.add(request_of({13}, 20), heard.listener());
-  EXPECT_EQ(heard.wait(), FinishReason::kError);
+  Recorder recorder;
+  engine.add(request_of({13}, 20), recorder.listener());
+  EXPECT_EQ(recorder.wait(), FinishReason::kError);
   engine.between_steps([] {});
   EXPECT_EQ(engine.failure().why, "no memory for thirteen");
 }
@@ -378,15 +378,15 @@ struct ThreadRule final : TextRule {
 // The engine sleeps while all sequences wait for masks, and each mask wakes it.
 TEST(Engine, WaitsForMasks) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
-  std::vector<Heard> heard(6);
-  for (size_t i = 0; i < heard.size(); ++i) {
+  std::vector<Recorder> recorders(6);
+  for (size_t i = 0; i < recorders.size(); ++i) {
     SequenceRequest request = request_of({static_cast<int32_t>(i), 1, 2}, 30);
     if (i % 3 != 2) request.rule = std::make_shared<ThreadRule>();
-    engine.add(std::move(request), heard[i].listener());
+    engine.add(std::move(request), recorders[i].listener());
   }
-  for (size_t i = 0; i < heard.size(); ++i) {
-    EXPECT_EQ(heard[i].wait(), FinishReason::kLength);
-    EXPECT_EQ(heard[i].tokens(), text_of({static_cast<int32_t>(i), 1, 2}, 30));
+  for (size_t i = 0; i < recorders.size(); ++i) {
+    EXPECT_EQ(recorders[i].wait(), FinishReason::kLength);
+    EXPECT_EQ(recorders[i].tokens(), text_of({static_cast<int32_t>(i), 1, 2}, 30));
   }
   engine.between_steps([] {});
   EXPECT_EQ(engine.counts().used_blocks, 0);
@@ -421,11 +421,11 @@ struct StuckRule final : TextRule {
 TEST(Engine, ACancelledSequenceGivesBackItsRule) {
   std::promise<void> accepted;
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
-  Heard heard;
+  Recorder recorder;
   SequenceRequest request = request_of({1, 2, 3}, 30);
   request.rule = std::make_shared<StuckRule>(accepted);
   const std::weak_ptr<const TextRule> rule = request.rule;
-  const SequenceId id = engine.add(std::move(request), heard.listener());
+  const SequenceId id = engine.add(std::move(request), recorder.listener());
   accepted.get_future().wait();
   engine.cancel(id);
   engine.between_steps([] {});
@@ -450,7 +450,7 @@ class Recovering final : public StepExecutor {
 TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
   Engine engine(std::make_unique<Recovering>(), kConfig, kBlocks, kBlockTokens);
   const std::vector<int32_t> prompt{1, 2, 3, 4, 5, 6, 7, 8, 9};
-  Heard lost, early, late, after;
+  Recorder lost, early, late, after;
   engine.add(request_of(prompt, 50), lost.listener());
   EXPECT_EQ(lost.wait(), FinishReason::kError);
   engine.interrupt("a rank is lost");
@@ -479,7 +479,7 @@ TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
 TEST(Engine, TakesWhatComesAfterItResumes) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   std::promise<void> over;
-  Heard after;
+  Recorder after;
   engine.add(request_of({1, 2, 3}, 90), [&, first = true](SequenceEvent&& event) mutable {
     if (std::exchange(first, false)) engine.interrupt("a rank is lost");
     if (!event.finish) return;
@@ -497,24 +497,24 @@ TEST(Engine, TakesNothingOnceItHasStopped) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   engine.stop();
   engine.stop();
-  Heard heard;
-  engine.cancel(engine.add(request_of({1, 2}, 5), heard.listener()));
-  EXPECT_EQ(heard.wait(), FinishReason::kError);
-  EXPECT_EQ(heard.error, "the server is stopping");
+  Recorder recorder;
+  engine.cancel(engine.add(request_of({1, 2}, 5), recorder.listener()));
+  EXPECT_EQ(recorder.wait(), FinishReason::kError);
+  EXPECT_EQ(recorder.error, "the server is stopping");
   bool worked = false;
   engine.between_steps([&] { worked = true; });
   EXPECT_TRUE(worked);
 }
 
 TEST(Engine, EndsWhatItStillRunsWhenItGoes) {
-  Heard heard;
+  Recorder recorder;
   {
     Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
-    engine.add(request_of({1, 2, 3}, 97), heard.listener());
-    heard.wait_for_a_token();
+    engine.add(request_of({1, 2, 3}, 97), recorder.listener());
+    recorder.wait_for_a_token();
   }
-  const FinishReason reason = heard.wait();
-  EXPECT_TRUE(reason == FinishReason::kError || heard.tokens().size() == 97);
+  const FinishReason reason = recorder.wait();
+  EXPECT_TRUE(reason == FinishReason::kError || recorder.tokens().size() == 97);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kBlocks = 200, kBlockTokens = 4;
 const BatchingConfig kConfig{.max_sequences = 8, .max_step_tokens = 64, .max_model_len = 200};
 
-struct Told {
+struct Completion {
   std::vector<int32_t> tokens;
   int64_t cached = 0;
   size_t replica = 0;
@@ -54,19 +54,19 @@ class ReplicasTest : public testing::Test {
   static constexpr size_t kReplicas = 3;
   ~ReplicasTest() override { release(); }
 
-  static SequenceListener listener(std::future<Told>& end) {
-    auto told = std::make_shared<Told>();
-    auto done = std::make_shared<std::promise<Told>>();
+  static SequenceListener listener(std::future<Completion>& end) {
+    auto completion = std::make_shared<Completion>();
+    auto done = std::make_shared<std::promise<Completion>>();
     end = done->get_future();
-    return [told, done](SequenceEvent&& event) {
-      for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
-      told->cached = event.cached_prompt;
-      told->replica = event.replica;
-      told->error = event.error.why;
-      told->of_engine = event.of_engine;
+    return [completion, done](SequenceEvent&& event) {
+      for (const ChosenToken& token : event.tokens) completion->tokens.push_back(token.id);
+      completion->cached = event.cached_prompt;
+      completion->replica = event.replica;
+      completion->error = event.error.why;
+      completion->of_engine = event.of_engine;
       if (!event.finish) return;
-      told->reason = *event.finish;
-      done->set_value(*told);
+      completion->reason = *event.finish;
+      done->set_value(*completion);
     };
   }
   SequenceId add(const SequenceRequest& request, const std::shared_ptr<WeightsHold>& hold = nullptr,
@@ -74,7 +74,7 @@ class ReplicasTest : public testing::Test {
     return engines.add(request, listener(ends.emplace_back()), hold, beside);
   }
   size_t placed(const SequenceRequest& request) { return engines.replica_of(add(request)); }
-  Told write(const SequenceRequest& request) {
+  Completion write(const SequenceRequest& request) {
     add(request);
     return ends.back().get();
   }
@@ -97,7 +97,7 @@ class ReplicasTest : public testing::Test {
   }
 
   std::deque<test::Gate> gates{kReplicas};
-  std::deque<std::future<Told>> ends;
+  std::deque<std::future<Completion>> ends;
   Replicas engines{make(), {.absolute = 4}};
 };
 
@@ -108,17 +108,17 @@ TEST_F(ReplicasTest, ShareOutSequences) {
   EXPECT_EQ(where, (std::vector<size_t>{3, 3, 3}));
   release();
   for (int32_t i = 0; i < 9; ++i) {
-    const Told told = ends[static_cast<size_t>(i)].get();
-    EXPECT_EQ(told.tokens, text_of({i}));
-    EXPECT_EQ(told.replica, static_cast<size_t>(i) % kReplicas);
+    const Completion completion = ends[static_cast<size_t>(i)].get();
+    EXPECT_EQ(completion.tokens, text_of({i}));
+    EXPECT_EQ(completion.replica, static_cast<size_t>(i) % kReplicas);
   }
 }
 
 TEST_F(ReplicasTest, ComputeAPromptWhereItsBeginningIs) {
-  const Told first = write(request_of(long_prompt(7)));
+  const Completion first = write(request_of(long_prompt(7)));
   EXPECT_EQ(first.cached, 0);
   for (int32_t last = 0; last < 5; ++last) {
-    const Told again = write(request_of(long_prompt(last)));
+    const Completion again = write(request_of(long_prompt(last)));
     EXPECT_EQ(again.replica, first.replica);
     EXPECT_EQ(again.cached, 64);
     EXPECT_EQ(again.tokens, text_of(long_prompt(last)));
@@ -138,9 +138,9 @@ TEST_F(ReplicasTest, ComputeAPromptWhereItsBeginningIs) {
 TEST_F(ReplicasTest, ComputeWhatBelongsTogetherOnOne) {
   hold();
   const SequenceId other = add(request_of({1}));
-  std::vector<std::future<Told>> told(4);
+  std::vector<std::future<Completion>> completions(4);
   const std::vector<SequenceId> ids = engines.add_siblings(
-      request_of({5}), told.size(), [&](size_t i) { return listener(told[i]); });
+      request_of({5}), completions.size(), [&](size_t i) { return listener(completions[i]); });
   const size_t one = engines.replica_of(ids.front());
   EXPECT_NE(one, engines.replica_of(other));
   for (const SequenceId id : ids) EXPECT_EQ(engines.replica_of(id), one);
@@ -150,7 +150,7 @@ TEST_F(ReplicasTest, ComputeWhatBelongsTogetherOnOne) {
   EXPECT_NE(placed(request_of({8})), one);
   EXPECT_NE(placed(request_of({9})), one);
   release();
-  for (std::future<Told>& end : told) EXPECT_EQ(end.get().tokens, text_of({5}));
+  for (std::future<Completion>& end : completions) EXPECT_EQ(end.get().tokens, text_of({5}));
 }
 
 TEST_F(ReplicasTest, ForgetWhatIsCancelled) {
@@ -175,14 +175,14 @@ TEST_F(ReplicasTest, ForgetWhatIsCancelled) {
 }
 
 TEST_F(ReplicasTest, GoOnWithoutOneThatCannot) {
-  const Told seen = write(request_of(long_prompt(1)));
+  const Completion seen = write(request_of(long_prompt(1)));
   hold();
   std::vector<size_t> where;
   for (int32_t i = 0; i < 6; ++i) where.push_back(placed(request_of({i})));
   gates[seen.replica].fail();
   for (size_t i = 0; i < where.size(); ++i) {
     if (where[i] != seen.replica) continue;
-    const Told lost = ends[i + 1].get();
+    const Completion lost = ends[i + 1].get();
     EXPECT_EQ(lost.reason, FinishReason::kError);
     EXPECT_EQ(lost.error, "rank 3 lost");
     EXPECT_TRUE(lost.of_engine);
@@ -194,7 +194,7 @@ TEST_F(ReplicasTest, GoOnWithoutOneThatCannot) {
       EXPECT_EQ(ends[i + 1].get().tokens, text_of({static_cast<int32_t>(i)}));
     }
   for (int32_t i = 0; i < 6; ++i) EXPECT_NE(write(request_of({i})).replica, seen.replica);
-  const Told elsewhere = write(request_of(long_prompt(1)));
+  const Completion elsewhere = write(request_of(long_prompt(1)));
   EXPECT_NE(elsewhere.replica, seen.replica);
   // Once it has recovered it gets its share, but not for the prefixes that it has lost.
   engines[seen.replica].resume();
@@ -212,7 +212,7 @@ TEST_F(ReplicasTest, FailTogetherOnly) {
     engines[i].interrupt(concat("lost ", i));
   }
   EXPECT_EQ(engines.failure().why, "lost 0");
-  const Told refused = write(request_of({1}));
+  const Completion refused = write(request_of({1}));
   EXPECT_EQ(refused.reason, FinishReason::kError);
   EXPECT_TRUE(refused.of_engine);
   engines[1].resume();
@@ -268,7 +268,7 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   };
   for (int tries = 0; !waits() && changed == 0 && tries < 10'000; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::future<Told>& told_late = ends.back();
+  std::future<Completion>& late_end = ends.back();
   ASSERT_EQ(changed, 0);  // nor on the replica without sequences of these requests
   for (size_t i = 0; i < 2; ++i) {
     text_of_request(i, texts[1 - i]);
@@ -282,7 +282,7 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   for (auto& request : requests) request.reset();
   change.get();
   EXPECT_EQ(changed, 3);
-  EXPECT_EQ(told_late.get().tokens, text_of({9}));
+  EXPECT_EQ(late_end.get().tokens, text_of({9}));
 }
 
 TEST_F(ReplicasTest, StopAll) {
@@ -292,12 +292,13 @@ TEST_F(ReplicasTest, StopAll) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   release();
   stops.join();
-  const Told late = write(request_of({7}));
+  const Completion late = write(request_of({7}));
   EXPECT_TRUE(late.reason == FinishReason::kError && late.of_engine) << late.error;
-  for (std::future<Told>& end : ends)
+  for (std::future<Completion>& end : ends)
     if (end.valid()) {
-      const Told told = end.get();
-      EXPECT_TRUE(told.reason == FinishReason::kLength || told.of_engine) << told.error;
+      const Completion completion = end.get();
+      EXPECT_TRUE(completion.reason == FinishReason::kLength || completion.of_engine)
+          << completion.error;
     }
   EXPECT_NE(engines.failure().why, "");
 }

@@ -69,12 +69,12 @@ void BeamTask::begin_round(size_t number) {
     search.ids[b] = engines_.add(
         std::move(sequence),
         [mailbox = mailbox_, number, b](SequenceEvent&& event) {
-          mailbox->put([&](Arrived& arrived) {
+          mailbox->put([&](PendingEvents& pending) {
             if (event.finish == FinishReason::kError) {
-              arrived.error = event.error;
-              arrived.of_engine = event.of_engine;
+              pending.error = event.error;
+              pending.of_engine = event.of_engine;
             } else {
-              arrived.letters.push_back({number, b, std::move(event)});
+              pending.events.push_back({number, b, std::move(event)});
             }
             return true;
           });
@@ -86,21 +86,21 @@ void BeamTask::begin_round(size_t number) {
 
 PendingReply::Part BeamTask::take() {
   Part part;
-  std::vector<Letter> letters;
+  std::vector<BeamEvent> events;
   Failure error{mailbox_->failure()};
   bool of_engine = false;
-  mailbox_->look([&](Arrived& arrived) {
-    letters.swap(arrived.letters);
-    if (!arrived.error.empty()) error = arrived.error;
-    of_engine = arrived.of_engine;
+  mailbox_->look([&](PendingEvents& pending) {
+    events.swap(pending.events);
+    if (!pending.error.empty()) error = pending.error;
+    of_engine = pending.of_engine;
   });
-  if (error.empty() && bytes_of(letters) > kQuickBytes) {
-    part.work = [this, letters = std::move(letters)]() mutable {
-      for (Letter& letter : letters) accept(letter);
+  if (error.empty() && bytes_of(events) > kQuickBytes) {
+    part.work = [this, events = std::move(events)]() mutable {
+      for (BeamEvent& received : events) accept(received);
     };
     return part;
   }
-  for (Letter& letter : letters) accept(letter);
+  for (BeamEvent& received : events) accept(received);
   int64_t bytes = work_.reply.held_bytes();
   for (const Search& search : searches_) bytes += search.beams.bytes();
   if (!error.empty())
@@ -120,40 +120,40 @@ PendingReply::Part BeamTask::take() {
 
 // Approximate bytes that the next rounds copy and sort: the sequence of each beam has the whole
 // prompt.
-int64_t BeamTask::bytes_of(const std::vector<Letter>& letters) const {
+int64_t BeamTask::bytes_of(const std::vector<BeamEvent>& events) const {
   int64_t bytes = 0;
-  for (const Letter& letter : letters) {
-    const BeamSearch& beams = searches_[letter.prompt].beams;
-    bytes += (lengths_[letter.prompt] + beams.rounds()) * int64_t{sizeof(int32_t)} +
+  for (const BeamEvent& received : events) {
+    const BeamSearch& beams = searches_[received.prompt].beams;
+    bytes += (lengths_[received.prompt] + beams.rounds()) * int64_t{sizeof(int32_t)} +
              beams.candidates() * int64_t{sizeof(TokenLogprob)};
   }
   return bytes;
 }
 
-void BeamTask::accept(Letter& letter) {
-  Search& search = searches_[letter.prompt];
-  SequenceEvent& event = letter.event;
+void BeamTask::accept(BeamEvent& received) {
+  Search& search = searches_[received.prompt];
+  SequenceEvent& event = received.event;
   if (search.beams.rounds() == 0) {
     search.prompt.insert(search.prompt.end(), event.prompt.begin(), event.prompt.end());
     search.cached_prompt = event.cached_prompt;
     search.begun = event.begun;
   }
-  for (ChosenToken& token : event.tokens) search.following[letter.beam] = std::move(token.top);
+  for (ChosenToken& token : event.tokens) search.following[received.beam] = std::move(token.top);
   if (!event.finish) return;
-  search.ids[letter.beam] = 0;
+  search.ids[received.beam] = 0;
   if (--search.open > 0) return;
   if (search.beams.rounds() == 0) {
     search.first_token = Clock::now();
     EngineMetrics& metrics = metrics_of(search);
-    metrics.prompt_computed(lengths_[letter.prompt], search.cached_prompt);
+    metrics.prompt_computed(lengths_[received.prompt], search.cached_prompt);
     metrics.first_token(seconds_between(work_.arrival, search.first_token));
-    work_.place->set_prompt_tokens(prompt_tokens_ -= lengths_[letter.prompt]);
+    work_.place->set_prompt_tokens(prompt_tokens_ -= lengths_[received.prompt]);
   }
   search.beams.advance(search.following);
   if (search.beams.done())
-    finish(letter.prompt);
+    finish(received.prompt);
   else
-    begin_round(letter.prompt);
+    begin_round(received.prompt);
 }
 
 void BeamTask::finish(size_t number) {

@@ -40,12 +40,12 @@ class BeamTask final : public PendingReply {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Letter {
+  struct BeamEvent {
     size_t prompt, beam;
     SequenceEvent event;
   };
-  struct Arrived {
-    std::vector<Letter> letters;
+  struct PendingEvents {
+    std::vector<BeamEvent> events;
     Failure error;           // of a failed sequence
     bool of_engine = false;  // the engine has failed, not the request
   };
@@ -62,8 +62,8 @@ class BeamTask final : public PendingReply {
     Clock::time_point begun = {}, first_token = {};
   };
   void begin_round(size_t number);
-  int64_t bytes_of(const std::vector<Letter>& letters) const;
-  void accept(Letter& letter);
+  int64_t bytes_of(const std::vector<BeamEvent>& events) const;
+  void accept(BeamEvent& received);
   void finish(size_t number);
   void count(size_t choice, const Search& search);
   void leave(const char* reason) noexcept;
@@ -73,7 +73,7 @@ class BeamTask final : public PendingReply {
   Replicas& engines_;
   ServingMetrics& metrics_;
   BeamWork work_;
-  std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();
+  std::shared_ptr<Mailbox<PendingEvents>> mailbox_ = std::make_shared<Mailbox<PendingEvents>>();
   std::vector<Search> searches_;
   std::vector<int64_t> lengths_;  // prompt tokens, by prompt
   size_t open_ = 0;               // unfinished searches

@@ -10,20 +10,20 @@
 namespace trireme {
 
 // Stores the result of a text that has ended.
-void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, bool normalises,
+void EmbeddingTask::put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalises,
                         SequenceEvent& event) {
-  mailbox.put([&](Arrived& arrived) {
+  mailbox.put([&](Results& results) {
     std::vector<float> embedding = std::move(event.embedding);
     embedding.resize(std::min(embedding.size(), dimensions));
     if (normalises) normalise(embedding);
     const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
     if (!finite) event.error = {"the model's output is not finite"};
-    arrived.embeddings[text] = std::move(embedding);
-    arrived.ended[text] = true;
-    ++arrived.ends;
-    if (arrived.error.empty()) {
-      arrived.error = std::move(event.error);
-      arrived.of_engine = event.of_engine;
+    results.embeddings[text] = std::move(embedding);
+    results.ended[text] = true;
+    ++results.ends;
+    if (results.error.empty()) {
+      results.error = std::move(event.error);
+      results.of_engine = event.of_engine;
     }
     return true;
   });
@@ -31,9 +31,9 @@ void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimension
 
 EmbeddingTask::EmbeddingTask(Replicas& engines, ServingMetrics& metrics, EmbeddingWork work)
     : engines_(engines), metrics_(metrics), work_(std::move(work)) {
-  mailbox_->look([&](Arrived& arrived) {
-    arrived.embeddings.resize(work_.texts.size());
-    arrived.ended.resize(work_.texts.size());
+  mailbox_->look([&](Results& results) {
+    results.embeddings.resize(work_.texts.size());
+    results.ended.resize(work_.texts.size());
   });
   for (const SequenceRequest& text : work_.texts) prompt_tokens_ += std::ssize(text.prompt);
   if (work_.texts.size() > 1) hold_ = std::make_shared<WeightsHold>();
@@ -42,7 +42,7 @@ EmbeddingTask::EmbeddingTask(Replicas& engines, ServingMetrics& metrics, Embeddi
 EmbeddingTask::~EmbeddingTask() {
   try {
     mailbox_->close();
-    const std::vector<bool> ended = mailbox_->look([](Arrived& arrived) { return arrived.ended; });
+    const std::vector<bool> ended = mailbox_->look([](Results& results) { return results.ended; });
     for (size_t i = 0; i < ids_.size(); ++i)
       if (!ended[i]) engines_.cancel(ids_[i]);
   } catch (const std::exception& error) {
@@ -77,11 +77,11 @@ PendingReply::Part EmbeddingTask::take() {
   Failure error{mailbox_->failure()};
   bool of_engine = false;
   size_t ended = 0;
-  mailbox_->look([&](Arrived& arrived) {
-    if (!arrived.error.empty()) error = arrived.error;
-    of_engine = arrived.of_engine;
-    ended = arrived.ends;
-    if (ended == work_.texts.size() && embeddings_.empty()) embeddings_.swap(arrived.embeddings);
+  mailbox_->look([&](Results& results) {
+    if (!results.error.empty()) error = results.error;
+    of_engine = results.of_engine;
+    ended = results.ends;
+    if (ended == work_.texts.size() && embeddings_.empty()) embeddings_.swap(results.embeddings);
   });
   if (!error.empty())
     part.whole = reply_of(engine_error(error, of_engine));

@@ -40,21 +40,21 @@ class EmbeddingTask final : public PendingReply {
   std::string error_event(const ApiError& error) const override;
 
  private:
-  struct Arrived {
+  struct Results {
     std::vector<std::vector<float>> embeddings;
     std::vector<bool> ended;  // by text
     size_t ends = 0;
     Failure error;
     bool of_engine = false;  // the engine has failed, not the request
   };
-  static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, bool normalises,
+  static void put(Mailbox<Results>& mailbox, size_t text, size_t dimensions, bool normalises,
                   SequenceEvent& event);
   void add_texts(size_t ended);
   Replicas& engines_;
   ServingMetrics& metrics_;
   EmbeddingWork work_;
   int64_t prompt_tokens_ = 0;
-  std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();
+  std::shared_ptr<Mailbox<Results>> mailbox_ = std::make_shared<Mailbox<Results>>();
   std::vector<std::vector<float>> embeddings_;  // of all texts, once complete
   WholeBody body_;
   std::vector<SequenceId> ids_;        // of the submitted texts

@@ -53,10 +53,10 @@ ApiError engine_error(const Failure& failure, bool of_engine) {
 
 // When the buffer is full, the sequences are cancelled: otherwise the whole text would accumulate
 // here for a client that reads more slowly than the model generates.
-struct GenerationTask::Arrived {
+struct GenerationTask::PendingEvents {
   Replicas& engines;
   HeldBytes held;
-  std::vector<Letter> letters = {};
+  std::vector<ChoiceEvent> events = {};
   std::vector<SequenceId> senders = {};
   bool overflown = false;
   // Result of compiling the grammar; absent: not available yet, or taken already.
@@ -69,16 +69,17 @@ struct GenerationTask::Arrived {
   // Wakes the reader for the first message only: the reader takes all messages at once.
   bool put(size_t choice, SequenceEvent&& event) {
     if (overflown) return false;
-    const int64_t bytes = int64_t{sizeof(Letter)} + bytes_of(event.tokens) + bytes_of(event.prompt);
+    const int64_t bytes =
+        int64_t{sizeof(ChoiceEvent)} + bytes_of(event.tokens) + bytes_of(event.prompt);
     if (held.set(held.bytes() + bytes))
-      letters.push_back({choice, std::move(event), Clock::now()});
+      events.push_back({choice, std::move(event), Clock::now()});
     else
       overflow();
-    return letters.size() == 1 || overflown;
+    return events.size() == 1 || overflown;
   }
   void overflow() {
     overflown = true;
-    letters.clear();
+    events.clear();
     for (const SequenceId id : senders) engines.cancel(id);
   }
   void know(const std::vector<SequenceId>& ids) {
@@ -91,7 +92,7 @@ GenerationTask::GenerationTask(Replicas& engines, ServingMetrics& metrics, Gener
     : engines_(engines),
       metrics_(metrics),
       work_(std::move(work)),
-      mailbox_(std::make_shared<Mailbox<Arrived>>(
+      mailbox_(std::make_shared<Mailbox<PendingEvents>>(
           engines, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_answers))),
       choices_(work_.prompts.size() * work_.n),
       held_(work_.limits.whole, work_.limits.always, work_.all_answers) {
@@ -134,8 +135,8 @@ void GenerationTask::start(std::function<void()> wake) {
       work_.tenant, std::move(source),
       [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
                            const GrammarRefusal& refusal) noexcept {
-        mailbox->put([&](Arrived& arrived) {
-          arrived.compiled = {std::move(rule), refusal};
+        mailbox->put([&](PendingEvents& pending) {
+          pending.compiled = {std::move(rule), refusal};
           return true;
         });
       },
@@ -165,12 +166,13 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
         work_.prompts[p], n,
         [&](size_t i) {
           return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
-            mailbox->put([&](Arrived& arrived) { return arrived.put(choice, std::move(event)); });
+            mailbox->put(
+                [&](PendingEvents& pending) { return pending.put(choice, std::move(event)); });
           };
         },
         hold);
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
-    mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
+    mailbox_->look([&](PendingEvents& pending) { pending.know(ids); });
   }
   // Now owned by the engines. A request with one text keeps its prompt until the first event, so
   // that it can move to another replica.
@@ -195,7 +197,7 @@ bool GenerationTask::can_move(const SequenceEvent& event) const {
 
 void GenerationTask::take_rule(Part& part) {
   const auto compiled =
-      mailbox_->look([](Arrived& arrived) { return std::exchange(arrived.compiled, {}); });
+      mailbox_->look([](PendingEvents& pending) { return std::exchange(pending.compiled, {}); });
   if (!compiled) return;
   if (compiled->rule != nullptr) return enter(compiled->rule);
   choices_.clear();  // rejected like any other invalid field: no sequence was submitted
@@ -207,14 +209,14 @@ PendingReply::Part GenerationTask::take() {
   take_rule(part);
   if (entering_) return enter_by_worker();
   bool overflown = false;
-  const std::vector<Letter> letters = mailbox_->look([&](Arrived& arrived) {
-    overflown = arrived.overflown;
-    arrived.held.set(0);
-    return std::exchange(arrived.letters, {});
+  const std::vector<ChoiceEvent> events = mailbox_->look([&](PendingEvents& pending) {
+    overflown = pending.overflown;
+    pending.held.set(0);
+    return std::exchange(pending.events, {});
   });
-  for (const Letter& letter : letters) {
+  for (const ChoiceEvent& received : events) {
     if (part.done) break;
-    accept(letter, part);
+    accept(received, part);
     check_size(part);
   }
   if (entering_) return enter_by_worker();
@@ -235,45 +237,45 @@ PendingReply::Part GenerationTask::take() {
   return part;
 }
 
-void GenerationTask::accept(const Letter& letter, Part& part) {
-  Choice& choice = choices_[letter.choice];
+void GenerationTask::accept(const ChoiceEvent& received, Part& part) {
+  Choice& choice = choices_[received.choice];
   if (choice.ended) return;
-  const SequenceEvent& event = letter.event;
+  const SequenceEvent& event = received.event;
   if (can_move(event)) {
     moved_ = true;
     return enter(work_.prompts.front().rule);
   }
   work_.prompts = {};
   if (event.finish == FinishReason::kError) {
-    end(letter.choice, "error", letter.when);
+    end(received.choice, "error", received.when);
     return fail_sequence(event, part);
   }
   choice.begun = event.begun;
-  if (!std::exchange(choice.started, true) && letter.choice % work_.n == 0) {
-    const int64_t tokens = lengths_[letter.choice / work_.n];
+  if (!std::exchange(choice.started, true) && received.choice % work_.n == 0) {
+    const int64_t tokens = lengths_[received.choice / work_.n];
     metrics_of(choice).prompt_computed(tokens, event.cached_prompt);
     work_.place->set_prompt_tokens(prompt_tokens_ -= tokens);
   }
-  count_tokens(choice, letter);
-  work_.reply.accept(letter.choice, event.prompt, event.tokens, event.cached_prompt, event.finish,
+  count_tokens(choice, received);
+  work_.reply.accept(received.choice, event.prompt, event.tokens, event.cached_prompt, event.finish,
                      part.events);
-  if (!work_.reply.ended(letter.choice)) return;
+  if (!work_.reply.ended(received.choice)) return;
   if (!event.finish) engines_.cancel(choice.id);
-  end(letter.choice, work_.reply.finish_reason(letter.choice), letter.when);
+  end(received.choice, work_.reply.finish_reason(received.choice), received.when);
 }
 
-void GenerationTask::count_tokens(Choice& choice, const Letter& letter) {
-  const int64_t tokens = std::ssize(letter.event.tokens);
+void GenerationTask::count_tokens(Choice& choice, const ChoiceEvent& received) {
+  const int64_t tokens = std::ssize(received.event.tokens);
   if (tokens == 0) return;
   EngineMetrics& metrics = metrics_of(choice);
   metrics.generated(tokens);
   if (choice.tokens == 0) {
-    choice.first_token = letter.when;
-    metrics.first_token(seconds_between(work_.arrival, letter.when));
+    choice.first_token = received.when;
+    metrics.first_token(seconds_between(work_.arrival, received.when));
   } else {
-    metrics.next_token(seconds_between(choice.last_token, letter.when));
+    metrics.next_token(seconds_between(choice.last_token, received.when));
   }
-  choice.last_token = letter.when;
+  choice.last_token = received.when;
   choice.tokens += tokens;
 }
 

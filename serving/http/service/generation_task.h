@@ -73,12 +73,12 @@ class GenerationTask final : public PendingReply {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Letter {
+  struct ChoiceEvent {
     size_t choice;
     SequenceEvent event;
     Clock::time_point when;
   };
-  struct Arrived;  // contents of the mailbox
+  struct PendingEvents;  // contents of the mailbox
   struct Choice {
     SequenceId id = 0;
     bool started = false, ended = false;
@@ -91,9 +91,9 @@ class GenerationTask final : public PendingReply {
   Part enter_by_worker();
   bool can_move(const SequenceEvent& event) const;
   void take_rule(Part& part);
-  void accept(const Letter& letter, Part& part);
+  void accept(const ChoiceEvent& received, Part& part);
   void check_size(Part& part);
-  void count_tokens(Choice& choice, const Letter& letter);
+  void count_tokens(Choice& choice, const ChoiceEvent& received);
   void end(size_t number, const char* reason, Clock::time_point when);
   void count_prompt(size_t prompt) const;
   EngineMetrics& metrics_of(const Choice& choice) const;
@@ -105,7 +105,7 @@ class GenerationTask final : public PendingReply {
   Replicas& engines_;
   ServingMetrics& metrics_;
   GenerationWork work_;
-  std::shared_ptr<Mailbox<Arrived>> mailbox_;
+  std::shared_ptr<Mailbox<PendingEvents>> mailbox_;
   std::vector<Choice> choices_;
   std::vector<int64_t> lengths_;  // prompt tokens, by prompt
   Clock::time_point entered_;     // time of submission to the engine

@@ -16,9 +16,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Reply to one prompt of byte tokens, which receives its tokens letter by letter.
-class Told {
+class ReplyRecorder {
  public:
-  explicit Told(ReplyForm form, std::vector<std::vector<int32_t>> prompts = {{'h', 'i'}})
+  explicit ReplyRecorder(ReplyForm form, std::vector<std::vector<int32_t>> prompts = {{'h', 'i'}})
       : reply({.id = "chatcmpl-1", .created = 1, .model = "m", .fingerprint = "f"}, std::move(form),
               *tokenizer, std::move(prompts)) {}
 
@@ -50,14 +50,14 @@ class Told {
 ReplyForm chat_stream(bool usage) { return {.chat = true, .stream = true, .include_usage = usage}; }
 
 TEST(GenerationReply, StreamsAChatByteForByte) {
-  Told told(chat_stream(true));
-  told.letter('H');
-  told.letter('e', FinishReason::kLength);
+  ReplyRecorder recorder(chat_stream(true));
+  recorder.letter('H');
+  recorder.letter('e', FinishReason::kLength);
   const std::string head =
       R"(data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",)"
       R"("system_fingerprint":"f","choices":[)";
   EXPECT_EQ(
-      told.frames,
+      recorder.frames,
       head +
           R"({"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],)"
           R"("usage":null})"
@@ -76,26 +76,26 @@ TEST(GenerationReply, StreamsAChatByteForByte) {
           R"("prompt_tokens_details":{"cached_tokens":0}}})"
           "\n\n" +
           "data: [DONE]\n\n");
-  EXPECT_TRUE(told.reply.done());
+  EXPECT_TRUE(recorder.reply.done());
 }
 
 TEST(GenerationReply, LeavesUsageOutUnlessAsked) {
-  Told told(chat_stream(false));
-  told.letter('H', FinishReason::kLength);
-  EXPECT_EQ(told.frames.find("usage"), std::string::npos);
-  EXPECT_EQ(told.events().back(), "[DONE]");
+  ReplyRecorder recorder(chat_stream(false));
+  recorder.letter('H', FinishReason::kLength);
+  EXPECT_EQ(recorder.frames.find("usage"), std::string::npos);
+  EXPECT_EQ(recorder.events().back(), "[DONE]");
   ReplyForm form = chat_stream(true);
   form.usage_in_each = true;
-  Told each(form);
+  ReplyRecorder each(form);
   each.letter('H');
   EXPECT_EQ(Json::parse(each.events().back())["usage"]["total_tokens"], 3);
 }
 
 TEST(GenerationReply, StreamsACompletion) {
-  Told told(ReplyForm{.stream = true});
-  told.letter('H');
-  told.letter('.', FinishReason::kStop);  // a stop token, without text
-  const std::vector<std::string> events = told.events();
+  ReplyRecorder recorder(ReplyForm{.stream = true});
+  recorder.letter('H');
+  recorder.letter('.', FinishReason::kStop);  // a stop token, without text
+  const std::vector<std::string> events = recorder.events();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(
       events[0],
@@ -103,7 +103,7 @@ TEST(GenerationReply, StreamsACompletion) {
       R"("choices":[{"index":0,"text":"H","logprobs":null,"finish_reason":null}]})");
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["text"], "");
-  EXPECT_EQ(told.reply.usage().completion_tokens, 2);  // including the stop token
+  EXPECT_EQ(recorder.reply.usage().completion_tokens, 2);  // including the stop token
 }
 
 TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
@@ -114,15 +114,15 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
                      R"("111":{"logprob":-0.5,"rank":1,"decoded_token":"o"}},)"
                      R"({"33":{"logprob":-9999,"rank":7,"decoded_token":"!"}}])";
   for (const bool chat : {false, true}) {
-    Told told({.chat = chat, .prompt_logprobs = 2, .n = 2}, {{'h', 'i', '!'}});
-    Told less({.chat = chat, .prompt_logprobs = 0}, {{'h', 'i'}});
+    ReplyRecorder recorder({.chat = chat, .prompt_logprobs = 2, .n = 2}, {{'h', 'i', '!'}});
+    ReplyRecorder less({.chat = chat, .prompt_logprobs = 0}, {{'h', 'i'}});
     less.reply.accept(0, std::span(prompt).first(1), {}, 0, FinishReason::kLength, less.frames);
     EXPECT_EQ(less.reply.body().find("111"), std::string::npos);
     const ChosenToken token{.id = 'x', .logprob = -1};
     for (const size_t i : {0, 1})  // the second sequence has the first one's prompt
-      told.reply.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
-                        std::span(&token, 1), 0, FinishReason::kLength, told.frames);
-    const Json body = Json::parse(told.reply.body());
+      recorder.reply.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+                            std::span(&token, 1), 0, FinishReason::kLength, recorder.frames);
+    const Json body = Json::parse(recorder.reply.body());
     const Json& where = chat ? body : body["choices"][1];
     EXPECT_EQ(where["prompt_logprobs"].dump(), Json::parse(want).dump());
     EXPECT_TRUE(body["choices"][0]["logprobs"].is_null());
@@ -134,8 +134,8 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
 TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
   const std::vector<ChosenToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
   const auto held = [&](bool chat, int64_t n, int64_t told) {
-    Told one({.chat = chat, .prompt_logprobs = 3, .n = n, .told = told},
-             {std::vector<int32_t>(51, 'i')});
+    ReplyRecorder one({.chat = chat, .prompt_logprobs = 3, .n = n, .told = told},
+                      {std::vector<int32_t>(51, 'i')});
     one.reply.accept(0, prompt, {}, 0, {}, one.frames);
     return one.reply.held_bytes();
   };
@@ -148,12 +148,12 @@ TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
 
 // The two most probable choices per token out of each prompt's three, best first.
 TEST(GenerationReply, TellsTheBestChoices) {
-  Told told({.n = 3, .told = 2}, {{'a'}, {'b'}});
+  ReplyRecorder recorder({.n = 3, .told = 2}, {{'a'}, {'b'}});
   const auto write = [&](size_t choice, const std::string& text, double logprob) {
     for (size_t i = 0; i < text.size(); ++i)
-      told.token({.id = static_cast<unsigned char>(text[i]), .logprob = logprob},
-                 i + 1 == text.size() ? std::optional(FinishReason::kLength) : std::nullopt,
-                 choice);
+      recorder.token({.id = static_cast<unsigned char>(text[i]), .logprob = logprob},
+                     i + 1 == text.size() ? std::optional(FinishReason::kLength) : std::nullopt,
+                     choice);
   };
   write(0, "long", -0.5);
   write(1, "x", -1);
@@ -161,7 +161,7 @@ TEST(GenerationReply, TellsTheBestChoices) {
   write(3, "one", -3);
   write(4, "two", -2);
   write(5, "three", -1);
-  const Json body = Json::parse(told.reply.body());
+  const Json body = Json::parse(recorder.reply.body());
   std::vector<std::string> texts;
   for (const Json& choice : body["choices"]) {
     EXPECT_EQ(choice["index"], texts.size());
@@ -173,17 +173,17 @@ TEST(GenerationReply, TellsTheBestChoices) {
 
 TEST(GenerationReply, GivesTheWholeTextToo) {
   ReplyForm form{.chat = true};
-  Told told(form);
-  told.letter('H');
-  told.letter('i', FinishReason::kLength);
-  EXPECT_EQ(told.frames, "");
+  ReplyRecorder recorder(form);
+  recorder.letter('H');
+  recorder.letter('i', FinishReason::kLength);
+  EXPECT_EQ(recorder.frames, "");
   EXPECT_EQ(
-      told.reply.body(),
+      recorder.reply.body(),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","system_fingerprint":"f",)"
       R"("choices":[{"index":0,"message":{"role":"assistant","content":"Hi","refusal":null},)"
       R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,)"
       R"("total_tokens":4,"prompt_tokens_details":{"cached_tokens":0}}})");
-  Told completion(ReplyForm{});
+  ReplyRecorder completion(ReplyForm{});
   completion.letter('H', FinishReason::kLength);
   EXPECT_EQ(
       completion.reply.body(),
@@ -196,46 +196,47 @@ TEST(GenerationReply, GivesTheWholeTextToo) {
 TEST(GenerationReply, EndsAtAStopStringAndIgnoresWhatFollows) {
   ReplyForm form{.chat = true, .stream = true};
   form.text.stops = {"XY"};
-  Told told(form);
-  for (const char c : {'a', 'X'}) told.letter(c);
-  EXPECT_FALSE(told.reply.ended(0));
-  told.letter('Y');
-  EXPECT_TRUE(told.reply.ended(0));
-  const std::string before = told.frames;
-  told.letter('b', FinishReason::kLength);
-  EXPECT_EQ(told.frames, before);
-  EXPECT_EQ(told.reply.completion_tokens(0), 3);
-  EXPECT_STREQ(told.reply.finish_reason(0), "stop");
-  const std::vector<std::string> events = told.events();
+  ReplyRecorder recorder(form);
+  for (const char c : {'a', 'X'}) recorder.letter(c);
+  EXPECT_FALSE(recorder.reply.ended(0));
+  recorder.letter('Y');
+  EXPECT_TRUE(recorder.reply.ended(0));
+  const std::string before = recorder.frames;
+  recorder.letter('b', FinishReason::kLength);
+  EXPECT_EQ(recorder.frames, before);
+  EXPECT_EQ(recorder.reply.completion_tokens(0), 3);
+  EXPECT_STREQ(recorder.reply.finish_reason(0), "stop");
+  const std::vector<std::string> events = recorder.events();
   for (size_t i = 0; i + 1 < events.size(); ++i)
     EXPECT_EQ(Json::parse(events[i])["choices"][0]["delta"].dump().find('X'), std::string::npos);
 }
 
 // The member is vLLM's; other responses match OpenAI's format byte for byte.
 TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
-  const auto last_of = [](bool chat, bool stream, const std::function<void(Told&)>& tell) {
+  const auto last_of = [](bool chat, bool stream, const std::function<void(ReplyRecorder&)>& tell) {
     ReplyForm form{.chat = chat, .stream = stream, .stop_ids = {'.'}};
     form.text.stops = {"AB", "XY"};
-    Told told(form);
-    tell(told);
-    const std::vector<std::string> events = told.events();
-    return Json::parse(stream ? events.at(events.size() - 2) : told.reply.body())["choices"][0];
+    ReplyRecorder recorder(form);
+    tell(recorder);
+    const std::vector<std::string> events = recorder.events();
+    return Json::parse(stream ? events.at(events.size() - 2) : recorder.reply.body())["choices"][0];
   };
   for (const bool chat : {false, true}) {
     for (const bool stream : {false, true}) {
       SCOPED_TRACE(concat("chat ", chat, ", stream ", stream));
-      const Json by_text = last_of(chat, stream, [](Told& told) {
-        for (const char c : {'a', 'X', 'Y'}) told.letter(c);
+      const Json by_text = last_of(chat, stream, [](ReplyRecorder& recorder) {
+        for (const char c : {'a', 'X', 'Y'}) recorder.letter(c);
       });
       EXPECT_EQ(by_text["finish_reason"], "stop");
       EXPECT_EQ(by_text["stop_reason"], "XY");
-      const Json by_token =
-          last_of(chat, stream, [](Told& told) { told.letter('.', FinishReason::kStop); });
+      const Json by_token = last_of(
+          chat, stream, [](ReplyRecorder& recorder) { recorder.letter('.', FinishReason::kStop); });
       EXPECT_EQ(by_token["finish_reason"], "stop");
       EXPECT_EQ(by_token["stop_reason"], '.');
       for (const auto& last : {std::pair{'!', FinishReason::kStop}, {'.', FinishReason::kLength}}) {
-        const Json other =
-            last_of(chat, stream, [&](Told& told) { told.letter(last.first, last.second); });
+        const Json other = last_of(chat, stream, [&](ReplyRecorder& recorder) {
+          recorder.letter(last.first, last.second);
+        });
         EXPECT_TRUE(other.contains("finish_reason"));
         EXPECT_FALSE(other.contains("stop_reason")) << last.first;
       }
@@ -251,11 +252,11 @@ TEST(GenerationReply, TellsIdsOfTokens) {
       SCOPED_TRACE(concat("chat ", chat, ", stream ", stream));
       ReplyForm form{.chat = chat, .stream = stream, .token_ids = true, .n = 2};
       form.text.stops = {"XYZ"};
-      Told told(form);
-      for (const char c : {'a', 'X', 'Y'}) told.letter(c, {}, 0);
-      told.letter('b', {}, 1);
-      told.letter('c', FinishReason::kLength, 0);
-      told.letter('.', FinishReason::kStop, 1);
+      ReplyRecorder recorder(form);
+      for (const char c : {'a', 'X', 'Y'}) recorder.letter(c, {}, 0);
+      recorder.letter('b', {}, 1);
+      recorder.letter('c', FinishReason::kLength, 0);
+      recorder.letter('.', FinishReason::kStop, 1);
       std::map<int, std::vector<int32_t>> ids, prompts;
       const auto take = [&](const Json& answer) {
         for (const Json& choice : answer["choices"]) {
@@ -268,16 +269,16 @@ TEST(GenerationReply, TellsIdsOfTokens) {
           prompts[index] = of_prompt["prompt_token_ids"].get<std::vector<int32_t>>();
         }
       };
-      const std::vector<std::string> events = told.events();
+      const std::vector<std::string> events = recorder.events();
       for (size_t i = 0; i + 1 < events.size(); ++i) take(Json::parse(events[i]));
-      if (!stream) take(Json::parse(told.reply.body()));
+      if (!stream) take(Json::parse(recorder.reply.body()));
       EXPECT_EQ(ids[0], (std::vector<int32_t>{'a', 'X', 'Y', 'c'}));
       EXPECT_EQ(ids[1], (std::vector<int32_t>{'b', '.'}));
       EXPECT_EQ(prompts[0], (std::vector<int32_t>{'h', 'i'}));
       EXPECT_EQ(prompts[1], prompts[0]);
     }
   }
-  Told not_asked(ReplyForm{});
+  ReplyRecorder not_asked(ReplyForm{});
   not_asked.letter('a', FinishReason::kLength);
   EXPECT_EQ(not_asked.reply.body().find("token_ids"), std::string::npos);
 }
@@ -285,15 +286,15 @@ TEST(GenerationReply, TellsIdsOfTokens) {
 TEST(GenerationReply, MixesChoicesByTheirIndex) {
   ReplyForm form = chat_stream(true);
   form.n = 2;
-  Told told(form);
-  told.letter('a', {}, 0);
-  told.letter('c', {}, 1);
-  told.letter('b', FinishReason::kLength, 0);
-  told.letter('d', FinishReason::kLength, 1);
+  ReplyRecorder recorder(form);
+  recorder.letter('a', {}, 0);
+  recorder.letter('c', {}, 1);
+  recorder.letter('b', FinishReason::kLength, 0);
+  recorder.letter('d', FinishReason::kLength, 1);
   std::map<int, std::string> texts;
   std::map<int, int> roles, finishes;
   int usages = 0;
-  const std::vector<std::string> events = told.events();
+  const std::vector<std::string> events = recorder.events();
   for (size_t i = 0; i + 1 < events.size(); ++i) {
     const Json event = Json::parse(events[i]);
     EXPECT_EQ(event["id"], "chatcmpl-1");
@@ -323,11 +324,11 @@ TEST(GenerationReply, MixesChoicesByTheirIndex) {
 TEST(GenerationReply, TellsLogProbabilitiesOfAChat) {
   ReplyForm form{.chat = true, .top_logprobs = 1};
   form.text.tell_tokens = true;
-  Told told(form);
-  told.letter('a');
-  told.letter('\xC3');
-  told.letter('\xA9', FinishReason::kLength);
-  const Json logprobs = Json::parse(told.reply.body())["choices"][0]["logprobs"];
+  ReplyRecorder recorder(form);
+  recorder.letter('a');
+  recorder.letter('\xC3');
+  recorder.letter('\xA9', FinishReason::kLength);
+  const Json logprobs = Json::parse(recorder.reply.body())["choices"][0]["logprobs"];
   EXPECT_EQ(
       logprobs["content"].dump(),
       R"([{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"x","logprob":-0.25,"bytes":[120]}]},)"
@@ -348,13 +349,13 @@ TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
     ReplyForm form{.stream = stream, .echo = true, .top_logprobs = 1};
     form.text.tell_tokens = true;
     form.text.stops = {"STOP"};
-    Told told(form, {{0xC3, 0xA9}});
+    ReplyRecorder recorder(form, {{0xC3, 0xA9}});
     const std::vector<ChosenToken> prompt = {{.id = 0xA9, .logprob = -1, .top = {{0xA9, -1}}}};
     for (size_t i = 0; i < text.size(); ++i) {
       const auto id = static_cast<unsigned char>(text[i]);
       const ChosenToken chosen{.id = id, .logprob = -1, .top = {{id, -1}}};
-      told.reply.accept(0, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
-                        std::span(&chosen, 1), 0, {}, told.frames);
+      recorder.reply.accept(0, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+                            std::span(&chosen, 1), 0, {}, recorder.frames);
     }
     std::vector<std::string> names;
     const auto read = [&](const Json& choice) {
@@ -367,11 +368,11 @@ TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
       }
     };
     if (stream) {
-      for (const std::string& event : told.events())
+      for (const std::string& event : recorder.events())
         if (event != "[DONE]" && !Json::parse(event)["choices"].empty())
           read(Json::parse(event)["choices"][0]);
     } else {
-      read(Json::parse(told.reply.body())["choices"][0]);
+      read(Json::parse(recorder.reply.body())["choices"][0]);
     }
     EXPECT_EQ(names, (std::vector<std::string>{"bytes:\\xc3", "bytes:\\xa9", "a", "bytes:\\xf0",
                                                "bytes:\\x9f", "bytes:\\x98", "bytes:\\x8a",
@@ -382,15 +383,15 @@ TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
 TEST(GenerationReply, BytesOfAChatsTokensAreTheText) {
   ReplyForm form{.chat = true, .top_logprobs = 2};
   form.text.tell_tokens = true;
-  Told told(form);
+  ReplyRecorder recorder(form);
   const std::string text = "a\xE2\x9C\x93";
-  const int32_t end = told.tokenizer->eod_id();
+  const int32_t end = recorder.tokenizer->eod_id();
   for (size_t i = 0; i <= text.size(); ++i) {
     const int32_t id = i < text.size() ? static_cast<unsigned char>(text[i]) : end;
-    told.token({.id = id, .logprob = -1, .top = {{id, -1}, {end, -2}}},
-               i < text.size() ? std::optional<FinishReason>() : FinishReason::kStop);
+    recorder.token({.id = id, .logprob = -1, .top = {{id, -1}, {end, -2}}},
+                   i < text.size() ? std::optional<FinishReason>() : FinishReason::kStop);
   }
-  const Json choice = Json::parse(told.reply.body())["choices"][0];
+  const Json choice = Json::parse(recorder.reply.body())["choices"][0];
   std::string bytes;
   for (const Json& token : choice["logprobs"]["content"]) {
     for (const Json& byte : token["bytes"]) bytes += static_cast<char>(byte.get<int>());
@@ -421,11 +422,11 @@ TEST(GenerationReply, TellsLogProbabilitiesInEventsOnce) {
   ReplyForm form{.chat = true, .stream = true, .top_logprobs = 0};
   form.text.tell_tokens = true;
   form.text.stops = {"bcX"};
-  Told told(form);
-  for (const char c : {'a', 'b', 'c'}) told.letter(c);
-  told.letter('d', FinishReason::kLength);
+  ReplyRecorder recorder(form);
+  for (const char c : {'a', 'b', 'c'}) recorder.letter(c);
+  recorder.letter('d', FinishReason::kLength);
   std::string text, tokens;
-  for (const std::string& event : told.events()) {
+  for (const std::string& event : recorder.events()) {
     if (event == "[DONE]") continue;
     const Json choice = Json::parse(event)["choices"][0];
     if (choice["delta"].contains("content")) text += choice["delta"]["content"].get<std::string>();
@@ -440,12 +441,13 @@ TEST(GenerationReply, TellsLogProbabilitiesInEventsOnce) {
 TEST(GenerationReply, EchoesThePromptWithItsLogProbabilities) {
   ReplyForm form{.echo = true, .without_text = true, .top_logprobs = 1};
   form.text.tell_tokens = true;
-  Told told(form, {{'a', 'b', 'c'}});
+  ReplyRecorder recorder(form, {{'a', 'b', 'c'}});
   const std::vector<ChosenToken> prompt = {{.id = 'b', .logprob = -1, .top = {{'b', -1}}},
                                            {.id = 'c', .logprob = -2, .top = {{'x', -0.5}}}};
   const ChosenToken chosen{.id = 'd', .logprob = -3};
-  told.reply.accept(0, prompt, std::span(&chosen, 1), 0, FinishReason::kLength, told.frames);
-  const Json body = Json::parse(told.reply.body());
+  recorder.reply.accept(0, prompt, std::span(&chosen, 1), 0, FinishReason::kLength,
+                        recorder.frames);
+  const Json body = Json::parse(recorder.reply.body());
   EXPECT_EQ(body["choices"][0]["text"], "abc");
   EXPECT_EQ(body["usage"]["completion_tokens"], 0);
   EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
@@ -455,22 +457,23 @@ TEST(GenerationReply, EchoesThePromptWithItsLogProbabilities) {
 
 TEST(GenerationReply, EchoesThePromptOfAStream) {
   ReplyForm form{.stream = true, .echo = true};
-  Told told(form);
-  told.letter('!', FinishReason::kLength);
-  EXPECT_EQ(Json::parse(told.events()[0])["choices"][0]["text"], "hi!");
+  ReplyRecorder recorder(form);
+  recorder.letter('!', FinishReason::kLength);
+  EXPECT_EQ(Json::parse(recorder.events()[0])["choices"][0]["text"], "hi!");
 }
 
 TEST(GenerationReply, WritesNumbersThatJsonHas) {
   ReplyForm form{.top_logprobs = 1, .tokens_as_ids = true};
   form.text.tell_tokens = true;
-  Told told(form);
-  told.token({.id = 'a', .logprob = -std::numeric_limits<double>::infinity(), .top = {{0xC3, -1}}},
-             FinishReason::kLength);
-  EXPECT_EQ(Json::parse(told.reply.body())["choices"][0]["logprobs"].dump(),
+  ReplyRecorder recorder(form);
+  recorder.token(
+      {.id = 'a', .logprob = -std::numeric_limits<double>::infinity(), .top = {{0xC3, -1}}},
+      FinishReason::kLength);
+  EXPECT_EQ(Json::parse(recorder.reply.body())["choices"][0]["logprobs"].dump(),
             R"({"tokens":["token_id:97"],"token_logprobs":[-9999],)"
             R"("top_logprobs":[{"token_id:97":-9999,"token_id:195":-1}],"text_offset":[0]})");
   form.tokens_as_ids = false;
-  Told bytes(form);
+  ReplyRecorder bytes(form);
   bytes.token({.id = 'a', .logprob = -1, .top = {{0xC3, -1}}}, FinishReason::kLength);
   EXPECT_EQ(Json::parse(bytes.reply.body())["choices"][0]["logprobs"]["top_logprobs"].dump(),
             R"([{"a":-1,"bytes:\\xc3":-1}])");
@@ -482,7 +485,7 @@ TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {
     if (*stop != 0) form.text.stops = {stop};
     ReplyForm stream_form = form;
     stream_form.stream = true;
-    Told whole(form), stream(stream_form);
+    ReplyRecorder whole(form), stream(stream_form);
     const std::string text = "ab\xC3\xA9 cde\xE2\x82";
     for (size_t i = 0; i < text.size(); ++i) {
       const auto finish = i + 1 == text.size() ? std::optional(FinishReason::kLength)

@@ -38,9 +38,9 @@ inline std::shared_ptr<const SamplingParams> some_choice(std::mt19937& random) {
   return choice;
 }
 
-// Runs `count` sequences on RecordedTexts and calls `told` with each plan and its outcome.
-template <class Told>
-void for_each_plan(int count, const Told& told) {
+// Runs `count` sequences on RecordedTexts and calls `visit` with each plan and its outcome.
+template <class Visit>
+void for_each_plan(int count, const Visit& visit) {
   std::mt19937 random(11);
   const PlanBounds& b = kPlanBounds;
   BlockPool pool(b.blocks, b.block_tokens, 7);
@@ -60,7 +60,7 @@ void for_each_plan(int count, const Told& told) {
     SchedulerOutput plan = scheduler.next();
     if (plan.empty()) continue;
     StepOutput outcome = executor.execute(plan);
-    told(plan, outcome);
+    visit(plan, outcome);
     scheduler.done(plan, std::move(outcome));
   }
 }

@@ -29,8 +29,8 @@ struct Watched {
   std::string after(int ms, bool second) {
     for (int t = 0; t < ms; t += 50) {
       now += milliseconds(50);
-      watch.heard(0);
-      if (second) watch.heard(1);
+      watch.received(0);
+      if (second) watch.received(1);
       if (std::string why = watch.look(now); !why.empty()) return why;
     }
     return {};

@@ -8,17 +8,17 @@
 namespace trireme::test_mailbox {
 namespace {
 
-struct Letters {
+struct Messages {
   int first = 0;
   std::vector<int> all = {};
 };
 
 TEST(Mailbox, IsWokenWhereWhatComesSaysSo) {
-  Mailbox<Letters> mailbox(7);
+  Mailbox<Messages> mailbox(7);
   int wakes = 0;
-  const auto put = [&](int letter, bool wakes_up) {
-    mailbox.put([&](Letters& letters) {
-      letters.all.push_back(letter);
+  const auto put = [&](int message, bool wakes_up) {
+    mailbox.put([&](Messages& messages) {
+      messages.all.push_back(message);
       return wakes_up;
     });
   };
@@ -31,22 +31,22 @@ TEST(Mailbox, IsWokenWhereWhatComesSaysSo) {
   mailbox.close();
   put(4, true);
   EXPECT_EQ(wakes, 1);
-  EXPECT_EQ(mailbox.look([](Letters& letters) { return letters.first; }), 7);
+  EXPECT_EQ(mailbox.look([](Messages& messages) { return messages.first; }), 7);
   const std::vector<int> want{2, 3};
-  EXPECT_EQ(mailbox.look([](Letters& letters) { return std::exchange(letters.all, {}); }), want);
-  EXPECT_TRUE(mailbox.look([](Letters& letters) { return letters.all.empty(); }));
+  EXPECT_EQ(mailbox.look([](Messages& messages) { return std::exchange(messages.all, {}); }), want);
+  EXPECT_TRUE(mailbox.look([](Messages& messages) { return messages.all.empty(); }));
 }
 
 TEST(Mailbox, SaysThatSomethingIsLost) {
-  Mailbox<Letters> mailbox;
+  Mailbox<Messages> mailbox;
   int wakes = 0;
   mailbox.open([&] { ++wakes; });
   EXPECT_EQ(mailbox.failure(), "");
-  mailbox.put([](Letters&) -> bool { throw std::bad_alloc(); });
+  mailbox.put([](Messages&) -> bool { throw std::bad_alloc(); });
   EXPECT_NE(mailbox.failure(), "");
   EXPECT_EQ(wakes, 1);
   mailbox.open([]() { throw std::bad_alloc(); });
-  mailbox.put([](Letters&) { return true; });  // nothing is thrown
+  mailbox.put([](Messages&) { return true; });  // nothing is thrown
 }
 
 }  // namespace
