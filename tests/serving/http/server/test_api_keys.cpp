@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "serving/http/server/api_keys.h"
+#include "serving/http/server/routes.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme::test_api_keys {
+namespace {
+
+// "" where it is allowed, else status and error code.
+std::string refusal(const ApiKeys& keys, const char* authorization, Access access) {
+  const std::string given = authorization == nullptr ? "" : authorization;
+  try {
+    keys.check(authorization == nullptr ? nullptr : &given, access);
+  } catch (const ApiError& error) {
+    return concat(error.status(), " ", error.error_code());
+  }
+  return "";
+}
+
+TEST(ApiKeys, LetInWhoHasTheRightKey) {
+  const ApiKeys keys({"user-key", "other"}, {"admin-key"});
+  EXPECT_EQ(refusal(keys, nullptr, Access::kOpen), "");
+  EXPECT_EQ(refusal(keys, "Bearer user-key", Access::kUser), "");
+  EXPECT_EQ(refusal(keys, "bearer other", Access::kUser), "");
+  EXPECT_EQ(refusal(keys, "BEARER   user-key", Access::kUser), "");  // one or more spaces
+  EXPECT_EQ(refusal(keys, "Bearer admin-key", Access::kUser), "");
+  EXPECT_EQ(refusal(keys, "Bearer admin-key", Access::kAdmin), "");
+  EXPECT_EQ(refusal(keys, "Bearer user-key", Access::kAdmin), "403 admin_key_required");
+  EXPECT_EQ(refusal(keys, nullptr, Access::kUser), "401 missing_api_key");
+  for (const char* wrong :
+       {"", "Bearer", "Bearer ", "Bearer user-ke", "Bearer user-key ", "Bearer  ",
+        "Bearer\tuser-key", "Bearer user-keyx", "Basic user-key", "user-key", "Bearer USER-KEY"})
+    EXPECT_EQ(refusal(keys, wrong, Access::kUser), "401 invalid_api_key") << wrong;
+}
+
+TEST(ApiKeys, MakeNobodyAnAdminWithoutKeys) {
+  EXPECT_EQ(refusal(ApiKeys(), nullptr, Access::kUser), "");
+  EXPECT_EQ(refusal(ApiKeys(), "Bearer x", Access::kAdmin), "403 admin_key_required");
+  EXPECT_EQ(refusal(ApiKeys({"user"}, {}), "Bearer user", Access::kAdmin),
+            "403 admin_key_required");
+  EXPECT_THROW(ApiKeys({""}, {}), InputError);
+  for (const Access access : {Access::kAdmin, Access::kMetrics}) {
+    const std::string user = "Bearer user";
+    try {
+      (void)ApiKeys({"user"}, {}).check(&user, access);
+      ADD_FAILURE() << "a user is an admin";
+    } catch (const ApiError& error) {
+      EXPECT_NE(std::string(error.what()).find("--admin-api-key"), std::string::npos);
+    }
+  }
+}
+
+TEST(ApiKeys, NameTenantsWithoutTheirKeys) {
+  const ApiKeys keys({"secret-a", "secret-b"}, {});
+  const std::string a = "Bearer secret-a", b = "Bearer secret-b";
+  EXPECT_EQ(keys.check(&a, Access::kUser), keys.check(&a, Access::kUser));
+  EXPECT_NE(keys.check(&a, Access::kUser), keys.check(&b, Access::kUser));
+  EXPECT_EQ(keys.check(&a, Access::kUser).find("secret"), std::string::npos);
+}
+
+TEST(ApiKeys, AreReadFromFiles) {
+  const test::ScratchDirectory folder;
+  const std::string path = folder.path() + "/keys";
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  write("# ours\n\none\r\n  two words \n#three\n");
+  EXPECT_EQ(read_api_keys(path), (std::vector<std::string>{"one", "two words"}));
+  write("# none\n");
+  EXPECT_THROW(read_api_keys(path), InputError);
+  write(std::string(5000, 'k'));
+  EXPECT_THROW(read_api_keys(path), InputError);
+  EXPECT_THROW(read_api_keys(folder.path() + "/absent"), InputError);
+  EXPECT_THROW(read_api_keys("/"), InputError);
+}
+
+TEST(Routes, AreFoundByPathAndMethod) {
+  Routes routes;
+  for (const auto& [method, path] :
+       {std::pair("GET", "/a"), std::pair("POST", "/a"), std::pair("GET", "/b/*")})
+    routes.add({.method = method, .path = path, .handle = {}});
+  std::string others;
+  EXPECT_EQ(routes.find("GET", "/a", others)->method, "GET");
+  EXPECT_EQ(routes.find("HEAD", "/a", others)->method, "GET");
+  EXPECT_EQ(routes.find("POST", "/a", others)->method, "POST");
+  EXPECT_EQ(routes.find("GET", "/b/c/d", others)->path, "/b/*");
+  EXPECT_EQ(routes.find("DELETE", "/a", others), nullptr);
+  EXPECT_EQ(others, "GET, HEAD, POST");
+  for (const char* path : {"/", "/b", "/b/", "/A", "/a/", "/aa", ""}) {
+    EXPECT_EQ(routes.find("GET", path, others), nullptr) << path;
+    EXPECT_EQ(others, "") << path;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test_api_keys
