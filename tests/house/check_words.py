@@ -17,7 +17,8 @@ OWNED = [
     ("NCCL", re.compile(r"\bnccl\w*"), ("parallel/comm/", "tests/emulator/", "tests/cuda/")),
     ("oneDNN", re.compile(r"\bdnnl\w*"), ("engine/ops/",)),
     ("the environment", re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|put|unset)env\b|\benviron\b"),
-     ("parallel/comm/", "engine/io/hub_cache.cpp", "tests/parallel/test_launch.cpp", "tests/cuda/test_device_use.cpp")),
+     ("parallel/comm/", "engine/io/hub_cache.cpp", "tests/parallel/environment.h",
+      "tests/parallel/test_launch.cpp", "tests/cuda/test_device_use.cpp")),
     ("exit and abort", re.compile(r"(?<![\w.>:])(?:std::)?(?:_?exit|abort|quick_exit|terminate)\s*\("),
      ("tests/", "scripts/", "parallel/child_process.cpp", "parallel/comm/")),
 ]

@@ -157,17 +157,6 @@ TEST(FlatOptimizer, WhatNeedsMatricesIsRefusedByNameWhereTheyAreCut) {
   }
 }
 
-TEST(Optimizers, MakeWhatTheirRowSays) {
-  ASSERT_EQ(optimizers().front().name, std::string(default_optimizer()->name()));
-  for (const OptimizerRow& row : optimizers()) {
-    EXPECT_STREQ(row.make()->name(), row.name);
-    EXPECT_STREQ(row.make()->clone()->name(), row.name);
-    EXPECT_STREQ(optimizer_row(row.name).name, row.name);
-    for (const char* other : unavailable_optimizers()) EXPECT_STRNE(other, row.name);
-  }
-  EXPECT_THROW(optimizer_row("Muon"), Error);
-}
-
 OffloadConfig in_file(const std::string& path, int64_t buffers = 2) {
   OffloadConfig offload;
   offload.device = OffloadDevice::kFile;

@@ -2,22 +2,13 @@
 
 #include <set>
 
-#include "parallel/comm/world.h"
-#include "parallel/groups.h"
+#include "parallel/layout.h"
+#include "tests/parallel/layout_sizes.h"
 
 namespace trireme::test_layout {
 namespace {
 
-ParallelSizes sizes_of(int pp, int dp, int cp, int tp, int ep = 1, int etp = 1) {
-  ParallelSizes sizes;
-  sizes.pp = pp;
-  sizes.dp = dp;
-  sizes.cp = cp;
-  sizes.tp = tp;
-  sizes.ep = ep;
-  sizes.etp = etp;
-  return sizes;
-}
+using test::sizes_of;
 
 TEST(Layout, RanksAreNumberedWithTensorFastest) {
   const ParallelSizes sizes = sizes_of(2, 3, 2, 4);
@@ -90,32 +81,6 @@ TEST(Layout, HostileSizesAreRefusedAndNotMultiplied) {
       << dense;
   const std::string both = all(sizes_of(1, 1, 1, 1, 65536, 65536));
   EXPECT_NE(both.find("needs 1 ranks but the run has 4"), std::string::npos) << both;
-}
-
-TEST(Groups, EachDimHasItsCommunicator) {
-  run_threads(8, [](Communicator& world) {
-    const ParallelSizes sizes = sizes_of(2, 1, 2, 2, 2, 2);
-    const Groups groups(world, sizes, 2);
-    const Layout& l = groups.layout;
-    const auto check = [](const Communicator& group, const Place& place) {
-      EXPECT_EQ(group.size(), place.size) << group.name();
-      EXPECT_EQ(group.rank(), place.index) << group.name();
-    };
-    check(*groups.tp, l.tp);
-    check(*groups.cp, l.cp);
-    check(*groups.dp, l.dp);
-    check(*groups.pp, l.pp);
-    check(*groups.ep, l.ep);
-    check(*groups.etp, l.etp);
-    check(*groups.edp, l.edp);
-    check(*groups.data, l.data);
-    check(*groups.kv, {2, l.tp.index});
-    check(*groups.tied, {2, l.pp.index});
-    // tp neighbours are neighbouring ranks; stages are half the world apart.
-    EXPECT_EQ(groups.tp->world_rank(0), world.rank() / 2 * 2);
-    EXPECT_EQ(groups.tied->world_rank(1), world.rank() % 4 + 4);
-    EXPECT_EQ(groups.tp->name().substr(0, 9), "tp group ");
-  });
 }
 
 }  // namespace

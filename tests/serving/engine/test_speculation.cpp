@@ -3,63 +3,37 @@
 
 #include <cmath>
 
-#include "serving/engine/guarded_drafter.h"
+#include "tests/serving/engine/speculation_case.h"
 #include "tests/serving/served_texts.h"
 
 namespace trireme::test_speculation {
 namespace {
 
+using test::expect_same_texts;
 using test::kBlockTokens;
+using test::kMaxTokens;
 using test::Rank;
+using test::speculation_config;
+using test::speculation_wishes;
 using test::Text;
 using test::Wish;
-
-constexpr int64_t kMaxTokens = 96;
-
-ModelConfig config_of(ModelFamily family, int64_t vocabulary) {
-  ModelConfig config = test::tiny_model(family);
-  config.max_positions = kMaxTokens;
-  config.vocab_size = vocabulary;
-  return config;
-}
-
-// Repetitive prompts, like code and quotations.
-std::vector<Wish> wishes_of(int count, int32_t vocabulary) {
-  std::vector<Wish> out;
-  for (int n = 0; n < count; ++n) {
-    Wish wish;
-    for (int i = 0; i < 20; ++i) wish.prompt.push_back((i % (3 + n % 4) + n) % vocabulary);
-    wish.count = 60;
-    wish.sampling.temperature = n % 2 == 0 ? 0 : 0.7;
-    wish.sampling.seed = static_cast<uint64_t>(n);
-    out.push_back(std::move(wish));
-  }
-  return out;
-}
-
-void expect_same(const std::vector<Text>& got, const std::vector<Text>& want) {
-  for (size_t i = 0; i < want.size(); ++i) {
-    EXPECT_EQ(got[i].tokens, want[i].tokens) << i;
-    EXPECT_EQ(got[i].logprobs, want[i].logprobs) << i;
-  }
-}
 
 // Bitwise equal in deterministic mode, on one or two pipeline stages, with few or many draft
 // tokens.
 TEST(SpeculativeDecoding, WritesTheSameTexts) {
-  const std::vector<Wish> wishes = wishes_of(8, 11);
+  const std::vector<Wish> wishes = speculation_wishes(8, 11);
   for (const int pp : {1, 2}) {
     ParallelSizes sizes;
     sizes.pp = pp;
     run_threads(pp, [&](Communicator& world) {
-      Rank rank(config_of(ModelFamily::kLlama, 11), sizes, world, DType::kF32, kMaxTokens);
+      Rank rank(speculation_config(ModelFamily::kLlama, 11), sizes, world, DType::kF32, kMaxTokens);
       for (const int64_t tokens : {10, 128}) {
         BatchingConfig how{
             .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMaxTokens};
         SchedulerCounts plain, drafted;
         const std::vector<Text> want = served(rank, wishes, how, 120, false, true, &plain);
         how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
-        expect_same(served(rank, wishes, how, 120, false, true, &drafted), want);
+        expect_same_texts(served(rank, wishes, how, 120, false, true, &drafted), want);
         EXPECT_EQ(plain.draft_tokens, 0);
         EXPECT_GT(drafted.accepted_tokens, drafted.draft_tokens / 4);
         if (world.rank() == 0)
@@ -75,11 +49,11 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
 // A draft model with the same parameters in bfloat16, whose probabilities nearly equal the model's;
 // greedy sampling, random sampling, and sampling from fewer tokens.
 TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
-  std::vector<Wish> wishes = wishes_of(8, 37);
+  std::vector<Wish> wishes = speculation_wishes(8, 37);
   wishes[3].sampling.top_k = 5;
   wishes[5].sampling.top_p = 0.8;
   run_threads(1, [&](Communicator& world) {
-    const ModelConfig config = config_of(ModelFamily::kLlama, 37);
+    const ModelConfig config = speculation_config(ModelFamily::kLlama, 37);
     Rank rank(config, {}, world, DType::kF32, kMaxTokens);
     Rank draft(config, {}, world, DType::kBF16, kMaxTokens);
     for (const int64_t tokens : {10, 128}) {
@@ -88,8 +62,8 @@ TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
       const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
       how.speculation = {.tokens = 4};
       SchedulerCounts counts;
-      expect_same(served(rank, wishes, how, 60, false, true, &counts, test::drafter_of(draft, how)),
-                  want);
+      expect_same_texts(
+          served(rank, wishes, how, 60, false, true, &counts, test::drafter_of(draft, how)), want);
       EXPECT_GT(counts.draft_tokens, 200);
       EXPECT_GT(counts.accepted_tokens, counts.draft_tokens * 4 / 5);
       EXPECT_LT(counts.accepted_tokens, counts.draft_tokens);
@@ -97,41 +71,6 @@ TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
                   static_cast<long long>(tokens), static_cast<long long>(counts.accepted_tokens),
                   static_cast<long long>(counts.draft_tokens));
     }
-  });
-}
-
-// Drafts tokens until it runs out of memory.
-class FailsLater final : public Drafter {
- public:
-  FailsLater(std::unique_ptr<Drafter> drafter, int calls)
-      : drafter_(std::move(drafter)), left_(calls) {}
-  std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) override {
-    if (--left_ < 0) throw Error("no memory");
-    return drafter_->propose(requests);
-  }
-  void forget(const Sequence& sequence) override { drafter_->forget(sequence); }
-
- private:
-  std::unique_ptr<Drafter> drafter_;
-  int left_;
-};
-
-TEST(SpeculativeDecoding, GoesOnWithoutADraftThatFails) {
-  const std::vector<Wish> wishes = wishes_of(8, 37);
-  run_threads(1, [&](Communicator& world) {
-    const ModelConfig config = config_of(ModelFamily::kLlama, 37);
-    Rank rank(config, {}, world, DType::kF32, kMaxTokens);
-    Rank draft(config, {}, world, DType::kBF16, kMaxTokens);
-    BatchingConfig how{.max_sequences = 4, .max_step_tokens = 128, .max_model_len = kMaxTokens};
-    const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
-    how.speculation = {.tokens = 4};
-    SchedulerCounts counts;
-    auto fails = std::make_unique<FailsLater>(test::drafter_of(draft, how), 5);
-    expect_same(served(rank, wishes, how, 60, false, true, &counts,
-                       std::make_unique<GuardedDrafter>(std::move(fails), nullptr)),
-                want);
-    EXPECT_GT(counts.accepted_tokens, 5);
-    EXPECT_LT(counts.draft_tokens, 100);
   });
 }
 
@@ -155,8 +94,8 @@ constexpr int64_t kFew = 5;  // tokens
 // compared with their probabilities; the deviation has a chi-square distribution with V V - 1
 // degrees of freedom.
 void expect_the_distribution(Communicator& world, int count, bool model_drafts) {
-  Rank rank(config_of(ModelFamily::kLlama, kFew), {}, world, DType::kF32, kMaxTokens);
-  ModelConfig small = config_of(ModelFamily::kLlama, kFew);
+  Rank rank(speculation_config(ModelFamily::kLlama, kFew), {}, world, DType::kF32, kMaxTokens);
+  ModelConfig small = speculation_config(ModelFamily::kLlama, kFew);
   small.num_layers = 1;
   Rank draft(small, {}, world, DType::kF32, kMaxTokens);
   const std::vector<int32_t> prompt{0, 1, 2, 3, 4, 0, 1, 4, 2, 0, 3, 1, 0};

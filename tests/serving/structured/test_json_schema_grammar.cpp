@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "engine/core/error.h"
+#include "serving/structured/json_schema_grammar.h"
 #include "tests/serving/structured/compiled_sources.h"
 
 namespace trireme::test_json_schema_grammar {
@@ -359,61 +361,6 @@ TEST(JsonSchema, CountedTextsEndWithinTheirTokens) {
       EXPECT_LE(std::ranges::count_if(one, is_first), 70) << one;
     }
   }
-}
-
-TEST(Regex, IsASubsetThatSaysWhatItLacks) {
-  expect(Kind::kRegex, R"(^[^\d\s-]{2}(?:\x41|\u{1F600})?$)", {"ab", "éA", "ab\xF0\x9F\x98\x80"},
-         {"a1", "a-", "a", "abAA", "\xC3("});
-  expect(Kind::kRegex, "(a+)+$", {"a", "aaaa"}, {"", "aab"});
-  // Whitespace of other dialects matches neither \\S nor [^\\s] nor \\s.
-  for (const char* expression : {"\\S", "[^\\s]", "\\s", "[^\\S]"})
-    expect(Kind::kRegex, expression, {}, {"\xC2\xA0", "\xC2\x85", "\xE3\x80\x80"});
-  const auto why = [](const char* text) { return refused(Kind::kRegex, text); };
-  // Syntax that differs between dialects.
-  EXPECT_NE(why("a{,3}").find("write {0,n}"), std::string::npos);
-  for (const char* named : {"[[:alpha:]]+", "[^[:space:]]", "[a[=e=]]"})
-    EXPECT_NE(why(named).find("[:name:]"), std::string::npos) << named;
-  expect(Kind::kRegex, "a{,}|x{|[[:]", {"a{,}", "x{", "[", ":"}, {"a", "]"});
-  EXPECT_NE(why("a{2}{3}").find("repetition of a repetition"), std::string::npos);
-  EXPECT_EQ(why("foo**"),
-            "regular expression, character 5: a repetition of a repetition; put the inner one into "
-            "parentheses");
-  EXPECT_NE(why("(a)\\1").find("backreferences"), std::string::npos);
-  EXPECT_NE(why("(?!a)").find("lookaround"), std::string::npos);
-  EXPECT_NE(why("(?<=a)b").find("lookaround"), std::string::npos);
-  EXPECT_NE(why("a\\b").find("boundary"), std::string::npos);
-  EXPECT_NE(why("(a").find("( without"), std::string::npos);
-  EXPECT_NE(why("a)").find(") without"), std::string::npos);
-  EXPECT_NE(why("[a").find("too early"), std::string::npos);
-  EXPECT_NE(why("[z-a]").find("wrong order"), std::string::npos);
-  EXPECT_NE(why("a{3,2}").find("wrong order"), std::string::npos);
-  EXPECT_NE(why("*").find("nothing"), std::string::npos);
-  EXPECT_NE(why("\xFF").find("UTF-8"), std::string::npos);
-}
-
-TEST(WrittenGrammar, IsReadAsLlamaCppWritesIt) {
-  expect(Kind::kGrammar,
-         "# a sum\nroot ::= term ([-+] term)*\nterm ::= [0-9]{1,3} | \"(\" root \")\"\n",
-         {"1", "12+3", "(1-2)+3", "((7))"}, {"", "1+", "1234", "(1", "1)"});
-  expect(Kind::kGrammar,
-         "root ::= \"\\\"\" [^\"\\n]* \"\\\"\" tail?\ntail ::=\n  \"\\x41\" |\n  \"é\"",
-         {"\"a b\"", "\"\"A", "\"\"é"}, {"\"\n\"", "\"\"B"});
-  const auto why = [](const char* text) { return refused(Kind::kGrammar, text); };
-  EXPECT_EQ(why("root ::= a"), "grammar: the rule a is not defined");
-  EXPECT_EQ(why("a ::= \"b\""), "grammar: there is no rule root");
-  EXPECT_EQ(why("root ::= \"a\n\""), "grammar, line 1: a line ends within a literal or a class");
-  EXPECT_NE(why("root ::= root \"a\" | \"b\"").find("left recursion"), std::string::npos);
-  EXPECT_NE(why("root ::= a \"x\"\na ::= \"y\"? root | \"z\"").find("left recursion"),
-            std::string::npos);
-  EXPECT_EQ(why("root ::= \"a\" root"), "no text at all satisfies it");
-  EXPECT_NE(why("root ::= \"a\"\nroot ::= \"b\"").find("twice"), std::string::npos);
-}
-
-TEST(JsonObject, IsAnyObject) {
-  const auto grammar = compile(Kind::kJsonObject, "");
-  EXPECT_TRUE(takes(*grammar, R"({"a": [1, {"b": "\"}"}], "c": -2.5e3})"));
-  EXPECT_FALSE(takes(*grammar, "[1]"));
-  EXPECT_FALSE(takes(*grammar, R"({"a":1)"));
 }
 
 // Sources designed to take long are compiled or refused quickly.

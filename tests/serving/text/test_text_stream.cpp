@@ -280,15 +280,5 @@ TEST(TextStream, ASpecialTokenThatIsWrittenBeginsTheText) {
   EXPECT_EQ(tokens[1].bytes, " a");
 }
 
-TEST(StopMatcher, HoldsTheLongestBeginning) {
-  StopMatcher matcher({"abab", "ba"});
-  EXPECT_EQ(matcher.push('a'), -1);
-  EXPECT_EQ(matcher.held(), 1u);
-  EXPECT_EQ(matcher.push('b'), -1);
-  EXPECT_EQ(matcher.held(), 2u);
-  EXPECT_EQ(matcher.push('a'), 1);
-  EXPECT_EQ(matcher.stop(1), "ba");
-}
-
 }  // namespace
 }  // namespace trireme::test_text_stream

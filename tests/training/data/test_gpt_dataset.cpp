@@ -9,7 +9,6 @@
 #include "engine/core/error.h"
 #include "engine/io/token_file.h"
 #include "tests/support/scratch_directory.h"
-#include "training/data/blend.h"
 #include "training/data/gpt_dataset.h"
 #include "training/data/shuffle.h"
 
@@ -17,32 +16,7 @@ namespace trireme::test_gpt_dataset {
 namespace {
 
 using test::ScratchDirectory;
-
-template <class T>
-std::vector<T> shuffled(uint32_t seed, int n) {
-  std::vector<T> items(static_cast<size_t>(n));
-  std::iota(items.begin(), items.end(), T{0});
-  NumpyRandomState random(seed);
-  random.shuffle(std::span<T>(items));
-  return items;
-}
-
 using Ints = std::vector<int32_t>;
-
-// Printed by numpy 1.24: RandomState(seed).shuffle(arange(n)).
-TEST(Shuffle, EqualsNumpy) {
-  EXPECT_EQ(shuffled<int32_t>(1234, 10), (Ints{7, 2, 9, 1, 0, 8, 4, 5, 6, 3}));
-  EXPECT_EQ(shuffled<int32_t>(0, 10), (Ints{2, 8, 4, 9, 1, 6, 7, 3, 0, 5}));
-  EXPECT_EQ(shuffled<int32_t>(42, 17),
-            (Ints{0, 1, 5, 15, 11, 14, 8, 13, 2, 9, 16, 4, 7, 10, 12, 3, 6}));
-  EXPECT_EQ(shuffled<int32_t>(4294967295u, 10), (Ints{6, 9, 5, 1, 8, 0, 7, 4, 2, 3}));
-  EXPECT_EQ(shuffled<int32_t>(1234, 2), (Ints{0, 1}));
-  EXPECT_EQ(shuffled<int32_t>(0, 2), (Ints{1, 0}));
-  EXPECT_EQ(shuffled<int32_t>(0, 1), (Ints{0}));
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a over the elements of a long shuffle
-  for (const uint32_t item : shuffled<uint32_t>(7, 100000)) hash = (hash ^ item) * 0x100000001b3u;
-  EXPECT_EQ(hash, 0xb57dd85d36a86337u);
-}
 
 TEST(Split, DividesSequencesAsMegatron) {
   const auto bounds = [](const std::string& split, int64_t n) {
@@ -189,59 +163,6 @@ TEST(GptDataset, RefusesTooLittleTextAndLongSeeds) {
   EXPECT_THROW(GptDataset(file, {1, 1}, 1, 1, 1), InputError);
   EXPECT_THROW(GptDataset(file, {0, 2}, 1, 7, uint64_t{1} << 32), InputError);
   EXPECT_THROW(GptDataset(file, {0, 2}, int64_t{1} << 40, 7, 1), InputError);
-}
-
-TEST(Blend, FollowsTheFormula) {
-  std::mt19937 random(9);
-  for (int trial = 0; trial < 20; ++trial) {
-    std::vector<double> weights(1 + random() % 6);
-    for (double& weight : weights) weight = 1 + static_cast<double>(random() % 9);
-    weights = normalize_weights(weights);
-    const BlendIndex index = build_blend_index(weights, 300);
-    std::vector<int64_t> drawn(weights.size(), 0);
-    for (size_t t = 0; t < 300; ++t) {
-      const auto owed = [&](size_t d) {
-        return weights[d] * (t > 1 ? static_cast<double>(t) : 1.0) - static_cast<double>(drawn[d]);
-      };
-      const size_t chosen = index.dataset[t];
-      for (size_t d = 0; d < weights.size(); ++d) {
-        EXPECT_LE(owed(d), owed(chosen));
-        if (d < chosen) {
-          EXPECT_LT(owed(d), owed(chosen));
-        }
-      }
-      EXPECT_EQ(index.sample[t], drawn[chosen]++);
-    }
-    for (size_t d = 0; d < weights.size(); ++d) {
-      EXPECT_NEAR(static_cast<double>(drawn[d]), 300 * weights[d],
-                  static_cast<double>(weights.size()));
-    }
-  }
-}
-
-TEST(Blend, SizesAreRoundedUpTwice) {
-  const BlendSizes sizes = blend_sizes({0.3, 0.7}, 1001);
-  EXPECT_EQ(sizes.build, (std::vector<int64_t>{303, 705}));  // ceil(301*1.005), ceil(701*1.005)
-  EXPECT_EQ(sizes.total, 301 + 701);
-}
-
-TEST(Blend, WeightsAreSummedAsNumpyDoes) {
-  for (const size_t n : {size_t{1}, size_t{7}, size_t{8}, size_t{20}, size_t{129}, size_t{300}}) {
-    std::vector<double> weights(n);
-    for (size_t i = 0; i < n; ++i) weights[i] = 1.0 / static_cast<double>(i + 3);
-    const std::vector<double> normalized = normalize_weights(weights);
-    EXPECT_NEAR(std::accumulate(normalized.begin(), normalized.end(), 0.0), 1.0, 1e-14) << n;
-  }
-  // Printed by numpy: (w / w.sum())[0] for w[i] = 1 / (i + 3). A plain loop differs in the last
-  // digits.
-  const auto first = [](size_t n) {
-    std::vector<double> weights(n);
-    for (size_t i = 0; i < n; ++i) weights[i] = 1.0 / static_cast<double>(i + 3);
-    return normalize_weights(weights)[0];
-  };
-  EXPECT_EQ(first(20), 0.15215050087006496);
-  EXPECT_EQ(first(100), 0.08991797179854545);
-  EXPECT_EQ(first(500), 0.06293094161098348);
 }
 
 }  // namespace

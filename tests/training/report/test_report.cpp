@@ -8,34 +8,13 @@
 #include "engine/io/atomic_file.h"
 #include "engine/observe/metrics.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/training/report/run_case.h"
 #include "training/report/report.h"
-#include "training/report/report_page.h"
 
 namespace trireme::test_report {
 namespace {
 
-// A run of `steps` steps whose loss falls linearly from 4 to 2; validation every tenth step.
-void write_run(const std::string& directory, int steps, bool with_config = true) {
-  make_directories(directory);
-  MetricsFile file(directory + "/metrics.jsonl");
-  for (int step = 1; step <= steps; ++step) {
-    StepMetrics m;
-    m.step = step;
-    m.tokens = 100;
-    m.consumed_tokens = 100 * step;
-    m.loss = step == 5 ? NAN : 4.0 - 2.0 * step / steps;
-    m.tokens_per_second = step == 1 ? 10 : 1000 + step % 3;
-    m.step_ms = 100;
-    if (step % 10 == 0) m.validation_loss = step == 20 ? 1.5 : 3.0;
-    file.write(m);
-  }
-  if (with_config) {
-    write_file_atomically(
-        directory + "/resolved_config.json",
-        R"({"model": {"model_type": "gpt2", "n_layer": 3, "n_embd": 48, "n_head": 4},
-                              "train_batch_size": 8, "sequence_length": 16, "train_steps": 90})");
-  }
-}
+using test::write_run;
 
 TEST(Report, SummaryIsWhatTheRecordsSay) {
   const test::ScratchDirectory dir;
@@ -115,29 +94,6 @@ TEST(Report, EveryNamedValidationSetHasACurveAndANumber) {
   EXPECT_NE(page.find("wiki 0.0000 at 6, code 3.0000 at 2"), std::string::npos);
   const std::string shown = report_text(runs, 70);
   EXPECT_NE(shown.find("best validation loss 3 at step 2 on code"), std::string::npos) << shown;
-}
-
-TEST(Report, APageWithoutDygraphsShowsTheStaticPictures) {
-  const test::ScratchDirectory dir;
-  write_run(dir / "run", 20);
-  const auto runs = read_runs({dir / "run"});
-  Plot plot{"Loss", "step", "nats", false, false, 400, 200, {{"run", {1, 2}, {2, 1}}}};
-  const std::string page = report_page(runs, {{"loss", plot}}, "", "");
-  EXPECT_NE(page.find("<svg"), std::string::npos);
-  EXPECT_EQ(page.find("<script"), std::string::npos);
-}
-
-TEST(Report, NamesAndConfigsCannotBreakOutOfThePage) {
-  const test::ScratchDirectory dir;
-  const std::string evil = "<script>alert(1)<&\"'";
-  write_run(dir / evil, 20);
-  write_file_atomically(dir / (evil + "/resolved_config.json"),
-                        R"({"model": {"model_type": "</pre><script>alert(2)</script>"}})");
-  const auto runs = read_runs({dir / evil});
-  Plot plot{"Loss", "step", "nats", false, false, 400, 200, {{evil, {1, 2}, {2, 1}}}};
-  const std::string page = report_page(runs, {{"loss", plot}}, "/* library */", "");
-  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
-  EXPECT_EQ(page.find("</pre><script>"), std::string::npos);
 }
 
 TEST(Report, TextForATerminal) {

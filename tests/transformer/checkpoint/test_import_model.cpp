@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/error.h"
 #include "engine/io/safetensors_directory.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "parallel/comm/world.h"
@@ -29,6 +30,7 @@ namespace trireme::test::test_import_model {
 namespace {
 
 namespace fs = std::filesystem;
+
 const char* const kCases[] = {"gpt2", "llama", "llama_variant", "mixtral"};
 
 void expect_same_bytes(const std::string& a, const std::string& b) {
@@ -167,50 +169,6 @@ TEST(ModelCopies, AnInterruptedExportGoesOn) {
   for (const auto& [path, time] : whole) EXPECT_EQ(fs::last_write_time(path), time) << path;
   expect_same_bytes(dir / "hf", dir / "out");
   EXPECT_THROW(write_hf_directory(source, dir / "out", options), InputError) << "it is done";
-}
-
-TEST(ModelCopies, DiffFindsWhatDiffers) {
-  const ScratchDirectory dir;
-  HfFiles files("llama", DType::kF32);
-  files.write(dir / "a");
-  files.tensors["model.norm.weight"].values[3] += 0.5;
-  files.tensors["extra"] = {DType::kF32, {2}, {1, 2}};
-  files.tensors["lm_head.weight"].shape = {24, 61};
-  files.tensors["model.embed_tokens.weight"].dtype = DType::kBF16;
-  files.write(dir / "b");
-  const ModelDiff diff = diff_models(dir / "a/model.safetensors", dir / "b/model.safetensors");
-  std::map<std::string, TensorDifference> found;
-  for (const TensorDifference& d : diff.differences) found[d.name] = d;
-  ASSERT_EQ(found.size(), 4U);
-  EXPECT_EQ(found["model.norm.weight"].differing, 1);
-  EXPECT_NEAR(found["model.norm.weight"].largest_absolute, 0.5, 1e-6);
-  EXPECT_NE(found["extra"].what.find("only in"), std::string::npos);
-  EXPECT_EQ(found["lm_head.weight"].what, "(61, 24) | (24, 61)");
-  EXPECT_EQ(found["model.embed_tokens.weight"].what, "float32 | bfloat16");
-  const ModelDiff rounded = diff_models(dir / "a/model.safetensors", dir / "b/model.safetensors",
-                                        {.tolerance = 1.0 / 128});
-  EXPECT_EQ(rounded.differences.size(), 3U) << "bfloat16 keeps 8 bits";
-}
-
-// A GPT-2 from a hub has tensor names without the prefix; exports have it.
-TEST(ModelCopies, DiffOfModelsIsByParameter) {
-  const ScratchDirectory dir;
-  HfFiles files("gpt2", DType::kF32);
-  files.drop_prefix("transformer.");
-  files.tensors["h.0.attn.bias"] = {DType::kF32, {2, 2}, {1, 2, 3, 4}};
-  files.write(dir / "hub");
-  write_hf_directory(HfModel(dir / "hub"), dir / "ours", {.dtype = DType::kF32});
-  const ModelDiff same = diff_models(dir / "hub", dir / "ours");
-  EXPECT_TRUE(same.differences.empty()) << same.differences.front().name;
-  EXPECT_GT(same.tensors, 20);
-  files.tensors["ln_f.weight"].values[1] += 0.5;
-  files.write(dir / "other");
-  const ModelDiff other = diff_models(dir / "other", dir / "ours");
-  ASSERT_EQ(other.differences.size(), 1U);
-  EXPECT_EQ(other.differences[0].name, "transformer.ln_f.weight");
-  // Without a configuration only the names in the files can be compared.
-  fs::remove(dir / "hub/config.json");
-  EXPECT_GT(diff_models(dir / "hub", dir / "ours").differences.size(), 20U);
 }
 
 TEST(ModelCopies, EndsOfTextsStayAList) {

@@ -7,6 +7,7 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/transformer/families/config_case.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/load_config.h"
@@ -14,6 +15,10 @@
 
 namespace trireme::test_config_json {
 namespace {
+
+using test::llama_json;
+using test::model_problem;
+using test::read_model;
 
 Json gpt2(const std::string& more = "") {
   return parse_json(
@@ -23,30 +28,8 @@ Json gpt2(const std::string& more = "") {
       "gpt2");
 }
 
-Json llama(const std::string& more = "") {
-  return parse_json(R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 64,
-                       "intermediate_size": 172, "num_hidden_layers": 2,
-                       "num_attention_heads": 4)" +
-                        more + "}",
-                    "llama");
-}
-
-ModelConfig read(const Json& json) {
-  ConfigReport report;
-  const ModelConfig config = read_model_config(json, "model", report);
-  report.throw_if_errors("test");
-  return config;
-}
-
-std::string problem(const Json& json) {
-  ConfigReport report;
-  read_model_config(json, "model", report);
-  if (report.errors().size() > 1) return "several: " + report.errors()[0] + report.errors()[1];
-  return report.ok() ? "" : report.errors().front();
-}
-
 TEST(ModelConfig, Gpt2HasHuggingFacesDefaults) {
-  const ModelConfig config = read(gpt2());
+  const ModelConfig config = read_model(gpt2());
   EXPECT_EQ(config.family, ModelFamily::kGpt2);
   EXPECT_EQ(config.intermediate_size, 3072);
   EXPECT_EQ(config.head_dim, 64);
@@ -60,7 +43,7 @@ TEST(ModelConfig, Gpt2HasHuggingFacesDefaults) {
 }
 
 TEST(ModelConfig, LlamaHasHuggingFacesDefaults) {
-  const ModelConfig config = read(llama());
+  const ModelConfig config = read_model(llama_json());
   EXPECT_EQ(config.family, ModelFamily::kLlama);
   EXPECT_EQ(config.num_kv_heads, 4);
   EXPECT_EQ(config.head_dim, 16);
@@ -75,7 +58,8 @@ TEST(ModelConfig, LlamaHasHuggingFacesDefaults) {
 
 // The form of files written by transformers, with all keys that have no effect here.
 TEST(ModelConfig, ReadsWhatHubDirectoriesHold) {
-  const ModelConfig tiny = read(llama(R"(, "architectures": ["LlamaForCausalLM"], "pad_token_id": 0,
+  const ModelConfig tiny =
+      read_model(llama_json(R"(, "architectures": ["LlamaForCausalLM"], "pad_token_id": 0,
       "torch_dtype": "bfloat16", "transformers_version": "4.41.0", "use_cache": true,
       "pretraining_tp": 1, "rope_scaling": null, "hidden_act": "silu", "num_key_value_heads": 2,
       "eos_token_id": [128, 129], "head_dim": 32, "rope_theta": 5e5, "quantization_config": null)"));
@@ -83,43 +67,45 @@ TEST(ModelConfig, ReadsWhatHubDirectoriesHold) {
   EXPECT_EQ(tiny.head_dim, 32);
   EXPECT_EQ(tiny.rope_theta, 500000.0);
   EXPECT_EQ(tiny.eos_token_id, 128);
-  const ModelConfig small = read(gpt2(R"(, "n_ctx": 1024, "summary_type": "cls_index",
+  const ModelConfig small = read_model(gpt2(R"(, "n_ctx": 1024, "summary_type": "cls_index",
       "task_specific_params": {"text-generation": {"do_sample": true}}, "n_inner": null,
       "reorder_and_upcast_attn": false, "scale_attn_weights": true)"));
   EXPECT_EQ(small.num_layers, 12);
   EXPECT_EQ(
-      read(llama(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 7.5})")).rope_theta,
+      read_model(llama_json(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 7.5})"))
+          .rope_theta,
       7.5);
-  EXPECT_EQ(read(parse_json(R"({"model_type": "gpt2", "vocab_size": 100, "hidden_size": 8,
+  EXPECT_EQ(read_model(parse_json(R"({"model_type": "gpt2", "vocab_size": 100, "hidden_size": 8,
       "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 4})",
-                            "t"))
+                                  "t"))
                 .hidden_size,
             8);
 }
 
 TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
   const std::string not_here = " is not available in this version";
-  EXPECT_EQ(problem(llama(R"(, "rope_scaling": {"type": "longrope", "factor": 2.0})")),
+  EXPECT_EQ(model_problem(llama_json(R"(, "rope_scaling": {"type": "longrope", "factor": 2.0})")),
             "model.rope_scaling.type: \"longrope\"" + not_here +
                 "; use default, linear, dynamic, llama3, yarn");
-  EXPECT_EQ(problem(llama(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})")),
+  EXPECT_EQ(model_problem(llama_json(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})")),
             "model.rope_parameters.partial_rotary_factor: 0.5" + not_here + "; only 1 is");
-  EXPECT_EQ(problem(llama(R"(, "sliding_window": 4096)")), "model.sliding_window: 4096" + not_here);
-  EXPECT_EQ(problem(llama(R"(, "hidden_act": "gelu")")),
+  EXPECT_EQ(model_problem(llama_json(R"(, "sliding_window": 4096)")),
+            "model.sliding_window: 4096" + not_here);
+  EXPECT_EQ(model_problem(llama_json(R"(, "hidden_act": "gelu")")),
             "model.hidden_act: \"gelu\"" + not_here + "; use silu");
-  EXPECT_EQ(problem(llama(R"(, "num_local_experts": 8)")),
+  EXPECT_EQ(model_problem(llama_json(R"(, "num_local_experts": 8)")),
             "model.num_local_experts: 8" + not_here + "; only 0 or 1 is");
-  EXPECT_EQ(problem(llama(R"(, "quantization_config": {"bits": 4})")),
+  EXPECT_EQ(model_problem(llama_json(R"(, "quantization_config": {"bits": 4})")),
             "model.quantization_config: {\"bits\":4}" + not_here);
-  EXPECT_EQ(problem(gpt2(R"(, "activation_function": "relu")")),
+  EXPECT_EQ(model_problem(gpt2(R"(, "activation_function": "relu")")),
             "model.activation_function: \"relu\"" + not_here + "; use gelu_new, gelu_pytorch_tanh");
-  EXPECT_EQ(problem(gpt2(R"(, "scale_attn_by_inverse_layer_idx": true)")),
+  EXPECT_EQ(model_problem(gpt2(R"(, "scale_attn_by_inverse_layer_idx": true)")),
             "model.scale_attn_by_inverse_layer_idx: true" + not_here + "; only false is");
-  EXPECT_EQ(problem(gpt2(R"(, "scale_attn_weights": false)")),
+  EXPECT_EQ(model_problem(gpt2(R"(, "scale_attn_weights": false)")),
             "model.scale_attn_weights: false" + not_here + "; only true is");
-  EXPECT_EQ(problem(gpt2(R"(, "add_cross_attention": true)")),
+  EXPECT_EQ(model_problem(gpt2(R"(, "add_cross_attention": true)")),
             "model.add_cross_attention: true" + not_here + "; only false is");
-  EXPECT_EQ(problem(parse_json(R"({"model_type": "mamba"})", "t")),
+  EXPECT_EQ(model_problem(parse_json(R"({"model_type": "mamba"})", "t")),
             "model.model_type: \"mamba\"" + not_here +
                 "; only gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
                 "deepseek, deepseek_v2, deepseek_v3 and gemma3_text are");
@@ -129,7 +115,7 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
 TEST(ModelConfig, RopeScalingIsRead) {
   const auto scaling = [](const std::string& more) {
     ConfigReport report;
-    const ModelConfig config = read_model_config(llama(more), "model", report);
+    const ModelConfig config = read_model_config(llama_json(more), "model", report);
     EXPECT_TRUE(report.ok() && report.notes().empty()) << more;
     return config;
   };
@@ -165,7 +151,7 @@ TEST(ModelConfig, RopeScalingIsRead) {
 
 TEST(ModelConfig, RopeScalingMustMakeSense) {
   const auto wrong = [](const std::string& keys) {
-    return problem(llama(concat(R"(, "rope_scaling": {)", keys, "}")));
+    return model_problem(llama_json(concat(R"(, "rope_scaling": {)", keys, "}")));
   };
   EXPECT_EQ(wrong(R"("type": "dynamic")"),
             "model.rope_scaling.factor: is required by rope_type dynamic");
@@ -179,7 +165,7 @@ TEST(ModelConfig, RopeScalingMustMakeSense) {
 }
 
 Json of_type(const std::string& type, const std::string& more) {
-  Json json = llama(more);
+  Json json = llama_json(more);
   json["model_type"] = type;
   return json;
 }
@@ -205,11 +191,11 @@ TEST(ModelConfig, WindowsAreOfTheLayersThatTransformersGivesThem) {
                                                            "full_attention"])")),
               (Windows{7, 0}));
   }
-  EXPECT_EQ(problem(of_type("qwen2", R"(, "num_key_value_heads": 2,
+  EXPECT_EQ(model_problem(of_type("qwen2", R"(, "num_key_value_heads": 2,
                                         "layer_types": ["full_attention"])")),
             "model.layer_types: must be a list of 2 words, one for each layer, got "
             "[\"full_attention\"]");
-  EXPECT_EQ(problem(of_type("qwen3", R"(, "num_key_value_heads": 2,
+  EXPECT_EQ(model_problem(of_type("qwen3", R"(, "num_key_value_heads": 2,
                                         "layer_types": ["full_attention", "sliding_attention"])")),
             "model.layer_types: \"sliding_attention\" needs use_sliding_window and sliding_window");
 }
@@ -218,7 +204,7 @@ TEST(ModelConfig, WindowsAreOfTheLayersThatTransformersGivesThem) {
 // no effect there either.
 TEST(ModelConfig, AWindowOfNoTokenIsRefusedWhereALayerHasIt) {
   const auto said = [](const char* type, const std::string& more) {
-    return problem(
+    return model_problem(
         of_type(type, concat(R"(, "num_key_value_heads": 2, "sliding_window": 0)", more)));
   };
   const std::string refused = "model.sliding_window: 0 is a window in which a token sees none";
@@ -251,92 +237,94 @@ TEST(ModelConfig, QwensDifferInBiasesAndNorms) {
 }
 
 TEST(ModelConfig, SizesMustFit) {
-  EXPECT_EQ(problem(gpt2(R"(, "n_inner": 0)")), "model.n_inner: must be at least 1, got 0");
-  EXPECT_EQ(problem(llama(R"(, "num_key_value_heads": 3)")),
+  EXPECT_EQ(model_problem(gpt2(R"(, "n_inner": 0)")), "model.n_inner: must be at least 1, got 0");
+  EXPECT_EQ(model_problem(llama_json(R"(, "num_key_value_heads": 3)")),
             "model.num_key_value_heads: 3 does not divide num_attention_heads 4");
-  EXPECT_EQ(problem(llama(R"(, "head_dim": 15)")),
+  EXPECT_EQ(model_problem(llama_json(R"(, "head_dim": 15)")),
             "model.head_dim: gives heads of width 15; rotary positions need an even width");
-  Json odd = llama();
+  Json odd = llama_json();
   odd["hidden_size"] = 60;
-  EXPECT_EQ(problem(odd),
+  EXPECT_EQ(model_problem(odd),
             "model.num_attention_heads: gives heads of width 15; rotary positions "
             "need an even width");
   odd["hidden_size"] = 62;
-  EXPECT_EQ(problem(odd), "model.num_attention_heads: 4 does not divide hidden_size 62");
+  EXPECT_EQ(model_problem(odd), "model.num_attention_heads: 4 does not divide hidden_size 62");
   Json heads = gpt2();
   heads["n_head"] = 11;
-  EXPECT_EQ(problem(heads), "model.n_head: 11 does not divide n_embd 768");
-  EXPECT_EQ(problem(gpt2(R"(, "resid_pdrop": 1.0)")),
+  EXPECT_EQ(model_problem(heads), "model.n_head: 11 does not divide n_embd 768");
+  EXPECT_EQ(model_problem(gpt2(R"(, "resid_pdrop": 1.0)")),
             "model.resid_pdrop: must be at least 0 and below 1, got 1.0");
-  EXPECT_EQ(problem(llama(R"(, "rms_norm_eps": 0)")),
+  EXPECT_EQ(model_problem(llama_json(R"(, "rms_norm_eps": 0)")),
             "model.rms_norm_eps: must be above 0 and at most 1, got 0");
   EXPECT_EQ(
-      problem(llama(R"(, "eos_token_id": [1, 2.5])")),
+      model_problem(llama_json(R"(, "eos_token_id": [1, 2.5])")),
       "model.eos_token_id: must be null, a token id below vocab_size 32000 or a list of such, "
       "got [1,2.5]");
   EXPECT_EQ(
-      problem(llama(R"(, "bos_token_id": "<s>")")),
+      model_problem(llama_json(R"(, "bos_token_id": "<s>")")),
       "model.bos_token_id: must be null, a token id below vocab_size 32000 or a list of such, "
       "got \"<s>\"");
-  Json huge = llama();
+  Json huge = llama_json();
   huge["vocab_size"] = 1e300;
-  EXPECT_EQ(problem(huge), "model.vocab_size: must be an integer, got 1e+300");
+  EXPECT_EQ(model_problem(huge), "model.vocab_size: must be an integer, got 1e+300");
   huge["vocab_size"] = 3000000000;
-  EXPECT_EQ(problem(huge),
+  EXPECT_EQ(model_problem(huge),
             "model.vocab_size: must be at least 1 and at most 2147483647, got 3000000000");
 }
 
 TEST(ModelConfig, MissingAndUnknownKeys) {
-  EXPECT_EQ(problem(parse_json("{}", "t")),
+  EXPECT_EQ(model_problem(parse_json("{}", "t")),
             "model.model_type: is required: gpt2, llama, mistral, qwen2, qwen3, mixtral, "
             "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
             "deepseek_v3 or gemma3_text");
-  EXPECT_EQ(problem(parse_json("[]", "t")), "model: must be an object, got []");
-  EXPECT_EQ(problem(parse_json(R"({"model_type": 3})", "t")),
+  EXPECT_EQ(model_problem(parse_json("[]", "t")), "model: must be an object, got []");
+  EXPECT_EQ(model_problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");
-  Json missing = llama();
+  Json missing = llama_json();
   missing.erase("hidden_size");
-  EXPECT_EQ(problem(missing), "model.hidden_size: is required: width of the residual stream");
-  EXPECT_EQ(problem(gpt2(R"(, "n_hed": 12)")),
+  EXPECT_EQ(model_problem(missing), "model.hidden_size: is required: width of the residual stream");
+  EXPECT_EQ(model_problem(gpt2(R"(, "n_hed": 12)")),
             "model.n_hed: unknown key; did you mean \"n_head\"?");
-  EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 769)")),
+  EXPECT_EQ(model_problem(gpt2(R"(, "hidden_size": 769)")),
             "model.hidden_size: means the same as model.n_embd, which is 768; keep one");
-  EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 768)")), "");
+  EXPECT_EQ(model_problem(gpt2(R"(, "hidden_size": 768)")), "");
   // HuggingFace's default ids belong to its default vocabulary, so that a smaller one has none.
   Json bytes = gpt2();
   bytes["vocab_size"] = 257;
-  EXPECT_EQ(read(bytes).eos_token_id, -1);
+  EXPECT_EQ(read_model(bytes).eos_token_id, -1);
 }
 
 TEST(ModelConfig, RoundTrips) {
   for (const Json& json :
        {gpt2(), gpt2(R"(, "n_inner": 100, "attn_pdrop": 0, "tie_word_embeddings": false,
                         "bos_token_id": null, "layer_norm_epsilon": 1e-6)"),
-        llama(), llama(R"(, "num_key_value_heads": 1, "head_dim": 20, "attention_bias": true,
+        llama_json(),
+        llama_json(R"(, "num_key_value_heads": 1, "head_dim": 20, "attention_bias": true,
                           "mlp_bias": true, "attention_dropout": 0.25, "rope_theta": 123.5,
                           "tie_word_embeddings": true, "initializer_range": 0.006)")}) {
-    const ModelConfig config = read(json);
+    const ModelConfig config = read_model(json);
     const Json written = model_config_to_json(config);
-    EXPECT_EQ(read(written), config);
-    EXPECT_EQ(read(parse_json(written.dump(2), "t")), config);
+    EXPECT_EQ(read_model(written), config);
+    EXPECT_EQ(read_model(parse_json(written.dump(2), "t")), config);
   }
 }
 
 TEST(ModelConfig, LoadsFilesAndDirectories) {
   const test::ScratchDirectory scratch;
   const std::string file = scratch / "config.json";
-  std::ofstream(file) << llama().dump();
+  std::ofstream(file) << llama_json().dump();
   std::vector<std::string> notes;
-  EXPECT_EQ(load_model_config(file, notes), read(llama()));
-  EXPECT_EQ(load_model_config(scratch.path(), notes), read(llama()));
+  EXPECT_EQ(load_model_config(file, notes), read_model(llama_json()));
+  EXPECT_EQ(load_model_config(scratch.path(), notes), read_model(llama_json()));
   EXPECT_TRUE(notes.empty());
   // null is ignored in a third-party config.json; files with another name are ours.
-  std::ofstream(file) << llama(R"(, "hiden_act": null, "some.program": null,
+  std::ofstream(file) << llama_json(R"(, "hiden_act": null, "some.program": null,
                                   "quantization_config": {"bits": 4},
                                   "rope_scaling": {"odd": null}, "eos_token_id": 5)")
                              .dump();
   std::ofstream(scratch / "generation_config.json") << R"({"eos_token_id": [7, 5, 9], "top_k": 3})";
-  EXPECT_EQ(load_model_config(scratch.path(), notes), read(llama(R"(, "eos_token_id": 5)")));
+  EXPECT_EQ(load_model_config(scratch.path(), notes),
+            read_model(llama_json(R"(, "eos_token_id": 5)")));
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_EQ(notes[0], file +
                           ": keys that are not known here are null and passed over: "
@@ -354,7 +342,7 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
     EXPECT_NE(std::string(e.what()).find("hiden_act: unknown key; did you mean \"hidden_act\"?"),
               std::string::npos);
   }
-  std::ofstream(file) << llama(R"(, "odd": null, "rope_interleaved": true)").dump();
+  std::ofstream(file) << llama_json(R"(, "odd": null, "rope_interleaved": true)").dump();
   try {
     load_model_config(scratch.path(), notes);
     FAIL() << "it changes the mathematics";
@@ -368,107 +356,6 @@ TEST(ModelConfig, EveryKeyHasHelp) {
   for (const Family* family : families())
     for (const Key& key : model_schema(family->id).keys())
       EXPECT_GE(key.help.size(), 5u) << key.path;
-}
-
-Json moe(const std::string& type, const std::string& more = "") {
-  return parse_json(concat(R"({"model_type": ")", type, R"(", "vocab_size": 1000, "hidden_size": 64,
-      "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
-      "num_key_value_heads": 2)",
-                           more, "}"),
-                    type);
-}
-
-TEST(MoeConfig, FamiliesHaveHuggingFacesDefaults) {
-  const ModelConfig mixtral = read(moe("mixtral"));
-  EXPECT_EQ(mixtral.family, ModelFamily::kMixtral);
-  // Absent: transformers' default; null: as many as heads.
-  const auto kv_heads = [](const char* type, bool null) {
-    Json json = moe(type);
-    json["num_attention_heads"] = 32;
-    json["hidden_size"] = 512;
-    json.erase("num_key_value_heads");
-    if (null) json["num_key_value_heads"] = nullptr;
-    return read(json).num_kv_heads;
-  };
-  EXPECT_EQ(kv_heads("mixtral", false), 8);
-  EXPECT_EQ(kv_heads("qwen2_moe", false), 16);
-  EXPECT_EQ(kv_heads("mixtral", true), 32);
-  EXPECT_EQ(mixtral.moe.experts, 8);
-  EXPECT_EQ(mixtral.moe.experts_per_token, 2);
-  EXPECT_EQ(mixtral.moe.intermediate_size, 96);
-  EXPECT_TRUE(mixtral.moe.normalise_weights);
-  EXPECT_FALSE(mixtral.moe.sigmoid_scores);
-  EXPECT_EQ(mixtral.moe.balance_coef, 0.001);
-  EXPECT_EQ(mixtral.rope_theta, 1e6);
-  EXPECT_EQ(mixtral.norm_eps, 1e-5);
-  EXPECT_FALSE(mixtral.attention_bias);
-
-  const ModelConfig qwen = read(moe("qwen2_moe"));
-  EXPECT_EQ(qwen.moe.experts, 60);
-  EXPECT_EQ(qwen.moe.experts_per_token, 4);
-  EXPECT_EQ(qwen.moe.intermediate_size, 1408);
-  EXPECT_EQ(qwen.moe.shared_intermediate_size, 5632);
-  EXPECT_TRUE(qwen.moe.shared_gate);
-  EXPECT_FALSE(qwen.moe.normalise_weights);
-  EXPECT_TRUE(qwen.attention_bias);
-  EXPECT_FALSE(qwen.attention_output_bias);
-
-  const ModelConfig dense = read(llama());
-  EXPECT_EQ(dense.moe, MoeConfig());
-  EXPECT_FALSE(dense.moe.sparse(0));
-}
-
-TEST(MoeConfig, SparseLayersAreThoseOfTheFamily) {
-  const auto layers = [](const ModelConfig& config) {
-    std::string out;
-    for (int64_t l = 0; l < config.num_layers; ++l) out += config.moe.sparse(l) ? 's' : 'd';
-    return out;
-  };
-  EXPECT_EQ(layers(read(moe("mixtral"))), "ssssss");
-  EXPECT_EQ(layers(read(moe("qwen2_moe", R"(, "decoder_sparse_step": 2)"))), "dsdsds");
-  EXPECT_EQ(layers(read(moe("qwen2_moe", R"(, "mlp_only_layers": [0, 4])"))), "dsssds");
-  EXPECT_EQ(layers(read(moe("deepseek", R"(, "first_k_dense_replace": 1)"))), "dsssss");
-  EXPECT_EQ(layers(read(moe("deepseek", R"(, "moe_layer_freq": 3)"))), "sddsdd");
-}
-
-TEST(MoeConfig, DeepSeekRoutingIsReadAndWritten) {
-  const ModelConfig config =
-      read(moe("deepseek", R"(, "n_routed_experts": 16, "n_shared_experts": 2,
-      "num_experts_per_tok": 4, "moe_intermediate_size": 24, "scoring_func": "sigmoid",
-      "topk_method": "noaux_tc", "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5,
-      "norm_topk_prob": true, "aux_loss_alpha": 0.0001, "seq_aux": true,
-      "router_bias_update_speed": 0.001, "router_z_loss_coef": 0.01, "expert_capacity_factor": 1.5,
-      "router_aux_loss_scope": "global")"));
-  EXPECT_TRUE(config.moe.sigmoid_scores);
-  EXPECT_TRUE(config.moe.selection_bias);
-  EXPECT_EQ(config.moe.groups, 4);
-  EXPECT_EQ(config.moe.kept_groups, 2);
-  EXPECT_EQ(config.moe.weight_scale, 2.5);
-  EXPECT_EQ(config.moe.shared_intermediate_size, 48);
-  EXPECT_FALSE(config.moe.shared_gate);
-  EXPECT_EQ(config.moe.balance_scope, BalanceScope::kGlobal);
-  EXPECT_EQ(config.moe.capacity_factor, 1.5);
-  for (const char* type : {"mixtral", "qwen2_moe", "deepseek"}) {
-    const ModelConfig one = read(moe(type, R"(, "noisy_gating": true, "router_load_loss_coef": 0.5,
-        "router_importance_loss_coef": 0.25, "router_bias_update_speed": 0.5)"));
-    EXPECT_EQ(read(model_config_to_json(one)), one) << type;
-  }
-  EXPECT_EQ(read(model_config_to_json(config)), config);
-}
-
-TEST(MoeConfig, WhatDoesNotFitIsNamed) {
-  EXPECT_EQ(problem(moe("deepseek", R"(, "kv_lora_rank": 512)")),
-            "model.kv_lora_rank: 512 is not available in this version");
-  EXPECT_EQ(problem(moe("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 5)")),
-            "model.num_experts_per_tok: 5 is more than the 4 experts that a token may choose from");
-  EXPECT_EQ(problem(moe("deepseek", R"(, "n_group": 7, "topk_method": "group_limited_greedy")")),
-            "model.n_group: 7 does not divide n_routed_experts 60");
-  EXPECT_EQ(problem(moe("mixtral", R"(, "router_load_loss_coef": 0.1)")),
-            "model.router_load_loss_coef: needs noisy_gating: the load is a probability under its "
-            "noise");
-  EXPECT_NE(problem(moe("mixtral", R"(, "router_jitter_noise": 0.1)")), "");
-  EXPECT_EQ(problem(moe("qwen2_moe", R"(, "mlp_only_layers": [-1])")),
-            "model.mlp_only_layers: must hold layer numbers, got -1");
 }
 
 }  // namespace

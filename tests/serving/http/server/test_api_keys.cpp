@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "engine/core/error.h"
 #include "serving/http/server/api_keys.h"
 #include "serving/http/server/routes.h"
 #include "tests/support/scratch_directory.h"
@@ -73,24 +74,6 @@ TEST(ApiKeys, AreReadFromFiles) {
   EXPECT_THROW(read_api_keys(path), InputError);
   EXPECT_THROW(read_api_keys(folder.path() + "/absent"), InputError);
   EXPECT_THROW(read_api_keys("/"), InputError);
-}
-
-TEST(Routes, AreFoundByPathAndMethod) {
-  Routes routes;
-  for (const auto& [method, path] :
-       {std::pair("GET", "/a"), std::pair("POST", "/a"), std::pair("GET", "/b/*")})
-    routes.add({.method = method, .path = path, .handle = {}});
-  std::string others;
-  EXPECT_EQ(routes.find("GET", "/a", others)->method, "GET");
-  EXPECT_EQ(routes.find("HEAD", "/a", others)->method, "GET");
-  EXPECT_EQ(routes.find("POST", "/a", others)->method, "POST");
-  EXPECT_EQ(routes.find("GET", "/b/c/d", others)->path, "/b/*");
-  EXPECT_EQ(routes.find("DELETE", "/a", others), nullptr);
-  EXPECT_EQ(others, "GET, HEAD, POST");
-  for (const char* path : {"/", "/b", "/b/", "/A", "/a/", "/aa", ""}) {
-    EXPECT_EQ(routes.find("GET", path, others), nullptr) << path;
-    EXPECT_EQ(others, "") << path;
-  }
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
 // DeepSpeed files in the forms that fine-tuning frameworks ship, combined with a run's own keys.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "optim/adamw.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
+#include "tests/training/config/deepspeed/deepspeed_case.h"
 #include "tests/training/config/small_run.h"
 #include "training/config/deepspeed/file.h"
 #include "training/config/deepspeed/keys.h"
@@ -19,115 +18,18 @@
 namespace trireme::test_keys {
 namespace {
 
-std::string shipped(const std::string& name) {
-  return concat(test::source_folder(), "/tests/training/config/deepspeed/", name, ".json");
-}
-
-// small() with this DeepSpeed configuration and these changes.
-RunConfig with(const Json& deepspeed, const std::vector<std::string>& assignments = {},
-               int ranks = 1) {
-  Json document = test::changed(assignments);
-  document["deepspeed"] = deepspeed;
-  return read_run_config(document, ranks);
-}
-
-RunConfig with(const char* deepspeed, const std::vector<std::string>& assignments = {}) {
-  return with(parse_json(deepspeed, "deepspeed"), assignments);
-}
-
-Betas betas_of(const RunConfig& config) {
-  return dynamic_cast<const AdamW&>(*config.optimizer.rule).betas;
-}
+using test::betas_of;
+using test::notes_say;
+using test::shipped_file;
+using test::with_deepspeed;
 
 std::string problem_with(const char* deepspeed, const std::vector<std::string>& assignments = {}) {
   try {
-    with(deepspeed, assignments);
+    with_deepspeed(deepspeed, assignments);
   } catch (const InputError& e) {
     return std::string(e.what()).substr(15);  // after "configuration: "
   }
   return "";
-}
-
-bool notes_say(const RunConfig& config, const std::string& words) {
-  return std::ranges::any_of(
-      config.notes, [&](const std::string& note) { return note.find(words) != std::string::npos; });
-}
-
-const std::vector<std::string> kBatch = {"train_batch_size=8", "micro_batch_size=2"};
-
-TEST(DeepSpeedFiles, StageTwo) {
-  const RunConfig config = with(parse_json_file(shipped("zero2")), kBatch, 2);
-  EXPECT_EQ(config.zero.stage, 2);
-  EXPECT_FALSE(config.comm.overlap);
-  EXPECT_EQ(config.comm.bucket_bytes, int64_t{4} * 500'000'000);
-  EXPECT_EQ(config.gradient_clipping, 1);
-  EXPECT_EQ(config.dtype, DType::kF32);
-  EXPECT_EQ(config.gradient_accumulation_steps, 2);
-  ASSERT_EQ(config.notes.size(), 2U);  // one for each reason
-  EXPECT_EQ(config.notes[1],
-            "deepspeed.zero_optimization.allgather_partitions, "
-            "deepspeed.zero_optimization.allgather_bucket_size, "
-            "deepspeed.zero_optimization.reduce_scatter, "
-            "deepspeed.zero_optimization.contiguous_gradients, "
-            "deepspeed.zero_optimization.round_robin_gradients: have no effect here: sharded "
-            "tensors are gathered and reduced one transformer block at a time");
-}
-
-TEST(DeepSpeedFiles, StageThree) {
-  std::vector<std::string> run = kBatch;
-  run.insert(run.end(), {"bf16.enabled=true", "lr=0.002", "warmup_steps=10"});
-  const RunConfig config = with(parse_json_file(shipped("zero3")), run, 2);
-  EXPECT_EQ(config.zero.stage, 3);
-  EXPECT_EQ(config.dtype, DType::kBF16);
-  EXPECT_EQ(config.optimizer.lr, 0.002);
-  EXPECT_EQ(betas_of(config).second, 0.95);
-  EXPECT_EQ(config.scheduler.style, DecayStyle::kConstant);
-  EXPECT_TRUE(config.scheduler.log_warmup);
-  EXPECT_EQ(config.scheduler.warmup_steps, 10);
-  EXPECT_EQ(config.logging.log_interval, 2000);
-  // Without steps in the run, "auto" means its default, not DeepSpeed's 1000 for an absent key.
-  EXPECT_EQ(with(parse_json_file(shipped("zero3")), kBatch).scheduler.warmup_steps, 0);
-}
-
-TEST(DeepSpeedFiles, StageThreeWithOffload) {
-  const RunConfig config =
-      with(parse_json_file(shipped("zero3_offload")), {"train_batch_size=8"}, 2);
-  EXPECT_EQ(config.zero.stage, 3);
-  EXPECT_EQ(config.zero.offload_optimizer.device, OffloadDevice::kCpu);
-  EXPECT_EQ(config.dtype, DType::kBF16);
-  EXPECT_EQ(config.micro_batch_size, 2);
-  EXPECT_EQ(config.gradient_clipping, 0.5);
-  EXPECT_EQ(config.optimizer.lr, 0.002);
-  EXPECT_EQ(betas_of(config).second, 0.999);
-  EXPECT_EQ(config.optimizer.weight_decay, 0);
-  EXPECT_EQ(config.scheduler.style, DecayStyle::kLinear);
-  EXPECT_FALSE(config.scheduler.log_warmup);
-  EXPECT_EQ(config.scheduler.warmup_steps, 2);
-  EXPECT_EQ(config.scheduler.decay_steps, 100);
-  EXPECT_TRUE(notes_say(config, "offload_param.device: weights stay"));
-}
-
-TEST(DeepSpeedFiles, AutoWithMonitors) {
-  const RunConfig config = with(parse_json_file(shipped("auto_monitors")), kBatch, 2);
-  EXPECT_EQ(config.zero.stage, 1);
-  EXPECT_STREQ(config.optimizer.rule->name(), "AdamW");
-  EXPECT_TRUE(config.logging.tensorboard);
-  EXPECT_TRUE(config.comm.overlap);
-  EXPECT_EQ(config.scheduler.style, DecayStyle::kLinear);
-  EXPECT_TRUE(notes_say(config,
-                        "deepspeed.wandb, deepspeed.csv_monitor, deepspeed.monitor_config: have no "
-                        "effect here"));
-  EXPECT_FALSE(notes_say(config, "comet"));  // it requests nothing
-}
-
-TEST(DeepSpeedFiles, MegatronDeepSpeed) {
-  const RunConfig config =
-      with(parse_json_file(shipped("megatron_deepspeed")), {"train_batch_size=auto"}, 2);
-  EXPECT_EQ(config.train_batch_size, 16);
-  EXPECT_EQ(config.gradient_accumulation_steps, 4);
-  EXPECT_EQ(config.zero.stage, 1);
-  EXPECT_EQ(config.dtype, DType::kBF16);
-  EXPECT_TRUE(notes_say(config, "deepspeed.prescale_gradients: has no effect here"));
 }
 
 TEST(DeepSpeed, AFileIsNamedRelativeToTheConfigurationOrTheCommand) {
@@ -140,7 +42,7 @@ TEST(DeepSpeed, AFileIsNamedRelativeToTheConfigurationOrTheCommand) {
   std::ofstream(path) << run.dump();
   EXPECT_EQ(load_run_config(path, {}, 1).zero.stage, 2);
   EXPECT_EQ(load_run_config(path, {"deepspeed.zero_optimization.stage=1"}, 1).zero.stage, 1);
-  EXPECT_EQ(load_run_config(path, {"deepspeed_config=" + shipped("zero3")}, 1).zero.stage, 3);
+  EXPECT_EQ(load_run_config(path, {"deepspeed_config=" + shipped_file("zero3")}, 1).zero.stage, 3);
   EXPECT_EQ(load_run_config(path, {"zero_stage=0"}, 1).zero.stage, 0);
   std::ofstream(scratch.path() + "/configs/ds.json") << R"({"zero_optimization": {"stage": 7}})";
   try {
@@ -157,7 +59,7 @@ TEST(DeepSpeed, AFileMayBeTheConfigurationWhereFlagsGiveTheRest) {
   test::ScratchDirectory scratch;
   const std::string model = scratch.path() + "/model.json";
   std::ofstream(model) << test::small()["model"].dump();
-  const RunConfig config = load_run_config(shipped("auto_monitors"),
+  const RunConfig config = load_run_config(shipped_file("auto_monitors"),
                                            {"model=" + model, "output_dir=run", "data_path=tokens",
                                             "train_steps=4", "micro_batch_size=2"},
                                            1);
@@ -165,7 +67,7 @@ TEST(DeepSpeed, AFileMayBeTheConfigurationWhereFlagsGiveTheRest) {
   EXPECT_STREQ(config.optimizer.rule->name(), "AdamW");
   EXPECT_EQ(config.train_batch_size, 2);
   try {
-    load_run_config(shipped("zero2"), {}, 1);
+    load_run_config(shipped_file("zero2"), {}, 1);
     FAIL() << "there is no model";
   } catch (const InputError& e) {
     const std::string what = e.what();
@@ -178,13 +80,15 @@ TEST(DeepSpeed, AFileMayBeTheConfigurationWhereFlagsGiveTheRest) {
 }
 
 TEST(DeepSpeed, TheRunCountsBeforeTheFileAndConflictsAreNamed) {
-  const RunConfig config = with(R"({"gradient_clipping": 0.5, "zero_optimization": {"stage": 3}})",
-                                {"clip_grad=2", "zero_stage=3"});
+  const RunConfig config =
+      with_deepspeed(R"({"gradient_clipping": 0.5, "zero_optimization": {"stage": 3}})",
+                     {"clip_grad=2", "zero_stage=3"});
   EXPECT_EQ(config.gradient_clipping, 2);
   EXPECT_EQ(config.notes, std::vector<std::string>{"clip_grad: 2 of the run counts, not 0.5 of "
                                                    "deepspeed.gradient_clipping"});
-  EXPECT_EQ(with(R"({"gradient_clipping": 0.5})", {"gradient_clipping=auto"}).gradient_clipping,
-            0.5);
+  EXPECT_EQ(
+      with_deepspeed(R"({"gradient_clipping": 0.5})", {"gradient_clipping=auto"}).gradient_clipping,
+      0.5);
 }
 
 TEST(DeepSpeed, AnotherTypeOrPrecisionOfTheRunLeavesTheFilesOut) {
@@ -192,14 +96,14 @@ TEST(DeepSpeed, AnotherTypeOrPrecisionOfTheRunLeavesTheFilesOut) {
       R"({"optimizer": {"type": "Adam", "params": {"lr": 0.1, "betas": [0.8, 0.9]}},
           "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 7, "warmup_max_lr": 0.2}},
           "fp16": {"enabled": true}})";
-  const RunConfig sgd =
-      with(sections, {"optimizer.type=SGD", "scheduler.type=cosine", "bf16.enabled=true"});
+  const RunConfig sgd = with_deepspeed(
+      sections, {"optimizer.type=SGD", "scheduler.type=cosine", "bf16.enabled=true"});
   EXPECT_STREQ(sgd.optimizer.rule->name(), "SGD");
   EXPECT_EQ(sgd.optimizer.lr, 3e-4);
   EXPECT_EQ(sgd.scheduler.warmup_steps, 0);
   EXPECT_EQ(sgd.dtype, DType::kBF16);
   EXPECT_EQ(sgd.notes.size(), 3U);
-  const RunConfig theirs = with(sections);
+  const RunConfig theirs = with_deepspeed(sections);
   EXPECT_STREQ(theirs.optimizer.rule->name(), "AdamW");
   EXPECT_EQ(betas_of(theirs).first, 0.8);
   EXPECT_EQ(theirs.optimizer.lr, 0.2);  // set by DeepSpeed's scheduler
@@ -209,7 +113,7 @@ TEST(DeepSpeed, AnotherTypeOrPrecisionOfTheRunLeavesTheFilesOut) {
 }
 
 TEST(DeepSpeed, TheRunMayUseOtherWords) {
-  const RunConfig config = with(
+  const RunConfig config = with_deepspeed(
       R"({"optimizer": {"params": {"betas": [0.5, 0.6]}},
           "scheduler": {"params": {"warmup_num_steps": 50}}})",
       {"adam_beta2=0.9", "warmup_ratio=0.1"});
@@ -221,14 +125,14 @@ TEST(DeepSpeed, TheRunMayUseOtherWords) {
 
 TEST(DeepSpeed, OneBetaOfTheRunDoesNotBringBackASectionOfAnotherType) {
   const RunConfig config =
-      with(R"({"optimizer": {"type": "AdamW", "params": {"betas": [0.5, 0.6]}}})",
-           {"optimizer.type=Adam", "adam_beta1=0.8"});
+      with_deepspeed(R"({"optimizer": {"type": "AdamW", "params": {"betas": [0.5, 0.6]}}})",
+                     {"optimizer.type=Adam", "adam_beta1=0.8"});
   EXPECT_EQ(betas_of(config).first, 0.8);
   EXPECT_EQ(betas_of(config).second, AdamW().betas.second);
 }
 
 TEST(DeepSpeed, Lion) {
-  const RunConfig config = with(R"({"optimizer": {"type": "Lion", "params": {"lr": 1e-4,
+  const RunConfig config = with_deepspeed(R"({"optimizer": {"type": "Lion", "params": {"lr": 1e-4,
       "betas": [0.95, 0.98], "weight_decay": 0.3}}, "zero_optimization": {"stage": 2}})");
   EXPECT_EQ(run_config_to_json(config)["optimizer"]["params"].dump(),
             R"({"lr":0.0001,"betas":[0.95,0.98],"weight_decay":0.3})");
@@ -237,18 +141,22 @@ TEST(DeepSpeed, Lion) {
 }
 
 TEST(DeepSpeed, WordsMeanWhatTheyMeanThere) {
-  EXPECT_STREQ(with(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})")
-                   .optimizer.rule->name(),
-               "Adam");
+  EXPECT_STREQ(
+      with_deepspeed(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})")
+          .optimizer.rule->name(),
+      "Adam");
+  EXPECT_EQ(with_deepspeed(R"({"scheduler": {"type": "WarmupLR"}})", {"train_steps=5000"})
+                .scheduler.warmup_steps,
+            1000);
+  EXPECT_EQ(with_deepspeed(R"({"tensor_parallel": {"autotp_size": 0}})").parallel.tp, 1);
   EXPECT_EQ(
-      with(R"({"scheduler": {"type": "WarmupLR"}})", {"train_steps=5000"}).scheduler.warmup_steps,
-      1000);
-  EXPECT_EQ(with(R"({"tensor_parallel": {"autotp_size": 0}})").parallel.tp, 1);
-  EXPECT_EQ(with(R"({"expert_parallel": {"enabled": false, "autoep_size": 4}})").parallel.ep, 1);
-  EXPECT_EQ(with(R"({"train_micro_batch_size_per_gpu": 5})", {"gradient_accumulation_steps=3"})
-                .micro_batch_size,
-            4);
-  EXPECT_EQ(with(R"({"bf16": true})").dtype, DType::kBF16);
+      with_deepspeed(R"({"expert_parallel": {"enabled": false, "autoep_size": 4}})").parallel.ep,
+      1);
+  EXPECT_EQ(
+      with_deepspeed(R"({"train_micro_batch_size_per_gpu": 5})", {"gradient_accumulation_steps=3"})
+          .micro_batch_size,
+      4);
+  EXPECT_EQ(with_deepspeed(R"({"bf16": true})").dtype, DType::kBF16);
 }
 
 TEST(DeepSpeed, ProblemsAreNamedInTheFile) {
@@ -280,7 +188,7 @@ TEST(DeepSpeed, EveryKeyMayBeAuto) {
     for (std::string at = key.path; !at.empty(); at = parent_path(at))
       text = concat("{\"", leaf_name(at), "\": ", text, "}");
     EXPECT_EQ(problem_with(text.c_str()), "") << text;
-    EXPECT_TRUE(with(text.c_str()).notes.empty()) << text;
+    EXPECT_TRUE(with_deepspeed(text.c_str()).notes.empty()) << text;
   }
 }
 
@@ -379,16 +287,6 @@ TEST(TorchTitan, DegreesOfSharding) {
             "data_parallel_shard_degree: 2 is not dp 4");
   EXPECT_EQ(test::problem({"data_parallel_shard_degree=-1", "zero_stage=1"}, 2),
             "data_parallel_shard_degree: shards the weights, but zero_stage is 1");
-}
-
-// DeepSpeed's own default overrides the optimizer's rate there.
-TEST(DeepSpeedFiles, WarmupDecayWithoutAPeakHasDeepSpeedsRate) {
-  const RunConfig config = with(
-      R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.2}},
-          "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 7, "warmup_type": "linear"}}})",
-      kBatch);
-  EXPECT_EQ(config.optimizer.lr, 0.001);
-  EXPECT_TRUE(notes_say(config, "WarmupDecayLR without warmup_max_lr: its rate is 0.001"));
 }
 
 }  // namespace

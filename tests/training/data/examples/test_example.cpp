@@ -4,30 +4,23 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <set>
 
 #include "engine/core/error.h"
 #include "engine/io/strict_json.h"
-#include "engine/ops/cross_entropy.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
+#include "tests/training/data/examples/example_case.h"
+#include "training/data/examples/example.h"
 #include "training/data/examples/example_set.h"
 
 namespace trireme::test_example {
 namespace {
 
+using test::kMarked;
+using test::kTemplate;
 using test::ScratchDirectory;
-
-// A turn is "<role>content", ended by the tokenizer's end of document.
-constexpr const char* kTemplate =
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}";
-constexpr const char* kMarked =
-    "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}"
-    "{{ m.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ m.content }}{{ eos_token }}"
-    "{% endif %}{% endfor %}";
+using test::template_sources;
 
 // The tokens, with learned ones in brackets; the end of document is '$'.
 std::string shown(const Example& example) {
@@ -40,14 +33,9 @@ std::string shown(const Example& example) {
   return inside ? out + "]" : out;
 }
 
-ChatTemplateSources sources(const std::string& chat_template) {
-  if (chat_template.empty()) return {};
-  return {{kDefaultChatTemplate, chat_template}};
-}
-
 std::string read(const char* chat_template, const char* record, bool assistant_only = true) {
   const auto tokenizer = make_byte_tokenizer();
-  return shown(ExampleReader(*tokenizer, sources(chat_template), assistant_only)
+  return shown(ExampleReader(*tokenizer, template_sources(chat_template), assistant_only)
                    .read(parse_json_text<Json>(record)));
 }
 
@@ -187,8 +175,8 @@ TEST(Examples, TextWithMarkupIsTextUnlessItIsAskedToBeParsed) {
 
 std::string read_pair(const char* record) {
   const auto tokenizer = make_byte_tokenizer();
-  const auto [chosen, rejected] =
-      ExampleReader(*tokenizer, sources(kTemplate), true).read_pair(parse_json_text<Json>(record));
+  const auto [chosen, rejected] = ExampleReader(*tokenizer, template_sources(kTemplate), true)
+                                      .read_pair(parse_json_text<Json>(record));
   return concat(shown(chosen), " ", shown(rejected));
 }
 
@@ -346,7 +334,7 @@ TEST(Examples, TextThatTheTemplateDoesNotReadIsNamed) {
   file.close();
   const auto tokenizer = make_byte_tokenizer();
   const auto unread = [&](const std::string& more) {
-    const ExampleReader reader(*tokenizer, sources(kTemplate + more), true);
+    const ExampleReader reader(*tokenizer, template_sources(kTemplate + more), true);
     const ExampleSet set({dir / "a.jsonl"}, reader, {.sequence_length = 64, .vocab_size = 257});
     std::string out;
     for (const auto& [name, member] : set.stats().unread_members)
@@ -378,176 +366,6 @@ TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {
     EXPECT_TRUE(tokenizer->decode(asked).ends_with("How many oars?\n")) << name;
     EXPECT_FALSE(learned.empty()) << name;
   }
-}
-
-TEST(Packing, PutsTheLongestFirstWhereTheyFitBest) {
-  const Packing packing = pack({3, 5, 8, 2, 5, 1}, 8);
-  EXPECT_EQ(packing.items, (std::vector<int64_t>{2, 1, 3, 5, 4, 0}));
-  EXPECT_EQ(packing.begin, (std::vector<int64_t>{0, 1, 4, 6}));
-  EXPECT_EQ(one_each(2).items, (std::vector<int64_t>{0, 1}));
-}
-
-struct Files {
-  ScratchDirectory dir;
-  std::string write(const std::vector<std::pair<std::string, std::string>>& answers) {
-    std::ofstream out(dir / "a.jsonl");
-    for (const auto& [prompt, completion] : answers)
-      out << Json({{"prompt", prompt}, {"completion", completion}}).dump() << "\n\n";
-    return dir / "a.jsonl";
-  }
-};
-
-std::shared_ptr<const ExampleSet> load(const std::string& file, ExampleSetOptions options) {
-  const auto tokenizer = make_byte_tokenizer();
-  const ExampleReader reader(*tokenizer, {}, true);
-  return std::make_shared<const ExampleSet>(std::vector<std::string>{file}, reader, options);
-}
-
-TEST(ExampleSet, LongExamplesLoseTheirEndsOrAreLeftOut) {
-  Files files;
-  const std::string file =
-      files.write({{"ab", "c"}, {"abcd", "efgh"}, {"abcdefgh", "i"}, {"a", "bcd"}});
-  const auto kept = load(file, {.sequence_length = 6, .vocab_size = 257});
-  EXPECT_EQ(kept->items(), 3);
-  EXPECT_EQ(kept->stats().records, 4);
-  EXPECT_EQ(kept->stats().truncated, 1);
-  EXPECT_EQ(kept->stats().dropped_cut, 1);  // its response was cut off entirely
-  EXPECT_EQ(kept->stats().dropped_unlearned, 0);
-  EXPECT_NE(kept->describe().find("1 dropped: truncated before the response (longest 10 tokens)"),
-            std::string::npos)
-      << kept->describe();
-  EXPECT_EQ(kept->length(1), 6);
-  EXPECT_EQ(kept->stats().targets, 2 + 3 + 4);
-  const auto whole = load(file, {.sequence_length = 6, .vocab_size = 257, .drop_long = true});
-  EXPECT_EQ(whole->items(), 2);
-  EXPECT_EQ(whole->stats().dropped_long, 2);
-  EXPECT_THROW(load(file, {.sequence_length = 6, .vocab_size = 256}), InputError);
-  EXPECT_THROW(load(file, {.sequence_length = 1, .vocab_size = 257, .drop_long = true}),
-               InputError);
-}
-
-TEST(ExampleSet, ItsFingerprintIsThatOfTokensAndMasks) {
-  const Example a{{1, 2, 3}, {0, 1, 1}}, mask{{1, 2, 3}, {0, 0, 1}}, token{{1, 2, 4}, {0, 1, 1}};
-  const Example first{{1, 2}, {0, 1}}, second{{3, 4, 5, 6}, {0, 1, 1, 1}};
-  const auto of = [](std::vector<Example> documents) {
-    return ExampleSet(documents).fingerprint();
-  };
-  EXPECT_EQ(of({a}), of({a}));
-  const std::set<std::string> all{of({a}),    of({mask}),          of({token}),
-                                  of({a, a}), of({first, second}), of({second, first})};
-  EXPECT_EQ(all.size(), 6u);
-}
-
-TEST(ExampleSet, RecordsWithoutAnAssistantAreToldApart) {
-  const ScratchDirectory dir;
-  std::ofstream(dir / "a.jsonl") << R"({"messages": [{"role": "user", "content": "a"}]})"
-                                 << "\n"
-                                 << R"({"text": "abc"})"
-                                 << "\n";
-  const auto tokenizer = make_byte_tokenizer();
-  const ExampleReader reader(*tokenizer, sources(kTemplate), true);
-  const ExampleSet set({dir / "a.jsonl"}, reader, {.sequence_length = 8, .vocab_size = 257});
-  EXPECT_EQ(set.stats().dropped_unlearned, 1);
-  EXPECT_NE(set.describe().find("no message of role assistant"), std::string::npos);
-  std::ofstream many(dir / "b.jsonl");
-  many << R"({"text": "abc")";
-  for (int i = 0; i < 4097; ++i) many << concat(", \"", i, "\": 0");
-  many << "}\n";
-  many.close();
-  EXPECT_THROW(ExampleSet({dir / "b.jsonl"}, reader, {.sequence_length = 8, .vocab_size = 257}),
-               InputError);
-}
-
-TEST(ExampleSet, ReadsAnArrayOfRecords) {
-  const ScratchDirectory dir;
-  const std::string one = R"({"prompt": "a", "completion": "b"})", two = R"({"text": "abc"})";
-  std::ofstream(dir / "a.jsonl") << one << "\n" << two << "\n";
-  std::ofstream(dir / "a.json") << "[\n  " << one << ",\n  " << two << "\n]\n";
-  std::ofstream(dir / "bad.json") << "[" << one << ",\n" << two << ",\n{\"messages\": 3}]";
-  const auto tokenizer = make_byte_tokenizer();
-  const ExampleReader reader(*tokenizer, {{"default", kTemplate}}, true);
-  const ExampleSetOptions options{.sequence_length = 8, .vocab_size = 257};
-  EXPECT_EQ(ExampleSet({dir / "a.json"}, reader, options).fingerprint(),
-            ExampleSet({dir / "a.jsonl"}, reader, options).fingerprint());
-  try {
-    ExampleSet({dir / "bad.json"}, reader, options);
-    FAIL() << "is read";
-  } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("bad.json:3: record 3: "), std::string::npos) << e.what();
-  }
-}
-
-// Every learned token, with all tokens that it may attend to.
-std::multiset<std::string> learned_in(const MicroBatch& batch) {
-  std::multiset<std::string> out;
-  for (size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d) {
-    std::string before;
-    for (auto i = static_cast<size_t>(batch.cu_seqlens[d]);
-         i < static_cast<size_t>(batch.cu_seqlens[d + 1]); ++i) {
-      EXPECT_EQ(batch.positions[i], static_cast<int32_t>(before.size()));
-      before += static_cast<char>(batch.tokens[i]);
-      if (batch.targets[i] == kIgnoredTarget) continue;
-      out.insert(
-          concat(before, ">", batch.targets[i] == 256 ? '$' : static_cast<char>(batch.targets[i])));
-    }
-  }
-  return out;
-}
-
-TEST(ExampleSource, PacksWithoutChangingWhatIsLearned) {
-  Files files;
-  std::vector<std::pair<std::string, std::string>> answers;
-  for (int i = 0; i < 23; ++i)
-    answers.emplace_back(std::string(static_cast<size_t>(1 + i % 5), static_cast<char>('a' + i)),
-                         std::string(static_cast<size_t>(1 + i % 4), 'z'));
-  const auto set =
-      load(files.write(answers), {.sequence_length = 16, .vocab_size = 257, .threads = 3});
-  std::vector<int64_t> all(static_cast<size_t>(set->items()));
-  std::iota(all.begin(), all.end(), int64_t{0});
-  ExampleSource alone(set, all, {.sequence_length = 16, .packing = false});
-  ExampleSource packed(set, all, {.sequence_length = 16, .packing = true});
-  EXPECT_EQ(alone.num_samples(), 23);
-  EXPECT_LT(packed.num_samples(), 12);
-  MicroBatch one, several;
-  alone.fill(0, 23, one);
-  packed.fill(0, packed.num_samples(), several);
-  EXPECT_EQ(learned_in(one), learned_in(several));
-  EXPECT_EQ(one.valid_targets, set->stats().targets);
-  EXPECT_EQ(several.valid_targets, set->stats().targets);
-  EXPECT_EQ(several.cu_seqlens.back(), std::ssize(several.tokens));
-  EXPECT_EQ(several.rows[16], 16);
-  // Beyond the last sample there are no targets.
-  packed.fill(packed.num_samples(), 2, several);
-  EXPECT_EQ(several.valid_targets, 0);
-  EXPECT_EQ(several.cu_seqlens, (std::vector<int32_t>{0, 16, 32}));
-}
-
-TEST(ExampleSource, VisitsEverythingOnceAnEpochInAnotherOrder) {
-  Files files;
-  std::vector<std::pair<std::string, std::string>> answers;
-  for (int i = 0; i < 20; ++i)
-    answers.emplace_back(std::string(1, static_cast<char>('a' + i)), "z");
-  const auto set = load(files.write(answers), {.sequence_length = 4, .vocab_size = 257});
-  std::vector<int64_t> items{1, 3, 5, 7, 9, 11};
-  const ExampleSource::Options options{
-      .sequence_length = 4, .packing = false, .shuffle = true, .seed = 5, .epochs = 2.5};
-  ExampleSource source(set, items, options), again(set, items, options);
-  EXPECT_EQ(source.num_samples(), 15);
-  std::vector<std::vector<int64_t>> epochs;
-  for (int64_t s = 0; s < 18; ++s) {
-    if (s % 6 == 0) epochs.emplace_back();
-    for (const int64_t item : source.items_of(s)) epochs.back().push_back(item);
-  }
-  EXPECT_EQ(epochs[2].size(), 3U);
-  EXPECT_NE(epochs[0], epochs[1]);
-  for (int e : {0, 1}) {
-    std::vector<int64_t> sorted = epochs[static_cast<size_t>(e)];
-    std::ranges::sort(sorted);
-    EXPECT_EQ(sorted, items);
-  }
-  // A sample is the same in any order of access.
-  for (int64_t s : {14, 2, 7, 0}) EXPECT_EQ(again.items_of(s), source.items_of(s));
-  EXPECT_TRUE(source.items_of(15).empty());
 }
 
 }  // namespace

@@ -2,22 +2,20 @@
 // for every kind of damage.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/convert_float.h"
+#include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors.h"
-#include "engine/text/tokenizer.h"
-#include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 #include "tests/training/step/golden_case.h"
+#include "tests/transformer/formats/hf/refusals.h"
 #include "tests/transformer/formats/hf_directory.h"
 #include "transformer/checkpoint/import_model.h"
 #include "transformer/checkpoint/loaded_model.h"
@@ -31,29 +29,6 @@ namespace trireme::test::test_hf_model {
 namespace {
 
 const char* const kCases[] = {"gpt2", "llama", "llama_variant", "mixtral"};
-
-// Message of the InputError that f throws; "": none.
-template <class F>
-std::string refusal(F&& f) {
-  try {
-    f();
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "";
-}
-
-std::string open_refusal(const std::string& directory) {
-  return refusal([&] {
-    const HfModel model(directory);
-    model.check(model.config());
-  });
-}
-
-void expect_says(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << part << "\nis not in\n" << message;
-}
 
 struct Loaded {
   Loaded(const HfModel& source, DType dtype, const Layout& layout)
@@ -399,106 +374,6 @@ TEST(HfModel, PickledWeightsAndNoWeights) {
   expect_says(open_refusal(dir.path()), {"pytorch_model.bin", "safe_serialization=True"});
   std::filesystem::remove(dir / "pytorch_model.bin");
   expect_says(open_refusal(dir.path()), {"neither model.safetensors nor"});
-}
-
-TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
-  const ScratchDirectory dir;
-  HfFiles("llama", DType::kBF16).write(dir.path());
-  const auto world = make_world({});
-  LoadedModel loaded(dir.path(), world->world());
-  EXPECT_EQ(loaded.bundle().dtype, DType::kBF16);
-  EXPECT_TRUE(loaded.wants_special_tokens());
-  LoadedModel wide(dir.path(), world->world(), DType::kF32);
-  EXPECT_EQ(wide.bundle().dtype, DType::kF32);
-  Ctx ctx(1, "test");
-  wide.load(ctx, Layout{}, 8);
-  EXPECT_EQ(wide.parameters().dtype(), DType::kF32);
-}
-
-// Error of loading a copy of a golden model, one of whose tensors has an infinite element.
-std::string refusal_of_infinity(const std::string& golden, const std::string& tensor,
-                                bool allowed) {
-  const ScratchDirectory dir;
-  std::filesystem::copy(source_folder() + "/tests/golden/hf/" + golden, dir / "m");
-  const std::string path = dir / "m/model.safetensors";
-  std::string file = read_small_file(path);
-  uint64_t size = 0;
-  std::memcpy(&size, file.data(), sizeof size);
-  const auto header = nlohmann::json::parse(file.substr(8, size));
-  const float infinity = std::numeric_limits<float>::infinity();
-  const size_t at = 8 + size + header[tensor]["data_offsets"][0].get<size_t>();
-  std::memcpy(file.data() + at, &infinity, sizeof infinity);
-  std::ofstream(path, std::ios::binary) << file;
-  const auto world = make_world({});
-  return refusal([&] {
-    LoadedModel loaded(dir / "m", world->world());
-    if (allowed) loaded.allow_non_finite();
-    Ctx ctx(1, "test");
-    loaded.load(ctx, Layout{}, 8);
-  });
-}
-
-TEST(LoadedModelOfOthers, WeightsAreFinite) {
-  for (const char* tensor :
-       {"model.embed_tokens.weight", "model.layers.1.mlp.gate.e_score_correction_bias"}) {
-    expect_says(refusal_of_infinity("deepseek_v3", tensor, false),
-                {"not finite", "--allow-non-finite"});
-    EXPECT_EQ(refusal_of_infinity("deepseek_v3", tensor, true), "");
-  }
-}
-
-TEST(LoadedModelOfOthers, OtherWeightsNeedTheirRoom) {
-  EXPECT_EQ(refusal([] { check_room_beside(5 << 20, 5 << 20); }), "");
-  expect_says(refusal([] { check_room_beside(5 << 20, (5 << 20) - 1); }),
-              {"take 5.00 MiB", "and 5.00 MiB are free", "start the server again"});
-  expect_says(refusal([] { check_room_beside(int64_t{7} << 30, 999); }),
-              {"take 7.00 GiB", "and 999 B are free"});
-}
-
-TEST(LoadedModelOfOthers, ANameOfAHubGetsTheCommand) {
-  const auto world = make_world({});
-  expect_says(refusal([&] { LoadedModel("some-org/some-model", world->world()); }),
-              {"has no such model either: hf download some-org/some-model"});
-}
-
-TEST(LoadedModelOfOthers, WhatIsNearlyAModelSaysWhatIsMissing) {
-  const auto world = make_world({});
-  const auto said = [&](const std::string& path) {
-    return refusal([&] { LoadedModel(path, world->world()); });
-  };
-  const ScratchDirectory dir;
-  HfFiles("llama", DType::kF32).write(dir / "m");
-  expect_says(said(dir / "m/model.safetensors"), {"a .safetensors file holds tensors only"});
-  std::filesystem::remove(dir / "m/config.json");
-  expect_says(said(dir / "m"), {"holds safetensors but no config.json"});
-  std::filesystem::create_directory(dir / "adapters");
-  std::ofstream(dir / "adapters/adapter_config.json") << "{}";
-  expect_says(said(dir / "adapters"), {"it holds adapters", "--adapter"});
-}
-
-TEST(LoadedModelOfOthers, PointersOfGitAreNamed) {
-  constexpr const char* kPointer =
-      "version https://git-lfs.github.com/spec/v1\noid "
-      "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f3"
-      "2b1258daaa5e2ca24d17e2393\nsize 4976698672\n";
-  const ScratchDirectory dir;
-  HfFiles files("llama", DType::kF32);
-  files.write(dir.path());
-  const auto pointer = [&](const char* name) { std::ofstream(dir / name) << kPointer; };
-  pointer("model.safetensors");
-  expect_says(open_refusal(dir.path()), {"model.safetensors", "git lfs pull"});
-  pointer("x.gguf");
-  expect_says(refusal([&] { open_model_source(dir / "x.gguf"); }), {"x.gguf", "git lfs pull"});
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
-    pointer(name);
-    expect_says(refusal([&] { load_tokenizer(dir / name); }), {name, "git lfs pull"});
-  }
-  pointer("config.json");
-  expect_says(open_refusal(dir.path()), {"config.json", "git lfs pull"});
-  std::filesystem::create_directory(dir / "empty");
-  const std::string none = refusal([&] { load_tokenizer(dir / "empty"); });
-  expect_says(none, {"neither tokenizer.json nor tokenizer.model"});
-  EXPECT_EQ(none.find("hf download"), std::string::npos) << "it is there";
 }
 
 }  // namespace
