@@ -18,6 +18,7 @@ import check_includes
 import check_isa
 import check_kernels
 import check_language
+import check_mirror
 import check_page_age
 import check_tidy
 import check_units
@@ -416,6 +417,39 @@ class Language(unittest.TestCase):
         self.assertEqual(check_language.new_subjects(lambda *a: history[a[0]]), ["first", "second"])
         for lost in ("rev-parse", "merge-base"):  # no git, or a shallow clone
             self.assertEqual(check_language.new_subjects(lambda *a: None if a[0] == lost else history[a[0]]), [])
+
+
+class Mirror(unittest.TestCase):
+    SOURCES = ["serving/engine/sampler", "serving/engine/engine", "serving/api/usage", "optim/sampler",
+               "serving/engine/cpu/sampler"]
+
+    def found(self, path, text):
+        return check_mirror.tests_of({path: text}, self.SOURCES)
+
+    def test_subjects(self):
+        case = "TEST(Any, Case) {}\n"
+        sampler = ["serving/engine/sampler"]
+        # By its path, by its name, by a suite's name, by its first header of the product.
+        for path, text in (("tests/serving/engine/test_sampler.cpp", case), ("tests/serving/test_sampler.cpp", case),
+                           ("tests/serving/test_a.cpp", "TEST(Sampler, Case) {}\n"),
+                           ("tests/serving/test_a.cpp", "TEST_F(SamplerTest, Case) {}\n"),
+                           ("tests/serving/test_a.cpp", '#include "optim/a.h"\n#include "serving/engine/sampler.h"\n' + case)):
+            self.assertEqual(list(self.found(path, text)), sampler, (path, text))
+        both = self.found("tests/serving/engine/test_engine.cpp", "TEST(Engine, A) {}\nTEST(Usage, A) {}\n")
+        self.assertEqual(sorted(both), ["serving/api/usage", "serving/engine/engine"])
+        for text in ("", "// TEST(Sampler, Case)\n"):  # a file without a case is a test of nothing
+            self.assertEqual(self.found("tests/serving/engine/test_sampler.cpp", text), {})
+        self.assertEqual(self.found("tests/serving/test_a.cpp", '#include "serving/a.h"\n' + case), {})
+
+    def test_share(self):
+        there = self.found("tests/serving/engine/test_sampler.cpp", "TEST(Sampler, Case) {}\n")
+        self.assertEqual((check_mirror.astray(there), check_mirror.check(there, 100)), ({}, []))
+        elsewhere = self.found("tests/serving/engine/test_engine.cpp", "TEST(Engine, A) {}\nTEST(Usage, A) {}\n")
+        self.assertEqual(check_mirror.astray(elsewhere), {"serving/api/usage": ["tests/serving/engine/test_engine.cpp"]})
+        self.assertEqual(check_mirror.check(elsewhere, 50), [])
+        (problem,) = check_mirror.check(elsewhere, 51)
+        self.assertIn("50.0 %", problem)
+        self.assertEqual(len(check_mirror.check({}, 1)), 1)
 
 
 class Dependencies(unittest.TestCase):
