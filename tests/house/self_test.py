@@ -20,6 +20,7 @@ import check_kernels
 import check_language
 import check_mirror
 import check_page_age
+import check_readme
 import check_tidy
 import check_units
 import check_words
@@ -459,6 +460,47 @@ class Dependencies(unittest.TestCase):
         self.assertEqual(check_dependencies.check(script, page), [])
         self.assertEqual(len(check_dependencies.check(script, page.replace(" MIT ", "  "))), 1)
         self.assertEqual(len(check_dependencies.check(script, page + "| y | `liby-dev` | MIT |\n")), 1)
+
+
+class Readme(unittest.TestCase):
+    figures, drawing = check_readme.readme_figures, check_readme.draw_libraries
+
+    def test_figures(self):
+        text = self.figures.replaced(self.figures.BEGIN + self.figures.END, self.figures.table())
+        picture = self.drawing.picture()
+        self.assertEqual(check_readme.check(text, picture), [])
+        self.assertIn("run scripts/readme_figures.py", check_readme.check(text.replace("2", "3"), picture)[0])
+        self.assertIn("once each", check_readme.check(text.replace(self.figures.END, ""), picture)[0])
+
+    def test_rows_of_pages(self):
+        head = "| commit | a1b2c3d4 |\n| machine | 2 cores of an X (fast) |\n"
+        section = "| case | tokens/s | tokens/s | ratio |\n|---|---|---|---|\n| GPT-2 124M, B 4 | 1,250 | 200 | 1.50 |\n"
+        before, columns, rows, cells = self.figures.find_row(section + "\n", "gpt 2 124m, b 4")
+        self.assertEqual(self.figures.cell_after(columns, cells, "tokens/s", after="tokens/s"), "200")
+        self.assertEqual(self.figures.range_of(columns, rows, "b 4"), "1.50 to 1.50 (1)")
+        self.assertEqual(self.figures.measured_at(before, head), ("a1b2c3d4", "2 cores of an X (fast)"))
+        self.assertEqual(self.figures.measured_at("Commit of another (commit 7654321): 2020, commit 1234567, on a machine with "
+                                                  "AVX2 only and\nnothing else.\n", head), ("1234567", "a machine with AVX2 only"))
+        self.assertEqual(self.figures.measured_at("On 2 cores of an Y (new, quick), commit 1234567.\n", head)[1],
+                         "2 cores of an Y (new)")
+        self.assertEqual([self.figures.number(cell) for cell in ("1,250", "7.26", "not run: no vLLM")],
+                         ["1,250", "7.3", "not measured"])
+        for lost in (lambda: self.figures.find_row(section, "gpt 2 124m, b 8"), lambda: self.figures.section_of(section, "A"),
+                     lambda: self.figures.cell_after(columns, cells, "ms"), lambda: self.figures.measured_at("", "")):
+            self.assertRaises(self.figures.Missing, lost)
+
+    def test_picture(self):
+        text = self.figures.replaced(self.figures.BEGIN + self.figures.END, self.figures.table())
+        table = {**self.drawing.MAY_INCLUDE, "engine/io": []}
+        problem = check_readme.check(text, self.drawing.picture(table))
+        self.assertIn("run scripts/draw_libraries.py", problem[0])
+        self.assertEqual(len(check_readme.check(text, "")), 1)
+
+    def test_arrows_that_follow_are_left_out(self):
+        graph = {"a": ["b", "c"], "b": ["c"], "c": []}
+        self.assertEqual(self.drawing.reduced(graph), {"a": ["b"], "b": ["c"], "c": []})
+        self.assertEqual(self.drawing.crossings([["c", "d"], ["a", "b"]], [("a", "d"), ("b", "c")]), 1)
+        self.assertEqual(self.drawing.crossings([["c", "d"], ["a", "b"]], [("a", "c"), ("b", "d")]), 0)
 
 
 class PageAge(unittest.TestCase):
