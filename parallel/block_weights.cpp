@@ -53,57 +53,61 @@ float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first,
 }  // namespace
 
 BlockWeights::BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat format)
-    : places_(specs.size()) {
+    : packed_(specs.size()) {
   for (size_t h = 0; h < specs.size(); ++h) {
     if (!specs[h].packed) continue;
-    Place& place = places_[h] = place_of(specs[h], specs[h].linear ? format : BlockFormat::kQ8_0);
-    place.begin = bytes_;
-    bytes_ = checked_add(bytes_, place.bytes);
+    QuantizedParameter& parameter = packed_[h] =
+        packed_parameter(specs[h], specs[h].linear ? format : BlockFormat::kQ8_0);
+    parameter.begin = bytes_;
+    bytes_ = checked_add(bytes_, parameter.bytes);
   }
 }
 
-BlockWeights::Place BlockWeights::place_of(const ParameterSpec& spec, BlockFormat format) {
+BlockWeights::QuantizedParameter BlockWeights::packed_parameter(const ParameterSpec& spec,
+                                                                BlockFormat format) {
   TRIREME_CHECK(spec.shape.rank() == 2, spec.name, " of shape ", spec.shape, " cannot be packed");
-  Place place{spec.name, spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box,
-              format};
-  const int64_t first = place.box.start[1], end = first + place.columns(), all = spec.shape[1];
+  QuantizedParameter parameter{
+      spec.name, spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box, format};
+  const int64_t first = parameter.box.start[1], end = first + parameter.columns(),
+                all = spec.shape[1];
   if (first % kWeightBlock != 0 || (end % kWeightBlock != 0 && end != all))
-    fail_input(spec.name, ": ", place.columns(), " of its ", all,
+    fail_input(spec.name, ": ", parameter.columns(), " of its ", all,
                " inputs on a rank are no whole blocks of ", kWeightBlock,
                ", which share a scale; lower --tensor-parallel, or leave --quantization out");
-  place.bytes = block_matrix_bytes(format, place.rows(), place.columns());
-  return place;
+  parameter.bytes = block_matrix_bytes(format, parameter.rows(), parameter.columns());
+  return parameter;
 }
 
 void BlockWeights::allocate(Ctx& ctx) {
   block_ = Buffer("weights in blocks", bytes_, ctx.memory());
 }
 
-BlockMatrix BlockWeights::view(const Place& place, int64_t rows) const {
-  BlockMatrix m{place.format, rows, place.columns(), {}};
-  const Shape shape{block_matrix_bytes(place.format, rows, place.columns())};
+BlockMatrix BlockWeights::view(const QuantizedParameter& parameter, int64_t rows) const {
+  BlockMatrix m{parameter.format, rows, parameter.columns(), {}};
+  const Shape shape{block_matrix_bytes(parameter.format, rows, parameter.columns())};
   m.bytes = block_.data() == nullptr ? Tensor(nullptr, DType::kU8, shape)
-                                     : block_.tensor(DType::kU8, shape, place.begin);
+                                     : block_.tensor(DType::kU8, shape, parameter.begin);
   return m;
 }
 
 BlockMatrix BlockWeights::matrix(ParamHandle h) const {
-  const Place& place = places_[static_cast<size_t>(h)];
-  TRIREME_CHECK(!place.name.empty(), "parameter ", h, " is not packed");
-  return view(place, place.rows());
+  const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
+  TRIREME_CHECK(!parameter.name.empty(), "parameter ", h, " is not packed");
+  return view(parameter, parameter.rows());
 }
 
 std::vector<BlockMatrix> BlockWeights::matrices(ParamHandle first, ParamHandle last) const {
   std::vector<BlockMatrix> out;
-  const Place* begin = nullptr;  // first parameter of out.back()
+  const QuantizedParameter* begin = nullptr;  // first parameter of out.back()
   for (ParamHandle h = first; h <= last; ++h) {
-    const Place& place = places_[static_cast<size_t>(h)];
+    const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
     const BlockMatrix m = matrix(h);
-    if (begin != nullptr && out.back().rows % kWeightGroup == 0 && begin->format == place.format &&
-        begin->begin + out.back().bytes.numel() == place.begin) {
+    if (begin != nullptr && out.back().rows % kWeightGroup == 0 &&
+        begin->format == parameter.format &&
+        begin->begin + out.back().bytes.numel() == parameter.begin) {
       out.back() = view(*begin, out.back().rows + m.rows);
     } else {
-      begin = &place;
+      begin = &parameter;
       out.push_back(m);
     }
   }
@@ -111,22 +115,22 @@ std::vector<BlockMatrix> BlockWeights::matrices(ParamHandle first, ParamHandle l
 }
 
 void BlockWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
-  const Place& place = places_[static_cast<size_t>(h)];
+  const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
   const BlockMatrix matrix = this->matrix(h);
-  const Tensor there = block_.tensor(DType::kU8, {place.bytes}, place.begin);
+  const Tensor there = block_.tensor(DType::kU8, {parameter.bytes}, parameter.begin);
   // On a GPU, packs in host memory first: it is zero-filled.
-  const Buffer staged("blocks of a weight", ctx.gpu != nullptr ? place.bytes : 0);
+  const Buffer staged("blocks of a weight", ctx.gpu != nullptr ? parameter.bytes : 0);
   const Tensor bytes = ctx.gpu != nullptr ? staged.tensor(DType::kU8, there.shape()) : there;
-  const int64_t rows = place.rows(), columns = place.columns();
+  const int64_t rows = parameter.rows(), columns = parameter.columns();
   const int64_t at_once = std::clamp(kPieceElements / std::max<int64_t>(columns, 1), int64_t{1},
                                      std::max<int64_t>(rows, 1));
   const Buffer piece("weights to pack", at_once * columns * dtype_size(DType::kF32));
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t n = std::min(rows - row, at_once);
     const Tensor w = piece.tensor(DType::kF32, {n, columns});
-    read(place.box, row * columns, w.reshape({n * columns}));
+    read(parameter.box, row * columns, w.reshape({n * columns}));
     if (const float x = encode_rows(matrix, bytes, row, w, ctx.threads); x != 0.0f)
-      fail_input(place.name, ": holds ", x, ", which no scale in float16 stands for; leave ",
+      fail_input(parameter.name, ": holds ", x, ", which no scale in float16 stands for; leave ",
                  "--quantization out");
   }
   if (ctx.gpu != nullptr) transfer(ctx, there, bytes);

@@ -31,7 +31,7 @@ class BlockWeights {
   std::vector<BlockMatrix> matrices(ParamHandle first, ParamHandle last) const;
 
  private:
-  struct Place {
+  struct QuantizedParameter {
     std::string name;
     TensorBox box;
     BlockFormat format = BlockFormat::kQ8_0;
@@ -39,9 +39,9 @@ class BlockWeights {
     int64_t rows() const { return box.extent[0]; }
     int64_t columns() const { return box.extent[1]; }
   };
-  static Place place_of(const ParameterSpec& spec, BlockFormat format);
-  BlockMatrix view(const Place& place, int64_t rows) const;
-  std::vector<Place> places_;  // by handle; empty name: not packed
+  static QuantizedParameter packed_parameter(const ParameterSpec& spec, BlockFormat format);
+  BlockMatrix view(const QuantizedParameter& parameter, int64_t rows) const;
+  std::vector<QuantizedParameter> packed_;  // by handle; empty name: not packed
   int64_t bytes_ = 0;
   Buffer block_;
 };

@@ -107,14 +107,14 @@ Layout layout_of(const ParallelSizes& sizes, int rank) {
   int rest = rank, stage_rank = 0, stage_stride = 1;
   for (const std::string& dim : dims_of(sizes.order)) {
     const int size = size_of(sizes, dim);
-    const Place place{size, rest % size};
+    const GroupCoord coord{size, rest % size};
     rest /= size;
-    if (dim == "tp") layout.tp = place;
-    if (dim == "cp") layout.cp = place;
-    if (dim == "dp") layout.dp = place;
-    if (dim == "pp") layout.pp = place;
+    if (dim == "tp") layout.tp = coord;
+    if (dim == "cp") layout.cp = coord;
+    if (dim == "dp") layout.dp = coord;
+    if (dim == "pp") layout.pp = coord;
     if (dim == "pp") continue;
-    stage_rank += place.index * stage_stride;
+    stage_rank += coord.index * stage_stride;
     stage_stride *= size;
   }
   layout.data = {sizes.dp * sizes.cp, layout.dp.index * sizes.cp + layout.cp.index};

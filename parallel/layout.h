@@ -69,25 +69,25 @@ constexpr Region frozen(Region region) {
 }
 
 // Number of ranks along a dimension, and this rank's index in it.
-struct Place {
+struct GroupCoord {
   int size = 1;
   int index = 0;
-  bool operator==(const Place&) const = default;
+  bool operator==(const GroupCoord&) const = default;
 };
 
 struct Layout {
-  Place tp, cp, dp, pp;
-  Place ep, etp, edp;
-  Place data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
+  GroupCoord tp, cp, dp, pp;
+  GroupCoord ep, etp, edp;
+  GroupCoord data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
   bool sequence_parallel = false;
   Overlap tp_comm_overlap = Overlap::kAuto;
   Overlap moe_shared_overlap = Overlap::kAuto;
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;
   // Ranks that hold the same parameters of a region, and this rank's index among them.
-  const Place& of(Region region) const { return is_dense(region) ? data : edp; }
+  const GroupCoord& of(Region region) const { return is_dense(region) ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
-  Place token_split() const { return sequence_parallel ? tp : Place{}; }
+  GroupCoord token_split() const { return sequence_parallel ? tp : GroupCoord{}; }
 };
 
 // Coordinates of `rank`. The sizes must have no problems.

@@ -40,26 +40,27 @@ void quantize_box(Ctx& host, const ParameterStore::ReadBox& read, const TensorBo
 }  // namespace
 
 PackedWeights::PackedWeights(const std::vector<ParameterSpec>& specs, bool double_quantization)
-    : double_(double_quantization), places_(specs.size()) {
+    : double_(double_quantization), packed_(specs.size()) {
   for (size_t h = 0; h < specs.size(); ++h) {
     if (!specs[h].packed) continue;
-    Place& place = places_[h] = place_of(specs[h]);
-    place.begin = bytes_;
-    bytes_ = checked_add(bytes_, place.bytes);
+    Nf4Parameter& parameter = packed_[h] = packed_parameter(specs[h]);
+    parameter.begin = bytes_;
+    bytes_ = checked_add(bytes_, parameter.bytes);
   }
 }
 
-PackedWeights::Place PackedWeights::place_of(const ParameterSpec& spec) const {
+PackedWeights::Nf4Parameter PackedWeights::packed_parameter(const ParameterSpec& spec) const {
   TRIREME_CHECK(spec.shape.rank() == 2, spec.name, " of shape ", spec.shape, " cannot be packed");
-  Place place{spec.box.extent.empty() ? whole_box(packed_dims_of(spec.shape)) : spec.box,
-              spec.shape};
-  const int64_t first = place.box.start[1], end = first + place.columns(), all = spec.shape[1];
-  if (place.columns() % 2 != 0)
-    fail_input(spec.name, ": its ", place.columns(),
+  Nf4Parameter parameter{spec.box.extent.empty() ? whole_box(packed_dims_of(spec.shape)) : spec.box,
+                         spec.shape};
+  const int64_t first = parameter.box.start[1], end = first + parameter.columns(),
+                all = spec.shape[1];
+  if (parameter.columns() % 2 != 0)
+    fail_input(spec.name, ": its ", parameter.columns(),
                " inputs are an odd number, and two have a byte in 4 bits; set "
                "finetune.quantization to \"none\"");
   if (first % kNf4Block != 0 || (end % kNf4Block != 0 && end != all))
-    fail_input(spec.name, ": ", place.columns(), " of its ", all,
+    fail_input(spec.name, ": ", parameter.columns(), " of its ", all,
                " inputs on a rank are no whole blocks of ", kNf4Block,
                ", which share a scale in 4 bits; lower parallel.tensor_model_parallel_size, or set "
                "finetune.quantization to \"none\"");
@@ -69,14 +70,15 @@ PackedWeights::Place PackedWeights::place_of(const ParameterSpec& spec) const {
     bytes = round_up(checked_add(bytes, size), kPartAlignment);
     return at;
   };
-  take(checked_mul(place.rows(), place.columns()) / 2);
-  place.scale = take(place.rows() * place.blocks() * (double_ ? 1 : dtype_size(DType::kF32)));
+  take(checked_mul(parameter.rows(), parameter.columns()) / 2);
+  parameter.scale =
+      take(parameter.rows() * parameter.blocks() * (double_ ? 1 : dtype_size(DType::kF32)));
   if (double_) {
-    place.groups = take(place.scale_groups() * dtype_size(DType::kF32));
-    place.offset = take(dtype_size(DType::kF32));
+    parameter.groups = take(parameter.scale_groups() * dtype_size(DType::kF32));
+    parameter.offset = take(dtype_size(DType::kF32));
   }
-  place.bytes = bytes;
-  return place;
+  parameter.bytes = bytes;
+  return parameter;
 }
 
 void PackedWeights::allocate(Ctx& ctx) {
@@ -90,70 +92,73 @@ Tensor PackedWeights::part(const Buffer& block, int64_t at, DType dtype, const S
 }
 
 // Quantizes the scales of the whole weight and stores the box's in `packed`.
-void PackedWeights::pack_scales(const Place& place, const Tensor& scale,
+void PackedWeights::pack_scales(const Nf4Parameter& parameter, const Tensor& scale,
                                 const Buffer& packed) const {
-  const int64_t n = scale.numel(), stride = place.whole_blocks();
+  const int64_t n = scale.numel(), stride = parameter.whole_blocks();
   const Buffer all("codes of scales", n);
   const Tensor codes = all.tensor(DType::kU8, {n});
-  quantize_nf4_scales(codes, part(packed, place.groups, DType::kF32, {place.scale_groups()}),
-                      part(packed, place.offset, DType::kF32, {1}), scale.reshape({n}));
-  const int64_t first = place.box.start[0] * stride + place.box.start[1] / kNf4Block;
+  quantize_nf4_scales(codes,
+                      part(packed, parameter.groups, DType::kF32, {parameter.scale_groups()}),
+                      part(packed, parameter.offset, DType::kF32, {1}), scale.reshape({n}));
+  const int64_t first = parameter.box.start[0] * stride + parameter.box.start[1] / kNf4Block;
   auto* const mine =
-      part(packed, place.scale, DType::kU8, {place.rows(), place.blocks()}).as<uint8_t>();
-  for (int64_t row = 0; row < place.rows(); ++row)
-    std::memcpy(mine + row * place.blocks(), codes.as<uint8_t>() + first + row * stride,
-                static_cast<size_t>(place.blocks()));
+      part(packed, parameter.scale, DType::kU8, {parameter.rows(), parameter.blocks()})
+          .as<uint8_t>();
+  for (int64_t row = 0; row < parameter.rows(); ++row)
+    std::memcpy(mine + row * parameter.blocks(), codes.as<uint8_t>() + first + row * stride,
+                static_cast<size_t>(parameter.blocks()));
 }
 
 void PackedWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
-  const Place& place = places_[static_cast<size_t>(h)];
-  TRIREME_CHECK(place.bytes > 0, "parameter ", h, " is not packed");
+  const Nf4Parameter& parameter = packed_[static_cast<size_t>(h)];
+  TRIREME_CHECK(parameter.bytes > 0, "parameter ", h, " is not packed");
   std::unique_ptr<Ctx> on_host;
   if (ctx.gpu != nullptr) on_host = std::make_unique<Ctx>(ctx.threads, "packing");
   Ctx& host = on_host != nullptr ? *on_host : ctx;
-  const Buffer packed("packed weight", place.bytes);
-  const Tensor codes = part(packed, 0, DType::kU8, {place.rows(), place.columns() / 2});
-  const Shape blocks{place.rows(), place.blocks()};
+  const Buffer packed("packed weight", parameter.bytes);
+  const Tensor codes = part(packed, 0, DType::kU8, {parameter.rows(), parameter.columns() / 2});
+  const Shape blocks{parameter.rows(), parameter.blocks()};
   if (!double_) {
-    quantize_box(host, read, place.box, codes, part(packed, place.scale, DType::kF32, blocks));
+    quantize_box(host, read, parameter.box, codes,
+                 part(packed, parameter.scale, DType::kF32, blocks));
   } else {
-    const TensorBox whole = whole_box(packed_dims_of(place.whole));
-    const Shape all_blocks{place.whole[0], place.whole_blocks()};
+    const TensorBox whole = whole_box(packed_dims_of(parameter.whole));
+    const Shape all_blocks{parameter.whole[0], parameter.whole_blocks()};
     const Buffer scales("scales", all_blocks.numel() * dtype_size(DType::kF32));
     const Tensor scale = scales.tensor(DType::kF32, all_blocks);
-    if (place.box == whole) {
+    if (parameter.box == whole) {
       quantize_box(host, read, whole, codes, scale);
     } else {
-      const Buffer others("codes of the whole weight", place.whole.numel() / 2);
+      const Buffer others("codes of the whole weight", parameter.whole.numel() / 2);
       quantize_box(host, read, whole,
-                   others.tensor(DType::kU8, {place.whole[0], place.whole[1] / 2}), scale);
+                   others.tensor(DType::kU8, {parameter.whole[0], parameter.whole[1] / 2}), scale);
       const Buffer own("scales of the box", blocks.numel() * dtype_size(DType::kF32));
-      quantize_box(host, read, place.box, codes, own.tensor(DType::kF32, blocks));
+      quantize_box(host, read, parameter.box, codes, own.tensor(DType::kF32, blocks));
     }
-    pack_scales(place, scale, packed);
+    pack_scales(parameter, scale, packed);
   }
-  transfer(ctx, block_.tensor(DType::kU8, {place.bytes}, place.begin),
-           packed.tensor(DType::kU8, {place.bytes}));
+  transfer(ctx, block_.tensor(DType::kU8, {parameter.bytes}, parameter.begin),
+           packed.tensor(DType::kU8, {parameter.bytes}));
 }
 
 void PackedWeights::unpack(Ctx& ctx, ParamHandle h, const Tensor& w) const {
-  const Place& place = places_[static_cast<size_t>(h)];
-  TRIREME_CHECK(place.bytes > 0, "parameter ", h, " is not packed");
+  const Nf4Parameter& parameter = packed_[static_cast<size_t>(h)];
+  TRIREME_CHECK(parameter.bytes > 0, "parameter ", h, " is not packed");
   const auto at = [&](int64_t offset, DType dtype, const Shape& shape) {
-    return part(block_, place.begin + offset, dtype, shape);
+    return part(block_, parameter.begin + offset, dtype, shape);
   };
-  const Shape blocks{place.rows(), place.blocks()};
+  const Shape blocks{parameter.rows(), parameter.blocks()};
   Nf4Scales scales;
   if (double_) {
-    scales.codes = at(place.scale, DType::kU8, blocks);
-    scales.groups = at(place.groups, DType::kF32, {place.scale_groups()});
-    scales.offset = at(place.offset, DType::kF32, {1});
-    scales.stride = place.whole_blocks();
-    scales.first = place.box.start[0] * scales.stride + place.box.start[1] / kNf4Block;
+    scales.codes = at(parameter.scale, DType::kU8, blocks);
+    scales.groups = at(parameter.groups, DType::kF32, {parameter.scale_groups()});
+    scales.offset = at(parameter.offset, DType::kF32, {1});
+    scales.stride = parameter.whole_blocks();
+    scales.first = parameter.box.start[0] * scales.stride + parameter.box.start[1] / kNf4Block;
   } else {
-    scales.scale = at(place.scale, DType::kF32, blocks);
+    scales.scale = at(parameter.scale, DType::kF32, blocks);
   }
-  dequantize_nf4(ctx, w, at(0, DType::kU8, {place.rows(), place.columns() / 2}), scales);
+  dequantize_nf4(ctx, w, at(0, DType::kU8, {parameter.rows(), parameter.columns() / 2}), scales);
 }
 
 }  // namespace trireme

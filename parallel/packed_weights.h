@@ -32,7 +32,7 @@ class PackedWeights {
  private:
   // Byte offsets of a weight's parts. groups and offset are used, and scales are bytes, only with
   // double quantization.
-  struct Place {
+  struct Nf4Parameter {
     TensorBox box;
     Shape whole;                                // shape of the whole weight
     int64_t begin = 0, bytes = 0;               // bytes within block_
@@ -43,11 +43,11 @@ class PackedWeights {
     int64_t whole_blocks() const { return ceil_div(whole[1], kNf4Block); }
     int64_t scale_groups() const { return ceil_div(whole[0] * whole_blocks(), kNf4ScaleGroup); }
   };
-  Place place_of(const ParameterSpec& spec) const;
+  Nf4Parameter packed_parameter(const ParameterSpec& spec) const;
   Tensor part(const Buffer& block, int64_t at, DType dtype, const Shape& shape) const;
-  void pack_scales(const Place& place, const Tensor& scale, const Buffer& packed) const;
+  void pack_scales(const Nf4Parameter& parameter, const Tensor& scale, const Buffer& packed) const;
   bool double_;
-  std::vector<Place> places_;  // by handle; no bytes: not packed
+  std::vector<Nf4Parameter> packed_;  // by handle; no bytes: not packed
   int64_t bytes_ = 0;
   Buffer block_;
 };

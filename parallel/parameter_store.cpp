@@ -131,8 +131,8 @@ void ParameterStore::cut_tiles() {
   std::vector<FlatRange> all, mine;
   size_t trained = 0;
   for (const Tile& tile : tiles_) {
-    const Place& place = sharding_.of(tile.region);
-    const Piece piece = piece_of(tile.range.size(), place.size, place.index);
+    const GroupCoord& coord = sharding_.of(tile.region);
+    const Piece piece = piece_of(tile.range.size(), coord.size, coord.index);
     all.push_back(tile.range);
     mine.push_back({tile.range.begin + piece.begin, tile.range.begin + piece.end});
     if (is_trained(tile.region)) trained = all.size();

@@ -111,9 +111,9 @@ struct Tile {
 
 // Arrays that are sharded over the ranks that hold the same parameters.
 struct Sharding {
-  int stage = 0;        // 1: optimizer state; 2: gradients too; 3: values too
-  Place dense, expert;  // Layout::data and Layout::edp
-  const Place& of(Region region) const { return is_dense(region) ? dense : expert; }
+  int stage = 0;             // 1: optimizer state; 2: gradients too; 3: values too
+  GroupCoord dense, expert;  // Layout::data and Layout::edp
+  const GroupCoord& of(Region region) const { return is_dense(region) ? dense : expert; }
 };
 
 // Weights that are stored quantized.

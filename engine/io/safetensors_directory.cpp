@@ -106,7 +106,7 @@ void SafetensorsDirectory::add_file(const std::string& file) {
     if (find(entry.name) != nullptr)
       fail_input(path(), ": tensor \"", entry.name, "\" is in two files");
     add({entry.name, entry.dtype_name, entry.dtype, entry.shape, entry.bytes()});
-    places_.push_back(
+    locations_.push_back(
         {readers_.back().get(), &entry, descriptors_.all.back(), data_start + entry.begin});
   }
 }
@@ -139,7 +139,7 @@ void SafetensorsDirectory::open_indexed(const std::string& index) {
   for (const auto& [tensor, file] : weight_map) {
     const SourceTensor* found = find(tensor);
     const size_t number = found == nullptr ? 0 : static_cast<size_t>(found - tensors().data());
-    if (found == nullptr || fs::path(places_[number].reader->path()).filename() != file)
+    if (found == nullptr || fs::path(locations_[number].reader->path()).filename() != file)
       missing.push_back(concat(tensor, " (in ", file, ")"));
   }
   for (const SourceTensor& tensor : tensors())
@@ -154,8 +154,8 @@ void SafetensorsDirectory::open_indexed(const std::string& index) {
 }
 
 std::span<const std::byte> SafetensorsDirectory::bytes(const SourceTensor& tensor) const {
-  const Place& place = places_[static_cast<size_t>(&tensor - tensors().data())];
-  return place.reader->bytes(*place.entry);
+  const TensorLocation& location = locations_[static_cast<size_t>(&tensor - tensors().data())];
+  return location.reader->bytes(*location.entry);
 }
 
 std::vector<std::string> SafetensorsDirectory::files() const {
@@ -170,7 +170,7 @@ void SafetensorsDirectory::read_elements(size_t number, int64_t begin,
   const SourceTensor& tensor = tensors()[number];
   const DType dtype = tensor.dtype.value_or(destination.dtype());
   const int64_t size = dtype_size(dtype), bytes_wanted = destination.numel() * size;
-  const Place& place = places_[number];
+  const TensorLocation& location = locations_[number];
   const std::span<const std::byte> all = bytes(tensor);
   if (std::cmp_less(bytes_wanted, kReadBytes)) {
     convert_elements(
@@ -179,10 +179,10 @@ void SafetensorsDirectory::read_elements(size_t number, int64_t begin,
     check_mapping(all);
     return;
   }
-  const std::string& file = place.reader->path();
-  const int64_t start = place.offset + begin * size;
+  const std::string& file = location.reader->path();
+  const int64_t start = location.offset + begin * size;
   if (dtype == destination.dtype()) {
-    read_fully(place.descriptor, start,
+    read_fully(location.descriptor, start,
                {static_cast<std::byte*>(destination.raw()), static_cast<size_t>(bytes_wanted)},
                file);
     return;
@@ -192,7 +192,7 @@ void SafetensorsDirectory::read_elements(size_t number, int64_t begin,
   for (int64_t done = 0; done < bytes_wanted; done += std::ssize(piece)) {
     const int64_t n = std::min(std::ssize(piece), bytes_wanted - done);
     const std::span part = std::span(piece).first(static_cast<size_t>(n));
-    read_fully(place.descriptor, start + done, part, file);
+    read_fully(location.descriptor, start + done, part, file);
     convert_elements(out.slice(0, done / size, (done + n) / size), dtype, part);
   }
 }

@@ -33,13 +33,13 @@ class SafetensorsDirectory : public TensorSource {
   void open_indexed(const std::string& index);
   void add_file(const std::string& path);
   std::vector<std::unique_ptr<SafetensorsReader>> readers_;
-  struct Place {
+  struct TensorLocation {
     const SafetensorsReader* reader;
     const SafetensorsEntry* entry;
     int descriptor;  // of its file
     int64_t offset;  // of the tensor in that file
   };
-  std::vector<Place> places_;
+  std::vector<TensorLocation> locations_;
   struct Descriptors {
     ~Descriptors();
     std::vector<int> all;

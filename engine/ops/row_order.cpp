@@ -47,23 +47,23 @@ std::vector<int32_t> RowOrder::members(size_t bin) const {
 }
 
 std::vector<int32_t> RowOrder::sorted(const std::vector<int32_t>& ids) const {
-  struct Place {
+  struct RankedToken {
     double key;
     float logit;
     int32_t id;
-    bool operator<(const Place& other) const {
+    bool operator<(const RankedToken& other) const {
       if (key != other.key) return key < other.key;
       return logit != other.logit ? logit > other.logit : id < other.id;
     }
   };
-  std::vector<Place> places;
-  places.reserve(ids.size());
+  std::vector<RankedToken> ranked;
+  ranked.reserve(ids.size());
   for (const int32_t id : ids)
-    places.push_back({row_.key(id), row_.logits[static_cast<size_t>(id)], id});
-  if (!std::ranges::is_sorted(places, std::less())) std::ranges::sort(places, std::less());
+    ranked.push_back({row_.key(id), row_.logits[static_cast<size_t>(id)], id});
+  if (!std::ranges::is_sorted(ranked, std::less())) std::ranges::sort(ranked, std::less());
   std::vector<int32_t> out;
-  out.reserve(places.size());
-  for (const Place& place : places) out.push_back(place.id);
+  out.reserve(ranked.size());
+  for (const RankedToken& token : ranked) out.push_back(token.id);
   return out;
 }
 

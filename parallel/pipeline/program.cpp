@@ -14,7 +14,7 @@ namespace {
 constexpr int kTags = Communicator::kMaxTag + 1;
 
 // Rank and step of an instruction.
-struct Place {
+struct StepPosition {
   int rank = -1;
   int step = -1;
 };
@@ -50,10 +50,11 @@ class Builder {
   };
 
   RankProgram& program(int rank) { return programs_[static_cast<size_t>(rank)]; }
-  ProgramStep& step(const Place& at) {
+  ProgramStep& step(const StepPosition& at) {
     return program(at.rank).steps[static_cast<size_t>(at.step)];
   }
-  Place& place(std::vector<Place>& table, int model_chunk, int micro_batch) const {
+  StepPosition& position_of(std::vector<StepPosition>& table, int model_chunk,
+                            int micro_batch) const {
     return table[static_cast<size_t>(model_chunk) * static_cast<size_t>(schedule_.micro_batches) +
                  static_cast<size_t>(micro_batch)];
   }
@@ -61,24 +62,24 @@ class Builder {
   void add_steps(int rank) {
     for (const Instruction& in : schedule_.ranks[static_cast<size_t>(rank)]) {
       const int chunk = schedule_.model_chunk(rank, in.chunk);
-      const Place here{rank, static_cast<int>(program(rank).steps.size())};
+      const StepPosition here{rank, static_cast<int>(program(rank).steps.size())};
       program(rank).steps.emplace_back().instruction = in;
       if (in.kind == InstructionKind::kForward)
-        place(forwards_, chunk, in.micro_batch) = here;
+        position_of(forwards_, chunk, in.micro_batch) = here;
       else if (in.kind != InstructionKind::kBackwardWeight)
-        place(backwards_, chunk, in.micro_batch) = here;
+        position_of(backwards_, chunk, in.micro_batch) = here;
     }
     sources_[static_cast<size_t>(rank)].resize(program(rank).steps.size());
   }
 
   // Connects a step's result to the step that uses it.
-  void route(const Place& from) {
+  void route(const StepPosition& from) {
     const Instruction in = step(from).instruction;
     if (in.kind == InstructionKind::kBackwardWeight) return;
     const bool gradient = in.kind != InstructionKind::kForward;
     const int chunk = schedule_.model_chunk(from.rank, in.chunk) + (gradient ? -1 : 1);
     if (chunk < 0 || chunk == schedule_.model_chunks()) return;
-    const Place to = place(gradient ? backwards_ : forwards_, chunk, in.micro_batch);
+    const StepPosition to = position_of(gradient ? backwards_ : forwards_, chunk, in.micro_batch);
     if (to.rank == from.rank) {
       step(from).local_output = step(to).local_input = true;
       return;
@@ -116,7 +117,7 @@ class Builder {
   }
 
   // Simulated time at which a rank reaches a step: the end of the step before.
-  double reached(const Place& at) const {
+  double reached(const StepPosition& at) const {
     if (at.step <= 0) return 0;
     const Timeline::Rank& rank = timeline_.ranks[static_cast<size_t>(at.rank)];
     return rank.spans[static_cast<size_t>(at.step - 1)].end;
@@ -128,7 +129,7 @@ class Builder {
     for (int i = 0; i < end; ++i) {
       const int send = mine.steps[static_cast<size_t>(i)].send;
       if (send < 0) continue;
-      const Place to = consumers_[static_cast<size_t>(rank)][static_cast<size_t>(send)];
+      const StepPosition to = consumers_[static_cast<size_t>(rank)][static_cast<size_t>(send)];
       const double posted = reached({to.rank, to.step - 1});
       int at = i + 1;
       while (at < end && reached({rank, at}) < posted) ++at;
@@ -139,10 +140,10 @@ class Builder {
   const Schedule& schedule_;
   Timeline timeline_;
   std::vector<RankProgram> programs_;
-  std::vector<std::vector<Source>> sources_;   // by rank and step
-  std::vector<std::vector<Place>> consumers_;  // by rank and send
-  std::vector<Place> forwards_, backwards_;    // by model chunk and micro-batch
-  std::map<std::pair<int, int>, int> sent_;    // by sender and receiver: messages so far
+  std::vector<std::vector<Source>> sources_;          // by rank and step
+  std::vector<std::vector<StepPosition>> consumers_;  // by rank and send
+  std::vector<StepPosition> forwards_, backwards_;    // by model chunk and micro-batch
+  std::map<std::pair<int, int>, int> sent_;           // by sender and receiver: messages so far
 };
 
 // Execution of the programs with sends and receives that wait for their counterpart.

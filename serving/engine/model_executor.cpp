@@ -312,7 +312,7 @@ int64_t ModelExecutor::logprobs_of(const LogitRow& row) const {
 
 void ModelExecutor::share_outcomes() {
   if (alone()) return;
-  const Place &tp = groups_->layout.tp, &pp = groups_->layout.pp;
+  const GroupCoord &tp = groups_->layout.tp, &pp = groups_->layout.pp;
   // Per row: token, its log-probability, its rank, number of top entries, top entries.
   std::vector<double> message;
   const auto each = [&](const auto& row_and_numbers) {
@@ -354,7 +354,7 @@ void ModelExecutor::share_outcomes() {
 
 // Broadcasts from the sampling rank to all.
 void ModelExecutor::broadcast(std::vector<double>& message) {
-  const Place &tp = groups_->layout.tp, &pp = groups_->layout.pp;
+  const GroupCoord &tp = groups_->layout.tp, &pp = groups_->layout.pp;
   const Tensor view(message.data(), DType::kF64, Shape{std::ssize(message)});
   if (pp.index == pp.size - 1 && tp.size > 1) groups_->tp->broadcast(view, 0);
   if (pp.size > 1) groups_->pp->broadcast(view, pp.size - 1);

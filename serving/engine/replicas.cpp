@@ -32,7 +32,7 @@ void Replicas::look() {
   }
 }
 
-Replicas::Place Replicas::find_place(std::span<const uint64_t> blocks, ServerSet others) {
+Replicas::Placement Replicas::find_placement(std::span<const uint64_t> blocks, ServerSet others) {
   look();
   const std::optional<ServerChoice::Chosen> chosen = choice_.begin(blocks, others);
   // None can run: the engine returned will report why.
@@ -42,21 +42,21 @@ Replicas::Place Replicas::find_place(std::span<const uint64_t> blocks, ServerSet
                        nullptr, [this, replica](const void*) { choice_.end(replica); })};
 }
 
-Replicas::Place Replicas::best_place(const SequenceRequest& request) {
+Replicas::Placement Replicas::best_placement(const SequenceRequest& request) {
   if (size() == 1) return {};
-  return find_place(blocks_of(request), 0);
+  return find_placement(blocks_of(request), 0);
 }
 
-Replicas::Place Replicas::place_on(size_t replica) {
+Replicas::Placement Replicas::placement_on(size_t replica) {
   if (size() == 1) return {};
-  return find_place({}, all_but(replica));
+  return find_placement({}, all_but(replica));
 }
 
 // The listener holds the load; an engine drops it when the sequence ends, for whatever reason.
-SequenceListener Replicas::told_by(const Place& place, SequenceListener listener) const {
+SequenceListener Replicas::told_by(const Placement& placement, SequenceListener listener) const {
   if (size() == 1) return listener;
-  return [place, listener = std::move(listener)](SequenceEvent&& event) {
-    event.replica = place.replica;
+  return [placement, listener = std::move(listener)](SequenceEvent&& event) {
+    event.replica = placement.replica;
     listener(std::move(event));
   };
 }
@@ -72,9 +72,11 @@ void Replicas::begin(const std::shared_ptr<WeightsHold>& hold) {
 SequenceId Replicas::add(SequenceRequest request, SequenceListener listener,
                          const std::shared_ptr<WeightsHold>& hold, SequenceId beside) {
   begin(hold);
-  const Place place = beside == 0 ? best_place(request) : place_on(replica_of(beside));
-  return id_of(place.replica, engines_[place.replica]->add(
-                                  std::move(request), told_by(place, std::move(listener)), hold));
+  const Placement placement =
+      beside == 0 ? best_placement(request) : placement_on(replica_of(beside));
+  return id_of(placement.replica,
+               engines_[placement.replica]->add(std::move(request),
+                                                told_by(placement, std::move(listener)), hold));
 }
 
 std::vector<SequenceId> Replicas::add_siblings(
@@ -82,10 +84,12 @@ std::vector<SequenceId> Replicas::add_siblings(
     const std::function<SequenceListener(size_t)>& listener_of,
     const std::shared_ptr<WeightsHold>& hold) {
   begin(hold);
-  const Place first = best_place(request);
+  const Placement first = best_placement(request);
   std::vector<SequenceId> ids = engines_[first.replica]->add_siblings(
       request, n,
-      [&](size_t i) { return told_by(i == 0 ? first : place_on(first.replica), listener_of(i)); },
+      [&](size_t i) {
+        return told_by(i == 0 ? first : placement_on(first.replica), listener_of(i));
+      },
       hold);
   for (SequenceId& id : ids) id = id_of(first.replica, id);
   return ids;

@@ -47,16 +47,16 @@ class Replicas {
   Failure failure() const;
 
  private:
-  struct Place {
+  struct Placement {
     size_t replica = 0;
     std::shared_ptr<const void> load = {};  // the sequence counts as load while this lives
   };
-  Place find_place(std::span<const uint64_t> blocks, ServerSet others);
-  Place best_place(const SequenceRequest& request);
-  Place place_on(size_t replica);
+  Placement find_placement(std::span<const uint64_t> blocks, ServerSet others);
+  Placement best_placement(const SequenceRequest& request);
+  Placement placement_on(size_t replica);
   void look();
   void begin(const std::shared_ptr<WeightsHold>& hold);
-  SequenceListener told_by(const Place& place, SequenceListener listener) const;
+  SequenceListener told_by(const Placement& placement, SequenceListener listener) const;
   SequenceId id_of(size_t replica, SequenceId of_engine) const {
     return of_engine * engines_.size() + replica;
   }

@@ -11,7 +11,7 @@ namespace {
 CachedLayers cached_layers(const Model& model, const KvType& type, const Groups* groups) {
   TRIREME_CHECK(model.chunks() == 1, "decoding takes one chunk a rank, got ", model.chunks());
   const ModelConfig& config = model.config();
-  const Place tp = groups != nullptr ? groups->layout.tp : Place{};
+  const GroupCoord tp = groups != nullptr ? groups->layout.tp : GroupCoord{};
   const ChunkSpan& span = model.span(0);
   return {.layers = span.layers(),
           .first_layer = span.first_layer,

@@ -174,7 +174,7 @@ void FrontModel::tell(Replicas* engines) {
   }
 }
 
-ModelWeights::Place FrontModel::stage(const std::string& path) {
+ModelWeights::Checkpoint FrontModel::stage(const std::string& path) {
   next_ = loaded_->open_next(path);
   stage_on_all({.path = next_->checkpoint()});
   return {next_->checkpoint(), next_->step()};

@@ -26,7 +26,7 @@ class FrontModel final : public ServedModel {
   bool recovers_from(FailureCause cause) const override {
     return cause == FailureCause::kLostRanks;
   }
-  Place stage(const std::string& path) override;
+  Checkpoint stage(const std::string& path) override;
   void stage_adapter(int32_t slot, const std::string& path) override;
   bool commit() override;
   void use(size_t replica) override { groups_[replica]->use(); }

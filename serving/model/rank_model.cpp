@@ -246,7 +246,7 @@ void RankModel::stage_everywhere(const StageRequest& request, const std::functio
 // Loads on the host, whatever the device, and on one core, so that steps continue meanwhile. The
 // ranks of a machine load at about the same time, and each first checks the free memory: if memory
 // is tight, a later rank may refuse although all would have fitted.
-ModelWeights::Place RankModel::stage(const std::string& path) {
+ModelWeights::Checkpoint RankModel::stage(const std::string& path) {
   const int64_t free = free_host_memory();
   next_ = loaded_->open_next(path);
   stage_everywhere({.path = next_->checkpoint()}, [&] {

@@ -34,7 +34,7 @@ class RankModel final : public ServedModel {
   std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
   // On rank 0, also runs the following four on all ranks that follow it.
-  Place stage(const std::string& path) override;
+  Checkpoint stage(const std::string& path) override;
   void stage_adapter(int32_t slot, const std::string& path) override;
   void use(size_t replica) override;
   void drop() override;

@@ -80,7 +80,7 @@ class ServedModel : public ModelWeights {
   virtual void tell(Replicas*) {}
   // True if an engine that has failed for this cause is resumed.
   virtual bool recovers_from(FailureCause) const { return false; }
-  Place served() const override { return {loaded_->checkpoint(), loaded_->step()}; }
+  Checkpoint served() const override { return {loaded_->checkpoint(), loaded_->step()}; }
 
  protected:
   // Opens the model on every rank of the world, reads its configuration and tokenizer, and checks

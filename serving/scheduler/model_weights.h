@@ -11,16 +11,16 @@ class ModelWeights {
  public:
   virtual ~ModelWeights() = default;
 
-  struct Place {
+  struct Checkpoint {
     std::string directory;  // of the checkpoint, even if a run's directory was given
     int64_t step = 0;       // training step of the checkpoint
   };
   // Weights in use.
-  virtual Place served() const = 0;
+  virtual Checkpoint served() const = 0;
   // Loads the weights at `path` next to those in use. Blocks while it loads; not on the engine's
   // thread. If they are of another model, throws InputError listing every difference and changes
   // nothing.
-  virtual Place stage(const std::string& path) = 0;
+  virtual Checkpoint stage(const std::string& path) = 0;
   // Stages an adapter for a run-time slot, in place of the adapter that is in it.
   virtual void stage_adapter(int32_t slot, const std::string& path) = 0;
   // Commits to the staged weights; the last call before use(). True: ranks lost from now on, before

@@ -58,18 +58,18 @@ GrammarMemoryError::GrammarMemoryError(GrammarMemory::Answer why)
 
 // Mask that a reader waits for. Shared by reader and worker.
 struct MaskJob final : MaskWork {
-  MaskJob(std::shared_ptr<const CompiledGrammar> of, CompiledGrammar::Place from,
+  MaskJob(std::shared_ptr<const CompiledGrammar> of, CompiledGrammar::ReadPosition from,
           std::string_view read, int64_t tokens, std::vector<uint32_t> room,
           std::shared_ptr<MaskPace> of_reader)
       : grammar(std::move(of)),
-        place(std::move(from)),
+        position(std::move(from)),
         bytes(read),
         tokens_left(tokens),
         mask(std::move(room)),
         pace(std::move(of_reader)) {}
 
   const std::shared_ptr<const CompiledGrammar> grammar;
-  CompiledGrammar::Place place;
+  CompiledGrammar::ReadPosition position;
   const std::string bytes;
   const int64_t tokens_left;
   std::vector<uint32_t> mask;
@@ -80,7 +80,7 @@ struct MaskJob final : MaskWork {
 
   void run() override {
     if (!wanted) return;
-    found = grammar->read(place, bytes, tokens_left, mask);
+    found = grammar->read(position, bytes, tokens_left, mask);
     tell();
   }
   void refuse() override {
@@ -160,7 +160,7 @@ class GrammarReader final : public RuleReader {
       masks.insert(masks.end(), ahead.mask_.begin(), ahead.mask_.end());
       ++count;
     }
-    place_.work = ahead.place_.work;  // charged even if the draft tokens are rejected
+    position_.work = ahead.position_.work;  // charged even if the draft tokens are rejected
   }
   void advance(std::string_view bytes) {
     try {
@@ -173,25 +173,25 @@ class GrammarReader final : public RuleReader {
   void begin_mask(std::string_view bytes) {
     if (advance_here(bytes)) return;
     const auto worker = grammar_->worker_.lock();
-    if (worker == nullptr) return settle(grammar_->read(place_, bytes, tokens_left_, mask_));
-    job_ = std::make_shared<MaskJob>(grammar_, std::move(place_), bytes, tokens_left_,
+    if (worker == nullptr) return settle(grammar_->read(position_, bytes, tokens_left_, mask_));
+    job_ = std::make_shared<MaskJob>(grammar_, std::move(position_), bytes, tokens_left_,
                                      std::move(mask_), pace_);
     state_ = State::kPending;
-    worker->submit(grammar_->charge_.tenant(), job_->place.work, job_);
+    worker->submit(grammar_->charge_.tenant(), job_->position.work, job_);
   }
   // False: too slow for this thread.
   bool advance_here(std::string_view bytes) {
     std::ranges::fill(mask_, 0);
     if (pace_ == nullptr) {
-      settle(grammar_->read(place_, bytes, tokens_left_, mask_));
+      settle(grammar_->read(position_, bytes, tokens_left_, mask_));
       return true;
     }
-    const auto found = grammar_->try_read(place_, bytes, tokens_left_, mask_, pace_->left);
+    const auto found = grammar_->try_read(position_, bytes, tokens_left_, mask_, pace_->left);
     if (found) settle(*found);
     return found.has_value();
   }
   void collect() {
-    place_ = std::move(job_->place);
+    position_ = std::move(job_->position);
     mask_ = std::move(job_->mask);
     settle(job_->found);
     job_.reset();
@@ -209,7 +209,7 @@ class GrammarReader final : public RuleReader {
   std::vector<int32_t> stop_token_ids_;
   int64_t tokens_left_;
   std::shared_ptr<MaskPace> pace_;
-  CompiledGrammar::Place place_;
+  CompiledGrammar::ReadPosition position_;
   bool whole_ = false;
   State state_ = State::kPending;
   std::vector<uint32_t> mask_;
@@ -247,10 +247,10 @@ std::shared_ptr<const CompiledGrammar> CompiledGrammar::compile(
 
 void CompiledGrammar::prepare() {
   std::vector<uint32_t> mask(static_cast<size_t>(trie_->words()));
-  Place place;
+  ReadPosition position;
   const bool prepared = masks_.prepare(kWorkOfPreparing);
   Found found{.gave_up = !prepared};
-  if (prepared) found = read(place, {}, kNeverEnds, mask);
+  if (prepared) found = read(position, {}, kNeverEnds, mask);
   // Which bound it was is unknown; a tenant's share is never larger than the memory of all.
   if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::Answer::kShareIsFull);
   if (found.gave_up)
@@ -271,12 +271,12 @@ bool CompiledGrammar::charge(int64_t bytes) const {
   return true;
 }
 
-bool CompiledGrammar::step(Place& place, std::string_view bytes) const {
+bool CompiledGrammar::step(ReadPosition& position, std::string_view bytes) const {
   for (const char byte : bytes) {
-    if (place.state == GrammarStates::kDead) return false;
-    place.state = masks_.step(place.state, static_cast<uint8_t>(byte));
+    if (position.state == GrammarStates::kDead) return false;
+    position.state = masks_.step(position.state, static_cast<uint8_t>(byte));
   }
-  return place.state != GrammarStates::kDead;
+  return position.state != GrammarStates::kDead;
 }
 
 void CompiledGrammar::forget() const noexcept {
@@ -285,81 +285,81 @@ void CompiledGrammar::forget() const noexcept {
 }
 
 // Saves the state of a text if much has been read since the last saved one.
-void CompiledGrammar::save(Place& place) const {
-  if (place.epoch != epoch_ || place.text.size() < kMaxTextSinceSaved ||
-      place.state == GrammarStates::kDead)
+void CompiledGrammar::save(ReadPosition& position) const {
+  if (position.epoch != epoch_ || position.text.size() < kMaxTextSinceSaved ||
+      position.state == GrammarStates::kDead)
     return;
-  place.saved = std::make_shared<GrammarStates::Snapshot>(masks_.states().save(place.state));
-  place.text.clear();
+  position.saved = std::make_shared<GrammarStates::Snapshot>(masks_.states().save(position.state));
+  position.text.clear();
 }
 
-CompiledGrammar::Found CompiledGrammar::read(Place& place, std::string_view bytes,
+CompiledGrammar::Found CompiledGrammar::read(ReadPosition& position, std::string_view bytes,
                                              int64_t tokens_left, std::span<uint32_t> mask) const {
   const std::lock_guard lock(mutex_);
   try {
-    save(place);
+    save(position);
     if (masks_.is_full()) forget();
-    const size_t before = place.text.size();
-    const Found found = read_locked(place, bytes, tokens_left, mask, TokenMasks::kMaxWork);
+    const size_t before = position.text.size();
+    const Found found = read_locked(position, bytes, tokens_left, mask, TokenMasks::kMaxWork);
     if (!found.lacks_memory) return found;
     // Retries without the cached states and masks.
     forget();
-    place.text.resize(before);
+    position.text.resize(before);
     std::ranges::fill(mask, 0);
-    return read_locked(place, bytes, tokens_left, mask, TokenMasks::kMaxWork);
+    return read_locked(position, bytes, tokens_left, mask, TokenMasks::kMaxWork);
   } catch (const std::exception&) {  // std::bad_alloc: cached states may be incomplete
     forget();
     return {.lacks_memory = true};
   }
 }
 
-std::optional<CompiledGrammar::Found> CompiledGrammar::try_read(Place& place,
+std::optional<CompiledGrammar::Found> CompiledGrammar::try_read(ReadPosition& position,
                                                                 std::string_view bytes,
                                                                 int64_t tokens_left,
                                                                 std::span<uint32_t> mask,
                                                                 int64_t& work) const {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || masks_.is_full()) return {};
-  const auto [state, epoch, spent] = std::tuple(place.state, place.epoch, place.work);
-  size_t before = place.text.size();
+  const auto [state, epoch, spent] = std::tuple(position.state, position.epoch, position.work);
+  size_t before = position.text.size();
   try {
-    save(place);
-    before = place.text.size();
-    const Found found = read_locked(place, bytes, tokens_left, mask, std::max(work, int64_t{0}));
+    save(position);
+    before = position.text.size();
+    const Found found = read_locked(position, bytes, tokens_left, mask, std::max(work, int64_t{0}));
     work -= masks_.work();
     if (!found.gave_up) return found;
   } catch (const std::exception&) {
     forget();
   }
-  place.text.resize(before);
-  std::tie(place.state, place.epoch, place.work) = std::tuple(state, epoch, spent);
+  position.text.resize(before);
+  std::tie(position.state, position.epoch, position.work) = std::tuple(state, epoch, spent);
   std::ranges::fill(mask, 0);
   return {};
 }
 
-CompiledGrammar::Found CompiledGrammar::read_locked(Place& place, std::string_view bytes,
+CompiledGrammar::Found CompiledGrammar::read_locked(ReadPosition& position, std::string_view bytes,
                                                     int64_t tokens_left, std::span<uint32_t> mask,
                                                     int64_t work) const {
   masks_.begin(work);
-  if (place.epoch != epoch_) {
-    place.epoch = epoch_;
-    place.state = place.saved != nullptr ? masks_.restore(*place.saved)
-                                         : masks_.states().at(automaton_.root());
-    step(place, place.text);
+  if (position.epoch != epoch_) {
+    position.epoch = epoch_;
+    position.state = position.saved != nullptr ? masks_.restore(*position.saved)
+                                               : masks_.states().at(automaton_.root());
+    step(position, position.text);
   }
   const int64_t before = masks_.work();  // reading forgotten text again is not charged to it
-  place.text += bytes;
+  position.text += bytes;
   Found found;
-  if (step(place, bytes)) {
-    found.whole = masks_.states().is_whole(place.state);
+  if (step(position, bytes)) {
+    found.whole = masks_.states().is_whole(position.state);
     // After the next token as many bytes may be missing as tokens are left: in most vocabularies
     // every byte is a token.
-    found.goes_on = masks_.add(place.state, tokens_left - 1, mask);
+    found.goes_on = masks_.add(position.state, tokens_left - 1, mask);
   }
   found.gave_up = masks_.gave_up();
   found.lacks_memory = masks_.lacks_memory();
-  place.work += masks_.work() - before;
-  if (found.gave_up || place.work > kMaxWorkOfAText) found.goes_on = false;
+  position.work += masks_.work() - before;
+  if (found.gave_up || position.work > kMaxWorkOfAText) found.goes_on = false;
   return found;
 }
 

@@ -67,14 +67,14 @@ class CompiledGrammar final : public TextRule,
   friend struct MaskJob;
   // Position of a reader in its text. Survives forget(): the state is found again from the last
   // saved one by reading the text since then.
-  struct Place {
+  struct ReadPosition {
     int32_t state = 0;
     uint64_t epoch = ~uint64_t{0};                              // nothing has been read
     std::shared_ptr<const GrammarStates::Snapshot> saved = {};  // nullptr: start of the text
     std::string text = {};                                      // read since then
     int64_t work = 0;                                           // spent on its masks so far
   };
-  // Result of reading to a place.
+  // Result of reading to a position.
   struct Found {
     bool whole = false;         // the text may end there
     bool goes_on = false;       // a further token is allowed
@@ -85,19 +85,19 @@ class CompiledGrammar final : public TextRule,
                   GrammarOwner owner);
   void prepare();
   bool charge(int64_t bytes) const;
-  // Advances a place by `bytes` and sets `mask` to the tokens allowed next, of a completion that
+  // Advances a position by `bytes` and sets `mask` to the tokens allowed next, of a completion that
   // may have tokens_left further tokens.
-  Found read(Place& place, std::string_view bytes, int64_t tokens_left,
+  Found read(ReadPosition& position, std::string_view bytes, int64_t tokens_left,
              std::span<uint32_t> mask) const;
   // Like read(), if that costs at most `work`, which is reduced by the cost, and no other thread is
-  // using the grammar; otherwise nullopt, and the place is unchanged.
-  std::optional<Found> try_read(Place& place, std::string_view bytes, int64_t tokens_left,
+  // using the grammar; otherwise nullopt, and the position is unchanged.
+  std::optional<Found> try_read(ReadPosition& position, std::string_view bytes, int64_t tokens_left,
                                 std::span<uint32_t> mask, int64_t& work) const;
-  Found read_locked(Place& place, std::string_view bytes, int64_t tokens_left,
+  Found read_locked(ReadPosition& position, std::string_view bytes, int64_t tokens_left,
                     std::span<uint32_t> mask, int64_t work) const;
   void forget() const noexcept;
-  void save(Place& place) const;
-  bool step(Place& place, std::string_view bytes) const;
+  void save(ReadPosition& position) const;
+  bool step(ReadPosition& position, std::string_view bytes) const;
 
   PushdownAutomaton automaton_;
   std::shared_ptr<const TokenTrie> trie_;

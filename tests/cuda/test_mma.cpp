@@ -13,16 +13,20 @@ namespace trireme::cuda {
 namespace {
 
 // Position of element i of a lane's fragment, by the manual.
-struct Place {
+struct MatrixIndex {
   int row, column;
 };
-Place a_place(int lane, int i) {
+MatrixIndex a_index(int lane, int i) {
   const int group = lane >> 2, in_group = lane % 4;
   const bool upper = (0 <= i && i < 2) || (4 <= i && i < 6);
   return {upper ? group : group + 8, in_group * 2 + (i & 1) + (i < 4 ? 0 : 8)};
 }
-Place b_place(int lane, int i) { return {lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8), lane >> 2}; }
-Place d_place(int lane, int i) { return {(lane >> 2) + (i < 2 ? 0 : 8), lane % 4 * 2 + (i & 1)}; }
+MatrixIndex b_index(int lane, int i) {
+  return {lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8), lane >> 2};
+}
+MatrixIndex d_index(int lane, int i) {
+  return {(lane >> 2) + (i < 2 ? 0 : 8), lane % 4 * 2 + (i & 1)};
+}
 
 template <class T>
 struct Fragments {
@@ -77,15 +81,15 @@ void check_product() {
   const OnDevice<Fragments<T>> memory;
   {
     const emulator::ScopedDeviceAccess access;
-    const auto at = [](auto& matrix, Place p) { return matrix[p.row][p.column]; };
+    const auto at = [](auto& matrix, MatrixIndex p) { return matrix[p.row][p.column]; };
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 8; i += 2)
         memory.get()->a[lane][i / 2] =
-            pair<T>(at(a, a_place(lane, i)), at(a, a_place(lane, i + 1)));
+            pair<T>(at(a, a_index(lane, i)), at(a, a_index(lane, i + 1)));
       for (int i = 0; i < 4; i += 2)
         memory.get()->b[lane][i / 2] =
-            pair<T>(at(b, b_place(lane, i)), at(b, b_place(lane, i + 1)));
-      for (int i = 0; i < 4; ++i) memory.get()->d[lane][i] = at(d, d_place(lane, i));
+            pair<T>(at(b, b_index(lane, i)), at(b, b_index(lane, i + 1)));
+      for (int i = 0; i < 4; ++i) memory.get()->d[lane][i] = at(d, d_index(lane, i));
     }
   }
   Fragments<T>* const device = memory.get();
@@ -93,7 +97,7 @@ void check_product() {
   const emulator::ScopedDeviceAccess access;
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 4; ++i) {
-      const Place p = d_place(lane, i);
+      const MatrixIndex p = d_index(lane, i);
       double want = d[p.row][p.column];
       for (int k = 0; k < 16; ++k) want += static_cast<double>(a[p.row][k]) * b[k][p.column];
       EXPECT_NEAR(device->d[lane][i], want, 1e-5) << "lane " << lane << ", element " << i;
@@ -106,11 +110,13 @@ TEST(Mma, MultipliesFragmentsLaidOutAsTheManualSays) {
 }
 
 // Element i of a lane's fragments of int8.
-Place a_byte(int lane, int i) {
+MatrixIndex a_byte(int lane, int i) {
   const bool upper = (0 <= i && i < 4) || (8 <= i && i < 12);
   return {upper ? lane >> 2 : (lane >> 2) + 8, lane % 4 * 4 + (i & 3) + (i < 8 ? 0 : 16)};
 }
-Place b_byte(int lane, int i) { return {lane % 4 * 4 + (i & 3) + (i < 4 ? 0 : 16), lane >> 2}; }
+MatrixIndex b_byte(int lane, int i) {
+  return {lane % 4 * 4 + (i & 3) + (i < 4 ? 0 : 16), lane >> 2};
+}
 
 struct IntegerFragments {
   uint32_t a[32][4], b[32][2];
@@ -125,8 +131,8 @@ TEST(Mma, MultipliesIntegersLaidOutAsTheManualSays) {
   const auto integer = [](uint64_t stream, int i) {
     return static_cast<int>(philox_word({1, stream}, static_cast<uint64_t>(i)) % 256) - 128;
   };
-  const auto a = [&](Place p) { return integer(4, p.row * 32 + p.column); };
-  const auto b = [&](Place p) { return integer(5, p.row * 8 + p.column); };
+  const auto a = [&](MatrixIndex p) { return integer(4, p.row * 32 + p.column); };
+  const auto b = [&](MatrixIndex p) { return integer(5, p.row * 8 + p.column); };
   const auto byte = [](int x, int i) {
     return (static_cast<uint32_t>(x) & 0xffu) << (8 * (i % 4));
   };
@@ -145,7 +151,7 @@ TEST(Mma, MultipliesIntegersLaidOutAsTheManualSays) {
   const emulator::ScopedDeviceAccess access;
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 4; ++i) {
-      const Place p = d_place(lane, i);
+      const MatrixIndex p = d_index(lane, i);
       int want = 1000 * lane + i;
       for (int k = 0; k < 32; ++k) want += a({p.row, k}) * b({k, p.column});
       EXPECT_EQ(device->d[lane][i], want) << "lane " << lane << ", element " << i;

@@ -24,7 +24,7 @@
 
 namespace emulator::detail {
 
-constinit thread_local Place place;
+constinit thread_local ThreadPosition thread_position;
 
 namespace {
 
@@ -143,7 +143,7 @@ struct Text {
 };
 Text where(const Thread& thread) {
   Text out;
-  const uint3 b = place.block, t = thread.index;
+  const uint3 b = thread_position.block, t = thread.index;
   std::snprintf(out.text, sizeof(out.text), "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)",
                 runner->shape->name, b.x, b.y, b.z, t.x, t.y, t.z);
   return out;
@@ -187,7 +187,7 @@ Fiber& fiber_of(Runner& r, Thread& thread) {
 Thread* choose_next(Runner& r, int warp) {
   Thread* next = next_ready(r, warp);
   r.running = next;
-  place.thread = next ? &next->index : nullptr;
+  thread_position.thread = next ? &next->index : nullptr;
   return next;
 }
 
@@ -301,8 +301,8 @@ void prepare(Runner& r, const GridShape& shape, const std::function<void()>& bod
     r.shared_capacity = (shape.shared_bytes + 127) / 128 * 128;
     r.shared = std::aligned_alloc(128, r.shared_capacity);
   }
-  place.block_dim = b;
-  place.grid_dim = shape.grid;
+  thread_position.block_dim = b;
+  thread_position.grid_dim = shape.grid;
 }
 
 }  // namespace
@@ -315,9 +315,9 @@ void run_grid(const GridShape& shape, const std::function<void()>& body) {
   const std::uint64_t blocks = plane * shape.grid.z;
   for (std::uint64_t i = 0; i < blocks; ++i) {
     const std::uint64_t n = shape.backward ? blocks - 1 - i : i;
-    place.block = {static_cast<unsigned>(n % shape.grid.x),
-                   static_cast<unsigned>(n / shape.grid.x % shape.grid.y),
-                   static_cast<unsigned>(n / plane)};
+    thread_position.block = {static_cast<unsigned>(n % shape.grid.x),
+                             static_cast<unsigned>(n / shape.grid.x % shape.grid.y),
+                             static_cast<unsigned>(n / plane)};
     run_block(r);
   }
   r.shape = nullptr;

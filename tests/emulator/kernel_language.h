@@ -25,12 +25,12 @@
 namespace emulator::detail {
 
 // Position of the running kernel thread. Written only by the scheduler (block.cpp).
-struct Place {
+struct ThreadPosition {
   const uint3* thread = nullptr;
   uint3 block{};
   uint3 block_dim{}, grid_dim{};
 };
-extern constinit thread_local Place place;
+extern constinit thread_local ThreadPosition thread_position;
 
 enum class Collective : unsigned char {
   kNone,
@@ -76,10 +76,10 @@ inline int segment(int width) { return lane() & ~(width - 1); }
 
 }  // namespace emulator::detail
 
-#define threadIdx (*::emulator::detail::place.thread)
-#define blockIdx (::emulator::detail::place.block)
-#define blockDim (::emulator::detail::place.block_dim)
-#define gridDim (::emulator::detail::place.grid_dim)
+#define threadIdx (*::emulator::detail::thread_position.thread)
+#define blockIdx (::emulator::detail::thread_position.block)
+#define blockDim (::emulator::detail::thread_position.block_dim)
+#define gridDim (::emulator::detail::thread_position.grid_dim)
 constexpr int warpSize = 32;
 
 inline void __syncthreads() { emulator::detail::sync_threads(); }

@@ -218,7 +218,7 @@ std::string replica_difference(const ParameterStore& store, const ConstTensor& a
 }
 
 std::vector<MicroBatch> LayoutRank::batches(int64_t step_number, bool packed) const {
-  const Place& dp = groups.layout.dp;
+  const GroupCoord& dp = groups.layout.dp;
   std::vector<MicroBatch> batches;
   for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
     batches.push_back(

@@ -6,8 +6,8 @@ namespace {
 constexpr int64_t kAlignment = 64;  // elements
 
 // Part `index` of n elements divided into `size` parts as equal as possible.
-int64_t part(int64_t n, const Place& place) {
-  return n * (place.index + 1) / place.size - n * place.index / place.size;
+int64_t part(int64_t n, const GroupCoord& coord) {
+  return n * (coord.index + 1) / coord.size - n * coord.index / coord.size;
 }
 
 // A range of elements that is divided separately.

@@ -14,7 +14,7 @@ TEST(Groups, EachDimHasItsCommunicator) {
     const ParallelSizes sizes = sizes_of(2, 1, 2, 2, 2, 2);
     const Groups groups(world, sizes, 2);
     const Layout& l = groups.layout;
-    const auto check = [](const Communicator& group, const Place& place) {
+    const auto check = [](const Communicator& group, const GroupCoord& place) {
       EXPECT_EQ(group.size(), place.size) << group.name();
       EXPECT_EQ(group.rank(), place.index) << group.name();
     };

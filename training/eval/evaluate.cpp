@@ -96,7 +96,7 @@ ArenaPlan Evaluator::plan() {
 
 void Evaluator::fill(BatchSource& source, int64_t begin, int64_t total, int64_t all) {
   // Every run has the planned size; samples past the end are padding.
-  const Place& dp = groups_.layout.dp;
+  const GroupCoord& dp = groups_.layout.dp;
   for (size_t i = 0; i < local_.size(); ++i) {
     const int64_t group = begin + static_cast<int64_t>(i) * micro_batch_size_ * dp.size;
     const int64_t first = first_sample(group, micro_batch_size_, dp.index);

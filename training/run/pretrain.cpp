@@ -243,7 +243,7 @@ void PretrainRun::start_step() {
   if (open_steps_.empty()) counted_until_ = std::chrono::steady_clock::now();
   {
     const TimeScope timed(&profile_, TimeCategory::kData);
-    const Place& dp = groups_.layout.dp;
+    const GroupCoord& dp = groups_.layout.dp;
     const int64_t group_samples = config_.micro_batch_size * dp.size;
     for (size_t i = 0; i < batches_.size(); ++i) {
       const int64_t consumed = position_.consumed_samples + static_cast<int64_t>(i) * group_samples;

@@ -88,7 +88,7 @@ namespace {
 
 // Marks a parameter as replicated over the tensor-parallel ranks, with gradients that are partial
 // sums.
-void replicate(ParameterSpec& spec, const Place& tp) {
+void replicate(ParameterSpec& spec, const GroupCoord& tp) {
   spec.copies = tp.size;
   spec.copy = tp.index;
   if (tp.size > 1) spec.partial = PartialSum::kTensor;
@@ -130,7 +130,7 @@ void LowRank::add_column(ParameterList& list, const std::string& layer, ParamHan
   const int64_t out = w.shape[0], in = w.shape[1];
   take(list, layer, 0, in);
   ParameterSpec a = factor_a(layer, r, in, w.block);
-  const Place& tp = plan->tp;
+  const GroupCoord& tp = plan->tp;
   replicate(a, tp);
   const bool every_rank_has_all = rows.copies == tp.size && rows.partial != PartialSum::kKvCopies;
   if (every_rank_has_all) a.partial = rows.partial;
@@ -162,7 +162,7 @@ void LowRank::add_row(ParameterList& list, const std::string& layer, ParamHandle
   const ParameterSpec w = list.specs()[static_cast<size_t>(weight)];
   const int64_t out = w.shape[0], in = w.shape[1];
   take(list, layer, columns.begin, in);
-  const Place& tp = plan->tp;
+  const GroupCoord& tp = plan->tp;
   divided_inputs_ = tp.size > 1;
   ParameterSpec a = factor_a(layer, r, in, w.block);
   a.box = box_of(whole_slice(r), columns);

@@ -61,11 +61,11 @@ inline constexpr const char* kMagnitudeSuffix = ".lora_magnitude_vector";
 // Adapter settings of a ParameterList. While set, the parameters that Model's layers add are
 // frozen, except those of adapters.
 struct LoraPlan final : AdapterPlan {
-  LoraPlan(const LoraConfig& lora, const Place& tensor_parallel)
+  LoraPlan(const LoraConfig& lora, const GroupCoord& tensor_parallel)
       : config(lora), tp(tensor_parallel) {}
 
   LoraConfig config;
-  Place tp;
+  GroupCoord tp;
 };
 
 // Tokens that the rows of x belong to: all tokens, or this rank's share of the residual stream.

@@ -42,7 +42,7 @@ std::vector<ChunkSpan> split_layers(int64_t layers, int chunks,
   return spans;
 }
 
-std::vector<ChunkSpan> chunks_of(const std::vector<ChunkSpan>& all, const Place& pp) {
+std::vector<ChunkSpan> chunks_of(const std::vector<ChunkSpan>& all, const GroupCoord& pp) {
   std::vector<ChunkSpan> mine;
   for (size_t c = static_cast<size_t>(pp.index); c < all.size(); c += static_cast<size_t>(pp.size))
     mine.push_back(all[c]);

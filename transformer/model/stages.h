@@ -29,6 +29,6 @@ std::vector<ChunkSpan> split_layers(int64_t layers, int chunks, const std::vecto
 std::string stage_problem(int64_t layers, int64_t chunks, const std::vector<int64_t>& counts);
 
 // This rank's chunks.
-std::vector<ChunkSpan> chunks_of(const std::vector<ChunkSpan>& all, const Place& pp);
+std::vector<ChunkSpan> chunks_of(const std::vector<ChunkSpan>& all, const GroupCoord& pp);
 
 }  // namespace trireme

@@ -30,11 +30,13 @@ struct Pass {
 
   // Division of the residual stream: it holds all tokens, or with sequence parallelism this
   // tensor-parallel rank's share of them.
-  Place token_split() const { return groups == nullptr ? Place{} : groups->layout.token_split(); }
+  GroupCoord token_split() const {
+    return groups == nullptr ? GroupCoord{} : groups->layout.token_split();
+  }
   int64_t residual_rows() const { return tokens.count / token_split().size; }
   // This rank's share of a tensor (T, ...) of all tokens.
   ConstTensor residual_part(const ConstTensor& all) const {
-    const Place split = token_split();
+    const GroupCoord split = token_split();
     const int64_t rows = all.size(0) / split.size;
     return split.size == 1 ? all : all.slice(0, split.index * rows, (split.index + 1) * rows);
   }

@@ -10,8 +10,8 @@ DimSlice whole_slice(int64_t n) {
   return slice;
 }
 
-DimSlice even_slice(int64_t n, const Place& place) {
-  const Piece piece = piece_of(n, place.size, place.index);
+DimSlice even_slice(int64_t n, const GroupCoord& coord) {
+  const Piece piece = piece_of(n, coord.size, coord.index);
   DimSlice slice;
   slice.begin = piece.begin;
   slice.end = piece.end;
@@ -26,7 +26,7 @@ DimSlice replicated_slice(int64_t n, const Layout& layout) {
   return slice;
 }
 
-DimSlice head_slice(int64_t heads, int64_t width, const Place& tp) {
+DimSlice head_slice(int64_t heads, int64_t width, const GroupCoord& tp) {
   TRIREME_CHECK(heads % tp.size == 0 || tp.size % heads == 0, heads, " heads over ", tp.size,
                 " ranks");
   const int64_t copies = heads >= tp.size ? 1 : tp.size / heads;

@@ -19,13 +19,13 @@ struct DimSlice {
 // The whole dimension of size n, held by one rank.
 DimSlice whole_slice(int64_t n);
 // Slices as equal as possible, larger ones first, for any n and any number of ranks.
-DimSlice even_slice(int64_t n, const Place& place);
+DimSlice even_slice(int64_t n, const GroupCoord& coord);
 // The whole dimension on every tensor-parallel rank. With sequence parallelism the gradients are
 // partial sums, because the ranks have different tokens.
 DimSlice replicated_slice(int64_t n, const Layout& layout);
 // Slices of heads with `width` elements each: equal numbers of heads, or with fewer heads than
 // ranks, each head on size / heads neighbouring ranks. One of heads and size must divide the other.
-DimSlice head_slice(int64_t heads, int64_t width, const Place& tp);
+DimSlice head_slice(int64_t heads, int64_t width, const GroupCoord& tp);
 
 // "" or why the model's heads cannot be divided over `tp` ranks.
 std::string head_problem(const ModelConfig& config, int tp);

@@ -14,7 +14,7 @@ void wait_for(Pass& pass, const Work& work) {
 
 // Peers of one step of an exchange in which every rank sends to another rank in every step.
 struct Peers {
-  Peers(const Place& self, int step)
+  Peers(const GroupCoord& self, int step)
       : to((self.index + step) % self.size), from((self.index - step + self.size) % self.size) {}
   int to, from;
 };
@@ -61,7 +61,7 @@ AllTokens gather_tokens_with(Pass& pass, const ConstTensor& x, const InputProduc
     product({0, pass.tokens.count}, all);
     return all;
   }
-  const Place self = pass.token_split();
+  const GroupCoord self = pass.token_split();
   const int64_t rows = x.size(0);
   Activation all = pass.ctx.allocate("tensor_parallel.all_tokens", x.dtype(),
                                      Shape{pass.tokens.count, x.size(1)});
@@ -106,7 +106,7 @@ void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct
   if (!overlaps_exchange(pass))
     return sum_over_tensor_ranks(pass, y, [&](const Tensor& out) { product(everything, out); });
   Ctx& ctx = pass.ctx;
-  const Place self = pass.token_split();
+  const GroupCoord self = pass.token_split();
   const int64_t rows = y.size(0);
   const Shape others{pass.tokens.count - rows, y.size(1)};
   const Activation sent = ctx.allocate("tensor_parallel.partial", y.dtype(), others);

@@ -17,14 +17,14 @@ int64_t AdmissionLimits::share(int64_t active) const {
   return active > 1 ? all / active : std::max(running, all / 2);
 }
 
-Admission::Place::~Place() { admission_.change(tenant_, -sequences_, -tokens_); }
+Admission::Ticket::~Ticket() { admission_.change(tenant_, -sequences_, -tokens_); }
 
-void Admission::Place::set_prompt_tokens(int64_t tokens) {
+void Admission::Ticket::set_prompt_tokens(int64_t tokens) {
   admission_.change(tenant_, 0, tokens - tokens_);
   tokens_ = tokens;
 }
 
-void Admission::Place::end_sequence() {
+void Admission::Ticket::end_sequence() {
   admission_.change(tenant_, -1, 0);
   --sequences_;
 }
@@ -34,8 +34,8 @@ void Admission::check(const std::string& tenant) const {
   check_locked(tenant, 1, 0);
 }
 
-std::unique_ptr<Admission::Place> Admission::enter(const std::string& tenant, int64_t sequences,
-                                                   int64_t prompt_tokens) {
+std::unique_ptr<Admission::Ticket> Admission::enter(const std::string& tenant, int64_t sequences,
+                                                    int64_t prompt_tokens) {
   {
     const std::lock_guard lock(mutex_);
     check_locked(tenant, sequences, prompt_tokens);
@@ -45,7 +45,7 @@ std::unique_ptr<Admission::Place> Admission::enter(const std::string& tenant, in
     own.sequences += sequences;
     own.tokens += prompt_tokens;
   }
-  return std::make_unique<Place>(*this, tenant, sequences, prompt_tokens);
+  return std::make_unique<Ticket>(*this, tenant, sequences, prompt_tokens);
 }
 
 void Admission::check_locked(const std::string& tenant, int64_t sequences, int64_t tokens) const {

@@ -35,16 +35,16 @@ class Admission {
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
   // Admission of a request; its destructor returns what is left of it.
-  class Place {
+  class Ticket {
    public:
-    Place(Admission& admission, std::string tenant, int64_t sequences, int64_t prompt_tokens)
+    Ticket(Admission& admission, std::string tenant, int64_t sequences, int64_t prompt_tokens)
         : admission_(admission),
           tenant_(std::move(tenant)),
           sequences_(sequences),
           tokens_(prompt_tokens) {}
-    ~Place();
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    ~Ticket();
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
     void set_prompt_tokens(int64_t tokens);  // once known; 0: computed
     void end_sequence();                     // one of its sequences has ended
 
@@ -57,7 +57,8 @@ class Admission {
   // Throws ApiError 429 or 503 if one more sequence would be refused now.
   void check(const std::string& tenant) const;
   // Same for `sequences` with about prompt_tokens in total; admits them.
-  std::unique_ptr<Place> enter(const std::string& tenant, int64_t sequences, int64_t prompt_tokens);
+  std::unique_ptr<Ticket> enter(const std::string& tenant, int64_t sequences,
+                                int64_t prompt_tokens);
   // Refuses every request with 503, this code and message. Empty code: admits again.
   void close(const std::string& code, const std::string& message);
   void check_open() const;  // ApiError 503 while closed

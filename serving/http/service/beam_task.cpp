@@ -147,7 +147,7 @@ void BeamTask::accept(BeamEvent& received) {
     EngineMetrics& metrics = metrics_of(search);
     metrics.prompt_computed(lengths_[received.prompt], search.cached_prompt);
     metrics.first_token(seconds_between(work_.arrival, search.first_token));
-    work_.place->set_prompt_tokens(prompt_tokens_ -= lengths_[received.prompt]);
+    work_.ticket->set_prompt_tokens(prompt_tokens_ -= lengths_[received.prompt]);
   }
   search.beams.advance(search.following);
   if (search.beams.done())

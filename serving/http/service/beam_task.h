@@ -21,7 +21,7 @@ struct BeamWork {
   BeamSearchConfig search;  // its max_tokens is ignored
   GenerationReply reply;    // has n choices per prompt
   AskedFor asked = {};
-  std::unique_ptr<Admission::Place> place;
+  std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
   HeldBytes held;                          // for the searches and the response
   std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)

@@ -21,8 +21,8 @@ HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedI
       .write_body = std::move(response.write_body),
       .lease = model.lease};
   if (!work.held.set(response.bytes)) throw size_error(work.held, response.way_out, param);
-  work.place = service.admission.enter(http.tenant, static_cast<int64_t>(work.at_a_time),
-                                       static_cast<int64_t>(http.body.size()) / kBytesPerToken);
+  work.ticket = service.admission.enter(http.tenant, static_cast<int64_t>(work.at_a_time),
+                                        static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   const auto choice = std::make_shared<const SamplingParams>();
   for (size_t i = 0; i < texts.size(); ++i) {
     const Prompt& text = texts[i];

@@ -20,12 +20,12 @@ struct EmbeddingWork {
   std::vector<SequenceRequest> texts;
   size_t dimensions = 0;
   bool normalises = true;
-  size_t at_a_time = 1;  // texts in the engine at once, admitted by `place`
+  size_t at_a_time = 1;  // texts in the engine at once, admitted by `ticket`
   HeldBytes held;        // for the response
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
                             int64_t prompt_tokens)>
       write_body = {};
-  std::unique_ptr<Admission::Place> place = {};
+  std::unique_ptr<Admission::Ticket> ticket = {};
   std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 

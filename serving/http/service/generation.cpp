@@ -99,7 +99,7 @@ std::unique_ptr<PendingReply> search_beams(ServiceContext& service,
                      .search = std::move(search),
                      .reply = std::move(work.reply),
                      .asked = work.asked,
-                     .place = std::move(work.place),
+                     .ticket = std::move(work.ticket),
                      .arrival = work.arrival,
                      .held = HeldBytes(work.limits.whole, work.limits.always, work.all_answers),
                      .lease = std::move(work.lease)};
@@ -115,10 +115,10 @@ std::string salt_of(const ServedId& model, const std::string& tenant, const std:
 HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
                     const GenerationRequest& request, ReplyForm form,
                     std::vector<std::vector<int32_t>> prompts,
-                    std::unique_ptr<Admission::Place> place) {
+                    std::unique_ptr<Admission::Ticket> ticket) {
   int64_t tokens = 0;
   for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
-  place->set_prompt_tokens(tokens);
+  ticket->set_prompt_tokens(tokens);
   // Shared by all choices, since it may be large.
   const std::shared_ptr<SamplingParams> choice = choice_of(service, request);
   choice->prompt_logprobs = request.prompt_logprobs;
@@ -158,7 +158,7 @@ HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
                                                service.tokenizer, std::move(prompts)),
                       .asked = {request.n, request.max_tokens.value_or(0)},
                       .stream = stream,
-                      .place = std::move(place),
+                      .ticket = std::move(ticket),
                       .arrival = http.arrival,
                       .limits = service.config.answers,
                       .all_answers = service.answers.of(http.tenant),

@@ -22,6 +22,6 @@ std::string salt_of(const ServedId& model, const std::string& tenant, const std:
 HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
                     const GenerationRequest& request, ReplyForm form,
                     std::vector<std::vector<int32_t>> prompts,
-                    std::unique_ptr<Admission::Place> place);
+                    std::unique_ptr<Admission::Ticket> ticket);
 
 }  // namespace trireme

@@ -254,7 +254,7 @@ void GenerationTask::accept(const ChoiceEvent& received, Part& part) {
   if (!std::exchange(choice.started, true) && received.choice % work_.n == 0) {
     const int64_t tokens = lengths_[received.choice / work_.n];
     metrics_of(choice).prompt_computed(tokens, event.cached_prompt);
-    work_.place->set_prompt_tokens(prompt_tokens_ -= tokens);
+    work_.ticket->set_prompt_tokens(prompt_tokens_ -= tokens);
   }
   count_tokens(choice, received);
   work_.reply.accept(received.choice, event.prompt, event.tokens, event.cached_prompt, event.finish,
@@ -282,7 +282,7 @@ void GenerationTask::count_tokens(Choice& choice, const ChoiceEvent& received) {
 void GenerationTask::end(size_t number, const char* reason, Clock::time_point when) {
   Choice& choice = choices_[number];
   choice.ended = true;
-  work_.place->end_sequence();
+  work_.ticket->end_sequence();
   FinishedSequence told{.reason = reason,
                         .generated = choice.tokens,
                         .seconds = seconds_between(work_.arrival, when)};

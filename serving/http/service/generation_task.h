@@ -40,7 +40,7 @@ struct GenerationWork {
   GenerationReply reply;
   AskedFor asked = {};
   bool stream = false;
-  std::unique_ptr<Admission::Place> place;
+  std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
   AnswerLimits limits = {};
   std::shared_ptr<ByteBudget> all_answers;

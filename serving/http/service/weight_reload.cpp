@@ -69,7 +69,7 @@ class WeightReload::Reply final : public PendingReply {
 WeightReload::WeightReload(Replicas& engines, ModelWeights& weights, ServingMetrics& metrics,
                            std::string path)
     : engines_(engines), weights_(weights), metrics_(metrics) {
-  const ModelWeights::Place now = weights.served();
+  const ModelWeights::Checkpoint now = weights.served();
   state_ = {.path = std::move(path), .directory = now.directory, .step = now.step};
   metrics_.weights(state_.version);
 }
@@ -178,7 +178,7 @@ HttpReply WeightReload::run(const WeightsRequest& request) {
     State next = state();
     if (!request.model.empty()) next.path = request.model;
     log_info("weights of ", next.path, " are being loaded");
-    const ModelWeights::Place staged = weights_.stage(next.path);
+    const ModelWeights::Checkpoint staged = weights_.stage(next.path);
     next.directory = staged.directory;
     next.step = staged.step;
     ++next.version;

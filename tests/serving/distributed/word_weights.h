@@ -13,8 +13,8 @@ class WordWeights final : public ModelWeights {
  public:
   explicit WordWeights(std::string word) : used_(std::move(word)) {}
 
-  Place served() const override { return {used(), 0}; }
-  Place stage(const std::string& path) override {
+  Checkpoint served() const override { return {used(), 0}; }
+  Checkpoint stage(const std::string& path) override {
     if (path == refuses) throw InputError(concat(path, " is for another model"));
     const std::lock_guard lock(mutex_);
     staged_ = path;

@@ -214,7 +214,7 @@ class Rank {
   void run(LatentResult& result, std::mutex& lock) {
     const NamedValues values = latent_values(case_);
     for (size_t h = 0; h < list_.specs().size(); ++h) set_parameter(static_cast<int>(h), values);
-    const Place split = groups_.layout.token_split();
+    const GroupCoord split = groups_.layout.token_split();
     const int64_t c = case_.config.hidden_size, rows = case_.tokens() / split.size;
     TRIREME_CHECK(case_.tokens() % split.size == 0, case_.tokens(), " tokens over ", split.size);
     const auto share = [&](const char* name) {

@@ -57,7 +57,7 @@ Batch batch_of(const MoeCase& c, const Layout& layout, int64_t micro_batch) {
 }
 
 // Rows of a logical (tokens, C) array in this rank's residual stream.
-TestTensor local_rows(const MoeCase& c, const Batch& b, const Place& split,
+TestTensor local_rows(const MoeCase& c, const Batch& b, const GroupCoord& split,
                       const std::vector<double>& whole, double padding) {
   const int64_t rows = b.tokens.count / split.size;
   std::vector<double> values;
@@ -69,7 +69,7 @@ TestTensor local_rows(const MoeCase& c, const Batch& b, const Place& split,
   return TestTensor(DType::kF64, {rows, kWidth}, values);
 }
 
-void place_rows(const Batch& b, const Place& split, const ConstTensor& local, double* whole) {
+void place_rows(const Batch& b, const GroupCoord& split, const ConstTensor& local, double* whole) {
   const std::vector<double> values = to_doubles(local);
   const int64_t rows = local.size(0);
   for (int64_t t = 0; t < rows; ++t) {
@@ -108,7 +108,7 @@ class MoeRank {
     for (size_t h = 0; h < list_.specs().size(); ++h) set_parameter(static_cast<int>(h), offsets);
     store_.begin_gradients();
     std::vector<double> losses(4, 0.0);
-    const Place& dp = groups_.layout.dp;
+    const GroupCoord& dp = groups_.layout.dp;
     groups_.ep->reset_traffic();
     for (int64_t m = dp.index; m < kMoeMicroBatches; m += dp.size)
       micro_batch(m, offsets, losses, result, lock);
@@ -124,7 +124,7 @@ class MoeRank {
   void micro_batch(int64_t m, const std::map<std::string, std::vector<double>>& offsets,
                    std::vector<double>& losses, MoeResult& result, std::mutex& lock) {
     const Batch b = batch_of(case_, groups_.layout, m);
-    const Place split = groups_.layout.token_split();
+    const GroupCoord split = groups_.layout.token_split();
     const int64_t size = case_.tokens * kWidth;
     const auto logical = [&](const char* name) {
       std::vector<double> all = moe_value(case_, name, kMoeMicroBatches * size);

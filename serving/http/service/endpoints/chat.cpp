@@ -61,11 +61,11 @@ HttpAnswer chat(ServiceContext& service, HttpRequest& http) {
   (void)service.find_model(request.model);
   ReplyForm form = form_of(request);
   if (request.tool_choice != ToolChoice::kNone) use_tools(service, request, form);
-  auto place = service.admission.enter(http.tenant, request.n,
-                                       static_cast<int64_t>(http.body.size()) / kBytesPerToken);
+  auto ticket = service.admission.enter(http.tenant, request.n,
+                                        static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   std::vector<std::vector<int32_t>> prompts = {service.encode_chat(
       *request.variables, request.add_special, http.id, service.config.max_model_len - 1)};
-  return generate(service, http, request, std::move(form), std::move(prompts), std::move(place));
+  return generate(service, http, request, std::move(form), std::move(prompts), std::move(ticket));
 }
 
 }  // namespace

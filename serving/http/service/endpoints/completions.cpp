@@ -15,15 +15,15 @@ HttpAnswer complete(ServiceContext& service, HttpRequest& http) {
   for (const Prompt& prompt : request.prompts)
     guess += prompt.is_text ? prompt.text.size() / kBytesPerToken : prompt.tokens.size();
   const int64_t each = std::max(request.n, request.best_of);
-  auto place = service.admission.enter(http.tenant, std::ssize(request.prompts) * each,
-                                       static_cast<int64_t>(guess));
+  auto ticket = service.admission.enter(http.tenant, std::ssize(request.prompts) * each,
+                                        static_cast<int64_t>(guess));
   std::vector<std::vector<int32_t>> prompts;
   prompts.reserve(request.prompts.size());
   for (const Prompt& prompt : request.prompts)
     prompts.push_back(
         service.prompts.encode(prompt, request.add_special, service.config.max_model_len,
                                {.index = prompts.size(), .count = request.prompts.size()}));
-  return generate(service, http, request, form_of(request), std::move(prompts), std::move(place));
+  return generate(service, http, request, form_of(request), std::move(prompts), std::move(ticket));
 }
 
 }  // namespace

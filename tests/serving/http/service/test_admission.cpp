@@ -34,13 +34,13 @@ TEST(Admission, TakesAsManyAsThereAreAndNoMore) {
 TEST(Admission, CountsTheTokensOfPromptsThatWait) {
   Admission admission({.running = 8, .waiting = 8, .waiting_tokens = 100});
   {
-    const auto place = admission.enter("", 1, 1000);  // the first is always admitted
+    const auto ticket = admission.enter("", 1, 1000);  // the first is always admitted
     EXPECT_EQ(refusal(admission, "", 1, 1),
               "429 queue_full queue full (prompts of 1000 tokens waiting)");
-    place->set_prompt_tokens(60);
+    ticket->set_prompt_tokens(60);
     EXPECT_EQ(refusal(admission, "", 1, 40), "");
     EXPECT_NE(refusal(admission, "", 1, 41), "");
-    place->set_prompt_tokens(0);
+    ticket->set_prompt_tokens(0);
     EXPECT_EQ(refusal(admission, "", 1, 1000), "");
   }
   EXPECT_EQ(admission.prompt_tokens(), 0);
@@ -75,13 +75,13 @@ TEST(Admission, KeepsPlacesForOtherTenants) {
 TEST(Admission, HasAPlaceForEveryTenant) {
   Admission admission({.running = 8, .waiting = 32, .several_tenants = true});
   const auto busy = admission.enter("busy", 20, 0);
-  std::vector<std::unique_ptr<Admission::Place>> places;
+  std::vector<std::unique_ptr<Admission::Ticket>> tickets;
   int refused = 0;
   for (int request = 0; request < 2; ++request)
     for (int key = 0; key < 19; ++key) {
       const std::string tenant = concat("key ", key);
       try {
-        places.push_back(admission.enter(tenant, 1, 0));
+        tickets.push_back(admission.enter(tenant, 1, 0));
       } catch (const ApiError& error) {
         EXPECT_EQ(error.status(), 503);
         EXPECT_EQ(request, 1);  // never the first one
@@ -92,10 +92,10 @@ TEST(Admission, HasAPlaceForEveryTenant) {
   EXPECT_EQ(refusal(admission, "busy", 1).substr(0, 3), "429");
   // Places released by the busy key go to keys below their share.
   for (int i = 0; i < 18; ++i) busy->end_sequence();
-  for (int key = 1; key < 19; ++key) places.push_back(admission.enter(concat("key ", key), 1, 0));
+  for (int key = 1; key < 19; ++key) tickets.push_back(admission.enter(concat("key ", key), 1, 0));
   EXPECT_EQ(admission.sequences(), 40);
   // All places are taken; a new tenant gets one nevertheless.
-  for (const char* tenant : {"new", "newer"}) places.push_back(admission.enter(tenant, 1, 0));
+  for (const char* tenant : {"new", "newer"}) tickets.push_back(admission.enter(tenant, 1, 0));
   EXPECT_EQ(admission.sequences(), 42);
 }
 

@@ -13,8 +13,10 @@ using namespace test;
 
 class NoWeights final : public ModelWeights {
  public:
-  Place served() const override { return {"run/step-1", 1}; }
-  Place stage(const std::string& path) override { throw InputError(path + " is no checkpoint"); }
+  GroupCoord served() const override { return {"run/step-1", 1}; }
+  GroupCoord stage(const std::string& path) override {
+    throw InputError(path + " is no checkpoint");
+  }
   void stage_adapter(int32_t, const std::string& path) override {
     throw InputError(path + " is no adapter");
   }

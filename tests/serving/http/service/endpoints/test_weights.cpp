@@ -14,8 +14,8 @@ using Json = nlohmann::json;
 
 class FakeWeights final : public ModelWeights {
  public:
-  Place served() const override { return {"run/step-1", 1}; }
-  Place stage(const std::string& path) override {
+  Checkpoint served() const override { return {"run/step-1", 1}; }
+  Checkpoint stage(const std::string& path) override {
     std::unique_lock lock(mutex);
     ++stages;
     changed.wait(lock, [&] { return !held; });
