@@ -90,7 +90,7 @@ std::string quantization_name(std::optional<BlockFormat> format, DType otherwise
 
 double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise) {
   if (!format.has_value()) return static_cast<double>(dtype_size(otherwise));
-  return static_cast<double>(block_file_bytes(*format)) / static_cast<double>(kWeightBlock);
+  return static_cast<double>(block_file_bytes(*format)) / static_cast<double>(kQuantBlock);
 }
 
 namespace {

@@ -19,7 +19,7 @@ std::vector<int64_t> dims_of(const Shape& shape) {
 
 const GgufType& file_type(BlockFormat format) {
   const GgufType* const type = gguf_type(format == BlockFormat::kQ4_0 ? "Q4_0" : "Q8_0");
-  TRIREME_CHECK(type != nullptr && type->block == kWeightBlock &&
+  TRIREME_CHECK(type != nullptr && type->block == kQuantBlock &&
                     type->block_bytes == block_file_bytes(format),
                 "GGUF's blocks are others");
   return *type;
@@ -33,17 +33,17 @@ float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first,
   const int64_t columns = matrix.columns, n = w.size(0);
   std::vector<float> wrong(static_cast<size_t>(n), 0.0f);
   parallel_for(threads, n, 1, [&](int64_t begin, int64_t end) {
-    float numbers[kWeightBlock];
+    float numbers[kQuantBlock];
     std::byte block[kMaxGgufBlock];
     for (int64_t r = begin; r < end; ++r)
-      for (int64_t c = 0; c < columns; c += kWeightBlock) {
-        const int64_t width = std::min(kWeightBlock, columns - c);
+      for (int64_t c = 0; c < columns; c += kQuantBlock) {
+        const int64_t width = std::min(kQuantBlock, columns - c);
         std::copy_n(w.as<float>() + r * columns + c, width, numbers);
-        std::fill(numbers + width, numbers + kWeightBlock, 0.0f);
+        std::fill(numbers + width, numbers + kQuantBlock, 0.0f);
         for (const float x : numbers)
           if (!(std::abs(x) <= kMaxNumber)) wrong[static_cast<size_t>(r)] = x;
         type.encode(numbers, block);
-        store_block(matrix, bytes, first + r, c / kWeightBlock, block);
+        store_block(matrix, bytes, first + r, c / kQuantBlock, block);
       }
   });
   const auto found = std::ranges::find_if(wrong, [](float x) { return x != 0.0f; });
@@ -70,9 +70,9 @@ BlockWeights::QuantizedParameter BlockWeights::packed_parameter(const ParameterS
       spec.name, spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box, format};
   const int64_t first = parameter.box.start[1], end = first + parameter.columns(),
                 all = spec.shape[1];
-  if (first % kWeightBlock != 0 || (end % kWeightBlock != 0 && end != all))
+  if (first % kQuantBlock != 0 || (end % kQuantBlock != 0 && end != all))
     fail_input(spec.name, ": ", parameter.columns(), " of its ", all,
-               " inputs on a rank are no whole blocks of ", kWeightBlock,
+               " inputs on a rank are no whole blocks of ", kQuantBlock,
                ", which share a scale; lower --tensor-parallel, or leave --quantization out");
   parameter.bytes = block_matrix_bytes(format, parameter.rows(), parameter.columns());
   return parameter;

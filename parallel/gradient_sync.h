@@ -35,7 +35,7 @@ class GradientSync {
  private:
   struct Pending {
     int block = -1;
-    WholeBlock whole;  // stages 2 and 3
+    WholeStoreBlock whole;  // stages 2 and 3
     std::vector<Work> work;
   };
   void add_parts(int block);

@@ -7,10 +7,10 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/fill_normal.h"
 #include "engine/ops/transfer.h"
-#include "parallel/block_gather.h"
 #include "parallel/block_weights.h"
 #include "parallel/comm/collectives/collectives.h"
 #include "parallel/packed_weights.h"
+#include "parallel/store_block_gather.h"
 
 namespace trireme {
 namespace {
@@ -156,8 +156,9 @@ void ParameterStore::attach(const Groups& groups, Ctx& ctx, bool prefetch) {
   arena_ = &ctx.arena;
   if (sharding_.stage >= 2)
     block_gradients_ =
-        std::make_unique<BlockBuffers>("block gradients", gradient_dtype(), blocks());
-  if (sharding_.stage >= 3) gather_ = std::make_unique<BlockGather>(groups, *this, ctx, prefetch);
+        std::make_unique<StoreBlockBuffers>("block gradients", gradient_dtype(), blocks());
+  if (sharding_.stage >= 3)
+    gather_ = std::make_unique<StoreBlockGather>(groups, *this, ctx, prefetch);
 }
 
 void ParameterStore::acquire(int block, int next) {
@@ -333,7 +334,7 @@ void ParameterStore::open_gradients(int block) {
                          {block_range(block, Region::kDense), block_range(block, Region::kExpert)});
 }
 
-WholeBlock ParameterStore::take_gradients(int block) {
+WholeStoreBlock ParameterStore::take_gradients(int block) {
   for (size_t h = 0; h < specs_.size(); ++h)
     if (specs_[h].block == block) written_[h] = false;
   return block_gradients_->take(block);

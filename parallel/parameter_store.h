@@ -26,13 +26,13 @@
 #include "engine/core/memory.h"
 #include "engine/core/random.h"
 #include "engine/io/tensor_box.h"
-#include "parallel/block_buffers.h"
 #include "parallel/layout.h"
+#include "parallel/store_block_buffers.h"
 
 namespace trireme {
 
 struct Groups;
-class BlockGather;
+class StoreBlockGather;
 class PackedWeights;
 class BlockWeights;
 struct BlockMatrix;
@@ -220,7 +220,7 @@ class ParameterStore {
   // micro-batch's and in the arena, from the block's first gradient() to take_gradients(); below
   // stage 2 they are in flat_gradients().
   Tensor whole_gradients(int block, const FlatRange& part) const;
-  WholeBlock take_gradients(int block);
+  WholeStoreBlock take_gradients(int block);
 
   // Random values keyed by (seed, name, index in the logical tensor), so the same in every layout.
   // frozen: initialize frozen parameters too.
@@ -251,12 +251,12 @@ class ParameterStore {
   Sharding sharding_;
   std::vector<Tile> tiles_;  // in ascending order
   ShardMap whole_, owned_;
-  ShardMap trained_, owned_trained_;               // the trained regions of the above
-  Arena* arena_ = nullptr;                         // of block_gradients_ and gather_
-  std::unique_ptr<BlockGather> gather_;            // stage 3
-  std::unique_ptr<PackedWeights> packed_;          // null: no 4-bit weights
-  std::unique_ptr<BlockWeights> blocks_;           // null: no weights in block format
-  std::unique_ptr<BlockBuffers> block_gradients_;  // stages 2 and 3
+  ShardMap trained_, owned_trained_;                    // the trained regions of the above
+  Arena* arena_ = nullptr;                              // of block_gradients_ and gather_
+  std::unique_ptr<StoreBlockGather> gather_;            // stage 3
+  std::unique_ptr<PackedWeights> packed_;               // null: no 4-bit weights
+  std::unique_ptr<BlockWeights> blocks_;                // null: no weights in block format
+  std::unique_ptr<StoreBlockBuffers> block_gradients_;  // stages 2 and 3
   int64_t flat_size_ = 0;
   int64_t count_ = 0;
   Buffer values_;

@@ -83,7 +83,7 @@ class WeightSet {
     const Tensor to(bytes.data(), DType::kU8, Shape{std::ssize(bytes)});
     uint64_t word = 0;
     for (int64_t row = 0; row < kOut; ++row)
-      for (int64_t b = 0; b < kIn / kWeightBlock; ++b) {
+      for (int64_t b = 0; b < kIn / kQuantBlock; ++b) {
         for (std::byte& code : block)
           code = static_cast<std::byte>(philox_word({1, stream_id("bench rows")}, word++ % 4096));
         std::memcpy(block.data(), &scale, sizeof scale);

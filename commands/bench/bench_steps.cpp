@@ -138,7 +138,7 @@ ModeTimes measure_modes(const BenchStepsOptions& o, DType dtype, int threads) {
   std::vector<double> prompt[3], token[3];
   // The first round warms up caches and plans.
   for (int round = 0; round < 1 + o.samples; ++round) {
-    BlockPool pool(limits.blocks, kBenchBlockTokens, 0);
+    KvBlockPool pool(limits.blocks, kBenchBlockTokens, 0);
     Scheduler scheduler({.max_sequences = limits.sequences,
                          .max_step_tokens = limits.tokens,
                          .max_model_len = limits.length,

@@ -135,14 +135,15 @@ void Buffer::touch(int threads) const {
 }
 
 std::string ArenaPlan::table(int rows) const {
-  std::vector<const Block*> order;
+  std::vector<const ArenaBlock*> order;
   order.reserve(blocks.size());
-  for (const Block& b : blocks) order.push_back(&b);
-  std::ranges::sort(order, [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+  for (const ArenaBlock& b : blocks) order.push_back(&b);
+  std::ranges::sort(order,
+                    [](const ArenaBlock* a, const ArenaBlock* b) { return a->bytes > b->bytes; });
   std::string out = concat("planned activations and scratch: ", capacity, " bytes in ",
                            blocks.size(), " allocations; the largest:\n");
   for (int i = 0; i < rows && i < static_cast<int>(order.size()); ++i) {
-    const Block& b = *order[static_cast<size_t>(i)];
+    const ArenaBlock& b = *order[static_cast<size_t>(i)];
     out += concat("  ", b.bytes, " bytes  ", b.name, "\n");
   }
   return out;
@@ -153,9 +154,9 @@ namespace {
 // Placed blocks of a plan by lifetime, so that a new one is compared only with those alive at the
 // same time: a step of many micro-batches repeats the same few thousand blocks. Time is counted in
 // births: block k of by_birth_ is born at k.
-class PlacedBlocks {
+class PlacedArenaBlocks {
  public:
-  explicit PlacedBlocks(const std::vector<ArenaPlan::Block>& blocks)
+  explicit PlacedArenaBlocks(const std::vector<ArenaPlan::ArenaBlock>& blocks)
       : blocks_(blocks), by_birth_(blocks.size()), placed_(blocks.size(), false) {
     std::iota(by_birth_.begin(), by_birth_.end(), size_t{0});
     std::ranges::stable_sort(by_birth_, {}, [&](size_t i) { return blocks[i].born; });
@@ -175,14 +176,15 @@ class PlacedBlocks {
 
   // Every placed block whose lifetime overlaps that of `block`, once: it is alive when `block` is
   // born, or is born while `block` is alive.
-  void alive_with(const ArenaPlan::Block& block, std::vector<const ArenaPlan::Block*>& out) const {
+  void alive_with(const ArenaPlan::ArenaBlock& block,
+                  std::vector<const ArenaPlan::ArenaBlock*>& out) const {
     out.clear();
     const size_t birth = births_before(block.born);
     for (size_t node = birth + blocks_.size(); node > 0; node /= 2)
       for (size_t e = newest_[node]; e != kNone; e = entries_[e].older)
         out.push_back(&blocks_[entries_[e].block]);
     for (size_t k = birth; k < by_birth_.size(); ++k) {
-      const ArenaPlan::Block& other = blocks_[by_birth_[k]];
+      const ArenaPlan::ArenaBlock& other = blocks_[by_birth_[k]];
       if (other.born >= block.died) break;
       if (other.born > block.born && placed_[by_birth_[k]]) out.push_back(&other);
     }
@@ -205,7 +207,7 @@ class PlacedBlocks {
     newest_[node] = entries_.size() - 1;
   }
 
-  const std::vector<ArenaPlan::Block>& blocks_;
+  const std::vector<ArenaPlan::ArenaBlock>& blocks_;
   std::vector<size_t> by_birth_;
   std::vector<bool> placed_;
   std::vector<size_t> newest_;  // entry of each node; node n has the children 2n and 2n + 1
@@ -219,15 +221,15 @@ void pack_intervals(ArenaPlan& plan) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(
       order, [&](size_t a, size_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
-  PlacedBlocks placed(plan.blocks);
-  std::vector<const ArenaPlan::Block*> others;
+  PlacedArenaBlocks placed(plan.blocks);
+  std::vector<const ArenaPlan::ArenaBlock*> others;
   plan.capacity = 0;
   for (size_t index : order) {
-    ArenaPlan::Block& block = plan.blocks[index];
+    ArenaPlan::ArenaBlock& block = plan.blocks[index];
     int64_t offset = 0;
     placed.alive_with(block, others);
-    std::ranges::sort(others, {}, &ArenaPlan::Block::offset);
-    for (const ArenaPlan::Block* other : others) {
+    std::ranges::sort(others, {}, &ArenaPlan::ArenaBlock::offset);
+    for (const ArenaPlan::ArenaBlock* other : others) {
       if (offset + block.bytes <= other->offset) break;  // fits in the gap before `other`
       offset = std::max(offset, other->offset + other->bytes);
     }
@@ -320,8 +322,8 @@ void Arena::skip(int64_t like, int64_t count) {
   TRIREME_CHECK(at + count <= std::ssize(plan_->blocks), "arena ", name_, ": ", count,
                 " allocations to skip from ", at, " on are beyond the plan");
   for (int64_t i = 0; i < count; ++i) {
-    const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(at + i)];
-    const ArenaPlan::Block& made = plan_->blocks[static_cast<size_t>(like + i)];
+    const ArenaPlan::ArenaBlock& block = plan_->blocks[static_cast<size_t>(at + i)];
+    const ArenaPlan::ArenaBlock& made = plan_->blocks[static_cast<size_t>(like + i)];
     TRIREME_CHECK(block.bytes == made.bytes && block.died < events_ + 2 * count, "arena ", name_,
                   ": allocation ", at + i, " (", block.name, ") is not that of recorded work, ",
                   made.name);
@@ -359,7 +361,7 @@ Arena::Region::~Region() {
   if (arena_ == nullptr || !arena_->region_open_) return;  // abandoned
   Arena& arena = *arena_;
   if (arena.mode_ == Mode::kPlanning) {
-    ArenaPlan::Block& block =
+    ArenaPlan::ArenaBlock& block =
         arena.recording_.blocks[static_cast<size_t>(block_.index_ - arena.first_)];
     arena.in_use_ += std::max(block.bytes, arena.region_bytes_) - block.bytes;
     block.bytes = std::max(block.bytes, arena.region_bytes_);
@@ -409,7 +411,7 @@ Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
       const int64_t k = index - first_;
       TRIREME_CHECK(k < std::ssize(plan_->blocks), "arena ", name_, ": allocation ", name,
                     " is beyond the plan");
-      const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(k)];
+      const ArenaPlan::ArenaBlock& block = plan_->blocks[static_cast<size_t>(k)];
       TRIREME_CHECK(bytes == block.bytes, "arena ", name_, ": allocation ", k, " is ", name, " of ",
                     bytes, " bytes, planned ", block.name, " of ", block.bytes);
       // As many releases as planned, none of them planned for later: the blocks alive are the same
@@ -439,13 +441,13 @@ void Arena::release(int64_t index) {
       break;
     }
     case Mode::kPlanning: {
-      ArenaPlan::Block& block = recording_.blocks[static_cast<size_t>(index - first_)];
+      ArenaPlan::ArenaBlock& block = recording_.blocks[static_cast<size_t>(index - first_)];
       block.died = events_++;
       in_use_ -= block.bytes;
       break;
     }
     case Mode::kPlanned: {
-      const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(index - first_)];
+      const ArenaPlan::ArenaBlock& block = plan_->blocks[static_cast<size_t>(index - first_)];
       last_died_ = std::max(last_died_, block.died);
       ++events_;
       in_use_ -= block.bytes;

@@ -59,15 +59,15 @@ class Buffer {
 // The (allocate, release) sequence of one step with an offset for each allocation, recorded by a
 // planning run of the same code. Two allocations whose lifetimes overlap never share a byte.
 struct ArenaPlan {
-  struct Block {
+  struct ArenaBlock {
     std::string name;
     int64_t bytes = 0;  // rounded up to the alignment
     int64_t offset = 0;
     int64_t born = 0;  // event numbers: lives in [born, died)
     int64_t died = 0;
   };
-  std::vector<Block> blocks;  // in order of allocation
-  int64_t capacity = 0;       // bytes the offsets need: the high-water mark after packing
+  std::vector<ArenaBlock> blocks;  // in order of allocation
+  int64_t capacity = 0;            // bytes the offsets need: the high-water mark after packing
   std::string table(int rows = 20) const;  // the largest blocks, for messages and --validate
 };
 

@@ -18,10 +18,10 @@
 namespace trireme::cuda {
 
 struct Grid {
-  struct Blocks {  // no array: elements not given would be 0
+  struct CudaBlocks {  // no array: elements not given would be 0
     int64_t x = 1, y = 1, z = 1;
   };
-  Blocks blocks = {};
+  CudaBlocks blocks = {};
   int threads = 256;         // a multiple of 32
   int64_t shared = 0;        // bytes of dynamic shared memory
   Stream* stream = nullptr;  // null: the main stream

@@ -14,10 +14,10 @@
 namespace trireme {
 namespace {
 
-static_assert(kWeightBlock == cpu::kBlockColumns && kWeightGroup == cpu::kGroupRows);
+static_assert(kQuantBlock == cpu::kBlockColumns && kWeightGroup == cpu::kGroupRows);
 
 bool four_bits(BlockFormat format) { return format == BlockFormat::kQ4_0; }
-int64_t blocks_of(int64_t columns) { return ceil_div(columns, kWeightBlock); }
+int64_t blocks_of(int64_t columns) { return ceil_div(columns, kQuantBlock); }
 
 void check_matrix(const char* op, const BlockMatrix& m) {
   TRIREME_CHECK(m.rows >= 0 && m.columns > 0, op, ": a matrix of ", m.rows, " x ", m.columns);
@@ -55,23 +55,23 @@ void decode_block(const BlockMatrix& m, int64_t row, int64_t block, float* out) 
   std::memcpy(&half, bytes + at.scale, sizeof half);
   const auto scale = static_cast<float>(half);
   if (!four_bits(m.format)) {
-    for (int64_t i = 0; i < kWeightBlock; ++i)
+    for (int64_t i = 0; i < kQuantBlock; ++i)
       out[i] = scale * static_cast<float>(static_cast<int8_t>(bytes[code_offset(at, i)]));
     return;
   }
-  for (int64_t i = 0; i < kWeightBlock / 2; ++i) {
+  for (int64_t i = 0; i < kQuantBlock / 2; ++i) {
     const int two = bytes[code_offset(at, i)];
     out[i] = scale * static_cast<float>((two & 15) - 8);
-    out[i + kWeightBlock / 2] = scale * static_cast<float>((two >> 4) - 8);
+    out[i + kQuantBlock / 2] = scale * static_cast<float>((two >> 4) - 8);
   }
 }
 
 template <class T>
 void decode_row(const BlockMatrix& m, int64_t row, T* out) {
-  float numbers[kWeightBlock];
-  for (int64_t begin = 0; begin < m.columns; begin += kWeightBlock) {
-    decode_block(m, row, begin / kWeightBlock, numbers);
-    const int64_t width = std::min(kWeightBlock, m.columns - begin);
+  float numbers[kQuantBlock];
+  for (int64_t begin = 0; begin < m.columns; begin += kQuantBlock) {
+    decode_block(m, row, begin / kQuantBlock, numbers);
+    const int64_t width = std::min(kQuantBlock, m.columns - begin);
     for (int64_t i = 0; i < width; ++i) out[begin + i] = convert_float<T>(numbers[i]);
   }
 }
@@ -172,7 +172,7 @@ QuantizedRows quantize_rows(Ctx& ctx, const ConstTensor& x, int64_t used) {
   check_type(op, "x", x);
   const int64_t rows = x.size(0), columns = x.size(1), blocks = blocks_of(columns);
   QuantizedRows out{rows, columns};
-  out.codes = ctx.allocate("int8.codes", DType::kU8, {rows, blocks * kWeightBlock});
+  out.codes = ctx.allocate("int8.codes", DType::kU8, {rows, blocks * kQuantBlock});
   out.scale = ctx.allocate("int8.scale", DType::kF32, {rows, blocks});
   out.sum = ctx.allocate("int8.sum", DType::kI32, {rows, blocks});
   if (ctx.planning() || used == 0) return out;
@@ -239,7 +239,7 @@ void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t fi
                            .blocks = blocks,
                            .m = y.size(0),
                            .x = reinterpret_cast<const int8_t*>(x.codes->as<uint8_t>()) +
-                                first_row * blocks * kWeightBlock,
+                                first_row * blocks * kQuantBlock,
                            .x_scale = x.scale->as<float>() + first_row * blocks,
                            .x_sum = x.sum->as<int32_t>() + first_row * blocks,
                            .y = y.as<T>() + output,

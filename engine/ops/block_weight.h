@@ -32,7 +32,7 @@
 namespace trireme {
 
 enum class BlockFormat : uint8_t { kQ8_0, kQ4_0 };
-inline constexpr int64_t kWeightBlock = 32;
+inline constexpr int64_t kQuantBlock = 32;
 inline constexpr int64_t kWeightGroup = 16;  // rows
 
 // Above it, reading the blocks once for every 32 rows takes a GPU as long as decoding them.

@@ -42,7 +42,7 @@ struct ChatTemplate::Program {
     block = jinja::parse_template(source);
     members = members_read(std::string(source));
   }
-  jinja::Block block;
+  jinja::StatementBlock block;
   std::vector<std::string> members;  // sorted
 };
 

@@ -173,7 +173,7 @@ class Engine {
   void find_adapters(EngineCounts& counts) const;
 
   std::unique_ptr<StepExecutor> executor_;
-  BlockPool pool_;
+  KvBlockPool pool_;
   Scheduler scheduler_;
   StepListener on_step_;
   int failures_ = 0;  // failed steps in a row

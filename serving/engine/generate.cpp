@@ -30,7 +30,7 @@ struct Decoder {
                              .kv_type = options.kv_type},
                   .vocab_size = options.vocab_size}) {}
 
-  BlockPool blocks;
+  KvBlockPool blocks;
   Scheduler scheduler;
   ModelExecutor executor;
 };

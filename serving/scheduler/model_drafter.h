@@ -15,8 +15,8 @@
 #include <memory>
 #include <unordered_map>
 
-#include "serving/scheduler/block_pool.h"
 #include "serving/scheduler/drafter.h"
+#include "serving/scheduler/kv_block_pool.h"
 #include "serving/scheduler/scheduler_output.h"
 
 namespace trireme {
@@ -69,7 +69,7 @@ class ModelDrafter final : public Drafter {
 
   std::unique_ptr<StepExecutor> executor_;
   DraftLimits limits_;
-  BlockPool pool_;
+  KvBlockPool pool_;
   std::vector<int32_t> free_slots_;
   std::unordered_map<const Sequence*, Draft> drafts_;
   uint64_t plans_ = 0;

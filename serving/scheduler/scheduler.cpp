@@ -36,7 +36,7 @@ std::optional<DecodeTiming> decoding_of(const SchedulerOutput& plan, const StepO
 
 }  // namespace
 
-Scheduler::Scheduler(const BatchingConfig& config, BlockPool& pool,
+Scheduler::Scheduler(const BatchingConfig& config, KvBlockPool& pool,
                      std::unique_ptr<Drafter> drafter)
     : config_(config), pool_(pool), drafter_(std::move(drafter)) {
   counts_.speculates = config.speculation.tokens > 0;

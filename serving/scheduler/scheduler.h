@@ -75,7 +75,7 @@ struct Progress {
 class Scheduler {
  public:
   // drafter: used if config.speculation.tokens > 0; nullptr: a TextDrafter.
-  Scheduler(const BatchingConfig& config, BlockPool& pool, std::unique_ptr<Drafter> drafter = {});
+  Scheduler(const BatchingConfig& config, KvBlockPool& pool, std::unique_ptr<Drafter> drafter = {});
 
   // Queues a sequence. Its prompt must be shorter than max_model_len, or at most that long if
   // nothing is computed after the prompt (Sequence::is_whole_prompt()).
@@ -149,7 +149,7 @@ class Scheduler {
   std::optional<FinishReason> finish_of(const Sequence& sequence) const;
 
   BatchingConfig config_;
-  BlockPool& pool_;
+  KvBlockPool& pool_;
   std::unique_ptr<Drafter> drafter_;
   SpeculationSwitch switch_;
   SamplingTurns turns_;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/scheduler/block_pool.h"
+#include "serving/scheduler/kv_block_pool.h"
 #include "serving/scheduler/sampling_params.h"
 #include "serving/scheduler/speculation.h"
 #include "serving/scheduler/text_rule.h"
@@ -85,7 +85,7 @@ class Sequence {
   int64_t cached_prompt = 0;    // prompt tokens found in the cache at the first start
   std::vector<int32_t> blocks;  // for the first `computed` tokens, and possibly more
   int64_t known_blocks = 0;     // of these, the first ones that the ranks know
-  int64_t published = 0;        // of these, the first ones that others can find (BlockPool)
+  int64_t published = 0;        // of these, the first ones that others can find (KvBlockPool)
   PrefixId prefix = 0;          // id of the prefix in the published blocks
   DraftAllowance draft_allowance;
   bool unsettled = false;      // its last result is held until the mask is ready (settle())

@@ -46,7 +46,7 @@ ConstTensor exact_rows(OpRun& run, DType dtype, int64_t rows, int64_t columns) {
     std::vector<double> out(static_cast<size_t>(rows * columns));
     for (int64_t i = 0; i < rows * columns; ++i) {
       const auto integer = static_cast<int>(word_of("x", i) % 255) - 127;
-      out[static_cast<size_t>(i)] = (i % columns % kWeightBlock == 0 ? 127 : integer) / 64.0;
+      out[static_cast<size_t>(i)] = (i % columns % kQuantBlock == 0 ? 127 : integer) / 64.0;
     }
     return out;
   });
@@ -77,9 +77,9 @@ OpCase quantize_case(const Size& s, DType dtype) {
                   return out;
                 });
                 const QuantizedRows rows = quantize_rows(run.ctx, x, s.m);
-                const Shape blocks{s.m, ceil_div(s.k, kWeightBlock)};
+                const Shape blocks{s.m, ceil_div(s.k, kQuantBlock)};
                 const Tensor codes =
-                    run.output("codes", DType::kU8, {s.m, blocks[1] * kWeightBlock}, exact());
+                    run.output("codes", DType::kU8, {s.m, blocks[1] * kQuantBlock}, exact());
                 const Tensor sum = run.output("sum", DType::kI32, blocks, exact());
                 // The scale may be NaN, which no output may be.
                 const Tensor scale = run.updated("scale", DType::kF32, blocks, each());
@@ -102,7 +102,7 @@ OpCase product_case(const Size& s, BlockFormat format, DType dtype, DType out) {
                     quantize_rows(run.ctx, run.random("x", dtype, {s.m + 1, s.k}), s.m + 1);
                 const BlockMatrix w = matrix_of(run, "w", format, s.n, s.k);
                 const Tensor y =
-                    run.output("y", out, {s.m, s.n}, whole(ceil_div(s.k, kWeightBlock) + 3));
+                    run.output("y", out, {s.m, s.n}, whole(ceil_div(s.k, kQuantBlock) + 3));
                 block_product(run.ctx, y, x, 1, {&w, 1}, {});
               },
           .flops = 2.0 * static_cast<double>(s.m * s.n * s.k),

@@ -11,7 +11,7 @@ int64_t part(int64_t n, const GroupCoord& coord) {
 }
 
 // A range of elements that is divided separately.
-struct Block {
+struct StoreBlock {
   int64_t elements = 0;
   Region region = Region::kDense;
   void add(int64_t matrix) { elements += (matrix + kAlignment - 1) / kAlignment * kAlignment; }
@@ -22,8 +22,8 @@ class RankShapes {
   RankShapes(const RunConfig& config, int rank)
       : config_(config), model_(config.model), layout_(layout_of(config.parallel, rank)) {}
 
-  std::vector<Block> blocks() const {
-    std::vector<Block> out;
+  std::vector<StoreBlock> blocks() const {
+    std::vector<StoreBlock> out;
     const int64_t chunks = int64_t{layout_.pp.size} * config_.pipeline.virtual_stages;
     int64_t layer = 0;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -45,17 +45,17 @@ class RankShapes {
   bool gpt2() const { return model_.family == ModelFamily::kGpt2; }
   bool shares_table() const { return model_.tie_word_embeddings && layout_.pp.size > 1; }
 
-  void add_norm(Block& block) const {
+  void add_norm(StoreBlock& block) const {
     block.add(model_.hidden_size);
     if (gpt2()) block.add(model_.hidden_size);
   }
 
-  void add_table(std::vector<Block>& out) const {
+  void add_table(std::vector<StoreBlock>& out) const {
     if (shares_table()) out.emplace_back();
     out.back().add(part(model_.vocab_size, layout_.tp) * model_.hidden_size);
   }
 
-  void add_embedding(std::vector<Block>& out) const {
+  void add_embedding(std::vector<StoreBlock>& out) const {
     out.emplace_back();
     add_table(out);
     if (!gpt2()) return;
@@ -63,12 +63,12 @@ class RankShapes {
     out.back().add(model_.max_positions * model_.hidden_size);
   }
 
-  void add_head(std::vector<Block>& out) const {
+  void add_head(std::vector<StoreBlock>& out) const {
     add_norm(out.emplace_back());
     if (!model_.tie_word_embeddings || shares_table()) add_table(out);
   }
 
-  void add_mlp(Block& block, int64_t width) const {
+  void add_mlp(StoreBlock& block, int64_t width) const {
     const int64_t inner = part(width, layout_.tp) * (gpt2() ? 1 : 2);
     block.add(inner * model_.hidden_size);
     block.add(part(width, layout_.tp) * model_.hidden_size);
@@ -77,7 +77,7 @@ class RankShapes {
     block.add(model_.hidden_size);
   }
 
-  void add_attention(Block& block) const {
+  void add_attention(StoreBlock& block) const {
     const int64_t width = model_.hidden_size, tp = layout_.tp.size;
     const int64_t q = model_.num_heads / tp * model_.head_dim;
     const int64_t kv = std::max<int64_t>(1, model_.num_kv_heads / tp) * model_.head_dim;
@@ -88,7 +88,7 @@ class RankShapes {
     for (int norm = 0; model_.qk_norm && norm < 2; ++norm) block.add(model_.head_dim);
   }
 
-  void add_latent_attention(Block& block) const {
+  void add_latent_attention(StoreBlock& block) const {
     const LatentConfig& latent = model_.latent;
     const int64_t width = model_.hidden_size, heads = model_.num_heads / layout_.tp.size;
     block.add((latent.q_rank + latent.kv_rank + latent.rope_dim) * width);
@@ -99,9 +99,9 @@ class RankShapes {
     block.add(width * heads * latent.value_dim);
   }
 
-  void add_layer(std::vector<Block>& out, int64_t layer) const {
+  void add_layer(std::vector<StoreBlock>& out, int64_t layer) const {
     const int64_t width = model_.hidden_size;
-    Block dense, experts{0, Region::kExpert};
+    StoreBlock dense, experts{0, Region::kExpert};
     for (int norm = 0; norm < (model_.branch_norms ? 4 : 2); ++norm) add_norm(dense);
     if (model_.latent.kv_rank > 0)
       add_latent_attention(dense);
@@ -135,7 +135,7 @@ class RankShapes {
 LayoutResult::Stored shard_bytes(const RunConfig& config, int rank) {
   const RankShapes shapes(config, rank);
   int64_t whole = 0, shard = 0;
-  for (const Block& block : shapes.blocks()) {
+  for (const StoreBlock& block : shapes.blocks()) {
     whole += block.elements;
     shard += part(block.elements, shapes.layout().of(block.region));
   }

@@ -51,7 +51,7 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
                                 SchedulerCounts* counts = nullptr,
                                 std::unique_ptr<Drafter> drafter = {}) {
   if (config.max_model_len == 0) config.max_model_len = kLength;
-  BlockPool pool(blocks, kBlockTokens, 1);
+  KvBlockPool pool(blocks, kBlockTokens, 1);
   Scheduler scheduler(config, pool, std::move(drafter));
   StepLimits limits{.tokens = config.max_step_tokens, .sequences = config.max_sequences};
   limits.length = config.max_model_len;

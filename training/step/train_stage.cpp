@@ -31,7 +31,7 @@ TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& 
 }
 
 void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
-                       BlockDone block_done) {
+                       StoreBlockDone block_done) {
   TRIREME_CHECK(std::ssize(batches) == options_.micro_batches, batches.size(),
                 " micro-batches in a step of ", options_.micro_batches);
   batches_.place(batches);

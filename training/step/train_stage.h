@@ -29,8 +29,8 @@ class TrainStage final : public PipelineStage {
   // batches: the step's micro-batches, reduced to this rank's part. loss: destination of the loss.
   // block_done(b, last): parameter block b has the gradients of one more micro-batch; last: of the
   // final one.
-  using BlockDone = std::function<void(int block, bool last)>;
-  void begin(const std::vector<MicroBatch>& batches, const Loss& loss, BlockDone block_done);
+  using StoreBlockDone = std::function<void(int block, bool last)>;
+  void begin(const std::vector<MicroBatch>& batches, const Loss& loss, StoreBlockDone block_done);
 
   // Sums over the pairs of the step so far, on ranks with the head.
   const PreferenceSums& preferences() const { return preferences_; }
@@ -70,8 +70,8 @@ class TrainStage final : public PipelineStage {
   Options options_;
   PlacedBatches batches_;
   Loss loss_;
-  BlockDone block_done_;
-  Model::BlockDone count_block_;
+  StoreBlockDone block_done_;
+  Model::StoreBlockDone count_block_;
   std::vector<int64_t> passes_left_;  // by parameter block: micro-batches still to come
   std::vector<Work> work_;            // by (chunk, micro-batch)
   PreferenceSums preferences_;

@@ -7,8 +7,8 @@
 #include "engine/ops/optimizer_step.h"
 #include "engine/ops/transfer.h"
 #include "optim/schedule.h"
-#include "parallel/block_gather.h"
 #include "parallel/pipeline/make_schedule.h"
+#include "parallel/store_block_gather.h"
 #include "training/step/local_batch.h"
 
 namespace trireme {

@@ -62,7 +62,7 @@ class LatentAttention {
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
   // Overwrites dx. dx, dy (R, C); dy must stay valid until backward_weight(). Also writes the
-  // gradients of the norms, as Block does for its norms.
+  // gradients of the norms, as TransformerBlock does for its norms.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
                           const ConstTensor& cos_sin, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,

@@ -11,14 +11,14 @@ namespace trireme {
 namespace {
 
 // Keeps the values of a parameter block available during its lifetime.
-class BlockUse {
+class StoreBlockUse {
  public:
-  BlockUse(ParameterStore& params, int block, int next = -1) : params_(params), block_(block) {
+  StoreBlockUse(ParameterStore& params, int block, int next = -1) : params_(params), block_(block) {
     params.acquire(block, next);
   }
-  ~BlockUse() { params_.release(block_); }
-  BlockUse(const BlockUse&) = delete;
-  BlockUse& operator=(const BlockUse&) = delete;
+  ~StoreBlockUse() { params_.release(block_); }
+  StoreBlockUse(const StoreBlockUse&) = delete;
+  StoreBlockUse& operator=(const StoreBlockUse&) = delete;
 
  private:
   ParameterStore& params_;
@@ -45,7 +45,7 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
     std::vector<Layer>& layers = layers_.emplace_back();
     for (int l = static_cast<int>(span.first_layer); l < static_cast<int>(span.last_layer); ++l) {
       const std::string prefix = concat(parameter_names(config).layers, ".", l);
-      layers.push_back({Block(config, layout, list_, prefix, number, l), number});
+      layers.push_back({TransformerBlock(config, layout, list_, prefix, number, l), number});
       ++number;
     }
     if (!span.head) continue;
@@ -119,13 +119,13 @@ Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   const ConstTensor tables = rotary_rows(pass);
   if (span(chunk).embedding) {
-    const BlockUse use(pass.params, 0, layers.empty() ? -1 : layers[0].number);
+    const StoreBlockUse use(pass.params, 0, layers.empty() ? -1 : layers[0].number);
     x = embedding_->forward(pass);
   }
   if (saved != nullptr) saved->blocks.resize(layers.size());
   for (size_t l = 0; l < layers.size(); ++l) {
-    const BlockUse use(pass.params, layers[l].number,
-                       l + 1 < layers.size() ? layers[l + 1].number : -1);
+    const StoreBlockUse use(pass.params, layers[l].number,
+                            l + 1 < layers.size() ? layers[l + 1].number : -1);
     x = layers[l].block.forward(pass, std::move(x), rotary_of(tables, l, chunk),
                                 saved != nullptr ? &saved->blocks[l] : nullptr, recompute);
   }
@@ -139,7 +139,7 @@ Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved sav
   const ConstTensor tables = rotary_rows(pass);
   deferred.blocks.resize(layers.size());
   for (size_t l = layers.size(); l-- > 0;) {
-    const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
+    const StoreBlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
     dy = layers[l].block.backward_input(pass, std::move(dy), rotary_of(tables, l, chunk),
                                         std::move(saved.blocks[l]), recompute, deferred.blocks[l]);
   }
@@ -148,12 +148,13 @@ Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved sav
   return {};
 }
 
-void Model::backward_weight(Pass& pass, int chunk, Deferred deferred, const BlockDone& done) const {
+void Model::backward_weight(Pass& pass, int chunk, Deferred deferred,
+                            const StoreBlockDone& done) const {
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   for (size_t l = layers.size(); l-- > 0;) {
     {
-      std::optional<BlockUse> use;
-      if (adapted_ || Block::weight_pass_reads_weights(deferred.blocks[l]))
+      std::optional<StoreBlockUse> use;
+      if (adapted_ || TransformerBlock::weight_pass_reads_weights(deferred.blocks[l]))
         use.emplace(pass.params, layers[l].number);
       layers[l].block.backward_weight(pass, std::move(deferred.blocks[l]));
     }
@@ -165,14 +166,14 @@ void Model::backward_weight(Pass& pass, int chunk, Deferred deferred, const Bloc
 }
 
 Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
-                           const BlockDone& done) const {
+                           const StoreBlockDone& done) const {
   pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   const ConstTensor tables = rotary_rows(pass);
   for (size_t l = layers.size(); l-- > 0;) {
     {
-      const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
-      Block::Deferred deferred;
+      const StoreBlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
+      TransformerBlock::Deferred deferred;
       dy = layers[l].block.backward_input(pass, std::move(dy), rotary_of(tables, l, chunk),
                                           std::move(saved.blocks[l]), recompute, deferred);
       layers[l].block.backward_weight(pass, std::move(deferred));
@@ -190,18 +191,18 @@ int Model::last_layer_block() const {
 }
 
 void Model::loss(Pass& pass, Activation x, const Loss& loss) const {
-  const BlockUse table(pass.params, head_->weight_block(pass.params));
-  const BlockUse use(pass.params, head_block_);
+  const StoreBlockUse table(pass.params, head_->weight_block(pass.params));
+  const StoreBlockUse use(pass.params, head_block_);
   head_->loss(pass, std::move(x), loss);
 }
 
 Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
-                                    const BlockDone& done) const {
+                                    const StoreBlockDone& done) const {
   Activation dx;
   {
     // Backward of this chunk follows.
-    const BlockUse table(pass.params, head_->weight_block(pass.params));
-    const BlockUse use(pass.params, head_block_, last_layer_block());
+    const StoreBlockUse table(pass.params, head_->weight_block(pass.params));
+    const StoreBlockUse use(pass.params, head_block_, last_layer_block());
     dx = head_->loss_and_backward(pass, std::move(x), loss);
   }
   done(head_block_);
@@ -210,14 +211,14 @@ Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
 
 void Model::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
                    const ConstTensor& rows) const {
-  const BlockUse table(pass.params, head_->weight_block(pass.params));
-  const BlockUse use(pass.params, head_block_);
+  const StoreBlockUse table(pass.params, head_->weight_block(pass.params));
+  const StoreBlockUse use(pass.params, head_block_);
   head_->logits(pass, x, logits, rows);
 }
 
 void Model::hidden(Pass& pass, const ConstTensor& x, const Tensor& out,
                    const ConstTensor& rows) const {
-  const BlockUse use(pass.params, head_block_);
+  const StoreBlockUse use(pass.params, head_block_);
   head_->hidden(pass, x, out, rows);
 }
 

@@ -9,8 +9,8 @@
 
 #include "transformer/layers/embedding.h"
 #include "transformer/layers/lm_head.h"
-#include "transformer/model/block.h"
 #include "transformer/model/stages.h"
+#include "transformer/model/transformer_block.h"
 #include "transformer/pass/float8_state.h"
 
 namespace trireme {
@@ -46,15 +46,15 @@ class Model {
   void reserve_positions(Ctx& ctx, int64_t positions);
 
   struct Saved {
-    std::vector<Block::Saved> blocks;
+    std::vector<TransformerBlock::Saved> blocks;
   };
   struct Deferred {
-    std::vector<Block::Deferred> blocks;
+    std::vector<TransformerBlock::Deferred> blocks;
     Activation d_embedding;
   };
   // Called with the number of a parameter block when its gradients of this micro-batch are
   // complete.
-  using BlockDone = std::function<void(int)>;
+  using StoreBlockDone = std::function<void(int)>;
 
   // Runs the chunk's embedding, where it has it (then x is absent), and its blocks. saved ==
   // nullptr: keeps nothing.
@@ -63,16 +63,16 @@ class Model {
   // `deferred`.
   Activation backward_input(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
                             Deferred& deferred) const;
-  void backward_weight(Pass& pass, int chunk, Deferred deferred, const BlockDone& done) const;
+  void backward_weight(Pass& pass, int chunk, Deferred deferred, const StoreBlockDone& done) const;
   // Both, block by block, so that few weight gradients are pending at a time.
   Activation backward(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
-                      const BlockDone& done) const;
+                      const StoreBlockDone& done) const;
 
   // Adds the loss of x, the last chunk's output, to loss.sum.
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // The same plus the gradient of x; writes the gradients of the head.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss,
-                               const BlockDone& done) const;
+                               const StoreBlockDone& done) const;
   // logits (R, V) float32 from x, the last chunk's output, for the tokens `rows` (R) int32, or
   // without rows for the last R tokens; on every tensor-parallel rank.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
@@ -88,7 +88,7 @@ class Model {
   // Rotary table of a layer.
   ConstTensor rotary_of(const ConstTensor& tables, size_t layer, int chunk) const;
   struct Layer {
-    Block block;
+    TransformerBlock block;
     int number;  // number of its parameter block
   };
   ModelConfig config_;

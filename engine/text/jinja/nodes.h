@@ -74,8 +74,8 @@ struct Statement {
   virtual Flow run(Renderer& r, const ScopePtr& scope) const = 0;
 };
 using StatementPtr = std::unique_ptr<Statement>;
-using Block = std::vector<StatementPtr>;
-Flow run_block(const Block& block, Renderer& r, const ScopePtr& scope);
+using StatementBlock = std::vector<StatementPtr>;
+Flow run_block(const StatementBlock& block, Renderer& r, const ScopePtr& scope);
 
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
@@ -108,6 +108,6 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
 bool contains(const Value& container, const Value& item);
 
 // Parses a template. InputError with the line if the source is invalid.
-Block parse_template(std::string_view source);
+StatementBlock parse_template(std::string_view source);
 
 }  // namespace trireme::jinja

@@ -10,8 +10,8 @@ namespace {
 class Parser {
  public:
   explicit Parser(std::string_view source) : t_(read_tokens(source)), e_(t_) {}
-  Block read() {
-    Block block = read_block({});
+  StatementBlock read() {
+    StatementBlock block = read_block({});
     if (t_.now().kind != TokenKind::kEnd) t_.fail_here("a block ends that has not begun");
     return block;
   }
@@ -25,9 +25,9 @@ class Parser {
   }
 
   // Parses up to one of the tags `ends`, which becomes the next token.
-  Block read_block(const std::vector<std::string_view>& ends) {
+  StatementBlock read_block(const std::vector<std::string_view>& ends) {
     if (++nesting_ > kMaxNesting) t_.fail_here("blocks are nested too deeply");
-    Block block;
+    StatementBlock block;
     while (t_.now().kind != TokenKind::kEnd && !at_tag(ends)) {
       if (t_.now().kind == TokenKind::kText) {
         block.push_back(std::make_unique<Text>(t_.now().text));
@@ -68,7 +68,7 @@ class Parser {
     if (word == "block") return read_named_block();
     if (word == "generation") {
       end_tag();
-      Block body = read_block({"endgeneration"});
+      StatementBlock body = read_block({"endgeneration"});
       closing("endgeneration");
       return std::make_unique<Generation>(std::move(body));
     }
@@ -85,7 +85,7 @@ class Parser {
     ExpressionPtr condition = e_.read_or_tuple();
     for (;;) {
       end_tag();
-      Block block = read_block({"elif", "else", "endif"});
+      StatementBlock block = read_block({"elif", "else", "endif"});
       const bool otherwise = condition == nullptr;
       out->branches.emplace_back(std::move(condition), std::move(block));
       t_.want(TokenKind::kBlock, "a tag");
@@ -153,7 +153,7 @@ class Parser {
     }
     ExpressionPtr filters = e_.read_block_filters(false);
     end_tag();
-    Block block = read_block({"endset"});
+    StatementBlock block = read_block({"endset"});
     closing("endset");
     return std::make_unique<SetBlock>(std::move(target), std::move(filters), std::move(block));
   }
@@ -214,7 +214,7 @@ class Parser {
   StatementPtr read_filter() {
     ExpressionPtr filters = e_.read_block_filters(true);
     end_tag();
-    Block body = read_block({"endfilter"});
+    StatementBlock body = read_block({"endfilter"});
     closing("endfilter");
     return std::make_unique<FilterBlock>(std::move(filters), std::move(body));
   }
@@ -241,7 +241,7 @@ class Parser {
     if (t_.is_name("required")) t_.fail_here("a required block is not available");
     end_tag();
     const int loops = std::exchange(loops_, 0);
-    Block body = read_block({"endblock"});
+    StatementBlock body = read_block({"endblock"});
     loops_ = loops;
     t_.want(TokenKind::kBlock, "a tag");
     t_.want_name("endblock");
@@ -258,6 +258,6 @@ class Parser {
 
 }  // namespace
 
-Block parse_template(std::string_view source) { return Parser(source).read(); }
+StatementBlock parse_template(std::string_view source) { return Parser(source).read(); }
 
 }  // namespace trireme::jinja

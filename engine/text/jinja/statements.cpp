@@ -187,7 +187,7 @@ void Renderer::check_size(int64_t bytes) const {
   if (bytes > limits.output) fail(concat("rendering makes more than ", limits.output, " bytes"));
 }
 
-Flow run_block(const Block& block, Renderer& r, const ScopePtr& scope) {
+Flow run_block(const StatementBlock& block, Renderer& r, const ScopePtr& scope) {
   if (++r.depth > r.limits.depth)
     fail(concat("calls and blocks are nested deeper than ", r.limits.depth));
   Flow flow = Flow::kOn;

@@ -21,7 +21,7 @@ struct Print : Statement {
 
 struct If : Statement {
   Flow run(Renderer& r, const ScopePtr& scope) const override;
-  std::vector<std::pair<ExpressionPtr, Block>> branches;  // null condition: else
+  std::vector<std::pair<ExpressionPtr, StatementBlock>> branches;  // null condition: else
 };
 
 struct For : Statement {
@@ -29,7 +29,7 @@ struct For : Statement {
   Target target;
   ExpressionPtr iterable, condition;
   bool recursive = false;
-  Block body, otherwise;
+  StatementBlock body, otherwise;
 
  private:
   Flow walk(List items, int64_t depth, Renderer& r, const ScopePtr& scope) const;
@@ -46,42 +46,42 @@ struct Set : Statement {
 
 // {% set name | filters %} ... {% endset %}
 struct SetBlock : Statement {
-  SetBlock(Target t, ExpressionPtr f, Block b)
+  SetBlock(Target t, ExpressionPtr f, StatementBlock b)
       : target_(std::move(t)), filters_(std::move(f)), block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;
   const Target target_;
   const ExpressionPtr filters_;
-  const Block block_;
+  const StatementBlock block_;
 };
 
 struct FilterBlock : Statement {
-  FilterBlock(ExpressionPtr f, Block b) : filters_(std::move(f)), block_(std::move(b)) {}
+  FilterBlock(ExpressionPtr f, StatementBlock b) : filters_(std::move(f)), block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;
   const ExpressionPtr filters_;
-  const Block block_;
+  const StatementBlock block_;
 };
 
 // {% with a = 1, b = 2 %}: the values are evaluated in the enclosing scope.
 struct With : Statement {
   Flow run(Renderer& r, const ScopePtr& scope) const override;
   std::vector<std::pair<Target, ExpressionPtr>> values;
-  Block body;
+  StatementBlock body;
 };
 
 // {% block name %}: written in place, since chat templates are never extended. It sees the names
 // set outside of all loops and macros, or with "scoped" the enclosing ones.
 struct NamedBlock : Statement {
-  NamedBlock(bool s, Block b) : scoped_(s), block_(std::move(b)) {}
+  NamedBlock(bool s, StatementBlock b) : scoped_(s), block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;
   const bool scoped_;
-  const Block block_;
+  const StatementBlock block_;
 };
 
 // Marks the assistant's output: {% generation %}.
 struct Generation : Statement {
-  explicit Generation(Block b) : block_(std::move(b)) {}
+  explicit Generation(StatementBlock b) : block_(std::move(b)) {}
   Flow run(Renderer& r, const ScopePtr& scope) const override;
-  const Block block_;
+  const StatementBlock block_;
 };
 
 struct Jump : Statement {
@@ -98,7 +98,7 @@ struct MacroParts {
   };
   std::string name;
   std::vector<Parameter> parameters;
-  Block body;
+  StatementBlock body;
   // Implicit arguments that the body reads.
   bool reads_caller = false, reads_kwargs = false, reads_varargs = false;
 };

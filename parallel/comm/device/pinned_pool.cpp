@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-std::shared_ptr<PinnedPool::Block> PinnedPool::take(int64_t bytes) {
-  std::unique_ptr<Block> block;
+std::shared_ptr<PinnedPool::PinnedBlock> PinnedPool::take(int64_t bytes) {
+  std::unique_ptr<PinnedBlock> block;
   {
     const std::lock_guard lock(mutex_);
     // Takes the smallest block that is large enough, so that few sizes need few blocks.
@@ -23,10 +23,10 @@ std::shared_ptr<PinnedPool::Block> PinnedPool::take(int64_t bytes) {
     }
   }
   if (!block) {
-    block = std::make_unique<Block>();
+    block = std::make_unique<PinnedBlock>();
     block->memory = Buffer("pinned messages", std::max<int64_t>(bytes, 1), Memory::kPinned);
   }
-  return {block.release(), [pool = shared_from_this()](Block* back) {
+  return {block.release(), [pool = shared_from_this()](PinnedBlock* back) {
             const std::lock_guard lock(pool->mutex_);
             pool->free_.emplace_back(back);
           }};

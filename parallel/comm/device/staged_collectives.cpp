@@ -30,7 +30,7 @@ class CopiedBack final : public DevicePart {
 // Message that has arrived in pinned memory and must still be copied to the device.
 class Arrival final : public DevicePart {
  public:
-  Arrival(cuda::Context& gpu, const Tensor& to, std::shared_ptr<PinnedPool::Block> block)
+  Arrival(cuda::Context& gpu, const Tensor& to, std::shared_ptr<PinnedPool::PinnedBlock> block)
       : gpu_(gpu), to_(to), block_(std::move(block)) {}
   void wait() override {
     if (!block_) return;
@@ -44,7 +44,7 @@ class Arrival final : public DevicePart {
  private:
   cuda::Context& gpu_;
   Tensor to_;
-  std::shared_ptr<PinnedPool::Block> block_;
+  std::shared_ptr<PinnedPool::PinnedBlock> block_;
 };
 
 class StagedCollectives final : public DeviceCollectives {
@@ -75,7 +75,7 @@ class StagedCollectives final : public DeviceCollectives {
   Work post(const Group& group, const CollectiveCall& call) override {
     const bool sends = call.form == Form::kSend;
     const ConstTensor& data = sends ? call.in : call.out;
-    const std::shared_ptr<PinnedPool::Block> block = pool_->take(data.bytes());
+    const std::shared_ptr<PinnedPool::PinnedBlock> block = pool_->take(data.bytes());
     if (!sends)
       return post_message(group, CommKind::kRecv, block->memory.data(), data.bytes(), call.from,
                           call.tag, block, std::make_shared<Arrival>(gpu_, call.out, block));

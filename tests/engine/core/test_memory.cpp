@@ -146,7 +146,7 @@ TEST(Arena, PackingIsNoWorseThanEverythingAtOnceAndNoBetterThanWhatIsAlive) {
     step.run(arena, [&](const auto&) { max_alive = std::max(max_alive, arena.in_use()); });
     const ArenaPlan plan = arena.end_planning();
     int64_t total = 0;
-    for (const ArenaPlan::Block& b : plan.blocks) total += b.bytes;
+    for (const ArenaPlan::ArenaBlock& b : plan.blocks) total += b.bytes;
     EXPECT_GE(plan.capacity, max_alive);
     EXPECT_LE(plan.capacity, total);
     EXPECT_LE(plan.capacity, 2 * max_alive) << "fragmented";
@@ -374,13 +374,13 @@ int64_t packed_by_definition(ArenaPlan plan) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(
       order, [&](size_t a, size_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
-  std::vector<const ArenaPlan::Block*> placed;
+  std::vector<const ArenaPlan::ArenaBlock*> placed;
   int64_t capacity = 0;
   for (const size_t index : order) {
-    ArenaPlan::Block& block = plan.blocks[index];
-    std::ranges::stable_sort(placed, {}, &ArenaPlan::Block::offset);
+    ArenaPlan::ArenaBlock& block = plan.blocks[index];
+    std::ranges::stable_sort(placed, {}, &ArenaPlan::ArenaBlock::offset);
     block.offset = 0;
-    for (const ArenaPlan::Block* other : placed) {
+    for (const ArenaPlan::ArenaBlock* other : placed) {
       if (block.born >= other->died || other->born >= block.died) continue;
       if (block.offset + block.bytes <= other->offset) break;
       block.offset = std::max(block.offset, other->offset + other->bytes);
@@ -416,8 +416,8 @@ TEST(PackIntervals, PlacesWhereTheDefinitionDoes) {
     const int64_t expected = packed_by_definition(plan);
     pack_intervals(plan);
     EXPECT_EQ(plan.capacity, expected) << seed;
-    for (const ArenaPlan::Block& a : plan.blocks)
-      for (const ArenaPlan::Block& b : plan.blocks) {
+    for (const ArenaPlan::ArenaBlock& a : plan.blocks)
+      for (const ArenaPlan::ArenaBlock& b : plan.blocks) {
         const bool together = a.born < b.died && b.born < a.died;
         const bool share = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
         ASSERT_FALSE(&a != &b && together && share) << seed;

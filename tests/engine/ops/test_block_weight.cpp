@@ -12,8 +12,8 @@ namespace trireme::test::test_block_weight {
 namespace {
 
 // Matrix of blocks with random scales and codes, and its values, computed here.
-struct Blocks {
-  Blocks(BlockFormat format, int64_t rows, int64_t columns, const std::string& name)
+struct QuantBlocks {
+  QuantBlocks(BlockFormat format, int64_t rows, int64_t columns, const std::string& name)
       : bytes(DType::kU8, {block_matrix_bytes(format, rows, columns) + 32}),
         matrix{format, rows, columns, aligned()},
         values(static_cast<size_t>(rows * columns)) {
@@ -67,7 +67,7 @@ TEST(BlockWeight, BytesAreThoseOfFilesAndGroups) {
 TEST(BlockWeight, DecodesWhatTheCodesStandFor) {
   for (const BlockFormat format : kFormats)
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-      const Blocks w(format, 37, 70, "decode");
+      const QuantBlocks w(format, 37, 70, "decode");
       Ctx ctx(2, "test");
       TestTensor out(dtype, {37, 70}), rows(dtype, {4, 70});
       decode_blocks(ctx, out, w.matrix);
@@ -95,7 +95,7 @@ TEST(BlockWeight, DecodesWhatTheCodesStandFor) {
 struct Reference {
   std::vector<double> y, bound;
 };
-Reference reference(const Blocks& w, const std::vector<double>& x, int64_t rows, DType out) {
+Reference reference(const QuantBlocks& w, const std::vector<double>& x, int64_t rows, DType out) {
   Reference ref;
   const int64_t n = w.matrix.rows, k = w.matrix.columns, blocks = (k + 31) / 32;
   constexpr double kEps32 = 0x1p-23;
@@ -142,7 +142,7 @@ TEST(BlockWeight, ProductsAreWithinTheirBound) {
                         Case{3, 50, 1000}, Case{19, 40, 320}})
     for (const BlockFormat format : kFormats)
       for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-        const Blocks w(format, c.n, c.k, "product");
+        const QuantBlocks w(format, c.n, c.k, "product");
         const TestTensor x(dtype, {c.m, c.k}, normals("x", c.m * c.k));
         const Reference want = reference(w, to_doubles(*x), c.m, dtype);
         for_each_kernel([&](Ctx& ctx) {
@@ -185,7 +185,7 @@ TEST(BlockWeight, ExtremeCodes) {
 }
 
 TEST(BlockWeight, PartsStandSideBySideAndTheBiasIsAdded) {
-  const Blocks a(BlockFormat::kQ8_0, 20, 64, "a"), b(BlockFormat::kQ4_0, 9, 64, "b");
+  const QuantBlocks a(BlockFormat::kQ8_0, 20, 64, "a"), b(BlockFormat::kQ4_0, 9, 64, "b");
   const TestTensor x(DType::kF32, {3, 64}, normals("x", 3 * 64));
   const TestTensor bias(DType::kF32, {29}, normals("bias", 29));
   for_each_kernel([&](Ctx& ctx) {
@@ -210,7 +210,7 @@ TEST(BlockWeight, PartsStandSideBySideAndTheBiasIsAdded) {
 TEST(BlockWeight, ARowHasTheSameBitsBesideAnyOthers) {
   constexpr int64_t kRows = 21;
   for (const BlockFormat format : kFormats) {
-    const Blocks w(format, 45, 290, "alone");
+    const QuantBlocks w(format, 45, 290, "alone");
     const TestTensor x(DType::kBF16, {kRows, 290}, normals("x", kRows * 290));
     for_each_kernel([&](Ctx& ctx) {
       TestTensor all(DType::kF32, {kRows, 45});
@@ -232,7 +232,7 @@ TEST(BlockWeight, ARowHasTheSameBitsBesideAnyOthers) {
 }
 
 TEST(BlockWeight, WhatIsNotFiniteStaysSo) {
-  const Blocks w(BlockFormat::kQ8_0, 16, 64, "finite");
+  const QuantBlocks w(BlockFormat::kQ8_0, 16, 64, "finite");
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     std::vector<double> values = normals("x", 3 * 64);
     values[64 + 40] = bad;
@@ -276,7 +276,7 @@ TEST(BlockWeight, WhatIsNotFiniteHasNoCodes) {
 }
 
 TEST(BlockWeight, PlansAndRefuses) {
-  const Blocks w(BlockFormat::kQ8_0, 16, 64, "plan");
+  const QuantBlocks w(BlockFormat::kQ8_0, 16, 64, "plan");
   const TestTensor x(DType::kF32, {3, 64}, normals("x", 3 * 64)), wide(DType::kF64, {3, 64});
   TestTensor y(DType::kF32, {3, 16});
   const ArenaPlan plan = expect_plannable(

@@ -43,7 +43,7 @@ template <class Visit>
 void for_each_plan(int count, const Visit& visit) {
   std::mt19937 random(11);
   const PlanBounds& b = kPlanBounds;
-  BlockPool pool(b.blocks, b.block_tokens, 7);
+  KvBlockPool pool(b.blocks, b.block_tokens, 7);
   Scheduler scheduler(
       {.max_sequences = b.slots, .max_step_tokens = b.tokens, .max_model_len = b.length}, pool);
   RecordedTexts executor(b.blocks, b.block_tokens, static_cast<int32_t>(b.ids));

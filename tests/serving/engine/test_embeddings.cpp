@@ -26,7 +26,7 @@ std::vector<std::vector<int32_t>> texts() {
 
 // Computed next to a running completion.
 Embeddings embedded(Rank& rank, const BatchingConfig& how) {
-  BlockPool pool(40, kBlockTokens, 1);
+  KvBlockPool pool(40, kBlockTokens, 1);
   Scheduler scheduler(how, pool);
   const StepLimits limits{.tokens = how.max_step_tokens,
                           .sequences = how.max_sequences,

@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Batches,
 TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
   run_threads(1, [](Communicator& world) {
     test::Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF32);
-    BlockPool pool(40, test::kBlockTokens, 1);
+    KvBlockPool pool(40, test::kBlockTokens, 1);
     const BatchingConfig how{.max_sequences = 4, .max_step_tokens = 24, .max_model_len = 40};
     Scheduler scheduler(how, pool);
     StepLimits limits{.tokens = 24, .sequences = 4, .length = 40, .blocks = 40};
@@ -195,7 +195,7 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
 TEST(ModelExecutor, TimesTheChoices) {
   run_threads(1, [](Communicator& world) {
     test::Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF32);
-    BlockPool pool(40, test::kBlockTokens, 1);
+    KvBlockPool pool(40, test::kBlockTokens, 1);
     Scheduler scheduler({.max_sequences = 4, .max_step_tokens = 4, .max_model_len = 40}, pool);
     StepLimits limits{.tokens = 4, .sequences = 4, .length = 40, .blocks = 40};
     limits.block_tokens = test::kBlockTokens;

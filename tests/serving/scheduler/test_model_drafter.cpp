@@ -59,7 +59,7 @@ struct Server {
 
   // Sequences of all lengths, each compared with its expected output.
   SchedulerCounts run() {
-    BlockPool pool(blocks, kBlockTokens, 7);
+    KvBlockPool pool(blocks, kBlockTokens, 7);
     auto owned = std::make_unique<ModelDrafter>(std::make_unique<Draft>(limits, wrong_of), limits);
     const ModelDrafter& drafter = *owned;
     Scheduler scheduler(config, pool, std::move(owned));
@@ -149,7 +149,7 @@ TEST(ModelDrafter, TellsTheTextWherePenaltiesActOnIt) {
 }
 
 TEST(ModelDrafter, DraftsNothingAfterTheEnd) {
-  BlockPool pool(10, kBlockTokens, 7);
+  KvBlockPool pool(10, kBlockTokens, 7);
   const DraftLimits limits{
       .sequences = 1, .step_tokens = 2, .length = 30, .blocks = 10, .block_tokens = kBlockTokens};
   ModelDrafter drafter(std::make_unique<Draft>(limits, 0), limits);

@@ -57,7 +57,7 @@ struct TimedServer {
   }
 
   double model;
-  BlockPool pool;
+  KvBlockPool pool;
   Scheduler scheduler;
   test::RecordedTexts texts;
   std::map<const SamplingParams*, double> seconds_of;

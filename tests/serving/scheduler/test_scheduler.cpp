@@ -49,7 +49,7 @@ struct Server {
   }
 
   std::shared_ptr<SamplingParams> choice = std::make_shared<SamplingParams>();
-  BlockPool pool;
+  KvBlockPool pool;
   Scheduler scheduler;
   test::RecordedTexts executor;
   int64_t max_step_tokens = INT64_MAX;
@@ -454,7 +454,7 @@ TEST(Scheduler, AMaskThatComesBetweenTwoQuestionsLosesNothing) {
 }
 
 TEST(Scheduler, RefusesWhatItCannotRun) {
-  BlockPool pool(4, 4, 1);
+  KvBlockPool pool(4, 4, 1);
   EXPECT_THROW(Scheduler(config_of(1, 8, 17), pool), Error);
   EXPECT_THROW(Scheduler(config_of(9, 8, 16), pool), Error);
   Server server(config_of(1, 8, 16), 4);

@@ -97,7 +97,7 @@ SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
                             const std::shared_ptr<const TextRule>& rule = {}) {
   BatchingConfig config{.max_sequences = 6, .max_step_tokens = step_tokens, .max_model_len = 90};
   config.speculation = how;
-  BlockPool pool(60, 4, 7);
+  KvBlockPool pool(60, 4, 7);
   Scheduler scheduler(config, pool);
   test::RecordedTexts executor(60, 4, kVocabulary);
   std::mt19937 random(3);

@@ -61,7 +61,7 @@ std::map<int32_t, std::vector<double>> told(const std::string& base, const std::
     limits.adapters = !modules.empty() || room.slots > 0;
     ModelExecutor executor(loaded.model(), loaded.parameters(), ctx, &groups,
                            {.limits = limits, .adapters = loaded.module_columns()});
-    BlockPool pool(kBlocks, kBlockTokens, 1);
+    KvBlockPool pool(kBlocks, kBlockTokens, 1);
     Scheduler scheduler({.max_sequences = 4, .max_step_tokens = 24, .max_model_len = kLength},
                         pool);
     auto choice = std::make_shared<SamplingParams>();

@@ -4,19 +4,19 @@
 #pragma once
 
 #include "engine/ops/context.h"
-#include "parallel/block_buffers.h"
 #include "parallel/groups.h"
 #include "parallel/parameter_store.h"
+#include "parallel/store_block_buffers.h"
 
 namespace trireme {
 
-class BlockGather {
+class StoreBlockGather {
  public:
   // All arguments must outlive this object. prefetch: see acquire().
-  BlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch);
-  ~BlockGather();  // waits for gathers in progress
-  BlockGather(const BlockGather&) = delete;
-  BlockGather& operator=(const BlockGather&) = delete;
+  StoreBlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch);
+  ~StoreBlockGather();  // waits for gathers in progress
+  StoreBlockGather(const StoreBlockGather&) = delete;
+  StoreBlockGather& operator=(const StoreBlockGather&) = delete;
 
   // Makes the values of `block` whole until release(); calls nest. With prefetch, the gather of
   // `next` (-1: none), which must be the next block acquired, runs meanwhile. Every rank of the
@@ -37,7 +37,7 @@ class BlockGather {
   const ParameterStore& store_;
   Ctx& ctx_;
   bool prefetch_;
-  BlockBuffers buffers_;
+  StoreBlockBuffers buffers_;
   std::vector<Use> uses_;
 };
 

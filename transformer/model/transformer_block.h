@@ -13,10 +13,10 @@
 
 namespace trireme {
 
-class Block {
+class TransformerBlock {
  public:
-  Block(const ModelConfig& config, const Layout& layout, ParameterList& list,
-        const std::string& prefix, int block, int layer);
+  TransformerBlock(const ModelConfig& config, const Layout& layout, ParameterList& list,
+                   const std::string& prefix, int block, int layer);
 
   // All activations are this rank's share of the residual stream, (T / split, C).
   struct Saved {

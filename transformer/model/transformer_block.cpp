@@ -1,4 +1,4 @@
-#include "transformer/model/block.h"
+#include "transformer/model/transformer_block.h"
 
 #include "engine/ops/elementwise.h"
 #include "transformer/families/family.h"
@@ -10,8 +10,9 @@ std::string part(const std::string& prefix, const char* name) { return concat(pr
 
 }  // namespace
 
-Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& list,
-             const std::string& prefix, int block, int layer)
+TransformerBlock::TransformerBlock(const ModelConfig& config, const Layout& layout,
+                                   ParameterList& list, const std::string& prefix, int block,
+                                   int layer)
     : dropout_(config.residual_dropout),
       layer_(layer),
       norm1_(config, layout, list, part(prefix, parameter_names(config).attention_norm), block),
@@ -42,7 +43,7 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
   mlp_branch_norm_ = norm(names.mlp_branch_norm);
 }
 
-std::vector<ParamHandle> Block::linear_weights() const {
+std::vector<ParamHandle> TransformerBlock::linear_weights() const {
   std::vector<ParamHandle> weights =
       attention_ != nullptr ? attention_->linear_weights() : latent_->linear_weights();
   const std::vector<ParamHandle> rest =
@@ -51,15 +52,15 @@ std::vector<ParamHandle> Block::linear_weights() const {
   return weights;
 }
 
-Activation Block::branch_dropout(Pass& pass, const char* name, Activation branch) const {
+Activation TransformerBlock::branch_dropout(Pass& pass, const char* name, Activation branch) const {
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
     dropout(pass.ctx, branch, branch, {}, pass.residual_part(pass.tokens.rows), dropout_,
             pass.dropout_key(name, layer_));
   return branch;
 }
 
-Activation Block::forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
-                          Recompute recompute) const {
+Activation TransformerBlock::forward(Pass& pass, Activation x, const ConstTensor& cos_sin,
+                                     Saved* saved, Recompute recompute) const {
   if (saved == nullptr || recompute != Recompute::kFull)
     return run(pass, std::move(x), cos_sin, saved, recompute);
   // Full recompute: run on a copy, which is freed, and save only the input.
@@ -70,8 +71,8 @@ Activation Block::forward(Pass& pass, Activation x, const ConstTensor& cos_sin, 
   return y;
 }
 
-Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
-                      Recompute recompute) const {
+Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                                 Recompute recompute) const {
   Ctx& ctx = pass.ctx;
   const DType dtype = x->dtype();
   const Shape shape = x->shape();
@@ -107,8 +108,9 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
   return branch;
 }
 
-Activation Block::branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
-                              Activation* kept, Norm::Saved& statistics) const {
+Activation TransformerBlock::branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm,
+                                         Activation branch, Activation* kept,
+                                         Norm::Saved& statistics) const {
   if (norm == nullptr) return branch;
   Activation out = pass.ctx.allocate("block.normed_branch", branch->dtype(), branch->shape());
   norm->forward(pass, out, {}, branch, {}, statistics);
@@ -116,9 +118,10 @@ Activation Block::branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Act
   return out;
 }
 
-Activation Block::branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
-                                  const ConstTensor& d, const Activation& kept,
-                                  const Norm::Saved& statistics) const {
+Activation TransformerBlock::branch_gradient(Pass& pass, const char* name,
+                                             const std::unique_ptr<Norm>& norm,
+                                             const ConstTensor& d, const Activation& kept,
+                                             const Norm::Saved& statistics) const {
   Activation out;
   const bool drop = dropout_ > 0 && pass.ctx.mode == Mode::kTrain;
   if (!drop && norm == nullptr) return out;
@@ -130,38 +133,39 @@ Activation Block::branch_gradient(Pass& pass, const char* name, const std::uniqu
   return out;
 }
 
-void Block::attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
-                   Saved* saved) const {
+void TransformerBlock::attend(Pass& pass, const Tensor& y, const ConstTensor& x,
+                              const ConstTensor& cos_sin, Saved* saved) const {
   if (latent_)
     latent_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->latent : nullptr);
   else
     attention_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->attention : nullptr);
 }
 
-void Block::feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
-                         bool keep_act) const {
+void TransformerBlock::feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+                                    bool keep_act) const {
   if (moe_)
     moe_->forward(pass, y, x, saved != nullptr ? &saved->moe : nullptr, keep_act);
   else
     mlp_->forward(pass, y, x, saved != nullptr ? &saved->mlp : nullptr, keep_act);
 }
 
-void Block::restore_attention_input(Pass& pass, Saved& saved) const {
+void TransformerBlock::restore_attention_input(Pass& pass, Saved& saved) const {
   if (saved.n1.present()) return;
   Norm::Saved again;  // equal to the saved statistics, which stay
   saved.n1 = pass.ctx.allocate("block.n1", saved.x->dtype(), saved.x->shape());
   norm1_.forward(pass, saved.n1, {}, saved.x, {}, again);
 }
 
-void Block::restore_mlp_input(Pass& pass, Saved& saved) const {
+void TransformerBlock::restore_mlp_input(Pass& pass, Saved& saved) const {
   if (saved.n2.present()) return;
   Norm::Saved again;
   saved.n2 = pass.ctx.allocate("block.n2", saved.h->dtype(), saved.h->shape());
   norm2_.forward(pass, saved.n2, {}, saved.h, {}, again);
 }
 
-Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
-                                 Recompute recompute, Deferred& deferred) const {
+Activation TransformerBlock::backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin,
+                                            Saved saved, Recompute recompute,
+                                            Deferred& deferred) const {
   Ctx& ctx = pass.ctx;
   if (recompute == Recompute::kFull) {
     Activation x = std::move(saved.x);
@@ -200,7 +204,7 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
   return dx;
 }
 
-void Block::backward_weight(Pass& pass, Deferred deferred) const {
+void TransformerBlock::backward_weight(Pass& pass, Deferred deferred) const {
   restore_attention_input(pass, deferred.saved);
   restore_mlp_input(pass, deferred.saved);
   const Saved& saved = deferred.saved;

@@ -28,10 +28,10 @@ namespace trireme {
 // Identity of a published block and thus of the prefix that ends with it; never reused.
 using PrefixId = uint64_t;
 
-class BlockPool {
+class KvBlockPool {
  public:
   // secret: seed of the hashes, so that clients cannot construct collisions.
-  BlockPool(int64_t blocks, int64_t block_tokens, uint64_t secret);
+  KvBlockPool(int64_t blocks, int64_t block_tokens, uint64_t secret);
 
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t block_tokens() const { return block_tokens_; }
@@ -59,7 +59,7 @@ class BlockPool {
 
  private:
   static constexpr int32_t kNone = -1;
-  struct Block {
+  struct KvBlock {
     int64_t users = 0;
     PrefixId id = 0, before = 0;             // 0: not published
     int32_t earlier = kNone, later = kNone;  // neighbours in the free list
@@ -75,7 +75,7 @@ class BlockPool {
   int64_t block_tokens_, free_ = 0;
   uint64_t secret_;
   PrefixId next_id_ = 1;
-  std::vector<Block> blocks_;
+  std::vector<KvBlock> blocks_;
   std::vector<int32_t> tokens_;  // (blocks, block_tokens), of published blocks
   std::unordered_multimap<uint64_t, int32_t> by_hash_;  // published blocks
   int32_t first_free_ = kNone, last_free_ = kNone;

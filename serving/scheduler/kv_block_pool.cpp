@@ -1,4 +1,4 @@
-#include "serving/scheduler/block_pool.h"
+#include "serving/scheduler/kv_block_pool.h"
 
 #include <xxhash.h>
 
@@ -14,7 +14,7 @@ constexpr PrefixId kRoot = PrefixId{1} << 63;
 
 }  // namespace
 
-BlockPool::BlockPool(int64_t blocks, int64_t block_tokens, uint64_t secret)
+KvBlockPool::KvBlockPool(int64_t blocks, int64_t block_tokens, uint64_t secret)
     : block_tokens_(block_tokens), secret_(secret) {
   TRIREME_CHECK(blocks > 0 && blocks <= INT32_MAX && block_tokens > 0, blocks, " blocks of ",
                 block_tokens, " tokens");
@@ -23,7 +23,7 @@ BlockPool::BlockPool(int64_t blocks, int64_t block_tokens, uint64_t secret)
   for (int32_t block = 0; block < blocks; ++block) append_free(block);
 }
 
-int32_t BlockPool::take() {
+int32_t KvBlockPool::take() {
   TRIREME_CHECK(free_ > 0, "no block is free");
   const int32_t block = first_free_;
   remove_free(block);
@@ -32,30 +32,30 @@ int32_t BlockPool::take() {
   return block;
 }
 
-void BlockPool::share(int32_t block) {
+void KvBlockPool::share(int32_t block) {
   TRIREME_CHECK(users(block) > 0, "block ", block, " has no users to share it with");
   ++blocks_[index(block)].users;
 }
 
-void BlockPool::release(int32_t block) {
+void KvBlockPool::release(int32_t block) {
   TRIREME_CHECK(users(block) > 0, "block ", block, " is given back, but has no users");
   if (--blocks_[index(block)].users == 0) append_free(block);
 }
 
-PrefixId BlockPool::root(std::string_view salt) const {
+PrefixId KvBlockPool::root(std::string_view salt) const {
   return kRoot | XXH3_64bits_withSeed(salt.data(), salt.size(), secret_);
 }
 
-int32_t BlockPool::find(PrefixId before, std::span<const int32_t> tokens, PrefixId& id) {
+int32_t KvBlockPool::find(PrefixId before, std::span<const int32_t> tokens, PrefixId& id) {
   const int32_t block = published(before, tokens, hash(before, tokens));
   if (block == kNone) return kNone;
-  Block& found = blocks_[index(block)];
+  KvBlock& found = blocks_[index(block)];
   if (found.users++ == 0) remove_free(block);
   id = found.id;
   return block;
 }
 
-PrefixId BlockPool::publish(int32_t block, PrefixId before, std::span<const int32_t> tokens) {
+PrefixId KvBlockPool::publish(int32_t block, PrefixId before, std::span<const int32_t> tokens) {
   TRIREME_CHECK(users(block) > 0 && std::ssize(tokens) == block_tokens_, "block ", block, " of ",
                 tokens.size(), " tokens with ", users(block), " users is no block to publish");
   const uint64_t key = hash(before, tokens);
@@ -64,27 +64,27 @@ PrefixId BlockPool::publish(int32_t block, PrefixId before, std::span<const int3
   forget(block);
   std::ranges::copy(tokens, tokens_of(block).begin());
   by_hash_.emplace(key, block);
-  Block& now = blocks_[index(block)];
+  KvBlock& now = blocks_[index(block)];
   now.before = before;
   return now.id = next_id_++;
 }
 
-void BlockPool::forget_all() {
+void KvBlockPool::forget_all() {
   by_hash_.clear();
-  for (Block& block : blocks_) block.id = 0;
+  for (KvBlock& block : blocks_) block.id = 0;
   ++secret_;
 }
 
-uint64_t BlockPool::hash(PrefixId before, std::span<const int32_t> tokens) const {
+uint64_t KvBlockPool::hash(PrefixId before, std::span<const int32_t> tokens) const {
   return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), secret_ ^ before);
 }
 
-std::span<int32_t> BlockPool::tokens_of(int32_t block) {
+std::span<int32_t> KvBlockPool::tokens_of(int32_t block) {
   return std::span(tokens_).subspan(index(block) * static_cast<size_t>(block_tokens_),
                                     static_cast<size_t>(block_tokens_));
 }
 
-int32_t BlockPool::published(PrefixId before, std::span<const int32_t> tokens, uint64_t key) {
+int32_t KvBlockPool::published(PrefixId before, std::span<const int32_t> tokens, uint64_t key) {
   const auto [begin, end] = by_hash_.equal_range(key);
   for (auto at = begin; at != end; ++at)
     if (blocks_[index(at->second)].before == before &&
@@ -93,8 +93,8 @@ int32_t BlockPool::published(PrefixId before, std::span<const int32_t> tokens, u
   return kNone;
 }
 
-void BlockPool::forget(int32_t block) {
-  Block& now = blocks_[index(block)];
+void KvBlockPool::forget(int32_t block) {
+  KvBlock& now = blocks_[index(block)];
   if (now.id == 0) return;
   const auto [begin, end] = by_hash_.equal_range(hash(now.before, tokens_of(block)));
   const auto at =
@@ -104,8 +104,8 @@ void BlockPool::forget(int32_t block) {
   now.id = 0;
 }
 
-void BlockPool::append_free(int32_t block) {
-  Block& now = blocks_[index(block)];
+void KvBlockPool::append_free(int32_t block) {
+  KvBlock& now = blocks_[index(block)];
   now.earlier = last_free_;
   now.later = kNone;
   (last_free_ == kNone ? first_free_ : blocks_[index(last_free_)].later) = block;
@@ -113,8 +113,8 @@ void BlockPool::append_free(int32_t block) {
   ++free_;
 }
 
-void BlockPool::remove_free(int32_t block) {
-  const Block& now = blocks_[index(block)];
+void KvBlockPool::remove_free(int32_t block) {
+  const KvBlock& now = blocks_[index(block)];
   (now.earlier == kNone ? first_free_ : blocks_[index(now.earlier)].later) = now.later;
   (now.later == kNone ? last_free_ : blocks_[index(now.later)].earlier) = now.earlier;
   --free_;

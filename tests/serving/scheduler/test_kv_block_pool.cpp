@@ -5,15 +5,15 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "serving/scheduler/block_pool.h"
+#include "serving/scheduler/kv_block_pool.h"
 
-namespace trireme::test_block_pool {
+namespace trireme::test_kv_block_pool {
 namespace {
 
 using Tokens = std::vector<int32_t>;
 
-TEST(BlockPool, TakesEachBlockOnceAndTheLongestUnusedFirst) {
-  BlockPool pool(3, 2, 1);
+TEST(KvBlockPool, TakesEachBlockOnceAndTheLongestUnusedFirst) {
+  KvBlockPool pool(3, 2, 1);
   std::set<int32_t> taken;
   for (int n = 0; n < 3; ++n) taken.insert(pool.take());
   EXPECT_EQ(taken, (std::set<int32_t>{0, 1, 2}));
@@ -25,8 +25,8 @@ TEST(BlockPool, TakesEachBlockOnceAndTheLongestUnusedFirst) {
   EXPECT_EQ(pool.take(), 0);
 }
 
-TEST(BlockPool, ABlockIsFreeWhenItsLastUserIsGone) {
-  BlockPool pool(1, 2, 1);
+TEST(KvBlockPool, ABlockIsFreeWhenItsLastUserIsGone) {
+  KvBlockPool pool(1, 2, 1);
   const int32_t block = pool.take();
   pool.share(block);
   pool.release(block);
@@ -37,8 +37,8 @@ TEST(BlockPool, ABlockIsFreeWhenItsLastUserIsGone) {
   EXPECT_THROW(pool.share(block), Error);
 }
 
-TEST(BlockPool, FindsWhatFollowsTheSameBeginningOnly) {
-  BlockPool pool(4, 2, 1);
+TEST(KvBlockPool, FindsWhatFollowsTheSameBeginningOnly) {
+  KvBlockPool pool(4, 2, 1);
   const int32_t a = pool.take(), b = pool.take();
   const PrefixId start = pool.root("");
   const PrefixId first = pool.publish(a, start, Tokens{1, 2});
@@ -54,8 +54,8 @@ TEST(BlockPool, FindsWhatFollowsTheSameBeginningOnly) {
   EXPECT_EQ(pool.find(pool.root("somebody else"), Tokens{1, 2}, id), -1);
 }
 
-TEST(BlockPool, KeepsWhatNobodyUsesUntilTheBlockIsTaken) {
-  BlockPool pool(2, 2, 1);
+TEST(KvBlockPool, KeepsWhatNobodyUsesUntilTheBlockIsTaken) {
+  KvBlockPool pool(2, 2, 1);
   const int32_t a = pool.take(), b = pool.take();
   const PrefixId start = pool.root("");
   const PrefixId first = pool.publish(a, start, Tokens{1, 2});
@@ -71,8 +71,8 @@ TEST(BlockPool, KeepsWhatNobodyUsesUntilTheBlockIsTaken) {
   EXPECT_EQ(pool.find(start, Tokens{1, 2}, id), a);
 }
 
-TEST(BlockPool, OneBlockForEachBeginning) {
-  BlockPool pool(3, 2, 1);
+TEST(KvBlockPool, OneBlockForEachBeginning) {
+  KvBlockPool pool(3, 2, 1);
   const int32_t a = pool.take(), b = pool.take();
   const PrefixId start = pool.root("");
   const PrefixId id = pool.publish(a, start, Tokens{1, 2});
@@ -85,8 +85,8 @@ TEST(BlockPool, OneBlockForEachBeginning) {
   EXPECT_EQ(pool.find(start, Tokens{1, 2}, found), -1);
 }
 
-TEST(BlockPool, ForgetsEverythingWhenTheWeightsChange) {
-  BlockPool pool(2, 2, 1);
+TEST(KvBlockPool, ForgetsEverythingWhenTheWeightsChange) {
+  KvBlockPool pool(2, 2, 1);
   const int32_t a = pool.take();
   const PrefixId before = pool.root("");
   const PrefixId old = pool.publish(a, before, Tokens{1, 2});
@@ -101,4 +101,4 @@ TEST(BlockPool, ForgetsEverythingWhenTheWeightsChange) {
 }
 
 }  // namespace
-}  // namespace trireme::test_block_pool
+}  // namespace trireme::test_kv_block_pool

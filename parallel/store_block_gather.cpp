@@ -1,10 +1,11 @@
-#include "parallel/block_gather.h"
+#include "parallel/store_block_gather.h"
 
 #include "engine/ops/transfer.h"
 
 namespace trireme {
 
-BlockGather::BlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch)
+StoreBlockGather::StoreBlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx,
+                                   bool prefetch)
     : groups_(groups),
       store_(store),
       ctx_(ctx),
@@ -13,7 +14,7 @@ BlockGather::BlockGather(const Groups& groups, const ParameterStore& store, Ctx&
       uses_(static_cast<size_t>(store.blocks())) {}
 
 // Waits, because after a failure a gather may still be writing to the arena.
-BlockGather::~BlockGather() {
+StoreBlockGather::~StoreBlockGather() {
   for (const Use& use : uses_)
     for (const Work& work : use.work) try {
         work.wait();
@@ -21,7 +22,7 @@ BlockGather::~BlockGather() {
       }
 }
 
-void BlockGather::start(int block) {
+void StoreBlockGather::start(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
   use.started = true;
   std::vector<FlatRange> ranges;
@@ -41,7 +42,7 @@ void BlockGather::start(int block) {
   }
 }
 
-void BlockGather::acquire(int block, int next) {
+void StoreBlockGather::acquire(int block, int next) {
   Use& use = uses_[static_cast<size_t>(block)];
   ++use.users;
   if (!use.started) start(block);
@@ -51,7 +52,7 @@ void BlockGather::acquire(int block, int next) {
   use.work.clear();
 }
 
-void BlockGather::release(int block) {
+void StoreBlockGather::release(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
   TRIREME_CHECK(use.users > 0, "block ", block, " is released more often than acquired");
   if (--use.users > 0) return;

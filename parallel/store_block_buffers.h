@@ -10,14 +10,14 @@
 namespace trireme {
 
 // Flat ranges allocated in the arena; the destructor frees them.
-class WholeBlock {
+class WholeStoreBlock {
  public:
   bool present() const { return !pieces_.empty(); }
   // View (n) of a part of one range. In a planning run the address is fake.
   Tensor view(const FlatRange& part) const;
 
  private:
-  friend class BlockBuffers;
+  friend class StoreBlockBuffers;
   struct Piece {
     FlatRange flat;
     Activation memory;
@@ -25,23 +25,23 @@ class WholeBlock {
   std::vector<Piece> pieces_;
 };
 
-class BlockBuffers {
+class StoreBlockBuffers {
  public:
   // name: label of the allocations.
-  BlockBuffers(const char* name, DType dtype, int blocks);
+  StoreBlockBuffers(const char* name, DType dtype, int blocks);
 
   bool holds(int block) const { return blocks_[static_cast<size_t>(block)].present(); }
   // Allocates these flat ranges, contents undefined; `block` must not be open.
   void open(Arena& arena, int block, const std::vector<FlatRange>& ranges);
   void close(int block) { take(block); }
   // Moves the block's memory to the caller; the block is no longer open here.
-  WholeBlock take(int block);
+  WholeStoreBlock take(int block);
   Tensor view(int block, const FlatRange& part) const;  // `block` must be open
 
  private:
   const char* name_;
   DType dtype_;
-  std::vector<WholeBlock> blocks_;
+  std::vector<WholeStoreBlock> blocks_;
 };
 
 }  // namespace trireme
