@@ -7,9 +7,9 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/fill_normal.h"
 #include "engine/ops/transfer.h"
-#include "parallel/block_weights.h"
 #include "parallel/comm/collectives/collectives.h"
 #include "parallel/packed_weights.h"
+#include "parallel/quantized_weights.h"
 #include "parallel/store_block_gather.h"
 
 namespace trireme {
@@ -79,7 +79,7 @@ ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sha
   if (packing.blocks.has_value()) {
     TRIREME_CHECK(!packing.enabled && sharding.stage < 3, "weights in blocks are not divided");
     for (ParameterSpec& spec : specs_) spec.packed = !spec.adapter && (spec.linear || spec.head);
-    blocks_ = std::make_unique<BlockWeights>(specs_, *packing.blocks);
+    blocks_ = std::make_unique<QuantizedWeights>(specs_, *packing.blocks);
   }
   for (int region = 0; region < kRegions; ++region) place(static_cast<Region>(region));
   cut_tiles();

@@ -34,7 +34,7 @@ namespace trireme {
 struct Groups;
 class StoreBlockGather;
 class PackedWeights;
-class BlockWeights;
+class QuantizedWeights;
 struct BlockMatrix;
 enum class BlockFormat : uint8_t;  // engine/ops/block_weight.h
 struct Ctx;
@@ -122,7 +122,7 @@ struct PackingConfig {
   bool enabled = false;
   bool double_quantization = false;
   // Inference only, instead of `enabled`: block format of all linear weights
-  // (parallel/block_weights.h); the head is in 8 bits.
+  // (parallel/quantized_weights.h); the head is in 8 bits.
   std::optional<BlockFormat> blocks = {};
   bool operator==(const PackingConfig&) const = default;
 };
@@ -255,7 +255,7 @@ class ParameterStore {
   Arena* arena_ = nullptr;                              // of block_gradients_ and gather_
   std::unique_ptr<StoreBlockGather> gather_;            // stage 3
   std::unique_ptr<PackedWeights> packed_;               // null: no 4-bit weights
-  std::unique_ptr<BlockWeights> blocks_;                // null: no weights in block format
+  std::unique_ptr<QuantizedWeights> blocks_;            // null: no weights in block format
   std::unique_ptr<StoreBlockBuffers> block_gradients_;  // stages 2 and 3
   int64_t flat_size_ = 0;
   int64_t count_ = 0;

@@ -32,11 +32,11 @@ void check_type(const char* op, const char* operand, const ConstTensor& t) {
 
 // Byte offsets of a row's block: start of the group's block, and the row's scale. lane: the row's
 // number in its group.
-struct BlockPlace {
+struct QuantBlockAddress {
   int64_t group, scale;  // bytes
   int64_t lane;
 };
-BlockPlace place_of(const BlockMatrix& m, int64_t row, int64_t block) {
+QuantBlockAddress place_of(const BlockMatrix& m, int64_t row, int64_t block) {
   const int64_t bytes = cpu::group_block_bytes(four_bits(m.format));
   const int64_t lane = row % kWeightGroup;
   const int64_t group = (row / kWeightGroup * blocks_of(m.columns) + block) * bytes;
@@ -44,13 +44,13 @@ BlockPlace place_of(const BlockMatrix& m, int64_t row, int64_t block) {
 }
 
 // Byte i of a block's codes in a file belongs to piece i / 4.
-int64_t code_offset(const BlockPlace& at, int64_t i) {
+int64_t code_offset(const QuantBlockAddress& at, int64_t i) {
   return at.group + cpu::kGroupScaleBytes + i / 4 * cpu::kPieceBytes + at.lane * 4 + i % 4;
 }
 
 void decode_block(const BlockMatrix& m, int64_t row, int64_t block, float* out) {
   const auto* const bytes = m.bytes.as<uint8_t>();
-  const BlockPlace at = place_of(m, row, block);
+  const QuantBlockAddress at = place_of(m, row, block);
   f16 half;
   std::memcpy(&half, bytes + at.scale, sizeof half);
   const auto scale = static_cast<float>(half);
@@ -101,7 +101,7 @@ int64_t block_matrix_bytes(BlockFormat format, int64_t rows, int64_t columns) {
 void store_block(const BlockMatrix& matrix, const Tensor& bytes, int64_t row, int64_t block,
                  const std::byte* from) {
   auto* const to = bytes.as<uint8_t>();
-  const BlockPlace at = place_of(matrix, row, block);
+  const QuantBlockAddress at = place_of(matrix, row, block);
   std::memcpy(to + at.scale, from, 2);
   for (int64_t i = 0; i < block_file_bytes(matrix.format) - 2; ++i)
     to[code_offset(at, i)] = std::to_integer<uint8_t>(from[2 + i]);

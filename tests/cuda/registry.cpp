@@ -10,7 +10,7 @@ std::vector<OpCase> all_cases() {
            // One per line, so that new families merge without conflicts.
            activation_cases,
            attention_cases,
-           block_weight_cases,
+           quantized_weight_cases,
            cross_entropy_cases,
            elementwise_cases,
            expert_cases,

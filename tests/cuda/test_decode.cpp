@@ -142,7 +142,7 @@ TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
 
 // The same for activations, which are rounded to int8. A prompt of many tokens is multiplied with
 // decoded weights without that rounding, which amounts to 2 % of a logit's magnitude
-// (tests/serving/engine/test_block_model.cpp).
+// (tests/serving/engine/test_block_format_model.cpp).
 TEST(DecodeOnGpuBlocks, WriteTheTextOfTheCpu) {
   std::vector<int32_t> long_prompt(kMaxBlockRows + 3);
   for (size_t i = 0; i < long_prompt.size(); ++i) long_prompt[i] = static_cast<int32_t>(i * 7 % 37);

@@ -31,7 +31,7 @@ class LoadedModel {
   // Collective over the ranks that will hold the model, and so are its failures (parallel/agree.h).
   // dtype: of the computation; absent: that of the checkpoint. adapter: PEFT directory; empty:
   // none. quantization: block format of the weights of linear layers; the head is quantized to 8
-  // bits (parallel/block_weights.h). modules: PEFT directories of which each token of a pass
+  // bits (parallel/quantized_weights.h). modules: PEFT directories of which each token of a pass
   // selects one (transformer/formats/peft/stacked_adapters.h). room: slots for adapters loaded
   // later; default: none.
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},

@@ -1,7 +1,7 @@
 // Weight of a linear layer during a pass: the store's own, or a 4-bit weight
 // (parallel/packed_weights.h) unpacked into memory of the step for the lifetime of this object. A
-// block-quantized weight (parallel/block_weights.h) is not unpacked: inference multiplies with the
-// blocks, and nothing else reads them.
+// block-quantized weight (parallel/quantized_weights.h) is not unpacked: inference multiplies with
+// the blocks, and nothing else reads them.
 #pragma once
 
 #include <vector>

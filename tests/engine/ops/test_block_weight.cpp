@@ -56,7 +56,7 @@ struct QuantBlocks {
 
 constexpr BlockFormat kFormats[] = {BlockFormat::kQ8_0, BlockFormat::kQ4_0};
 
-TEST(BlockWeight, BytesAreThoseOfFilesAndGroups) {
+TEST(QuantizedWeight, BytesAreThoseOfFilesAndGroups) {
   EXPECT_EQ(block_matrix_bytes(BlockFormat::kQ8_0, 32, 64), 32 * 2 * 34);
   EXPECT_EQ(block_matrix_bytes(BlockFormat::kQ4_0, 32, 64), 32 * 2 * 18);
   EXPECT_EQ(block_matrix_bytes(BlockFormat::kQ4_0, 17, 33), 32 * 2 * 18);
@@ -64,7 +64,7 @@ TEST(BlockWeight, BytesAreThoseOfFilesAndGroups) {
   EXPECT_THROW(block_matrix_bytes(BlockFormat::kQ8_0, int64_t{1} << 40, int64_t{1} << 40), Error);
 }
 
-TEST(BlockWeight, DecodesWhatTheCodesStandFor) {
+TEST(QuantizedWeight, DecodesWhatTheCodesStandFor) {
   for (const BlockFormat format : kFormats)
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       const QuantBlocks w(format, 37, 70, "decode");
@@ -134,7 +134,7 @@ void expect_within(const ConstTensor& got, const Reference& want, const std::str
   EXPECT_GT(worst, 1e-4) << what << ": the bound says nothing";
 }
 
-TEST(BlockWeight, ProductsAreWithinTheirBound) {
+TEST(QuantizedWeight, ProductsAreWithinTheirBound) {
   struct Case {
     int64_t m, n, k;
   };
@@ -155,7 +155,7 @@ TEST(BlockWeight, ProductsAreWithinTheirBound) {
 }
 
 // The same products on every instruction set except for float32 rounding: integers are exact.
-TEST(BlockWeight, ExtremeCodes) {
+TEST(QuantizedWeight, ExtremeCodes) {
   for (const BlockFormat format : kFormats) {
     const bool four = format == BlockFormat::kQ4_0;
     TestTensor bytes(DType::kU8, {block_matrix_bytes(format, 16, 64)});
@@ -184,7 +184,7 @@ TEST(BlockWeight, ExtremeCodes) {
   }
 }
 
-TEST(BlockWeight, PartsStandSideBySideAndTheBiasIsAdded) {
+TEST(QuantizedWeight, PartsStandSideBySideAndTheBiasIsAdded) {
   const QuantBlocks a(BlockFormat::kQ8_0, 20, 64, "a"), b(BlockFormat::kQ4_0, 9, 64, "b");
   const TestTensor x(DType::kF32, {3, 64}, normals("x", 3 * 64));
   const TestTensor bias(DType::kF32, {29}, normals("bias", 29));
@@ -207,7 +207,7 @@ TEST(BlockWeight, PartsStandSideBySideAndTheBiasIsAdded) {
   });
 }
 
-TEST(BlockWeight, ARowHasTheSameBitsBesideAnyOthers) {
+TEST(QuantizedWeight, ARowHasTheSameBitsBesideAnyOthers) {
   constexpr int64_t kRows = 21;
   for (const BlockFormat format : kFormats) {
     const QuantBlocks w(format, 45, 290, "alone");
@@ -231,7 +231,7 @@ TEST(BlockWeight, ARowHasTheSameBitsBesideAnyOthers) {
   }
 }
 
-TEST(BlockWeight, WhatIsNotFiniteStaysSo) {
+TEST(QuantizedWeight, WhatIsNotFiniteStaysSo) {
   const QuantBlocks w(BlockFormat::kQ8_0, 16, 64, "finite");
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     std::vector<double> values = normals("x", 3 * 64);
@@ -253,7 +253,7 @@ TEST(BlockWeight, WhatIsNotFiniteStaysSo) {
 
 // Products sum codes and code sums. A block that is not finite must not give whatever its bits
 // happen to be, but a value that no integer sum can have.
-TEST(BlockWeight, WhatIsNotFiniteHasNoCodes) {
+TEST(QuantizedWeight, WhatIsNotFiniteHasNoCodes) {
   for (const double bad : {std::nan(""), -std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     std::vector<double> values(96, bad);
     std::fill_n(values.begin() + 32, 32, 2.0);
@@ -275,7 +275,7 @@ TEST(BlockWeight, WhatIsNotFiniteHasNoCodes) {
   }
 }
 
-TEST(BlockWeight, PlansAndRefuses) {
+TEST(QuantizedWeight, PlansAndRefuses) {
   const QuantBlocks w(BlockFormat::kQ8_0, 16, 64, "plan");
   const TestTensor x(DType::kF32, {3, 64}, normals("x", 3 * 64)), wide(DType::kF64, {3, 64});
   TestTensor y(DType::kF32, {3, 16});

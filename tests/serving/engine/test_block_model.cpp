@@ -12,7 +12,7 @@
 #include "tests/serving/tiny_model.h"
 #include "transformer/pass/sharding.h"
 
-namespace trireme::test_block_model {
+namespace trireme::test_block_format_model {
 namespace {
 
 constexpr int64_t kTokens = 12;
@@ -102,7 +102,7 @@ const std::vector<ModelFamily> kFamilies = {ModelFamily::kLlama,   ModelFamily::
 // One rounding of 32 normal values to int8 has an RMS error of e / sqrt(12) with e = max / 127:
 // about half a percent of their magnitude. About ten of them follow one another, so that 2 % in the
 // logits is a bound; 4-bit weights are far above it.
-TEST(BlockModel, ComputesWithWhatTheBlocksStandFor) {
+TEST(BlockFormatModel, ComputesWithWhatTheBlocksStandFor) {
   for (const ModelFamily family : kFamilies)
     for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
       run_threads(1, [&](Communicator& world) {
@@ -124,7 +124,7 @@ TEST(BlockModel, ComputesWithWhatTheBlocksStandFor) {
 
 // Ranks split weights at blocks: rows of x that a row-parallel layer splits are rounded in the same
 // blocks.
-TEST(BlockModel, TwoRanksComputeTheSame) {
+TEST(BlockFormatModel, TwoRanksComputeTheSame) {
   for (const ModelFamily family : kFamilies)
     for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
       std::vector<float> want;
@@ -144,7 +144,7 @@ TEST(BlockModel, TwoRanksComputeTheSame) {
 }
 
 // Token by token, the cache holds the same values as after one whole pass.
-TEST(BlockModel, DecodesWhatItPrefills) {
+TEST(BlockFormatModel, DecodesWhatItPrefills) {
   for (const ModelFamily family : kFamilies)
     run_threads(1, [&](Communicator& world) {
       Rank rank(wide_model(family), world, 1, DType::kF32, BlockFormat::kQ8_0);
@@ -162,7 +162,7 @@ TEST(BlockModel, DecodesWhatItPrefills) {
     });
 }
 
-TEST(BlockModel, HalfABlockOnARankIsRefused) {
+TEST(BlockFormatModel, HalfABlockOnARankIsRefused) {
   ModelConfig config = wide_model(ModelFamily::kLlama);
   config.intermediate_size = 160;  // 80 on each of two ranks
   std::string why;
@@ -177,4 +177,4 @@ TEST(BlockModel, HalfABlockOnARankIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::test_block_model
+}  // namespace trireme::test_block_format_model

@@ -1,4 +1,4 @@
-#include "parallel/block_weights.h"
+#include "parallel/quantized_weights.h"
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +52,7 @@ float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first,
 
 }  // namespace
 
-BlockWeights::BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat format)
+QuantizedWeights::QuantizedWeights(const std::vector<ParameterSpec>& specs, BlockFormat format)
     : packed_(specs.size()) {
   for (size_t h = 0; h < specs.size(); ++h) {
     if (!specs[h].packed) continue;
@@ -63,8 +63,8 @@ BlockWeights::BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat 
   }
 }
 
-BlockWeights::QuantizedParameter BlockWeights::packed_parameter(const ParameterSpec& spec,
-                                                                BlockFormat format) {
+QuantizedWeights::QuantizedParameter QuantizedWeights::packed_parameter(const ParameterSpec& spec,
+                                                                        BlockFormat format) {
   TRIREME_CHECK(spec.shape.rank() == 2, spec.name, " of shape ", spec.shape, " cannot be packed");
   QuantizedParameter parameter{
       spec.name, spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box, format};
@@ -78,11 +78,11 @@ BlockWeights::QuantizedParameter BlockWeights::packed_parameter(const ParameterS
   return parameter;
 }
 
-void BlockWeights::allocate(Ctx& ctx) {
+void QuantizedWeights::allocate(Ctx& ctx) {
   block_ = Buffer("weights in blocks", bytes_, ctx.memory());
 }
 
-BlockMatrix BlockWeights::view(const QuantizedParameter& parameter, int64_t rows) const {
+BlockMatrix QuantizedWeights::view(const QuantizedParameter& parameter, int64_t rows) const {
   BlockMatrix m{parameter.format, rows, parameter.columns(), {}};
   const Shape shape{block_matrix_bytes(parameter.format, rows, parameter.columns())};
   m.bytes = block_.data() == nullptr ? Tensor(nullptr, DType::kU8, shape)
@@ -90,13 +90,13 @@ BlockMatrix BlockWeights::view(const QuantizedParameter& parameter, int64_t rows
   return m;
 }
 
-BlockMatrix BlockWeights::matrix(ParamHandle h) const {
+BlockMatrix QuantizedWeights::matrix(ParamHandle h) const {
   const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
   TRIREME_CHECK(!parameter.name.empty(), "parameter ", h, " is not packed");
   return view(parameter, parameter.rows());
 }
 
-std::vector<BlockMatrix> BlockWeights::matrices(ParamHandle first, ParamHandle last) const {
+std::vector<BlockMatrix> QuantizedWeights::matrices(ParamHandle first, ParamHandle last) const {
   std::vector<BlockMatrix> out;
   const QuantizedParameter* begin = nullptr;  // first parameter of out.back()
   for (ParamHandle h = first; h <= last; ++h) {
@@ -114,7 +114,7 @@ std::vector<BlockMatrix> BlockWeights::matrices(ParamHandle first, ParamHandle l
   return out;
 }
 
-void BlockWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
+void QuantizedWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
   const QuantizedParameter& parameter = packed_[static_cast<size_t>(h)];
   const BlockMatrix matrix = this->matrix(h);
   const Tensor there = block_.tensor(DType::kU8, {parameter.bytes}, parameter.begin);

@@ -15,11 +15,11 @@
 
 namespace trireme {
 
-class BlockWeights {
+class QuantizedWeights {
  public:
   // Lays out the packed parameters of `specs`: linear weights in `format`, others in 8 bits.
   // InputError where a box cuts a block.
-  BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat format);
+  QuantizedWeights(const std::vector<ParameterSpec>& specs, BlockFormat format);
   void allocate(Ctx& ctx);  // in the context's memory
   int64_t bytes() const { return bytes_; }
 

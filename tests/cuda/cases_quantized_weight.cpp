@@ -161,7 +161,7 @@ OpCase embedding_case(const Size& s, BlockFormat format, DType dtype) {
 
 }  // namespace
 
-std::vector<OpCase> block_weight_cases() {
+std::vector<OpCase> quantized_weight_cases() {
   // One row, none, sizes that are not whole blocks, groups or row tiles, and many of each.
   const std::vector<Size> sizes = {{1, 1, 1},   {0, 17, 40},  {3, 16, 32},
                                    {8, 33, 70}, {11, 20, 96}, {37, 40, 1300}};

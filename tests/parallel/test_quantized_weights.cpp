@@ -10,7 +10,7 @@
 #include "parallel/parameter_store.h"
 #include "tests/support/compare.h"
 
-namespace trireme::test::test_block_weights {
+namespace trireme::test::test_quantized_weights {
 namespace {
 
 constexpr int64_t kRows = 2100, kColumns = 2080;  // read in several pieces
@@ -58,7 +58,7 @@ std::vector<float> unpacked(Ctx& ctx, const ParameterStore& store, ParamHandle h
   return {w->as<float>(), w->as<float>() + shape.numel()};
 }
 
-TEST(BlockWeights, ABoxHasTheBitsOfTheWhole) {
+TEST(QuantizedWeights, ABoxHasTheBitsOfTheWhole) {
   Ctx ctx(2, "test");
   for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
     const std::vector<float> want = whole(format == BlockFormat::kQ4_0 ? "Q4_0" : "Q8_0");
@@ -88,7 +88,7 @@ TEST(BlockWeights, ABoxHasTheBitsOfTheWhole) {
 }
 
 // The head has 8 bits in both cases; quantizing a file's blocks again gives the same blocks.
-TEST(BlockWeights, KeepsTheBlocksOfFiles) {
+TEST(QuantizedWeights, KeepsTheBlocksOfFiles) {
   Ctx ctx(1, "test");
   for (const char* type : {"Q8_0", "Q4_0"}) {
     const bool four = std::string(type) == "Q4_0";
@@ -123,7 +123,7 @@ TEST(BlockWeights, KeepsTheBlocksOfFiles) {
   }
 }
 
-TEST(BlockWeights, NeighboursAreOneMatrixWhereTheirGroupsAre) {
+TEST(QuantizedWeights, NeighboursAreOneMatrixWhereTheirGroupsAre) {
   Ctx ctx(1, "test");
   for (const int64_t rows : {32, 24}) {
     ParameterList fused;
@@ -166,7 +166,7 @@ std::string refusal(const std::function<void()>& f) {
   return "no error";
 }
 
-TEST(BlockWeights, RefusesHalfBlocksAndWhatHasNoScale) {
+TEST(QuantizedWeights, RefusesHalfBlocksAndWhatHasNoScale) {
   EXPECT_NE(refusal([] {
               const ParameterStore store(list({{0, 1040}, {kRows, 1040}}), DType::kF32, {},
                                          {.blocks = BlockFormat::kQ8_0});
@@ -187,4 +187,4 @@ TEST(BlockWeights, RefusesHalfBlocksAndWhatHasNoScale) {
 }
 
 }  // namespace
-}  // namespace trireme::test::test_block_weights
+}  // namespace trireme::test::test_quantized_weights
