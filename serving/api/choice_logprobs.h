@@ -5,6 +5,7 @@
 
 namespace trireme {
 
-void write_logprobs(JsonWriter& json, const ReplyContext& reply, const GenerationChoice& choice);
+void write_logprobs(JsonWriter& json, const ResponseContext& response,
+                    const GenerationChoice& choice);
 
 }  // namespace trireme

@@ -6,10 +6,10 @@
 
 namespace trireme {
 
-void GenerationChoice::echo(const ReplyContext& reply, bool first,
+void GenerationChoice::echo(const ResponseContext& response, bool first,
                             std::span<const ChosenToken> tokens, TextDelta& delta) {
-  const std::vector<int32_t>& prompt_ids = reply.prompt_of(index);
-  if (reply.form.top_logprobs < 0) {
+  const std::vector<int32_t>& prompt_ids = response.prompt_of(index);
+  if (response.form.top_logprobs < 0) {
     if (first)
       for (const int32_t id : prompt_ids) stream.push(id, TokenRole::kPrompt, delta);
     return;
@@ -19,12 +19,12 @@ void GenerationChoice::echo(const ReplyContext& reply, bool first,
     stream.push(prompt_ids[0], TokenRole::kPrompt, delta);
   }
   for (const ChosenToken& token : tokens) {
-    waiting.push_back(with_top(token, reply.form.top_logprobs));
+    waiting.push_back(with_top(token, response.form.top_logprobs));
     stream.push(token.id, TokenRole::kPrompt, delta);
   }
 }
 
-void GenerationChoice::add_token(const ReplyForm& form, const ChosenToken& token, bool last,
+void GenerationChoice::add_token(const ResponseForm& form, const ChosenToken& token, bool last,
                                  TextDelta& delta) {
   ++generated;
   logprob += token.logprob;
@@ -33,7 +33,7 @@ void GenerationChoice::add_token(const ReplyForm& form, const ChosenToken& token
   stream.push(token.id, last ? TokenRole::kEnd : TokenRole::kText, delta);
 }
 
-void GenerationChoice::end(const ReplyForm& form, std::optional<FinishReason> reason,
+void GenerationChoice::end(const ResponseForm& form, std::optional<FinishReason> reason,
                            std::span<const ChosenToken> tokens) {
   const bool by_length = form.without_text || reason == FinishReason::kLength;
   finish = by_length && !stream.stopped() ? "length" : "stop";

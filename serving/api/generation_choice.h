@@ -9,24 +9,24 @@
 #include <vector>
 
 #include "serving/api/json_writer.h"
-#include "serving/api/reply_context.h"
+#include "serving/api/response_context.h"
 #include "serving/scheduler/scheduler_output.h"
 #include "serving/scheduler/sequence.h"
 
 namespace trireme {
 
 struct GenerationChoice {
-  GenerationChoice(size_t number, const ReplyContext& reply, const TextStreamOptions& options)
-      : index(number), stream(reply.tokenizer, options), parser(reply.form.tools) {}
+  GenerationChoice(size_t number, const ResponseContext& response, const TextStreamOptions& options)
+      : index(number), stream(response.tokenizer, options), parser(response.form.tools) {}
 
   // Adds tokens of the prompt to echo. The first token of a prompt has no log-probability.
-  void echo(const ReplyContext& reply, bool first, std::span<const ChosenToken> tokens,
+  void echo(const ResponseContext& response, bool first, std::span<const ChosenToken> tokens,
             TextDelta& delta);
   // last: this token ends the text.
-  void add_token(const ReplyForm& form, const ChosenToken& token, bool last, TextDelta& delta);
+  void add_token(const ResponseForm& form, const ChosenToken& token, bool last, TextDelta& delta);
   // Ends the choice. reason: the engine's; nullopt: a stop string. tokens: the engine's last
   // tokens.
-  void end(const ReplyForm& form, std::optional<FinishReason> reason,
+  void end(const ResponseForm& form, std::optional<FinishReason> reason,
            std::span<const ChosenToken> tokens);
   // Removes tool calls from a piece of text and returns them.
   std::vector<ToolCallDelta::Call> take_calls(std::string& piece);
@@ -48,7 +48,7 @@ struct GenerationChoice {
   int64_t generated = 0;
   int64_t cached_prompt = 0;
   const char* finish = nullptr;
-  std::optional<int32_t> stop_id;  // in ReplyForm::stop_ids, that has ended it
+  std::optional<int32_t> stop_id;  // in ResponseForm::stop_ids, that has ended it
   std::vector<int32_t> ids;        // token ids, if requested; for a stream those not yet written
   bool prompt_written = false;     // for a stream: the prompt's ids have been written
   // Tokens whose share of the text is not known yet, in order.

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kConnectTime{30'000};
 constexpr size_t kMaxEventBytes = 4 << 20, kMaxErrorBody = 64 << 10, kMaxModelsBody = 8 << 20;
-constexpr int64_t kMaxAnswerBytes = int64_t{1} << 30;
+constexpr int64_t kMaxResponseBytes = int64_t{1} << 30;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -137,8 +137,8 @@ asio::awaitable<void> LoadRun::read_events(HttpClient& client, StreamTimer& time
   for (std::string piece; co_await client.read_body(piece, options_.timeout); piece.clear()) {
     const double now = seconds_since(sent);
     bytes += std::ssize(piece);
-    if (bytes > kMaxAnswerBytes)
-      fail_input("a response is larger than ", kMaxAnswerBytes, " bytes");
+    if (bytes > kMaxResponseBytes)
+      fail_input("a response is larger than ", kMaxResponseBytes, " bytes");
     reader.feed(piece, [&](const std::string& data) { timer.event(data, now); });
   }
 }

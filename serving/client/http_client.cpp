@@ -104,7 +104,7 @@ asio::awaitable<std::vector<tcp::endpoint>> StreamClient<Stream>::resolve(Limit 
   const bool knows = known_ != nullptr && !known_->list.empty();
   const auto looked = knows ? known_->looked : std::nullopt;
   if (looked && Clock::now() - *looked < known_->fresh) co_return known_->list;
-  enum class State { kAsking, kLate, kAnswered };
+  enum class State { kAsking, kLate, kResponded };
   const auto state = std::make_shared<State>(State::kAsking);
   asio::steady_timer deadline(stream_.get_executor(), limit);
   deadline.async_wait([state, this](error_code error) {
@@ -114,7 +114,7 @@ asio::awaitable<std::vector<tcp::endpoint>> StreamClient<Stream>::resolve(Limit 
   });
   auto [error, found] = co_await resolver_.async_resolve(server_.host, server_.port, kTuple);
   const bool late = *state == State::kLate;
-  *state = State::kAnswered;
+  *state = State::kResponded;
   if (known_ != nullptr) known_->looked = Clock::now();
   if ((late || error) && knows && !closed_) co_return known_->list;
   check(late ? error_code(beast::error::timeout) : error, "looking up its name", limit);

@@ -234,7 +234,7 @@ void RankModel::stage_everywhere(const StageRequest& request, const std::functio
   try {
     own();
   } catch (const std::exception& error) {
-    why = error.what();  // any exception: the other ranks' replies must still be received
+    why = error.what();  // any exception: the other ranks' responses must still be received
   }
   if (followers_ != nullptr)
     if (const std::string theirs = followers_->staged(); why.empty()) why = theirs;

@@ -21,19 +21,19 @@ const char* type_of(std::string_view name) {
 void add_page(Routes& routes) {
   for (const PageFile& file : kPageFiles) {
     const auto text = std::make_shared<const std::string>(file.text);
-    const auto answer = [text, &file](HttpRequest&) {
-      return HttpAnswer{{.document = text,
-                         .content_type = type_of(file.name),
-                         .headers = {{"Content-Security-Policy", kPolicy},
-                                     {"X-Content-Type-Options", "nosniff"},
-                                     {"Referrer-Policy", "no-referrer"},
-                                     {"Cache-Control", "no-cache"}}}};
+    const auto handler = [text, &file](HttpRequest&) {
+      return HandlerResult{{.document = text,
+                            .content_type = type_of(file.name),
+                            .headers = {{"Content-Security-Policy", kPolicy},
+                                        {"X-Content-Type-Options", "nosniff"},
+                                        {"Referrer-Policy", "no-referrer"},
+                                        {"Cache-Control", "no-cache"}}}};
     };
     const std::string path = file.name == "index.html" ? "/" : concat("/", file.name);
     routes.add({.method = "GET",
                 .path = path,
                 .access = Access::kOpen,
-                .handle = answer,
+                .handle = handler,
                 .is_quick = true});
   }
 }

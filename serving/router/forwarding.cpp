@@ -24,7 +24,7 @@ constexpr std::array kOfConnection = {"connection",
                                       "content-length"};
 // Includes Origin: the router itself decides about other origins (CORS).
 constexpr std::array kWrittenAnew = {"host", "expect", "accept-encoding", "x-request-id", "origin"};
-constexpr std::array kOfReply = {"content-type", "date", "server", "x-request-id"};
+constexpr std::array kResponseHeaders = {"content-type", "date", "server", "x-request-id"};
 
 template <size_t N>
 bool is_one_of(const std::array<const char*, N>& names, const std::string& name) {
@@ -72,7 +72,7 @@ std::string forwarded_head(const HttpRequest& request, const std::string& author
 Headers forwarded_headers(const Headers& headers) {
   Headers out;
   for (const auto& header : headers)
-    if (!is_of_connection(headers, header.first) && !is_one_of(kOfReply, header.first) &&
+    if (!is_of_connection(headers, header.first) && !is_one_of(kResponseHeaders, header.first) &&
         !header.first.starts_with("access-control-"))
       out.push_back(header);
   return out;

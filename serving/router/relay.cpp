@@ -15,9 +15,9 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kMaxRefusalBytes = 64 << 10;
-constexpr char kTooManyAnswers[] = "the router holds too many large responses";
+constexpr char kTooManyResponses[] = "the router holds too many large responses";
 
-class PendingRelay final : public PendingReply {
+class PendingRelay final : public ResponseProducer {
  public:
   explicit PendingRelay(std::shared_ptr<Relay> relay) : relay_(std::move(relay)) {}
   PendingRelay(const PendingRelay&) = delete;
@@ -62,7 +62,7 @@ bool is_stream(const ResponseHead& head) {
          head.find("content-encoding") == nullptr;
 }
 
-HttpReply reply_of(const ResponseHead& head, std::string body) {
+HttpResponse response_of(const ResponseHead& head, std::string body) {
   const std::string* type = head.find("content-type");
   return {.status = head.status,
           .body = std::move(body),
@@ -72,7 +72,7 @@ HttpReply reply_of(const ResponseHead& head, std::string body) {
 
 }  // namespace
 
-std::unique_ptr<PendingReply> make_pending(std::shared_ptr<Relay> relay) {
+std::unique_ptr<ResponseProducer> make_pending(std::shared_ptr<Relay> relay) {
   return std::make_unique<PendingRelay>(std::move(relay));
 }
 
@@ -80,8 +80,8 @@ Relay::Relay(RelayState& state, HttpRequest request, std::vector<uint64_t> block
     : state_(state),
       request_(std::move(request)),
       blocks_(std::move(blocks)),
-      held_(state.limits.answers.whole, state.limits.answers.always,
-            state.all_answers->of(request_.tenant)),
+      held_(state.limits.responses.whole, state.limits.responses.always,
+            state.all_responses->of(request_.tenant)),
       room_(state.executor) {}
 
 // --- client's thread ---
@@ -95,8 +95,8 @@ void Relay::start(std::function<void()> wake) {
       state_.executor, [self = shared_from_this()] { return self->run(); }, asio::detached);
 }
 
-PendingReply::Part Relay::take() {
-  PendingReply::Part out;
+ResponseProducer::Part Relay::take() {
+  ResponseProducer::Part out;
   {
     const std::lock_guard lock(mutex_);
     std::swap(out, part_);
@@ -140,10 +140,10 @@ bool Relay::put_events(const std::string& events, bool done, bool failed) {
   return true;
 }
 
-void Relay::put_whole(HttpReply reply) {
+void Relay::put_whole(HttpResponse response) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) return;
-  part_.whole = std::move(reply);
+  part_.whole = std::move(response);
   part_.done = true;
   wake_();
 }
@@ -152,7 +152,7 @@ void Relay::fail(const ApiError& error) {
   if (passed_)
     put_events(concat("data: ", error_body(error), "\n\n"), true, true);
   else
-    put_whole(trireme::reply_of(error));
+    put_whole(trireme::response_of(error));
 }
 
 Relay::Awaitable<void> Relay::run() {
@@ -195,7 +195,7 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
   try {
     const ResponseHead head = co_await pool.send(
         sent_head, forwarded_body(request_), state_.limits.connect, state_.limits.silence, client_);
-    const Next next = co_await answer(server, head);
+    const Next next = co_await forward_response(server, head);
     under_way.end = next == Next::kDone ? AttemptEnd::kAnswered : AttemptEnd::kUnready;
     pool.give_back(std::move(client_));
     client_ = nullptr;
@@ -231,7 +231,7 @@ void Relay::hold(const std::string& bytes) {
         concat("the response is larger than ", held_.max_bytes(), " bytes: set stream to true"), "",
         "answer_too_large");
   if (!held_.set(size))
-    throw ApiError(503, kTooManyAnswers, "", "server_overloaded").retry_after(1000);
+    throw ApiError(503, kTooManyResponses, "", "server_overloaded").retry_after(1000);
 }
 
 Relay::Awaitable<std::string> Relay::read_whole() {
@@ -240,7 +240,7 @@ Relay::Awaitable<std::string> Relay::read_whole() {
   co_return out;
 }
 
-Relay::Awaitable<Relay::Next> Relay::answer(size_t server, const ResponseHead& head) {
+Relay::Awaitable<Relay::Next> Relay::forward_response(size_t server, const ResponseHead& head) {
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - request_.arrival;
   state_.metrics.first_byte(server, waited.count());
   if (is_stream(head)) {
@@ -253,13 +253,13 @@ Relay::Awaitable<Relay::Next> Relay::answer(size_t server, const ResponseHead& h
     body = co_await read_whole_body(*client_, kMaxRefusalBytes, state_.limits.silence);
   else
     body = co_await read_whole();
-  HttpReply reply = reply_of(head, std::move(body));
+  HttpResponse response = response_of(head, std::move(body));
   if (unready) {
     refused_ = true;
-    refusal_ = std::move(reply);
+    refusal_ = std::move(response);
     co_return Next::kOtherServer;
   }
-  put_whole(std::move(reply));
+  put_whole(std::move(response));
   co_return Next::kDone;
 }
 

@@ -27,7 +27,7 @@ namespace trireme {
 struct RelayLimits {
   std::chrono::milliseconds connect{5000};
   std::chrono::milliseconds silence{600'000};  // of a server, before and during its response
-  RelayedAnswerLimits answers = {};
+  RelayedResponseLimits responses = {};
   // Limit on bytes of events that the client has not read. At the limit the relay stops reading
   // from the server.
   size_t buffered_events = 256 << 10;
@@ -40,7 +40,7 @@ class Relay;
 struct RelayState {
   boost::asio::any_io_executor executor;
   RelayLimits limits;
-  std::shared_ptr<TenantBudgets> all_answers;
+  std::shared_ptr<TenantBudgets> all_responses;
   ServerChoice& choice;
   RouterMetrics& metrics;
   std::vector<std::unique_ptr<ClientPool>> pools;  // by server
@@ -55,7 +55,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
 
   // Any thread.
   void start(std::function<void()> wake);
-  PendingReply::Part take();
+  ResponseProducer::Part take();
   void cancel();  // wake is no longer called; closes the connection to the server
 
   // Closes the connection to its server, which is lost. Thread of the state only.
@@ -69,12 +69,12 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Awaitable<void> run();
   Awaitable<void> relay();
   Awaitable<Next> attempt(size_t server);
-  Awaitable<Next> answer(size_t server, const ResponseHead& head);
+  Awaitable<Next> forward_response(size_t server, const ResponseHead& head);
   Awaitable<void> pass_events();
   Awaitable<std::string> read_whole();
   void hold(const std::string& bytes);
   bool put_events(const std::string& events, bool done, bool failed = false);
-  void put_whole(HttpReply reply);
+  void put_whole(HttpResponse response);
   void fail(const ApiError& error);
   bool is_cancelled();
 
@@ -83,17 +83,17 @@ class Relay : public std::enable_shared_from_this<Relay> {
   const std::vector<uint64_t> blocks_;
   HeldBytes held_;                         // for the response
   std::shared_ptr<HttpClient> client_;     // state's thread
-  HttpReply refusal_;                      // of the last server that was not ready
+  HttpResponse refusal_;                   // of the last server that was not ready
   bool refused_ = false, passed_ = false;  // passed_: bytes have been passed to the client
   boost::asio::steady_timer room_;         // cancelled when the client has read events
 
   std::mutex mutex_;  // guards all below
   std::function<void()> wake_;
-  PendingReply::Part part_;
+  ResponseProducer::Part part_;
   bool cancelled_ = false;
 };
 
-// The relay as a PendingReply, which cancels it on destruction.
-std::unique_ptr<PendingReply> make_pending(std::shared_ptr<Relay> relay);
+// The relay as a ResponseProducer, which cancels it on destruction.
+std::unique_ptr<ResponseProducer> make_pending(std::shared_ptr<Relay> relay);
 
 }  // namespace trireme

@@ -38,7 +38,7 @@ std::vector<std::string> urls_of(const std::vector<ServerAddress>& servers) {
                  "", "not_found");
 }
 
-HttpReply status_reply(const char* status) {
+HttpResponse status_response(const char* status) {
   std::string body;
   JsonWriter(body).begin_object().key("status").string(status).end_object();
   return {.body = std::move(body)};
@@ -51,7 +51,7 @@ class Router::Impl {
   explicit Impl(RouterConfig config);
   ~Impl();
 
-  HttpAnswer relay(HttpRequest& request);
+  HandlerResult relay(HttpRequest& request);
   void check_open() const;
 
   const RouterConfig config;
@@ -81,9 +81,9 @@ Router::Impl::Impl(RouterConfig its_config)
       choice(config.servers.size(), config.balance),
       metrics(urls_of(config.servers)),
       state_{.executor = {},
-             .limits = {.silence = config.silence, .answers = config.answers},
-             .all_answers =
-                 std::make_shared<TenantBudgets>(config.answers.all, config.answers.of_a_key),
+             .limits = {.silence = config.silence, .responses = config.responses},
+             .all_responses =
+                 std::make_shared<TenantBudgets>(config.responses.all, config.responses.of_a_key),
              .choice = choice,
              .metrics = metrics,
              .pools = {},
@@ -185,7 +185,7 @@ void Router::Impl::check_open() const {
     throw ApiError(503, "no server responds", "", "no_server").retry_after(1000);
 }
 
-HttpAnswer Router::Impl::relay(HttpRequest& request) {
+HandlerResult Router::Impl::relay(HttpRequest& request) {
   if (climbs(request.head.path))
     throw ApiError(400, "the request's path has . or .. in it", "", "bad_request");
   std::vector<uint64_t> blocks;
@@ -202,7 +202,7 @@ Router::~Router() = default;
 
 Routes Router::routes() {
   Routes routes;
-  const auto own = [&](const char* path, Access access, std::function<HttpAnswer()> what) {
+  const auto own = [&](const char* path, Access access, std::function<HandlerResult()> what) {
     routes.add({.method = "GET",
                 .path = path,
                 .access = access,
@@ -210,15 +210,15 @@ Routes Router::routes() {
                 .is_quick = true});
   };
   own("/health", Access::kOpen,
-      [] { return HttpAnswer{{.body = "", .content_type = "text/plain"}}; });
-  own("/health/live", Access::kOpen, [] { return HttpAnswer{status_reply("live")}; });
+      [] { return HandlerResult{{.body = "", .content_type = "text/plain"}}; });
+  own("/health/live", Access::kOpen, [] { return HandlerResult{status_response("live")}; });
   own("/health/ready", Access::kOpen, [this] {
     impl_->check_open();
-    return HttpAnswer{status_reply("ready")};
+    return HandlerResult{status_response("ready")};
   });
   own("/metrics", Access::kMetrics, [this] {
-    return HttpAnswer{{.body = impl_->metrics.text(impl_->choice),
-                       .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
+    return HandlerResult{{.body = impl_->metrics.text(impl_->choice),
+                          .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
   });
   // Admin requests (weights, adapters, metrics) concern one server, not whichever is chosen. Those
   // below /v1 are rejected; the others have no route.
@@ -236,7 +236,7 @@ Routes Router::routes() {
       routes.add(
           {.method = endpoint->method,
            .path = endpoint->path,
-           .handle = [](HttpRequest& request) -> HttpAnswer { fail_not_relayed(request.head); },
+           .handle = [](HttpRequest& request) -> HandlerResult { fail_not_relayed(request.head); },
            .admit = [](const RequestHead& head, const std::string&) { fail_not_relayed(head); }});
   relayed("POST", "/v1/*");
   relayed("GET", "/v1/*");

@@ -13,7 +13,7 @@ namespace trireme {
 
 // Limits on bytes buffered per response of a server: the whole body, or a stream's event until it
 // is complete.
-struct RelayedAnswerLimits {
+struct RelayedResponseLimits {
   int64_t whole = int64_t{64} << 20;   // per request
   int64_t always = int64_t{64} << 10;  // per request, free; bytes beyond count against `all`
   int64_t all = int64_t{512} << 20;    // 503
@@ -28,7 +28,7 @@ struct RouterConfig {
   std::chrono::milliseconds silence{600'000};
   std::chrono::milliseconds health_interval{1000}, health_timeout{2000};
   int health_failures = 3;
-  RelayedAnswerLimits answers = {};
+  RelayedResponseLimits responses = {};
 };
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/api/embeddings_reply.h"
+#include "serving/api/embeddings_response.h"
 #include "serving/api/endpoint.h"
 #include "serving/api/requests.h"
 

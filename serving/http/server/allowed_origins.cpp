@@ -51,23 +51,23 @@ Headers AllowedOrigins::headers(const RequestHead& head) const {
   return out;
 }
 
-std::optional<HttpReply> AllowedOrigins::preflight(const RequestHead& head) const {
+std::optional<HttpResponse> AllowedOrigins::preflight(const RequestHead& head) const {
   const std::string* origin = head.find("origin");
   if (origins_.empty() || head.method != "OPTIONS" || origin == nullptr ||
       head.find("access-control-request-method") == nullptr)
     return std::nullopt;
   if (head.count("origin") > 1 || !allows(*origin))
-    return reply_of(ApiError(
+    return response_of(ApiError(
         403, concat("the origin ", origin->substr(0, 200), " is not one of --allowed-origins"), "",
         "origin_not_allowed"));
-  HttpReply reply{.content_type = "text/plain"};
-  reply.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
-                   {"Access-Control-Max-Age", kPreflightSeconds}};
+  HttpResponse response{.content_type = "text/plain"};
+  response.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
+                      {"Access-Control-Max-Age", kPreflightSeconds}};
   if (const std::string* wanted = head.find("access-control-request-headers")) {
-    reply.headers.emplace_back("Access-Control-Allow-Headers", *wanted);
-    reply.headers.emplace_back("Vary", "Access-Control-Request-Headers");
+    response.headers.emplace_back("Access-Control-Allow-Headers", *wanted);
+    response.headers.emplace_back("Vary", "Access-Control-Request-Headers");
   }
-  return reply;
+  return response;
 }
 
 }  // namespace trireme

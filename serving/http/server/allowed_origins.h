@@ -21,7 +21,7 @@ class AllowedOrigins {
   // Response to a preflight (OPTIONS with Origin and Access-Control-Request-Method, which browsers
   // send without an API key): 200, or 403 for an origin that is not allowed. Absent: the request is
   // no preflight, or no origins are allowed.
-  std::optional<HttpReply> preflight(const RequestHead& head) const;
+  std::optional<HttpResponse> preflight(const RequestHead& head) const;
 
  private:
   bool allows(const std::string& origin) const;

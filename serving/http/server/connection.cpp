@@ -77,13 +77,13 @@ Connection::Awaitable<bool> Connection::serve() {
   exchange.keep = reader.head().keep_alive && !state_->draining;
   const AllowedOrigins& origins = state_->config.origins;
   exchange.origin_headers = origins.headers(reader.head());
-  const std::optional<HttpReply> preflight = origins.preflight(reader.head());
+  const std::optional<HttpResponse> preflight = origins.preflight(reader.head());
   if (reader.state() == RequestReader::State::kRefused)
     exchange.refusal = reader.refusal();
   else if (!preflight)
     check_head(exchange);
   if (preflight && !exchange.refusal)
-    co_return co_await answer_preflight(exchange, reader, *preflight);
+    co_return co_await write_preflight(exchange, reader, *preflight);
   if (!exchange.refusal && !co_await input_.read_body(reader, exchange)) co_return false;
   if (exchange.refusal) co_return co_await refuse(exchange, reader, *exchange.refusal);
   co_return co_await respond(exchange, reader);
@@ -95,14 +95,14 @@ Connection::Awaitable<void> Connection::refuse_slow_head() {
   exchange.request.arrival = HttpExchange::Clock::now();
   exchange.request.id = random_request_id();
   const ApiError error(408, "the request's head took too long", "", "request_timeout");
-  co_await writer_.write_whole(exchange, reply_of(error));
+  co_await writer_.write_whole(exchange, response_of(error));
 }
 
 Connection::Awaitable<bool> Connection::refuse(HttpExchange& exchange, RequestReader& reader,
                                                const ApiError& error) {
   const bool whole = reader.state() == RequestReader::State::kDone;
   exchange.keep = exchange.keep && (whole || input_.has_small_body(reader, exchange));
-  HttpReply refusal = reply_of(error);
+  HttpResponse refusal = response_of(error);
   if (refusal.status == 405)  // RFC 9110, 15.5.6
     refusal.headers.emplace_back("Allow", exchange.other_methods);
   if (!co_await writer_.write_whole(exchange, refusal)) co_return false;
@@ -110,9 +110,9 @@ Connection::Awaitable<bool> Connection::refuse(HttpExchange& exchange, RequestRe
 }
 
 // Does not read a body: no preflight has one.
-Connection::Awaitable<bool> Connection::answer_preflight(HttpExchange& exchange,
-                                                         const RequestReader& reader,
-                                                         const HttpReply& preflight) {
+Connection::Awaitable<bool> Connection::write_preflight(HttpExchange& exchange,
+                                                        const RequestReader& reader,
+                                                        const HttpResponse& preflight) {
   exchange.keep = exchange.keep && reader.state() == RequestReader::State::kDone;
   co_return co_await writer_.write_whole(exchange, preflight);
 }
@@ -126,10 +126,10 @@ Connection::Awaitable<bool> Connection::respond(HttpExchange& exchange, RequestR
   else if (!co_await run_at_worker(exchange, call, *transport_))
     co_return false;
   if (exchange.refusal)
-    co_return co_await writer_.write_whole(exchange, reply_of(*exchange.refusal));
-  if (call->answer.pending == nullptr)
-    co_return co_await writer_.write_whole(exchange, call->answer.reply);
-  PendingResponse response(std::move(call->answer.pending), exchange, writer_, *transport_);
+    co_return co_await writer_.write_whole(exchange, response_of(*exchange.refusal));
+  if (call->result.pending == nullptr)
+    co_return co_await writer_.write_whole(exchange, call->result.response);
+  PendingResponse response(std::move(call->result.pending), exchange, writer_, *transport_);
   co_return co_await response.run();
 }
 

@@ -30,8 +30,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> serve();
   Awaitable<void> refuse_slow_head();
   Awaitable<bool> refuse(HttpExchange& exchange, RequestReader& reader, const ApiError& error);
-  Awaitable<bool> answer_preflight(HttpExchange& exchange, const RequestReader& reader,
-                                   const HttpReply& preflight);
+  Awaitable<bool> write_preflight(HttpExchange& exchange, const RequestReader& reader,
+                                  const HttpResponse& preflight);
   Awaitable<bool> respond(HttpExchange& exchange, RequestReader& reader);
   void check_head(HttpExchange& exchange);
   void log_refused_key(const HttpExchange& exchange, const ApiError& error);

@@ -22,24 +22,24 @@ void HttpRequest::forget_body() {
   share.release();
 }
 
-PendingReply::Part WholeBody::part(int64_t bytes, std::function<std::string()> write) {
+ResponseProducer::Part WholeBody::part(int64_t bytes, std::function<std::string()> write) {
   if (!body_ && bytes > kQuickBytes)
     return {.work = [this, write = std::move(write)] { body_ = write(); }};
-  PendingReply::Part part{.done = true};
+  ResponseProducer::Part part{.done = true};
   part.whole.emplace().body = body_ ? std::move(*body_) : write();
   return part;
 }
 
-HttpReply reply_of(const ApiError& error) {
-  HttpReply reply{.status = error.status(), .body = error_body(error)};
-  if (error.status() == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+HttpResponse response_of(const ApiError& error) {
+  HttpResponse response{.status = error.status(), .body = error_body(error)};
+  if (error.status() == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error.status() == 500 || error.status() == 501 || error.status() == 504)
-    reply.headers.emplace_back("x-should-retry", "false");
+    response.headers.emplace_back("x-should-retry", "false");
   if (const int64_t ms = error.retry_after_ms(); ms > 0) {
-    reply.headers.emplace_back("Retry-After", std::to_string((ms + 999) / 1000));
-    reply.headers.emplace_back("retry-after-ms", std::to_string(ms));
+    response.headers.emplace_back("Retry-After", std::to_string((ms + 999) / 1000));
+    response.headers.emplace_back("retry-after-ms", std::to_string(ms));
   }
-  return reply;
+  return response;
 }
 
 ApiError api_error_of(const std::exception& error, const std::string& request_id) {
@@ -50,8 +50,8 @@ ApiError api_error_of(const std::exception& error, const std::string& request_id
   return {500, concat("internal error of the server; request ", request_id), "", "internal_error"};
 }
 
-HttpReply reply_of(const std::exception& error, const std::string& request_id) {
-  return reply_of(api_error_of(error, request_id));
+HttpResponse response_of(const std::exception& error, const std::string& request_id) {
+  return response_of(api_error_of(error, request_id));
 }
 
 }  // namespace trireme

@@ -44,7 +44,7 @@ struct HttpRequest {
   void forget_body();
 };
 
-struct HttpReply {
+struct HttpResponse {
   int status = 200;
   std::string body = {};
   // Replaces `body`: one document shared by all connections, however slowly they read it.
@@ -57,28 +57,28 @@ struct HttpReply {
 };
 
 // Response to an error: its body, and the headers that belong to its status.
-HttpReply reply_of(const ApiError& error);
+HttpResponse response_of(const ApiError& error);
 // Error that the client sees for any exception: ApiError unchanged, InputError as 400, anything
 // else as 500 without details, which are logged.
 ApiError api_error_of(const std::exception& error, const std::string& request_id);
-HttpReply reply_of(const std::exception& error, const std::string& request_id);
+HttpResponse response_of(const std::exception& error, const std::string& request_id);
 
 // Bytes that a response may read, copy or write on a thread that serves connections; above that,
-// use PendingReply::Part::work.
+// use ResponseProducer::Part::work.
 inline constexpr int64_t kQuickBytes = 64 << 10;
 
 // Response that is produced incrementally. Called by one thread at a time.
-class PendingReply {
+class ResponseProducer {
  public:
-  virtual ~PendingReply() = default;  // cancels what is still being computed
+  virtual ~ResponseProducer() = default;  // cancels what is still being computed
 
   // wake: called from any thread when take() may have something new, never after this object's
   // destruction. An exception of start() or take() ends the response with an error.
   virtual void start(std::function<void()> wake) = 0;
 
   struct Part {
-    std::optional<HttpReply> whole = {};  // complete response; nothing may precede it
-    std::string events = {};              // next events of a stream
+    std::optional<HttpResponse> whole = {};  // complete response; nothing may precede it
+    std::string events = {};                 // next events of a stream
     bool done = false;
     bool failed = false;  // `events` end with an error: the connection is closed after them
     // Slow work, instead of all fields above and before the first event of a stream. A worker runs
@@ -99,15 +99,15 @@ class WholeBody {
  public:
   // Returns the last part if `bytes` (approximate) is small or the body is written, else the work
   // that writes it.
-  PendingReply::Part part(int64_t bytes, std::function<std::string()> write);
+  ResponseProducer::Part part(int64_t bytes, std::function<std::string()> write);
 
  private:
   std::optional<std::string> body_;
 };
 
-struct HttpAnswer {
-  HttpReply reply = {};
-  std::unique_ptr<PendingReply> pending = {};  // if set, replaces `reply`
+struct HandlerResult {
+  HttpResponse response = {};
+  std::unique_ptr<ResponseProducer> pending = {};  // if set, replaces `response`
 };
 
 }  // namespace trireme

@@ -16,9 +16,9 @@ HandlerCall::HandlerCall(const HttpExchange& exchange, std::string body, ByteSha
 
 void HandlerCall::run() {
   try {
-    answer = route->handle(request);
+    result = route->handle(request);
   } catch (const std::exception& error) {
-    answer.reply = reply_of(error, request.id);
+    result.response = response_of(error, request.id);
   }
   request.forget_body();
 }

@@ -14,7 +14,7 @@ struct HandlerCall final : WorkerTask {
 
   HttpRequest request;
   const Route* const route;
-  HttpAnswer answer = {};
+  HandlerResult result = {};
 };
 
 // Runs the call on a worker, or sets exchange.refusal. False: the peer has disconnected.

@@ -6,12 +6,12 @@
 namespace trireme {
 namespace {
 
-PendingReply::Part too_late() { return {.whole = reply_of(deadline_error()), .done = true}; }
+ResponseProducer::Part too_late() { return {.whole = response_of(deadline_error()), .done = true}; }
 
 }  // namespace
 
 struct PendingResponse::PartWork final : WorkerTask {
-  PartWork(std::shared_ptr<PendingReply> its_pending, std::function<void()> its_work)
+  PartWork(std::shared_ptr<ResponseProducer> its_pending, std::function<void()> its_work)
       : pending(std::move(its_pending)), work(std::move(its_work)) {}
   void run() noexcept override {
     try {
@@ -21,12 +21,12 @@ struct PendingResponse::PartWork final : WorkerTask {
     }
   }
 
-  const std::shared_ptr<PendingReply> pending;  // owner of the work
+  const std::shared_ptr<ResponseProducer> pending;  // owner of the work
   const std::function<void()> work;
   std::exception_ptr thrown = {};
 };
 
-PendingResponse::PendingResponse(std::shared_ptr<PendingReply> pending, HttpExchange& exchange,
+PendingResponse::PendingResponse(std::shared_ptr<ResponseProducer> pending, HttpExchange& exchange,
                                  ResponseWriter& writer, TimedTransport& transport)
     : pending_(std::move(pending)),
       exchange_(exchange),
@@ -41,15 +41,15 @@ PendingResponse::Awaitable<bool> PendingResponse::run() {
   co_return stays;
 }
 
-// Converts an exception of a pending reply to the part that ends the response.
-PendingReply::Part PendingResponse::failure_of(const std::exception& error) {
+// Converts an exception of a pending response to the part that ends the response.
+ResponseProducer::Part PendingResponse::failure_of(const std::exception& error) {
   pending_->failed();
   const ApiError told = api_error_of(error, exchange_.request.id);
   if (begun_) return {.events = pending_->error_event(told), .done = true, .failed = true};
-  return {.whole = reply_of(told), .done = true};
+  return {.whole = response_of(told), .done = true};
 }
 
-PendingReply::Part PendingResponse::failure_of(const std::exception_ptr& thrown) {
+ResponseProducer::Part PendingResponse::failure_of(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
@@ -58,7 +58,7 @@ PendingReply::Part PendingResponse::failure_of(const std::exception_ptr& thrown)
 }
 
 // Returns a part that is not done unless start() has thrown.
-PendingReply::Part PendingResponse::start() {
+ResponseProducer::Part PendingResponse::start() {
   try {
     pending_->start(transport_.waker());
     return {};
@@ -67,7 +67,7 @@ PendingReply::Part PendingResponse::start() {
   }
 }
 
-PendingReply::Part PendingResponse::take() {
+ResponseProducer::Part PendingResponse::take() {
   try {
     return pending_->take();
   } catch (const std::exception& error) {
@@ -90,9 +90,9 @@ PendingResponse::Awaitable<void> PendingResponse::run_at_worker(std::shared_ptr<
 }
 
 // Next part that has no work; absent: the peer has disconnected.
-PendingResponse::Awaitable<std::optional<PendingReply::Part>> PendingResponse::next_part() {
+PendingResponse::Awaitable<std::optional<ResponseProducer::Part>> PendingResponse::next_part() {
   for (;;) {
-    PendingReply::Part part = take();
+    ResponseProducer::Part part = take();
     if (!part.work) co_return part;
     const auto work = std::make_shared<PartWork>(pending_, std::move(part.work));
     co_await run_at_worker(work);
@@ -103,23 +103,23 @@ PendingResponse::Awaitable<std::optional<PendingReply::Part>> PendingResponse::n
   }
 }
 
-void PendingResponse::end_by_deadline(PendingReply::Part& part) const {
+void PendingResponse::end_by_deadline(ResponseProducer::Part& part) const {
   const ApiError error = deadline_error();
   if (begun_)
     part.events += pending_->error_event(error);
   else
-    part.whole = reply_of(error);
+    part.whole = response_of(error);
   part.failed = begun_;
   part.done = true;
 }
 
 PendingResponse::Awaitable<bool> PendingResponse::write_parts() {
-  const PendingReply::Part failed = start();
+  const ResponseProducer::Part failed = start();
   if (failed.whole) co_return co_await writer_.write_whole(exchange_, *failed.whole);
   if (exchange_.state.draining) exchange_.keep = false;
   auto ping = Clock::time_point::max();
   for (;;) {
-    std::optional<PendingReply::Part> part = co_await next_part();
+    std::optional<ResponseProducer::Part> part = co_await next_part();
     if (!part) co_return false;
     const auto now = Clock::now();
     if (!part->done && now >= end_) end_by_deadline(*part);

@@ -1,4 +1,4 @@
-// Writer of a PendingReply: a stream of events, or one body at the end. For .cpp files only
+// Writer of a ResponseProducer: a stream of events, or one body at the end. For .cpp files only
 // (includes Asio).
 #pragma once
 
@@ -18,7 +18,7 @@ class PendingResponse {
   using Awaitable = TimedTransport::Awaitable<T>;
 
   // All references must outlive this object.
-  PendingResponse(std::shared_ptr<PendingReply> pending, HttpExchange& exchange,
+  PendingResponse(std::shared_ptr<ResponseProducer> pending, HttpExchange& exchange,
                   ResponseWriter& writer, TimedTransport& transport);
   // Runs until the response is complete or the peer has disconnected. True: the connection stays
   // open.
@@ -28,16 +28,16 @@ class PendingResponse {
   using Clock = std::chrono::steady_clock;
   struct PartWork;
 
-  PendingReply::Part start();
-  PendingReply::Part take();
-  PendingReply::Part failure_of(const std::exception& error);
-  PendingReply::Part failure_of(const std::exception_ptr& thrown);
+  ResponseProducer::Part start();
+  ResponseProducer::Part take();
+  ResponseProducer::Part failure_of(const std::exception& error);
+  ResponseProducer::Part failure_of(const std::exception_ptr& thrown);
   Awaitable<bool> write_parts();
-  Awaitable<std::optional<PendingReply::Part>> next_part();
+  Awaitable<std::optional<ResponseProducer::Part>> next_part();
   Awaitable<void> run_at_worker(std::shared_ptr<PartWork> work);
-  void end_by_deadline(PendingReply::Part& part) const;
+  void end_by_deadline(ResponseProducer::Part& part) const;
 
-  const std::shared_ptr<PendingReply> pending_;
+  const std::shared_ptr<ResponseProducer> pending_;
   HttpExchange& exchange_;
   ResponseWriter& writer_;
   TimedTransport& transport_;

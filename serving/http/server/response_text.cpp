@@ -27,7 +27,7 @@ std::string date_now() {
 
 }  // namespace
 
-std::string head_text(const AnswerHead& head) {
+std::string head_text(const ServerResponseHead& head) {
   std::string out = concat("HTTP/1.1 ", head.status, " ", reason_of(head.status), "\r\n");
   const auto add = [&](std::string_view name, std::string_view value) {
     out.append(name).append(": ").append(value).append("\r\n");

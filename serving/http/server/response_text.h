@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-struct AnswerHead {
+struct ServerResponseHead {
   int status = 200;
   std::string content_type = {};
   std::string request_id = {};
@@ -18,7 +18,7 @@ struct AnswerHead {
 };
 
 // Head of the response, up to and including the empty line.
-std::string head_text(const AnswerHead& head);
+std::string head_text(const ServerResponseHead& head);
 // One chunk with its framing; bytes must not be empty.
 std::string chunk_text(const std::string& bytes);
 

@@ -25,7 +25,7 @@ std::string ResponseWriter::head_of(HttpExchange& exchange, int status, const st
 }
 
 ResponseWriter::Awaitable<bool> ResponseWriter::write_whole(HttpExchange& exchange,
-                                                            const HttpReply& whole) {
+                                                            const HttpResponse& whole) {
   if (state_.draining) exchange.keep = false;
   std::string bytes = head_of(exchange, whole.status, whole.content_type, whole.headers,
                               concat("Content-Length: ", whole.content().size(), "\r\n"));

@@ -19,7 +19,7 @@ class ResponseWriter {
       : transport_(transport), state_(state) {}
 
   // Returns whether the connection stays open.
-  Awaitable<bool> write_whole(HttpExchange& exchange, const HttpReply& whole);
+  Awaitable<bool> write_whole(HttpExchange& exchange, const HttpResponse& whole);
   // Writes events of a stream, possibly none: after the head if `begins`, with the end of the
   // stream if `ends`. False: the peer has disconnected.
   Awaitable<bool> write_events(HttpExchange& exchange, const std::string& events, bool begins,

@@ -16,7 +16,7 @@ struct Route {
   std::string path;    // exact, or with a final "/*" all paths below it
   Access access = Access::kUser;
   // Runs on a worker thread, several calls in parallel. An exception becomes an error response.
-  std::function<HttpAnswer(HttpRequest&)> handle;
+  std::function<HandlerResult(HttpRequest&)> handle;
   // Early rejection: called before the body is read, and again before the request is queued for a
   // worker. Throws ApiError if the request would be rejected anyway. tenant: name of the API key.
   // Runs on a thread that serves connections: must not block.

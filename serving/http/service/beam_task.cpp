@@ -84,7 +84,7 @@ void BeamTask::begin_round(size_t number) {
   }
 }
 
-PendingReply::Part BeamTask::take() {
+ResponseProducer::Part BeamTask::take() {
   Part part;
   std::vector<BeamEvent> events;
   Failure error{mailbox_->failure()};
@@ -101,15 +101,15 @@ PendingReply::Part BeamTask::take() {
     return part;
   }
   for (BeamEvent& received : events) accept(received);
-  int64_t bytes = work_.reply.held_bytes();
+  int64_t bytes = work_.response.held_bytes();
   for (const Search& search : searches_) bytes += search.beams.bytes();
   if (!error.empty())
-    part.whole = reply_of(engine_error(error, of_engine));
+    part.whole = response_of(engine_error(error, of_engine));
   else if (!work_.held.set(bytes))
-    part.whole =
-        reply_of(size_error(work_.held, "ask for fewer beams, tokens or log-probabilities", "n"));
+    part.whole = response_of(
+        size_error(work_.held, "ask for fewer beams, tokens or log-probabilities", "n"));
   else if (open_ == 0)
-    part = body_.part(bytes, [this] { return work_.reply.body(); });
+    part = body_.part(bytes, [this] { return work_.response.body(); });
   part.done = part.whole.has_value();
   if (part.done || part.work) {
     give_up("error");
@@ -167,8 +167,8 @@ void BeamTask::finish(size_t number) {
   for (size_t i = 0; i < work_.n; ++i) {
     const size_t choice = number * work_.n + i;
     std::string no_frames;
-    work_.reply.accept(choice, search.prompt, texts[i].tokens, search.cached_prompt,
-                       texts[i].ended ? FinishReason::kStop : FinishReason::kLength, no_frames);
+    work_.response.accept(choice, search.prompt, texts[i].tokens, search.cached_prompt,
+                          texts[i].ended ? FinishReason::kStop : FinishReason::kLength, no_frames);
     longest = std::max(longest, std::ssize(texts[i].tokens));
     metrics_of(search).generated(std::ssize(texts[i].tokens));
     count(choice, search);
@@ -178,8 +178,8 @@ void BeamTask::finish(size_t number) {
 
 void BeamTask::count(size_t choice, const Search& search) {
   const Clock::time_point now = Clock::now();
-  metrics_of(search).finished({.reason = work_.reply.finish_reason(choice),
-                               .generated = work_.reply.completion_tokens(choice),
+  metrics_of(search).finished({.reason = work_.response.finish_reason(choice),
+                               .generated = work_.response.completion_tokens(choice),
                                .seconds = seconds_between(work_.arrival, now),
                                .decode_seconds = seconds_between(search.first_token, now),
                                .queue_seconds = seconds_between(entered_, search.begun),

@@ -17,9 +17,9 @@ namespace trireme {
 struct BeamWork {
   // max_tokens: of the search. Only prompt_logprobs of their `choice` is used.
   std::vector<SequenceRequest> prompts;
-  size_t n = 1;             // texts returned per prompt
-  BeamSearchConfig search;  // its max_tokens is ignored
-  GenerationReply reply;    // has n choices per prompt
+  size_t n = 1;                 // texts returned per prompt
+  BeamSearchConfig search;      // its max_tokens is ignored
+  GenerationResponse response;  // has n choices per prompt
   AskedFor asked = {};
   std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
@@ -27,7 +27,7 @@ struct BeamWork {
   std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 
-class BeamTask final : public PendingReply {
+class BeamTask final : public ResponseProducer {
  public:
   // Both must outlive this object.
   BeamTask(Replicas& engines, ServingMetrics& metrics, BeamWork work);
@@ -56,7 +56,7 @@ class BeamTask final : public PendingReply {
     size_t open = 0;  // sequences of this round that have not ended
     // First sequence; later ones run on its replica, whose prefix cache has the prompt.
     SequenceId first = 0;
-    bool told = false;                     // its texts are in the reply
+    bool told = false;                     // its texts are in the response
     std::vector<ChosenToken> prompt = {};  // log-probabilities of the prompt
     int64_t cached_prompt = 0;
     Clock::time_point begun = {}, first_token = {};

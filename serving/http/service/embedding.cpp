@@ -7,17 +7,17 @@
 
 namespace trireme {
 
-HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
-                 const EmbeddedTexts& input, EmbeddingResponse response) {
+HandlerResult embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
+                    const EmbeddedTexts& input, EmbeddingResponse response) {
   const auto& [texts, param, add_special, kept, keeps_end, salt] = input;
   const int64_t max_tokens = service.config.max_model_len;
-  const AnswerLimits& limits = service.config.answers;
+  const ResponseLimits& limits = service.config.responses;
   EmbeddingWork work{
       .texts = {},
       .dimensions = static_cast<size_t>(response.dimensions),
       .normalises = response.normalises,
       .at_a_time = std::min(texts.size(), static_cast<size_t>(service.config.admission.running)),
-      .held = HeldBytes(limits.whole, limits.always, service.answers.of(http.tenant)),
+      .held = HeldBytes(limits.whole, limits.always, service.responses.of(http.tenant)),
       .write_body = std::move(response.write_body),
       .lease = model.lease};
   if (!work.held.set(response.bytes)) throw size_error(work.held, response.way_out, param);

@@ -30,7 +30,7 @@ struct EmbeddedTexts {
 };
 
 // ApiError when a text is too long, or admission is refused.
-HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
-                 const EmbeddedTexts& input, EmbeddingResponse response);
+HandlerResult embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
+                    const EmbeddedTexts& input, EmbeddingResponse response);
 
 }  // namespace trireme

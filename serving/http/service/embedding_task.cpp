@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/observe/log.h"
-#include "serving/api/embeddings_reply.h"
+#include "serving/api/embeddings_response.h"
 #include "serving/http/service/generation_task.h"
 
 namespace trireme {
@@ -72,7 +72,7 @@ void EmbeddingTask::add_texts(size_t ended) {
   }
 }
 
-PendingReply::Part EmbeddingTask::take() {
+ResponseProducer::Part EmbeddingTask::take() {
   Part part;
   Failure error{mailbox_->failure()};
   bool of_engine = false;
@@ -84,7 +84,7 @@ PendingReply::Part EmbeddingTask::take() {
     if (ended == work_.texts.size() && embeddings_.empty()) embeddings_.swap(results.embeddings);
   });
   if (!error.empty())
-    part.whole = reply_of(engine_error(error, of_engine));
+    part.whole = response_of(engine_error(error, of_engine));
   else if (ended < work_.texts.size())
     add_texts(ended);
   else

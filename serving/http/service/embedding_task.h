@@ -29,7 +29,7 @@ struct EmbeddingWork {
   std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 
-class EmbeddingTask final : public PendingReply {
+class EmbeddingTask final : public ResponseProducer {
  public:
   // Both must outlive this object, and `metrics` must outlive `engines`.
   EmbeddingTask(Replicas& engines, ServingMetrics& metrics, EmbeddingWork work);

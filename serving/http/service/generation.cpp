@@ -86,9 +86,9 @@ std::shared_ptr<SamplingParams> choice_of(const ServiceContext& service,
   return choice;
 }
 
-std::unique_ptr<PendingReply> search_beams(ServiceContext& service,
-                                           const GenerationRequest& request, int64_t beams,
-                                           GenerationWork work) {
+std::unique_ptr<ResponseProducer> search_beams(ServiceContext& service,
+                                               const GenerationRequest& request, int64_t beams,
+                                               GenerationWork work) {
   BeamSearchConfig search{.width = beams,
                           .min_tokens = request.min_tokens,
                           .length_penalty = request.length_penalty,
@@ -97,11 +97,11 @@ std::unique_ptr<PendingReply> search_beams(ServiceContext& service,
   BeamWork beam_work{.prompts = std::move(work.prompts),
                      .n = work.n,
                      .search = std::move(search),
-                     .reply = std::move(work.reply),
+                     .response = std::move(work.response),
                      .asked = work.asked,
                      .ticket = std::move(work.ticket),
                      .arrival = work.arrival,
-                     .held = HeldBytes(work.limits.whole, work.limits.always, work.all_answers),
+                     .held = HeldBytes(work.limits.whole, work.limits.always, work.all_responses),
                      .lease = std::move(work.lease)};
   return std::make_unique<BeamTask>(service.engines, service.metrics, std::move(beam_work));
 }
@@ -112,10 +112,10 @@ std::string salt_of(const ServedId& model, const std::string& tenant, const std:
   return concat(model.generation, ":", tenant, ":", salt);
 }
 
-HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
-                    const GenerationRequest& request, ReplyForm form,
-                    std::vector<std::vector<int32_t>> prompts,
-                    std::unique_ptr<Admission::Ticket> ticket) {
+HandlerResult generate(ServiceContext& service, const HttpRequest& http,
+                       const GenerationRequest& request, ResponseForm form,
+                       std::vector<std::vector<int32_t>> prompts,
+                       std::unique_ptr<Admission::Ticket> ticket) {
   int64_t tokens = 0;
   for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
   ticket->set_prompt_tokens(tokens);
@@ -123,11 +123,11 @@ HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
   const std::shared_ptr<SamplingParams> choice = choice_of(service, request);
   choice->prompt_logprobs = request.prompt_logprobs;
   if (form.echo) choice->prompt_logprobs = std::max(choice->prompt_logprobs, request.top_logprobs);
-  if (form.told > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);
+  if (form.returned > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);
   const int64_t beams = form.n;
   if (request.beam_search) {
     form.n = request.n;
-    form.told = 0;
+    form.returned = 0;
   }
   const ServedId model = service.find_model(request.model);
   const auto n = static_cast<size_t>(form.n);
@@ -148,32 +148,32 @@ HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
                          .adapter = model.card.adapter});
   }
   const bool stream = form.stream;
-  ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
-                         .created = std::time(nullptr),
-                         .model = request.model,
-                         .fingerprint = service.fingerprint()};
+  ResponseIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
+                            .created = std::time(nullptr),
+                            .model = request.model,
+                            .fingerprint = service.fingerprint()};
   GenerationWork work{.prompts = std::move(sequences),
                       .n = n,
-                      .reply = GenerationReply(std::move(identity), std::move(form),
-                                               service.tokenizer, std::move(prompts)),
+                      .response = GenerationResponse(std::move(identity), std::move(form),
+                                                     service.tokenizer, std::move(prompts)),
                       .asked = {request.n, request.max_tokens.value_or(0)},
                       .stream = stream,
                       .ticket = std::move(ticket),
                       .arrival = http.arrival,
-                      .limits = service.config.answers,
-                      .all_answers = service.answers.of(http.tenant),
+                      .limits = service.config.responses,
+                      .all_responses = service.responses.of(http.tenant),
                       .grammar = grammar_of(request.constraint),
                       .grammar_param = request.constraint.param,
                       .tenant = http.tenant,
                       .compiler = &service.compiler,
                       .lease = model.lease};
-  HttpAnswer answer;
+  HandlerResult result;
   if (request.beam_search)
-    answer.pending = search_beams(service, request, beams, std::move(work));
+    result.pending = search_beams(service, request, beams, std::move(work));
   else
-    answer.pending =
+    result.pending =
         std::make_unique<GenerationTask>(service.engines, service.metrics, std::move(work));
-  return answer;
+  return result;
 }
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/api/generation_reply.h"
+#include "serving/api/generation_response.h"
 #include "serving/http/service/service_context.h"
 
 namespace trireme {
@@ -19,9 +19,9 @@ inline constexpr int64_t kBytesPerToken = 4;
 std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt);
 
 // ApiError when a prompt leaves no room for the tokens that the request wants.
-HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
-                    const GenerationRequest& request, ReplyForm form,
-                    std::vector<std::vector<int32_t>> prompts,
-                    std::unique_ptr<Admission::Ticket> ticket);
+HandlerResult generate(ServiceContext& service, const HttpRequest& http,
+                       const GenerationRequest& request, ResponseForm form,
+                       std::vector<std::vector<int32_t>> prompts,
+                       std::unique_ptr<Admission::Ticket> ticket);
 
 }  // namespace trireme

@@ -93,9 +93,9 @@ GenerationTask::GenerationTask(Replicas& engines, ServingMetrics& metrics, Gener
       metrics_(metrics),
       work_(std::move(work)),
       mailbox_(std::make_shared<Mailbox<PendingEvents>>(
-          engines, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_answers))),
+          engines, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_responses))),
       choices_(work_.prompts.size() * work_.n),
-      held_(work_.limits.whole, work_.limits.always, work_.all_answers) {
+      held_(work_.limits.whole, work_.limits.always, work_.all_responses) {
   for (const SequenceRequest& prompt : work_.prompts) lengths_.push_back(std::ssize(prompt.prompt));
   prompt_tokens_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
 }
@@ -180,7 +180,7 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   if (!moved_) metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
 }
 
-PendingReply::Part GenerationTask::enter_by_worker() {
+ResponseProducer::Part GenerationTask::enter_by_worker() {
   return {.work = [this, rule = std::exchange(entering_, {}).value_or(nullptr)] {
     enter_engine(rule);
   }};
@@ -204,7 +204,7 @@ void GenerationTask::take_rule(Part& part) {
   fail(grammar_error(compiled->refusal, work_.grammar_param), part);
 }
 
-PendingReply::Part GenerationTask::take() {
+ResponseProducer::Part GenerationTask::take() {
   Part part;
   take_rule(part);
   if (entering_) return enter_by_worker();
@@ -230,9 +230,9 @@ PendingReply::Part GenerationTask::take() {
          part);
   check_size(part);
   begun_ = begun_ || !part.events.empty();
-  if (part.done || !work_.reply.done()) return part;
+  if (part.done || !work_.response.done()) return part;
   if (!work_.stream)
-    return body_.part(work_.reply.held_bytes(), [this] { return work_.reply.body(); });
+    return body_.part(work_.response.held_bytes(), [this] { return work_.response.body(); });
   part.done = true;
   return part;
 }
@@ -257,11 +257,11 @@ void GenerationTask::accept(const ChoiceEvent& received, Part& part) {
     work_.ticket->set_prompt_tokens(prompt_tokens_ -= tokens);
   }
   count_tokens(choice, received);
-  work_.reply.accept(received.choice, event.prompt, event.tokens, event.cached_prompt, event.finish,
-                     part.events);
-  if (!work_.reply.ended(received.choice)) return;
+  work_.response.accept(received.choice, event.prompt, event.tokens, event.cached_prompt,
+                        event.finish, part.events);
+  if (!work_.response.ended(received.choice)) return;
   if (!event.finish) engines_.cancel(choice.id);
-  end(received.choice, work_.reply.finish_reason(received.choice), received.when);
+  end(received.choice, work_.response.finish_reason(received.choice), received.when);
 }
 
 void GenerationTask::count_tokens(Choice& choice, const ChoiceEvent& received) {
@@ -325,7 +325,7 @@ void GenerationTask::fail(const ApiError& error, Part& part, const char* reason)
   if (part.failed)
     part.events += error_event(error);
   else
-    part.whole = reply_of(error);
+    part.whole = response_of(error);
   cancel_all(reason);
 }
 
@@ -333,7 +333,7 @@ void GenerationTask::fail(const ApiError& error, Part& part, const char* reason)
 // that of the events to be written now, since the prompt's part (echo, token ids) is repeated for
 // each choice.
 void GenerationTask::check_size(Part& part) {
-  const int64_t bytes = work_.stream ? std::ssize(part.events) : work_.reply.held_bytes();
+  const int64_t bytes = work_.stream ? std::ssize(part.events) : work_.response.held_bytes();
   if (part.done || held_.set(bytes)) return;
   part.events.clear();
   fail(work_.stream

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/api/generation_reply.h"
+#include "serving/api/generation_response.h"
 #include "serving/engine/replicas.h"
 #include "serving/http/server/byte_budget.h"
 #include "serving/http/server/exchange.h"
@@ -20,7 +20,7 @@ namespace trireme {
 
 // Limits on approximate bytes buffered for responses: unread tokens of a stream, or the body of a
 // non-streamed response until it is sent.
-struct AnswerLimits {
+struct ResponseLimits {
   int64_t unread = int64_t{4} << 20;   // per request; above it the request is cancelled
   int64_t whole = int64_t{64} << 20;   // per request; above it the request fails
   int64_t always = int64_t{64} << 10;  // per request, free; bytes beyond count against `all`
@@ -37,13 +37,13 @@ struct AskedFor {
 struct GenerationWork {
   std::vector<SequenceRequest> prompts;  // n choices for each
   size_t n = 1;
-  GenerationReply reply;
+  GenerationResponse response;
   AskedFor asked = {};
   bool stream = false;
   std::unique_ptr<Admission::Ticket> ticket;
   std::chrono::steady_clock::time_point arrival;
-  AnswerLimits limits = {};
-  std::shared_ptr<ByteBudget> all_answers;
+  ResponseLimits limits = {};
+  std::shared_ptr<ByteBudget> all_responses;
   // Grammar of the texts, and the request's field that sets it. Compiled before anything is
   // computed.
   std::optional<GrammarSource> grammar = {};
@@ -60,7 +60,7 @@ ApiError size_error(const HeldBytes& held, const std::string& way_out, const std
 // request may be retried.
 ApiError engine_error(const Failure& failure, bool of_engine);
 
-class GenerationTask final : public PendingReply {
+class GenerationTask final : public ResponseProducer {
  public:
   // Both must outlive this object.
   GenerationTask(Replicas& engines, ServingMetrics& metrics, GenerationWork work);

@@ -11,7 +11,7 @@ namespace trireme {
 
 struct Handler {
   const Endpoint& endpoint;
-  HttpAnswer (*handle)(ServiceContext&, HttpRequest&);
+  HandlerResult (*handle)(ServiceContext&, HttpRequest&);
   // Condition for offering the endpoint; nullptr: always.
   bool (*is_offered)(const ServiceContext&) = nullptr;
 };

@@ -1,4 +1,4 @@
-// Mailbox through which other threads pass data to a PendingReply and wake it.
+// Mailbox through which other threads pass data to a ResponseProducer and wake it.
 #pragma once
 
 #include <exception>

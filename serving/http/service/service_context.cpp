@@ -35,7 +35,7 @@ ServiceContext::ServiceContext(Replicas& replicas, const Tokenizer& tokens,
           [weights = config.weights](int32_t slot) { weights->forget_adapter(slot); }),
       prompts(tokenizer, chat, config.adds_special),
       admission(config.admission),
-      answers(config.answers.all, config.answers.of_a_key),
+      responses(config.responses.all, config.responses.of_a_key),
       compiler(std::make_shared<TokenTrie>(tokenizer,
                                            std::max(config.model_ids, tokenizer.vocab_size())),
                config.grammars),
@@ -112,8 +112,8 @@ std::vector<int32_t> ServiceContext::encode_chat(const nlohmann::ordered_json& v
 }
 
 std::shared_ptr<HeldBytes> ServiceContext::held_for(const HttpRequest& request) {
-  const AnswerLimits& limits = config.answers;
-  return std::make_shared<HeldBytes>(limits.whole, limits.always, answers.of(request.tenant));
+  const ResponseLimits& limits = config.responses;
+  return std::make_shared<HeldBytes>(limits.whole, limits.always, responses.of(request.tenant));
 }
 
 }  // namespace trireme

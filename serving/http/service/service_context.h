@@ -34,7 +34,7 @@ struct ServiceConfig {
   bool adds_special = true;
   RequestLimits requests;
   AdmissionLimits admission;
-  AnswerLimits answers;
+  ResponseLimits responses;
   GrammarCompilerConfig grammars = {};
   ToolFormat tools = ToolFormat::kNone;  // how the model writes tool calls
   int64_t model_ids = 0;  // rows of the model's output; 0: size of the tokenizer's vocabulary
@@ -75,7 +75,7 @@ struct ServiceContext {
   ServedIds ids;
   PromptEncoder prompts;
   Admission admission;
-  TenantBudgets answers;
+  TenantBudgets responses;
   GrammarCompiler compiler;
   const std::shared_ptr<const std::string> openapi;  // document of the API
   std::unique_ptr<WeightReload> reload;              // nullptr: weights cannot be replaced

@@ -29,35 +29,35 @@ std::string body_of(const WeightReload::State& state, const char* doing) {
 
 struct WeightReload::Outcome {
   std::mutex mutex;
-  std::optional<HttpReply> reply;
+  std::optional<HttpResponse> response;
   std::function<void()> wake;  // empty: nobody waits
 
-  void put(HttpReply made) {
+  void put(HttpResponse made) {
     const std::lock_guard lock(mutex);
-    reply = std::move(made);
+    response = std::move(made);
     if (wake) wake();
   }
 };
 
-class WeightReload::Reply final : public PendingReply {
+class WeightReload::Response final : public ResponseProducer {
  public:
-  explicit Reply(std::shared_ptr<Outcome> outcome) : outcome_(std::move(outcome)) {}
-  ~Reply() override {
+  explicit Response(std::shared_ptr<Outcome> outcome) : outcome_(std::move(outcome)) {}
+  ~Response() override {
     const std::lock_guard lock(outcome_->mutex);
     outcome_->wake = {};
   }
   void start(std::function<void()> wake) override {
     const std::lock_guard lock(outcome_->mutex);
     outcome_->wake = std::move(wake);
-    if (outcome_->reply) outcome_->wake();
+    if (outcome_->response) outcome_->wake();
   }
   Part take() override {
     const std::lock_guard lock(outcome_->mutex);
     Part part;
-    std::optional<HttpReply>& reply = outcome_->reply;
-    part.done = reply.has_value();
-    if (reply) part.whole.emplace(std::move(*reply));
-    reply.reset();
+    std::optional<HttpResponse>& response = outcome_->response;
+    part.done = response.has_value();
+    if (response) part.whole.emplace(std::move(*response));
+    response.reset();
     return part;
   }
   std::string error_event(const ApiError& error) const override { return error_body(error); }
@@ -88,17 +88,17 @@ std::string WeightReload::state_body() const {
   return body_of(state_, doing_);
 }
 
-std::unique_ptr<PendingReply> WeightReload::begin(const char* doing,
-                                                  std::function<HttpReply()> work) {
+std::unique_ptr<ResponseProducer> WeightReload::begin(const char* doing,
+                                                      std::function<HttpResponse()> work) {
   const std::lock_guard lock(mutex_);
   if (doing_ != nullptr)
     throw ApiError(409, "the weights are being replaced already", "", "reload_in_progress");
   if (thread_.joinable()) thread_.join();  // short: it has reset doing_
   const auto outcome = std::make_shared<Outcome>();
-  auto reply = std::make_unique<Reply>(outcome);
+  auto response = std::make_unique<Response>(outcome);
   thread_ = std::thread([this, work = std::move(work), outcome] {
     name_thread("loader");
-    HttpReply made = work();
+    HttpResponse made = work();
     {
       const std::lock_guard held(mutex_);
       doing_ = nullptr;
@@ -106,22 +106,22 @@ std::unique_ptr<PendingReply> WeightReload::begin(const char* doing,
     outcome->put(std::move(made));
   });
   doing_ = doing;
-  return reply;
+  return response;
 }
 
-std::unique_ptr<PendingReply> WeightReload::begin(const WeightsRequest& request) {
+std::unique_ptr<ResponseProducer> WeightReload::begin(const WeightsRequest& request) {
   return begin("loading", [this, request] { return run(request); });
 }
 
-std::unique_ptr<PendingReply> WeightReload::begin_adapter(std::function<HttpReply()> load) {
+std::unique_ptr<ResponseProducer> WeightReload::begin_adapter(std::function<HttpResponse()> load) {
   return begin("loading an adapter", [load = std::move(load)] {
     try {
       return load();
     } catch (const ApiError& error) {
-      return reply_of(error);
+      return response_of(error);
     } catch (const std::exception& error) {
       log_error("an adapter is not loaded: ", error.what());
-      return reply_of(ApiError(500, "the adapter is not loaded", "", "internal_error"));
+      return response_of(ApiError(500, "the adapter is not loaded", "", "internal_error"));
     }
   });
 }
@@ -171,8 +171,8 @@ void WeightReload::drop() noexcept {
   }
 }
 
-HttpReply WeightReload::run(const WeightsRequest& request) {
-  HttpReply reply;
+HttpResponse WeightReload::run(const WeightsRequest& request) {
+  HttpResponse response;
   const char* counted = "failed";
   try {
     State next = state();
@@ -182,22 +182,22 @@ HttpReply WeightReload::run(const WeightsRequest& request) {
     next.directory = staged.directory;
     next.step = staged.step;
     ++next.version;
-    reply = change(next, handover(request.mode));
+    response = change(next, handover(request.mode));
     counted = "done";
   } catch (const InputError& error) {
     counted = "refused";
     log_warning("weights are not replaced: ", error.what());
-    reply = reply_of(ApiError(400, error.what(), "model", "invalid_value"));
+    response = response_of(ApiError(400, error.what(), "model", "invalid_value"));
   } catch (const std::exception& error) {
     log_error("weights are not replaced: ", error.what());
-    reply =
-        reply_of(ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000));
+    response =
+        response_of(ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000));
   }
   metrics_.weights_replaced(counted);
-  return reply;
+  return response;
 }
 
-HttpReply WeightReload::change(const State& next, Handover how) {
+HttpResponse WeightReload::change(const State& next, Handover how) {
   State before;
   {
     const std::lock_guard lock(mutex_);

@@ -25,11 +25,11 @@ class WeightReload {
   // Starts a change. The response is complete when the weights are replaced or the change has
   // failed; the change continues if the client leaves. ApiError 409 while another change is
   // running.
-  std::unique_ptr<PendingReply> begin(const WeightsRequest& request);
+  std::unique_ptr<ResponseProducer> begin(const WeightsRequest& request);
 
   // Same for an adapter: `load`, which calls load_adapter(), produces the response on a separate
   // thread.
-  std::unique_ptr<PendingReply> begin_adapter(std::function<HttpReply()> load);
+  std::unique_ptr<ResponseProducer> begin_adapter(std::function<HttpResponse()> load);
   // Loads into a slot that no sequence uses. ApiError 400 if the adapter cannot be served, 503 if
   // the engine or a rank fails meanwhile.
   void load_adapter(int32_t slot, const std::string& path);
@@ -45,11 +45,11 @@ class WeightReload {
   std::string state_body() const;  // response to GET
 
  private:
-  struct Outcome;  // result of a change, shared with its Reply
-  class Reply;
-  std::unique_ptr<PendingReply> begin(const char* doing, std::function<HttpReply()> work);
-  HttpReply run(const WeightsRequest& request);
-  HttpReply change(const State& next, Handover how);
+  struct Outcome;  // result of a change, shared with its Response
+  class Response;
+  std::unique_ptr<ResponseProducer> begin(const char* doing, std::function<HttpResponse()> work);
+  HttpResponse run(const WeightsRequest& request);
+  HttpResponse change(const State& next, Handover how);
   void use_on_all(Handover how);
   void drop() noexcept;
 

@@ -51,7 +51,7 @@ TEST(StreamTimer, AChatsFirstTokenIsNotItsRole) {
   EXPECT_EQ(out.input_tokens, 5);
 }
 
-TEST(StreamTimer, RefusesWhatIsNotACompleteAnswer) {
+TEST(StreamTimer, RefusesWhatIsNotACompleteResponse) {
   const auto finish = [](const std::vector<std::string>& events) {
     RequestOutcome out;
     StreamTimer timer(out, false);

@@ -61,16 +61,16 @@ class FakeServer {
   std::thread thread_;
 };
 
-struct Answer {
+struct ReceivedResponse {
   ResponseHead head;
   std::string body, error;
   bool timed_out = false, reusable = false;
 };
 
-Answer ask(const ServerAddress& server, milliseconds limit = milliseconds(60'000),
-           const std::shared_ptr<KnownAddresses>& known = {}) {
+ReceivedResponse ask(const ServerAddress& server, milliseconds limit = milliseconds(60'000),
+                     const std::shared_ptr<KnownAddresses>& known = {}) {
   asio::io_context context(1);
-  Answer out;
+  ReceivedResponse out;
   const auto run = [&]() -> asio::awaitable<void> {
     const auto client = make_http_client(context.get_executor(), server, nullptr, known);
     try {
@@ -91,41 +91,43 @@ Answer ask(const ServerAddress& server, milliseconds limit = milliseconds(60'000
   return out;
 }
 
-Answer answer_to(std::vector<std::string> pieces) {
+ReceivedResponse received_after(std::vector<std::string> pieces) {
   const FakeServer server(std::move(pieces));
   return ask(server.address());
 }
 
 TEST(HttpClient, ReadsEveryFraming) {
-  const Answer sized = answer_to({"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n\r\na", "bc"});
+  const ReceivedResponse sized =
+      received_after({"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n\r\na", "bc"});
   EXPECT_EQ(sized.error, "");
   EXPECT_EQ(sized.body, "abc");
   EXPECT_EQ(*sized.head.find("x-a"), "b");
   EXPECT_TRUE(sized.reusable);
-  const Answer chunked =
-      answer_to({"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r",
-                 "\n1;x=y\r\nc\r\n0\r\n\r\n"});
+  const ReceivedResponse chunked =
+      received_after({"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r",
+                      "\n1;x=y\r\nc\r\n0\r\n\r\n"});
   EXPECT_EQ(chunked.body, "abc");
   EXPECT_TRUE(chunked.reusable);
-  const Answer closed = answer_to({"HTTP/1.0 200 OK\r\n\r\nab", "c"});
+  const ReceivedResponse closed = received_after({"HTTP/1.0 200 OK\r\n\r\nab", "c"});
   EXPECT_EQ(closed.body, "abc");
   EXPECT_FALSE(closed.reusable);
-  const Answer after_100 =
-      answer_to({"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"});
+  const ReceivedResponse after_100 =
+      received_after({"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"});
   EXPECT_EQ(after_100.head.status, 503);
 }
 
 TEST(HttpClient, KeepsNoConnectionThatHasMoreInIt) {
-  const Answer answer =
-      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: "
-                 "4\r\n\r\nevil"});
-  EXPECT_EQ(answer.body, "a");
-  EXPECT_FALSE(answer.reusable);
+  const ReceivedResponse response = received_after(
+      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: "
+       "4\r\n\r\nevil"});
+  EXPECT_EQ(response.body, "a");
+  EXPECT_FALSE(response.reusable);
   EXPECT_FALSE(
-      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na"}).reusable);
+      received_after({"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na"})
+          .reusable);
 }
 
-TEST(HttpClient, RefusesAnswersThatCouldBeReadInTwoWays) {
+TEST(HttpClient, RefusesResponsesThatCouldBeReadInTwoWays) {
   const std::string chunks = "1\r\na\r\n0\r\n\r\n";
   for (const std::string& head :
        {std::string("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
@@ -135,29 +137,32 @@ TEST(HttpClient, RefusesAnswersThatCouldBeReadInTwoWays) {
         std::string("Content-Length: 5\r\nContent-Length: 6\r\n"),
         std::string("Content-Length: -1\r\n"),
         std::string("Content-Length: 99999999999999999999\r\n")})
-    EXPECT_NE(answer_to({"HTTP/1.1 200 OK\r\n" + head + "\r\n" + chunks}).error, "") << head;
-  EXPECT_NE(answer_to({"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"}).error, "");
-  EXPECT_NE(answer_to({"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"}).error, "");
+    EXPECT_NE(received_after({"HTTP/1.1 200 OK\r\n" + head + "\r\n" + chunks}).error, "") << head;
+  EXPECT_NE(received_after({"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"}).error,
+            "");
+  EXPECT_NE(received_after({"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"}).error, "");
 }
 
 TEST(HttpClient, NamesWhatBrokeOff) {
   for (const char* text : {"", "HTTP/1.1 20", "no HTTP at all\r\n\r\n",
                            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
                            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"}) {
-    const Answer answer = answer_to({text});
-    EXPECT_NE(answer.error.find("http://127.0.0.1:"), std::string::npos) << text;
-    EXPECT_FALSE(answer.timed_out) << text;
+    const ReceivedResponse response = received_after({text});
+    EXPECT_NE(response.error.find("http://127.0.0.1:"), std::string::npos) << text;
+    EXPECT_FALSE(response.timed_out) << text;
   }
 }
 
 TEST(HttpClient, BoundsHeadsAndBodies) {
-  EXPECT_NE(answer_to({"HTTP/1.1 200 OK\r\nX: " + std::string(70'000, 'x') + "\r\n\r\n"}).error,
-            "");
+  EXPECT_NE(
+      received_after({"HTTP/1.1 200 OK\r\nX: " + std::string(70'000, 'x') + "\r\n\r\n"}).error, "");
   EXPECT_EQ(
-      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + std::string(1000, 'x')}).error,
+      received_after({"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + std::string(1000, 'x')})
+          .error,
       "");
   EXPECT_NE(
-      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x')}).error,
+      received_after({"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x')})
+          .error,
       "");
 }
 
@@ -165,25 +170,26 @@ TEST(HttpClient, WaitsForNothingLongerThanItsLimit) {
   for (const char* text : {"", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"}) {
     const FakeServer server({text}, true);
     const auto start = std::chrono::steady_clock::now();
-    const Answer answer = ask(server.address(), milliseconds(150));
-    EXPECT_TRUE(answer.timed_out) << text;
-    EXPECT_NE(answer.error.find("took longer than 0.15 s"), std::string::npos) << answer.error;
+    const ReceivedResponse response = ask(server.address(), milliseconds(150));
+    EXPECT_TRUE(response.timed_out) << text;
+    EXPECT_NE(response.error.find("took longer than 0.15 s"), std::string::npos) << response.error;
     EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(140));
   }
 }
 
 TEST(HttpClient, NamesAServerThatIsNotThere) {
-  const Answer refused = ask(parse_server_address("http://127.0.0.1:1", "--server"));
+  const ReceivedResponse refused = ask(parse_server_address("http://127.0.0.1:1", "--server"));
   EXPECT_NE(refused.error.find("http://127.0.0.1:1: connecting: "), std::string::npos)
       << refused.error;
-  const Answer nameless = ask(parse_server_address("http://nowhere.invalid:1", "--server"));
+  const ReceivedResponse nameless =
+      ask(parse_server_address("http://nowhere.invalid:1", "--server"));
   EXPECT_NE(nameless.error.find("looking up its name"), std::string::npos) << nameless.error;
 }
 
 // A failing name service does not make a known server unavailable; a changed address takes effect
 // in time.
 TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
-  const std::string reply = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
+  const std::string response = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
   const auto known = std::make_shared<KnownAddresses>();
   ServerAddress server;
   const auto ask_at = [&](const std::string& host, const FakeServer& there) {
@@ -193,7 +199,7 @@ TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
   };
   const std::string no_name = "a..b";
   {
-    const FakeServer first({reply});
+    const FakeServer first({response});
     EXPECT_NE(ask_at(no_name, first).error, "");
     EXPECT_EQ(ask_at("localhost", first).body, "a");
   }
@@ -201,7 +207,7 @@ TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
   const auto looked = known->looked;
   // While fresh, known addresses are used without a lookup; later they are the fallback.
   for (const milliseconds fresh : {known->fresh, milliseconds(0)}) {
-    const FakeServer next({reply});
+    const FakeServer next({response});
     for (auto& endpoint : known->list)
       endpoint.port(static_cast<uint16_t>(std::stoi(next.address().port)));
     known->fresh = fresh;

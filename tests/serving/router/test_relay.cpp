@@ -32,7 +32,7 @@ class Release {
   bool gone_ = false;
 };
 
-class HeldStream final : public PendingReply {
+class HeldStream final : public ResponseProducer {
  public:
   explicit HeldStream(Release& release) : release_(release) {}
   HeldStream(const HeldStream&) = delete;
@@ -55,27 +55,27 @@ class HeldStream final : public PendingReply {
 // /v1/stream one event and, once released, another one.
 class OneServer {
  public:
-  explicit OneServer(const RelayedAnswerLimits& answers, const HttpLimits& limits = {}) {
+  explicit OneServer(const RelayedResponseLimits& responses, const HttpLimits& limits = {}) {
     Routes routes;
     routes.add({.method = "GET", .path = "/health/ready", .handle = [](HttpRequest&) {
-                  return HttpAnswer{{.body = "{}"}};
+                  return HandlerResult{{.body = "{}"}};
                 }});
     const auto add = [&](const std::string& path, const char* type) {
       routes.add({.method = "POST", .path = path + "*", .handle = [=](HttpRequest& request) {
                     const size_t bytes = std::stoul(request.head.path.substr(path.size()));
-                    return HttpAnswer{{.body = std::string(bytes, 'x'), .content_type = type}};
+                    return HandlerResult{{.body = std::string(bytes, 'x'), .content_type = type}};
                   }});
     };
     add("/v1/bytes/", "text/plain");
     add("/v1/event/", "text/event-stream");
     routes.add({.method = "POST", .path = "/v1/stream", .handle = [this](HttpRequest&) {
-                  return HttpAnswer{{}, std::make_unique<HeldStream>(release)};
+                  return HandlerResult{{}, std::make_unique<HeldStream>(release)};
                 }});
     server_ = std::make_unique<HttpServer>(HttpConfig{.port = 0}, std::move(routes));
     router_ = std::make_unique<Router>(RouterConfig{
         .servers = {parse_server_address(concat("http://127.0.0.1:", server_->port()), "server")},
         .health_timeout = std::chrono::seconds(60),
-        .answers = answers});
+        .responses = responses});
     front_ =
         std::make_unique<HttpServer>(HttpConfig{.port = 0, .limits = limits}, router_->routes());
     EXPECT_TRUE(router_->wait_for_a_server(std::chrono::seconds(60)));
@@ -99,7 +99,7 @@ class OneServer {
   std::unique_ptr<HttpServer> front_;
 };
 
-TEST(Relay, HoldsOnlySoMuchOfAllAnswers) {
+TEST(Relay, HoldsOnlySoMuchOfAllResponses) {
   const OneServer one({.whole = 400'000, .always = 20'000, .all = 100'000});
   const auto is_passed_on = [&] {
     const Response r = one.ask("/v1/bytes/110000");
@@ -126,7 +126,7 @@ TEST(Relay, LeavesAdministrationToTheServersThemselves) {
   }
 }
 
-TEST(Relay, HoldsOnlySoMuchOfAnAnswer) {
+TEST(Relay, HoldsOnlySoMuchOfAResponse) {
   const OneServer one({.whole = 100'000, .always = 20'000, .all = 400'000});
   for (const char* path : {"/v1/bytes/150000", "/v1/event/150000"}) {
     const Response r = one.ask(path);
@@ -147,7 +147,7 @@ TEST(Relay, ABodyThatIsForgottenTakesNoMemory) {
   EXPECT_EQ(budget->left(), 1 << 20);
 }
 
-TEST(Relay, ForgetsABodyOnceTheAnswerHasBegun) {
+TEST(Relay, ForgetsABodyOnceTheResponseHasBegun) {
   OneServer one({}, {.all_bodies = 300});
   const std::string body = R"({"prompt":")" + std::string(200, 'x') + "\"}";
   RawClient stream(one.port());

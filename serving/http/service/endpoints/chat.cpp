@@ -12,7 +12,7 @@ namespace {
 // Tool calls are parsed from the model's text. A grammar enforces required calls and strict tools.
 // With tool_choice "auto" and a constraint, the text is either what the constraint requires or tool
 // calls.
-void use_tools(const ServiceContext& service, ChatRequest& request, ReplyForm& form) {
+void use_tools(const ServiceContext& service, ChatRequest& request, ResponseForm& form) {
   if (service.config.tools == ToolFormat::kNone)
     fail_unavailable("tools",
                      "this model's format of tool calls is not known from its chat template; the "
@@ -56,10 +56,10 @@ void use_tools(const ServiceContext& service, ChatRequest& request, ReplyForm& f
     request.constraint = {.kind = Constraint::Kind::kToolCalls, .text = source, .param = "tools"};
 }
 
-HttpAnswer chat(ServiceContext& service, HttpRequest& http) {
+HandlerResult chat(ServiceContext& service, HttpRequest& http) {
   ChatRequest request = service.read(parse_chat, http.body);
   (void)service.find_model(request.model);
-  ReplyForm form = form_of(request);
+  ResponseForm form = form_of(request);
   if (request.tool_choice != ToolChoice::kNone) use_tools(service, request, form);
   auto ticket = service.admission.enter(http.tenant, request.n,
                                         static_cast<int64_t>(http.body.size()) / kBytesPerToken);

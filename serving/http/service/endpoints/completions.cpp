@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-HttpAnswer complete(ServiceContext& service, HttpRequest& http) {
+HandlerResult complete(ServiceContext& service, HttpRequest& http) {
   const CompletionRequest request = service.read(parse_completion, http.body);
   (void)service.find_model(request.model);
   size_t guess = 0;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMaxDetokenized = 1 << 17;  // ids, if max_model_len is lower
 
-HttpAnswer detokenize(ServiceContext& service, HttpRequest& http) {
+HandlerResult detokenize(ServiceContext& service, HttpRequest& http) {
   const DetokenizeRequest request = service.read(parse_detokenize, http.body);
   if (!request.model.empty()) (void)service.find_model(request.model);
   const int64_t most = std::max(service.config.max_model_len, kMaxDetokenized);

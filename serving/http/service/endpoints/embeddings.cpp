@@ -1,13 +1,13 @@
 #include "serving/api/endpoints/embeddings.h"
 
-#include "serving/api/embeddings_reply.h"
+#include "serving/api/embeddings_response.h"
 #include "serving/http/service/embedding.h"
 #include "serving/http/service/handler.h"
 
 namespace trireme {
 namespace {
 
-HttpAnswer embeddings(ServiceContext& service, HttpRequest& http) {
+HandlerResult embeddings(ServiceContext& service, HttpRequest& http) {
   const EmbeddingsRequest request = service.read(parse_embeddings, http.body);
   const ServedId model = service.find_model(request.model);
   const int64_t size = service.config.embedding_size;

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-HttpReply adapter_success(const Endpoint& endpoint, const char* what, const std::string& name) {
+HttpResponse adapter_success(const Endpoint& endpoint, const char* what, const std::string& name) {
   return {.body = concat("Success: LoRA adapter '", name, "' ", what, " successfully."),
           .content_type = endpoint.content_type};
 }
@@ -17,10 +17,10 @@ bool has_adapter_slots(const ServiceContext& service) {
   return service.reload != nullptr && service.ids.slots() > 0;
 }
 
-HttpAnswer load_adapter(ServiceContext& service, HttpRequest& http) {
+HandlerResult load_adapter(ServiceContext& service, HttpRequest& http) {
   const AdapterRequest request = service.read(parse_load_adapter, http.body);
-  HttpAnswer answer;
-  answer.pending = service.reload->begin_adapter([&service, request] {
+  HandlerResult result;
+  result.pending = service.reload->begin_adapter([&service, request] {
     const int32_t slot = service.ids.free_slot(request.name);
     service.reload->load_adapter(slot, request.path);
     service.ids.add({.id = request.name,
@@ -32,10 +32,10 @@ HttpAnswer load_adapter(ServiceContext& service, HttpRequest& http) {
     log_info("adapter ", request.path, " is served as ", request.name);
     return adapter_success(kLoadAdapterEndpoint, "added", request.name);
   });
-  return answer;
+  return result;
 }
 
-HttpAnswer unload_adapter(ServiceContext& service, HttpRequest& http) {
+HandlerResult unload_adapter(ServiceContext& service, HttpRequest& http) {
   const AdapterRequest request = service.read(parse_unload_adapter, http.body);
   service.ids.remove(request.name);
   log_info("adapter ", request.name, " is not served any more");

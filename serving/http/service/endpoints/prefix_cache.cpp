@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-HttpAnswer reset_prefix_cache(ServiceContext& service, HttpRequest&) {
+HandlerResult reset_prefix_cache(ServiceContext& service, HttpRequest&) {
   service.engines.forget_prefixes();
   return {{.content_type = kResetPrefixCacheEndpoint.content_type}};
 }

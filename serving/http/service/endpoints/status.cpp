@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-HttpReply status_reply(const char* status) {
+HttpResponse status_response(const char* status) {
   std::string body;
   JsonWriter(body).begin_object().key("status").string(status).end_object();
   return {.body = std::move(body)};
@@ -32,11 +32,11 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
-HttpAnswer list_models(ServiceContext& service, HttpRequest&) {
+HandlerResult list_models(ServiceContext& service, HttpRequest&) {
   return {{.body = model_list_body(service.models())}};
 }
 
-HttpAnswer model(ServiceContext& service, HttpRequest& request) {
+HandlerResult model(ServiceContext& service, HttpRequest& request) {
   const std::string id =
       percent_decoded(std::string_view(request.head.path).substr(sizeof("/v1/models/") - 1));
   for (const ModelCard& card : service.models())
@@ -44,30 +44,30 @@ HttpAnswer model(ServiceContext& service, HttpRequest& request) {
   fail_no_model(id);
 }
 
-HttpAnswer version(ServiceContext& service, HttpRequest&) {
+HandlerResult version(ServiceContext& service, HttpRequest&) {
   std::string body;
   JsonWriter(body).begin_object().key("version").string(service.config.version).end_object();
   return {{.body = std::move(body)}};
 }
 
-HttpAnswer metrics(ServiceContext& service, HttpRequest&) {
+HandlerResult metrics(ServiceContext& service, HttpRequest&) {
   return {{.body = service.metrics_text(), .content_type = kMetricsEndpoint.content_type}};
 }
 
-HttpAnswer health(ServiceContext& service, HttpRequest&) {
+HandlerResult health(ServiceContext& service, HttpRequest&) {
   service.check_engine();
   return {{.content_type = kHealthEndpoint.content_type}};
 }
 
-HttpAnswer live(ServiceContext&, HttpRequest&) { return {status_reply("live")}; }
+HandlerResult live(ServiceContext&, HttpRequest&) { return {status_response("live")}; }
 
-HttpAnswer ready(ServiceContext& service, HttpRequest&) {
+HandlerResult ready(ServiceContext& service, HttpRequest&) {
   service.check_engine();
   service.admission.check_open();
-  return {status_reply("ready")};
+  return {status_response("ready")};
 }
 
-HttpAnswer openapi(ServiceContext& service, HttpRequest&) {
+HandlerResult openapi(ServiceContext& service, HttpRequest&) {
   return {{.document = service.openapi}};
 }
 

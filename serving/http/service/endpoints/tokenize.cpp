@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-HttpAnswer tokenize(ServiceContext& service, HttpRequest& http) {
+HandlerResult tokenize(ServiceContext& service, HttpRequest& http) {
   const TokenizeRequest request = service.read(parse_tokenize, http.body);
   if (!request.model.empty()) (void)service.find_model(request.model);
   const std::vector<int32_t> tokens =

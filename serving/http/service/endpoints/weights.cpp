@@ -7,13 +7,13 @@ namespace {
 
 bool has_reload(const ServiceContext& service) { return service.reload != nullptr; }
 
-HttpAnswer replace_weights(ServiceContext& service, HttpRequest& http) {
-  HttpAnswer answer;
-  answer.pending = service.reload->begin(service.read(parse_weights, http.body));
-  return answer;
+HandlerResult replace_weights(ServiceContext& service, HttpRequest& http) {
+  HandlerResult result;
+  result.pending = service.reload->begin(service.read(parse_weights, http.body));
+  return result;
 }
 
-HttpAnswer served_weights(ServiceContext& service, HttpRequest&) {
+HandlerResult served_weights(ServiceContext& service, HttpRequest&) {
   return {{.body = service.reload->state_body()}};
 }
 

@@ -11,7 +11,7 @@ namespace trireme::test_pending_response {
 namespace {
 
 // Returns the given parts in turn.
-class Parts final : public PendingReply {
+class Parts final : public ResponseProducer {
  public:
   Parts(std::vector<Part> parts, std::atomic<int>& failures)
       : parts_(std::move(parts)), failures_(failures) {}
@@ -38,11 +38,11 @@ class Parts final : public PendingReply {
 };
 
 // failures: how often the response is notified of its failure.
-std::string answer(const std::vector<PendingReply::Part>& parts, int failures = 0) {
+std::string response(const std::vector<ResponseProducer::Part>& parts, int failures = 0) {
   std::atomic<int> told = 0;
   Routes routes;
   routes.add({.method = "GET", .path = "/", .handle = [&](HttpRequest&) {
-                return HttpAnswer{{}, std::make_unique<Parts>(parts, told)};
+                return HandlerResult{{}, std::make_unique<Parts>(parts, told)};
               }});
   HttpServer server({.port = 0}, std::move(routes));
   const test::Response response =
@@ -51,20 +51,20 @@ std::string answer(const std::vector<PendingReply::Part>& parts, int failures = 
   return response.complete ? response.body : "incomplete: " + response.body;
 }
 
-TEST(PendingReply, AStreamEndsWithItsLastEventOrAfterIt) {
-  EXPECT_EQ(answer({{.events = "data: a\n\n"}, {.events = "data: b\n\n", .done = true}}),
+TEST(ResponseProducer, AStreamEndsWithItsLastEventOrAfterIt) {
+  EXPECT_EQ(response({{.events = "data: a\n\n"}, {.events = "data: b\n\n", .done = true}}),
             "data: a\n\ndata: b\n\n");
-  EXPECT_EQ(answer({{.events = "data: a\n\n"}, {.events = "data: b\n\n"}, {.done = true}}),
+  EXPECT_EQ(response({{.events = "data: a\n\n"}, {.events = "data: b\n\n"}, {.done = true}}),
             "data: a\n\ndata: b\n\n");
-  EXPECT_EQ(answer({{.whole = HttpReply{.body = "whole"}, .done = true}}), "whole");
+  EXPECT_EQ(response({{.whole = HttpResponse{.body = "whole"}, .done = true}}), "whole");
 }
 
 // The client receives an error without the exception's text.
-TEST(PendingReply, WhatItThrowsIsAnError) {
-  EXPECT_EQ(answer({{.events = "data: a\n\n"}}, 1), "data: a\n\ndata: internal_error\n\n");
-  for (const std::vector<PendingReply::Part>& parts :
-       {std::vector<PendingReply::Part>{}, std::vector<PendingReply::Part>{{}}}) {
-    const std::string body = answer(parts, 1);
+TEST(ResponseProducer, WhatItThrowsIsAnError) {
+  EXPECT_EQ(response({{.events = "data: a\n\n"}}, 1), "data: a\n\ndata: internal_error\n\n");
+  for (const std::vector<ResponseProducer::Part>& parts :
+       {std::vector<ResponseProducer::Part>{}, std::vector<ResponseProducer::Part>{{}}}) {
+    const std::string body = response(parts, 1);
     EXPECT_NE(body.find(R"("code":"internal_error")"), std::string::npos) << body;
     EXPECT_EQ(body.find("secret"), std::string::npos) << body;
   }
@@ -94,7 +94,7 @@ struct Seen {
   }
 };
 
-class Working final : public PendingReply {
+class Working final : public ResponseProducer {
  public:
   Working(Seen& seen, std::atomic<int>& alive) : seen_(seen), alive_(alive) { ++alive_; }
   Working(const Working&) = delete;
@@ -124,7 +124,7 @@ class PendingWork : public testing::Test {
   PendingWork() {
     Routes routes;
     routes.add({.method = "GET", .path = "/", .handle = [this](HttpRequest&) {
-                  return HttpAnswer{{}, std::make_unique<Working>(seen, alive)};
+                  return HandlerResult{{}, std::make_unique<Working>(seen, alive)};
                 }});
     server = std::make_unique<HttpServer>(HttpConfig{.port = 0}, std::move(routes));
   }
@@ -168,9 +168,10 @@ TEST_F(PendingWork, HasNoMoreTimeThanItsRequest) {
   EXPECT_TRUE(test::eventually([&] { return alive == 0; }));
 }
 
-TEST(PendingReply, WorkThatFailsIsAnError) {
-  const PendingReply::Part work{.work = [] { throw std::runtime_error("a secret"); }};
-  const std::string body = answer({work, {.whole = HttpReply{.body = "whole"}, .done = true}}, 1);
+TEST(ResponseProducer, WorkThatFailsIsAnError) {
+  const ResponseProducer::Part work{.work = [] { throw std::runtime_error("a secret"); }};
+  const std::string body =
+      response({work, {.whole = HttpResponse{.body = "whole"}, .done = true}}, 1);
   EXPECT_NE(body.find(R"("code":"internal_error")"), std::string::npos) << body;
   EXPECT_EQ(body.find("secret"), std::string::npos) << body;
 }

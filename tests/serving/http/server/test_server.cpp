@@ -19,7 +19,7 @@ void expect_well(const RecordedServer& server) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-TEST(HttpServer, AnswersRequestsOfAConnectionOneAfterTheOther) {
+TEST(HttpServer, RespondsToRequestsOfAConnectionOneAfterTheOther) {
   RecordedServer server;
   RawClient client(server.port());
   std::string all;
@@ -46,7 +46,7 @@ TEST(HttpServer, ClosesWhenAskedTo) {
   EXPECT_TRUE(old.is_closed());
 }
 
-TEST(HttpServer, AnswersWhoHasClosedItsHalf) {
+TEST(HttpServer, RespondsToWhoeverHasClosedItsHalf) {
   RecordedServer server;
   RawClient client(server.port());
   client.send(get("/health/live"));
@@ -55,7 +55,7 @@ TEST(HttpServer, AnswersWhoHasClosedItsHalf) {
   EXPECT_TRUE(client.is_closed());
 }
 
-TEST(HttpServer, AnswersHeadWithoutABody) {
+TEST(HttpServer, RespondsToHeadWithoutABody) {
   RecordedServer server;
   RawClient client(server.port());
   client.send("HEAD /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n" + get("/health/live"));
@@ -327,7 +327,7 @@ TEST(HttpServer, AsksForKeysUnlessARouteIsOpen) {
       200);
 }
 
-TEST(HttpServer, AnswersToItsOwnNamesOnlyWithoutKeys) {
+TEST(HttpServer, RespondsToItsOwnNamesOnlyWithoutKeys) {
   RecordedServer server;
   const auto host = [&](const std::string& name) {
     return server.ask("GET /v1/models HTTP/1.1\r\nHost: " + name + "\r\n\r\n").status;
@@ -369,7 +369,7 @@ TEST(HttpServer, TellsNothingOfItsFaults) {
   HttpConfig config;
   config.port = 0;
   Routes routes;
-  routes.add({.method = "GET", .path = "/fault", .handle = [](HttpRequest&) -> HttpAnswer {
+  routes.add({.method = "GET", .path = "/fault", .handle = [](HttpRequest&) -> HandlerResult {
                 throw std::runtime_error("secret of /etc");
               }});
   const HttpServer server(config, routes);
@@ -388,7 +388,7 @@ TEST(HttpServer, WaitsForWhoReadsSlowly) {
   constexpr size_t kBytes = 512 << 10;
   Routes routes;
   routes.add({.method = "GET", .path = "/large", .handle = [](HttpRequest&) {
-                return HttpAnswer{{.body = std::string(kBytes, 'x')}};
+                return HandlerResult{{.body = std::string(kBytes, 'x')}};
               }});
   const HttpServer server(config, routes);
   // For much longer than a peer may stall, and so slowly that the socket buffer stays full
@@ -461,7 +461,7 @@ TEST(HttpServer, ClosesIdleConnectionsWhenItDrains) {
 
 // A connection that has had a response is closed at once; others get an error for their first
 // request.
-TEST(HttpServer, AnswersAFirstRequestThatComesWhileItDrains) {
+TEST(HttpServer, RespondsToAFirstRequestThatComesWhileItDrains) {
   RecordedServerOptions options;
   options.http.limits.unasked_time = milliseconds(kPatienceMs);
   options.http.limits.head_time = milliseconds(2 * kPatienceMs);

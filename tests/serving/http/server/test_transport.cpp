@@ -80,7 +80,7 @@ class TlsClient {
   bool connected_ = false, closed_well_ = false;
 };
 
-TEST(HttpServerTls, AnswersAndStreams) {
+TEST(HttpServerTls, RespondsAndStreams) {
   const ScratchDirectory folder;
   RecordedServerOptions options;
   options.http.tls = make_files(folder);

@@ -22,11 +22,11 @@ class OneWorker {
     routes.add({.method = "POST", .path = "/wait", .handle = [this](HttpRequest&) {
                   ++begun;
                   gate.pass();
-                  return HttpAnswer{{.body = "{}"}};
+                  return HandlerResult{{.body = "{}"}};
                 }});
     routes.add({.method = "GET",
                 .path = "/quick",
-                .handle = [](HttpRequest&) { return HttpAnswer{{.body = "{}"}}; },
+                .handle = [](HttpRequest&) { return HandlerResult{{.body = "{}"}}; },
                 .is_quick = true});
     gate.hold();
     server = std::make_unique<HttpServer>(config, routes);

@@ -20,7 +20,7 @@ struct RecordedServerOptions {
   AdmissionLimits admission{.running = 8, .waiting = 32};
   RequestLimits requests{.vocab_size = 257};
   ToolFormat tools = ToolFormat::kNone;
-  AnswerLimits answers;
+  ResponseLimits responses;
   ModelWeights* weights = nullptr;
   int64_t adapters = 0;
   bool old_names = false;                 // of metrics
@@ -57,7 +57,7 @@ class RecordedServer {
                  .eos_token_ids = {256},
                  .requests = options.requests,
                  .admission = options.admission,
-                 .answers = options.answers,
+                 .responses = options.responses,
                  .tools = options.tools,
                  .weights = options.weights,
                  .adapters = options.adapters}) {
@@ -134,8 +134,8 @@ class RecordedServer {
   }
 };
 
-inline std::string error_code_of(const Response& answer) {
-  return nlohmann::json::parse(answer.body).at("error").at("code").get<std::string>();
+inline std::string error_code_of(const Response& response) {
+  return nlohmann::json::parse(response.body).at("error").at("code").get<std::string>();
 }
 
 }  // namespace trireme::test

@@ -134,7 +134,7 @@ TEST(Beams, EndWithTheEngine) {
 
 TEST(Beams, AreHeldOnlyUpToABound) {
   RecordedServerOptions options;
-  options.answers = {.whole = 60'000, .always = 20'000, .all = 100'000};
+  options.responses = {.whole = 60'000, .always = 20'000, .all = 100'000};
   RecordedServer server(options);
   EXPECT_EQ(server.ask(beams(20, R"(,"n":4)")).status, 200);
   const Response r = server.ask(beams(100, R"(,"n":8,"logprobs":20)"));

@@ -167,7 +167,7 @@ TEST(Service, CancelsEmbeddingsOfWhoeverGoesAway) {
 
 TEST(Service, HoldsOnlySoMuchOfEmbeddings) {
   RecordedServerOptions options;
-  options.answers = {.whole = 10'000, .always = 2'000, .all = 6'000};
+  options.responses = {.whole = 10'000, .always = 2'000, .all = 6'000};
   RecordedServer server(options);
   const auto code = [&](int texts, const char* more) {
     std::string inputs;

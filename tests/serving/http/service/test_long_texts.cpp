@@ -60,7 +60,7 @@ TEST(LongTexts, AreNotLookedAtWhereTheyAreTooLong) {
 }
 
 // Such responses are written by a worker, and sent separately from their heads.
-TEST(LongTexts, OfAnswersAreTold) {
+TEST(LongTexts, OfResponsesAreReported) {
   const RecordedServer server;
   const Response r =
       ask(server, "/v1/completions",

@@ -60,7 +60,7 @@ class TwoReplicas : public testing::Test {
   RecordedServer server;
 };
 
-TEST_F(TwoReplicas, ShareAnswers) {
+TEST_F(TwoReplicas, ShareResponses) {
   const Response r = complete(R"(["ab","cd","ef","gh"])", 9);
   ASSERT_EQ(r.status, 200) << r.body;
   const Json choices = Json::parse(r.body)["choices"];
@@ -102,7 +102,7 @@ TEST_F(TwoReplicas, LoseTheStreamsOfOneOnly) {
   EXPECT_NE(ended.body.find(R"("code":"engine_failure")"), std::string::npos) << ended.body;
 }
 
-TEST_F(TwoReplicas, LoseTheAnswersOfOneOnly) {
+TEST_F(TwoReplicas, LoseTheResponsesOfOneOnly) {
   const Response ended = lose_one("");
   EXPECT_EQ(ended.status, 503) << ended.body;
   EXPECT_EQ(ended.headers.at("Retry-After"), "1");

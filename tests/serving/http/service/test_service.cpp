@@ -353,7 +353,7 @@ TEST(Service, HoldsOnlySoMuchForWhoReadsSlowly) {
   RecordedServerOptions options;
   options.scheduler.max_model_len = 8192;
   options.blocks = 8192;
-  options.answers.unread = 100 << 10;
+  options.responses.unread = 100 << 10;
   RecordedServer server(options);
   server.gate.hold_after(3);
   RawClient client(server.port(), 64 << 10);
@@ -368,9 +368,9 @@ TEST(Service, HoldsOnlySoMuchForWhoReadsSlowly) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
+TEST(Service, HoldsOnlySoMuchOfWholeResponses) {
   RecordedServerOptions options;
-  options.answers = {.whole = 60'000, .always = 20'000, .all = 100'000};
+  options.responses = {.whole = 60'000, .always = 20'000, .all = 100'000};
   RecordedServer server(options);
   const auto code = [&](int tokens, const char* more) {
     // The memory of the previous response is released shortly after its last byte.
@@ -398,14 +398,14 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
   // In a stream, the bytes to be written at a time.
   const std::string longer(450, 'p');
-  options.answers = {.whole = 1'500, .always = 500, .all = 100'000};
+  options.responses = {.whole = 1'500, .always = 500, .all = 100'000};
   RecordedServer narrow(options);
   for (const auto& [more, status] :
        {std::pair(R"(,"stream":true)", 200), {R"(,"stream":true,"return_token_ids":true)", 400}}) {
     EXPECT_EQ(narrow.ask(post("/v1/completions", completion(1, more, longer))).status, status);
     EXPECT_TRUE(eventually([&] { return narrow.is_quiet(); }));
   }
-  options.answers = {.whole = 60'000, .always = 20'000, .all = 10'000};
+  options.responses = {.whole = 60'000, .always = 20'000, .all = 10'000};
   RecordedServer small(options);
   const Response r = small.ask(post("/v1/completions", completion(20, R"(,"logprobs":20)")));
   EXPECT_EQ(r.status, 503);

@@ -186,7 +186,7 @@ TEST_F(Metrics, CountChoicesOfAPromptAndEmbeddings) {
 // Requests that have not reached an engine yet.
 class MetricsOnTheWay : public Metrics {
  protected:
-  std::unique_ptr<PendingReply> asked(const std::string& more) {
+  std::unique_ptr<ResponseProducer> asked(const std::string& more) {
     HttpRequest request;
     request.body = R"({"model":"m","max_tokens":3,)" + more;
     std::string none;

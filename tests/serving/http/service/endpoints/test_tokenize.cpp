@@ -34,7 +34,7 @@ class SlowReader {
 TEST(Tokenize, HoldsOnlySoMuchForWhoReadsSlowly) {
   RecordedServerOptions options;
   options.http.keys = ApiKeys({"one", "two"}, {});
-  options.answers = {.all = 13 << 20, .of_a_key = 9 << 20};
+  options.responses = {.all = 13 << 20, .of_a_key = 9 << 20};
   RecordedServer server(options);
   SlowReader first(server.port(), "one"), second(server.port(), "one");
   const Response third = server.ask(long_text("one"));
@@ -52,9 +52,9 @@ TEST(Tokenize, HoldsOnlySoMuchForWhoReadsSlowly) {
   EXPECT_EQ(server.ask(long_text("two")).status, 200);
 }
 
-TEST(Tokenize, BoundsAReply) {
+TEST(Tokenize, BoundsAResponse) {
   RecordedServerOptions options;
-  options.answers = {.whole = 100'000, .always = 10'000};
+  options.responses = {.whole = 100'000, .always = 10'000};
   RecordedServer server(options);
   const auto ask = [&](const char* path, const std::string& body) {
     const Response r = server.ask(post(path, body));

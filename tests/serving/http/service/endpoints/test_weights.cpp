@@ -76,14 +76,14 @@ class WeightsRoute : public testing::Test {
     int64_t step = -1;
     weights.on_use = [&] { step = server.gate.passed(); };
     server.gate.hold_after(1);
-    auto answer = std::async(std::launch::async, [&] { return ask("POST", path, body); });
+    auto response = std::async(std::launch::async, [&] { return ask("POST", path, body); });
     EXPECT_TRUE(test::eventually([&] { return server.gate.is_shut() && server.in_engine() > 0; }));
     auto change = std::async(std::launch::async, [&] { return replace(R"({"mode":"wait"})"); });
     EXPECT_TRUE(test::eventually([&] {
       return Json::parse(ask("GET", "/admin/weights", "").body)["replacing"] == "waiting";
     }));
     server.gate.release();
-    EXPECT_EQ(answer.get().status, 200);
+    EXPECT_EQ(response.get().status, 200);
     EXPECT_EQ(change.get().status, 200);
     weights.on_use = nullptr;
     return step;
@@ -114,9 +114,9 @@ TEST_F(WeightsRoute, ReplacesThem) {
   EXPECT_EQ(metric("trireme:weights_version"), 1);
   for (const char* mode : {"wait", "abort", "keep"}) {
     const int before = weights.used;
-    const test::Response answer = replace(Json{{"model", "b"}, {"mode", mode}}.dump());
-    EXPECT_EQ(answer.status, 200) << answer.body;
-    const Json told = Json::parse(answer.body);
+    const test::Response response = replace(Json{{"model", "b"}, {"mode", mode}}.dump());
+    EXPECT_EQ(response.status, 200) << response.body;
+    const Json told = Json::parse(response.body);
     EXPECT_EQ(told["model"], "b/step-7");
     EXPECT_EQ(told["step"], 7);
     EXPECT_EQ(told["version"], before + 2);
@@ -148,9 +148,9 @@ TEST_F(WeightsRoute, WaitsForAllOfARequest) {
 }
 
 TEST_F(WeightsRoute, RefusesOthersAndGoesOn) {
-  const test::Response answer = replace(R"({"model":"other"})");
-  EXPECT_EQ(answer.status, 400);
-  const Json error = Json::parse(answer.body)["error"];
+  const test::Response response = replace(R"({"model":"other"})");
+  EXPECT_EQ(response.status, 400);
+  const Json error = Json::parse(response.body)["error"];
   EXPECT_EQ(error["param"], "model");
   EXPECT_NE(error["message"].get<std::string>().find("hidden_size"), std::string::npos);
   EXPECT_EQ(replace(R"({"mode":"now"})").status, 400);
@@ -177,9 +177,9 @@ TEST_F(WeightsRoute, DoesOneAtATime) {
 
 TEST_F(WeightsRoute, SaysWhereTheyAreLost) {
   weights.lost = true;
-  const test::Response answer = replace("{}");
-  EXPECT_EQ(answer.status, 503);
-  EXPECT_EQ(Json::parse(answer.body)["error"]["code"], "engine_failure");
+  const test::Response response = replace("{}");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(Json::parse(response.body)["error"]["code"], "engine_failure");
   EXPECT_EQ(weights.dropped, 1);
   EXPECT_EQ(ask("GET", "/health/ready", "").status, 503);
 }
@@ -197,8 +197,8 @@ TEST_F(WeightsRoute, LetsAdaptersComeAndGo) {
         "POST", "/v1/completions",
         Json{{"model", model}, {"prompt", "abcdefghijklmnopqrst"}, {"max_tokens", 2}}.dump());
   };
-  const auto cached = [&](const test::Response& answer) {
-    return Json::parse(answer.body)["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+  const auto cached = [&](const test::Response& response) {
+    return Json::parse(response.body)["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
   };
   EXPECT_EQ(ask("POST", "/v1/load_lora_adapter", "{}", "user").status, 403);
   EXPECT_EQ(cached(write("m")), 0);

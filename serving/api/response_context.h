@@ -7,20 +7,20 @@
 
 #include "engine/text/tokenizer.h"
 #include "serving/api/json_writer.h"
-#include "serving/api/reply_form.h"
+#include "serving/api/response_form.h"
 
 namespace trireme {
 
-struct ReplyIdentity {
+struct ResponseIdentity {
   std::string id;       // "chatcmpl-..."
   int64_t created = 0;  // seconds since 1970
   std::string model;
   std::string fingerprint;  // of the weights
 };
 
-struct ReplyContext {
-  ReplyIdentity identity;
-  ReplyForm form;
+struct ResponseContext {
+  ResponseIdentity identity;
+  ResponseForm form;
   const Tokenizer& tokenizer;  // must outlive this object
   std::vector<std::vector<int32_t>> prompts;
 

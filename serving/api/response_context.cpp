@@ -1,4 +1,4 @@
-#include "serving/api/reply_context.h"
+#include "serving/api/response_context.h"
 
 #include <functional>
 
@@ -6,15 +6,15 @@
 
 namespace trireme {
 
-const std::vector<int32_t>& ReplyContext::prompt_of(size_t choice) const {
+const std::vector<int32_t>& ResponseContext::prompt_of(size_t choice) const {
   return prompts[choice / static_cast<size_t>(form.n)];
 }
 
-size_t ReplyContext::first_of_prompt(size_t choice) const {
+size_t ResponseContext::first_of_prompt(size_t choice) const {
   return choice - choice % static_cast<size_t>(form.n);
 }
 
-void ReplyContext::begin_json(JsonWriter& json) const {
+void ResponseContext::begin_json(JsonWriter& json) const {
   const char* object = form.chat ? "chat.completion" : "text_completion";
   json.begin_object();
   json.key("id").string(identity.id);
@@ -24,7 +24,7 @@ void ReplyContext::begin_json(JsonWriter& json) const {
   json.key("system_fingerprint").string(identity.fingerprint);
 }
 
-std::string ReplyContext::call_id(size_t choice, int64_t call) const {
+std::string ResponseContext::call_id(size_t choice, int64_t call) const {
   constexpr char kLetters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   const bool mistral = form.tools.format == ToolFormat::kMistral;
   uint64_t state = std::hash<std::string>{}(concat(identity.id, ":", choice, ":", call));

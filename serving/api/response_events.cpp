@@ -1,4 +1,4 @@
-#include "serving/api/reply_events.h"
+#include "serving/api/response_events.h"
 
 #include <utility>
 
@@ -7,24 +7,24 @@
 
 namespace trireme {
 
-void ReplyEvents::write_usage_so_far(JsonWriter& json) const {
-  if (!reply_.form.include_usage) return;
+void ResponseEvents::write_usage_so_far(JsonWriter& json) const {
+  if (!response_.form.include_usage) return;
   json.key("usage");
-  if (reply_.form.usage_in_each)
+  if (response_.form.usage_in_each)
     write_usage(json, usage_);
   else
     json.null();
 }
 
 // role: first event of a chat's choice. Writes pending ids and log-probabilities too.
-void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text, bool role,
-                              const char* finish) {
+void ResponseEvents::write_frame(GenerationChoice& choice, const std::string& text, bool role,
+                                 const char* finish) {
   std::string data;
   JsonWriter json(data);
-  reply_.begin_json(json);
+  response_.begin_json(json);
   json.key("choices").begin_array().begin_object();
   json.key("index").integer(static_cast<int64_t>(choice.index));
-  if (reply_.form.chat) {
+  if (response_.form.chat) {
     json.key("delta").begin_object();
     if (role) json.key("role").string("assistant");
     if (role || finish == nullptr) json.key("content").string(text);
@@ -36,7 +36,7 @@ void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text,
   if (role || choice.reported.empty()) {
     json.null();
   } else {
-    write_logprobs(json, reply_, choice);
+    write_logprobs(json, response_, choice);
     choice.reported.clear();
   }
   json.key("finish_reason");
@@ -45,33 +45,36 @@ void ReplyEvents::write_frame(GenerationChoice& choice, const std::string& text,
   else
     json.string(finish);
   if (finish != nullptr) choice.write_stop_reason(json);
-  if (reply_.form.token_ids && !role) write_new_ids(json, choice);
+  if (response_.form.token_ids && !role) write_new_ids(json, choice);
   json.end_object().end_array();
-  if (reply_.form.token_ids && role)
-    write_ids(json, "prompt_token_ids", reply_.prompt_of(choice.index));
+  if (response_.form.token_ids && role)
+    write_ids(json, "prompt_token_ids", response_.prompt_of(choice.index));
   write_usage_so_far(json);
   json.end_object();
   frames_ += sse_frame(data);
 }
 
 // Ids of the tokens since the choice's last event; a completion's first event has the prompt's too.
-void ReplyEvents::write_new_ids(JsonWriter& json, GenerationChoice& choice) const {
-  if (!reply_.form.chat && !std::exchange(choice.prompt_written, true))
-    write_ids(json, "prompt_token_ids", reply_.prompt_of(choice.index));
+void ResponseEvents::write_new_ids(JsonWriter& json, GenerationChoice& choice) const {
+  if (!response_.form.chat && !std::exchange(choice.prompt_written, true))
+    write_ids(json, "prompt_token_ids", response_.prompt_of(choice.index));
   write_ids(json, "token_ids", std::exchange(choice.ids, {}));
 }
 
-void ReplyEvents::write_call(const GenerationChoice& choice, const ToolCallDelta::Call& call,
-                             bool begins) {
+void ResponseEvents::write_call(const GenerationChoice& choice, const ToolCallDelta::Call& call,
+                                bool begins) {
   std::string data;
   JsonWriter json(data);
-  reply_.begin_json(json);
+  response_.begin_json(json);
   json.key("choices").begin_array().begin_object();
   json.key("index").integer(static_cast<int64_t>(choice.index));
   json.key("delta").begin_object().key("tool_calls").begin_array().begin_object();
   json.key("index").integer(call.index);
   if (begins)
-    json.key("id").string(reply_.call_id(choice.index, call.index)).key("type").string("function");
+    json.key("id")
+        .string(response_.call_id(choice.index, call.index))
+        .key("type")
+        .string("function");
   json.key("function").begin_object();
   if (begins) json.key("name").string(call.name);
   json.key("arguments").string(begins ? "" : call.arguments);
@@ -82,19 +85,19 @@ void ReplyEvents::write_call(const GenerationChoice& choice, const ToolCallDelta
   frames_ += sse_frame(data);
 }
 
-void ReplyEvents::write_calls(const GenerationChoice& choice,
-                              const std::vector<ToolCallDelta::Call>& calls) {
+void ResponseEvents::write_calls(const GenerationChoice& choice,
+                                 const std::vector<ToolCallDelta::Call>& calls) {
   for (const ToolCallDelta::Call& call : calls) {
     if (!call.name.empty()) write_call(choice, call, true);
     if (!call.arguments.empty()) write_call(choice, call, false);
   }
 }
 
-void ReplyEvents::end() {
-  if (reply_.form.include_usage) {
+void ResponseEvents::end() {
+  if (response_.form.include_usage) {
     std::string data;
     JsonWriter json(data);
-    reply_.begin_json(json);
+    response_.begin_json(json);
     json.key("choices").begin_array().end_array().key("usage");
     write_usage(json, usage_);
     json.end_object();

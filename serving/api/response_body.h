@@ -11,8 +11,8 @@
 namespace trireme {
 
 // All choices must have ended.
-std::string reply_body(const ReplyContext& reply,
-                       std::span<const std::unique_ptr<GenerationChoice>> choices,
-                       const Usage& usage);
+std::string response_body(const ResponseContext& response,
+                          std::span<const std::unique_ptr<GenerationChoice>> choices,
+                          const Usage& usage);
 
 }  // namespace trireme

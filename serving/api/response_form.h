@@ -13,7 +13,7 @@
 namespace trireme {
 
 // Request members on which the form of the response depends.
-struct ReplyForm {
+struct ResponseForm {
   bool chat = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   bool echo = false;  // texts include their prompts
@@ -24,11 +24,11 @@ struct ReplyForm {
   bool token_ids = false;              // writes the ids of prompts and completions
   std::vector<int32_t> stop_ids = {};  // stop token ids of the request, for stop_reason
   int64_t n = 1;                       // choices computed per prompt
-  int64_t told = 0;  // choices returned per prompt, by log-probability per token; 0: all
+  int64_t returned = 0;  // choices returned per prompt, by log-probability per token; 0: all
   TextStreamOptions text = {};
   ToolCallOptions tools = {};  // of chats: how to find tool calls in the text
 };
-ReplyForm form_of(const CompletionRequest& request);
-ReplyForm form_of(const ChatRequest& request);
+ResponseForm form_of(const CompletionRequest& request);
+ResponseForm form_of(const ChatRequest& request);
 
 }  // namespace trireme

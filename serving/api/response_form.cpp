@@ -1,10 +1,10 @@
-#include "serving/api/reply_form.h"
+#include "serving/api/response_form.h"
 
 namespace trireme {
 namespace {
 
-ReplyForm common_form(const GenerationRequest& request) {
-  ReplyForm form;
+ResponseForm common_form(const GenerationRequest& request) {
+  ResponseForm form;
   form.stream = request.stream;
   form.include_usage = request.include_usage;
   form.usage_in_each = request.usage_in_each;
@@ -24,19 +24,19 @@ ReplyForm common_form(const GenerationRequest& request) {
 
 }  // namespace
 
-ReplyForm form_of(const CompletionRequest& request) {
-  ReplyForm form = common_form(request);
+ResponseForm form_of(const CompletionRequest& request) {
+  ResponseForm form = common_form(request);
   form.echo = request.echo;
   if (request.best_of > request.n) {
-    form.told = request.n;
+    form.returned = request.n;
     form.n = request.best_of;
   }
   form.without_text = request.max_tokens == 0;
   return form;
 }
 
-ReplyForm form_of(const ChatRequest& request) {
-  ReplyForm form = common_form(request);
+ResponseForm form_of(const ChatRequest& request) {
+  ResponseForm form = common_form(request);
   form.chat = true;
   return form;
 }

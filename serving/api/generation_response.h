@@ -1,5 +1,5 @@
-// Response of a completion or a chat during generation: events of a stream (reply_events.h), or one
-// object at the end (reply_body.h).
+// Response of a completion or a chat during generation: events of a stream (response_events.h), or
+// one object at the end (response_body.h).
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "serving/api/generation_choice.h"
-#include "serving/api/reply_context.h"
+#include "serving/api/response_context.h"
 #include "serving/api/usage.h"
 
 namespace trireme {
 
-class GenerationReply {
+class GenerationResponse {
  public:
   // prompts: as computed; choice i belongs to prompt i / n. The tokenizer must outlive this object.
-  GenerationReply(ReplyIdentity identity, ReplyForm form, const Tokenizer& tokenizer,
-                  std::vector<std::vector<int32_t>> prompts);
+  GenerationResponse(ResponseIdentity identity, ResponseForm form, const Tokenizer& tokenizer,
+                     std::vector<std::vector<int32_t>> prompts);
 
   size_t choices() const { return choices_.size(); }
   // Adds output of a choice, and appends the events of a stream to `frames`. Ignored after the
@@ -50,7 +50,7 @@ class GenerationReply {
   void write_events(GenerationChoice& choice, bool first, const std::string& text,
                     const std::vector<ToolCallDelta::Call>& calls, std::string& frames) const;
 
-  std::unique_ptr<const ReplyContext> reply_;
+  std::unique_ptr<const ResponseContext> response_;
   std::vector<std::unique_ptr<GenerationChoice>> choices_;
   size_t open_ = 0;   // choices that have not ended
   int64_t held_ = 0;  // bytes

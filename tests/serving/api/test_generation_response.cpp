@@ -8,26 +8,27 @@
 
 #include "engine/core/error.h"
 #include "serving/api/api_error.h"
-#include "serving/api/generation_reply.h"
+#include "serving/api/generation_response.h"
 
-namespace trireme::test_generation_reply {
+namespace trireme::test_generation_response {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Reply to one prompt of byte tokens, which receives its tokens letter by letter.
-class ReplyRecorder {
+// Response to one prompt of byte tokens, which receives its tokens letter by letter.
+class ResponseRecorder {
  public:
-  explicit ReplyRecorder(ReplyForm form, std::vector<std::vector<int32_t>> prompts = {{'h', 'i'}})
-      : reply({.id = "chatcmpl-1", .created = 1, .model = "m", .fingerprint = "f"}, std::move(form),
-              *tokenizer, std::move(prompts)) {}
+  explicit ResponseRecorder(ResponseForm form,
+                            std::vector<std::vector<int32_t>> prompts = {{'h', 'i'}})
+      : response({.id = "chatcmpl-1", .created = 1, .model = "m", .fingerprint = "f"},
+                 std::move(form), *tokenizer, std::move(prompts)) {}
 
   void letter(char c, std::optional<FinishReason> finish = {}, size_t choice = 0) {
     token({.id = static_cast<unsigned char>(c), .logprob = -0.5, .top = {{'x', -0.25}}}, finish,
           choice);
   }
   void token(const ChosenToken& token, std::optional<FinishReason> finish = {}, size_t choice = 0) {
-    reply.accept(choice, {}, std::span(&token, 1), 0, finish, frames);
+    response.accept(choice, {}, std::span(&token, 1), 0, finish, frames);
   }
   // Events so far, without "data: " and the blank lines.
   std::vector<std::string> events() const {
@@ -43,14 +44,16 @@ class ReplyRecorder {
   }
 
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
-  GenerationReply reply;
+  GenerationResponse response;
   std::string frames;
 };
 
-ReplyForm chat_stream(bool usage) { return {.chat = true, .stream = true, .include_usage = usage}; }
+ResponseForm chat_stream(bool usage) {
+  return {.chat = true, .stream = true, .include_usage = usage};
+}
 
-TEST(GenerationReply, StreamsAChatByteForByte) {
-  ReplyRecorder recorder(chat_stream(true));
+TEST(GenerationResponse, StreamsAChatByteForByte) {
+  ResponseRecorder recorder(chat_stream(true));
   recorder.letter('H');
   recorder.letter('e', FinishReason::kLength);
   const std::string head =
@@ -76,23 +79,23 @@ TEST(GenerationReply, StreamsAChatByteForByte) {
           R"("prompt_tokens_details":{"cached_tokens":0}}})"
           "\n\n" +
           "data: [DONE]\n\n");
-  EXPECT_TRUE(recorder.reply.done());
+  EXPECT_TRUE(recorder.response.done());
 }
 
-TEST(GenerationReply, LeavesUsageOutUnlessAsked) {
-  ReplyRecorder recorder(chat_stream(false));
+TEST(GenerationResponse, LeavesUsageOutUnlessAsked) {
+  ResponseRecorder recorder(chat_stream(false));
   recorder.letter('H', FinishReason::kLength);
   EXPECT_EQ(recorder.frames.find("usage"), std::string::npos);
   EXPECT_EQ(recorder.events().back(), "[DONE]");
-  ReplyForm form = chat_stream(true);
+  ResponseForm form = chat_stream(true);
   form.usage_in_each = true;
-  ReplyRecorder each(form);
+  ResponseRecorder each(form);
   each.letter('H');
   EXPECT_EQ(Json::parse(each.events().back())["usage"]["total_tokens"], 3);
 }
 
-TEST(GenerationReply, StreamsACompletion) {
-  ReplyRecorder recorder(ReplyForm{.stream = true});
+TEST(GenerationResponse, StreamsACompletion) {
+  ResponseRecorder recorder(ResponseForm{.stream = true});
   recorder.letter('H');
   recorder.letter('.', FinishReason::kStop);  // a stop token, without text
   const std::vector<std::string> events = recorder.events();
@@ -103,10 +106,10 @@ TEST(GenerationReply, StreamsACompletion) {
       R"("choices":[{"index":0,"text":"H","logprobs":null,"finish_reason":null}]})");
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["text"], "");
-  EXPECT_EQ(recorder.reply.usage().completion_tokens, 2);  // including the stop token
+  EXPECT_EQ(recorder.response.usage().completion_tokens, 2);  // including the stop token
 }
 
-TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
+TEST(GenerationResponse, TellsOfThePromptInItsOwnMember) {
   const std::vector<ChosenToken> prompt = {
       {.id = 'i', .logprob = -2, .top = {{'o', -0.5}, {'i', -2}}, .rank = 2},
       {.id = '!', .logprob = -INFINITY, .top = {}, .rank = 7}};
@@ -114,15 +117,15 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
                      R"("111":{"logprob":-0.5,"rank":1,"decoded_token":"o"}},)"
                      R"({"33":{"logprob":-9999,"rank":7,"decoded_token":"!"}}])";
   for (const bool chat : {false, true}) {
-    ReplyRecorder recorder({.chat = chat, .prompt_logprobs = 2, .n = 2}, {{'h', 'i', '!'}});
-    ReplyRecorder less({.chat = chat, .prompt_logprobs = 0}, {{'h', 'i'}});
-    less.reply.accept(0, std::span(prompt).first(1), {}, 0, FinishReason::kLength, less.frames);
-    EXPECT_EQ(less.reply.body().find("111"), std::string::npos);
+    ResponseRecorder recorder({.chat = chat, .prompt_logprobs = 2, .n = 2}, {{'h', 'i', '!'}});
+    ResponseRecorder less({.chat = chat, .prompt_logprobs = 0}, {{'h', 'i'}});
+    less.response.accept(0, std::span(prompt).first(1), {}, 0, FinishReason::kLength, less.frames);
+    EXPECT_EQ(less.response.body().find("111"), std::string::npos);
     const ChosenToken token{.id = 'x', .logprob = -1};
     for (const size_t i : {0, 1})  // the second sequence has the first one's prompt
-      recorder.reply.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
-                            std::span(&token, 1), 0, FinishReason::kLength, recorder.frames);
-    const Json body = Json::parse(recorder.reply.body());
+      recorder.response.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+                               std::span(&token, 1), 0, FinishReason::kLength, recorder.frames);
+    const Json body = Json::parse(recorder.response.body());
     const Json& where = chat ? body : body["choices"][1];
     EXPECT_EQ(where["prompt_logprobs"].dump(), Json::parse(want).dump());
     EXPECT_TRUE(body["choices"][0]["logprobs"].is_null());
@@ -131,13 +134,13 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
 
 // Echoed prompts count towards the size of a response like completions, and every choice of a
 // completion echoes it.
-TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
+TEST(GenerationResponse, CountsWhatItTellsOfPrompts) {
   const std::vector<ChosenToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
-  const auto held = [&](bool chat, int64_t n, int64_t told) {
-    ReplyRecorder one({.chat = chat, .prompt_logprobs = 3, .n = n, .told = told},
-                      {std::vector<int32_t>(51, 'i')});
-    one.reply.accept(0, prompt, {}, 0, {}, one.frames);
-    return one.reply.held_bytes();
+  const auto held = [&](bool chat, int64_t n, int64_t returned) {
+    ResponseRecorder one({.chat = chat, .prompt_logprobs = 3, .n = n, .returned = returned},
+                         {std::vector<int32_t>(51, 'i')});
+    one.response.accept(0, prompt, {}, 0, {}, one.frames);
+    return one.response.held_bytes();
   };
   const int64_t once = held(true, 1, 0);
   EXPECT_GE(once, 50 * 4 * 50);
@@ -147,8 +150,8 @@ TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
 }
 
 // The two most probable choices per token out of each prompt's three, best first.
-TEST(GenerationReply, TellsTheBestChoices) {
-  ReplyRecorder recorder({.n = 3, .told = 2}, {{'a'}, {'b'}});
+TEST(GenerationResponse, TellsTheBestChoices) {
+  ResponseRecorder recorder({.n = 3, .returned = 2}, {{'a'}, {'b'}});
   const auto write = [&](size_t choice, const std::string& text, double logprob) {
     for (size_t i = 0; i < text.size(); ++i)
       recorder.token({.id = static_cast<unsigned char>(text[i]), .logprob = logprob},
@@ -161,7 +164,7 @@ TEST(GenerationReply, TellsTheBestChoices) {
   write(3, "one", -3);
   write(4, "two", -2);
   write(5, "three", -1);
-  const Json body = Json::parse(recorder.reply.body());
+  const Json body = Json::parse(recorder.response.body());
   std::vector<std::string> texts;
   for (const Json& choice : body["choices"]) {
     EXPECT_EQ(choice["index"], texts.size());
@@ -171,70 +174,73 @@ TEST(GenerationReply, TellsTheBestChoices) {
   EXPECT_EQ(body["usage"]["completion_tokens"], 4 + 1 + 2 + 3 + 3 + 5);
 }
 
-TEST(GenerationReply, GivesTheWholeTextToo) {
-  ReplyForm form{.chat = true};
-  ReplyRecorder recorder(form);
+TEST(GenerationResponse, GivesTheWholeTextToo) {
+  ResponseForm form{.chat = true};
+  ResponseRecorder recorder(form);
   recorder.letter('H');
   recorder.letter('i', FinishReason::kLength);
   EXPECT_EQ(recorder.frames, "");
   EXPECT_EQ(
-      recorder.reply.body(),
+      recorder.response.body(),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","system_fingerprint":"f",)"
       R"("choices":[{"index":0,"message":{"role":"assistant","content":"Hi","refusal":null},)"
       R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,)"
       R"("total_tokens":4,"prompt_tokens_details":{"cached_tokens":0}}})");
-  ReplyRecorder completion(ReplyForm{});
+  ResponseRecorder completion(ResponseForm{});
   completion.letter('H', FinishReason::kLength);
   EXPECT_EQ(
-      completion.reply.body(),
+      completion.response.body(),
       R"({"id":"chatcmpl-1","object":"text_completion","created":1,"model":"m","system_fingerprint":"f",)"
       R"("choices":[{"index":0,"text":"H","logprobs":null,"finish_reason":"length"}],)"
       R"("usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,)"
       R"("prompt_tokens_details":{"cached_tokens":0}}})");
 }
 
-TEST(GenerationReply, EndsAtAStopStringAndIgnoresWhatFollows) {
-  ReplyForm form{.chat = true, .stream = true};
+TEST(GenerationResponse, EndsAtAStopStringAndIgnoresWhatFollows) {
+  ResponseForm form{.chat = true, .stream = true};
   form.text.stops = {"XY"};
-  ReplyRecorder recorder(form);
+  ResponseRecorder recorder(form);
   for (const char c : {'a', 'X'}) recorder.letter(c);
-  EXPECT_FALSE(recorder.reply.ended(0));
+  EXPECT_FALSE(recorder.response.ended(0));
   recorder.letter('Y');
-  EXPECT_TRUE(recorder.reply.ended(0));
+  EXPECT_TRUE(recorder.response.ended(0));
   const std::string before = recorder.frames;
   recorder.letter('b', FinishReason::kLength);
   EXPECT_EQ(recorder.frames, before);
-  EXPECT_EQ(recorder.reply.completion_tokens(0), 3);
-  EXPECT_STREQ(recorder.reply.finish_reason(0), "stop");
+  EXPECT_EQ(recorder.response.completion_tokens(0), 3);
+  EXPECT_STREQ(recorder.response.finish_reason(0), "stop");
   const std::vector<std::string> events = recorder.events();
   for (size_t i = 0; i + 1 < events.size(); ++i)
     EXPECT_EQ(Json::parse(events[i])["choices"][0]["delta"].dump().find('X'), std::string::npos);
 }
 
 // The member is vLLM's; other responses match OpenAI's format byte for byte.
-TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
-  const auto last_of = [](bool chat, bool stream, const std::function<void(ReplyRecorder&)>& tell) {
-    ReplyForm form{.chat = chat, .stream = stream, .stop_ids = {'.'}};
+TEST(GenerationResponse, NamesTheStopThatTheClientAskedFor) {
+  const auto last_of = [](bool chat, bool stream,
+                          const std::function<void(ResponseRecorder&)>& tell) {
+    ResponseForm form{.chat = chat, .stream = stream, .stop_ids = {'.'}};
     form.text.stops = {"AB", "XY"};
-    ReplyRecorder recorder(form);
+    ResponseRecorder recorder(form);
     tell(recorder);
     const std::vector<std::string> events = recorder.events();
-    return Json::parse(stream ? events.at(events.size() - 2) : recorder.reply.body())["choices"][0];
+    return Json::parse(stream ? events.at(events.size() - 2)
+                              : recorder.response.body())["choices"][0];
   };
   for (const bool chat : {false, true}) {
     for (const bool stream : {false, true}) {
       SCOPED_TRACE(concat("chat ", chat, ", stream ", stream));
-      const Json by_text = last_of(chat, stream, [](ReplyRecorder& recorder) {
+      const Json by_text = last_of(chat, stream, [](ResponseRecorder& recorder) {
         for (const char c : {'a', 'X', 'Y'}) recorder.letter(c);
       });
       EXPECT_EQ(by_text["finish_reason"], "stop");
       EXPECT_EQ(by_text["stop_reason"], "XY");
-      const Json by_token = last_of(
-          chat, stream, [](ReplyRecorder& recorder) { recorder.letter('.', FinishReason::kStop); });
+      const Json by_token = last_of(chat, stream, [](ResponseRecorder& recorder) {
+        recorder.letter('.', FinishReason::kStop);
+      });
       EXPECT_EQ(by_token["finish_reason"], "stop");
       EXPECT_EQ(by_token["stop_reason"], '.');
       for (const auto& last : {std::pair{'!', FinishReason::kStop}, {'.', FinishReason::kLength}}) {
-        const Json other = last_of(chat, stream, [&](ReplyRecorder& recorder) {
+        const Json other = last_of(chat, stream, [&](ResponseRecorder& recorder) {
           recorder.letter(last.first, last.second);
         });
         EXPECT_TRUE(other.contains("finish_reason"));
@@ -246,24 +252,24 @@ TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
 
 // The token ids of a stream's events together equal those of the whole response, including tokens
 // whose text is held back or empty.
-TEST(GenerationReply, TellsIdsOfTokens) {
+TEST(GenerationResponse, TellsIdsOfTokens) {
   for (const bool chat : {false, true}) {
     for (const bool stream : {false, true}) {
       SCOPED_TRACE(concat("chat ", chat, ", stream ", stream));
-      ReplyForm form{.chat = chat, .stream = stream, .token_ids = true, .n = 2};
+      ResponseForm form{.chat = chat, .stream = stream, .token_ids = true, .n = 2};
       form.text.stops = {"XYZ"};
-      ReplyRecorder recorder(form);
+      ResponseRecorder recorder(form);
       for (const char c : {'a', 'X', 'Y'}) recorder.letter(c, {}, 0);
       recorder.letter('b', {}, 1);
       recorder.letter('c', FinishReason::kLength, 0);
       recorder.letter('.', FinishReason::kStop, 1);
       std::map<int, std::vector<int32_t>> ids, prompts;
-      const auto take = [&](const Json& answer) {
-        for (const Json& choice : answer["choices"]) {
+      const auto take = [&](const Json& body) {
+        for (const Json& choice : body["choices"]) {
           const int index = choice["index"];
           for (const int32_t id : choice.value("token_ids", Json::array()))
             ids[index].push_back(id);
-          const Json& of_prompt = chat ? answer : choice;
+          const Json& of_prompt = chat ? body : choice;
           if (!of_prompt.contains("prompt_token_ids")) continue;
           EXPECT_TRUE(prompts[index].empty()) << "twice";
           prompts[index] = of_prompt["prompt_token_ids"].get<std::vector<int32_t>>();
@@ -271,22 +277,22 @@ TEST(GenerationReply, TellsIdsOfTokens) {
       };
       const std::vector<std::string> events = recorder.events();
       for (size_t i = 0; i + 1 < events.size(); ++i) take(Json::parse(events[i]));
-      if (!stream) take(Json::parse(recorder.reply.body()));
+      if (!stream) take(Json::parse(recorder.response.body()));
       EXPECT_EQ(ids[0], (std::vector<int32_t>{'a', 'X', 'Y', 'c'}));
       EXPECT_EQ(ids[1], (std::vector<int32_t>{'b', '.'}));
       EXPECT_EQ(prompts[0], (std::vector<int32_t>{'h', 'i'}));
       EXPECT_EQ(prompts[1], prompts[0]);
     }
   }
-  ReplyRecorder not_asked(ReplyForm{});
+  ResponseRecorder not_asked(ResponseForm{});
   not_asked.letter('a', FinishReason::kLength);
-  EXPECT_EQ(not_asked.reply.body().find("token_ids"), std::string::npos);
+  EXPECT_EQ(not_asked.response.body().find("token_ids"), std::string::npos);
 }
 
-TEST(GenerationReply, MixesChoicesByTheirIndex) {
-  ReplyForm form = chat_stream(true);
+TEST(GenerationResponse, MixesChoicesByTheirIndex) {
+  ResponseForm form = chat_stream(true);
   form.n = 2;
-  ReplyRecorder recorder(form);
+  ResponseRecorder recorder(form);
   recorder.letter('a', {}, 0);
   recorder.letter('c', {}, 1);
   recorder.letter('b', FinishReason::kLength, 0);
@@ -321,14 +327,14 @@ TEST(GenerationReply, MixesChoicesByTheirIndex) {
   EXPECT_EQ(finishes, (std::map<int, int>{{0, 1}, {1, 1}}));
 }
 
-TEST(GenerationReply, TellsLogProbabilitiesOfAChat) {
-  ReplyForm form{.chat = true, .top_logprobs = 1};
+TEST(GenerationResponse, TellsLogProbabilitiesOfAChat) {
+  ResponseForm form{.chat = true, .top_logprobs = 1};
   form.text.tell_tokens = true;
-  ReplyRecorder recorder(form);
+  ResponseRecorder recorder(form);
   recorder.letter('a');
   recorder.letter('\xC3');
   recorder.letter('\xA9', FinishReason::kLength);
-  const Json logprobs = Json::parse(recorder.reply.body())["choices"][0]["logprobs"];
+  const Json logprobs = Json::parse(recorder.response.body())["choices"][0]["logprobs"];
   EXPECT_EQ(
       logprobs["content"].dump(),
       R"([{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"x","logprob":-0.25,"bytes":[120]}]},)"
@@ -341,21 +347,21 @@ TEST(GenerationReply, TellsLogProbabilitiesOfAChat) {
 
 // One name per token: the sampled one's is a key of its own top log-probabilities, which scorers
 // look up.
-TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
+TEST(GenerationResponse, NamesAChosenTokenOnceInCompletions) {
   const std::string text =
       "a\xF0\x9F\x98\x8A\xFF"
       "bSTOP";
   for (const bool stream : {false, true}) {
-    ReplyForm form{.stream = stream, .echo = true, .top_logprobs = 1};
+    ResponseForm form{.stream = stream, .echo = true, .top_logprobs = 1};
     form.text.tell_tokens = true;
     form.text.stops = {"STOP"};
-    ReplyRecorder recorder(form, {{0xC3, 0xA9}});
+    ResponseRecorder recorder(form, {{0xC3, 0xA9}});
     const std::vector<ChosenToken> prompt = {{.id = 0xA9, .logprob = -1, .top = {{0xA9, -1}}}};
     for (size_t i = 0; i < text.size(); ++i) {
       const auto id = static_cast<unsigned char>(text[i]);
       const ChosenToken chosen{.id = id, .logprob = -1, .top = {{id, -1}}};
-      recorder.reply.accept(0, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
-                            std::span(&chosen, 1), 0, {}, recorder.frames);
+      recorder.response.accept(0, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+                               std::span(&chosen, 1), 0, {}, recorder.frames);
     }
     std::vector<std::string> names;
     const auto read = [&](const Json& choice) {
@@ -372,7 +378,7 @@ TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
         if (event != "[DONE]" && !Json::parse(event)["choices"].empty())
           read(Json::parse(event)["choices"][0]);
     } else {
-      read(Json::parse(recorder.reply.body())["choices"][0]);
+      read(Json::parse(recorder.response.body())["choices"][0]);
     }
     EXPECT_EQ(names, (std::vector<std::string>{"bytes:\\xc3", "bytes:\\xa9", "a", "bytes:\\xf0",
                                                "bytes:\\x9f", "bytes:\\x98", "bytes:\\x8a",
@@ -380,10 +386,10 @@ TEST(GenerationReply, NamesAChosenTokenOnceInCompletions) {
   }
 }
 
-TEST(GenerationReply, BytesOfAChatsTokensAreTheText) {
-  ReplyForm form{.chat = true, .top_logprobs = 2};
+TEST(GenerationResponse, BytesOfAChatsTokensAreTheText) {
+  ResponseForm form{.chat = true, .top_logprobs = 2};
   form.text.tell_tokens = true;
-  ReplyRecorder recorder(form);
+  ResponseRecorder recorder(form);
   const std::string text = "a\xE2\x9C\x93";
   const int32_t end = recorder.tokenizer->eod_id();
   for (size_t i = 0; i <= text.size(); ++i) {
@@ -391,7 +397,7 @@ TEST(GenerationReply, BytesOfAChatsTokensAreTheText) {
     recorder.token({.id = id, .logprob = -1, .top = {{id, -1}, {end, -2}}},
                    i < text.size() ? std::optional<FinishReason>() : FinishReason::kStop);
   }
-  const Json choice = Json::parse(recorder.reply.body())["choices"][0];
+  const Json choice = Json::parse(recorder.response.body())["choices"][0];
   std::string bytes;
   for (const Json& token : choice["logprobs"]["content"]) {
     for (const Json& byte : token["bytes"]) bytes += static_cast<char>(byte.get<int>());
@@ -404,11 +410,11 @@ TEST(GenerationReply, BytesOfAChatsTokensAreTheText) {
   EXPECT_EQ(choice["logprobs"]["content"][0]["top_logprobs"][1]["token"], "<|endoftext|>");
 }
 
-TEST(GenerationReply, TellsLogProbabilitiesInEventsOnce) {
-  ReplyForm form{.chat = true, .stream = true, .top_logprobs = 0};
+TEST(GenerationResponse, TellsLogProbabilitiesInEventsOnce) {
+  ResponseForm form{.chat = true, .stream = true, .top_logprobs = 0};
   form.text.tell_tokens = true;
   form.text.stops = {"bcX"};
-  ReplyRecorder recorder(form);
+  ResponseRecorder recorder(form);
   for (const char c : {'a', 'b', 'c'}) recorder.letter(c);
   recorder.letter('d', FinishReason::kLength);
   std::string text, tokens;
@@ -424,16 +430,16 @@ TEST(GenerationReply, TellsLogProbabilitiesInEventsOnce) {
   EXPECT_EQ(tokens, "abcd");
 }
 
-TEST(GenerationReply, EchoesThePromptWithItsLogProbabilities) {
-  ReplyForm form{.echo = true, .without_text = true, .top_logprobs = 1};
+TEST(GenerationResponse, EchoesThePromptWithItsLogProbabilities) {
+  ResponseForm form{.echo = true, .without_text = true, .top_logprobs = 1};
   form.text.tell_tokens = true;
-  ReplyRecorder recorder(form, {{'a', 'b', 'c'}});
+  ResponseRecorder recorder(form, {{'a', 'b', 'c'}});
   const std::vector<ChosenToken> prompt = {{.id = 'b', .logprob = -1, .top = {{'b', -1}}},
                                            {.id = 'c', .logprob = -2, .top = {{'x', -0.5}}}};
   const ChosenToken chosen{.id = 'd', .logprob = -3};
-  recorder.reply.accept(0, prompt, std::span(&chosen, 1), 0, FinishReason::kLength,
-                        recorder.frames);
-  const Json body = Json::parse(recorder.reply.body());
+  recorder.response.accept(0, prompt, std::span(&chosen, 1), 0, FinishReason::kLength,
+                           recorder.frames);
+  const Json body = Json::parse(recorder.response.body());
   EXPECT_EQ(body["choices"][0]["text"], "abc");
   EXPECT_EQ(body["usage"]["completion_tokens"], 0);
   EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
@@ -441,37 +447,37 @@ TEST(GenerationReply, EchoesThePromptWithItsLogProbabilities) {
             R"("top_logprobs":[null,{"b":-1},{"c":-2,"x":-0.5}],"text_offset":[0,1,2]})");
 }
 
-TEST(GenerationReply, EchoesThePromptOfAStream) {
-  ReplyForm form{.stream = true, .echo = true};
-  ReplyRecorder recorder(form);
+TEST(GenerationResponse, EchoesThePromptOfAStream) {
+  ResponseForm form{.stream = true, .echo = true};
+  ResponseRecorder recorder(form);
   recorder.letter('!', FinishReason::kLength);
   EXPECT_EQ(Json::parse(recorder.events()[0])["choices"][0]["text"], "hi!");
 }
 
-TEST(GenerationReply, WritesNumbersThatJsonHas) {
-  ReplyForm form{.top_logprobs = 1, .tokens_as_ids = true};
+TEST(GenerationResponse, WritesNumbersThatJsonHas) {
+  ResponseForm form{.top_logprobs = 1, .tokens_as_ids = true};
   form.text.tell_tokens = true;
-  ReplyRecorder recorder(form);
+  ResponseRecorder recorder(form);
   recorder.token(
       {.id = 'a', .logprob = -std::numeric_limits<double>::infinity(), .top = {{0xC3, -1}}},
       FinishReason::kLength);
-  EXPECT_EQ(Json::parse(recorder.reply.body())["choices"][0]["logprobs"].dump(),
+  EXPECT_EQ(Json::parse(recorder.response.body())["choices"][0]["logprobs"].dump(),
             R"({"tokens":["token_id:97"],"token_logprobs":[-9999],)"
             R"("top_logprobs":[{"token_id:97":-9999,"token_id:195":-1}],"text_offset":[0]})");
   form.tokens_as_ids = false;
-  ReplyRecorder bytes(form);
+  ResponseRecorder bytes(form);
   bytes.token({.id = 'a', .logprob = -1, .top = {{0xC3, -1}}}, FinishReason::kLength);
-  EXPECT_EQ(Json::parse(bytes.reply.body())["choices"][0]["logprobs"]["top_logprobs"].dump(),
+  EXPECT_EQ(Json::parse(bytes.response.body())["choices"][0]["logprobs"]["top_logprobs"].dump(),
             R"([{"a":-1,"bytes:\\xc3":-1}])");
 }
 
-TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {
+TEST(GenerationResponse, TextOfAStreamIsTheTextOfTheWhole) {
   for (const char* stop : {"", "cd", "\xC3\xA9"}) {
-    ReplyForm form{.chat = true};
+    ResponseForm form{.chat = true};
     if (*stop != 0) form.text.stops = {stop};
-    ReplyForm stream_form = form;
+    ResponseForm stream_form = form;
     stream_form.stream = true;
-    ReplyRecorder whole(form), stream(stream_form);
+    ResponseRecorder whole(form), stream(stream_form);
     const std::string text = "ab\xC3\xA9 cde\xE2\x82";
     for (size_t i = 0; i < text.size(); ++i) {
       const auto finish = i + 1 == text.size() ? std::optional(FinishReason::kLength)
@@ -483,10 +489,10 @@ TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {
     for (const std::string& event : stream.events())
       if (event != "[DONE]" && Json::parse(event)["choices"][0]["delta"].contains("content"))
         streamed += Json::parse(event)["choices"][0]["delta"]["content"].get<std::string>();
-    const Json message = Json::parse(whole.reply.body())["choices"][0]["message"];
+    const Json message = Json::parse(whole.response.body())["choices"][0]["message"];
     EXPECT_EQ(streamed, message["content"].get<std::string>());
   }
 }
 
 }  // namespace
-}  // namespace trireme::test_generation_reply
+}  // namespace trireme::test_generation_response

@@ -15,11 +15,11 @@
 namespace trireme {
 
 // Writes events that are due together, in order.
-class ReplyEvents {
+class ResponseEvents {
  public:
   // All must outlive this object. usage: of the response so far.
-  ReplyEvents(const ReplyContext& reply, const Usage& usage, std::string& frames)
-      : reply_(reply), usage_(usage), frames_(frames) {}
+  ResponseEvents(const ResponseContext& response, const Usage& usage, std::string& frames)
+      : response_(response), usage_(usage), frames_(frames) {}
 
   void write_role(GenerationChoice& choice) { write_frame(choice, "", true, nullptr); }
   // Includes the log-probabilities and ids not yet written.
@@ -40,7 +40,7 @@ class ReplyEvents {
   void write_new_ids(JsonWriter& json, GenerationChoice& choice) const;
   void write_usage_so_far(JsonWriter& json) const;
 
-  const ReplyContext& reply_;
+  const ResponseContext& response_;
   const Usage& usage_;
   std::string& frames_;
 };

@@ -1,4 +1,4 @@
-#include "serving/api/embeddings_reply.h"
+#include "serving/api/embeddings_response.h"
 
 #include <bit>
 #include <cmath>
