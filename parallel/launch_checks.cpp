@@ -30,8 +30,8 @@ constexpr int64_t kMpirunDescriptors = 40, kDescriptorsPerRank = 5;
 // Processes and threads of mpirun and the ranks, with one compute thread per rank; with fewer none
 // of it starts, or it hangs.
 constexpr int64_t kMpirunProcesses = 4, kProcessesPerRank = 5;
-constexpr std::chrono::milliseconds kMpirunAnswers{10000};  // may be loaded over a network
-constexpr size_t kMaxAnswer = 4096;
+constexpr std::chrono::milliseconds kMpirunTimeout{10000};  // may be loaded over a network
+constexpr size_t kMaxVersionText = 4096;
 constexpr int kLooks = 50;  // of 10 ms, between the end of its output and its exit
 
 constexpr const char* kOpenMpiFirst =
@@ -76,18 +76,18 @@ void check_session_folder(const std::string& folder, int ranks) {
 
 // Both outputs of `PATH --version`, and its waitpid() status; -1: it did not end in time and was
 // killed.
-struct MpirunAnswer {
+struct MpirunOutput {
   std::string text;
   int status = -1;
 };
 
 // Reads until the end of the output or until `end`.
-void read_answer(int descriptor, std::string& text, LaunchClock::time_point end) {
+void read_output(int descriptor, std::string& text, LaunchClock::time_point end) {
   std::array<char, 1024> piece;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - LaunchClock::now());
     pollfd ready{descriptor, POLLIN, 0};
-    if (left.count() <= 0 || text.size() > kMaxAnswer) return;
+    if (left.count() <= 0 || text.size() > kMaxVersionText) return;
     if (poll(&ready, 1, static_cast<int>(left.count())) <= 0) continue;
     const ssize_t got = read(descriptor, piece.data(), piece.size());
     if (got <= 0) return;
@@ -95,7 +95,7 @@ void read_answer(int descriptor, std::string& text, LaunchClock::time_point end)
   }
 }
 
-MpirunAnswer ask_version(const std::string& mpirun) {
+MpirunOutput ask_version(const std::string& mpirun) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
     throw Error(concat("cannot make a pipe for mpirun: ", std::strerror(errno)));
@@ -108,8 +108,8 @@ MpirunAnswer ask_version(const std::string& mpirun) {
     fail_input(error.what(), kOpenMpiFirst);
   }
   close(ends[1]);
-  MpirunAnswer answer;
-  read_answer(ends[0], answer.text, LaunchClock::now() + kMpirunAnswers);
+  MpirunOutput output;
+  read_output(ends[0], output.text, LaunchClock::now() + kMpirunTimeout);
   close(ends[0]);
   bool ended = false;
   for (int looks = 0; looks < kLooks && !ended; ++looks) {
@@ -122,22 +122,22 @@ MpirunAnswer ask_version(const std::string& mpirun) {
   kill(-child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
-  if (ended) answer.status = status;
-  return answer;
+  if (ended) output.status = status;
+  return output;
 }
 
 void check_version(const std::string& mpirun, int ranks) {
-  const MpirunAnswer answer = ask_version(mpirun);
-  const std::string line = answer.text.substr(0, std::min<size_t>(answer.text.find('\n'), 200));
+  const MpirunOutput output = ask_version(mpirun);
+  const std::string line = output.text.substr(0, std::min<size_t>(output.text.find('\n'), 200));
   const std::string head = concat("--ranks ", ranks, ": ", mpirun, " --version ");
-  if (answer.status == -1)
-    fail_input(head, "did not end within ", kMpirunAnswers.count(), " ms", kOpenMpiFirst);
-  if (WIFSIGNALED(answer.status))
-    fail_input(head, "was ended by signal ", WTERMSIG(answer.status), kOpenMpiFirst);
-  if (WEXITSTATUS(answer.status) != 0)
-    fail_input(head, "ended with exit code ", WEXITSTATUS(answer.status), " (",
+  if (output.status == -1)
+    fail_input(head, "did not end within ", kMpirunTimeout.count(), " ms", kOpenMpiFirst);
+  if (WIFSIGNALED(output.status))
+    fail_input(head, "was ended by signal ", WTERMSIG(output.status), kOpenMpiFirst);
+  if (WEXITSTATUS(output.status) != 0)
+    fail_input(head, "ended with exit code ", WEXITSTATUS(output.status), " (",
                line.empty() ? "no output" : line, ")", kOpenMpiFirst);
-  if (answer.text.find("Open MPI") == std::string::npos)
+  if (output.text.find("Open MPI") == std::string::npos)
     fail_input(head, "does not name Open MPI (", line.empty() ? "no output" : line, ")",
                kOpenMpiFirst);
 }

@@ -115,7 +115,7 @@ void RankSupervisor::ask_all(const Group& group, MessageKind kind,
   uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
-    change_.answers = 0;
+    change_.responses = 0;
     change_.refusal.clear();
     number = change_.number;
   }
@@ -128,10 +128,11 @@ void RankSupervisor::ask_all(const Group& group, MessageKind kind,
   }
 }
 
-std::string RankSupervisor::wait_for_answers(const std::shared_ptr<Group>& group) {
+std::string RankSupervisor::wait_for_responses(const std::shared_ptr<Group>& group) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return change_.answers == group->channels.size() || group_ != group; });
-  if (change_.answers < group->channels.size()) fail_lost(kRanksLost);
+  changed_.wait(lock,
+                [&] { return change_.responses == group->channels.size() || group_ != group; });
+  if (change_.responses < group->channels.size()) fail_lost(kRanksLost);
   return change_.refusal;
 }
 
@@ -144,7 +145,7 @@ void RankSupervisor::stage(const StageRequest& request) {
     change_ = {.group = group, .number = change_.number + 1, .refusal = {}};
   }
   ask_all(*group, MessageKind::kStage, encode_stage(request));
-  if (const std::string why = wait_for_answers(group); !why.empty()) throw InputError(why);
+  if (const std::string why = wait_for_responses(group); !why.empty()) throw InputError(why);
   const std::lock_guard lock(mutex_);
   change_.staged = true;
 }
@@ -175,7 +176,7 @@ void RankSupervisor::use() {
     group = group_;
   }
   ask_all(*group, MessageKind::kUse);
-  wait_for_answers(group);
+  wait_for_responses(group);
 }
 
 void RankSupervisor::drop() {
@@ -355,7 +356,7 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
       const std::lock_guard lock(mutex_);
       if (message.number != change_.number || change_.group.get() != &group)
         throw BadMessage(concat(channel.peer(), " reports weights that were not requested"));
-      ++change_.answers;
+      ++change_.responses;
       if (change_.refusal.empty())
         change_.refusal.assign(reinterpret_cast<const char*>(message.payload.data()),
                                message.payload.size());

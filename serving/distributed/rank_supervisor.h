@@ -98,9 +98,9 @@ class RankSupervisor {
   struct Change {
     std::shared_ptr<Group> group;
     uint64_t number = 0;
-    size_t answers = 0;   // responses to the last request
-    std::string refusal;  // the first one; empty: none
-    bool staged = false;  // by all ranks
+    size_t responses = 0;  // responses to the last request
+    std::string refusal;   // the first one; empty: none
+    bool staged = false;   // by all ranks
   };
   struct Step {
     uint64_t number = 0;  // 0: no step is running
@@ -111,7 +111,7 @@ class RankSupervisor {
   std::shared_ptr<Group> begin_step(const SchedulerOutput& plan);
   std::vector<std::byte> wait_for_output(const Group& group);
   void ask_all(const Group& group, MessageKind kind, std::span<const std::byte> payload = {});
-  std::string wait_for_answers(const std::shared_ptr<Group>& group);
+  std::string wait_for_responses(const std::shared_ptr<Group>& group);
   void loop();
   std::string run_group();  // returns the cause of its loss, or empty once stopped
   void accept_ranks(Group& group, ControlListener& listener);

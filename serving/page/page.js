@@ -28,11 +28,11 @@ class RefusedError extends Error {
 }
 
 async function ask(path, options = {}) {
-  const answer = await fetch(path, { headers: headers(), cache: "no-store", ...options });
-  if (answer.ok) return answer;
-  const body = await answer.json().catch(() => ({}));
+  const response = await fetch(path, { headers: headers(), cache: "no-store", ...options });
+  if (response.ok) return response;
+  const body = await response.json().catch(() => ({}));
   const error = body.error || {};
-  throw new RefusedError(answer.status, error.message || `the server answered ${answer.status}`, error.code);
+  throw new RefusedError(response.status, error.message || `the server answered ${response.status}`, error.code);
 }
 
 // --- server ---
@@ -104,8 +104,8 @@ async function requestBody() {
 }
 
 // Yields the data of each server-sent event of a streaming response.
-async function* events(answer) {
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
@@ -122,12 +122,12 @@ function textOf(chunk) {
   return state.chat ? (choice.delta && choice.delta.content) || "" : choice.text || "";
 }
 
-async function answer(shown) {
+async function streamResponse(shown) {
   let first = null, usage = null, text = "", ended = false, reason = null;
   const path = state.chat ? "v1/chat/completions" : "v1/completions", signal = state.running.signal;
   const body = await requestBody(), started = performance.now();
-  const reply = await ask(path, { method: "POST", body: JSON.stringify(body), signal });
-  for await (const data of events(reply)) {
+  const response = await ask(path, { method: "POST", body: JSON.stringify(body), signal });
+  for await (const data of events(response)) {
     if (data === "[DONE]") { ended = true; break; }
     const chunk = JSON.parse(data);
     if (chunk.error) throw new RefusedError(500, chunk.error.message, chunk.error.code);
@@ -161,7 +161,7 @@ async function submit() {
   shown.element.classList.add("busy");
   busy(new AbortController());
   try {
-    const facts = await answer(shown);
+    const facts = await streamResponse(shown);
     shown.finish();
     shown.facts(facts);
   } catch (error) {

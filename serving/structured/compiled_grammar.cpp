@@ -53,7 +53,7 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
   return grammar.choice({text, tool_call_grammar(grammar, source.tools)});
 }
 
-GrammarMemoryError::GrammarMemoryError(GrammarMemory::Answer why)
+GrammarMemoryError::GrammarMemoryError(GrammarMemory::ChargeResult why)
     : Error("the memory for schemas, expressions and grammars in use is taken"), why_(why) {}
 
 // Mask that a reader waits for. Shared by reader and worker.
@@ -225,8 +225,8 @@ CompiledGrammar::CompiledGrammar(PushdownAutomaton automaton, std::shared_ptr<co
       charge_(std::move(owner.memory), std::move(owner.tenant)),
       masks_(automaton_, *trie_, TokenMasks::kMaxWork,
              [this](int64_t bytes) { return charge(bytes); }) {
-  const GrammarMemory::Answer answer = charge_.set(automaton_bytes_);
-  if (answer != GrammarMemory::Answer::kTaken) throw GrammarMemoryError(answer);
+  const GrammarMemory::ChargeResult result = charge_.set(automaton_bytes_);
+  if (result != GrammarMemory::ChargeResult::kTaken) throw GrammarMemoryError(result);
   bytes_ = automaton_bytes_;
 }
 
@@ -252,7 +252,7 @@ void CompiledGrammar::prepare() {
   Found found{.gave_up = !prepared};
   if (prepared) found = read(position, {}, kNeverEnds, mask);
   // Which bound it was is unknown; a tenant's share is never larger than the memory of all.
-  if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::Answer::kShareIsFull);
+  if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::ChargeResult::kShareIsFull);
   if (found.gave_up)
     fail_input("its texts can be read in too many ways at once: make it less ambiguous");
   if (!found.goes_on) fail_input("no token of this model begins a text that satisfies it");
@@ -266,7 +266,7 @@ std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> stop_tok
 }
 
 bool CompiledGrammar::charge(int64_t bytes) const {
-  if (charge_.set(automaton_bytes_ + bytes) != GrammarMemory::Answer::kTaken) return false;
+  if (charge_.set(automaton_bytes_ + bytes) != GrammarMemory::ChargeResult::kTaken) return false;
   bytes_ = automaton_bytes_ + bytes;
   return true;
 }

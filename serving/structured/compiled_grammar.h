@@ -38,11 +38,11 @@ struct GrammarOwner {
 // The budget of GrammarMemory is exhausted.
 class GrammarMemoryError : public Error {
  public:
-  explicit GrammarMemoryError(GrammarMemory::Answer why);
-  GrammarMemory::Answer why() const { return why_; }
+  explicit GrammarMemoryError(GrammarMemory::ChargeResult why);
+  GrammarMemory::ChargeResult why() const { return why_; }
 
  private:
-  GrammarMemory::Answer why_;
+  GrammarMemory::ChargeResult why_;
 };
 
 class CompiledGrammar final : public TextRule,

@@ -148,7 +148,7 @@ GrammarCompiler::Outcome GrammarCompiler::outcome_of(Job& job) {
   } catch (const InputError& error) {
     return {nullptr, {Kind::kInvalid, error.what()}};
   } catch (const GrammarMemoryError& error) {
-    const bool own = error.why() == GrammarMemory::Answer::kShareIsFull;
+    const bool own = error.why() == GrammarMemory::ChargeResult::kShareIsFull;
     return {nullptr, {own ? Kind::kShareIsFull : Kind::kMemoryIsFull, error.what()}};
   } catch (const std::bad_alloc&) {
     throw;

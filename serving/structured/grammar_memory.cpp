@@ -24,28 +24,28 @@ bool GrammarMemory::others_narrow_share_of(const std::string& tenant, int64_t by
   return active > 2 && bytes <= tenant_share(bytes_, tenant, 2) - own;
 }
 
-GrammarMemory::Answer GrammarMemory::take(const std::string& tenant, int64_t bytes) {
+GrammarMemory::ChargeResult GrammarMemory::take(const std::string& tenant, int64_t bytes) {
   for (;;) {
-    const Answer answer = try_take(tenant, bytes);
-    if (answer == Answer::kTaken) return answer;
-    if (!evict(tenant, answer == Answer::kAllIsFull || others_narrow_share_of(tenant, bytes)))
-      return answer;
+    const ChargeResult result = try_take(tenant, bytes);
+    if (result == ChargeResult::kTaken) return result;
+    if (!evict(tenant, result == ChargeResult::kAllIsFull || others_narrow_share_of(tenant, bytes)))
+      return result;
   }
 }
 
-GrammarMemory::Answer GrammarMemory::try_take(const std::string& tenant, int64_t bytes) {
+GrammarMemory::ChargeResult GrammarMemory::try_take(const std::string& tenant, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto at = of_tenant_.find(tenant);
   const int64_t own = at == of_tenant_.end() ? 0 : at->second;
   const auto active = std::ssize(of_tenant_) + (own == 0 ? 1 : 0);
-  if (bytes > tenant_share(bytes_, tenant, active) - own) return Answer::kShareIsFull;
-  if (bytes > bytes_ - used_) return Answer::kAllIsFull;
+  if (bytes > tenant_share(bytes_, tenant, active) - own) return ChargeResult::kShareIsFull;
+  if (bytes > bytes_ - used_) return ChargeResult::kAllIsFull;
   if (at == of_tenant_.end())
     of_tenant_.emplace(tenant, bytes);
   else
     at->second += bytes;
   used_ += bytes;
-  return Answer::kTaken;
+  return ChargeResult::kTaken;
 }
 
 void GrammarMemory::give_back(const std::string& tenant, int64_t bytes) {
@@ -61,12 +61,12 @@ int64_t GrammarMemory::used() const {
   return used_;
 }
 
-GrammarMemory::Answer GrammarCharge::set(int64_t bytes) {
-  auto answer = GrammarMemory::Answer::kTaken;
-  if (memory_ != nullptr && bytes > bytes_) answer = memory_->take(tenant_, bytes - bytes_);
+GrammarMemory::ChargeResult GrammarCharge::set(int64_t bytes) {
+  auto result = GrammarMemory::ChargeResult::kTaken;
+  if (memory_ != nullptr && bytes > bytes_) result = memory_->take(tenant_, bytes - bytes_);
   if (memory_ != nullptr && bytes < bytes_) memory_->give_back(tenant_, bytes_ - bytes);
-  if (answer == GrammarMemory::Answer::kTaken) bytes_ = bytes;
-  return answer;
+  if (result == GrammarMemory::ChargeResult::kTaken) bytes_ = bytes;
+  return result;
 }
 
 }  // namespace trireme

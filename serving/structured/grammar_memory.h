@@ -14,7 +14,7 @@ namespace trireme {
 
 class GrammarMemory {
  public:
-  enum class Answer { kTaken, kShareIsFull, kAllIsFull };
+  enum class ChargeResult { kTaken, kShareIsFull, kAllIsFull };
   // Drops one grammar that no request uses: of that tenant, or of any (nullptr). False: there is
   // none.
   using Evict = std::function<bool(const std::string* tenant)>;
@@ -25,12 +25,12 @@ class GrammarMemory {
 
   // Sets the callback for when memory is short; it may call give_back(), but not take().
   void set_evict(Evict evict);
-  Answer take(const std::string& tenant, int64_t bytes);
+  ChargeResult take(const std::string& tenant, int64_t bytes);
   void give_back(const std::string& tenant, int64_t bytes);
   int64_t used() const;
 
  private:
-  Answer try_take(const std::string& tenant, int64_t bytes);
+  ChargeResult try_take(const std::string& tenant, int64_t bytes);
 
   bool evict(const std::string& tenant, bool others);
   bool others_narrow_share_of(const std::string& tenant, int64_t bytes);
@@ -55,7 +55,7 @@ class GrammarCharge {
 
   // Changes the total charge to `bytes`; if refused, the previous charge stays. A decrease is never
   // refused.
-  GrammarMemory::Answer set(int64_t bytes);
+  GrammarMemory::ChargeResult set(int64_t bytes);
   const std::string& tenant() const { return tenant_; }
 
  private:

@@ -14,14 +14,14 @@ namespace {
 // Makes the sequence a pair of responses of unequal length.
 void make_pair(int64_t length, MicroBatch& b) {
   const int64_t cut = length / 2 + 2;
-  const auto answer = [&](int64_t begin, int64_t end, double reference) {
+  const auto response = [&](int64_t begin, int64_t end, double reference) {
     const auto at = b.targets.begin() + begin;
     for (int64_t i = begin; i < end; ++i)
       b.positions[static_cast<size_t>(i)] = static_cast<int32_t>(i - begin);
     const int64_t ignored = std::count(at, at + (end - begin), kIgnoredTarget);
-    return Answer{begin, end, end - begin - ignored, reference};
+    return PreferenceResponse{begin, end, end - begin - ignored, reference};
   };
-  b.pairs = {{answer(0, cut, -40.0), answer(cut, length, -38.0)}};
+  b.pairs = {{response(0, cut, -40.0), response(cut, length, -38.0)}};
   b.cu_seqlens = {0, static_cast<int32_t>(cut), static_cast<int32_t>(length)};
 }
 

@@ -43,13 +43,13 @@ void add_pair(const PreferenceConfig& config, const PreferencePair& pair, double
 void add_pairs(const PreferenceConfig& config, std::span<const PreferencePair> pairs,
                std::span<const double> losses, std::span<double> weights, PreferenceSums& sums) {
   std::ranges::fill(weights, 0.0);
-  const auto part = [](const auto& all, const Answer& answer) {
-    return all.subspan(static_cast<size_t>(answer.begin),
-                       static_cast<size_t>(answer.end - answer.begin));
+  const auto part = [](const auto& all, const PreferenceResponse& response) {
+    return all.subspan(static_cast<size_t>(response.begin),
+                       static_cast<size_t>(response.end - response.begin));
   };
-  const auto log_likelihood = [&](const Answer& answer) {
+  const auto log_likelihood = [&](const PreferenceResponse& response) {
     double sum = 0;
-    for (const double loss : part(losses, answer)) sum -= loss;
+    for (const double loss : part(losses, response)) sum -= loss;
     return sum;
   };
   for (const PreferencePair& pair : pairs) {

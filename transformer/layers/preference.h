@@ -25,12 +25,12 @@ struct PreferenceConfig {
 
 // Response: tokens [begin, end) of a micro-batch, of which `learned` have a target. reference: sum
 // of ln p of the reference model.
-struct Answer {
+struct PreferenceResponse {
   int64_t begin = 0, end = 0, learned = 0;
   double reference = 0;
 };
 struct PreferencePair {
-  Answer chosen, rejected;
+  PreferenceResponse chosen, rejected;
 };
 
 // Sums over pairs.

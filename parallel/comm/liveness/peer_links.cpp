@@ -124,21 +124,21 @@ void PeerLinks::look_at_machine(Peer& peer, double counted) {
   int pending = 0;
   if (ioctl(peer.fd, SIOCOUTQ, &pending) != 0) return;
   const int64_t acknowledged = peer.sent - pending;
-  const bool answers = pending == 0 || acknowledged > peer.acknowledged;
+  const bool acknowledges = pending == 0 || acknowledged > peer.acknowledged;
   peer.acknowledged = acknowledged;
-  peer.mute = answers ? 0 : peer.mute + counted;
+  peer.mute = acknowledges ? 0 : peer.mute + counted;
   if (peer.mute >= kSuspiciousLink) peer.mute_until = peer.silent;
 }
 
 // After a mute period the process gets the full time again: its beats are resent only later.
 void PeerLinks::look_at_silent(const Peer& peer, Liveness& liveness) {
-  const bool answers = peer.mute < kSuspiciousLink;
-  const bool unanswered = answers && peer.silent - peer.mute_until >= kUnansweredSeconds;
-  if (!unanswered && peer.silent < kHangsSeconds) return;
+  const bool acknowledges = peer.mute < kSuspiciousLink;
+  const bool unresponsive = acknowledges && peer.silent - peer.mute_until >= kUnresponsiveSeconds;
+  if (!unresponsive && peer.silent < kHangsSeconds) return;
   const double seconds = std::round(peer.silent * 10) / 10;
   liveness.report_lost(concat(liveness.who(peer.world_rank), " has not run for ", seconds, " s: ",
-                              answers ? "stopped, or its machine gives it no processor"
-                                      : "its machine or the network hangs"),
+                              acknowledges ? "stopped, or its machine gives it no processor"
+                                           : "its machine or the network hangs"),
                        LossCause::kSilent);
 }
 

@@ -16,7 +16,7 @@ namespace trireme {
 // process that computes still beats from a separate thread. A stopped process cannot be
 // distinguished here from one that gets no processor, so this is longer than kStoppedSeconds. The
 // other limit is kHangsSeconds (liveness.h).
-inline constexpr double kUnansweredSeconds = 9;
+inline constexpr double kUnresponsiveSeconds = 9;
 
 // Used by one thread at a time (the watchdog's). Borrows the descriptors, which must be
 // non-blocking.

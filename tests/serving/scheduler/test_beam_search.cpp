@@ -38,13 +38,13 @@ std::vector<int32_t> ids_of(const BeamSearch::Text& text) {
 BeamSearch searched(const BeamSearchConfig& config) {
   BeamSearch search(config);
   while (!search.done()) {
-    std::vector<std::vector<TokenLogprob>> answers;
+    std::vector<std::vector<TokenLogprob>> continuations;
     for (size_t b = 0; b < search.beams(); ++b) {
-      answers.push_back(following(search.tokens(b)));
-      if (std::ssize(answers.back()) > search.candidates())
-        answers.back().resize(static_cast<size_t>(search.candidates()));
+      continuations.push_back(following(search.tokens(b)));
+      if (std::ssize(continuations.back()) > search.candidates())
+        continuations.back().resize(static_cast<size_t>(search.candidates()));
     }
-    search.advance(answers);
+    search.advance(continuations);
   }
   return search;
 }

@@ -20,11 +20,11 @@ using Kind = GrammarSource::Kind;
 
 const char* const kHard = "(((((a{1000}){1000}){1000}){1000}){1000})";
 
-struct Answer {
-  std::promise<std::string> told;  // the error, or "rule"
+struct RecordedOutcome {
+  std::promise<std::string> outcome;  // the error, or "rule"
   GrammarCompiler::Done done() {
     return [this](const std::shared_ptr<const TextRule>& rule, const GrammarRefusal& refusal) {
-      told.set_value(rule != nullptr ? "rule" : refusal.message);
+      outcome.set_value(rule != nullptr ? "rule" : refusal.message);
     };
   }
 };
@@ -33,22 +33,23 @@ bool always() { return true; }
 
 TEST(GrammarCompiler, TellsOfTheRuleOrWhyThereIsNone) {
   GrammarCompiler compiler(trie_of(byte_tokens()));
-  Answer hard, good, bad;
+  RecordedOutcome hard, good, bad;
   compiler.compile("", {Kind::kRegex, kHard}, hard.done(), always);
   compiler.compile("", {Kind::kRegex, "a+"}, good.done(), always);
   compiler.compile("", {Kind::kRegex, "a("}, bad.done(), always);
-  EXPECT_EQ(good.told.get_future().get(), "rule");
-  EXPECT_NE(bad.told.get_future().get().find("( without"), std::string::npos);
-  EXPECT_NE(hard.told.get_future().get().find("make it simpler"), std::string::npos);
+  EXPECT_EQ(good.outcome.get_future().get(), "rule");
+  EXPECT_NE(bad.outcome.get_future().get().find("( without"), std::string::npos);
+  EXPECT_NE(hard.outcome.get_future().get().find("make it simpler"), std::string::npos);
   // A compiled grammar is returned immediately.
-  Answer again;
+  RecordedOutcome again;
   compiler.compile("", {Kind::kRegex, "a+"}, again.done(), always);
-  EXPECT_EQ(again.told.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  EXPECT_EQ(again.outcome.get_future().wait_for(std::chrono::seconds(0)),
+            std::future_status::ready);
 }
 
 TEST(GrammarCompiler, LeavesOutWhatNobodyWaitsFor) {
   GrammarCompiler compiler(trie_of(byte_tokens()), {.threads = 1});
-  Answer hard, last;
+  RecordedOutcome hard, last;
   std::atomic<bool> compiled{false};
   compiler.compile("", {Kind::kRegex, kHard}, hard.done(), always);
   compiler.compile(
@@ -56,9 +57,9 @@ TEST(GrammarCompiler, LeavesOutWhatNobodyWaitsFor) {
       [&](const std::shared_ptr<const TextRule>&, const GrammarRefusal&) { compiled = true; },
       [] { return false; });
   compiler.compile("", {Kind::kRegex, "c"}, last.done(), always);
-  EXPECT_EQ(last.told.get_future().get(), "rule");
+  EXPECT_EQ(last.outcome.get_future().get(), "rule");
   EXPECT_FALSE(compiled);
-  EXPECT_NE(hard.told.get_future().get(), "rule");
+  EXPECT_NE(hard.outcome.get_future().get(), "rule");
 }
 
 // However many jobs a key has queued, the next key's job comes second.
@@ -106,24 +107,24 @@ TEST(GrammarCompiler, LeavesAThreadToOtherKeys) {
           opened.wait();
         },
         always);
-  Answer other;
+  RecordedOutcome other;
   compiler.compile("b", {Kind::kRegex, "b"}, other.done(), always);
-  EXPECT_EQ(other.told.get_future().get(), "rule");
+  EXPECT_EQ(other.outcome.get_future().get(), "rule");
   EXPECT_LE(of_a, 1);
   gate.set_value();
 }
 
 TEST(GrammarCompiler, KeepsNothingOfOneKeyForAnother) {
   GrammarCompiler compiler(trie_of(byte_tokens()));
-  Answer first, again, other;
+  RecordedOutcome first, again, other;
   compiler.compile("a", {Kind::kRegex, "x"}, first.done(), always);
-  EXPECT_EQ(first.told.get_future().get(), "rule");
+  EXPECT_EQ(first.outcome.get_future().get(), "rule");
   const int64_t one = compiler.counts().live_bytes;
   EXPECT_GT(one, 0);
   compiler.compile("a", {Kind::kRegex, "x"}, again.done(), always);
   EXPECT_EQ(compiler.counts().live_bytes, one);
   compiler.compile("b", {Kind::kRegex, "x"}, other.done(), always);
-  EXPECT_EQ(other.told.get_future().get(), "rule");
+  EXPECT_EQ(other.outcome.get_future().get(), "rule");
   EXPECT_EQ(compiler.counts().live_bytes, 2 * one);
 }
 
@@ -143,14 +144,14 @@ struct Compiled {
 };
 
 Compiled compiled(GrammarCompiler& compiler, const std::string& tenant, const std::string& regex) {
-  std::promise<Compiled> told;
+  std::promise<Compiled> outcome;
   compiler.compile(
       tenant, {Kind::kRegex, regex},
       [&](std::shared_ptr<const TextRule> rule, const GrammarRefusal& refusal) {
-        told.set_value({std::move(rule), refusal});
+        outcome.set_value({std::move(rule), refusal});
       },
       always);
-  return told.get_future().get();
+  return outcome.get_future().get();
 }
 
 TEST(GrammarCompiler, HoldsNoMoreThanItMay) {

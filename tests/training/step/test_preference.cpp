@@ -31,8 +31,8 @@ MicroBatch batch_of(const nlohmann::json& pairs, int64_t length) {
     const auto put = [&](const char* name) {
       const std::vector<int32_t> ids = pair[name];
       const int64_t asked = pair["prompt"];
-      Answer answer{at, at + std::ssize(ids) - 1, std::ssize(ids) - asked,
-                    pair[std::string("reference_") + name]};
+      PreferenceResponse response{at, at + std::ssize(ids) - 1, std::ssize(ids) - asked,
+                                  pair[std::string("reference_") + name]};
       for (int64_t i = 0; i + 1 < std::ssize(ids); ++i, ++at) {
         const auto to = static_cast<size_t>(at);
         batch.tokens[to] = ids[static_cast<size_t>(i)];
@@ -40,9 +40,9 @@ MicroBatch batch_of(const nlohmann::json& pairs, int64_t length) {
         if (i + 1 >= asked) batch.targets[to] = ids[static_cast<size_t>(i) + 1];
       }
       batch.cu_seqlens.push_back(static_cast<int32_t>(at));
-      return answer;
+      return response;
     };
-    const Answer chosen = put("chosen");
+    const PreferenceResponse chosen = put("chosen");
     batch.pairs.push_back({chosen, put("rejected")});
     batch.cu_seqlens.push_back(static_cast<int32_t>(++sequence * length));
   }

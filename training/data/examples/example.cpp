@@ -99,8 +99,8 @@ size_t ExampleReader::behind_special(std::string_view text) const {
   return end;
 }
 
-size_t ExampleReader::end_of_answer(const Json& messages, size_t index, const Json& record,
-                                    const std::string& text, size_t said_until) const {
+size_t ExampleReader::end_of_response(const Json& messages, size_t index, const Json& record,
+                                      const std::string& text, size_t said_until) const {
   const Json upto = first_of(messages, index + 1);
   const std::string last = render(upto, record, false).text;
   const std::string closing = last.substr(said(upto, index, record, last).second);
@@ -134,7 +134,7 @@ ExampleReader::Range ExampleReader::marked_range(const Json& messages, size_t in
                        });
   const size_t said_until = end;
   if (at != std::string::npos && at >= after && !is_said) begin = at + prompt.size();
-  return {begin, end_of_answer(messages, index, record, chat.text, said_until)};
+  return {begin, end_of_response(messages, index, record, chat.text, said_until)};
 }
 
 // Trained ranges of the assistant's messages, starting at number `from`.
@@ -209,8 +209,8 @@ Example ExampleReader::conversation(const Json& messages, const Json& record) co
   return example;
 }
 
-Example ExampleReader::answer(const Json& prompt, const Json& completion,
-                              const Json& record) const {
+Example ExampleReader::completion_example(const Json& prompt, const Json& completion,
+                                          const Json& record) const {
   if (prompt.is_string() && completion.is_string()) {
     const auto asked = prompt.get<std::string>();
     return document(asked + completion.get<std::string>(), assistant_only_ ? asked.size() : 0);
@@ -278,7 +278,8 @@ Example ExampleReader::read(const Json& record) const {
   if (member("conversations") != nullptr)
     return conversation(messages_of_conversations(record), record);
   const Json *prompt = member("prompt"), *completion = member("completion");
-  if (prompt != nullptr && completion != nullptr) return answer(*prompt, *completion, record);
+  if (prompt != nullptr && completion != nullptr)
+    return completion_example(*prompt, *completion, record);
   if (member("instruction") != nullptr && member("output") != nullptr) return alpaca(record);
   if (member("text") != nullptr) return document(record_text(record, "text"), 0);
   fail_input("has none of these: \"messages\", \"conversations\", \"prompt\" with \"completion\", ",
@@ -287,9 +288,9 @@ Example ExampleReader::read(const Json& record) const {
 
 std::array<Example, 2> ExampleReader::read_pair(const Json& record) const {
   if (!record.is_object()) fail_input("is no object");
-  const Json pair = answer_pair(record);
-  return {answer(pair["prompt"], pair["chosen"], record),
-          answer(pair["prompt"], pair["rejected"], record)};
+  const Json pair = preference_pair(record);
+  return {completion_example(pair["prompt"], pair["chosen"], record),
+          completion_example(pair["prompt"], pair["rejected"], record)};
 }
 
 Example ExampleReader::tokenize(const std::string& text, const Ranges& learned,

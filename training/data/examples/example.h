@@ -78,7 +78,7 @@ class ExampleReader {
   std::string written(const Json& messages, size_t count, const Json& record) const;
   void check_roles(const Json& messages) const;
   Example conversation(const Json& messages, const Json& record) const;
-  Example answer(const Json& prompt, const Json& completion, const Json& record) const;
+  Example completion_example(const Json& prompt, const Json& completion, const Json& record) const;
   Example alpaca(const Json& record) const;
   Example document(const std::string& text, size_t learned_from) const;
   Ranges assistant_ranges(const Json& messages, const Json& record, const WrittenConversation& chat,
@@ -88,8 +88,8 @@ class ExampleReader {
   Range marked_range(const Json& messages, size_t index, const Json& record,
                      const WrittenConversation& chat, size_t after) const;
   Range said(const Json& messages, size_t index, const Json& record, const std::string& text) const;
-  size_t end_of_answer(const Json& messages, size_t index, const Json& record,
-                       const std::string& text, size_t said_until) const;
+  size_t end_of_response(const Json& messages, size_t index, const Json& record,
+                         const std::string& text, size_t said_until) const;
   size_t behind_special(std::string_view text) const;
   void leave_out_unlearned(const Json& messages, const Json& record, const std::string& text,
                            Ranges& ranges) const;

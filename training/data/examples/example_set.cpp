@@ -224,7 +224,7 @@ std::vector<int64_t> ExampleSource::items_of(int64_t sample) {
   return {at(bin), at(bin + 1)};
 }
 
-Answer ExampleSource::answer(int64_t d, int64_t begin) const {
+PreferenceResponse ExampleSource::preference_response(int64_t d, int64_t begin) const {
   const ExampleSet::Document document = set_->document(d);
   return {begin, begin + document.size - 1,
           std::count(document.learned + 1, document.learned + document.size, uint8_t{1}),
@@ -233,7 +233,7 @@ Answer ExampleSource::answer(int64_t d, int64_t begin) const {
 
 PreferencePair ExampleSource::pair(int64_t item) const {
   TRIREME_CHECK(set_->documents_per_item() == 2, "examples without two responses");
-  return {answer(2 * item, 0), answer(2 * item + 1, 0)};
+  return {preference_response(2 * item, 0), preference_response(2 * item + 1, 0)};
 }
 
 int64_t ExampleSource::document_of(int64_t row) {
@@ -287,8 +287,8 @@ void ExampleSource::fill_samples(std::span<const int64_t> samples, MicroBatch& b
     const int64_t row = sample * S - at;
     for (const int64_t item : items_of(sample)) {
       if (set_->documents_per_item() == 2) {
-        const Answer chosen = answer(2 * item, at);
-        batch.pairs.push_back({chosen, answer(2 * item + 1, chosen.end)});
+        const PreferenceResponse chosen = preference_response(2 * item, at);
+        batch.pairs.push_back({chosen, preference_response(2 * item + 1, chosen.end)});
       }
       for (int64_t d = 0; d < set_->documents_per_item(); ++d) {
         const ExampleSet::Document document = set_->document(item * set_->documents_per_item() + d);

@@ -116,7 +116,7 @@ class ExampleSource : public BatchSource {
   int64_t bin_of(int64_t sample);
   void add_document(const ExampleSet::Document& document, MicroBatch& batch, int64_t row,
                     size_t at) const;
-  Answer answer(int64_t document, int64_t begin) const;
+  PreferenceResponse preference_response(int64_t document, int64_t begin) const;
   std::shared_ptr<const ExampleSet> set_;
   std::vector<int64_t> items_;
   Options options_;

@@ -68,9 +68,9 @@ void check_content(const Json& message, const std::string& where) {
                "; give a string, or a list of parts such as {\"type\": \"text\", \"text\": ...}");
 }
 
-bool says_nothing(const Json& answer) {
-  if (!answer.is_array()) return answer == "";
-  return std::ranges::all_of(answer, [](const Json& message) {
+bool says_nothing(const Json& response) {
+  if (!response.is_array()) return response == "";
+  return std::ranges::all_of(response, [](const Json& message) {
     return record_member(message, "tool_calls") == nullptr && message["content"] == "";
   });
 }
@@ -79,9 +79,9 @@ Json pair_of(Json prompt, Json chosen, Json rejected) {
   if (chosen == rejected)
     fail_input("\"chosen\" and \"rejected\" are the same: nothing can be learned from the pair; ",
                "leave the record out");
-  for (const Json* answer : {&chosen, &rejected})
-    if (says_nothing(*answer))
-      fail_input("\"", answer == &chosen ? "chosen" : "rejected",
+  for (const Json* response : {&chosen, &rejected})
+    if (says_nothing(*response))
+      fail_input("\"", response == &chosen ? "chosen" : "rejected",
                  "\" is empty; give a response, or leave the record out");
   return {{"prompt", std::move(prompt)},
           {"chosen", std::move(chosen)},
@@ -202,7 +202,7 @@ std::string alpaca_prompt(const std::string& instruction, const std::string& inp
       instruction, "\n\n### Input:\n", input, "\n\n### Response:\n");
 }
 
-Json answer_pair(const Json& record) {
+Json preference_pair(const Json& record) {
   const Json* prompt = record_member(record, "prompt");
   const Json* chosen = record_member(record, "chosen");
   const Json* rejected = record_member(record, "rejected");

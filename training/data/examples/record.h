@@ -37,6 +37,6 @@ std::string alpaca_prompt(const std::string& instruction, const std::string& inp
 // missing, their common prefix is the prompt. A prompt given as text with message lists becomes a
 // user message, a response given as text an assistant message. InputError if the responses are
 // equal or one is empty.
-Json answer_pair(const Json& record);
+Json preference_pair(const Json& record);
 
 }  // namespace trireme
