@@ -34,7 +34,7 @@ struct ParallelSizes {
   int etp = 1;  // expert tensor parallel: each expert's matrices split
   std::string order = "tp-cp-dp-pp";
   bool sequence_parallel = false;            // norms, dropout and residual split by tokens over tp
-  Overlap tp_comm_overlap = Overlap::kAuto;  // transformer/pass/tensor_exchange.h
+  Overlap tp_comm_overlap = Overlap::kAuto;  // transformer/pass/tensor_parallel_mappings.h
   Overlap moe_shared_overlap = Overlap::kAuto;  // transformer/layers/moe.h
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())

@@ -1,5 +1,5 @@
 // Exchanges that overlap with products: tensor-parallel exchanges of tokens
-// (transformer/pass/tensor_exchange.h), and the experts' exchange with the shared experts
+// (transformer/pass/tensor_parallel_mappings.h), and the experts' exchange with the shared experts
 // (transformer/layers/moe.h). They give the results of the plain exchanges and send the same bytes.
 #include <gtest/gtest.h>
 

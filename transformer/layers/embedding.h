@@ -6,7 +6,7 @@
 #include "engine/ops/embedding.h"
 #include "transformer/config/model_config.h"
 #include "transformer/pass/sharding.h"
-#include "transformer/pass/tensor_exchange.h"
+#include "transformer/pass/tensor_parallel_mappings.h"
 
 namespace trireme {
 

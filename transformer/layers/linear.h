@@ -2,15 +2,15 @@
 // split over the tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel).
 // Paired as in Shoeybi et al. 2019: the first product of a branch is column-parallel, the second
 // row-parallel, and only the residual stream on both sides is exchanged
-// (transformer/pass/tensor_exchange.h). Both kinds support adapters (transformer/layers/lora.h); a
-// frozen weight has no gradient.
+// (transformer/pass/tensor_parallel_mappings.h). Both kinds support adapters
+// (transformer/layers/lora.h); a frozen weight has no gradient.
 #pragma once
 
 #include "engine/ops/activation.h"
 #include "engine/ops/gemm.h"
 #include "transformer/layers/lora.h"
 #include "transformer/pass/sharding.h"
-#include "transformer/pass/tensor_exchange.h"
+#include "transformer/pass/tensor_parallel_mappings.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 
 #include "transformer/layers/norm.h"
 #include "transformer/layers/preference.h"
-#include "transformer/pass/tensor_exchange.h"
+#include "transformer/pass/tensor_parallel_mappings.h"
 
 namespace trireme {
 

@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "transformer/pass/sharding.h"
-#include "transformer/pass/tensor_exchange.h"
+#include "transformer/pass/tensor_parallel_mappings.h"
 
 namespace trireme {
 

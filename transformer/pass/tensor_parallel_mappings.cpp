@@ -1,4 +1,4 @@
-#include "transformer/pass/tensor_exchange.h"
+#include "transformer/pass/tensor_parallel_mappings.h"
 
 #include "engine/ops/sum_rows.h"
 #include "engine/ops/transfer.h"
@@ -6,13 +6,13 @@
 namespace trireme {
 namespace {
 
-// Exposed communication time: the part of the exchange that does not overlap.
+// Exposed communication time: the part of the transfers that does not overlap.
 void wait_for(Pass& pass, const Work& work) {
   const TimeScope scope(pass.ctx.profile, TimeCategory::kCommunication);
   work.wait();
 }
 
-// Peers of one step of an exchange in which every rank sends to another rank in every step.
+// Peers of one step in which every rank sends to another rank in every step.
 struct Peers {
   Peers(const GroupCoord& self, int step)
       : to((self.index + step) % self.size), from((self.index - step + self.size) % self.size) {}
@@ -47,7 +47,7 @@ void add_tensor_ranks(Pass& pass, const Tensor& y, const Tensor& partial) {
     pass.groups->tp->all_reduce(y);
 }
 
-bool overlaps_exchange(const Pass& pass) {
+bool overlaps_communication(const Pass& pass) {
   constexpr int kMaxRanks = 64;  // limit of sum_rows() on a GPU
   const int size = pass.token_split().size;
   if (size == 1 || size > kMaxRanks) return false;
@@ -56,7 +56,7 @@ bool overlaps_exchange(const Pass& pass) {
 }
 
 AllTokens gather_tokens_with(Pass& pass, const ConstTensor& x, const InputProduct& product) {
-  if (!overlaps_exchange(pass)) {
+  if (!overlaps_communication(pass)) {
     AllTokens all = gather_tokens(pass, x);
     product({0, pass.tokens.count}, all);
     return all;
@@ -84,7 +84,7 @@ AllTokens gather_tokens_with(Pass& pass, const ConstTensor& x, const InputProduc
 }
 
 ArrivingTokens::ArrivingTokens(Pass& pass, const ConstTensor& x)
-    : pass_(pass), x_(x), started_(overlaps_exchange(pass)) {
+    : pass_(pass), x_(x), started_(overlaps_communication(pass)) {
   if (!started_) return;
   Activation all = pass.ctx.allocate("tensor_parallel.all_tokens", x.dtype(),
                                      Shape{pass.tokens.count, x.size(1)});
@@ -103,7 +103,7 @@ const ConstTensor& ArrivingTokens::wait() {
 
 void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct& product) {
   const TokenRange everything{0, pass.tokens.count};
-  if (!overlaps_exchange(pass))
+  if (!overlaps_communication(pass))
     return sum_over_tensor_ranks(pass, y, [&](const Tensor& out) { product(everything, out); });
   Ctx& ctx = pass.ctx;
   const GroupCoord self = pass.token_split();
@@ -111,7 +111,7 @@ void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct
   const Shape others{pass.tokens.count - rows, y.size(1)};
   const Activation sent = ctx.allocate("tensor_parallel.partial", y.dtype(), others);
   const Activation received = ctx.allocate("tensor_parallel.received", y.dtype(), others);
-  std::vector<Work> exchanges;
+  std::vector<Work> transfers;
   std::vector<ConstTensor> terms(static_cast<size_t>(self.size));
   for (int step = 1; step < self.size; ++step) {
     const Peers peers(self, step);
@@ -120,11 +120,11 @@ void sum_over_tensor_ranks_with(Pass& pass, const Tensor& y, const OutputProduct
     terms[static_cast<size_t>(peers.from)] = in;
     product(share_of(peers.to, rows), out);
     if (!ctx.planning())
-      exchanges.push_back(pass.groups->tp->send_recv_async(out, peers.to, in, peers.from));
+      transfers.push_back(pass.groups->tp->send_recv_async(out, peers.to, in, peers.from));
   }
   terms[static_cast<size_t>(self.index)] = y;
   product(share_of(self.index, rows), y);
-  for (const Work& exchange : exchanges) wait_for(pass, exchange);
+  for (const Work& work : transfers) wait_for(pass, work);
   sum_rows(ctx, y, terms);
 }
 

@@ -9,9 +9,9 @@
 //
 // Without tensor parallelism none of them does anything. A planning run only allocates memory.
 //
-// With sequence parallelism a product next to such an exchange may overlap with it
-// (parallel.tp_comm_overlap). The exchange is cut into point-to-point messages of one rank's share
-// each, in t - 1 steps, and the product into t parts of T / t tokens (after Wang et al. 2023,
+// With sequence parallelism a product next to such a collective may overlap with it
+// (parallel.tp_comm_overlap). The collective is cut into point-to-point messages of one rank's
+// share each, in t - 1 steps, and the product into t parts of T / t tokens (after Wang et al. 2023,
 // "Overlap communication with dependent computation via decomposition").
 //
 //   all-gather, then product      all messages are started before the own share is multiplied; the
@@ -48,8 +48,8 @@ class AllTokens {
 // outlive it.
 AllTokens gather_tokens(Pass& pass, const ConstTensor& x);
 
-// Returns whether this rank's products overlap with their exchange; FP8 products do not.
-bool overlaps_exchange(const Pass& pass);
+// Returns whether this rank's products overlap with their communication; FP8 products do not.
+bool overlaps_communication(const Pass& pass);
 
 // Range of token rows.
 struct TokenRange {
@@ -66,7 +66,7 @@ using InputProduct = std::function<void(const TokenRange& rows, const ConstTenso
 AllTokens gather_tokens_with(Pass& pass, const ConstTensor& x, const InputProduct& product);
 
 // gather_tokens() that overlaps with other computation; x must not change before wait(). Where
-// exchanges do not overlap, wait() does all the work.
+// communication does not overlap, wait() does all the work.
 class ArrivingTokens {
  public:
   ArrivingTokens(Pass& pass, const ConstTensor& x);
