@@ -72,7 +72,7 @@ Groups::Groups(Communicator& all, const ParallelSizes& sizes, int kv_copies)
         return std::tuple(stage, l.dp.index, l.cp.index, l.tp.index);
       },
       [](const L& l) { return l.pp.index; });
-  if (sizes.cp > 1) context = std::make_unique<ContextAttention>(*cp, sizes.cp_exchange);
+  if (sizes.cp > 1) context = std::make_unique<ContextAttention>(*cp, sizes.cp_ulysses);
 }
 
 }  // namespace trireme

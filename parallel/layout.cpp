@@ -70,10 +70,10 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
                                             "\"tp-cp-dp-pp\", got \"",
                                             sizes.order, "\"")});
   if (!problems.empty()) return problems;
-  if (sizes.cp_exchange < 1 || sizes.cp % sizes.cp_exchange != 0)
+  if (sizes.cp_ulysses < 1 || sizes.cp % sizes.cp_ulysses != 0)
     problems.push_back(
         {key::kContext,
-         concat(sizes.cp, " ranks cannot exchange heads in groups of ", sizes.cp_exchange)});
+         concat(sizes.cp, " ranks cannot exchange heads in groups of ", sizes.cp_ulysses)});
   const int64_t stage = limited_product({sizes.tp, sizes.cp, sizes.dp});
   const int64_t experts = limited_product({sizes.ep, sizes.etp});
   const int64_t world = limited_product({sizes.tp, sizes.cp, sizes.dp, sizes.pp});
@@ -103,7 +103,7 @@ Layout layout_of(const ParallelSizes& sizes, int rank) {
   layout.tp_comm_overlap = sizes.tp_comm_overlap;
   layout.moe_shared_overlap = sizes.moe_shared_overlap;
   layout.cp_balance = sizes.cp_balance;
-  layout.cp_exchange = sizes.cp_exchange;
+  layout.cp_ulysses = sizes.cp_ulysses;
   int rest = rank, stage_rank = 0, stage_stride = 1;
   for (const std::string& dim : dims_of(sizes.order)) {
     const int size = size_of(sizes, dim);

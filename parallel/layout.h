@@ -37,7 +37,7 @@ struct ParallelSizes {
   Overlap tp_comm_overlap = Overlap::kAuto;  // transformer/pass/tensor_parallel_mappings.h
   Overlap moe_shared_overlap = Overlap::kAuto;  // transformer/layers/moe.h
   ContextBalance cp_balance = ContextBalance::kZigzag;
-  int cp_exchange = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())
+  int cp_ulysses = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())
   bool operator==(const ParallelSizes&) const = default;
 };
 
@@ -83,7 +83,7 @@ struct Layout {
   Overlap tp_comm_overlap = Overlap::kAuto;
   Overlap moe_shared_overlap = Overlap::kAuto;
   ContextBalance cp_balance = ContextBalance::kZigzag;
-  int cp_exchange = 1;
+  int cp_ulysses = 1;
   // Ranks that hold the same parameters of a region, and this rank's index among them.
   const GroupCoord& of(Region region) const { return is_dense(region) ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.

@@ -3,14 +3,14 @@
 namespace trireme {
 
 ContextAttention::ContextAttention(Communicator& cp, int ulysses)
-    : ulysses_(ulysses), ring_(&cp), exchange_(nullptr) {
+    : ulysses_(ulysses), ring_(&cp), ulysses_group_(nullptr) {
   TRIREME_CHECK(ulysses > 0 && cp.size() % ulysses == 0, "heads exchanged between ", ulysses,
                 " of ", cp.size(), " context ranks");
   if (ulysses == 1) return;
   const int group = cp.rank() / ulysses, member = cp.rank() % ulysses;
-  own_exchange_ = cp.split(group, member, concat(cp.name(), ", heads ", group));
+  own_ulysses_group_ = cp.split(group, member, concat(cp.name(), ", heads ", group));
   own_ring_ = cp.split(member, group, concat(cp.name(), ", ring ", member));
-  exchange_ = own_exchange_.get();
+  ulysses_group_ = own_ulysses_group_.get();
   ring_ = own_ring_.get();
 }
 
@@ -19,7 +19,7 @@ AttentionArgs ContextAttention::args_of_share(const ContextPlan& plan, const Att
   AttentionArgs out = args;
   out.global_row = plan.global_rows();
   out.total_heads = args.total_heads > 0 ? args.total_heads : args.first_head + heads;
-  if (ulysses_ > 1) out.first_head += exchange_->rank() * local_heads;
+  if (ulysses_ > 1) out.first_head += ulysses_group_->rank() * local_heads;
   return out;
 }
 
@@ -58,7 +58,7 @@ void ContextAttention::forward(Ctx& ctx, const Tensor& out, const ConstTensor& q
     if (saved != nullptr) saved->lse = std::move(lse);
     return;
   }
-  const HeadExchange heads(*exchange_);
+  const UlyssesAllToAll heads(*ulysses_group_);
   Activation qkv =
       ctx.allocate("context.qkv", q.dtype(),
                    Shape{tokens, shares.local_heads + 2 * shares.local_kv_heads, width});
@@ -82,7 +82,7 @@ void ContextAttention::backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, co
   if (ulysses_ == 1)
     return ring_attention_backward(ctx, *ring_, dq, dk, dv, dout, out, saved.lse, q, k, v, plan,
                                    own);
-  const HeadExchange heads(*exchange_);
+  const UlyssesAllToAll heads(*ulysses_group_);
   Activation d_mine = ctx.allocate("context.d_out", dout.dtype(), saved.out->shape());
   heads.gather(ctx, d_mine, dout, plan);
   const Activation d_qkv = ctx.allocate("context.d_qkv", dout.dtype(), saved.qkv->shape());

@@ -1,7 +1,7 @@
 // Causal attention over documents whose tokens are distributed over context-parallel ranks.
 //
 //   p2p      ring attention over all ranks (parallel/context/ring_attention.h)
-//   a2a      all-to-all of heads over all ranks (parallel/context/head_exchange.h)
+//   a2a      all-to-all of heads over all ranks (parallel/context/ulysses_all_to_all.h)
 //   a2a+p2p  all-to-all of heads inside groups of u neighbours; blocks of keys and values pass
 //             around a ring of the groups
 // All three give the result of one rank with the whole rows, up to the order of additions.
@@ -10,8 +10,8 @@
 
 #include <memory>
 
-#include "parallel/context/head_exchange.h"
 #include "parallel/context/ring_attention.h"
+#include "parallel/context/ulysses_all_to_all.h"
 
 namespace trireme {
 
@@ -44,15 +44,15 @@ class ContextAttention {
   bool keeps_inputs() const { return ulysses_ > 1; }
   int ulysses() const { return ulysses_; }
   Communicator& ring() const { return *ring_; }
-  Communicator& exchange() const { return *exchange_; }
+  Communicator& ulysses_group() const { return *ulysses_group_; }
 
  private:
   AttentionArgs args_of_share(const ContextPlan& plan, const AttentionArgs& args,
                               int64_t local_heads, int64_t heads) const;
   int ulysses_;
-  std::unique_ptr<Communicator> own_ring_, own_exchange_;  // null where they are cp itself
+  std::unique_ptr<Communicator> own_ring_, own_ulysses_group_;  // null where they are cp itself
   Communicator* ring_;
-  Communicator* exchange_;
+  Communicator* ulysses_group_;
 };
 
 }  // namespace trireme

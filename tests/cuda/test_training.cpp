@@ -63,7 +63,7 @@ std::vector<Named> parallel_cases() {
   windows = cp;
   windows.variant = "mistral";
   ulysses.sizes.cp = 2;
-  ulysses.sizes.cp_exchange = 2;
+  ulysses.sizes.cp_ulysses = 2;
   ulysses.variant = "qwen3";
   dp.sizes.dp = 2;
   dp.llama = false;

@@ -116,7 +116,7 @@ std::string mesh(const LayoutCase& c) {
 namespace {
 
 std::string context_words(const ParallelSizes& sizes) {
-  const bool ring = sizes.cp_exchange<sizes.cp, heads = sizes.cp_exchange> 1;
+  const bool ring = sizes.cp_ulysses<sizes.cp, heads = sizes.cp_ulysses> 1;
   if (heads && ring) return "a2a+p2p (Ulysses and ring)";
   return heads ? "a2a (Ulysses)" : "p2p (ring)";
 }
@@ -193,7 +193,7 @@ std::string LayoutCase::model() const {
 
 std::string LayoutCase::name() const {
   std::string text = mesh(*this);
-  if (sizes.cp_exchange > 1) text += concat(" a2a", sizes.cp_exchange);
+  if (sizes.cp_ulysses > 1) text += concat(" a2a", sizes.cp_ulysses);
   if (sizes.cp_balance != ContextBalance::kZigzag) text += " contiguous";
   text += concat(", ", schedule);
   if (virtual_stages > 1) text += concat(" x", virtual_stages);
@@ -219,9 +219,9 @@ std::vector<ParallelSizes> context_sizes(int tp) {
         const bool zigzag = balance == ContextBalance::kZigzag;
         ParallelSizes sizes;
         sizes.cp = cp;
-        sizes.cp_exchange = ulysses_ranks(type, cp, kHeads / tp);
+        sizes.cp_ulysses = ulysses_ranks(type, cp, kHeads / tp);
         sizes.cp_balance = balance;
-        const bool possible = sizes.cp_exchange == 1 || (sizes.cp_exchange > 1 && zigzag);
+        const bool possible = sizes.cp_ulysses == 1 || (sizes.cp_ulysses > 1 && zigzag);
         if (possible && std::ranges::find(all, sizes) == all.end()) all.push_back(sizes);
       }
   return all;

@@ -114,7 +114,7 @@ class Gathered {
     count("tp", *groups.tp);
     if (groups.context != nullptr) {
       count("cp ring", groups.context->ring());
-      if (groups.context->ulysses() > 1) count("cp heads", groups.context->exchange());
+      if (groups.context->ulysses() > 1) count("cp heads", groups.context->ulysses_group());
     }
     count("pp", *groups.pp);
     count("dp x cp", *groups.data);

@@ -169,7 +169,7 @@ std::string stored_difference(const LayoutResult& got, const RunConfig& config) 
 std::string silent_group(const LayoutResult& got, const RunConfig& config) {
   const ParallelSizes& sizes = config.parallel;
   const bool experts = config.model.moe.experts > 0;
-  const int stage = sizes.tp * sizes.cp * sizes.dp, u = sizes.cp_exchange;
+  const int stage = sizes.tp * sizes.cp * sizes.dp, u = sizes.cp_ulysses;
   const int copies = std::max(1, sizes.tp / static_cast<int>(config.model.num_kv_heads));
   const std::vector<std::pair<const char*, int>> groups = {
       {"tp", sizes.tp},

@@ -27,9 +27,9 @@ LayoutCase with_zero(int stage) {
   return c;
 }
 
-LayoutCase with_heads(int cp, int exchange) {
+LayoutCase with_heads(int cp, int ulysses) {
   LayoutCase c = sized(1, cp, 1, 1);
-  c.sizes.cp_exchange = exchange;
+  c.sizes.cp_ulysses = ulysses;
   return c;
 }
 

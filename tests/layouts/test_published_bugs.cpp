@@ -166,7 +166,7 @@ TEST(PublishedBugs, ExpertGradientsScaledAsDenseOnes) {
 // in the norm.
 TEST(PublishedBugs, GradientsNotAddedOverContextRanks) {
   LayoutCase c = sized(1, 2, 1);
-  c.sizes.cp_exchange = 2;
+  c.sizes.cp_ulysses = 2;
   LayoutRunOptions bug;
   bug.change = [](Groups& groups) {
     groups.data = groups.world.split(groups.world.rank(), 0, "dp x cp without cp");

@@ -75,13 +75,13 @@ void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& r
   const int64_t heads = config.model.num_heads;
   if (heads == 0 || sizes.tp < 1 || sizes.cp < 1 || heads % sizes.tp != 0)
     return;  // reported elsewhere
-  const ExchangeRanks exchange =
-      head_exchange(config.model, config.cp_comm_type, sizes.cp, sizes.tp);
-  if (exchange.ranks == 0)
+  const UlyssesRanks ulysses =
+      resolve_ulysses(config.model, config.cp_comm_type, sizes.cp, sizes.tp);
+  if (ulysses.ranks == 0)
     report.error(values.spelled(key::kContextType),
-                 concat(exchange.problem, ": use \"p2p\", or another ", key::kContext));
+                 concat(ulysses.problem, ": use \"p2p\", or another ", key::kContext));
   else
-    sizes.cp_exchange = exchange.ranks;
+    sizes.cp_ulysses = ulysses.ranks;
 }
 
 // A resolved configuration contains the number of ranks twice: in dp and in the batch rule.

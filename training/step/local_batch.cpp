@@ -20,7 +20,7 @@ void fill_context_part(const MicroBatch& whole, int64_t sequence_length, const L
       context_layout(std::ssize(whole.tokens) / sequence_length, sequence_length, layout);
   if (local.context == nullptr || !(local.context->layout() == chunks))
     local.context =
-        std::make_shared<ContextPlan>(chunks, layout.cp.index, layout.cp_exchange, windows);
+        std::make_shared<ContextPlan>(chunks, layout.cp.index, layout.cp_ulysses, windows);
   local.context->build(whole.cu_seqlens, whole.rows);
   const std::vector<int64_t>& tokens = local.context->tokens();
   const auto take = [&](const auto& from, auto padding, auto& to) {

@@ -56,7 +56,7 @@ std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
   return problems;
 }
 
-ExchangeRanks head_exchange(const ModelConfig& model, ContextCommType type, int cp, int tp) {
+UlyssesRanks resolve_ulysses(const ModelConfig& model, ContextCommType type, int cp, int tp) {
   const int64_t heads = model.num_heads / tp;
   const int ranks = ulysses_ranks(type, cp, heads);
   if (ranks > 0) return {ranks, ""};
@@ -74,11 +74,11 @@ ParallelSizes resolve_layout(const LayoutOptions& options, const ModelConfig& mo
   ConfigReport report;
   std::vector<LayoutProblem> problems = model_layout_problems(model, sizes);
   if (problems.empty()) {
-    const ExchangeRanks exchange = head_exchange(model, options.cp_comm_type, sizes.cp, sizes.tp);
-    if (exchange.ranks == 0)
+    const UlyssesRanks ulysses = resolve_ulysses(model, options.cp_comm_type, sizes.cp, sizes.tp);
+    if (ulysses.ranks == 0)
       report.error("--cp-comm-type",
-                   concat(exchange.problem, ": use p2p, or another --context-parallel"));
-    sizes.cp_exchange = std::max(1, exchange.ranks);
+                   concat(ulysses.problem, ": use p2p, or another --context-parallel"));
+    sizes.cp_ulysses = std::max(1, ulysses.ranks);
   }
   for (LayoutProblem& problem : layout_problems(sizes, ranks))
     problems.push_back(std::move(problem));

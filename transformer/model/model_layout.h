@@ -11,7 +11,7 @@
 namespace trireme {
 
 struct LayoutOptions {
-  ParallelSizes sizes;  // dp and cp_exchange are computed, not given
+  ParallelSizes sizes;  // dp and cp_ulysses are computed, not given
   ContextCommType cp_comm_type = ContextCommType::kP2P;
 };
 
@@ -20,13 +20,13 @@ struct LayoutOptions {
 std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
                                                  const ParallelSizes& sizes);
 // Ranks of a Ulysses group (ulysses_ranks()), or the problem where no number works.
-struct ExchangeRanks {
+struct UlyssesRanks {
   int ranks = 0;
   std::string problem;  // without the remedy: p2p, or another number of context-parallel ranks
 };
-ExchangeRanks head_exchange(const ModelConfig& model, ContextCommType type, int cp, int tp);
+UlyssesRanks resolve_ulysses(const ModelConfig& model, ContextCommType type, int cp, int tp);
 
-// Completes the sizes by dp, the number of ranks divided by the others, and by cp_exchange.
+// Completes the sizes by dp, the number of ranks divided by the others, and by cp_ulysses.
 // InputError listing everything that does not fit, each under the command's option.
 ParallelSizes resolve_layout(const LayoutOptions& options, const ModelConfig& model, int ranks);
 

@@ -49,7 +49,7 @@ TEST(ContextAttention, RingOverContiguousChunksEqualsOneRank) {
   }
 }
 
-TEST(ContextAttention, ExchangeOfHeadsEqualsOneRank) {
+TEST(ContextAttention, UlyssesEqualsOneRank) {
   for (ContextCase c : cases())
     for (const ContextBalance balance : {ContextBalance::kZigzag, ContextBalance::kContiguous}) {
       c.type = ContextCommType::kA2A;
@@ -58,7 +58,7 @@ TEST(ContextAttention, ExchangeOfHeadsEqualsOneRank) {
     }
 }
 
-TEST(ContextAttention, ExchangeInsideARingEqualsOneRank) {
+TEST(ContextAttention, UlyssesInsideARingEqualsOneRank) {
   for (ContextCase c : cases())
     for (const ContextBalance balance : {ContextBalance::kZigzag, ContextBalance::kContiguous}) {
       c.type = ContextCommType::kA2AP2P;
@@ -140,7 +140,7 @@ TEST(ContextAttention, RingSendsExactlyTheFormula) {
       }
 }
 
-TEST(ContextAttention, ExchangeSendsExactlyTheFormula) {
+TEST(ContextAttention, UlyssesSendsExactlyTheFormula) {
   for (const int64_t kv_heads : {8, 2})  // divided by the ranks, and repeated
     for (const int ranks : {2, 4}) {
       ContextCase c = packed(2, 53, {9, 20});
@@ -150,7 +150,7 @@ TEST(ContextAttention, ExchangeSendsExactlyTheFormula) {
       run_threads(ranks, [&](Communicator& cp) {
         Ctx ctx(1, "context");
         ContextRank rank(c, cp, DType::kBF16);
-        Communicator& group = rank.attention().exchange();
+        Communicator& group = rank.attention().ulysses_group();
         group.reset_traffic();
         const int64_t local = c.heads / ranks, slots = std::max<int64_t>(1, kv_heads / ranks);
         const int64_t each_way =
@@ -314,7 +314,7 @@ TEST(ContextAttention, LongestSequenceGrowsWithTheRanks) {
   EXPECT_NEAR(growth(4) / growth(2), 2.0, 0.001);
 }
 
-TEST(ContextAttention, ChoosesWhoExchangesHeads) {
+TEST(ContextAttention, ChoosesTheUlyssesRanks) {
   EXPECT_EQ(ulysses_ranks(ContextCommType::kP2P, 8, 4), 1);
   EXPECT_EQ(ulysses_ranks(ContextCommType::kA2A, 4, 12), 4);
   EXPECT_EQ(ulysses_ranks(ContextCommType::kA2AP2P, 8, 12), 4);

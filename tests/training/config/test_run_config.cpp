@@ -297,11 +297,11 @@ TEST(RunConfig, ContextLayouts) {
   const RunConfig ring = read({"cp=4"}, 8);
   EXPECT_EQ(ring.parallel.cp, 4);
   EXPECT_EQ(ring.parallel.dp, 2);
-  EXPECT_EQ(ring.parallel.cp_exchange, 1);
+  EXPECT_EQ(ring.parallel.cp_ulysses, 1);
   EXPECT_EQ(ring.parallel.cp_balance, ContextBalance::kZigzag);
-  EXPECT_EQ(read({"cp=4", "cp_comm_type=a2a"}, 4).parallel.cp_exchange, 4);
+  EXPECT_EQ(read({"cp=4", "cp_comm_type=a2a"}, 4).parallel.cp_ulysses, 4);
   const RunConfig both = read({"cp=4", "tp=2", "cp_comm_type=a2a+p2p"}, 8);
-  EXPECT_EQ(both.parallel.cp_exchange, 2);
+  EXPECT_EQ(both.parallel.cp_ulysses, 2);
   EXPECT_EQ(run_config_to_json(resolved_run_config(run_config_to_json(both))),
             run_config_to_json(both));
   EXPECT_EQ(trajectory_hash(both), trajectory_hash(read({}, 1)));

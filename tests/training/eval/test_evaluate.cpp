@@ -85,7 +85,7 @@ std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes&
 struct Case {
   int tp = 1, pp = 1, cp = 1, dp = 1, ep = 1, etp = 1;
   bool sequence_parallel = false;
-  ContextCommType exchange = ContextCommType::kP2P;
+  ContextCommType comm_type = ContextCommType::kP2P;
   ContextBalance balance = ContextBalance::kZigzag;
 };
 
@@ -99,7 +99,7 @@ ParallelSizes sizes_of(const Case& c, const ModelConfig& config) {
   sizes.etp = c.etp;
   sizes.sequence_parallel = c.sequence_parallel;
   sizes.cp_balance = c.balance;
-  sizes.cp_exchange = ulysses_ranks(c.exchange, c.cp, config.num_heads / c.tp);
+  sizes.cp_ulysses = ulysses_ranks(c.comm_type, c.cp, config.num_heads / c.tp);
   return sizes;
 }
 
@@ -124,10 +124,10 @@ TEST(Evaluate, EveryLayoutGivesTheLossOfOneRank) {
                      {.cp = 2},
                      {.cp = 4},
                      {.cp = 2, .balance = ContextBalance::kContiguous},
-                     {.cp = 4, .exchange = a2a},
-                     {.cp = 4, .exchange = both},
-                     {.cp = 2, .exchange = a2a, .balance = ContextBalance::kContiguous},
-                     {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true, .exchange = a2a},
+                     {.cp = 4, .comm_type = a2a},
+                     {.cp = 4, .comm_type = both},
+                     {.cp = 2, .comm_type = a2a, .balance = ContextBalance::kContiguous},
+                     {.tp = 2, .pp = 2, .cp = 2, .sequence_parallel = true, .comm_type = a2a},
                      {.pp = 2, .cp = 2, .dp = 2}});
 }
 
@@ -138,7 +138,7 @@ TEST(Evaluate, EveryDivisionOfExpertsGivesTheLossOfOneRank) {
                     {.cp = 2, .ep = 2},
                     {.tp = 2, .cp = 2, .ep = 2, .etp = 2, .sequence_parallel = true},
                     {.pp = 3, .dp = 2, .ep = 2},
-                    {.pp = 2, .cp = 2, .dp = 2, .ep = 4, .exchange = ContextCommType::kA2A}});
+                    {.pp = 2, .cp = 2, .dp = 2, .ep = 4, .comm_type = ContextCommType::kA2A}});
 }
 
 TEST(Evaluate, APartOfTheSamplesIsSpreadOverAllInEveryLayout) {

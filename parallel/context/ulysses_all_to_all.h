@@ -26,9 +26,9 @@ struct HeadShares {
   int64_t source(int member, int64_t slot) const;
 };
 
-class HeadExchange {
+class UlyssesAllToAll {
  public:
-  explicit HeadExchange(Communicator& group) : group_(group) {}
+  explicit UlyssesAllToAll(Communicator& group) : group_(group) {}
 
   // qkv (u T, H / u + 2 Kl, D) = the group's q, then k, then v of this rank's heads.
   void gather_qkv(Ctx& ctx, const Tensor& qkv, const ConstTensor& q, const ConstTensor& k,
@@ -44,7 +44,7 @@ class HeadExchange {
                    const ConstTensor& d_qkv, const ContextPlan& plan) const;
 
  private:
-  Activation exchange(Ctx& ctx, const ConstTensor& sent) const;
+  Activation all_to_all(Ctx& ctx, const ConstTensor& sent) const;
   Communicator& group_;
 };
 

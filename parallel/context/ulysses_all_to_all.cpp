@@ -1,4 +1,4 @@
-#include "parallel/context/head_exchange.h"
+#include "parallel/context/ulysses_all_to_all.h"
 
 #include <numeric>
 
@@ -38,7 +38,7 @@ int64_t HeadShares::source(int member, int64_t slot) const {
 }
 
 // Sends piece i of `sent` to member i; the result has one piece from each member.
-Activation HeadExchange::exchange(Ctx& ctx, const ConstTensor& sent) const {
+Activation UlyssesAllToAll::all_to_all(Ctx& ctx, const ConstTensor& sent) const {
   Activation received = ctx.allocate("ulysses.received", sent.dtype(), sent.shape());
   if (ctx.planning()) return received;
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
@@ -46,9 +46,9 @@ Activation HeadExchange::exchange(Ctx& ctx, const ConstTensor& sent) const {
   return received;
 }
 
-void HeadExchange::gather_qkv(Ctx& ctx, const Tensor& qkv, const ConstTensor& q,
-                              const ConstTensor& k, const ConstTensor& v,
-                              const ContextPlan& plan) const {
+void UlyssesAllToAll::gather_qkv(Ctx& ctx, const Tensor& qkv, const ConstTensor& q,
+                                 const ConstTensor& k, const ConstTensor& v,
+                                 const ContextPlan& plan) const {
   const HeadShares shares(q.size(1), k.size(1), group_.size());
   const int64_t tokens = q.size(0), local = shares.local_heads, slots = shares.local_kv_heads;
   check_operand("ulysses", "qkv", qkv, q.dtype(),
@@ -63,32 +63,32 @@ void HeadExchange::gather_qkv(Ctx& ctx, const Tensor& qkv, const ConstTensor& q,
       copy_rows(ctx, columns(to, local + slots + j, 1), columns(v, head, 1));
     }
   }
-  const Activation received = exchange(ctx, *sent);
+  const Activation received = all_to_all(ctx, *sent);
   sent.reset();
   copy_rows(ctx, heads_as_columns(qkv), heads_as_columns(ConstTensor(*received)), {}, plan.order());
 }
 
-void HeadExchange::gather(Ctx& ctx, const Tensor& to, const ConstTensor& from,
-                          const ContextPlan& plan) const {
+void UlyssesAllToAll::gather(Ctx& ctx, const Tensor& to, const ConstTensor& from,
+                             const ContextPlan& plan) const {
   const int64_t tokens = from.size(0), local = to.size(1);
   check_operand("ulysses", "to", to, from.dtype(),
                 {group_.size() * tokens, from.size(1) / group_.size(), from.size(2)});
   Activation sent = ctx.allocate("ulysses.sent", to.dtype(), to.shape());
   for (int i = 0; i < group_.size(); ++i)
     copy_rows(ctx, heads_as_columns(part(*sent, i, tokens)), columns(from, i * local, local));
-  const Activation received = exchange(ctx, *sent);
+  const Activation received = all_to_all(ctx, *sent);
   sent.reset();
   copy_rows(ctx, heads_as_columns(to), heads_as_columns(ConstTensor(*received)), {}, plan.order());
 }
 
-void HeadExchange::scatter(Ctx& ctx, const Tensor& to, const ConstTensor& from,
-                           const ContextPlan& plan) const {
+void UlyssesAllToAll::scatter(Ctx& ctx, const Tensor& to, const ConstTensor& from,
+                              const ContextPlan& plan) const {
   const int64_t tokens = to.size(0), local = from.size(1);
   check_shape("ulysses", "from", from,
               {group_.size() * tokens, to.size(1) / group_.size(), to.size(2)});
   Activation sent = ctx.allocate("ulysses.sent", from.dtype(), from.shape());
   copy_rows(ctx, heads_as_columns(*sent), heads_as_columns(from), plan.order());
-  const Activation received = exchange(ctx, *sent);
+  const Activation received = all_to_all(ctx, *sent);
   sent.reset();
   for (int i = 0; i < group_.size(); ++i)
     copy_rows(ctx, columns(to, i * local, local), heads_as_columns(part(*received, i, tokens)));
@@ -111,13 +111,13 @@ void sum_slots(Ctx& ctx, const Tensor& d, const ConstTensor& received, const Hea
 
 }  // namespace
 
-void HeadExchange::scatter_qkv(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
-                               const ConstTensor& d_qkv, const ContextPlan& plan) const {
+void UlyssesAllToAll::scatter_qkv(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                                  const ConstTensor& d_qkv, const ContextPlan& plan) const {
   const HeadShares shares(dq.size(1), dk.size(1), group_.size());
   const int64_t tokens = dq.size(0), local = shares.local_heads, slots = shares.local_kv_heads;
   Activation sent = ctx.allocate("ulysses.sent", d_qkv.dtype(), d_qkv.shape());
   copy_rows(ctx, heads_as_columns(*sent), heads_as_columns(d_qkv), plan.order());
-  const Activation received = exchange(ctx, *sent);
+  const Activation received = all_to_all(ctx, *sent);
   sent.reset();
   for (int i = 0; i < shares.ranks; ++i)
     copy_rows(ctx, columns(dq, i * local, local),
