@@ -89,7 +89,7 @@ Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
                            .copy = replicated.copy});
 }
 
-ExpertExchange Moe::exchange(const Pass& pass) const {
+TokenDispatcher Moe::token_dispatcher(const Pass& pass) const {
   if (pass.groups != nullptr) return {pass.groups->ep.get(), pass.groups->etp.get(), moe_.experts};
   TRIREME_CHECK(layout_.ep.size * layout_.etp.size == 1, "experts of ", layout_.ep.size, " x ",
                 layout_.etp.size, " ranks without their groups");
@@ -97,7 +97,8 @@ ExpertExchange Moe::exchange(const Pass& pass) const {
 }
 
 int64_t Moe::bound(const Pass& pass, const TokenShare& share) const {
-  return bound_ > 0 ? bound_ : exchange(pass).default_bound(share.chunk, moe_.experts_per_token);
+  return bound_ > 0 ? bound_
+                    : token_dispatcher(pass).default_bound(share.chunk, moe_.experts_per_token);
 }
 
 Moe::Weights Moe::weights(Pass& pass, ParamHandle Expert::*first, ParamHandle Expert::*last) const {
@@ -141,7 +142,7 @@ void Moe::multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandl
   }
 }
 
-// Routes the tokens: choice of experts, order of the pairs, exchange plan.
+// Routes the tokens: choice of experts, order of the pairs, dispatch plan.
 void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const {
   Ctx& ctx = pass.ctx;
   const int64_t k = moe_.experts_per_token, n = share.count;
@@ -151,7 +152,7 @@ void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Save
   saved.places = ctx.allocate("moe.places", DType::kI32, {n, k});
   const Activation counts = ctx.allocate("moe.counts", DType::kI64, {moe_.experts});
   order_by_expert(ctx, saved.pairs, saved.places, counts, kept);
-  saved.route = exchange(pass).agree(ctx, counts, bound(pass, share));
+  saved.route = token_dispatcher(pass).agree(ctx, counts, bound(pass, share));
 }
 
 void Moe::activate(Pass& pass, const Saved& saved, int64_t rows) const {
@@ -165,7 +166,7 @@ bool Moe::overlaps_shared(const Pass& pass) const {
 // Fills saved.results. saved.rows, inner and act then hold those of the last round.
 void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Beside& beside) const {
   Ctx& ctx = pass.ctx;
-  const ExpertExchange way = exchange(pass);
+  const TokenDispatcher dispatcher = token_dispatcher(pass);
   const bool overlap = overlaps_shared(pass);
   const int64_t most = saved.rows->size(0), k = moe_.experts_per_token;
   const size_t rounds = saved.route.rounds.size();
@@ -173,9 +174,9 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
   const int64_t pairs = ctx.planning() ? send->size(0) : saved.route.pairs;
   gather_rows(ctx, send->slice(0, 0, pairs), x, saved.pairs->slice(0, 0, pairs), k);
   {
-    const auto travelling = way.post_dispatch(ctx, saved.rows, send, saved.route, 0, overlap);
+    const auto in_flight = dispatcher.post_dispatch(ctx, saved.rows, send, saved.route, 0, overlap);
     if (beside.dispatch) beside.dispatch();
-    way.finish_dispatch(ctx, saved.rows, travelling, saved.route, 0);
+    dispatcher.finish_dispatch(ctx, saved.rows, in_flight, saved.route, 0);
   }
   // Planned with one round: dispatches of later rounds need no more memory than its combine.
   const Arena::Region region(ctx.arena, "moe.experts");
@@ -183,20 +184,20 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
   for (size_t r = 0; r < rounds; ++r) {
     const ExpertRound& round = saved.route.rounds[r];
     const bool last = r + 1 == rounds;
-    if (r > 0) way.dispatch(ctx, saved.rows, send, saved.route, r);
+    if (r > 0) dispatcher.dispatch(ctx, saved.rows, send, saved.route, r);
     multiply(pass, saved.inner, saved.rows, &Expert::gate, &Expert::up, round.offsets);
     activate(pass, saved, used(pass, round, saved.rows));
     multiply(pass, out, saved.act, &Expert::down, &Expert::down, round.offsets);
-    const auto travelling =
-        way.post_combine(ctx, saved.results, out, saved.route, r, overlap && last);
+    const auto in_flight =
+        dispatcher.post_combine(ctx, saved.results, out, saved.route, r, overlap && last);
     if (last && beside.combine) beside.combine();
-    way.finish_combine(ctx, saved.results, travelling, saved.route, r);
+    dispatcher.finish_combine(ctx, saved.results, in_flight, saved.route, r);
   }
 }
 
 // y from the parts of the tensor-parallel ranks, each of which computed its own tokens only.
-void Moe::spread(Pass& pass, const Tensor& y, const ConstTensor& part,
-                 const TokenShare& share) const {
+void Moe::gather_parts(Pass& pass, const Tensor& y, const ConstTensor& part,
+                       const TokenShare& share) const {
   Ctx& ctx = pass.ctx;
   const int64_t size = pass.groups->layout.tp.size;
   const Activation mine = ctx.allocate("moe.part", y.dtype(), {share.chunk, width_});
@@ -228,7 +229,7 @@ void Moe::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* save
   if (share.split) {
     const Activation part = ctx.allocate("moe.y", x.dtype(), {share.count, width_});
     combine_rows(ctx, part, kept.results, kept.places, kept.router.weights);
-    spread(pass, y, part, share);
+    gather_parts(pass, y, part, share);
   } else {
     combine_rows(ctx, y, kept.results, kept.places, kept.router.weights);
   }
@@ -294,17 +295,17 @@ void Moe::plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred
 void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
                            const Deferred& deferred, const Beside& beside) const {
   Ctx& ctx = pass.ctx;
-  const ExpertExchange way = exchange(pass);
+  const TokenDispatcher dispatcher = token_dispatcher(pass);
   const bool overlap = overlaps_shared(pass);
   const int64_t most = deferred.d_rows->size(0);
   const size_t rounds = saved.route.rounds.size();
   const bool again = rounds > 1;
   pass.params.expect_gradients(experts_.front().gate);
   {
-    const auto travelling =
-        way.post_dispatch(ctx, deferred.d_rows, d_pairs, saved.route, 0, overlap);
+    const auto in_flight =
+        dispatcher.post_dispatch(ctx, deferred.d_rows, d_pairs, saved.route, 0, overlap);
     if (beside.dispatch) beside.dispatch();
-    way.finish_dispatch(ctx, deferred.d_rows, travelling, saved.route, 0);
+    dispatcher.finish_dispatch(ctx, deferred.d_rows, in_flight, saved.route, 0);
   }
   const Arena::Region region(ctx.arena, "moe.experts_backward");
   const Activation send = ctx.allocate("moe.send", x.dtype(), d_pairs.shape());
@@ -320,12 +321,12 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
     const int64_t rows = used(pass, round, d_act);
     const Tensor d_inner = deferred.d_inner->slice(0, 0, rows);
     if (again) {
-      way.dispatch(ctx, saved.rows, send, saved.route, r);
+      dispatcher.dispatch(ctx, saved.rows, send, saved.route, r);
       grouped_linear_forward(ctx, deferred.d_inner, saved.rows, first_weights(pass).each,
                              round.offsets);
       silu_gated_forward(ctx, saved.act->slice(0, 0, rows), d_inner);
     }
-    if (r > 0) way.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
+    if (r > 0) dispatcher.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
     grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass).each,
                                   round.offsets);
     // The gradient overwrites the pre-activation, which is no longer needed.
@@ -333,9 +334,10 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
     grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass).each,
                                   round.offsets);
     if (again) experts_backward_weight(pass, saved, deferred, round);
-    const auto travelling = way.post_combine(ctx, d_pairs, d_out, saved.route, r, overlap && last);
+    const auto in_flight =
+        dispatcher.post_combine(ctx, d_pairs, d_out, saved.route, r, overlap && last);
     if (last && beside.combine) beside.combine();
-    way.finish_combine(ctx, d_pairs, travelling, saved.route, r);
+    dispatcher.finish_combine(ctx, d_pairs, in_flight, saved.route, r);
   }
 }
 
@@ -369,7 +371,7 @@ Moe::Deferred Moe::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
   combine_rows(ctx, d_mine, saved.results, saved.places, {});
   saved.results.reset();
   deferred.router = router_.backward_input(pass, d_mine, d_weights, share, saved.router);
-  if (share.split) spread(pass, dx, part, share);
+  if (share.split) gather_parts(pass, dx, part, share);
   if (shared_) add_shared_gradient(pass, dx, d_shared_x, dy, saved, deferred);
   return deferred;
 }

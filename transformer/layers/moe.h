@@ -13,7 +13,7 @@
 // where the tp ranks have the same tokens, each takes its part of them, and the results are
 // gathered over tp.
 //
-// p <= n k is known, r depends on the routing: buffers hold ExpertExchange::default_bound() rows,
+// p <= n k is known, r depends on the routing: buffers hold TokenDispatcher::default_bound() rows,
 // and the work runs in rounds when more rows arrive. Then no rows are saved, and backward_input()
 // dispatches the tokens again, round by round, and computes the experts' weight gradients in the
 // same rounds.
@@ -24,7 +24,7 @@
 #include <span>
 
 #include "engine/ops/moe/grouped_gemm.h"
-#include "parallel/moe/expert_exchange.h"
+#include "parallel/moe/token_dispatcher.h"
 #include "transformer/layers/mlp.h"
 #include "transformer/layers/moe_router.h"
 
@@ -77,7 +77,7 @@ class Moe {
   struct Expert {
     ParamHandle gate = -1, up = -1, down = -1;
   };
-  ExpertExchange exchange(const Pass& pass) const;
+  TokenDispatcher token_dispatcher(const Pass& pass) const;
   int64_t bound(const Pass& pass, const TokenShare& share) const;
   // Weights of all experts of this rank: the store's own, or unpacked into memory of the step
   // (transformer/pass/weight.h).
@@ -104,7 +104,8 @@ class Moe {
   void experts_backward_weight(Pass& pass, const Saved& saved, const Deferred& deferred,
                                const ExpertRound& round) const;
   void plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred) const;
-  void spread(Pass& pass, const Tensor& y, const ConstTensor& part, const TokenShare& share) const;
+  void gather_parts(Pass& pass, const Tensor& y, const ConstTensor& part,
+                    const TokenShare& share) const;
   Beside shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const;
   void add_shared(Pass& pass, const Tensor& y, Saved& saved, bool keep_act) const;
   Beside shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,

@@ -113,7 +113,7 @@ class MoeRank {
     for (int64_t m = dp.index; m < kMoeMicroBatches; m += dp.size)
       micro_batch(m, offsets, losses, result, lock);
     const std::lock_guard guard(lock);
-    result.exchanged_bytes += groups_.ep->traffic()[CommKind::kAllToAll].sent_bytes;
+    result.dispatched_bytes += groups_.ep->traffic()[CommKind::kAllToAll].sent_bytes;
     // Sums over dp x cp; all tp ranks have the same values.
     if (groups_.layout.tp.index == 0)
       for (size_t i = 0; i < 4; ++i) result.losses[i] += losses[i];

@@ -32,7 +32,7 @@ struct MoeResult {
   std::vector<double> y, dx;                         // (micro-batches, tokens, C)
   std::map<std::string, std::vector<double>> grads;  // of whole logical tensors
   std::vector<double> losses;                        // balance, z, importance, load
-  int64_t exchanged_bytes = 0;                       // sent over ep by all_to_all, all ranks
+  int64_t dispatched_bytes = 0;                      // sent over ep by all_to_all, all ranks
   int64_t remote_pairs = 0;                          // over all ranks and micro-batches
   size_t rounds = 0;                                 // maximum over all layers and steps
 };

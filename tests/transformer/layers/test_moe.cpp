@@ -231,7 +231,7 @@ TEST(Moe, EverythingToOneExpertAndNothingToOne) {
 }
 
 // Dispatch and combine, forward and backward: each pair of a remote expert is sent four times.
-TEST(Moe, ExchangedBytesAreThoseOfTheRoutingTable) {
+TEST(Moe, DispatchedBytesAreThoseOfTheRoutingTable) {
   for (const char* name : {"mixtral", "capacity"})
     for (const ParallelSizes& s :
          {sizes(1, 1, 2, 2, 1, false), sizes(2, 1, 2, 4, 1, true), sizes(2, 1, 2, 2, 2, false)}) {
@@ -239,9 +239,9 @@ TEST(Moe, ExchangedBytesAreThoseOfTheRoutingTable) {
       const MoeCase c = moe_case(name);
       const MoeResult r = run_moe(c, {s});
       EXPECT_GT(r.remote_pairs, 0);
-      EXPECT_EQ(r.exchanged_bytes, 4 * r.remote_pairs * c.config.hidden_size * 8);
+      EXPECT_EQ(r.dispatched_bytes, 4 * r.remote_pairs * c.config.hidden_size * 8);
     }
-  EXPECT_EQ(run_moe(moe_case("mixtral"), {}).exchanged_bytes, 0);
+  EXPECT_EQ(run_moe(moe_case("mixtral"), {}).dispatched_bytes, 0);
 }
 
 TEST(Moe, CapacityDropsSomething) {

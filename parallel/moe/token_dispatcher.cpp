@@ -1,4 +1,4 @@
-#include "parallel/moe/expert_exchange.h"
+#include "parallel/moe/token_dispatcher.h"
 
 #include <algorithm>
 #include <numeric>
@@ -60,19 +60,19 @@ int64_t total(const std::vector<int64_t>& v) {
 
 }  // namespace
 
-ExpertExchange::ExpertExchange(Communicator* ep, Communicator* etp, int64_t experts)
+TokenDispatcher::TokenDispatcher(Communicator* ep, Communicator* etp, int64_t experts)
     : ep_(ep), etp_(etp), experts_(experts) {
   if (experts < size(ep))
     fail_input("expert parallel size ", size(ep), " is more than the ", experts,
                " experts of the model; use at most ", experts);
 }
 
-RowRange ExpertExchange::held_by(int ep_index) const {
+RowRange TokenDispatcher::held_by(int ep_index) const {
   const Piece piece = piece_of(experts_, size(ep_), ep_index);
   return {piece.begin, piece.end};
 }
 
-int64_t ExpertExchange::default_bound(int64_t tokens, int64_t k) const {
+int64_t TokenDispatcher::default_bound(int64_t tokens, int64_t k) const {
   const int64_t sources = checked_mul(size(ep_), size(etp_));
   int64_t max_held = 0;
   for (int i = 0; i < size(ep_); ++i) max_held = std::max(max_held, held_by(i).size());
@@ -81,7 +81,7 @@ int64_t ExpertExchange::default_bound(int64_t tokens, int64_t k) const {
   return std::max<int64_t>(1, std::min(worst, kSlack * even));
 }
 
-ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const {
+ExpertRoute TokenDispatcher::agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const {
   check_operand("expert exchange", "counts", counts, DType::kI64, {experts_});
   TRIREME_CHECK(bound >= 1, "expert exchange with a bound of ", bound, " rows");
   const int ep = size(ep_), etp = size(etp_);
@@ -126,8 +126,8 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
 }
 
 // Walks the rows for each ep index in their numbering and keeps those in the round's range.
-ExpertRound ExpertExchange::make_round(std::span<const int64_t> counts,
-                                       std::span<const int64_t> bounds, int64_t round) const {
+ExpertRound TokenDispatcher::make_round(std::span<const int64_t> counts,
+                                        std::span<const int64_t> bounds, int64_t round) const {
   const int ep = size(ep_), etp = size(etp_);
   const int my_ep = rank(ep_), my_etp = rank(etp_);
   ExpertRound out;
@@ -192,7 +192,7 @@ RowRange piece_range(const ExpertRound& round, int etp_index) {
 }  // namespace
 
 // Each rank sends its piece to all its etp peers.
-void ExpertExchange::gather_pieces(const Tensor& arrived, const ExpertRound& round) const {
+void TokenDispatcher::gather_pieces(const Tensor& arrived, const ExpertRound& round) const {
   const int n = size(etp_), self = rank(etp_);
   const RowRange own = piece_range(round, self);
   for (int step = 1; step < n; ++step) {
@@ -205,7 +205,7 @@ void ExpertExchange::gather_pieces(const Tensor& arrived, const ExpertRound& rou
 
 // Each rank's piece becomes the sum over its etp peers, in the order of their indices. Block by
 // block, so that the peers' parts of a block need no more memory than the rows themselves.
-void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRound& round) const {
+void TokenDispatcher::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRound& round) const {
   const int n = size(etp_), self = rank(etp_);
   if (n == 1) return;
   const int64_t block = ceil_div(arrived.size(0), n), columns = arrived.size(1);
@@ -234,13 +234,13 @@ void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRou
   }
 }
 
-void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
-                              const ExpertRoute& route, size_t round) const {
+void TokenDispatcher::dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
+                               const ExpertRoute& route, size_t round) const {
   finish_dispatch(ctx, received, post_dispatch(ctx, received, rows, route, round, false), route,
                   round);
 }
 
-ExpertExchange::Travelling ExpertExchange::post_dispatch(Ctx& ctx, const Tensor& received,
+TokenDispatcher::InFlight TokenDispatcher::post_dispatch(Ctx& ctx, const Tensor& received,
                                                          const ConstTensor& rows,
                                                          const ExpertRoute& route, size_t round,
                                                          bool overlap) const {
@@ -251,7 +251,7 @@ ExpertExchange::Travelling ExpertExchange::post_dispatch(Ctx& ctx, const Tensor&
     if (r.rows() > 0) copy_range(ctx, received, 0, rows, r.sent[0].begin, r.rows());
     return {};
   }
-  Travelling out;
+  InFlight out;
   out.arrived = ctx.allocate("exchange.arrived", rows.dtype(), received.shape());
   out.packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
   if (ctx.planning()) return out;
@@ -278,23 +278,23 @@ ExpertExchange::Travelling ExpertExchange::post_dispatch(Ctx& ctx, const Tensor&
   return out;
 }
 
-void ExpertExchange::finish_dispatch(Ctx& ctx, const Tensor& received, const Travelling& travelling,
-                                     const ExpertRoute& route, size_t round) const {
+void TokenDispatcher::finish_dispatch(Ctx& ctx, const Tensor& received, const InFlight& in_flight,
+                                      const ExpertRoute& route, size_t round) const {
   if (alone() || ctx.planning()) return;
   const ExpertRound& r = route.rounds[round];
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
-  travelling.work.wait();
-  gather_pieces(travelling.arrived, r);
+  in_flight.work.wait();
+  gather_pieces(in_flight.arrived, r);
   for (const ExpertRound::Move& m : r.moves)
-    copy_range(ctx, received, m.to, travelling.arrived, m.from, m.rows);
+    copy_range(ctx, received, m.to, in_flight.arrived, m.from, m.rows);
 }
 
-void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
-                             const ExpertRoute& route, size_t round) const {
+void TokenDispatcher::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
+                              const ExpertRoute& route, size_t round) const {
   finish_combine(ctx, rows, post_combine(ctx, rows, results, route, round, false), route, round);
 }
 
-ExpertExchange::Travelling ExpertExchange::post_combine(Ctx& ctx, const Tensor& rows,
+TokenDispatcher::InFlight TokenDispatcher::post_combine(Ctx& ctx, const Tensor& rows,
                                                         const ConstTensor& results,
                                                         const ExpertRoute& route, size_t round,
                                                         bool overlap) const {
@@ -305,7 +305,7 @@ ExpertExchange::Travelling ExpertExchange::post_combine(Ctx& ctx, const Tensor& 
     if (r.rows() > 0) copy_range(ctx, rows, r.sent[0].begin, results, 0, r.rows());
     return {};
   }
-  Travelling out;
+  InFlight out;
   out.arrived = ctx.allocate("exchange.arrived", rows.dtype(), results.shape());
   out.packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
   if (ctx.planning()) {
@@ -326,16 +326,16 @@ ExpertExchange::Travelling ExpertExchange::post_combine(Ctx& ctx, const Tensor& 
   return out;
 }
 
-void ExpertExchange::finish_combine(Ctx& ctx, const Tensor& rows, const Travelling& travelling,
-                                    const ExpertRoute& route, size_t round) const {
+void TokenDispatcher::finish_combine(Ctx& ctx, const Tensor& rows, const InFlight& in_flight,
+                                     const ExpertRoute& route, size_t round) const {
   if (alone() || ctx.planning()) return;
   const ExpertRound& r = route.rounds[round];
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
-  travelling.work.wait();
+  in_flight.work.wait();
   if (r.sent.size() == 1) return;  // received in place
   int64_t n = 0;
   for (const RowRange& range : r.sent) {
-    copy_range(ctx, rows, range.begin, travelling.home, n, range.size());
+    copy_range(ctx, rows, range.begin, in_flight.home, n, range.size());
     n += range.size();
   }
 }

@@ -4,10 +4,10 @@
 
 #include "engine/ops/elementwise.h"
 #include "parallel/comm/world.h"
-#include "parallel/moe/expert_exchange.h"
+#include "parallel/moe/token_dispatcher.h"
 #include "tests/support/compare.h"
 
-namespace trireme::test::test_expert_exchange {
+namespace trireme::test::test_token_dispatcher {
 namespace {
 
 using Values = std::vector<double>;
@@ -53,16 +53,16 @@ Plane plane_of(Communicator& world, int ep, int etp) {
 
 // Dispatches, multiplies expert e's rows by (e + 1), with each etp rank contributing its part of
 // the sum, and combines; counts the rounds and compares the bytes with the table of counts.
-void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t bound,
-                    int64_t expected_rounds) {
+void check_dispatcher(Communicator& world, int ep, int etp, const Case& c, int64_t bound,
+                      int64_t expected_rounds) {
   const int r = world.rank();
   const Plane plane = plane_of(world, ep, etp);
-  const ExpertExchange exchange(plane.ep.get(), plane.etp.get(), kExperts);
+  const TokenDispatcher dispatcher(plane.ep.get(), plane.etp.get(), kExperts);
   Ctx ctx(1, "test");
   std::vector<int64_t> counts;
   Values rows, want;
   int64_t remote = 0, n = 0;
-  const RowRange held = exchange.local_experts();
+  const RowRange held = dispatcher.local_experts();
   for (int64_t e = 0; e < kExperts; ++e) {
     counts.push_back(c.rows(r, e));
     n += counts.back();
@@ -76,7 +76,7 @@ void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t
   const TestTensor tc({kExperts}, counts), tr(DType::kF64, {n, kColumns}, rows);
   const TestTensor home(DType::kF64, {n, kColumns});
   plane.ep->reset_traffic();
-  const ExpertRoute route = exchange.agree(ctx, tc, bound);
+  const ExpertRoute route = dispatcher.agree(ctx, tc, bound);
   EXPECT_EQ(plane.ep->traffic()[CommKind::kAllToAll].sent_bytes, 0);
   EXPECT_EQ(route.pairs, n);
   EXPECT_EQ(route.remote, remote);
@@ -87,7 +87,7 @@ void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t
   int64_t seen = 0;
   for (size_t round = 0; round < route.rounds.size(); ++round) {
     const ExpertRound& part = route.rounds[round];
-    exchange.dispatch(ctx, received, tr, route, round);
+    dispatcher.dispatch(ctx, received, tr, route, round);
     ASSERT_LE(part.rows(), bound);
     seen += part.rows();
     auto* x = received->as<double>();
@@ -97,7 +97,7 @@ void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t
         EXPECT_EQ(static_cast<int64_t>(x[i]) / 1000 % 10, held.begin + e) << "another's row";
         x[i] *= static_cast<double>(held.begin + e + 1) / etp;
       }
-    exchange.combine(ctx, home, received, route, round);
+    dispatcher.combine(ctx, home, received, route, round);
   }
   EXPECT_CLOSE(*home, want, tolerance(DType::kF64, etp));
   // Everything that ranks of the plane send here arrives exactly once.
@@ -113,54 +113,54 @@ void check_exchange(Communicator& world, int ep, int etp, const Case& c, int64_t
             (remote + returned) * kColumns * 8);
 }
 
-TEST(ExpertExchange, RowsReachTheirExpertsAndComeBack) {
+TEST(TokenDispatcher, RowsReachTheirExpertsAndComeBack) {
   for (const auto& sizes : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {3, 1}})
     for (const Case& c : kCases) {
       const int ep = sizes.first, etp = sizes.second;
       SCOPED_TRACE(concat("ep ", ep, " etp ", etp, " ", c.name));
       run_threads(ep * etp, [&](Communicator& world) {
-        check_exchange(world, ep, etp, c, 400, 1);
-        check_exchange(world, ep, etp, c, 7, 0);
-        check_exchange(world, ep, etp, c, 1, 0);
+        check_dispatcher(world, ep, etp, c, 400, 1);
+        check_dispatcher(world, ep, etp, c, 7, 0);
+        check_dispatcher(world, ep, etp, c, 1, 0);
       });
     }
 }
 
-TEST(ExpertExchange, AllRanksAgreeOnTheRounds) {
+TEST(TokenDispatcher, AllRanksAgreeOnTheRounds) {
   // Expert 1 gets 9 + 10 + 11 + 12 rows, of which a round takes 10.
-  run_threads(4, [&](Communicator& world) { check_exchange(world, 2, 2, kCases[2], 10, 5); });
+  run_threads(4, [&](Communicator& world) { check_dispatcher(world, 2, 2, kCases[2], 10, 5); });
 }
 
-TEST(ExpertExchange, ASingleRankNeedsNoGroups) {
-  const ExpertExchange exchange(nullptr, nullptr, 3);
+TEST(TokenDispatcher, ASingleRankNeedsNoGroups) {
+  const TokenDispatcher dispatcher(nullptr, nullptr, 3);
   Ctx ctx(1, "test");
-  EXPECT_EQ(exchange.default_bound(10, 2), 20) << "everything, and not more";
+  EXPECT_EQ(dispatcher.default_bound(10, 2), 20) << "everything, and not more";
   const TestTensor counts({3}, std::vector<int64_t>{2, 0, 1});
   const TestTensor rows(DType::kBF16, {3, 2}, {1, 2, 3, 4, 5, 6}), got(DType::kBF16, {2, 2});
   const TestTensor home(DType::kBF16, {3, 2});
-  const ExpertRoute route = exchange.agree(ctx, counts, 2);
+  const ExpertRoute route = dispatcher.agree(ctx, counts, 2);
   ASSERT_EQ(std::ssize(route.rounds), 2);
   EXPECT_EQ(route.rounds[1].offsets, (std::vector<int64_t>{0, 0, 0, 1}));
   for (size_t r = 0; r < 2; ++r) {
-    exchange.dispatch(ctx, got, rows, route, r);
-    exchange.combine(ctx, home, got, route, r);
+    dispatcher.dispatch(ctx, got, rows, route, r);
+    dispatcher.combine(ctx, home, got, route, r);
   }
   EXPECT_SAME_BITS(*home, *rows);
 }
 
-TEST(ExpertExchange, PlansItsBuffersWithoutCommunication) {
+TEST(TokenDispatcher, PlansItsBuffersWithoutCommunication) {
   run_threads(2, [](Communicator& world) {
     const Plane plane = plane_of(world, 1, 2);
-    const ExpertExchange exchange(plane.ep.get(), plane.etp.get(), 2);
+    const TokenDispatcher dispatcher(plane.ep.get(), plane.etp.get(), 2);
     Ctx ctx(1, "test");
     const Shape bound{8, 3}, mine{4, 3};
     const auto step = [&](const ConstTensor& counts) {
       const Activation got = ctx.allocate("got", DType::kF32, bound);
       const Activation rows = ctx.allocate("rows", DType::kF32, mine);
       if (!ctx.planning()) fill_zero(ctx, rows);
-      const ExpertRoute route = exchange.agree(ctx, counts, bound[0]);
-      exchange.dispatch(ctx, got, rows, route, 0);
-      exchange.combine(ctx, rows, got, route, 0);
+      const ExpertRoute route = dispatcher.agree(ctx, counts, bound[0]);
+      dispatcher.dispatch(ctx, got, rows, route, 0);
+      dispatcher.combine(ctx, rows, got, route, 0);
     };
     const TestTensor counts({2}, std::vector<int64_t>{3, 1});
     // One rank alone: a collective would not return.
@@ -180,16 +180,16 @@ TEST(ExpertExchange, PlansItsBuffersWithoutCommunication) {
   });
 }
 
-TEST(ExpertExchange, BoundIsTwiceTheEvenShare) {
+TEST(TokenDispatcher, BoundIsTwiceTheEvenShare) {
   run_threads(4, [](Communicator& world) {
     const Plane plane = plane_of(world, 2, 2);
     // 8 tokens per rank, 2 experts each: on average 8 * 2 rows for an ep index from each etp index.
-    EXPECT_EQ(ExpertExchange(plane.ep.get(), plane.etp.get(), 8).default_bound(8, 2), 64);
+    EXPECT_EQ(TokenDispatcher(plane.ep.get(), plane.etp.get(), 8).default_bound(8, 2), 64);
     // With 2 experts each ep index has one: no token has two pairs there.
-    EXPECT_EQ(ExpertExchange(plane.ep.get(), plane.etp.get(), 2).default_bound(8, 2), 32);
-    EXPECT_THROW(ExpertExchange(plane.ep.get(), plane.etp.get(), 1), InputError);
+    EXPECT_EQ(TokenDispatcher(plane.ep.get(), plane.etp.get(), 2).default_bound(8, 2), 32);
+    EXPECT_THROW(TokenDispatcher(plane.ep.get(), plane.etp.get(), 1), InputError);
   });
 }
 
 }  // namespace
-}  // namespace trireme::test::test_expert_exchange
+}  // namespace trireme::test::test_token_dispatcher

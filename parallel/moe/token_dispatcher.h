@@ -53,18 +53,18 @@ struct ExpertRound {
   int64_t rows() const { return offsets.back(); }
 };
 
-// Agreed plan of one exchange. In a planning run: one round of unknown content.
+// Agreed plan of one dispatch and combine. In a planning run: one round of unknown content.
 struct ExpertRoute {
   std::vector<ExpertRound> rounds;
   int64_t pairs = 0;   // rows of this rank
   int64_t remote = 0;  // those for another ep index
 };
 
-class ExpertExchange {
+class TokenDispatcher {
  public:
   // The groups must outlive this object; nullptr: one rank. InputError if there are fewer experts
   // than ep ranks.
-  ExpertExchange(Communicator* ep, Communicator* etp, int64_t experts);
+  TokenDispatcher(Communicator* ep, Communicator* etp, int64_t experts);
 
   int64_t experts() const { return experts_; }
   RowRange local_experts() const { return held_by(rank(ep_)); }
@@ -72,7 +72,7 @@ class ExpertExchange {
   // of this rank, the same on every rank of the plane.
   int64_t default_bound(int64_t tokens, int64_t k) const;
 
-  // Plans an exchange. counts (E) int64: this rank's rows for each expert. Collective over the
+  // Plans a dispatch. counts (E) int64: this rank's rows for each expert. Collective over the
   // plane.
   ExpertRoute agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const;
 
@@ -89,18 +89,18 @@ class ExpertExchange {
   // Both operations in halves. With `overlap`, rows are in transfer over ep between the halves
   // while the caller computes and may run other operations; the operands must not change meanwhile.
   // Without `overlap` the first half waits.
-  struct Travelling {
+  struct InFlight {
     Activation arrived, packed;
     Tensor home;  // combine's rows in sending order
     Work work;
   };
-  Travelling post_dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
-                           const ExpertRoute& route, size_t round, bool overlap) const;
-  void finish_dispatch(Ctx& ctx, const Tensor& received, const Travelling& travelling,
+  InFlight post_dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
+                         const ExpertRoute& route, size_t round, bool overlap) const;
+  void finish_dispatch(Ctx& ctx, const Tensor& received, const InFlight& in_flight,
                        const ExpertRoute& route, size_t round) const;
-  Travelling post_combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
-                          const ExpertRoute& route, size_t round, bool overlap) const;
-  void finish_combine(Ctx& ctx, const Tensor& rows, const Travelling& travelling,
+  InFlight post_combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
+                        const ExpertRoute& route, size_t round, bool overlap) const;
+  void finish_combine(Ctx& ctx, const Tensor& rows, const InFlight& in_flight,
                       const ExpertRoute& route, size_t round) const;
 
  private:
