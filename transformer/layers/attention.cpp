@@ -48,14 +48,14 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
   k_norm_ = norm("k_norm");
 }
 
-AttentionHeads::Heads Attention::split(const Tensor& qkv) const {
+CoreAttention::Heads Attention::split(const Tensor& qkv) const {
   const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
   return {qkv.slice(1, 0, q).split_last(heads_, head_dim_),
           qkv.slice(1, q, q + kv).split_last(kv_heads_, head_dim_),
           qkv.slice(1, q + kv, q + 2 * kv).split_last(kv_heads_, head_dim_)};
 }
 
-AttentionHeads::Heads Attention::attended(AttentionHeads::Heads heads, const Activation& qk) const {
+CoreAttention::Heads Attention::attended(CoreAttention::Heads heads, const Activation& qk) const {
   if (!qk.present()) return heads;
   const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
   heads.q = qk->slice(1, 0, q).split_last(heads_, head_dim_);
@@ -63,8 +63,8 @@ AttentionHeads::Heads Attention::attended(AttentionHeads::Heads heads, const Act
   return heads;
 }
 
-void Attention::normalise(Pass& pass, const AttentionHeads::Heads& to,
-                          const AttentionHeads::Heads& from, Saved& saved) const {
+void Attention::normalise(Pass& pass, const CoreAttention::Heads& to,
+                          const CoreAttention::Heads& from, Saved& saved) const {
   Ctx& ctx = pass.ctx;
   const DType statistics = sum_dtype(from.q.dtype());
   const int64_t t = from.q.size(0);
@@ -76,9 +76,9 @@ void Attention::normalise(Pass& pass, const AttentionHeads::Heads& to,
                     norm_unit_);
 }
 
-void Attention::normalise_backward(Pass& pass, const AttentionHeads::Heads& d,
+void Attention::normalise_backward(Pass& pass, const CoreAttention::Heads& d,
                                    const Saved& saved) const {
-  const AttentionHeads::Heads raw = split(saved.qkv);
+  const CoreAttention::Heads raw = split(saved.qkv);
   Activation unused[2];
   const GradientSlot dq = gradient_or_scratch(pass, q_norm_, unused[0]),
                      dk = gradient_or_scratch(pass, k_norm_, unused[1]);
@@ -99,7 +99,7 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   // Backward needs q and k before and after the norm.
   if (q_norm_ >= 0 && saved != nullptr)
     kept.qk = ctx.allocate("attention.qk", x.dtype(), Shape{t, qk_width});
-  const AttentionHeads::Heads heads = attended(split(qkv), kept.qk);
+  const CoreAttention::Heads heads = attended(split(qkv), kept.qk);
   if (q_norm_ >= 0) normalise(pass, heads, split(qkv), kept);
   if (cos_sin.present()) {
     // q and k are adjacent in the packed tensor: one call rotates both.
@@ -132,7 +132,7 @@ Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, cons
                       saved.out->split_last(heads_, head_dim_),
                       attention_.backward_reads_heads(saved.heads)
                           ? attended(split(saved.qkv), saved.qk)
-                          : AttentionHeads::Heads{},
+                          : CoreAttention::Heads{},
                       saved.heads);
   if (cos_sin.present()) {
     const Tensor d_qk = d_qkv->slice(1, 0, (heads_ + kv_heads_) * head_dim_)

@@ -1,9 +1,9 @@
 // Causal self-attention with grouped-query heads: fused QKV projection, norms of the heads of q and
-// k (Qwen3), rotary embedding (Llama), core attention (transformer/layers/attention_heads.h), in
+// k (Qwen3), rotary embedding (Llama), core attention (transformer/layers/core_attention.h), in
 // some layers with a sliding window, output projection.
 #pragma once
 
-#include "transformer/layers/attention_heads.h"
+#include "transformer/layers/core_attention.h"
 #include "transformer/layers/linear.h"
 
 namespace trireme {
@@ -19,7 +19,7 @@ class Attention {
     Activation qk;   // (T, (H + Hkv) D), with qk_norm: q and k, normalised and rotated
     Activation q_rstd, k_rstd;  // (T, H), (T, Hkv), with qk_norm
     Activation out;             // (T, H D): output of the heads, input of the output projection
-    AttentionHeads::Saved heads;
+    CoreAttention::Saved heads;
   };
   // Input of backward_weight() from backward_input(): gradients of the outputs of the two
   // projections.
@@ -41,16 +41,16 @@ class Attention {
   std::vector<ParamHandle> linear_weights() const { return {qkv_proj_.weight(), o_proj_.weight()}; }
 
  private:
-  AttentionHeads::Heads split(const Tensor& qkv) const;  // of a packed (T, (H + 2 Hkv) D)
+  CoreAttention::Heads split(const Tensor& qkv) const;  // of a packed (T, (H + 2 Hkv) D)
   // Inputs of the core attention: `heads`, with q and k from `qk` where that is present.
-  AttentionHeads::Heads attended(AttentionHeads::Heads heads, const Activation& qk) const;
-  void normalise(Pass& pass, const AttentionHeads::Heads& to, const AttentionHeads::Heads& from,
+  CoreAttention::Heads attended(CoreAttention::Heads heads, const Activation& qk) const;
+  void normalise(Pass& pass, const CoreAttention::Heads& to, const CoreAttention::Heads& from,
                  Saved& saved) const;
-  void normalise_backward(Pass& pass, const AttentionHeads::Heads& d, const Saved& saved) const;
+  void normalise_backward(Pass& pass, const CoreAttention::Heads& d, const Saved& saved) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
   double norm_eps_, norm_unit_;          // of the norms of q and k
-  AttentionHeads attention_;
+  CoreAttention attention_;
   ParamHandle q_norm_ = -1, k_norm_ = -1;  // (D), with qk_norm
   ColumnLinear qkv_proj_;
   RowLinear o_proj_;

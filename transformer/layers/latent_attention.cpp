@@ -19,7 +19,7 @@ LatentAttention::LatentAttention(const ModelConfig& config, const Layout& layout
     : width_(config.head_dim),
       sizes_(config.latent),
       pairs_(config.rope_interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves),
-      heads_(config, layout, layer) {
+      core_(config, layout, layer) {
   const int64_t h = config.num_heads, c = config.hidden_size;
   const int64_t both = sizes_.nope_dim + sizes_.value_dim;
   const double std = config.initializer_range;
@@ -60,24 +60,24 @@ LatentAttention::Down<AnyTensor> LatentAttention::parts(const AnyTensor& down) c
 }
 
 Tensor LatentAttention::by_heads(const Activation& wide) const {
-  return wide->split_last(heads_.heads(), width_);
+  return wide->split_last(core_.heads(), width_);
 }
 
 LatentAttention::Expanded LatentAttention::expand(Pass& pass, const ConstTensor& kv,
                                                   const ConstTensor& k_rope) const {
-  const Shape shape{kv.size(0), heads_.heads() * width_};
+  const Shape shape{kv.size(0), core_.heads() * width_};
   Expanded out{pass.ctx.allocate("latent_attention.k", kv.dtype(), shape),
                pass.ctx.allocate("latent_attention.v", kv.dtype(), shape)};
   latent_heads_forward(pass.ctx, by_heads(out.k), by_heads(out.v),
-                       kv.split_last(heads_.heads(), sizes_.nope_dim + sizes_.value_dim), k_rope);
+                       kv.split_last(core_.heads(), sizes_.nope_dim + sizes_.value_dim), k_rope);
   return out;
 }
 
 // (T, H Dv) -> (T, H D): pads each head with zeros.
 Activation LatentAttention::widen(Pass& pass, const ConstTensor& out) const {
-  const int64_t rows = out.size(0) * heads_.heads();
+  const int64_t rows = out.size(0) * core_.heads();
   Activation wide = pass.ctx.allocate("latent_attention.wide", out.dtype(),
-                                      Shape{out.size(0), heads_.heads() * width_});
+                                      Shape{out.size(0), core_.heads() * width_});
   fill_zero(pass.ctx, wide);
   copy_rows(pass.ctx, wide->reshape({rows, width_}).slice(1, 0, sizes_.value_dim),
             out.reshape({rows, sizes_.value_dim}));
@@ -86,7 +86,7 @@ Activation LatentAttention::widen(Pass& pass, const ConstTensor& out) const {
 
 void LatentAttention::rotate_queries(Pass& pass, const Tensor& q, const ConstTensor& cos_sin,
                                      bool inverse) const {
-  rotary(pass.ctx, q.split_last(heads_.heads(), width_).slice(2, sizes_.nope_dim, width_), cos_sin,
+  rotary(pass.ctx, q.split_last(core_.heads(), width_).slice(2, sizes_.nope_dim, width_), cos_sin,
          pass.tokens.positions, inverse, pairs_);
 }
 
@@ -125,7 +125,7 @@ void LatentAttention::down(Pass& pass, const ConstTensor& x, const ConstTensor& 
 void LatentAttention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
                               const ConstTensor& cos_sin, Saved* saved) const {
   Ctx& ctx = pass.ctx;
-  const int64_t t = pass.tokens.count, heads = heads_.heads();
+  const int64_t t = pass.tokens.count, heads = core_.heads();
   Saved kept;
   down(pass, x, cos_sin, kept, kept.k_rope);
   kept.q = ctx.allocate("latent_attention.q", x.dtype(), Shape{t, q_up_.out()});
@@ -141,9 +141,9 @@ void LatentAttention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   Activation wide = ctx.allocate("latent_attention.wide", x.dtype(), Shape{t, heads * width_});
   {
     const Expanded expanded = expand(pass, kept.kv, kept.k_rope);
-    heads_.forward(pass, by_heads(wide),
-                   {by_heads(kept.q), by_heads(expanded.k), by_heads(expanded.v)},
-                   saved != nullptr ? &kept.heads : nullptr);
+    core_.forward(pass, by_heads(wide),
+                  {by_heads(kept.q), by_heads(expanded.k), by_heads(expanded.v)},
+                  saved != nullptr ? &kept.heads : nullptr);
   }
   kept.out = ctx.allocate("latent_attention.out", x.dtype(), Shape{t, heads * sizes_.value_dim});
   copy_rows(ctx, kept.out->reshape({t * heads, sizes_.value_dim}),
@@ -151,7 +151,7 @@ void LatentAttention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   wide.reset();
   o_proj_.forward(pass, y, kept.out);
   if (saved == nullptr) return;
-  if (!heads_.backward_reads_heads(kept.heads)) {
+  if (!core_.backward_reads_heads(kept.heads)) {
     kept.q.reset();
     kept.kv.reset();
     kept.k_rope.reset();
@@ -177,7 +177,7 @@ LatentAttention::Deferred LatentAttention::backward_input(Pass& pass, const Tens
                                                           const Saved& saved) const {
   Ctx& ctx = pass.ctx;
   const DType dtype = dy.dtype();
-  const int64_t t = pass.tokens.count, heads = heads_.heads(), rows = pass.residual_rows();
+  const int64_t t = pass.tokens.count, heads = core_.heads(), rows = pass.residual_rows();
   const auto allocate = [&](const char* name, int64_t count, int64_t columns) {
     return ctx.allocate(name, dtype, Shape{count, columns});
   };
@@ -194,14 +194,14 @@ LatentAttention::Deferred LatentAttention::backward_input(Pass& pass, const Tens
   {
     Activation out;
     Expanded expanded;
-    AttentionHeads::Heads forward;
-    if (heads_.backward_reads_heads(saved.heads)) {
+    CoreAttention::Heads forward;
+    if (core_.backward_reads_heads(saved.heads)) {
       out = widen(pass, saved.out);
       expanded = expand(pass, saved.kv, saved.k_rope);
       forward = {by_heads(saved.q), by_heads(expanded.k), by_heads(expanded.v)};
     }
-    heads_.backward(pass, {by_heads(deferred.d_q), by_heads(dk), by_heads(dv)}, by_heads(d_wide),
-                    out.present() ? by_heads(out) : Tensor(), forward, saved.heads);
+    core_.backward(pass, {by_heads(deferred.d_q), by_heads(dk), by_heads(dv)}, by_heads(d_wide),
+                   out.present() ? by_heads(out) : Tensor(), forward, saved.heads);
   }
   d_wide.reset();
   rotate_queries(pass, deferred.d_q, cos_sin, true);

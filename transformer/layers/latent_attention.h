@@ -26,7 +26,7 @@
 #include <memory>
 
 #include "engine/ops/rotary.h"
-#include "transformer/layers/attention_heads.h"
+#include "transformer/layers/core_attention.h"
 #include "transformer/layers/linear.h"
 #include "transformer/layers/norm.h"
 
@@ -47,7 +47,7 @@ class LatentAttention {
     Activation kv;      // (T, H (Dn + Dv))
     Activation k_rope;  // (T, Dr), rotated
     Activation out;     // (T, H Dv): input of the output projection
-    AttentionHeads::Saved heads;
+    CoreAttention::Saved heads;
   };
   // Input of backward_weight() from backward_input(): gradients of the projections' outputs.
   struct Deferred {
@@ -94,7 +94,7 @@ class LatentAttention {
   int64_t width_;       // D
   LatentConfig sizes_;  // Rq, Rkv, Dn, Dr, Dv
   RotaryPairs pairs_;
-  AttentionHeads heads_;
+  CoreAttention core_;
   ReplicatedLinear down_;  // q_a_proj (with Rq) and kv_a_proj_with_mqa
   ColumnLinear q_up_;      // q_b_proj, or q_proj
   ColumnLinear kv_up_;

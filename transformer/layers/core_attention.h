@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-class AttentionHeads {
+class CoreAttention {
  public:
-  AttentionHeads(const ModelConfig& config, const Layout& layout, int layer);
+  CoreAttention(const ModelConfig& config, const Layout& layout, int layer);
 
   // H and Hkv are the heads of this rank.
   int64_t heads() const { return heads_; }

@@ -1,10 +1,10 @@
-#include "transformer/layers/attention_heads.h"
+#include "transformer/layers/core_attention.h"
 
 #include <cmath>
 
 namespace trireme {
 
-AttentionHeads::AttentionHeads(const ModelConfig& config, const Layout& layout, int layer)
+CoreAttention::CoreAttention(const ModelConfig& config, const Layout& layout, int layer)
     : total_heads_(config.num_heads),
       scale_(config.attention_scale > 0 ? config.attention_scale
                                         : 1.0 / std::sqrt(static_cast<double>(config.head_dim))),
@@ -16,7 +16,7 @@ AttentionHeads::AttentionHeads(const ModelConfig& config, const Layout& layout, 
   first_head_ = mine.begin;
 }
 
-AttentionArgs AttentionHeads::op_args(const Pass& pass) const {
+AttentionArgs CoreAttention::op_args(const Pass& pass) const {
   AttentionArgs args;
   args.window = window_;
   args.scale = scale_;
@@ -32,8 +32,7 @@ AttentionArgs AttentionHeads::op_args(const Pass& pass) const {
   return args;
 }
 
-void AttentionHeads::forward(Pass& pass, const Tensor& out, const Heads& heads,
-                             Saved* saved) const {
+void CoreAttention::forward(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const {
   Ctx& ctx = pass.ctx;
   if (saved != nullptr) *saved = {};
   if (pass.tokens.context != nullptr) {
@@ -53,9 +52,8 @@ void AttentionHeads::forward(Pass& pass, const Tensor& out, const Heads& heads,
   if (saved != nullptr) saved->lse = std::move(lse);
 }
 
-void AttentionHeads::backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
-                              const ConstTensor& out, const Heads& heads,
-                              const Saved& saved) const {
+void CoreAttention::backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
+                             const ConstTensor& out, const Heads& heads, const Saved& saved) const {
   if (pass.tokens.context != nullptr)
     pass.groups->context->backward(pass.ctx, d.q, d.k, d.v, d_out, out, heads.q, heads.k, heads.v,
                                    *pass.tokens.context, op_args(pass), saved.context);
