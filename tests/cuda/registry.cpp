@@ -26,7 +26,7 @@ std::vector<OpCase> all_cases() {
            row_cases,
            sample_cases,
            transfer_cases,
-           weight_norm_cases,
+           dora_magnitude_cases,
        }) {
     std::vector<OpCase> cases = family();
     all.insert(all.end(), std::move_iterator(cases.begin()), std::move_iterator(cases.end()));

@@ -33,6 +33,6 @@ std::vector<OpCase> router_cases();
 std::vector<OpCase> row_cases();
 std::vector<OpCase> sample_cases();
 std::vector<OpCase> transfer_cases();
-std::vector<OpCase> weight_norm_cases();
+std::vector<OpCase> dora_magnitude_cases();
 
 }  // namespace trireme::test

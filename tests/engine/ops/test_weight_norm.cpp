@@ -21,7 +21,7 @@ Values spread(const Values& values, int64_t columns, int64_t stride) {
   return out;
 }
 
-TEST(WeightNorm, RowSquaresAreThoseOfTheSum) {
+TEST(DoraMagnitude, RowSquaresAreThoseOfTheSum) {
   for (const DType dtype : kFloatTypes)
     for (const auto& size :
          {std::array<int64_t, 3>{5, 7, 1}, {3, 300, 4}, {70, 33, 9}, {1, 1, 1}}) {
@@ -54,7 +54,7 @@ TEST(WeightNorm, RowSquaresAreThoseOfTheSum) {
     }
 }
 
-TEST(WeightNorm, ScalesAndSumsColumns) {
+TEST(DoraMagnitude, ScalesAndSumsColumns) {
   const int64_t rows = 37;
   for (const DType dtype : kFloatTypes)
     for (const int64_t columns : {1, 6, 64, 300}) {
@@ -96,7 +96,7 @@ TEST(WeightNorm, ScalesAndSumsColumns) {
     }
 }
 
-TEST(WeightNorm, RefusesWrongOperands) {
+TEST(DoraMagnitude, RefusesWrongOperands) {
   Ctx ctx(1, "test");
   const TestTensor w(DType::kF32, {4, 8}), a(DType::kF32, {2, 8}), b(DType::kF32, {4, 2}),
       q(DType::kF32, {4}), x(DType::kF32, {5, 4});
@@ -107,7 +107,7 @@ TEST(WeightNorm, RefusesWrongOperands) {
   EXPECT_THROW(magnitude_backward(ctx, q, x, w, q, false), Error);
 }
 
-TEST(WeightNorm, IsPlannable) {
+TEST(DoraMagnitude, IsPlannable) {
   const TestTensor w(DType::kBF16, {4, 8}), a(DType::kBF16, {2, 8}), b(DType::kBF16, {4, 2}),
       m(DType::kBF16, {4}), q(DType::kF32, {4}), dm(DType::kF32, {4}), x(DType::kBF16, {40, 4});
   expect_plannable(

@@ -90,7 +90,7 @@ OpCase backward_case(const Size& s, DType dtype, bool accumulate) {
 
 }  // namespace
 
-std::vector<OpCase> weight_norm_cases() {
+std::vector<OpCase> dora_magnitude_cases() {
   std::vector<OpCase> cases;
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
     for (const Weight& w : kWeights) cases.push_back(squares_case(w, dtype));
