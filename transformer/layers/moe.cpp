@@ -164,7 +164,8 @@ bool Moe::overlaps_shared(const Pass& pass) const {
 }
 
 // Fills saved.results. saved.rows, inner and act then hold those of the last round.
-void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Beside& beside) const {
+void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved,
+                      const OverlappedWork& overlapped) const {
   Ctx& ctx = pass.ctx;
   const TokenDispatcher dispatcher = token_dispatcher(pass);
   const bool overlap = overlaps_shared(pass);
@@ -175,7 +176,7 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
   gather_rows(ctx, send->slice(0, 0, pairs), x, saved.pairs->slice(0, 0, pairs), k);
   {
     const auto in_flight = dispatcher.post_dispatch(ctx, saved.rows, send, saved.route, 0, overlap);
-    if (beside.dispatch) beside.dispatch();
+    if (overlapped.dispatch) overlapped.dispatch();
     dispatcher.finish_dispatch(ctx, saved.rows, in_flight, saved.route, 0);
   }
   // Planned with one round: dispatches of later rounds need no more memory than its combine.
@@ -190,7 +191,7 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
     multiply(pass, out, saved.act, &Expert::down, &Expert::down, round.offsets);
     const auto in_flight =
         dispatcher.post_combine(ctx, saved.results, out, saved.route, r, overlap && last);
-    if (last && beside.combine) beside.combine();
+    if (last && overlapped.combine) overlapped.combine();
     dispatcher.finish_combine(ctx, saved.results, in_flight, saved.route, r);
   }
 }
@@ -238,7 +239,7 @@ void Moe::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* save
 }
 
 // Both halves of the shared expert and its factor; writes into `saved`.
-Moe::Beside Moe::shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const {
+Moe::OverlappedWork Moe::shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const {
   if (!shared_) return {};
   Ctx& ctx = pass.ctx;
   saved.shared_out = ctx.allocate("moe.shared", x.dtype(), x.shape());
@@ -293,7 +294,7 @@ void Moe::plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred
 // d_pairs (n k, C): on entry the gradient of the results, on return the gradient of the pairs'
 // tokens. With several rounds each round first recomputes the experts' inputs and activations.
 void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
-                           const Deferred& deferred, const Beside& beside) const {
+                           const Deferred& deferred, const OverlappedWork& overlapped) const {
   Ctx& ctx = pass.ctx;
   const TokenDispatcher dispatcher = token_dispatcher(pass);
   const bool overlap = overlaps_shared(pass);
@@ -304,7 +305,7 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
   {
     const auto in_flight =
         dispatcher.post_dispatch(ctx, deferred.d_rows, d_pairs, saved.route, 0, overlap);
-    if (beside.dispatch) beside.dispatch();
+    if (overlapped.dispatch) overlapped.dispatch();
     dispatcher.finish_dispatch(ctx, deferred.d_rows, in_flight, saved.route, 0);
   }
   const Arena::Region region(ctx.arena, "moe.experts_backward");
@@ -336,7 +337,7 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
     if (again) experts_backward_weight(pass, saved, deferred, round);
     const auto in_flight =
         dispatcher.post_combine(ctx, d_pairs, d_out, saved.route, r, overlap && last);
-    if (last && beside.combine) beside.combine();
+    if (last && overlapped.combine) overlapped.combine();
     dispatcher.finish_combine(ctx, d_pairs, in_flight, saved.route, r);
   }
 }
@@ -377,8 +378,8 @@ Moe::Deferred Moe::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
 }
 
 // Backward of shared_forward(); writes into dx and `deferred`.
-Moe::Beside Moe::shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
-                                 Deferred& deferred) const {
+Moe::OverlappedWork Moe::shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy,
+                                         Saved& saved, Deferred& deferred) const {
   if (!shared_) return {};
   if (shared_gate_ >= 0)
     deferred.d_shared = pass.ctx.allocate("moe.d_shared", dx.dtype(), dx.shape());

@@ -93,23 +93,24 @@ class Moe {
                 ParamHandle Expert::*last, std::span<const int64_t> offsets) const;
   void choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const;
   // Work that overlaps with the first dispatch and with the last combine.
-  struct Beside {
+  struct OverlappedWork {
     std::function<void()> dispatch, combine;
   };
   bool overlaps_shared(const Pass& pass) const;
-  void run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Beside& beside) const;
+  void run_experts(Pass& pass, const ConstTensor& x, Saved& saved,
+                   const OverlappedWork& overlapped) const;
   void activate(Pass& pass, const Saved& saved, int64_t rows) const;
   void experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
-                        const Deferred& deferred, const Beside& beside) const;
+                        const Deferred& deferred, const OverlappedWork& overlapped) const;
   void experts_backward_weight(Pass& pass, const Saved& saved, const Deferred& deferred,
                                const ExpertRound& round) const;
   void plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred) const;
   void gather_parts(Pass& pass, const Tensor& y, const ConstTensor& part,
                     const TokenShare& share) const;
-  Beside shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const;
+  OverlappedWork shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const;
   void add_shared(Pass& pass, const Tensor& y, Saved& saved, bool keep_act) const;
-  Beside shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
-                         Deferred& deferred) const;
+  OverlappedWork shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
+                                 Deferred& deferred) const;
   void add_shared_gradient(Pass& pass, const Tensor& dx, const ConstTensor& d_shared_x,
                            const ConstTensor& dy, const Saved& saved, Deferred& deferred) const;
 
