@@ -30,7 +30,7 @@ struct MicroBatch {
   // Preferences only: response pairs; all of their tokens are in this batch.
   std::vector<PreferencePair> pairs;
   // Context parallelism only: attention plan of this rank's part of a batch
-  // (training/step/local_batch.h).
+  // (training/step/batch_shard.h).
   std::shared_ptr<ContextPlan> context;
 };
 

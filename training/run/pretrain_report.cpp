@@ -22,7 +22,7 @@ int64_t PretrainRun::planned_bytes() const {
   const int64_t tokens = config_.micro_batch_size * config_.sequence_length / config_.parallel.cp;
   const int64_t batches = device_.gpu == nullptr
                               ? 0  // used in place
-                              : PlacedBatches::bytes(tokens, config_.gradient_accumulation_steps);
+                              : DeviceBatches::bytes(tokens, config_.gradient_accumulation_steps);
   return state_.bytes() + std::max(train_plan_.capacity, eval_plan_.capacity) +
          state_.model.position_bytes(config_.sequence_length) + batches;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "parallel/pipeline/executor.h"
-#include "training/step/placed_batches.h"
+#include "training/step/device_batches.h"
 #include "transformer/model/model.h"
 
 namespace trireme {
@@ -68,7 +68,7 @@ class TrainStage final : public PipelineStage {
   const Groups& groups_;
   Ctx& ctx_;
   Options options_;
-  PlacedBatches batches_;
+  DeviceBatches batches_;
   Loss loss_;
   StoreBlockDone block_done_;
   Model::StoreBlockDone count_block_;
@@ -102,7 +102,7 @@ class EvalStage final : public PipelineStage {
   ParameterStore& store_;
   const Groups& groups_;
   Ctx& ctx_;
-  PlacedBatches batches_;
+  DeviceBatches batches_;
   Loss loss_;
   std::vector<Tensor> token_losses_;
 };

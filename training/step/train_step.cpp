@@ -9,7 +9,7 @@
 #include "optim/schedule.h"
 #include "parallel/pipeline/make_schedule.h"
 #include "parallel/store_block_gather.h"
-#include "training/step/local_batch.h"
+#include "training/step/batch_shard.h"
 
 namespace trireme {
 namespace {
@@ -134,12 +134,12 @@ Tensor TrainStep::sums(int begin, int end) const {
   return scalar(kSums, DType::kF64, kSumCount).slice(0, begin, end);
 }
 
-const std::vector<MicroBatch>& TrainStep::local_batches(const std::vector<MicroBatch>& batches) {
-  if (is_local_batch_whole(config_.micro_batch_size, config_.sequence_length, groups_.layout))
+const std::vector<MicroBatch>& TrainStep::batch_shards(const std::vector<MicroBatch>& batches) {
+  if (is_batch_shard_whole(config_.micro_batch_size, config_.sequence_length, groups_.layout))
     return batches;
   local_.resize(batches.size());
   for (size_t i = 0; i < batches.size(); ++i)
-    fill_local_batch(batches[i], config_.sequence_length, groups_.layout,
+    fill_batch_shard(batches[i], config_.sequence_length, groups_.layout,
                      config_.model.has_windows(), local_[i]);
   return local_;
 }
@@ -185,7 +185,7 @@ ArenaPlan TrainStep::plan() {
   ctx_.mode = Mode::kTrain;
   state_.store.begin_gradients();
   ctx_.arena.begin_planning();
-  forward_and_backward(0, local_batches(batches));
+  forward_and_backward(0, batch_shards(batches));
   reduce_and_update(0);
   return ctx_.arena.end_planning();
 }
@@ -277,7 +277,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
   // Without open steps the counted waits are those of an evaluation.
   if (ctx_.gpu != nullptr && open() == 0)
     (void)cuda::take_wait_seconds(*ctx_.gpu, cuda::waits_counted(*ctx_.gpu));
-  const std::vector<MicroBatch>& local = local_batches(batches);
+  const std::vector<MicroBatch>& local = batch_shards(batches);
   Open& mine = opened(started_);
   mine.step = step;
   mine.valid_tokens = count_valid_targets(local);

@@ -108,7 +108,7 @@ class TrainStep {
   Open& opened(int64_t number) { return open_[static_cast<size_t>(number % kMaxOpen)]; }
   const std::byte* scalars_of(int64_t number) const;
   void copy_scalars();
-  const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
+  const std::vector<MicroBatch>& batch_shards(const std::vector<MicroBatch>& batches);
   PreferenceSums all_preferences() const;
   int64_t count_valid_targets(const std::vector<MicroBatch>& batches) const;
   void forward_and_backward(int64_t step, const std::vector<MicroBatch>& batches);

@@ -13,7 +13,7 @@
 #include "serving/engine/step_stage.h"
 #include "tests/support/compare.h"
 #include "tests/training/step/hf_case.h"
-#include "training/step/local_batch.h"
+#include "training/step/batch_shard.h"
 #include "training/step/train_step.h"
 #include "transformer/families/config_json.h"
 
@@ -84,7 +84,7 @@ class LogitsStage final : public PipelineStage {
   ParameterStore& store_;
   const Groups& groups_;
   Ctx& ctx_;
-  PlacedBatches batches_;
+  DeviceBatches batches_;
   std::vector<double> logits_;
 };
 
@@ -120,7 +120,7 @@ struct HfRank {
 void expect_logits(const HfCase& hf, HfRank& rank) {
   const Layout& layout = rank.groups.layout;
   std::vector<MicroBatch> local(1);
-  fill_local_batch(hf.batch(), hf.row_length(), layout, rank.config.model.has_windows(), local[0]);
+  fill_batch_shard(hf.batch(), hf.row_length(), layout, rank.config.model.has_windows(), local[0]);
   LogitsStage stage(rank.state.model, rank.state.store, rank.groups, rank.ctx, hf.row_length());
   const std::vector<double> got = stage.run(local);
   if (layout.pp.index + 1 < layout.pp.size) return;

@@ -11,10 +11,10 @@ namespace trireme {
 // On the CPU they are used in place. On a GPU place() copies their arrays into one block of device
 // memory; the host data may be changed on return. The block is allocated by the first call and
 // reused by all that need no more.
-class PlacedBatches {
+class DeviceBatches {
  public:
   // sequence_length: of each sample.
-  PlacedBatches(Ctx& ctx, int64_t sequence_length) : ctx_(ctx), sequence_length_(sequence_length) {}
+  DeviceBatches(Ctx& ctx, int64_t sequence_length) : ctx_(ctx), sequence_length_(sequence_length) {}
   // Bytes on a GPU for `micro_batches` micro-batches of `tokens` tokens, including the fixed place.
   static int64_t bytes(int64_t tokens, int64_t micro_batches);
   // The batches must outlive the use of their tokens. A planning run places nothing.

@@ -1,4 +1,4 @@
-#include "training/step/placed_batches.h"
+#include "training/step/device_batches.h"
 
 #include <algorithm>
 #include <bit>
@@ -72,11 +72,11 @@ void for_each_array(Tokens& tokens, F&& f) {
 
 }  // namespace
 
-int64_t PlacedBatches::bytes(int64_t tokens, int64_t micro_batches) {
+int64_t DeviceBatches::bytes(int64_t tokens, int64_t micro_batches) {
   return checked_mul(bytes_of(tokens), micro_batches + 1);
 }
 
-void PlacedBatches::place(const std::vector<MicroBatch>& batches) {
+void DeviceBatches::place(const std::vector<MicroBatch>& batches) {
   batches_ = &batches;
   placed_.clear();
   if (ctx_.gpu == nullptr || ctx_.planning()) return;
@@ -105,11 +105,11 @@ void PlacedBatches::place(const std::vector<MicroBatch>& batches) {
   }
 }
 
-Tokens PlacedBatches::tokens(int i) const {
+Tokens DeviceBatches::tokens(int i) const {
   return placed_.empty() ? tokens_of(batch(i), sequence_length_) : placed_[static_cast<size_t>(i)];
 }
 
-Tokens PlacedBatches::fixed_tokens(int i) const {
+Tokens DeviceBatches::fixed_tokens(int i) const {
   Tokens tokens = placed_[static_cast<size_t>(i)];
   int64_t at = 0;
   for_each_array(tokens, [&](ConstTensor& t, int64_t most) {
@@ -119,7 +119,7 @@ Tokens PlacedBatches::fixed_tokens(int i) const {
   return tokens;
 }
 
-void PlacedBatches::fix(int i) const {
+void DeviceBatches::fix(int i) const {
   // Its arrays are adjacent in both places.
   cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, block_.data(),
                    placed_[static_cast<size_t>(i)].ids.raw(), bytes_of(batch(i)));

@@ -1,4 +1,4 @@
-#include "training/step/local_batch.h"
+#include "training/step/batch_shard.h"
 
 #include <algorithm>
 
@@ -45,12 +45,12 @@ int64_t local_tokens(int64_t sequences, int64_t sequence_length, const Layout& l
   return round_up(checked_mul(sequences, sequence_length), layout.token_split().size);
 }
 
-bool is_local_batch_whole(int64_t sequences, int64_t sequence_length, const Layout& layout) {
+bool is_batch_shard_whole(int64_t sequences, int64_t sequence_length, const Layout& layout) {
   return layout.cp.size == 1 &&
          local_tokens(sequences, sequence_length, layout) == sequences * sequence_length;
 }
 
-void fill_local_batch(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
+void fill_batch_shard(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
                       bool windows, MicroBatch& local) {
   if (layout.cp.size > 1) return fill_context_part(whole, sequence_length, layout, windows, local);
   local = whole;

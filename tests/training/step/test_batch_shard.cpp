@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include "engine/ops/cross_entropy.h"
-#include "training/step/local_batch.h"
+#include "training/step/batch_shard.h"
 #include "training/step/train_step.h"
 
-namespace trireme::test_local_batch {
+namespace trireme::test_batch_shard {
 namespace {
 
 // Two sequences of nine tokens in five documents; every fourth target is masked.
@@ -32,17 +32,17 @@ Layout layout(int cp, int cp_index, int tp, bool sequence_parallel) {
   return layout_of(sizes, cp_index * tp);
 }
 
-TEST(LocalBatch, OfOneRankIsTheBatch) {
-  EXPECT_TRUE(is_local_batch_whole(2, 9, layout(1, 0, 1, false)));
-  EXPECT_TRUE(is_local_batch_whole(2, 9, layout(1, 0, 2, true)));
-  EXPECT_FALSE(is_local_batch_whole(2, 9, layout(1, 0, 4, true)));
-  EXPECT_FALSE(is_local_batch_whole(2, 8, layout(2, 0, 1, false)));
+TEST(BatchShard, OfOneRankIsTheBatch) {
+  EXPECT_TRUE(is_batch_shard_whole(2, 9, layout(1, 0, 1, false)));
+  EXPECT_TRUE(is_batch_shard_whole(2, 9, layout(1, 0, 2, true)));
+  EXPECT_FALSE(is_batch_shard_whole(2, 9, layout(1, 0, 4, true)));
+  EXPECT_FALSE(is_batch_shard_whole(2, 8, layout(2, 0, 1, false)));
 }
 
-TEST(LocalBatch, SequenceParallelismPads) {
+TEST(BatchShard, SequenceParallelismPads) {
   const Layout four = layout(1, 0, 4, true);
   MicroBatch local;
-  fill_local_batch(batch(), 9, four, false, local);
+  fill_batch_shard(batch(), 9, four, false, local);
   EXPECT_EQ(std::ssize(local.tokens), local_tokens(2, 9, four));
   EXPECT_EQ(local.tokens.size(), 20u);
   EXPECT_EQ(local.targets[19], kIgnoredTarget);
@@ -50,7 +50,7 @@ TEST(LocalBatch, SequenceParallelismPads) {
   EXPECT_EQ(local.context, nullptr);
 }
 
-TEST(LocalBatch, ContextRanksHoldEveryTokenOnce) {
+TEST(BatchShard, ContextRanksHoldEveryTokenOnce) {
   const MicroBatch whole = batch();
   for (const int tp : {1, 3}) {
     std::vector<int64_t> rows;
@@ -59,8 +59,8 @@ TEST(LocalBatch, ContextRanksHoldEveryTokenOnce) {
       const Layout mine = layout(4, rank, tp, tp > 1);
       MicroBatch local;
       // A second fill must not depend on the first.
-      fill_local_batch(shape_of_micro_batch(2, 9), 9, mine, true, local);
-      fill_local_batch(whole, 9, mine, true, local);
+      fill_batch_shard(shape_of_micro_batch(2, 9), 9, mine, true, local);
+      fill_batch_shard(whole, 9, mine, true, local);
       EXPECT_EQ(std::ssize(local.tokens), local_tokens(2, 9, mine));
       EXPECT_EQ(local_tokens(2, 9, mine) % tp, 0);
       ASSERT_NE(local.context, nullptr);
@@ -86,4 +86,4 @@ TEST(LocalBatch, ContextRanksHoldEveryTokenOnce) {
 }
 
 }  // namespace
-}  // namespace trireme::test_local_batch
+}  // namespace trireme::test_batch_shard

@@ -15,9 +15,9 @@ namespace trireme {
 // Tokens of this rank for `sequences` sequences of S tokens.
 int64_t local_tokens(int64_t sequences, int64_t sequence_length, const Layout& layout);
 // True if the whole batch can be used unchanged.
-bool is_local_batch_whole(int64_t sequences, int64_t sequence_length, const Layout& layout);
+bool is_batch_shard_whole(int64_t sequences, int64_t sequence_length, const Layout& layout);
 // windows: whether a layer of the model attends over a window (ModelConfig::has_windows()).
-void fill_local_batch(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
+void fill_batch_shard(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
                       bool windows, MicroBatch& local);
 
 }  // namespace trireme
