@@ -4,12 +4,12 @@
 //
 // Each sequence is assigned when it is submitted: to the replica that probably has the longest
 // prefix of its prompt cached, else to the one with the fewest sequences
-// (serving/balance/server_choice.h), among those that can run. Prefixes are distinguished by
+// (serving/load_balancer/server_choice.h), among those that can run. Prefixes are distinguished by
 // adapter and salt, as in the caches.
 #pragma once
 
-#include "serving/balance/server_choice.h"
 #include "serving/engine/engine.h"
+#include "serving/load_balancer/server_choice.h"
 
 namespace trireme {
 

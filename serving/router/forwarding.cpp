@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/strict_json.h"
-#include "serving/balance/prefix_table.h"
+#include "serving/load_balancer/prefix_table.h"
 
 namespace trireme {
 namespace {

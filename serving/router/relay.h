@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "serving/balance/server_choice.h"
 #include "serving/client/client_pool.h"
 #include "serving/http/server/exchange.h"
+#include "serving/load_balancer/server_choice.h"
 #include "serving/router/router_config.h"
 #include "serving/router/router_metrics.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "serving/balance/server_choice.h"
 #include "serving/client/server_address.h"
+#include "serving/load_balancer/server_choice.h"
 
 namespace trireme {
 

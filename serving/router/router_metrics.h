@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "serving/balance/server_choice.h"
 #include "serving/http/server/server.h"
+#include "serving/load_balancer/server_choice.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-#include "serving/balance/prefix_table.h"
+#include "serving/load_balancer/prefix_table.h"
 
 #include <xxhash.h>
 

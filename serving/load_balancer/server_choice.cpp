@@ -1,4 +1,4 @@
-#include "serving/balance/server_choice.h"
+#include "serving/load_balancer/server_choice.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/core/error.h"
-#include "serving/balance/server_choice.h"
+#include "serving/load_balancer/server_choice.h"
 
 namespace trireme::test_server_choice {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "serving/balance/prefix_table.h"
+#include "serving/load_balancer/prefix_table.h"
 
 namespace trireme::test_prefix_table {
 namespace {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "serving/balance/prefix_table.h"
+#include "serving/load_balancer/prefix_table.h"
 
 namespace trireme {
 
