@@ -173,7 +173,7 @@ void PretrainRun::start_or_resume() {
   } else if (checkpoint.empty()) {
     state_.initialize(ctx_);
   }
-  if (train_examples_ != nullptr) take_references();
+  if (train_examples_ != nullptr) compute_reference_log_probabilities();
   if (!checkpoint.empty()) {
     agreed(group_,
            [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
@@ -205,16 +205,16 @@ void PretrainRun::start_or_resume() {
 
 // Computes the reference log-probabilities of preferences: those of every response under the
 // initial model.
-void PretrainRun::take_references() {
+void PretrainRun::compute_reference_log_probabilities() {
   const auto of = [&](const ExampleSet& set) {
     log_info("reference model: ", set.documents(), " answers");
     return std::make_shared<const std::vector<double>>(log_likelihoods(set));
   };
   const auto train = of(train_examples_->set());
-  train_examples_->set_references(train);
+  train_examples_->set_reference_log_probabilities(train);
   if (validation_pairs_ == nullptr) return;
   const bool same = &validation_pairs_->set() == &train_examples_->set();
-  validation_pairs_->set_references(same ? train : of(validation_pairs_->set()));
+  validation_pairs_->set_reference_log_probabilities(same ? train : of(validation_pairs_->set()));
 }
 
 std::vector<double> PretrainRun::log_likelihoods(const ExampleSet& set) {

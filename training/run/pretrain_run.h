@@ -36,7 +36,7 @@ class PretrainRun {
     StepMetrics sent;  // only TrafficMetrics
   };
   void open_examples();
-  void take_references();
+  void compute_reference_log_probabilities();
   std::vector<double> log_likelihoods(const ExampleSet& set);
   double preference_loss();
   void open_data();

@@ -228,7 +228,9 @@ PreferenceResponse ExampleSource::preference_response(int64_t d, int64_t begin) 
   const ExampleSet::Document document = set_->document(d);
   return {begin, begin + document.size - 1,
           std::count(document.learned + 1, document.learned + document.size, uint8_t{1}),
-          references_ == nullptr ? 0.0 : (*references_)[static_cast<size_t>(d)]};
+          reference_log_probabilities_ == nullptr
+              ? 0.0
+              : (*reference_log_probabilities_)[static_cast<size_t>(d)]};
 }
 
 PreferencePair ExampleSource::pair(int64_t item) const {

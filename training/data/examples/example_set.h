@@ -102,8 +102,8 @@ class ExampleSource : public BatchSource {
   const std::vector<int64_t>& items() const { return items_; }
   // Pairs only: sets the reference log-probabilities of each document of the set; batches then
   // include their pairs.
-  void set_references(std::shared_ptr<const std::vector<double>> log_likelihoods) {
-    references_ = std::move(log_likelihoods);
+  void set_reference_log_probabilities(std::shared_ptr<const std::vector<double>> log_likelihoods) {
+    reference_log_probabilities_ = std::move(log_likelihoods);
   }
   // Pair of the set; its token positions are not those of any batch.
   PreferencePair pair(int64_t item) const;
@@ -120,7 +120,7 @@ class ExampleSource : public BatchSource {
   std::shared_ptr<const ExampleSet> set_;
   std::vector<int64_t> items_;
   Options options_;
-  std::shared_ptr<const std::vector<double>> references_;
+  std::shared_ptr<const std::vector<double>> reference_log_probabilities_;
   Packing packing_;  // of items
   int64_t num_samples_ = 0, used_ = 0;
   int64_t epoch_ = -1;          // epoch of order_
