@@ -93,7 +93,7 @@ void set_variant(const std::string& variant, ModelConfig& model) {
     rope = {.type = RopeType::kYarn, .factor = 4, .original_positions = 8};
   } else if (variant == "gemma3") {
     model.family = ModelFamily::kGemma3;
-    model.qk_norm = model.unit_norms = model.branch_norms = model.gelu_gate = true;
+    model.qk_norm = model.zero_centered_gamma = model.post_norms = model.gelu_gate = true;
     model.tie_word_embeddings = true;
     model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
     model.attention_scale = 0.4;

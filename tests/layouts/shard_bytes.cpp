@@ -102,7 +102,7 @@ class RankShapes {
   void add_layer(std::vector<StoreBlock>& out, int64_t layer) const {
     const int64_t width = model_.hidden_size;
     StoreBlock dense, experts{0, Region::kExpert};
-    for (int norm = 0; norm < (model_.branch_norms ? 4 : 2); ++norm) add_norm(dense);
+    for (int norm = 0; norm < (model_.post_norms ? 4 : 2); ++norm) add_norm(dense);
     if (model_.latent.kv_rank > 0)
       add_latent_attention(dense);
     else

@@ -22,7 +22,7 @@ inline ModelConfig tiny_model(ModelFamily family) {
   c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
   c.tie_word_embeddings = family == ModelFamily::kGpt2;
   if (family == ModelFamily::kGemma3) {
-    c.qk_norm = c.unit_norms = c.branch_norms = c.gelu_gate = c.tie_word_embeddings = true;
+    c.qk_norm = c.zero_centered_gamma = c.post_norms = c.gelu_gate = c.tie_word_embeddings = true;
     c.embedding_scale = 0.5;  // else the tied head would find the last token in its embedding
     c.windows = {7, 0, 7};    // also of the third layer that some tests add
     c.local_rope_theta = 100;

@@ -27,8 +27,8 @@ struct ParameterNames {
   const char* attention = "self_attn";
   const char* attention_output = "o_proj";  // in the module `attention`
   const char* mlp_norm = "post_attention_layernorm";
-  const char* attention_branch_norm = "";  // of models with branch_norms
-  const char* mlp_branch_norm = "";
+  const char* attention_post_norm = "";  // of models with post_norms
+  const char* mlp_post_norm = "";
   const char* mlp = "mlp";
   const char* mlp_gate = "gate_proj";  // in the module `mlp`; gated MLPs only
   const char* mlp_up = "up_proj";

@@ -151,7 +151,7 @@ void add_unless_there(Schema& schema, const ForeignKey& row) {
 // Keys whose neutral value depends on the family.
 void add_by_family(const Family& family, Schema& schema) {
   const bool rms = has(schema, "rms_norm_eps");
-  const bool branch_norms = *family.names.attention_branch_norm != '\0';
+  const bool post_norms = *family.names.attention_post_norm != '\0';
   const std::vector<std::string> norms =
       rms ? std::vector<std::string>{"\"rms_norm\"", "\"rmsnorm\"", "\"RMSNorm\""}
           : std::vector<std::string>{"\"layer_norm\"", "\"layernorm\"", "\"LayerNorm\""};
@@ -163,7 +163,7 @@ void add_by_family(const Family& family, Schema& schema) {
   for (const char* key : {"use_qk_norm", "qk_norm", "qk_layernorm"})
     add_unless_there(schema, {key, {text(family.qk_norm)}, "normalised heads of q and k, or none"});
   for (const char* key : {"sandwich_norm", "use_post_norm"})
-    add_unless_there(schema, {key, {text(branch_norms)}, "norms after the branches, or none"});
+    add_unless_there(schema, {key, {text(post_norms)}, "norms after the branches, or none"});
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ void read_gemma3(const ConfigValues& values, ModelConfig& config, ConfigReport& 
   read_decoder_keys(values, config, report);
   read_head_dim(values, config, report);
   read_attention_bias(values, config);
-  config.gelu_gate = config.unit_norms = config.branch_norms = true;
+  config.gelu_gate = config.zero_centered_gamma = config.post_norms = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   config.attention_scale = 1 / std::sqrt(values.number("query_pre_attn_scalar"));
   read_pattern_window_keys(values, config, report);
@@ -63,19 +63,18 @@ void write_gemma3(const ModelConfig& config, Json& json) {
 
 }  // namespace
 
-constinit const Family kGemma3Family = {
-    .id = ModelFamily::kGemma3,
-    .model_type = "gemma3_text",
-    .architecture = "Gemma3ForCausalLM",
-    .title = "Gemma 3 style model, its text part",
-    .positions_key = "max_position_embeddings",
-    .names = {.mlp_norm = "pre_feedforward_layernorm",
-              .attention_branch_norm = "post_attention_layernorm",
-              .mlp_branch_norm = "post_feedforward_layernorm"},
-    .qk_norm = true,
-    .layer_types = true,
-    .add_keys = add_gemma3_keys,
-    .read = read_gemma3,
-    .write = write_gemma3};
+constinit const Family kGemma3Family = {.id = ModelFamily::kGemma3,
+                                        .model_type = "gemma3_text",
+                                        .architecture = "Gemma3ForCausalLM",
+                                        .title = "Gemma 3 style model, its text part",
+                                        .positions_key = "max_position_embeddings",
+                                        .names = {.mlp_norm = "pre_feedforward_layernorm",
+                                                  .attention_post_norm = "post_attention_layernorm",
+                                                  .mlp_post_norm = "post_feedforward_layernorm"},
+                                        .qk_norm = true,
+                                        .layer_types = true,
+                                        .add_keys = add_gemma3_keys,
+                                        .read = read_gemma3,
+                                        .write = write_gemma3};
 
 }  // namespace trireme

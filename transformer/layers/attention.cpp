@@ -13,7 +13,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
                      const std::string& prefix, int block, int layer)
     : head_dim_(config.head_dim),
       norm_eps_(config.norm_eps),
-      norm_unit_(config.unit_norms ? 1 : 0),
+      gamma_offset_(config.zero_centered_gamma ? 1 : 0),
       attention_(config, layout, layer) {
   const DimSlice q = head_slice(config.num_heads, head_dim_, layout.tp);
   const DimSlice kv = head_slice(config.num_kv_heads, head_dim_, layout.tp);
@@ -37,7 +37,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
     return list.add(
         {.name = concat(prefix, ".", name, ".weight"),
          .shape = Shape{head_dim_},
-         .init = config.unit_norms ? InitKind::kZeros : InitKind::kOnes,
+         .init = config.zero_centered_gamma ? InitKind::kZeros : InitKind::kOnes,
          .block = block,
          // A rank's gradient covers its own heads, and its own queries of a shared key head.
          .partial = layout.tp.size > 1 ? PartialSum::kTensor : PartialSum::kNone,
@@ -71,9 +71,9 @@ void Attention::normalise(Pass& pass, const CoreAttention::Heads& to,
   saved.q_rstd = ctx.allocate("attention.q_rstd", statistics, Shape{t, heads_});
   saved.k_rstd = ctx.allocate("attention.k_rstd", statistics, Shape{t, kv_heads_});
   head_norm_forward(ctx, to.q, saved.q_rstd, from.q, pass.params.value(q_norm_), norm_eps_,
-                    norm_unit_);
+                    gamma_offset_);
   head_norm_forward(ctx, to.k, saved.k_rstd, from.k, pass.params.value(k_norm_), norm_eps_,
-                    norm_unit_);
+                    gamma_offset_);
 }
 
 void Attention::normalise_backward(Pass& pass, const CoreAttention::Heads& d,
@@ -83,9 +83,9 @@ void Attention::normalise_backward(Pass& pass, const CoreAttention::Heads& d,
   const GradientSlot dq = gradient_or_scratch(pass, q_norm_, unused[0]),
                      dk = gradient_or_scratch(pass, k_norm_, unused[1]);
   head_norm_backward(pass.ctx, d.q, dq.grad, d.q, raw.q, pass.params.value(q_norm_), saved.q_rstd,
-                     dq.accumulate, norm_unit_);
+                     dq.accumulate, gamma_offset_);
   head_norm_backward(pass.ctx, d.k, dk.grad, d.k, raw.k, pass.params.value(k_norm_), saved.k_rstd,
-                     dk.accumulate, norm_unit_);
+                     dk.accumulate, gamma_offset_);
 }
 
 void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,

@@ -49,7 +49,7 @@ class Attention {
   void normalise_backward(Pass& pass, const CoreAttention::Heads& d, const Saved& saved) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
-  double norm_eps_, norm_unit_;          // of the norms of q and k
+  double norm_eps_, gamma_offset_;       // of the norms of q and k
   CoreAttention attention_;
   ParamHandle q_norm_ = -1, k_norm_ = -1;  // (D), with qk_norm
   ColumnLinear qkv_proj_;

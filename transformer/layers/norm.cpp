@@ -23,10 +23,12 @@ ParamHandle Norm::add_vector(const Layout& layout, ParameterList& list, const st
 
 Norm::Norm(const ModelConfig& config, const Layout& layout, ParameterList& list,
            const std::string& prefix, int block)
-    : layer_norm_(config.layer_norm), eps_(config.norm_eps), unit_(config.unit_norms ? 1 : 0) {
+    : layer_norm_(config.layer_norm),
+      eps_(config.norm_eps),
+      gamma_offset_(config.zero_centered_gamma ? 1 : 0) {
   const int64_t width = config.hidden_size;
   weight_ = add_vector(layout, list, prefix + ".weight", width,
-                       config.unit_norms ? InitKind::kZeros : InitKind::kOnes, block);
+                       config.zero_centered_gamma ? InitKind::kZeros : InitKind::kOnes, block);
   if (layer_norm_)
     bias_ = add_vector(layout, list, prefix + ".bias", width, InitKind::kZeros, block);
 }
@@ -48,7 +50,8 @@ void Norm::forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTens
     layernorm_forward(ctx, y, saved.mean, saved.rstd, h, x, residual, pass.params.value(weight_),
                       pass.params.value(bias_), eps_);
   } else {
-    rmsnorm_forward(ctx, y, saved.rstd, h, x, residual, pass.params.value(weight_), eps_, unit_);
+    rmsnorm_forward(ctx, y, saved.rstd, h, x, residual, pass.params.value(weight_), eps_,
+                    gamma_offset_);
   }
 }
 
@@ -62,7 +65,7 @@ void Norm::backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, const C
                        saved.mean, saved.rstd, dw.accumulate);
   } else {
     rmsnorm_backward(pass.ctx, dx, dw.grad, dy, dh_in, h, pass.params.value(weight_), saved.rstd,
-                     dw.accumulate, unit_);
+                     dw.accumulate, gamma_offset_);
   }
 }
 

@@ -39,7 +39,7 @@ class Norm {
                          int64_t width, InitKind init, int block) const;
   bool layer_norm_;
   double eps_;
-  double unit_ = 0;  // added to the weights
+  double gamma_offset_ = 0;  // added to the weights
   ParamHandle weight_ = -1;
   ParamHandle bias_ = -1;
 };

@@ -34,13 +34,13 @@ TransformerBlock::TransformerBlock(const ModelConfig& config, const Layout& layo
       moe_(config.moe.sparse(layer)
                ? std::make_unique<Moe>(config, layout, list, prefix, block, layer)
                : nullptr) {
-  if (!config.branch_norms) return;
+  if (!config.post_norms) return;
   const ParameterNames& names = parameter_names(config);
   const auto norm = [&](const char* name) {
     return std::make_unique<Norm>(config, layout, list, part(prefix, name), block);
   };
-  attention_branch_norm_ = norm(names.attention_branch_norm);
-  mlp_branch_norm_ = norm(names.mlp_branch_norm);
+  attention_post_norm_ = norm(names.attention_post_norm);
+  mlp_post_norm_ = norm(names.mlp_post_norm);
 }
 
 std::vector<ParamHandle> TransformerBlock::linear_weights() const {
@@ -82,8 +82,8 @@ Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& co
   Activation branch = ctx.allocate("block.attention", dtype, shape);
   attend(pass, branch, n1, cos_sin, saved != nullptr ? &kept : nullptr);
   if (saved == nullptr || recompute == Recompute::kSelective) n1.reset();
-  branch = branch_norm(pass, attention_branch_norm_, std::move(branch),
-                       saved != nullptr ? &kept.attended : nullptr, kept.attention_branch);
+  branch = post_norm(pass, attention_post_norm_, std::move(branch),
+                     saved != nullptr ? &kept.attended : nullptr, kept.attention_branch);
   branch = branch_dropout(pass, "attention_branch", std::move(branch));
 
   Activation h = ctx.allocate("block.h", dtype, shape);
@@ -93,8 +93,8 @@ Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& co
   const bool keep_act = recompute != Recompute::kSelective;
   feed_forward(pass, branch, n2, saved != nullptr ? &kept : nullptr, keep_act);
   if (saved == nullptr || recompute == Recompute::kSelective) n2.reset();
-  branch = branch_norm(pass, mlp_branch_norm_, std::move(branch),
-                       saved != nullptr ? &kept.mlp_out : nullptr, kept.mlp_branch);
+  branch = post_norm(pass, mlp_post_norm_, std::move(branch),
+                     saved != nullptr ? &kept.mlp_out : nullptr, kept.mlp_branch);
   branch = branch_dropout(pass, "mlp_branch", std::move(branch));
   add(ctx, branch, branch, h);
   ctx.tap("block.output", branch);
@@ -108,9 +108,9 @@ Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& co
   return branch;
 }
 
-Activation TransformerBlock::branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm,
-                                         Activation branch, Activation* kept,
-                                         Norm::Saved& statistics) const {
+Activation TransformerBlock::post_norm(Pass& pass, const std::unique_ptr<Norm>& norm,
+                                       Activation branch, Activation* kept,
+                                       Norm::Saved& statistics) const {
   if (norm == nullptr) return branch;
   Activation out = pass.ctx.allocate("block.normed_branch", branch->dtype(), branch->shape());
   norm->forward(pass, out, {}, branch, {}, statistics);
@@ -174,7 +174,7 @@ Activation TransformerBlock::backward_input(Pass& pass, Activation dy, const Con
   const DType dtype = dy->dtype();
   const Shape shape = dy->shape();
   deferred.d_mlp =
-      branch_gradient(pass, "mlp_branch", mlp_branch_norm_, dy, saved.mlp_out, saved.mlp_branch);
+      branch_gradient(pass, "mlp_branch", mlp_post_norm_, dy, saved.mlp_out, saved.mlp_branch);
   saved.mlp_out.reset();
   Activation d_norm = ctx.allocate("block.d_norm", dtype, shape);
   const ConstTensor d_branch = deferred.d_mlp.present() ? *deferred.d_mlp : *dy;
@@ -187,7 +187,7 @@ Activation TransformerBlock::backward_input(Pass& pass, Activation dy, const Con
   Activation dh = ctx.allocate("block.dh", dtype, shape);
   norm2_.backward(pass, dh, d_norm, dy, saved.h, saved.norm2);
 
-  deferred.d_attention = branch_gradient(pass, "attention_branch", attention_branch_norm_, dh,
+  deferred.d_attention = branch_gradient(pass, "attention_branch", attention_post_norm_, dh,
                                          saved.attended, saved.attention_branch);
   saved.attended.reset();
   const ConstTensor d_attention = deferred.d_attention.present() ? *deferred.d_attention : *dh;

@@ -1,5 +1,5 @@
 // Pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Depending on the
-// model: post-norms of the two branches (branch_norms; Gemma: Ding et al. 2021, "sandwich"),
+// model: post-norms of the two branches (post_norms; Gemma: Ding et al. 2021, "sandwich"),
 // dropout on the branches (GPT-2), a mixture of experts instead of the MLP in sparse layers, latent
 // attention.
 #pragma once
@@ -23,7 +23,7 @@ class TransformerBlock {
     Activation x;          // input
     Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
     Norm::Saved norm1, norm2;
-    Activation attended, mlp_out;  // the branches before their post-norms, with branch_norms
+    Activation attended, mlp_out;  // the branches before their post-norms, with post_norms
     Norm::Saved attention_branch, mlp_branch;
     Attention::Saved attention;  // either attention or latent
     LatentAttention::Saved latent;
@@ -65,8 +65,8 @@ class TransformerBlock {
   void attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
               Saved* saved) const;
   // Applies the branch's post-norm where there is one; `kept` then receives the branch before it.
-  Activation branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
-                         Activation* kept, Norm::Saved& statistics) const;
+  Activation post_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
+                       Activation* kept, Norm::Saved& statistics) const;
   // Gradient of a branch's layer, given `d`, the gradient of the branch as added to the residual
   // stream. Absent: equal to `d`.
   Activation branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
@@ -85,7 +85,7 @@ class TransformerBlock {
   Norm norm2_;
   std::unique_ptr<Mlp> mlp_;  // either mlp_ or moe_
   std::unique_ptr<Moe> moe_;
-  std::unique_ptr<Norm> attention_branch_norm_, mlp_branch_norm_;
+  std::unique_ptr<Norm> attention_post_norm_, mlp_post_norm_;
 };
 
 }  // namespace trireme

@@ -27,7 +27,8 @@ TEST(Families, Gemma3AsPublished) {
   const PublishedConfig got = read_published(kGemma3);
   ASSERT_TRUE(got.errors.empty()) << got.errors[0];
   const ModelConfig& c = got.config;
-  EXPECT_TRUE(c.tie_word_embeddings && c.unit_norms && c.branch_norms && c.gelu_gate && c.qk_norm);
+  EXPECT_TRUE(c.tie_word_embeddings && c.zero_centered_gamma && c.post_norms && c.gelu_gate &&
+              c.qk_norm);
   EXPECT_EQ(c.attention_scale, 1 / 16.0);
   EXPECT_EQ(c.embedding_scale, std::sqrt(1152.0));
   EXPECT_EQ(c.window(4), 512);

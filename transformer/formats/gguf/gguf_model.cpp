@@ -42,8 +42,8 @@ LayerName layer_name(const ParameterNames& names, bool one_qkv, const std::strin
       {names.mlp_gate, "ffn_gate"}, {names.mlp_up, "ffn_up"}, {names.mlp_down, "ffn_down"}};
   for (const auto& [ours, theirs] : kMlp)
     if (in(names.mlp, ours)) return {theirs};
-  if (module == names.attention_branch_norm) return {"post_attention_norm"};
-  if (module == names.mlp_branch_norm) return {"post_ffw_norm"};
+  if (module == names.attention_post_norm) return {"post_attention_norm"};
+  if (module == names.mlp_post_norm) return {"post_ffw_norm"};
   if (in(names.experts, "gate")) return {"ffn_gate_inp"};
   const std::string shared = concat(names.experts, ".", names.shared_expert);
   if (module == shared + "_gate") return {"ffn_gate_inp_shexp"};
@@ -83,7 +83,7 @@ ParameterPlace gguf_place(const ModelConfig& config, const std::string& paramete
   if (base == names.position_embedding) place.tensor = "position_embd" + suffix;
   if (base == names.final_norm) {
     place.tensor = "output_norm" + suffix;
-    place.added = config.unit_norms ? 1 : 0;
+    place.added = config.zero_centered_gamma ? 1 : 0;
   }
   if (base == names.head) place.tensor = "output" + suffix;
   if (!place.tensor.empty()) return place;
@@ -95,7 +95,7 @@ ParameterPlace gguf_place(const ModelConfig& config, const std::string& paramete
       layer_name(names, config.family == ModelFamily::kGpt2, base.substr(after + 1));
   if (found.name.empty()) fail_place(config, parameter);
   place.tensor = concat("blk.", layer, ".", found.name, suffix);
-  if (config.unit_norms && found.name.ends_with("_norm")) place.added = 1;
+  if (config.zero_centered_gamma && found.name.ends_with("_norm")) place.added = 1;
   if (found.part >= 0) place.first_row = found.part * config.hidden_size;
   if (found.expert >= 0)
     place.first_row = found.expert * (found.name == "ffn_down_exps" ? config.hidden_size
