@@ -158,12 +158,13 @@ void check_groups(RankLauncher launcher, int groups) {
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
                                        const std::string& leader, const GroupPlace& place) {
-  const std::pair<std::string, std::string> told{kLeaderVariable, leader};
-  if (launcher == RankLauncher::kSrun) return {{srun_command(ranks, command, place), {told}}};
+  const std::pair<std::string, std::string> leader_variable{kLeaderVariable, leader};
+  if (launcher == RankLauncher::kSrun)
+    return {{srun_command(ranks, command, place), {leader_variable}}};
   if (launcher == RankLauncher::kMpirun) {
     std::vector<std::string> line = mpirun_command(this_host(), ranks, command);
     line.insert(line.begin() + 1, {"-x", kLeaderVariable});  // also on other machines
-    return {{std::move(line), {told}}};
+    return {{std::move(line), {leader_variable}}};
   }
   const auto port = std::make_shared<const ReservedPort>();
   std::vector<RankCommand> out;
@@ -173,7 +174,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   for (int rank = 0; rank < ranks; ++rank) {
     const bool listens = rank == 0 && ranks > 1;  // a single rank would not close it
     out.push_back({command,
-                   {told,
+                   {leader_variable,
                     {kMachineRanksVariable, all},
                     {"MASTER_ADDR", "127.0.0.1"},
                     {"MASTER_PORT", text(port->number())},

@@ -91,7 +91,7 @@ HostTimes measure_host(const BenchStepsOptions& o) {
                  .prefix_caching = false},
                 limits.blocks, kBenchBlockTokens, [&](const StepReport& r) {
                   if (r.tokens == o.host_sequences && r.sequences == r.tokens)
-                    times.push_back(1e6 * (r.plan_seconds + r.execute_seconds + r.tell_seconds));
+                    times.push_back(1e6 * (r.plan_seconds + r.execute_seconds + r.report_seconds));
                 });
   std::vector<std::promise<void>> ended(static_cast<size_t>(o.host_sequences));
   // Adds all of them before the first step, however busy the machine is.

@@ -22,9 +22,10 @@ void CopyStatus::update(int64_t done, int64_t total) {
     began_ = now;
   }
   const bool terminal = console_is_terminal();
-  Clock::time_point& told = terminal ? drawn_ : logged_;
-  if (now - told < (terminal ? std::chrono::milliseconds(100) : std::chrono::seconds(30))) return;
-  told = now;
+  Clock::time_point& reported = terminal ? drawn_ : logged_;
+  if (now - reported < (terminal ? std::chrono::milliseconds(100) : std::chrono::seconds(30)))
+    return;
+  reported = now;
   std::string line = concat(what_, " ", 100 * done / std::max<int64_t>(1, total), "%  ",
                             format_bytes(done), " of ", format_bytes(total));
   if (done > first_) {

@@ -112,12 +112,14 @@ void drain(const ServeArguments& args, Replicas& engines, Service& service, Http
 }
 
 // Registers the engines with the model while both exist.
-class TellsEngines {
+class AttachedEngines {
  public:
-  TellsEngines(ServedModel& model, Replicas& engines) : model_(model) { model.tell(&engines); }
-  ~TellsEngines() { model_.tell(nullptr); }
-  TellsEngines(const TellsEngines&) = delete;
-  TellsEngines& operator=(const TellsEngines&) = delete;
+  AttachedEngines(ServedModel& model, Replicas& engines) : model_(model) {
+    model.attach_engines(&engines);
+  }
+  ~AttachedEngines() { model_.attach_engines(nullptr); }
+  AttachedEngines(const AttachedEngines&) = delete;
+  AttachedEngines& operator=(const AttachedEngines&) = delete;
 
  private:
   ServedModel& model_;
@@ -146,10 +148,11 @@ Replicas start_engines(const ServeArguments& args, ServedModel& model, ServingMe
                               .speculation = args.speculation};
   std::vector<std::unique_ptr<Engine>> engines;
   for (size_t replica = 0; replica < model.replicas(); ++replica) {
-    EngineMetrics& told = metrics.of(replica);
+    EngineMetrics& engine_metrics = metrics.of(replica);
     engines.push_back(std::make_unique<Engine>(
         model.make_executor(replica), config, limits.blocks, limits.block_tokens,
-        [&told](const StepReport& report) { told.step(report); }, model.make_drafter()));
+        [&engine_metrics](const StepReport& report) { engine_metrics.step(report); },
+        model.make_drafter()));
     engines.back()->between_steps([&] {
       if (model.replicas() > 1) name_thread("engine", replica);
       model.move_here();
@@ -184,7 +187,7 @@ void serve(const ServeArguments& args, ServedModel& model) {
   // Only the engines' threads keep to their own cores.
   allow_cores(0, available_cores());
   Replicas engines = start_engines(args, model, metrics);
-  const TellsEngines told(model, engines);
+  const AttachedEngines attached(model, engines);
   Service service(engines, model.tokenizer(), chat.get(), metrics,
                   service_config(args, model, sources));
   const StopSignals signals;

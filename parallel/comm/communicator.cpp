@@ -364,7 +364,7 @@ void Communicator::reset_traffic() {
 void Communicator::abort(const std::string& reason) {
   RankState& rank_state = *state_->rank_state;
   rank_state.liveness.report_lost(reason);
-  rank_state.transport->tell_lost();
+  rank_state.transport->broadcast_loss();
 }
 
 void Communicator::check_alive() const {

@@ -66,7 +66,7 @@ void World::end() {
     state_->worker.run([&] { say_goodbye(*state_); });
   } catch (const std::exception&) {
     // A peer died at the very end; no remaining work needs it.
-    state_->transport->tell_lost();
+    state_->transport->broadcast_loss();
   }
 }
 

@@ -68,7 +68,7 @@ void GenerationChoice::hold(const std::string& piece, std::vector<ToolCallDelta:
   }
 }
 
-const char* GenerationChoice::told_finish() const {
+const char* GenerationChoice::reported_finish() const {
   const bool stop = std::string_view(finish) == "stop";
   return stop && parser.calls() > 0 ? "tool_calls" : finish;
 }

@@ -36,7 +36,7 @@ struct GenerationChoice {
   void hold(const std::string& piece, std::vector<ToolCallDelta::Call> pieces);
 
   // finish_reason; "tool_calls" if a text with tool calls has ended with "stop".
-  const char* told_finish() const;
+  const char* reported_finish() const;
   // Writes stop_reason: the stop string or stop token id of the request that has ended the text.
   // For any other end the member is omitted, since OpenAI's responses do not have it.
   void write_stop_reason(JsonWriter& json) const;

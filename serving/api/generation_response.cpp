@@ -73,12 +73,12 @@ void GenerationResponse::accept(size_t number, std::span<const ChosenToken> prom
   }
   std::vector<ToolCallDelta::Call> calls;
   if (form.tools.format != ToolFormat::kNone) calls = choice.take_calls(delta.text);
-  const auto told = std::ssize(delta.tokens);
+  const auto reported = std::ssize(delta.tokens);
   choice.add_logprobs(delta.tokens);
   if (form.stream)
     write_events(choice, first, delta.text, calls, frames);
   else
-    hold(choice, delta, told, std::move(calls));
+    hold(choice, delta, reported, std::move(calls));
 }
 
 // The first choice of a prompt stores the log-probabilities of the prompt's tokens for all choices.
@@ -109,12 +109,12 @@ void GenerationResponse::hold_ids(const GenerationChoice& choice, bool first, in
   held_ += tokens * kBytesOfId;
 }
 
-// `told`: number of tokens with log-probabilities in the delta.
-void GenerationResponse::hold(GenerationChoice& choice, const TextDelta& delta, int64_t told,
+// `reported`: number of tokens with log-probabilities in the delta.
+void GenerationResponse::hold(GenerationChoice& choice, const TextDelta& delta, int64_t reported,
                               std::vector<ToolCallDelta::Call> calls) {
   for (const ToolCallDelta::Call& call : calls) held_ += std::ssize(call.arguments);
   const int64_t top = std::max(response_->form.top_logprobs, 0);
-  held_ += std::ssize(delta.text) + told * kBytesOfToken * (1 + top);
+  held_ += std::ssize(delta.text) + reported * kBytesOfToken * (1 + top);
   choice.hold(delta.text, std::move(calls));
 }
 

@@ -45,7 +45,7 @@ class GenerationResponse {
   void accept_prompt(GenerationChoice& choice, bool first, std::span<const ChosenToken> tokens,
                      TextDelta& delta);
   void hold_ids(const GenerationChoice& choice, bool first, int64_t tokens);
-  void hold(GenerationChoice& choice, const TextDelta& delta, int64_t told,
+  void hold(GenerationChoice& choice, const TextDelta& delta, int64_t reported,
             std::vector<ToolCallDelta::Call> calls);
   void write_events(GenerationChoice& choice, bool first, const std::string& text,
                     const std::vector<ToolCallDelta::Call>& calls, std::string& frames) const;

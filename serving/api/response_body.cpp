@@ -66,7 +66,7 @@ void write_choice(JsonWriter& json, const ResponseContext& response, Choices cho
     write_logprobs(json, response, choice);
   else
     json.null();
-  json.key("finish_reason").string(choice.told_finish());
+  json.key("finish_reason").string(choice.reported_finish());
   choice.write_stop_reason(json);
   if (response.form.token_ids) {
     if (!response.form.chat) write_ids(json, "prompt_token_ids", response.prompt_of(choice.index));

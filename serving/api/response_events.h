@@ -29,7 +29,7 @@ class ResponseEvents {
   // For each call an event with its name, then one with its arguments.
   void write_calls(const GenerationChoice& choice, const std::vector<ToolCallDelta::Call>& calls);
   void write_finish(GenerationChoice& choice) {
-    write_frame(choice, "", false, choice.told_finish());
+    write_frame(choice, "", false, choice.reported_finish());
   }
   void end();
 

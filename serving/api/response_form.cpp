@@ -18,7 +18,7 @@ ResponseForm common_form(const GenerationRequest& request) {
                .include_stop = request.include_stop,
                .min_tokens = request.min_tokens,
                .show_special = !request.skip_special,
-               .tell_tokens = request.top_logprobs >= 0};
+               .report_tokens = request.top_logprobs >= 0};
   return form;
 }
 

@@ -24,11 +24,11 @@ TokenName token_name(const Tokenizer& tokenizer, int32_t id) {
   return name_of_bytes(token_bytes(tokenizer, id));
 }
 
-TokenName token_name(const TokenText& told) {
-  const bool is_text = find_invalid_utf8(told.bytes) == told.bytes.size();
+TokenName token_name(const TokenText& token) {
+  const bool is_text = find_invalid_utf8(token.bytes) == token.bytes.size();
   // The share includes replacements of incomplete characters left by earlier tokens.
-  const bool follows_replaced = !told.bytes.empty() && told.text.ends_with(told.bytes);
-  return name_of_bytes(is_text && !follows_replaced ? told.text : told.bytes);
+  const bool follows_replaced = !token.bytes.empty() && token.text.ends_with(token.bytes);
+  return name_of_bytes(is_text && !follows_replaced ? token.text : token.bytes);
 }
 
 }  // namespace trireme

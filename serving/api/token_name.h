@@ -20,6 +20,6 @@ TokenName token_name(const Tokenizer& tokenizer, int32_t id);
 // Token within a text, named by its share of the text. The share may be shorter than the token by
 // itself: without the space at the start of a text, cut before a stop string, or empty for a hidden
 // token.
-TokenName token_name(const TokenText& told);
+TokenName token_name(const TokenText& token);
 
 }  // namespace trireme

@@ -23,7 +23,7 @@ bool has_text(const Json& object, const char* name) {
   return text != nullptr && text->is_string() && !text->get_ref<const std::string&>().empty();
 }
 
-bool tells_of_tokens(const Json& choice, bool chat) {
+bool has_tokens(const Json& choice, bool chat) {
   if (!chat) return has_text(choice, "text") || member(choice, "finish_reason") == nullptr;
   const Json* delta = member(choice, "delta");
   if (delta == nullptr) return false;
@@ -66,7 +66,7 @@ void StreamTimer::event(const std::string& data, double seconds) {
   if (choices == nullptr || !choices->is_array() || choices->empty()) return;
   bool tokens = false;
   for (const Json& choice : *choices) {
-    tokens = tokens || tells_of_tokens(choice, chat_);
+    tokens = tokens || has_tokens(choice, chat_);
     ended_ = ended_ || member(choice, "finish_reason") != nullptr;
   }
   outcome_.e2el = seconds;

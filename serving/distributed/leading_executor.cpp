@@ -11,8 +11,8 @@ LeadingExecutor::~LeadingExecutor() { followers_.end(); }
 StepOutput LeadingExecutor::execute(const SchedulerOutput& plan) {
   const auto begin = std::chrono::steady_clock::now();
   followers_.send(MessageKind::kPlan, plan.number, encode_plan(plan));
-  const std::chrono::duration<double> told = std::chrono::steady_clock::now() - begin;
-  tell_seconds_ = told.count();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  report_seconds_ = elapsed.count();
   return own_->execute(plan);
 }
 

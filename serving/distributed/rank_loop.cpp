@@ -74,7 +74,7 @@ void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoop
           concat(leader.peer(), " sends no plan, but kind ", static_cast<uint32_t>(message->kind)));
     const SchedulerOutput plan = decoder.decode(message->payload);
     const StepOutput outcome = executor.execute(plan);
-    if (how.tells_outcomes) leader.send(MessageKind::kOutput, plan.number, encode_output(outcome));
+    if (how.reports_outputs) leader.send(MessageKind::kOutput, plan.number, encode_output(outcome));
     if (how.heartbeat != nullptr) how.heartbeat->computed(plan.number);
   }
 }

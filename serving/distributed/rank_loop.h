@@ -46,7 +46,7 @@ RankReady decode_ready(std::span<const std::byte> bytes);
 
 struct RankLoop {
   PlanBounds bounds;
-  bool tells_outcomes = false;      // set on one rank if the scheduler computes nothing itself
+  bool reports_outputs = false;     // set on one rank if the scheduler computes nothing itself
   Heartbeat* heartbeat = nullptr;   // reports the last plan computed; may be nullptr
   ModelWeights* weights = nullptr;  // that the leader may replace; nullptr: it may not
 };

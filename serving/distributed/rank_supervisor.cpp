@@ -77,7 +77,7 @@ StepOutput RankSupervisor::execute(const SchedulerOutput& plan) {
     const std::vector<std::byte> bytes = encode_plan(plan);
     for (const auto& channel : group->channels)
       channel->send(MessageKind::kPlan, plan.number, bytes);
-    tell_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+    report_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
     return decode_output(wait_for_output(*group), plan, group->ready.bounds.ids);
   } catch (const std::exception& error) {
     // Any error: ranks that have begun a step without the others are unusable, so the group
@@ -102,9 +102,9 @@ std::vector<std::byte> RankSupervisor::wait_for_output(const Group& group) {
   if (!outcome_) fail_lost(why_);
   const Step step = std::exchange(step_, {});
   deadline_.took(step.tokens, Clock::now() - step.began);
-  std::vector<std::byte> told = std::move(*outcome_);
+  std::vector<std::byte> output = std::move(*outcome_);
   outcome_.reset();
-  return told;
+  return output;
 }
 
 // --- weights ---
@@ -426,15 +426,15 @@ void RankSupervisor::let_end(Group& group) {
     why_ = "the ranks are ending";
   }
   changed_.notify_all();
-  bool told = true;
+  bool notified = true;
   for (const auto& channel : group.channels) {
     try {
-      told = told && channel != nullptr;
+      notified = notified && channel != nullptr;
       if (channel != nullptr) channel->send(MessageKind::kEnd, 0);
     } catch (const Error&) {  // it has ended already
     }
   }
-  if (told) group.processes->wait(kEnding);
+  if (notified) group.processes->wait(kEnding);
   group.processes->kill();
 }
 

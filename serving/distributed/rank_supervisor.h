@@ -67,7 +67,7 @@ class RankSupervisor {
   // Error(kLostRank) with kRanksLost when a rank is lost during the step, or when the group has not
   // restarted since an earlier loss. Any other failure also restarts the group.
   StepOutput execute(const SchedulerOutput& plan);
-  double tell_seconds() const { return tell_seconds_; }  // see StepExecutor
+  double report_seconds() const { return report_seconds_; }  // see StepExecutor
   RankGroupCounts counts() const;
 
   // See ModelWeights. stage(): InputError with the message of the first rank that refuses,
@@ -125,9 +125,9 @@ class RankSupervisor {
   bool pause(std::chrono::milliseconds time);  // false: stopped meanwhile
 
   RankGroupConfig config_;
-  const std::string name_;   // prefix of log lines; empty if there is only one group
-  double tell_seconds_ = 0;  // engine's thread only
-  std::mutex listening_;     // guards listener_, also during its call
+  const std::string name_;     // prefix of log lines; empty if there is only one group
+  double report_seconds_ = 0;  // engine's thread only
+  std::mutex listening_;       // guards listener_, also during its call
   Listener listener_;
 
   mutable std::mutex mutex_;  // guards all below
@@ -153,7 +153,7 @@ class RemoteExecutor final : public StepExecutor {
  public:
   explicit RemoteExecutor(RankSupervisor& ranks) : ranks_(ranks) {}
   StepOutput execute(const SchedulerOutput& plan) override { return ranks_.execute(plan); }
-  double tell_seconds() const override { return ranks_.tell_seconds(); }
+  double report_seconds() const override { return ranks_.report_seconds(); }
 
  private:
   RankSupervisor& ranks_;

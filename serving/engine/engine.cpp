@@ -356,7 +356,7 @@ bool Engine::settle() {
   std::vector<Progress> all = scheduler_.settle();
   if (all.empty()) return false;
   publish_counts();
-  for (Progress& progress : all) tell(progress);
+  for (Progress& progress : all) report_progress(progress);
   return true;
 }
 
@@ -393,16 +393,16 @@ void Engine::step() {
     if (!counts) failure = {concat(kNoMemory, ": ", e.what())};
     return fail_step(plan, failure, !counts);
   }
-  report.tell_seconds = executor_->tell_seconds();
-  report.execute_seconds = seconds_since(last) - report.tell_seconds;
+  report.report_seconds = executor_->report_seconds();
+  report.execute_seconds = seconds_since(last) - report.report_seconds;
   std::vector<Progress> all = scheduler_.done(plan, std::move(result));
   publish_counts();  // before the events: a client may read the counts right after its last one
   for (Progress& progress : all) {
     const int64_t tokens = std::ssize(progress.tokens);
     if (tokens > 0 && progress.sequence->generated() <= tokens) ++report.first_tokens;
-    tell(progress);
+    report_progress(progress);
   }
-  report.tell_seconds += seconds_since(last);
+  report.report_seconds += seconds_since(last);
   scheduler_.took(std::chrono::duration<double>(last - begin).count());
   publish_counts();
   if (on_step_) on_step_(report);
@@ -421,7 +421,7 @@ void Engine::fail_step(const SchedulerOutput& plan, const Failure& failure, bool
   publish_counts();
 }
 
-void Engine::tell(Progress& progress) {
+void Engine::report_progress(Progress& progress) {
   const auto id = ids_.find(progress.sequence.get());
   if (id == ids_.end()) return;
   const auto at = running_.find(id->second);

@@ -54,8 +54,8 @@ struct StepReport {
   int64_t first_tokens = 0;  // sequences that got the first tokens of their completion
   int64_t keys = 0;          // attended keys, summed over the tokens
   int64_t cached = 0;        // tokens whose keys are read, summed over the sequences
-  // tell_seconds: sending the plan to ranks and reporting results to clients.
-  double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, tell_seconds = 0;
+  // report_seconds: sending the plan to ranks and reporting results to clients.
+  double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, report_seconds = 0;
 };
 
 // Policy for live sequences when the weights change; for sequences of one response see
@@ -164,7 +164,7 @@ class Engine {
   void run_step();
   bool settle();
   void fail_step(const SchedulerOutput& plan, const Failure& failure, bool of_engine);
-  void tell(Progress& progress);
+  void report_progress(Progress& progress);
   void end_sequences(const Failure& failure);
   void end_all(const Failure& failure);
   bool is_stopped() const;

@@ -53,7 +53,8 @@ Replicas::Placement Replicas::placement_on(size_t replica) {
 }
 
 // The listener holds the load; an engine drops it when the sequence ends, for whatever reason.
-SequenceListener Replicas::told_by(const Placement& placement, SequenceListener listener) const {
+SequenceListener Replicas::with_replica(const Placement& placement,
+                                        SequenceListener listener) const {
   if (size() == 1) return listener;
   return [placement, listener = std::move(listener)](SequenceEvent&& event) {
     event.replica = placement.replica;
@@ -75,8 +76,8 @@ SequenceId Replicas::add(SequenceRequest request, SequenceListener listener,
   const Placement placement =
       beside == 0 ? best_placement(request) : placement_on(replica_of(beside));
   return id_of(placement.replica,
-               engines_[placement.replica]->add(std::move(request),
-                                                told_by(placement, std::move(listener)), hold));
+               engines_[placement.replica]->add(
+                   std::move(request), with_replica(placement, std::move(listener)), hold));
 }
 
 std::vector<SequenceId> Replicas::add_siblings(
@@ -88,7 +89,7 @@ std::vector<SequenceId> Replicas::add_siblings(
   std::vector<SequenceId> ids = engines_[first.replica]->add_siblings(
       request, n,
       [&](size_t i) {
-        return told_by(i == 0 ? first : placement_on(first.replica), listener_of(i));
+        return with_replica(i == 0 ? first : placement_on(first.replica), listener_of(i));
       },
       hold);
   for (SequenceId& id : ids) id = id_of(first.replica, id);

@@ -56,7 +56,7 @@ class Replicas {
   Placement placement_on(size_t replica);
   void look();
   void begin(const std::shared_ptr<WeightsHold>& hold);
-  SequenceListener told_by(const Placement& placement, SequenceListener listener) const;
+  SequenceListener with_replica(const Placement& placement, SequenceListener listener) const;
   SequenceId id_of(size_t replica, SequenceId of_engine) const {
     return of_engine * engines_.size() + replica;
   }

@@ -25,7 +25,7 @@ std::vector<TokenLogprob> most_probable(std::span<const float> logits, double no
   return out;
 }
 
-ChosenToken told(int32_t id, std::span<const float> logits, int64_t top) {
+ChosenToken with_logprobs(int32_t id, std::span<const float> logits, int64_t top) {
   const double normaliser = log_normaliser(logits);
   ChosenToken token{.id = id,
                     .logprob = static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser};
@@ -116,7 +116,7 @@ ChosenToken Sampler::choose(int32_t number, int64_t position, std::span<const fl
   }
   // The log-probability is the model's own, not that of the modified logits.
   if (choice.top_logprobs > 0 || (choice.top_logprobs == 0 && used.data() != logits.data()))
-    token = told(sampled.id, logits, choice.top_logprobs);
+    token = with_logprobs(sampled.id, logits, choice.top_logprobs);
   ++slot.generated;
   if (!choice.needs_history()) return token;
   slot.text.push_back(token.id);
@@ -145,7 +145,7 @@ ChosenToken Sampler::chosen(int32_t number, const SampledToken& token) {
 ChosenToken Sampler::score(int32_t number, int32_t id, std::span<const float> logits) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
   logits = logits.first(static_cast<size_t>(choices_));
-  ChosenToken token = told(id, logits, slot.choice->prompt_logprobs);
+  ChosenToken token = with_logprobs(id, logits, slot.choice->prompt_logprobs);
   const float own = logits[static_cast<size_t>(id)];
   token.rank = 1 + std::ranges::count_if(logits, [own](float l) { return l > own; });
   // Ties rank by id.

@@ -160,7 +160,7 @@ std::unique_ptr<StepExecutor> FrontModel::make_executor(size_t replica) {
   return std::make_unique<RemoteExecutor>(*groups_[replica]);
 }
 
-void FrontModel::tell(Replicas* engines) {
+void FrontModel::attach_engines(Replicas* engines) {
   for (size_t replica = 0; replica < groups_.size(); ++replica) {
     RankSupervisor::Listener listener;
     if (engines != nullptr)

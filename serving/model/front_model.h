@@ -22,7 +22,7 @@ class FrontModel final : public ServedModel {
   std::unique_ptr<StepExecutor> make_executor(size_t replica) override;
   std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
-  void tell(Replicas* engines) override;
+  void attach_engines(Replicas* engines) override;
   bool recovers_from(FailureCause cause) const override {
     return cause == FailureCause::kLostRanks;
   }

@@ -222,7 +222,7 @@ void RankModel::follow(ControlChannel& leader, Heartbeat& heartbeat) {
               encode_ready({.bounds = bounds(), .dtype = text(dtype()), .device = device()}));
   follow_plans(leader, *executor,
                {.bounds = bounds(),
-                .tells_outcomes = layout.pp.index == layout.pp.size - 1 && layout.tp.index == 0,
+                .reports_outputs = layout.pp.index == layout.pp.size - 1 && layout.tp.index == 0,
                 .heartbeat = &heartbeat,
                 .weights = this});
 }

@@ -77,7 +77,7 @@ class ServedModel : public ModelWeights {
   virtual void move_here() = 0;
   // Sets the engines to notify when their executors are lost and when they can run again; nullptr:
   // none.
-  virtual void tell(Replicas*) {}
+  virtual void attach_engines(Replicas*) {}
   // True if an engine that has failed for this cause is resumed.
   virtual bool recovers_from(FailureCause) const { return false; }
   Checkpoint served() const override { return {loaded_->checkpoint(), loaded_->step()}; }

@@ -38,9 +38,9 @@ std::vector<int32_t> BeamSearch::tokens(size_t beam) const {
 int32_t BeamSearch::add_node(const Candidate& candidate, std::span<const TokenLogprob> following) {
   Node node{.parent = beams_[candidate.beam].last,
             .token = {.id = candidate.token.id, .logprob = candidate.token.logprob}};
-  if (config_.told > 0) {
-    const size_t told = std::min(following.size(), static_cast<size_t>(config_.told));
-    node.token.top.assign(following.begin(), following.begin() + static_cast<std::ptrdiff_t>(told));
+  if (config_.top_logprobs > 0) {
+    const size_t kept = std::min(following.size(), static_cast<size_t>(config_.top_logprobs));
+    node.token.top.assign(following.begin(), following.begin() + static_cast<std::ptrdiff_t>(kept));
   }
   bytes_ += int64_t{sizeof(Node)} + std::ssize(node.token.top) * int64_t{sizeof(TokenLogprob)};
   nodes_.push_back(std::move(node));

@@ -33,7 +33,7 @@ struct BeamSearchConfig {
   int64_t min_tokens = 0;  // of a completion that ends with a stop token
   double length_penalty = 1;
   std::vector<int32_t> stop_token_ids = {};  // stop token ids, part of the completion
-  int32_t told = -1;  // number of top log-probabilities kept with each token; -1: none
+  int32_t top_logprobs = -1;  // number of top log-probabilities kept with each token; -1: none
 };
 
 class BeamSearch {

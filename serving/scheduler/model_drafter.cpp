@@ -92,8 +92,8 @@ std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftRequ
 
 // Penalties need the sequence's tokens again: the executor's history ends with the last draft.
 void ModelDrafter::start(SchedulerOutput& plan, Draft& draft, const Sequence& s) const {
-  const bool tells = draft.choice->needs_history();
-  if (draft.started && !tells) return;
+  const bool needs_history = draft.choice->needs_history();
+  if (draft.started && !needs_history) return;
   draft.started = true;
   draft.known_blocks = 0;
   SlotStart& entry = plan.starts.emplace_back();
@@ -102,7 +102,7 @@ void ModelDrafter::start(SchedulerOutput& plan, Draft& draft, const Sequence& s)
   entry.generated = s.generated();
   entry.draw = s.draw;
   entry.choice = draft.choice;
-  if (tells) entry.history = s.tokens;
+  if (needs_history) entry.history = s.tokens;
 }
 
 void ModelDrafter::append(SchedulerOutput& plan, Draft& draft, std::span<const int32_t> tokens,

@@ -98,7 +98,7 @@ class StepExecutor {
   virtual StepOutput execute(const SchedulerOutput& plan) = 0;
   // Seconds that this process spent in the last execute() sending the plan to other ranks, which
   // are neither compute nor waiting time.
-  virtual double tell_seconds() const { return 0; }
+  virtual double report_seconds() const { return 0; }
   // True if an exception from execute() affects only the sequences of its plan: the next plan may
   // continue with the others.
   virtual bool survives_failures() const { return false; }

@@ -81,15 +81,15 @@ struct MaskJob final : MaskWork {
   void run() override {
     if (!wanted) return;
     found = grammar->read(position, bytes, tokens_left, mask);
-    tell();
+    notify();
   }
   void refuse() override {
     found = {.lacks_memory = true};
-    tell();
+    notify();
   }
 
  private:
-  void tell() {
+  void notify() {
     done = true;
     pace->notify();
   }

@@ -70,11 +70,11 @@ void ToolCallParser::content(char c, ToolCallDelta& delta) {
     }
     if (std::string_view(marker_).starts_with(rest)) return;
     // Reports content up to the next possible start of a marker.
-    size_t told = begin + 1;
-    while (told < held_.size() && held_[told] != marker_[0] && !is_space(held_[told])) ++told;
-    delta.content.append(held_, 0, told);
+    size_t end = begin + 1;
+    while (end < held_.size() && held_[end] != marker_[0] && !is_space(held_[end])) ++end;
+    delta.content.append(held_, 0, end);
     said_ = true;
-    held_.erase(0, told);
+    held_.erase(0, end);
   }
 }
 
@@ -195,7 +195,7 @@ bool ToolCallParser::is_arguments() const {
 void ToolCallParser::argument(char c, ToolCallDelta& delta) {
   if (named_) {
     if (arguments_.empty()) arguments_ = "told";
-    return tell(std::string_view(&c, 1), delta);
+    return append_arguments(std::string_view(&c, 1), delta);
   }
   arguments_ += c;
 }
@@ -218,10 +218,10 @@ void ToolCallParser::end_value(ToolCallDelta& delta) {
   if (skipped_) return;
   delta.calls.push_back({.index = calls_++, .name = name});
   said_ = true;
-  if (!arguments_.empty()) tell(arguments_, delta);
+  if (!arguments_.empty()) append_arguments(arguments_, delta);
 }
 
-void ToolCallParser::tell(std::string_view arguments, ToolCallDelta& delta) {
+void ToolCallParser::append_arguments(std::string_view arguments, ToolCallDelta& delta) {
   if (skipped_) return;
   const int64_t index = calls_ - 1;
   if (delta.calls.empty() || delta.calls.back().index != index || !delta.calls.back().name.empty())
@@ -232,7 +232,7 @@ void ToolCallParser::tell(std::string_view arguments, ToolCallDelta& delta) {
 void ToolCallParser::end_object(ToolCallDelta& delta) {
   if (state_ != State::kObject) return;  // given up
   if (!named_) return give_up(delta);
-  if (arguments_.empty()) tell("{}", delta);
+  if (arguments_.empty()) append_arguments("{}", delta);
   raw_.clear();
   state_ = options_.format == ToolFormat::kHermes ? State::kBehind : State::kBefore;
 }

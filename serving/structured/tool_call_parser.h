@@ -55,7 +55,7 @@ class ToolCallParser {
   void end_value(ToolCallDelta& delta);
   void end_object(ToolCallDelta& delta);
   void argument(char c, ToolCallDelta& delta);
-  void tell(std::string_view arguments, ToolCallDelta& delta);
+  void append_arguments(std::string_view arguments, ToolCallDelta& delta);
   void give_up(ToolCallDelta& delta);
   bool is_call(const std::string& name) const;
   bool is_arguments() const;  // of the current member

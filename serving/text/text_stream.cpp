@@ -41,7 +41,7 @@ void TextStream::push(int32_t id, TokenRole role, TextDelta& delta) {
   DetokenizedText now;
   detokenizer_->push(id, shown, now);
   (void)add_shares(now);
-  const bool partial = options_.tell_tokens && !stopped() && detokenizer_->has_partial();
+  const bool partial = options_.report_tokens && !stopped() && detokenizer_->has_partial();
   unfinished_ = partial ? unfinished_ + now.shares.size() : 0;
   release(stopped() ? length_ : length_ - (last_may_stop_ ? matcher_.held() : 0), delta);
 }
@@ -59,14 +59,15 @@ size_t TextStream::add_shares(const DetokenizedText& now) {
 }
 
 void TextStream::add_token(const Undecided& token, std::string_view text) {
-  if (options_.tell_tokens) {
-    TokenText told{.id = token.id, .text = std::string(text), .offset = characters_};
-    if (token.shown) told.bytes = token_bytes(tokenizer_, token.id);
+  if (options_.report_tokens) {
+    TokenText reported{.id = token.id, .text = std::string(text), .offset = characters_};
+    if (token.shown) reported.bytes = token_bytes(tokenizer_, token.id);
     // At the start of a text a token may have fewer bytes than elsewhere.
-    if (find_invalid_utf8(told.bytes) == told.bytes.size() && told.bytes.ends_with(text))
-      told.bytes = text;
+    if (find_invalid_utf8(reported.bytes) == reported.bytes.size() &&
+        reported.bytes.ends_with(text))
+      reported.bytes = text;
     characters_ += count_characters(text);
-    waiting_.push_back({std::move(told), length_});
+    waiting_.push_back({std::move(reported), length_});
   }
   last_may_stop_ = token.may_stop;
   append_text(text);
@@ -104,10 +105,10 @@ void TextStream::release(size_t end, TextDelta& delta) {
   const size_t known = waiting_.size() - unfinished_;
   while (tokens < known && waiting_[tokens].begin + waiting_[tokens].token.text.size() <= end)
     ++tokens;
-  tell(tokens, delta);
+  report(tokens, delta);
 }
 
-void TextStream::tell(size_t tokens, TextDelta& delta) {
+void TextStream::report(size_t tokens, TextDelta& delta) {
   for (size_t i = 0; i < tokens; ++i) delta.tokens.push_back(std::move(waiting_[i].token));
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(tokens));
 }

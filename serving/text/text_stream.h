@@ -30,7 +30,7 @@ struct TextStreamOptions {
   bool show_special = false;            // writes control tokens as spelled
   std::vector<int32_t> shown = {};      // control tokens written in any case
   bool at_start = false;                // nothing precedes the text (Tokenizer::detokenizer)
-  bool tell_tokens = false;             // fills TextDelta::tokens
+  bool report_tokens = false;           // fills TextDelta::tokens
 };
 
 struct TokenText {
@@ -83,7 +83,7 @@ class TextStream {
   void append_text(std::string_view text);
   void cut(size_t end);
   void release(size_t end, TextDelta& delta);
-  void tell(size_t tokens, TextDelta& delta);
+  void report(size_t tokens, TextDelta& delta);
 
   const Tokenizer& tokenizer_;
   TextStreamOptions options_;

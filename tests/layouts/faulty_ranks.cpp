@@ -65,7 +65,7 @@ class FaultyTransport final : public Transport {
   std::chrono::microseconds progress(Liveness& liveness) override {
     return link_->progress(liveness);
   }
-  void tell_lost() noexcept override { link_->tell_lost(); }
+  void broadcast_loss() noexcept override { link_->broadcast_loss(); }
   void finish() override { link_->finish(); }
 
  private:

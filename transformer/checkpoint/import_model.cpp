@@ -88,7 +88,7 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
         take({static_cast<const std::byte*>(piece.raw()), static_cast<size_t>(piece.bytes())});
       });
     };
-    const auto tell = [&](int64_t done) {
+    const auto report = [&](int64_t done) {
       if (options.progress) options.progress(std::min(done, total), total);
     };
     saved = save_checkpoint(
@@ -96,7 +96,7 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
          .step = 0,
          .read = read,
          .finish_reading = [&] { stream.finish(); },
-         .progress = tell,
+         .progress = report,
          .resume_as = copy.identity()},
         parts, imported_state(model, options.dtype.value_or(source.dtype()), tokenizer));
   }

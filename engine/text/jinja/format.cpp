@@ -415,8 +415,8 @@ class BraceFormat {
       if (v == nullptr) fail(concat("a format asks for \"", name, "\", which is not given"));
       return *v;
     }
-    (name.empty() ? counts_ : is_told_) = true;
-    if (counts_ && is_told_) fail("a format both counts its places and numbers them");
+    (name.empty() ? counts_ : is_numbered_) = true;
+    if (counts_ && is_numbered_) fail("a format both counts its places and numbers them");
     if (i >= std::ssize(a_.positional)) fail("a format has more places than values");
     return a_.positional[static_cast<size_t>(i)];
   }
@@ -424,7 +424,7 @@ class BraceFormat {
   Renderer& r_;
   const Arguments& a_;
   int64_t next_ = 0;
-  bool counts_ = false, is_told_ = false;
+  bool counts_ = false, is_numbered_ = false;
 };
 
 }  // namespace

@@ -92,7 +92,7 @@ void NcclWatch::loop() {
 
 void NcclWatch::report(const std::string& what) {
   rank_state_.liveness.report_lost(concat("rank ", rank_state_.transport->rank(), ": ", what));
-  rank_state_.transport->tell_lost();
+  rank_state_.transport->broadcast_loss();
 }
 
 void NcclWatch::look_at_errors() {

@@ -165,7 +165,7 @@ void DeviceAttachment::detach() noexcept {
   if (std::uncaught_exceptions() > exceptions_) {
     state.liveness.report_lost(
         concat("rank ", state.transport->rank(), " stopped because of an error"));
-    state.transport->tell_lost();
+    state.transport->broadcast_loss();
   }
   if (state.liveness.lost()) state.device->give_up();
   state.device.reset();

@@ -62,7 +62,7 @@ void PeerLinks::beat() { send_all(std::string(1, kBeat)); }
 void PeerLinks::say_terminated() { send_all(std::string(1, kTerminating)); }
 void PeerLinks::say_goodbye() { send_all(std::string(1, kGoodbye)); }
 
-void PeerLinks::tell_lost(const std::string& reason, LossCause cause) {
+void PeerLinks::broadcast_loss(const std::string& reason, LossCause cause) {
   std::string line = concat(letter_of(cause), reason.substr(0, kLongestText));
   std::ranges::replace(line, kEnd, ' ');
   send_all(line + kEnd);

@@ -33,7 +33,7 @@ class PeerLinks {
   void look(double counted, Liveness& liveness);  // as Liveness::look
   // Final message of this rank: the first loss it knows of, or that a SIGTERM ends it now, or
   // goodbye.
-  void tell_lost(const std::string& reason, LossCause cause);
+  void broadcast_loss(const std::string& reason, LossCause cause);
   void say_terminated();
   void say_goodbye();
 

@@ -123,7 +123,7 @@ void Watchdog::stop() {
   const bool lost = liveness_.lost();
   if (lost) {
     end_process_after(kShutdownGrace);
-    links_.tell_lost(liveness_.reason(), liveness_.cause());
+    links_.broadcast_loss(liveness_.reason(), liveness_.cause());
     // The rank is leaving by an exception; the launcher's SIGKILL may arrive before it has printed
     // its message.
     if (liveness_.cause() != LossCause::kReported) announce_loss();
@@ -187,7 +187,7 @@ void Watchdog::loop() {
 void Watchdog::end_run() {
   const bool reported = liveness_.cause() == LossCause::kReported;
   end_process_after(kLeaveGrace + (reported ? kReportedGrace : 0));
-  links_.tell_lost(liveness_.reason(), liveness_.cause());
+  links_.broadcast_loss(liveness_.reason(), liveness_.cause());
   const auto end = Clock::now() + std::chrono::duration<double>(kReportedGrace);
   while (reported && !stop_ && Clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -134,7 +134,7 @@ class TcpTransport final : public Transport {
     return in_.empty() && out_.empty() ? std::chrono::microseconds() : kTcpNap;
   }
 
-  void tell_lost() noexcept override {
+  void broadcast_loss() noexcept override {
     for (const Socket& socket : sockets_) socket.shut_down();
   }
 

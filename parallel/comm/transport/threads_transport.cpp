@@ -67,7 +67,7 @@ class ThreadTransport final : public Transport {
     return {};
   }
 
-  void tell_lost() noexcept override {
+  void broadcast_loss() noexcept override {
     for (ThreadHub::Mailbox& box : hub_->mailboxes) box.arrived.notify_all();
   }
 

@@ -71,7 +71,7 @@ class Transport {
   // rank. Empty: this transport has no such connections.
   virtual std::vector<int> life_lines() const { return {}; }
   // This rank fails: wakes peers that liveness does not reach. Throws nothing.
-  virtual void tell_lost() noexcept {}
+  virtual void broadcast_loss() noexcept {}
   // Ends normally, after all ranks have said goodbye. Not called after a loss.
   virtual void finish() {}
 };

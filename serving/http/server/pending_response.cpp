@@ -44,9 +44,9 @@ PendingResponse::Awaitable<bool> PendingResponse::run() {
 // Converts an exception of a pending response to the part that ends the response.
 ResponseProducer::Part PendingResponse::failure_of(const std::exception& error) {
   pending_->failed();
-  const ApiError told = api_error_of(error, exchange_.request.id);
-  if (begun_) return {.events = pending_->error_event(told), .done = true, .failed = true};
-  return {.whole = response_of(told), .done = true};
+  const ApiError shown = api_error_of(error, exchange_.request.id);
+  if (begun_) return {.events = pending_->error_event(shown), .done = true, .failed = true};
+  return {.whole = response_of(shown), .done = true};
 }
 
 ResponseProducer::Part PendingResponse::failure_of(const std::exception_ptr& thrown) {

@@ -35,7 +35,7 @@ void BeamTask::give_up(const char* reason) {
   for (Search& search : searches_) {
     for (SequenceId& id : search.ids)
       if (const SequenceId running = std::exchange(id, 0); running != 0) engines_.cancel(running);
-    if (std::exchange(search.told, true)) continue;
+    if (std::exchange(search.reported, true)) continue;
     for (size_t i = 0; i < work_.n; ++i)
       metrics_of(search).finished(
           {.reason = reason, .seconds = seconds_between(work_.arrival, now)});
@@ -158,7 +158,7 @@ void BeamTask::accept(BeamEvent& received) {
 
 void BeamTask::finish(size_t number) {
   Search& search = searches_[number];
-  search.told = true;
+  search.reported = true;
   --open_;
   std::vector<BeamSearch::Text> texts = search.beams.best(work_.n);
   // If the vocabulary is smaller than the beams, there are fewer texts.

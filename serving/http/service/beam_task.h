@@ -56,7 +56,7 @@ class BeamTask final : public ResponseProducer {
     size_t open = 0;  // sequences of this round that have not ended
     // First sequence; later ones run on its replica, whose prefix cache has the prompt.
     SequenceId first = 0;
-    bool told = false;                     // its texts are in the response
+    bool reported = false;                 // its texts are in the response
     std::vector<ChosenToken> prompt = {};  // log-probabilities of the prompt
     int64_t cached_prompt = 0;
     Clock::time_point begun = {}, first_token = {};

@@ -231,7 +231,7 @@ void EngineMetrics::step(const StepReport& report) {
   // As vLLM counts: prompt tokens plus generated tokens. The first token of a sequence is generated
   // in the step that completes its prompt.
   series_->iteration.Observe(static_cast<double>(report.tokens + report.first_tokens));
-  series_->host.Observe(report.plan_seconds + report.tell_seconds);
+  series_->host.Observe(report.plan_seconds + report.report_seconds);
   series_->execute.Observe(report.execute_seconds);
   if (series_->drafting != nullptr) series_->drafting->Observe(report.draft_seconds);
   const InferenceCost& cost = series_->cost;

@@ -93,7 +93,7 @@ std::unique_ptr<ResponseProducer> search_beams(ServiceContext& service,
                           .min_tokens = request.min_tokens,
                           .length_penalty = request.length_penalty,
                           .stop_token_ids = work.prompts.front().choice->stop_token_ids,
-                          .told = request.top_logprobs};
+                          .top_logprobs = request.top_logprobs};
   BeamWork beam_work{.prompts = std::move(work.prompts),
                      .n = work.n,
                      .search = std::move(search),

@@ -283,16 +283,16 @@ void GenerationTask::end(size_t number, const char* reason, Clock::time_point wh
   Choice& choice = choices_[number];
   choice.ended = true;
   work_.ticket->end_sequence();
-  FinishedSequence told{.reason = reason,
-                        .generated = choice.tokens,
-                        .seconds = seconds_between(work_.arrival, when)};
-  if (choice.started) told.queue_seconds = seconds_between(entered_, choice.begun);
+  FinishedSequence summary{.reason = reason,
+                           .generated = choice.tokens,
+                           .seconds = seconds_between(work_.arrival, when)};
+  if (choice.started) summary.queue_seconds = seconds_between(entered_, choice.begun);
   if (choice.tokens > 0) {
-    told.decode_seconds = seconds_between(choice.first_token, choice.last_token);
-    told.prefill_seconds = seconds_between(choice.begun, choice.first_token);
-    told.inference_seconds = seconds_between(choice.begun, choice.last_token);
+    summary.decode_seconds = seconds_between(choice.first_token, choice.last_token);
+    summary.prefill_seconds = seconds_between(choice.begun, choice.first_token);
+    summary.inference_seconds = seconds_between(choice.begun, choice.last_token);
   }
-  metrics_of(choice).finished(told);
+  metrics_of(choice).finished(summary);
   count_prompt(number / work_.n);
 }
 

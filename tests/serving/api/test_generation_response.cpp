@@ -217,11 +217,11 @@ TEST(GenerationResponse, EndsAtAStopStringAndIgnoresWhatFollows) {
 // The member is vLLM's; other responses match OpenAI's format byte for byte.
 TEST(GenerationResponse, NamesTheStopThatTheClientAskedFor) {
   const auto last_of = [](bool chat, bool stream,
-                          const std::function<void(ResponseRecorder&)>& tell) {
+                          const std::function<void(ResponseRecorder&)>& write) {
     ResponseForm form{.chat = chat, .stream = stream, .stop_ids = {'.'}};
     form.text.stops = {"AB", "XY"};
     ResponseRecorder recorder(form);
-    tell(recorder);
+    write(recorder);
     const std::vector<std::string> events = recorder.events();
     return Json::parse(stream ? events.at(events.size() - 2)
                               : recorder.response.body())["choices"][0];
@@ -329,7 +329,7 @@ TEST(GenerationResponse, MixesChoicesByTheirIndex) {
 
 TEST(GenerationResponse, TellsLogProbabilitiesOfAChat) {
   ResponseForm form{.chat = true, .top_logprobs = 1};
-  form.text.tell_tokens = true;
+  form.text.report_tokens = true;
   ResponseRecorder recorder(form);
   recorder.letter('a');
   recorder.letter('\xC3');
@@ -353,7 +353,7 @@ TEST(GenerationResponse, NamesAChosenTokenOnceInCompletions) {
       "bSTOP";
   for (const bool stream : {false, true}) {
     ResponseForm form{.stream = stream, .echo = true, .top_logprobs = 1};
-    form.text.tell_tokens = true;
+    form.text.report_tokens = true;
     form.text.stops = {"STOP"};
     ResponseRecorder recorder(form, {{0xC3, 0xA9}});
     const std::vector<ChosenToken> prompt = {{.id = 0xA9, .logprob = -1, .top = {{0xA9, -1}}}};
@@ -388,7 +388,7 @@ TEST(GenerationResponse, NamesAChosenTokenOnceInCompletions) {
 
 TEST(GenerationResponse, BytesOfAChatsTokensAreTheText) {
   ResponseForm form{.chat = true, .top_logprobs = 2};
-  form.text.tell_tokens = true;
+  form.text.report_tokens = true;
   ResponseRecorder recorder(form);
   const std::string text = "a\xE2\x9C\x93";
   const int32_t end = recorder.tokenizer->eod_id();
@@ -412,7 +412,7 @@ TEST(GenerationResponse, BytesOfAChatsTokensAreTheText) {
 
 TEST(GenerationResponse, TellsLogProbabilitiesInEventsOnce) {
   ResponseForm form{.chat = true, .stream = true, .top_logprobs = 0};
-  form.text.tell_tokens = true;
+  form.text.report_tokens = true;
   form.text.stops = {"bcX"};
   ResponseRecorder recorder(form);
   for (const char c : {'a', 'b', 'c'}) recorder.letter(c);
@@ -432,7 +432,7 @@ TEST(GenerationResponse, TellsLogProbabilitiesInEventsOnce) {
 
 TEST(GenerationResponse, EchoesThePromptWithItsLogProbabilities) {
   ResponseForm form{.echo = true, .without_text = true, .top_logprobs = 1};
-  form.text.tell_tokens = true;
+  form.text.report_tokens = true;
   ResponseRecorder recorder(form, {{'a', 'b', 'c'}});
   const std::vector<ChosenToken> prompt = {{.id = 'b', .logprob = -1, .top = {{'b', -1}}},
                                            {.id = 'c', .logprob = -2, .top = {{'x', -0.5}}}};
@@ -456,7 +456,7 @@ TEST(GenerationResponse, EchoesThePromptOfAStream) {
 
 TEST(GenerationResponse, WritesNumbersThatJsonHas) {
   ResponseForm form{.top_logprobs = 1, .tokens_as_ids = true};
-  form.text.tell_tokens = true;
+  form.text.report_tokens = true;
   ResponseRecorder recorder(form);
   recorder.token(
       {.id = 'a', .logprob = -std::numeric_limits<double>::infinity(), .top = {{0xC3, -1}}},

@@ -39,8 +39,8 @@ TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
       EXPECT_EQ(members(again.sequences[i]), members(plan.sequences[i]));
       asked += plan.sequences[i].asked;
     }
-    const std::vector<std::byte> told = encode_output(outcome);
-    EXPECT_EQ(encode_output(decode_output(told, plan, kPlanBounds.ids)), told);
+    const std::vector<std::byte> encoded = encode_output(outcome);
+    EXPECT_EQ(encode_output(decode_output(encoded, plan, kPlanBounds.ids)), encoded);
     starts += std::ssize(plan.starts);
     ++plans;
   });

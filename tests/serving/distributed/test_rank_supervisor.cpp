@@ -56,7 +56,7 @@ TEST(FakeRank, DISABLED_Follows) {
   try {
     follow_plans(*channel, texts,
                  {.bounds = test::kPlanBounds,
-                  .tells_outcomes = rank == 1,
+                  .reports_outputs = rank == 1,
                   .heartbeat = &heartbeat,
                   .weights = &weights});
   } catch (const Error& error) {
@@ -120,7 +120,7 @@ TEST(RankSupervisor, BringsBackWhatItsRanksCompute) {
   RemoteExecutor executor(ranks);
   test::for_each_plan(20, [&](const SchedulerOutput& plan, const StepOutput& outcome) {
     EXPECT_EQ(encode_output(executor.execute(plan)), encode_output(outcome));
-    EXPECT_GT(executor.tell_seconds(), 0);
+    EXPECT_GT(executor.report_seconds(), 0);
   });
   EXPECT_EQ(ranks.counts().starts, 1);
 }
@@ -131,7 +131,7 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
   ranks.wait_until_ready();
   Said said(ranks);
   uint64_t number = 0;
-  size_t told = 0;
+  size_t reports = 0;
   for (const auto& [prompt, why] :
        {std::pair(kDie, std::string("rank")),
         std::pair(kThrow, concat("told of ", test::kPlanBounds.blocks, " blocks")),
@@ -143,9 +143,9 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
     EXPECT_THROW(ranks.execute(plan_of(++number, prompt)), Error);
     // The first step of its size would have a minute.
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));
-    ASSERT_TRUE(said.comes(told += 2, kLong));
-    EXPECT_NE(said.all[told - 2].find(why), std::string::npos) << said.all[told - 2];
-    EXPECT_EQ(said.all[told - 1], "");
+    ASSERT_TRUE(said.comes(reports += 2, kLong));
+    EXPECT_NE(said.all[reports - 2].find(why), std::string::npos) << said.all[reports - 2];
+    EXPECT_EQ(said.all[reports - 1], "");
     EXPECT_TRUE(ranks.counts().ready);
     const StepOutput after = ranks.execute(plan_of(++number, 3));
     EXPECT_EQ(after.chosen.at(0).id, before.chosen.at(0).id);
@@ -191,7 +191,7 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   ranks.wait_until_ready();
   Said said(ranks);
   const int32_t before = token_of(ranks, 1, 3);
-  size_t told = 0;
+  size_t reports = 0;
   uint64_t number = 1;
   std::string word;
   // As soon as there are ranks that can run it.
@@ -220,16 +220,16 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
     ranks.commit({.path = word + 'x'});
     lose();
     EXPECT_THROW(ranks.use(), Error);
-    ASSERT_TRUE(said.comes(told += 2, kLong));
+    ASSERT_TRUE(said.comes(reports += 2, kLong));
     expect('x');  // they already have it
   }
   {
     SCOPED_TRACE("lost, and back with those of before, when it is decided");
     ranks.stage({.path = word + kSlow});
     lose();
-    ASSERT_TRUE(said.comes(told += 2, kLong));
+    ASSERT_TRUE(said.comes(reports += 2, kLong));
     ranks.commit({.path = word + kSlow});
-    ASSERT_TRUE(said.comes(told += 2, kLong));  // they start once more
+    ASSERT_TRUE(said.comes(reports += 2, kLong));  // they start once more
     expect(kSlow);
   }
   {
@@ -239,10 +239,10 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
     bool starting = false;
     for (int tries = 0; tries < 20 && !starting; ++tries) {
       lose();
-      ASSERT_TRUE(said.comes(told + 1, kLong));
+      ASSERT_TRUE(said.comes(reports + 1, kLong));
       try {
         ranks.stage({.path = word + 'x'});
-        ASSERT_TRUE(said.comes(told += 2, kLong));
+        ASSERT_TRUE(said.comes(reports += 2, kLong));
       } catch (const Error&) {
         starting = true;
       }

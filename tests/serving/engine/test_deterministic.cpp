@@ -52,9 +52,9 @@ SequenceRequest request_of(const Wish& wish, size_t number) {
 }
 
 // Listeners on the engine's thread.
-class Ears {
+class TextRecorder {
  public:
-  explicit Ears(size_t count) : texts_(count), ended_(count) {}
+  explicit TextRecorder(size_t count) : texts_(count), ended_(count) {}
   SequenceListener of(size_t i) {
     return [this, i](SequenceEvent&& event) {
       const std::lock_guard lock(mutex_);
@@ -65,22 +65,22 @@ class Ears {
         for (const TokenLogprob& top : token.top) texts_[i].logprobs.push_back(top.logprob);
       }
       ended_[i] = ended_[i] || event.finish.has_value();
-      heard_.notify_all();
+      changed_.notify_all();
     };
   }
   void wait_for_end(size_t i) {
     std::unique_lock lock(mutex_);
-    heard_.wait(lock, [&] { return ended_[i]; });
+    changed_.wait(lock, [&] { return ended_[i]; });
   }
   void wait_for_token(size_t i) {
     std::unique_lock lock(mutex_);
-    heard_.wait(lock, [&] { return !texts_[i].tokens.empty() || ended_[i]; });
+    changed_.wait(lock, [&] { return !texts_[i].tokens.empty() || ended_[i]; });
   }
   const std::vector<Text>& texts() const { return texts_; }
 
  private:
   std::mutex mutex_;
-  std::condition_variable heard_;
+  std::condition_variable changed_;
   std::vector<Text> texts_;
   std::vector<bool> ended_;
 };
@@ -103,36 +103,36 @@ std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blo
 std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
   const auto engine = engine_of(
       rank, {.max_sequences = 1, .max_step_tokens = kMaxTokens, .prefix_caching = false}, 24);
-  Ears ears(wishes.size());
+  TextRecorder recorder(wishes.size());
   for (size_t i = 0; i < wishes.size(); ++i) {
-    engine->add(request_of(wishes[i], i), ears.of(i));
-    ears.wait_for_end(i);
+    engine->add(request_of(wishes[i], i), recorder.of(i));
+    recorder.wait_for_end(i);
   }
-  return ears.texts();
+  return recorder.texts();
 }
 
 // All at once, in chunks of few tokens, with a cache for a fraction of them; every fifth is
 // cancelled before its end.
 std::vector<Text> in_a_storm(Rank& rank, const std::vector<Wish>& wishes) {
   const auto engine = engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23}, 40);
-  Ears ears(wishes.size());
+  TextRecorder recorder(wishes.size());
   std::vector<SequenceId> ids;
   for (size_t i = 0; i < wishes.size(); ++i)
-    ids.push_back(engine->add(request_of(wishes[i], i), ears.of(i)));
+    ids.push_back(engine->add(request_of(wishes[i], i), recorder.of(i)));
   for (size_t i = 0; i < wishes.size(); ++i) {
     if (i % 5 != 4) continue;
-    if (i % 2 == 0) ears.wait_for_token(i);
+    if (i % 2 == 0) recorder.wait_for_token(i);
     engine->cancel(ids[i]);
   }
   for (size_t i = 0; i < wishes.size(); ++i)
-    if (i % 5 != 4) ears.wait_for_end(i);
+    if (i % 5 != 4) recorder.wait_for_end(i);
   engine->between_steps([] {});
   const EngineCounts counts = engine->counts();
   EXPECT_EQ(counts.used_blocks, 0);
   EXPECT_EQ(counts.scheduler.running + counts.scheduler.waiting, 0);
   EXPECT_GT(counts.scheduler.preemptions, 0);
   EXPECT_GT(counts.scheduler.prefix_hits, 0);
-  return ears.texts();
+  return recorder.texts();
 }
 
 void expect_same(const Text& got, const Text& want, const std::string& what) {

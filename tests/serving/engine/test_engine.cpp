@@ -152,10 +152,10 @@ TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
     std::vector<Recorder> recorders(3);
     std::vector<int64_t> reported(3);
     engine.add_siblings(request, recorders.size(), [&](size_t i) {
-      return [&, i, tell = recorders[i].listener()](SequenceEvent&& event) {
+      return [&, i, report = recorders[i].listener()](SequenceEvent&& event) {
         reported[i] += std::ssize(event.prompt);
         EXPECT_TRUE(event.tokens.empty() || reported[0] == 29);
-        tell(std::move(event));
+        report(std::move(event));
       };
     });
     for (Recorder& one : recorders) {
@@ -193,11 +193,11 @@ class Failing final : public StepExecutor {
 
 // Pretends that sending plans to the other ranks took an hour: the test checks which part of a step
 // this counts for.
-class Telling final : public StepExecutor {
+class SlowReport final : public StepExecutor {
  public:
-  static constexpr double kTelling = 3600;
+  static constexpr double kReportSeconds = 3600;
   StepOutput execute(const SchedulerOutput& plan) override { return texts_.execute(plan); }
-  double tell_seconds() const override { return kTelling; }
+  double report_seconds() const override { return kReportSeconds; }
 
  private:
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
@@ -206,7 +206,7 @@ class Telling final : public StepExecutor {
 // It counts as time of the host, not of the model.
 TEST(Engine, CountsTellingRanksAsTelling) {
   std::vector<StepReport> steps;
-  Engine engine(std::make_unique<Telling>(), kConfig, kBlocks, kBlockTokens,
+  Engine engine(std::make_unique<SlowReport>(), kConfig, kBlocks, kBlockTokens,
                 [&](const StepReport& report) { steps.push_back(report); });
   Recorder recorder;
   engine.add(request_of({1, 2}, 3), recorder.listener());
@@ -215,7 +215,7 @@ TEST(Engine, CountsTellingRanksAsTelling) {
   ASSERT_EQ(steps.size(), 3u);
   for (const StepReport& step : steps) {
     EXPECT_LT(step.execute_seconds, 0);
-    EXPECT_GE(step.tell_seconds, Telling::kTelling);
+    EXPECT_GE(step.report_seconds, SlowReport::kReportSeconds);
   }
 }
 

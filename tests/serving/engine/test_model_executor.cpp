@@ -105,17 +105,17 @@ TEST(ModelExecutor, TellsALongPromptInOneStep) {
   wish.prompt.resize(300);
   wish.count = 1;
   for (size_t i = 0; i < wish.prompt.size(); ++i) wish.prompt[i] = static_cast<int32_t>(i * i % 37);
-  const auto told_in_steps_of = [&](int tokens) {
-    std::vector<double> told;
+  const auto logprobs_in_steps_of = [&](int tokens) {
+    std::vector<double> logprobs;
     run_threads(1, [&](Communicator& world) {
       Rank rank(config, {}, world, DType::kF64, config.max_positions);
       const BatchingConfig how{
           .max_sequences = 2, .max_step_tokens = tokens, .max_model_len = config.max_positions};
-      told = served(rank, {wish}, how, 80, true).front().prompt;
+      logprobs = served(rank, {wish}, how, 80, true).front().prompt;
     });
-    return told;
+    return logprobs;
   };
-  const std::vector<double> whole = told_in_steps_of(310), chunks = told_in_steps_of(50);
+  const std::vector<double> whole = logprobs_in_steps_of(310), chunks = logprobs_in_steps_of(50);
   EXPECT_EQ(whole.size(), 299u);
   expect_near(whole, chunks, "prompt");
 }

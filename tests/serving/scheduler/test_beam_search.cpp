@@ -155,7 +155,7 @@ TEST(BeamSearch, OfOneBeamIsTheMostProbableTokenEachTime) {
 
 TEST(BeamSearch, KeepsWhatIsToldOfTokensAndCountsIt) {
   const BeamSearch plain = searched({.width = 3, .max_tokens = 4});
-  const BeamSearch telling = searched({.width = 3, .max_tokens = 4, .told = 2});
+  const BeamSearch telling = searched({.width = 3, .max_tokens = 4, .top_logprobs = 2});
   EXPECT_GT(plain.bytes(), 0);
   EXPECT_EQ(telling.bytes(), plain.bytes() + 12 * 2 * int64_t{sizeof(TokenLogprob)});
   const std::vector<BeamSearch::Text> best = telling.best(1);

@@ -38,7 +38,7 @@ struct Server {
     for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
       if (p.finish) ended.push_back(p.sequence.get());
       if (p.finish) reasons[p.sequence.get()] = *p.finish;
-      for (const ChosenToken& t : p.prompt) told[p.sequence.get()].push_back(t.id);
+      for (const ChosenToken& t : p.prompt) reported[p.sequence.get()].push_back(t.id);
     }
     return true;
   }
@@ -56,7 +56,7 @@ struct Server {
   int steps = 0;
   std::vector<Sequence*> ended;
   std::map<Sequence*, FinishReason> reasons;
-  std::map<Sequence*, std::vector<int32_t>> told;
+  std::map<Sequence*, std::vector<int32_t>> reported;
 };
 
 std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count) {
@@ -214,7 +214,7 @@ TEST(Scheduler, TellsTheTokensOfThePromptOnceThroughChunksAndPreemption) {
   server.run();
   for (const auto& s : {a, b}) {
     const std::vector<int32_t> prompt(s->tokens.begin() + 1, s->tokens.begin() + 17);
-    EXPECT_EQ(server.told[s.get()], prompt);
+    EXPECT_EQ(server.reported[s.get()], prompt);
   }
   EXPECT_EQ(a->tokens, alone(prompt_of(17, 1), 20));
   EXPECT_EQ(b->tokens, alone(prompt_of(17, 2), 20));
@@ -229,20 +229,21 @@ TEST(Scheduler, EmbedsPromptsInChunksBesideTexts) {
         SequenceRequest{.prompt = prompt_of(length, 5), .choice = server.choice, .embeds = true}));
     server.scheduler.add(embedded.back());
   }
-  std::map<const Sequence*, std::vector<float>> told;
+  std::map<const Sequence*, std::vector<float>> reported;
   while (!server.scheduler.idle()) {
     const SchedulerOutput plan = server.scheduler.next();
     for (Progress& p : server.scheduler.done(plan, server.executor.execute(plan)))
       if (!p.embedding.empty()) {
         EXPECT_EQ(p.finish, FinishReason::kStop);
         EXPECT_TRUE(p.tokens.empty());
-        EXPECT_TRUE(told.emplace(p.sequence.get(), p.embedding).second);
+        EXPECT_TRUE(reported.emplace(p.sequence.get(), p.embedding).second);
       }
   }
   for (const auto& s : embedded) {
     EXPECT_EQ(s->generated(), 0);
-    EXPECT_EQ(told[s.get()], (std::vector<float>{
-                                 static_cast<float>(test::next_of(s->tokens, kVocabulary)), 3, 4}));
+    EXPECT_EQ(
+        reported[s.get()],
+        (std::vector<float>{static_cast<float>(test::next_of(s->tokens, kVocabulary)), 3, 4}));
   }
   EXPECT_EQ(text->tokens, alone(prompt_of(9, 1), 12));
   EXPECT_EQ(server.pool.used(), 0);
@@ -357,19 +358,19 @@ TEST(Scheduler, WhoWaitsForAMaskHoldsNobodyUp) {
     EXPECT_EQ(waits->generated(), rule->masks);
     EXPECT_EQ(other->generated(), before + 4);
     ++rule->masks;
-    const std::vector<Progress> told = server.scheduler.settle();
+    const std::vector<Progress> reported = server.scheduler.settle();
     --rule->masks;
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_EQ(told[0].sequence, waits);
-    EXPECT_EQ(told[0].tokens.size(), 1u);
-    EXPECT_FALSE(told[0].finish);
+    ASSERT_EQ(reported.size(), 1u);
+    EXPECT_EQ(reported[0].sequence, waits);
+    EXPECT_EQ(reported[0].tokens.size(), 1u);
+    EXPECT_FALSE(reported[0].finish);
   }
   step();  // the fourth token, after which the mask allows nothing
   rule->masks = 5;
-  const std::vector<Progress> told = server.scheduler.settle();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].finish, FinishReason::kWhole);
-  EXPECT_EQ(told[0].tokens.size(), 1u);
+  const std::vector<Progress> reported = server.scheduler.settle();
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(reported[0].finish, FinishReason::kWhole);
+  EXPECT_EQ(reported[0].tokens.size(), 1u);
   server.run();
   EXPECT_EQ(other->tokens, alone(prompt_of(3, 1), 30));
 }
@@ -394,11 +395,11 @@ TEST(Scheduler, EndsWhatGetsNoMask) {
   rule->masks = 9;
   const auto waiting = add();
   for (const auto& ended : {running, waiting}) {
-    const std::vector<Progress> told = server.scheduler.settle();
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_EQ(told[0].sequence, ended);
-    EXPECT_EQ(told[0].finish, FinishReason::kError);
-    EXPECT_TRUE(told[0].lacks_memory);
+    const std::vector<Progress> reported = server.scheduler.settle();
+    ASSERT_EQ(reported.size(), 1u);
+    EXPECT_EQ(reported[0].sequence, ended);
+    EXPECT_EQ(reported[0].finish, FinishReason::kError);
+    EXPECT_TRUE(reported[0].lacks_memory);
     EXPECT_FALSE(server.step());  // finds the waiting one
   }
   EXPECT_TRUE(server.scheduler.idle());

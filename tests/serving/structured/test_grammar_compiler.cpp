@@ -69,7 +69,7 @@ TEST(GrammarCompiler, ServesKeysInTurn) {
   std::vector<std::string> order;
   std::promise<void> ended;
   GrammarCompiler compiler(trie_of(byte_tokens()), {.threads = 1});
-  const auto tell = [&](const char* tenant) {
+  const auto report_to = [&](const char* tenant) {
     return [&, tenant](const std::shared_ptr<const TextRule>&, const GrammarRefusal&) {
       const std::lock_guard lock(mutex);
       order.emplace_back(tenant);
@@ -85,8 +85,8 @@ TEST(GrammarCompiler, ServesKeysInTurn) {
       always);
   begun.get_future().get();
   for (int i = 0; i < 20; ++i)
-    compiler.compile("a", {Kind::kRegex, concat("a", i)}, tell("a"), always);
-  compiler.compile("b", {Kind::kRegex, "b"}, tell("b"), always);
+    compiler.compile("a", {Kind::kRegex, concat("a", i)}, report_to("a"), always);
+  compiler.compile("b", {Kind::kRegex, "b"}, report_to("b"), always);
   EXPECT_EQ(compiler.counts().waiting, 21);
   all_are_there.set_value();
   ended.get_future().get();

@@ -50,7 +50,7 @@ std::string shares(const Streamed& streamed) {
 }
 
 TEST(TextStream, HoldsBackCharactersUntilTheyAreWhole) {
-  const Streamed s = stream("a\xC3\xA9\xE2\x82\xAC!", {.tell_tokens = true});
+  const Streamed s = stream("a\xC3\xA9\xE2\x82\xAC!", {.report_tokens = true});
   EXPECT_EQ(s.pieces,
             (std::vector<std::string>{"a", "", "\xC3\xA9", "", "", "\xE2\x82\xAC", "!", ""}));
   ASSERT_EQ(s.tokens.size(), 7u);
@@ -72,13 +72,13 @@ TEST(TextStream, ReplacesWhatIsNoCharacter) {
             "a\xEF\xBF\xBD"
             "b");
   EXPECT_EQ(stream("a\xE2\x82", {}).text, "a\xEF\xBF\xBD");  // the tail, once
-  const Streamed s = stream("\xE2\x82", {.tell_tokens = true});
+  const Streamed s = stream("\xE2\x82", {.report_tokens = true});
   EXPECT_EQ(shares(s), s.text);
   EXPECT_EQ(s.tokens.size(), 2u);
 }
 
 TEST(TextStream, NeverTellsTheBeginningOfAStopString) {
-  const Streamed s = stream("one STOP two", {.stops = {"STOP"}, .tell_tokens = true});
+  const Streamed s = stream("one STOP two", {.stops = {"STOP"}, .report_tokens = true});
   EXPECT_TRUE(s.stopped);
   EXPECT_EQ(s.text, "one ");
   EXPECT_EQ(shares(s), "one ");
@@ -91,7 +91,7 @@ TEST(TextStream, NeverTellsTheBeginningOfAStopString) {
 
 TEST(TextStream, MayKeepTheStopString) {
   const Streamed s =
-      stream("one STOP two", {.stops = {"STOP"}, .include_stop = true, .tell_tokens = true});
+      stream("one STOP two", {.stops = {"STOP"}, .include_stop = true, .report_tokens = true});
   EXPECT_EQ(s.text, "one STOP");
   EXPECT_EQ(shares(s), s.text);
 }
@@ -178,7 +178,7 @@ TEST(TextStream, GivesTheSameTextAsAllAtOnce) {
   for (int round = 0; round < 3000; ++round) {
     std::string bytes;
     for (int i = 0; i < 24; ++i) bytes += alphabet[random() % alphabet.size()];
-    TextStreamOptions options{.include_stop = random() % 2 == 0, .tell_tokens = true};
+    TextStreamOptions options{.include_stop = random() % 2 == 0, .report_tokens = true};
     const std::vector<std::string> stops = {"ab", "aba", "\xC3\xA9", "b\xE2\x82\xAC", "aaaa", "bb"};
     for (size_t i = random() % 4; i > 0; --i)
       options.stops.push_back(stops[random() % stops.size()]);
@@ -199,7 +199,7 @@ TEST(TextStream, GivesTheSameTextAsAllAtOnce) {
 // Streams ids and checks their parts of the text.
 std::string stream_ids(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                        TextStreamOptions options, std::vector<TokenText>& tokens) {
-  options.tell_tokens = true;
+  options.report_tokens = true;
   options.at_start = true;
   TextStream stream(tokenizer, std::move(options));
   TextDelta delta;
@@ -253,7 +253,7 @@ TEST(TextStream, EndsAtAStopStringOfByteTokens) {
   EXPECT_EQ(tokens[1].bytes, "\n");
   EXPECT_EQ(tokens[1].offset, 1);
   for (const auto& ids : {std::vector<int32_t>{b, line, b}, {b, line}}) {
-    TextStream stream(tokenizer, {.stops = {"\n"}, .at_start = true, .tell_tokens = true});
+    TextStream stream(tokenizer, {.stops = {"\n"}, .at_start = true, .report_tokens = true});
     TextDelta delta;
     for (const int32_t id : ids) {
       EXPECT_FALSE(stream.stopped());

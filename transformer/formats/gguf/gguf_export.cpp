@@ -69,7 +69,7 @@ class GgufExport {
     bool kept = true;  // all tensors so far
     for (size_t i = 0; i < tensors.size(); ++i) {
       const int64_t first = kept ? writer.skip_kept() : 0;
-      if (first > 0) tell(writer);
+      if (first > 0) report_progress(writer);
       kept = kept && first == tensors[i].numel();
       if (!kept) write(stream, writer, tensors[i], *described[i].type, first);
     }
@@ -83,7 +83,7 @@ class GgufExport {
   }
 
  private:
-  void tell(const GgufWriter& writer) const {
+  void report_progress(const GgufWriter& writer) const {
     if (options_.progress) options_.progress(writer.file().size(), writer.bytes());
   }
   // Writes elements from `first` on.
@@ -97,7 +97,7 @@ class GgufExport {
     stream.add(t, DType::kF32, first, [this, &writer, &t, &type, state](const ConstTensor& values) {
       if (type.encode != nullptr) check_finite(t.name, values);
       state->error.add(writer.write(values));
-      tell(writer);
+      report_progress(writer);
       state->numbers += values.numel();
       if (state->numbers == t.numel()) end_tensor(t, type, state->error);
     });

@@ -179,7 +179,7 @@ class ShardWriter {
     bool kept = true;  // all tensors so far
     for (const Written& w : shard) {
       const int64_t first = kept ? skip_kept(writer, w) : 0;
-      if (first > 0) tell(writer);
+      if (first > 0) report_progress(writer);
       if (first == w.tensor->numel()) continue;
       kept = false;
       w.quantised ? quantise(stream, writer, w) : copy(stream, writer, w, first);
@@ -194,14 +194,14 @@ class ShardWriter {
     if (!w.quantised) return writer.skip_kept(w.tensor->numel(), w.dtype);
     return writer.skip_kept_whole(w.bytes) ? w.tensor->numel() : 0;
   }
-  void tell(const SafetensorsWriter& writer) const {
+  void report_progress(const SafetensorsWriter& writer) const {
     if (options_.progress)
       options_.progress(written_.bytes + writer.file().size() - writer.data_start(), total_);
   }
   void copy(PieceStream& stream, SafetensorsWriter& writer, const Written& w, int64_t first) {
     stream.add(*w.tensor, w.dtype, first, [this, &writer](const ConstTensor& piece) {
       writer.write(piece);
-      tell(writer);
+      report_progress(writer);
     });
   }
   void quantise(PieceStream& stream, SafetensorsWriter& writer, const Written& w) {
@@ -223,7 +223,7 @@ class ShardWriter {
                      const MatrixQuantiser& quantiser) {
     check_finite(w.tensor->name, quantiser.error());
     for (const std::vector<std::byte>& part : quantiser.parts()) writer.write(part);
-    tell(writer);
+    report_progress(writer);
     const Quantization quantization = options_.quantization.value_or(Quantization{});
     written_.report.add(quantization_name(quantization), w.tensor->name,
                         w.tensor->numel() * dtype_size(w.dtype), w.bytes, quantiser.error());

@@ -156,7 +156,7 @@ TEST(PeerLinks, ARankEndedBySigtermIsNamedUnlessAllAre) {
 TEST(PeerLinks, ALossIsPassedOnWithItsReason) {
   TwoRanks ranks;
   ranks.at_theirs.beat();
-  ranks.at_theirs.tell_lost("rank 3 died\nof boredom", LossCause::kDied);
+  ranks.at_theirs.broadcast_loss("rank 3 died\nof boredom", LossCause::kDied);
   ranks.line.hang_up();
   ranks.at_mine.look(0, ranks.mine);
   EXPECT_EQ(ranks.mine.reason(), "rank 3 died of boredom");

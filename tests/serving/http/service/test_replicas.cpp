@@ -67,10 +67,10 @@ TEST_F(TwoReplicas, ShareResponses) {
   const std::vector<std::string> prompts = {"ab", "cd", "ef", "gh"};
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string bytes = RecordedServer::continuation(prompts[i], 9);
-    const std::string told = choices[i]["text"];
+    const std::string text = choices[i]["text"];
     // Bytes that are not valid UTF-8 are replaced.
     for (size_t at = 0; at < bytes.size() && (bytes[at] & 0x80) == 0; ++at)
-      EXPECT_EQ(told[at], bytes[at]);
+      EXPECT_EQ(text[at], bytes[at]);
   }
   ASSERT_EQ(
       server.ask(post("/v1/embeddings", R"({"model":"m","input":[[1,2],[3,4],[5],[6]]})")).status,

@@ -42,12 +42,10 @@ std::string variant(const test::ScratchDirectory& dir, const std::string& name, 
 
 // Log-probabilities of a prompt's tokens and of those sampled after it, for each of several
 // adapters.
-std::map<int32_t, std::vector<double>> told(const std::string& base, const std::string& adapter,
-                                            const std::vector<std::string>& modules,
-                                            const std::vector<int32_t>& asked,
-                                            const ParallelSizes& sizes,
-                                            const AdapterRoom& room = {},
-                                            const std::map<size_t, std::string>& later = {}) {
+std::map<int32_t, std::vector<double>> logprobs_of(
+    const std::string& base, const std::string& adapter, const std::vector<std::string>& modules,
+    const std::vector<int32_t>& asked, const ParallelSizes& sizes, const AdapterRoom& room = {},
+    const std::map<size_t, std::string>& later = {}) {
   std::map<int32_t, std::vector<double>> out;
   run_threads(sizes.tp * sizes.pp, [&](Communicator& world) {
     LoadedModel loaded(base, world, DType::kF32, adapter, {}, modules, room);
@@ -110,15 +108,16 @@ void compare(const std::string& golden, const std::vector<std::string>& few) {
   const std::string base = golden + "base";
   const std::vector<std::string> modules{golden + "adapter", variant(dir, "few", 11, few, golden),
                                          variant(dir, "strong", 30, {}, golden)};
-  std::vector<std::vector<double>> want{told(base, "", {}, {-1}, {}).at(-1)};
-  for (const std::string& module : modules) want.push_back(told(base, module, {}, {-1}, {}).at(-1));
+  std::vector<std::vector<double>> want{logprobs_of(base, "", {}, {-1}, {}).at(-1)};
+  for (const std::string& module : modules)
+    want.push_back(logprobs_of(base, module, {}, {-1}, {}).at(-1));
   for (size_t i = 0; i < want.size(); ++i)
     for (size_t j = 0; j < i; ++j) EXPECT_GT(distance(want[i], want[j]), 1e-2) << i << " " << j;
   for (const auto& [tp, pp] : {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2)}) {
     ParallelSizes sizes;
     sizes.tp = tp;
     sizes.pp = pp;
-    const auto got = told(base, "", modules, {2, -1, 0, 1}, sizes);
+    const auto got = logprobs_of(base, "", modules, {2, -1, 0, 1}, sizes);
     for (int32_t i = -1; i < 3; ++i)
       expect_near(got.at(i), want[static_cast<size_t>(i + 1)], 2e-4,
                   concat("tp ", tp, " pp ", pp, " adapter ", i));
@@ -140,30 +139,34 @@ TEST(Adapters, ComeLaterWhereThereIsRoom) {
     ParallelSizes sizes;
     sizes.tp = tp;
     // Slot 0 first has another one, slot 1 none.
-    const auto got =
-        told(base, "", {strong}, {0, -1, 1, 2}, sizes, room, {{0, few}, {1, golden}, {2, strong}});
+    const auto got = logprobs_of(base, "", {strong}, {0, -1, 1, 2}, sizes, room,
+                                 {{0, few}, {1, golden}, {2, strong}});
     const std::vector<std::string> want{few, golden, strong};
     for (int32_t i = 0; i < 3; ++i)
-      expect_near(got.at(i), told(base, want[static_cast<size_t>(i)], {}, {-1}, {}).at(-1), 2e-4,
-                  concat("tp ", tp, " slot ", i));
-    expect_near(got.at(-1), told(base, "", {}, {-1}, {}).at(-1), 2e-4, "the model alone");
+      expect_near(got.at(i), logprobs_of(base, want[static_cast<size_t>(i)], {}, {-1}, {}).at(-1),
+                  2e-4, concat("tp ", tp, " slot ", i));
+    expect_near(got.at(-1), logprobs_of(base, "", {}, {-1}, {}).at(-1), 2e-4, "the model alone");
   }
 }
 
 TEST(Adapters, ThatThereIsNoRoomForAreRefused) {
   const std::string base = kGolden + "base", golden = kGolden + "adapter";
   const int64_t rank = PeftAdapter(golden).lora().rank;
-  EXPECT_THROW(told(base, "", {golden}, {0}, {}, {.slots = 1, .rank = rank - 1}), InputError);
-  EXPECT_THROW(told(base, "", {golden, golden}, {0}, {}, {.slots = 1, .rank = rank}), InputError);
-  EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, kGolden + "dora"}}),
+  EXPECT_THROW(logprobs_of(base, "", {golden}, {0}, {}, {.slots = 1, .rank = rank - 1}),
                InputError);
-  EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, base}}), InputError);
+  EXPECT_THROW(logprobs_of(base, "", {golden, golden}, {0}, {}, {.slots = 1, .rank = rank}),
+               InputError);
+  EXPECT_THROW(
+      logprobs_of(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, kGolden + "dora"}}),
+      InputError);
+  EXPECT_THROW(logprobs_of(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, base}}),
+               InputError);
   // It is also multiplied with the tokens of other adapters, by 0.
   const test::ScratchDirectory dir;
   const std::string infinite = variant(dir, "infinite", 1e40, {}, kGolden);
-  EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 2, .rank = rank}, {{0, infinite}}),
+  EXPECT_THROW(logprobs_of(base, "", {}, {-1}, {}, {.slots = 2, .rank = rank}, {{0, infinite}}),
                InputError);
-  EXPECT_THROW(told(base, "", {golden, infinite}, {0}, {}), InputError);
+  EXPECT_THROW(logprobs_of(base, "", {golden, infinite}, {0}, {}), InputError);
 }
 
 TEST(Adapters, WithMagnitudesAreRefusedBesideOthers) {

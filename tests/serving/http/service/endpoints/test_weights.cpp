@@ -24,10 +24,10 @@ class FakeWeights final : public ModelWeights {
   }
   void stage_adapter(int32_t slot, const std::string& path) override {
     if (path == "other") throw InputError("other has rank 99");
-    tell(slot, path);
+    record(slot, path);
   }
-  void forget_adapter(int32_t slot) override { tell(slot, ""); }
-  void tell(int32_t slot, const std::string& path) {
+  void forget_adapter(int32_t slot) override { record(slot, ""); }
+  void record(int32_t slot, const std::string& path) {
     const std::lock_guard lock(mutex);
     adapters.emplace_back(slot, path);
   }
@@ -116,10 +116,10 @@ TEST_F(WeightsRoute, ReplacesThem) {
     const int before = weights.used;
     const test::Response response = replace(Json{{"model", "b"}, {"mode", mode}}.dump());
     EXPECT_EQ(response.status, 200) << response.body;
-    const Json told = Json::parse(response.body);
-    EXPECT_EQ(told["model"], "b/step-7");
-    EXPECT_EQ(told["step"], 7);
-    EXPECT_EQ(told["version"], before + 2);
+    const Json reported = Json::parse(response.body);
+    EXPECT_EQ(reported["model"], "b/step-7");
+    EXPECT_EQ(reported["step"], 7);
+    EXPECT_EQ(reported["version"], before + 2);
     EXPECT_EQ(weights.used, before + 1);
     EXPECT_EQ(weights.dropped, weights.used);
   }
