@@ -311,17 +311,17 @@ int64_t Communicator::all_reduce_scalar(int64_t value, ReduceOp op) {
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key, const std::string& name) {
-  struct Wish {
+  struct SplitRequest {
     int64_t color, key, context;
   };
   RankState& rank_state = *state_->rank_state;
-  const Wish mine{color, key, rank_state.next_context};
-  std::vector<Wish> wishes(static_cast<size_t>(size()));
-  TRIREME_RUN(Operation op(*state_, CommKind::kControl, sizeof(Wish));
-              ring_all_gather(op, wishes.data(), &mine, sizeof(Wish)));
+  const SplitRequest mine{color, key, rank_state.next_context};
+  std::vector<SplitRequest> requests(static_cast<size_t>(size()));
+  TRIREME_RUN(Operation op(*state_, CommKind::kControl, sizeof(SplitRequest));
+              ring_all_gather(op, requests.data(), &mine, sizeof(SplitRequest)));
   // A number above all that any of these ranks uses already.
   int64_t context = 0;
-  for (const Wish& w : wishes) context = std::max(context, w.context);
+  for (const SplitRequest& w : requests) context = std::max(context, w.context);
   constexpr int kContexts = Transport::kTagLimit / (2 * (kMaxTag + 1));
   TRIREME_CHECK(context < kContexts, "more than ", kContexts, " groups were made in this run");
   rank_state.next_context = static_cast<int>(context) + 1;
@@ -329,8 +329,8 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, const std:
 
   std::vector<int> chosen;
   for (int r = 0; r < size(); ++r)
-    if (wishes[static_cast<size_t>(r)].color == color) chosen.push_back(r);
-  std::ranges::stable_sort(chosen, {}, [&](int r) { return wishes[static_cast<size_t>(r)].key; });
+    if (requests[static_cast<size_t>(r)].color == color) chosen.push_back(r);
+  std::ranges::stable_sort(chosen, {}, [&](int r) { return requests[static_cast<size_t>(r)].key; });
   auto group = std::make_shared<GroupState>();
   group->rank_state = state_->rank_state;
   group->name = name;

@@ -15,7 +15,7 @@ namespace trireme::test {
 
 inline constexpr int64_t kBlockTokens = 4, kLength = 40;
 
-struct Wish {
+struct TextRequest {
   std::vector<int32_t> prompt;
   int64_t count = 0;
   RowSamplingParams sampling;
@@ -46,9 +46,9 @@ struct Rank {
   std::optional<KvType> kv_type = {};  // of the KV cache
 };
 
-inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, BatchingConfig config,
-                                int64_t blocks, bool prompt_logprobs, bool deterministic = false,
-                                SchedulerCounts* counts = nullptr,
+inline std::vector<Text> served(Rank& rank, const std::vector<TextRequest>& requests,
+                                BatchingConfig config, int64_t blocks, bool prompt_logprobs,
+                                bool deterministic = false, SchedulerCounts* counts = nullptr,
                                 std::unique_ptr<Drafter> drafter = {}) {
   if (config.max_model_len == 0) config.max_model_len = kLength;
   KvBlockPool pool(blocks, kBlockTokens, 1);
@@ -60,18 +60,18 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
   limits.deterministic = deterministic;
   limits.kv_type = rank.kv_type;
   ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
-  std::vector<Text> texts(wishes.size());
+  std::vector<Text> texts(requests.size());
   std::map<const Sequence*, Text*> of;
   size_t added = 0;
   const int64_t at_a_time = std::max<int64_t>(2, config.max_sequences / 4);
-  while (added < wishes.size() || !scheduler.idle()) {
-    for (int64_t n = 0; n < at_a_time && added < wishes.size(); ++n, ++added) {
+  while (added < requests.size() || !scheduler.idle()) {
+    for (int64_t n = 0; n < at_a_time && added < requests.size(); ++n, ++added) {
       auto choice = std::make_shared<SamplingParams>();
-      choice->sampling = wishes[added].sampling;
+      choice->sampling = requests[added].sampling;
       choice->top_logprobs = 2;
       if (prompt_logprobs) choice->prompt_logprobs = 0;
       const auto sequence = std::make_shared<Sequence>(SequenceRequest{
-          .prompt = wishes[added].prompt, .choice = choice, .max_tokens = wishes[added].count});
+          .prompt = requests[added].prompt, .choice = choice, .max_tokens = requests[added].count});
       of[sequence.get()] = &texts[added];
       scheduler.add(sequence);
     }

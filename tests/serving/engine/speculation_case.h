@@ -17,15 +17,15 @@ inline ModelConfig speculation_config(ModelFamily family, int64_t vocabulary) {
 }
 
 // Repetitive prompts, like code and quotations.
-inline std::vector<Wish> speculation_wishes(int count, int32_t vocabulary) {
-  std::vector<Wish> out;
+inline std::vector<TextRequest> speculation_wishes(int count, int32_t vocabulary) {
+  std::vector<TextRequest> out;
   for (int n = 0; n < count; ++n) {
-    Wish wish;
-    for (int i = 0; i < 20; ++i) wish.prompt.push_back((i % (3 + n % 4) + n) % vocabulary);
-    wish.count = 60;
-    wish.sampling.temperature = n % 2 == 0 ? 0 : 0.7;
-    wish.sampling.seed = static_cast<uint64_t>(n);
-    out.push_back(std::move(wish));
+    TextRequest request;
+    for (int i = 0; i < 20; ++i) request.prompt.push_back((i % (3 + n % 4) + n) % vocabulary);
+    request.count = 60;
+    request.sampling.temperature = n % 2 == 0 ? 0 : 0.7;
+    request.sampling.seed = static_cast<uint64_t>(n);
+    out.push_back(std::move(request));
   }
   return out;
 }

@@ -14,7 +14,7 @@ namespace {
 using test::kBlockTokens;
 using test::Rank;
 using test::Text;
-using test::Wish;
+using test::TextRequest;
 
 constexpr int64_t kMaxTokens = 96;
 
@@ -25,30 +25,30 @@ ModelConfig config_of(ModelFamily family) {
 }
 
 // Prompts of 1 to 60 tokens, many with a shared prefix; greedy and random sampling in turn.
-std::vector<Wish> wishes_of(int count) {
+std::vector<TextRequest> requests_of(int count) {
   std::mt19937 random(11);
-  std::vector<Wish> out;
+  std::vector<TextRequest> out;
   for (int n = 0; n < count; ++n) {
-    Wish wish;
-    for (int i = 0; i < 10 * (n % 5); ++i) wish.prompt.push_back((7 * i + n % 2) % 37);
+    TextRequest request;
+    for (int i = 0; i < 10 * (n % 5); ++i) request.prompt.push_back((7 * i + n % 2) % 37);
     for (auto more = 1 + random() % 20; more > 0; --more)
-      wish.prompt.push_back(static_cast<int32_t>(random() % 37));
-    wish.count = 1 + static_cast<int64_t>(random() % 35);
-    wish.sampling.temperature = n % 2 == 0 ? 0 : 0.9;
-    wish.sampling.top_p = n % 4 == 1 ? 0.9 : 1;
-    wish.sampling.seed = random();
-    out.push_back(std::move(wish));
+      request.prompt.push_back(static_cast<int32_t>(random() % 37));
+    request.count = 1 + static_cast<int64_t>(random() % 35);
+    request.sampling.temperature = n % 2 == 0 ? 0 : 0.9;
+    request.sampling.top_p = n % 4 == 1 ? 0.9 : 1;
+    request.sampling.seed = random();
+    out.push_back(std::move(request));
   }
   return out;
 }
 
-SequenceRequest request_of(const Wish& wish, size_t number) {
+SequenceRequest request_of(const TextRequest& request, size_t number) {
   auto choice = std::make_shared<SamplingParams>();
-  choice->sampling = wish.sampling;
+  choice->sampling = request.sampling;
   choice->top_logprobs = 2;
   choice->prompt_logprobs = number % 8 == 3 ? 1 : -1;
   choice->frequency_penalty = number % 8 == 5 ? 0.5 : 0;
-  return {.prompt = wish.prompt, .choice = std::move(choice), .max_tokens = wish.count};
+  return {.prompt = request.prompt, .choice = std::move(choice), .max_tokens = request.count};
 }
 
 // Listeners on the engine's thread.
@@ -100,12 +100,12 @@ std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blo
 }
 
 // One after the other, each prompt in one step, with an empty prefix cache.
-std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
+std::vector<Text> alone(Rank& rank, const std::vector<TextRequest>& requests) {
   const auto engine = engine_of(
       rank, {.max_sequences = 1, .max_step_tokens = kMaxTokens, .prefix_caching = false}, 24);
-  TextRecorder recorder(wishes.size());
-  for (size_t i = 0; i < wishes.size(); ++i) {
-    engine->add(request_of(wishes[i], i), recorder.of(i));
+  TextRecorder recorder(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    engine->add(request_of(requests[i], i), recorder.of(i));
     recorder.wait_for_end(i);
   }
   return recorder.texts();
@@ -113,18 +113,18 @@ std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
 
 // All at once, in chunks of few tokens, with a cache for a fraction of them; every fifth is
 // cancelled before its end.
-std::vector<Text> in_a_storm(Rank& rank, const std::vector<Wish>& wishes) {
+std::vector<Text> in_a_storm(Rank& rank, const std::vector<TextRequest>& requests) {
   const auto engine = engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23}, 40);
-  TextRecorder recorder(wishes.size());
+  TextRecorder recorder(requests.size());
   std::vector<SequenceId> ids;
-  for (size_t i = 0; i < wishes.size(); ++i)
-    ids.push_back(engine->add(request_of(wishes[i], i), recorder.of(i)));
-  for (size_t i = 0; i < wishes.size(); ++i) {
+  for (size_t i = 0; i < requests.size(); ++i)
+    ids.push_back(engine->add(request_of(requests[i], i), recorder.of(i)));
+  for (size_t i = 0; i < requests.size(); ++i) {
     if (i % 5 != 4) continue;
     if (i % 2 == 0) recorder.wait_for_token(i);
     engine->cancel(ids[i]);
   }
-  for (size_t i = 0; i < wishes.size(); ++i)
+  for (size_t i = 0; i < requests.size(); ++i)
     if (i % 5 != 4) recorder.wait_for_end(i);
   engine->between_steps([] {});
   const EngineCounts counts = engine->counts();
@@ -152,14 +152,14 @@ class Deterministic : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(Deterministic, AStormWritesTheTextsOfRequestsAlone) {
   const Kind kind = GetParam();
-  const std::vector<Wish> wishes = wishes_of(64);
+  const std::vector<TextRequest> requests = requests_of(64);
   run_threads(1, [&](Communicator& world) {
     Rank rank(config_of(kind.family), {}, world, kind.dtype, kMaxTokens);
     rank.kv_type = kind.kv_type;
-    const std::vector<Text> want = alone(rank, wishes), got = in_a_storm(rank, wishes);
-    for (size_t i = 0; i < wishes.size(); ++i) {
+    const std::vector<Text> want = alone(rank, requests), got = in_a_storm(rank, requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
       const std::string what = concat("text ", i);
-      ASSERT_EQ(std::ssize(want[i].tokens), wishes[i].count) << what;
+      ASSERT_EQ(std::ssize(want[i].tokens), requests[i].count) << what;
       if (i % 5 != 4) expect_same(got[i], want[i], what);
     }
   });
@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Deterministic,
 TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
   ModelConfig config = config_of(ModelFamily::kLlama);
   config.num_layers = 3;
-  std::vector<Wish> wishes = wishes_of(12);
+  std::vector<TextRequest> requests = requests_of(12);
   struct Case {
     int tp, pp;
     std::optional<KvType> kv_type = {};
@@ -199,10 +199,10 @@ TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
                                  .max_step_tokens = tokens,
                                  .max_model_len = kMaxTokens,
                                  .prefix_caching = prefixes};
-        return test::served(rank, wishes, how, blocks, false, true);
+        return test::served(rank, requests, how, blocks, false, true);
       };
       const std::vector<Text> want = texts(1, kMaxTokens, 24, false), got = texts(6, 9, 30, true);
-      for (size_t i = 0; i < wishes.size(); ++i)
+      for (size_t i = 0; i < requests.size(); ++i)
         expect_same(got[i], want[i], concat("tp ", tp, " pp ", pp, " text ", i));
     });
   }

@@ -106,8 +106,8 @@ TEST(Embeddings, AreWhatTheHeadTakes) {
     ASSERT_NE(head, specs.end());
     const Tensor w = rank.store.value(static_cast<ParamHandle>(head - specs.begin()));
     for (size_t n = 0; n < got.size(); ++n) {
-      test::Wish wish{.prompt = texts()[n], .count = 1, .sampling = {.temperature = 0}};
-      const test::Text text = test::served(rank, {wish}, kWhole, 20, false).front();
+      test::TextRequest request{.prompt = texts()[n], .count = 1, .sampling = {.temperature = 0}};
+      const test::Text text = test::served(rank, {request}, kWhole, 20, false).front();
       std::vector<double> logits(37);
       double sum = 0;
       for (size_t v = 0; v < logits.size(); ++v) {

@@ -15,7 +15,7 @@ using test::Rank;
 using test::speculation_config;
 using test::speculation_wishes;
 using test::Text;
-using test::Wish;
+using test::TextRequest;
 
 // Drafts tokens until it runs out of memory.
 class FailsLater final : public Drafter {
@@ -34,17 +34,17 @@ class FailsLater final : public Drafter {
 };
 
 TEST(SpeculativeDecoding, GoesOnWithoutADraftThatFails) {
-  const std::vector<Wish> wishes = speculation_wishes(8, 37);
+  const std::vector<TextRequest> requests = speculation_wishes(8, 37);
   run_threads(1, [&](Communicator& world) {
     const ModelConfig config = speculation_config(ModelFamily::kLlama, 37);
     Rank rank(config, {}, world, DType::kF32, kMaxTokens);
     Rank draft(config, {}, world, DType::kBF16, kMaxTokens);
     BatchingConfig how{.max_sequences = 4, .max_step_tokens = 128, .max_model_len = kMaxTokens};
-    const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
+    const std::vector<Text> want = served(rank, requests, how, 120, false, true);
     how.speculation = {.tokens = 4};
     SchedulerCounts counts;
     auto fails = std::make_unique<FailsLater>(test::drafter_of(draft, how), 5);
-    expect_same_texts(served(rank, wishes, how, 60, false, true, &counts,
+    expect_same_texts(served(rank, requests, how, 60, false, true, &counts,
                              std::make_unique<GuardedDrafter>(std::move(fails), nullptr)),
                       want);
     EXPECT_GT(counts.accepted_tokens, 5);

@@ -14,21 +14,21 @@ using test::kLength;
 using test::Rank;
 using test::served;
 using test::Text;
-using test::Wish;
+using test::TextRequest;
 
 // Prompts of 1 to 20 tokens, half of which share a prefix.
-std::vector<Wish> wishes_of(int count) {
+std::vector<TextRequest> requests_of(int count) {
   std::mt19937 random(7);
-  std::vector<Wish> out;
+  std::vector<TextRequest> out;
   for (int n = 0; n < count; ++n) {
-    Wish wish;
-    for (int i = 0; i < 12 && n % 2 == 0; ++i) wish.prompt.push_back(5 + i);
+    TextRequest request;
+    for (int i = 0; i < 12 && n % 2 == 0; ++i) request.prompt.push_back(5 + i);
     for (auto more = 1 + random() % 8; more > 0; --more)
-      wish.prompt.push_back(static_cast<int32_t>(random() % 37));
-    wish.count = 1 + static_cast<int64_t>(random() % 15);
-    wish.sampling.temperature = n % 3 == 0 ? 0 : 1;
-    wish.sampling.seed = random();
-    out.push_back(std::move(wish));
+      request.prompt.push_back(static_cast<int32_t>(random() % 37));
+    request.count = 1 + static_cast<int64_t>(random() % 15);
+    request.sampling.temperature = n % 3 == 0 ? 0 : 1;
+    request.sampling.seed = random();
+    out.push_back(std::move(request));
   }
   return out;
 }
@@ -39,15 +39,15 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << what << " " << i;
 }
 
-std::vector<Text> alone(const ModelConfig& config, const std::vector<Wish>& wishes) {
+std::vector<Text> alone(const ModelConfig& config, const std::vector<TextRequest>& requests) {
   std::vector<Text> texts;
   run_threads(1, [&](Communicator& world) {
     Rank rank(config, {}, world, DType::kF64);
-    for (const Wish& wish : wishes) {
+    for (const TextRequest& request : requests) {
       GenerateOptions options;
-      options.sampling = wish.sampling;
-      options.max_new_tokens = wish.count;
-      const Generation g = generate(rank.model, rank.store, rank.ctx, wish.prompt, options);
+      options.sampling = request.sampling;
+      options.max_new_tokens = request.count;
+      const Generation g = generate(rank.model, rank.store, rank.ctx, request.prompt, options);
       texts.push_back({g.tokens, g.logprobs, {}});
     }
   });
@@ -59,8 +59,8 @@ class Batches : public ::testing::TestWithParam<ModelFamily> {};
 // Chunks of few tokens, cached prefixes, preempted sequences, log-probabilities of prompts.
 TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
   const ModelConfig config = test::tiny_model(GetParam());
-  const std::vector<Wish> wishes = wishes_of(24);
-  const std::vector<Text> want = alone(config, wishes);
+  const std::vector<TextRequest> requests = requests_of(24);
+  const std::vector<Text> want = alone(config, requests);
   for (const BatchingConfig& how :
        {BatchingConfig{.max_sequences = 8, .max_step_tokens = 64},
         BatchingConfig{.max_sequences = 4, .max_step_tokens = 7},
@@ -68,12 +68,12 @@ TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
     for (const bool prompt_logprobs : {false, true})
       run_threads(1, [&](Communicator& world) {
         Rank rank(config, {}, world, DType::kF64);
-        const std::vector<Text> got = served(rank, wishes, how, 18, prompt_logprobs);
+        const std::vector<Text> got = served(rank, requests, how, 18, prompt_logprobs);
         for (size_t i = 0; i < want.size(); ++i) {
           const std::string what = concat("text ", i, " of steps of ", how.max_step_tokens);
           EXPECT_EQ(got[i].tokens, want[i].tokens) << what;
           expect_near(got[i].logprobs, want[i].logprobs, what);
-          EXPECT_EQ(got[i].prompt.size(), prompt_logprobs ? wishes[i].prompt.size() - 1 : 0);
+          EXPECT_EQ(got[i].prompt.size(), prompt_logprobs ? requests[i].prompt.size() - 1 : 0);
         }
       });
 }
@@ -81,18 +81,18 @@ TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
 // The log-probability of a prompt's token equals that of the same token when it is generated.
 TEST_P(Batches, TellThePromptsLogProbabilities) {
   const ModelConfig config = test::tiny_model(GetParam());
-  Wish wish;
-  wish.prompt = {3, 1, 4};
-  wish.count = 20;
-  wish.sampling.temperature = 0.7;
-  const Text text = alone(config, {wish}).front();
-  wish.prompt.insert(wish.prompt.end(), text.tokens.begin(), text.tokens.end());
-  wish.count = 1;
+  TextRequest request;
+  request.prompt = {3, 1, 4};
+  request.count = 20;
+  request.sampling.temperature = 0.7;
+  const Text text = alone(config, {request}).front();
+  request.prompt.insert(request.prompt.end(), text.tokens.begin(), text.tokens.end());
+  request.count = 1;
   for (const int64_t tokens : {64, 5})
     run_threads(1, [&](Communicator& world) {
       Rank rank(config, {}, world, DType::kF64);
       const BatchingConfig how{.max_sequences = 2, .max_step_tokens = tokens};
-      const std::vector<double> got = served(rank, {wish}, how, 20, true).front().prompt;
+      const std::vector<double> got = served(rank, {request}, how, 20, true).front().prompt;
       expect_near({got.begin() + 2, got.end()}, text.logprobs, "prompt");
     });
 }
@@ -101,17 +101,18 @@ TEST_P(Batches, TellThePromptsLogProbabilities) {
 TEST(ModelExecutor, TellsALongPromptInOneStep) {
   ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   config.max_positions = 320;
-  Wish wish;
-  wish.prompt.resize(300);
-  wish.count = 1;
-  for (size_t i = 0; i < wish.prompt.size(); ++i) wish.prompt[i] = static_cast<int32_t>(i * i % 37);
+  TextRequest request;
+  request.prompt.resize(300);
+  request.count = 1;
+  for (size_t i = 0; i < request.prompt.size(); ++i)
+    request.prompt[i] = static_cast<int32_t>(i * i % 37);
   const auto logprobs_in_steps_of = [&](int tokens) {
     std::vector<double> logprobs;
     run_threads(1, [&](Communicator& world) {
       Rank rank(config, {}, world, DType::kF64, config.max_positions);
       const BatchingConfig how{
           .max_sequences = 2, .max_step_tokens = tokens, .max_model_len = config.max_positions};
-      logprobs = served(rank, {wish}, how, 80, true).front().prompt;
+      logprobs = served(rank, {request}, how, 80, true).front().prompt;
     });
     return logprobs;
   };
@@ -123,8 +124,8 @@ TEST(ModelExecutor, TellsALongPromptInOneStep) {
 TEST_P(Batches, AreTheSameUnderEveryLayout) {
   ModelConfig config = test::tiny_model(GetParam());
   config.num_layers = 3;
-  const std::vector<Wish> wishes = wishes_of(10);
-  const std::vector<Text> want = alone(config, wishes);
+  const std::vector<TextRequest> requests = requests_of(10);
+  const std::vector<Text> want = alone(config, requests);
   for (const auto& [tp, pp] :
        {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2), std::pair(1, 3)}) {
     ParallelSizes sizes;
@@ -133,7 +134,7 @@ TEST_P(Batches, AreTheSameUnderEveryLayout) {
     run_threads(tp * pp, [&, tp = tp, pp = pp](Communicator& world) {
       Rank rank(config, sizes, world, DType::kF64);
       const BatchingConfig how{.max_sequences = 4, .max_step_tokens = 9};
-      const std::vector<Text> got = served(rank, wishes, how, 14, true);
+      const std::vector<Text> got = served(rank, requests, how, 14, true);
       for (size_t i = 0; i < want.size(); ++i) {
         const std::string what = concat("tp ", tp, " pp ", pp, " rank ", world.rank(), " text ", i);
         EXPECT_EQ(got[i].tokens, want[i].tokens) << what;
@@ -235,7 +236,7 @@ TEST(LargestStep, IsPlannedBeforeTheCache) {
       BatchingConfig batching;
       batching.max_sequences = 4;
       batching.max_step_tokens = 24;
-      served(rank, wishes_of(12), batching, 40, true);
+      served(rank, requests_of(12), batching, 40, true);
       EXPECT_LE(rank.ctx.arena.capacity(), bytes);
       EXPECT_GT(rank.ctx.arena.capacity(), bytes / 2);
     });

@@ -16,12 +16,12 @@ using test::Rank;
 using test::speculation_config;
 using test::speculation_wishes;
 using test::Text;
-using test::Wish;
+using test::TextRequest;
 
 // Bitwise equal in deterministic mode, on one or two pipeline stages, with few or many draft
 // tokens.
 TEST(SpeculativeDecoding, WritesTheSameTexts) {
-  const std::vector<Wish> wishes = speculation_wishes(8, 11);
+  const std::vector<TextRequest> requests = speculation_wishes(8, 11);
   for (const int pp : {1, 2}) {
     ParallelSizes sizes;
     sizes.pp = pp;
@@ -31,9 +31,9 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
         BatchingConfig how{
             .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMaxTokens};
         SchedulerCounts plain, drafted;
-        const std::vector<Text> want = served(rank, wishes, how, 120, false, true, &plain);
+        const std::vector<Text> want = served(rank, requests, how, 120, false, true, &plain);
         how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
-        expect_same_texts(served(rank, wishes, how, 120, false, true, &drafted), want);
+        expect_same_texts(served(rank, requests, how, 120, false, true, &drafted), want);
         EXPECT_EQ(plain.draft_tokens, 0);
         EXPECT_GT(drafted.accepted_tokens, drafted.draft_tokens / 4);
         if (world.rank() == 0)
@@ -49,9 +49,9 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
 // A draft model with the same parameters in bfloat16, whose probabilities nearly equal the model's;
 // greedy sampling, random sampling, and sampling from fewer tokens.
 TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
-  std::vector<Wish> wishes = speculation_wishes(8, 37);
-  wishes[3].sampling.top_k = 5;
-  wishes[5].sampling.top_p = 0.8;
+  std::vector<TextRequest> requests = speculation_wishes(8, 37);
+  requests[3].sampling.top_k = 5;
+  requests[5].sampling.top_p = 0.8;
   run_threads(1, [&](Communicator& world) {
     const ModelConfig config = speculation_config(ModelFamily::kLlama, 37);
     Rank rank(config, {}, world, DType::kF32, kMaxTokens);
@@ -59,11 +59,12 @@ TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
     for (const int64_t tokens : {10, 128}) {
       BatchingConfig how{
           .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMaxTokens};
-      const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
+      const std::vector<Text> want = served(rank, requests, how, 120, false, true);
       how.speculation = {.tokens = 4};
       SchedulerCounts counts;
       expect_same_texts(
-          served(rank, wishes, how, 60, false, true, &counts, test::drafter_of(draft, how)), want);
+          served(rank, requests, how, 60, false, true, &counts, test::drafter_of(draft, how)),
+          want);
       EXPECT_GT(counts.draft_tokens, 200);
       EXPECT_GT(counts.accepted_tokens, counts.draft_tokens * 4 / 5);
       EXPECT_LT(counts.accepted_tokens, counts.draft_tokens);
@@ -79,11 +80,11 @@ std::vector<double> probabilities(Rank& rank, const std::vector<int32_t>& prompt
                                   int64_t vocabulary) {
   std::vector<double> out(static_cast<size_t>(vocabulary));
   for (int32_t id = 0; id < vocabulary; ++id) {
-    Wish wish{.prompt = prompt, .count = 1, .sampling = {}};
-    wish.prompt.push_back(id);
+    TextRequest request{.prompt = prompt, .count = 1, .sampling = {}};
+    request.prompt.push_back(id);
     const BatchingConfig how{.max_sequences = 2, .max_step_tokens = 64};
     out[static_cast<size_t>(id)] =
-        std::exp(served(rank, {wish}, how, 20, true).front().prompt.back());
+        std::exp(served(rank, {request}, how, 20, true).front().prompt.back());
   }
   return out;
 }
@@ -99,13 +100,13 @@ void expect_the_distribution(Communicator& world, int count, bool model_drafts) 
   small.num_layers = 1;
   Rank draft(small, {}, world, DType::kF32, kMaxTokens);
   const std::vector<int32_t> prompt{0, 1, 2, 3, 4, 0, 1, 4, 2, 0, 3, 1, 0};
-  std::vector<Wish> wishes(static_cast<size_t>(count),
-                           {.prompt = prompt, .count = 3, .sampling = {}});
-  for (size_t n = 0; n < wishes.size(); ++n) wishes[n].sampling.seed = n;
+  std::vector<TextRequest> requests(static_cast<size_t>(count),
+                                    {.prompt = prompt, .count = 3, .sampling = {}});
+  for (size_t n = 0; n < requests.size(); ++n) requests[n].sampling.seed = n;
   BatchingConfig how{.max_sequences = 64, .max_step_tokens = 1024, .max_model_len = 20};
   how.speculation = {.tokens = 2, .longest = 2, .shortest = 1, .max_running_sequences = 64};
   SchedulerCounts counts;
-  const std::vector<Text> texts = served(rank, wishes, how, 64 * 10, false, false, &counts,
+  const std::vector<Text> texts = served(rank, requests, how, 64 * 10, false, false, &counts,
                                          model_drafts ? test::drafter_of(draft, how) : nullptr);
   EXPECT_GT(counts.accepted_tokens, count / 20);
   EXPECT_LT(counts.accepted_tokens, counts.draft_tokens * 9 / 10);
