@@ -55,7 +55,7 @@ class HostOnly final : public StepExecutor {
     bytes_ = encode_plan(plan);
     StepOutput outcome;
     outcome.number = plan.number;
-    outcome.chosen.assign(rows_.size(), ChosenToken{.id = 1});
+    outcome.chosen.assign(rows_.size(), OutputToken{.id = 1});
     return outcome;
   }
 

@@ -7,7 +7,7 @@
 namespace trireme {
 
 void GenerationChoice::echo(const ResponseContext& response, bool first,
-                            std::span<const ChosenToken> tokens, TextDelta& delta) {
+                            std::span<const OutputToken> tokens, TextDelta& delta) {
   const std::vector<int32_t>& prompt_ids = response.prompt_of(index);
   if (response.form.top_logprobs < 0) {
     if (first)
@@ -18,13 +18,13 @@ void GenerationChoice::echo(const ResponseContext& response, bool first,
     waiting.push_back({.id = prompt_ids[0], .logprob = std::nan("")});
     stream.push(prompt_ids[0], TokenRole::kPrompt, delta);
   }
-  for (const ChosenToken& token : tokens) {
+  for (const OutputToken& token : tokens) {
     waiting.push_back(with_top(token, response.form.top_logprobs));
     stream.push(token.id, TokenRole::kPrompt, delta);
   }
 }
 
-void GenerationChoice::add_token(const ResponseForm& form, const ChosenToken& token, bool last,
+void GenerationChoice::add_token(const ResponseForm& form, const OutputToken& token, bool last,
                                  TextDelta& delta) {
   ++generated;
   logprob += token.logprob;
@@ -34,7 +34,7 @@ void GenerationChoice::add_token(const ResponseForm& form, const ChosenToken& to
 }
 
 void GenerationChoice::end(const ResponseForm& form, std::optional<FinishReason> reason,
-                           std::span<const ChosenToken> tokens) {
+                           std::span<const OutputToken> tokens) {
   const bool by_length = form.without_text || reason == FinishReason::kLength;
   finish = by_length && !stream.stopped() ? "length" : "stop";
   if (by_length || reason != FinishReason::kStop || tokens.empty()) return;
@@ -51,7 +51,7 @@ std::vector<ToolCallDelta::Call> GenerationChoice::take_calls(std::string& piece
 
 void GenerationChoice::add_logprobs(std::vector<TokenText>& tokens) {
   for (TokenText& of_token : tokens) {
-    ChosenToken token = std::move(waiting.front());
+    OutputToken token = std::move(waiting.front());
     waiting.pop_front();
     const bool first = std::isnan(token.logprob);
     reported.push_back({std::move(token), std::move(of_token), first});
@@ -80,7 +80,7 @@ void GenerationChoice::write_stop_reason(JsonWriter& json) const {
     json.key("stop_reason").integer(*stop_id);
 }
 
-ChosenToken with_top(ChosenToken token, int32_t max_top) {
+OutputToken with_top(OutputToken token, int32_t max_top) {
   token.top.resize(std::min(token.top.size(), static_cast<size_t>(max_top)));
   return token;
 }

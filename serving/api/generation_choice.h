@@ -20,14 +20,14 @@ struct GenerationChoice {
       : index(number), stream(response.tokenizer, options), parser(response.form.tools) {}
 
   // Adds tokens of the prompt to echo. The first token of a prompt has no log-probability.
-  void echo(const ResponseContext& response, bool first, std::span<const ChosenToken> tokens,
+  void echo(const ResponseContext& response, bool first, std::span<const OutputToken> tokens,
             TextDelta& delta);
   // last: this token ends the text.
-  void add_token(const ResponseForm& form, const ChosenToken& token, bool last, TextDelta& delta);
+  void add_token(const ResponseForm& form, const OutputToken& token, bool last, TextDelta& delta);
   // Ends the choice. reason: the engine's; nullopt: a stop string. tokens: the engine's last
   // tokens.
   void end(const ResponseForm& form, std::optional<FinishReason> reason,
-           std::span<const ChosenToken> tokens);
+           std::span<const OutputToken> tokens);
   // Removes tool calls from a piece of text and returns them.
   std::vector<ToolCallDelta::Call> take_calls(std::string& piece);
   // Pairs tokens whose text is known with the sampled tokens in `waiting`.
@@ -52,16 +52,16 @@ struct GenerationChoice {
   std::vector<int32_t> ids;        // token ids, if requested; for a stream those not yet written
   bool prompt_written = false;     // for a stream: the prompt's ids have been written
   // Tokens whose share of the text is not known yet, in order.
-  std::deque<ChosenToken> waiting;
+  std::deque<OutputToken> waiting;
   // Tokens ready to be written, with their text: of the current event, or of the whole response.
   struct ReportedToken {
-    ChosenToken token;
+    OutputToken token;
     TokenText text;
     bool first = false;  // of a prompt: has no log-probability
   };
   std::vector<ReportedToken> reported;
-  std::vector<ChosenToken> prompt;  // for prompt_logprobs, in the first choice of a prompt
-  std::vector<ChosenToken> echoed;  // same for echo by the other choices
+  std::vector<OutputToken> prompt;  // for prompt_logprobs, in the first choice of a prompt
+  std::vector<OutputToken> echoed;  // same for echo by the other choices
   double logprob = 0;               // sum over its tokens
   // Stored for a non-streamed response.
   std::string text;
@@ -70,7 +70,7 @@ struct GenerationChoice {
 
 // Prompt token with at most max_top alternatives: logprobs with echo and prompt_logprobs may
 // request different numbers.
-ChosenToken with_top(ChosenToken token, int32_t max_top);
+OutputToken with_top(OutputToken token, int32_t max_top);
 void write_ids(JsonWriter& json, const char* name, std::span<const int32_t> ids);
 
 }  // namespace trireme

@@ -50,8 +50,8 @@ Usage GenerationResponse::usage() const {
   return usage;
 }
 
-void GenerationResponse::accept(size_t number, std::span<const ChosenToken> prompt,
-                                std::span<const ChosenToken> tokens, int64_t cached_prompt,
+void GenerationResponse::accept(size_t number, std::span<const OutputToken> prompt,
+                                std::span<const OutputToken> tokens, int64_t cached_prompt,
                                 std::optional<FinishReason> finish, std::string& frames) {
   GenerationChoice& choice = *choices_[number];
   const ResponseForm& form = response_->form;
@@ -83,19 +83,19 @@ void GenerationResponse::accept(size_t number, std::span<const ChosenToken> prom
 
 // The first choice of a prompt stores the log-probabilities of the prompt's tokens for all choices.
 void GenerationResponse::accept_prompt(GenerationChoice& choice, bool first,
-                                       std::span<const ChosenToken> tokens, TextDelta& delta) {
+                                       std::span<const OutputToken> tokens, TextDelta& delta) {
   const ResponseForm& form = response_->form;
   const size_t first_of_prompt = response_->first_of_prompt(choice.index);
   const bool others = choice.index != first_of_prompt;
   if (form.echo) {
-    std::vector<ChosenToken>& echoed = choices_[first_of_prompt]->echoed;
+    std::vector<OutputToken>& echoed = choices_[first_of_prompt]->echoed;
     if (!others && form.n > 1 && form.top_logprobs >= 0)
       echoed.insert(echoed.end(), tokens.begin(), tokens.end());
-    if (others) tokens = first ? std::span<const ChosenToken>(echoed) : tokens.first(0);
+    if (others) tokens = first ? std::span<const OutputToken>(echoed) : tokens.first(0);
     choice.echo(*response_, first, tokens, delta);
   }
   if (form.prompt_logprobs < 0 || others) return;
-  for (const ChosenToken& token : tokens)
+  for (const OutputToken& token : tokens)
     choice.prompt.push_back(with_top(token, form.prompt_logprobs));
   // In a completion every choice repeats them.
   const int64_t copies = form.chat ? 1 : form.returned > 0 ? form.returned : form.n;

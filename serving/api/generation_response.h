@@ -26,8 +26,8 @@ class GenerationResponse {
   // choice has ended. prompt: log-probabilities of the prompt's tokens, from the second on; passed
   // with the prompt's first choice only, before any output of its other choices. tokens: of the
   // choice's text. finish: set if the choice ends.
-  void accept(size_t choice, std::span<const ChosenToken> prompt,
-              std::span<const ChosenToken> tokens, int64_t cached_prompt,
+  void accept(size_t choice, std::span<const OutputToken> prompt,
+              std::span<const OutputToken> tokens, int64_t cached_prompt,
               std::optional<FinishReason> finish, std::string& frames);
   // The choice has ended, by its last token or earlier by a stop string.
   bool ended(size_t choice) const { return choices_[choice]->finish != nullptr; }
@@ -42,7 +42,7 @@ class GenerationResponse {
   const char* finish_reason(size_t choice) const { return choices_[choice]->finish; }
 
  private:
-  void accept_prompt(GenerationChoice& choice, bool first, std::span<const ChosenToken> tokens,
+  void accept_prompt(GenerationChoice& choice, bool first, std::span<const OutputToken> tokens,
                      TextDelta& delta);
   void hold_ids(const GenerationChoice& choice, bool first, int64_t tokens);
   void hold(GenerationChoice& choice, const TextDelta& delta, int64_t reported,

@@ -10,7 +10,7 @@ double reported_logprob(double logprob) {
   return logprob > kMinLogprob ? logprob : kMinLogprob;
 }
 
-void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens,
+void write_prompt_logprobs(JsonWriter& json, std::span<const OutputToken> tokens,
                            const Tokenizer& tokenizer) {
   const auto write = [&](int32_t id, double logprob, int64_t rank) {
     json.key(concat(id)).begin_object();
@@ -18,7 +18,7 @@ void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens
     json.key("decoded_token").string(token_name(tokenizer, id).name).end_object();
   };
   json.begin_array().null();
-  for (const ChosenToken& token : tokens) {
+  for (const OutputToken& token : tokens) {
     json.begin_object();
     write(token.id, token.logprob, token.rank);
     for (size_t i = 0; i < token.top.size(); ++i)

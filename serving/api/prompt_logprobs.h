@@ -15,7 +15,7 @@ double reported_logprob(double logprob);
 // [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: null for the first
 // token, then for each of `tokens` an object with that token and the most probable others, keyed by
 // id.
-void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens,
+void write_prompt_logprobs(JsonWriter& json, std::span<const OutputToken> tokens,
                            const Tokenizer& tokenizer);
 
 }  // namespace trireme

@@ -174,8 +174,8 @@ StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput
   RecordReader reader(bytes);
   reader.get(outcome);
   reader.expect_end();
-  const auto tokens_fit = [&](const std::vector<ChosenToken>& tokens) {
-    return std::ranges::all_of(tokens, [&](const ChosenToken& token) {
+  const auto tokens_fit = [&](const std::vector<OutputToken>& tokens) {
+    return std::ranges::all_of(tokens, [&](const OutputToken& token) {
       return within(token.id, kNothingLeft, ids - 1) &&
              std::ranges::all_of(
                  token.top, [&](const TokenLogprob& one) { return within(one.id, 0, ids - 1); });

@@ -55,7 +55,7 @@ auto members(S& record) {
   return std::tie(id, logprob);
 }
 
-template <RecordOf<ChosenToken> S>
+template <RecordOf<OutputToken> S>
 auto members(S& record) {
   auto& [id, logprob, top, rank] = record;
   return std::tie(id, logprob, top, rank);

@@ -17,7 +17,7 @@ struct LogitRow {
   // Draft token: the row is valid only if the previous row sampled it. -1: always valid.
   int32_t draft_token;
   int64_t position;     // of the token after the row
-  ChosenToken outcome;  // on the rank that has the logits
+  OutputToken outcome;  // on the rank that has the logits
   float seconds = 0;    // spent there on sampling
 };
 

@@ -28,8 +28,8 @@ namespace trireme {
 
 // Progress of a sequence since its last event.
 struct SequenceEvent {
-  std::vector<ChosenToken> prompt = {};  // prompt log-probabilities
-  std::vector<ChosenToken> tokens = {};  // sampled tokens, a final stop token included
+  std::vector<OutputToken> prompt = {};  // prompt log-probabilities
+  std::vector<OutputToken> tokens = {};  // sampled tokens, a final stop token included
   std::vector<float> embedding = {};     // of the prompt; with `finish`
   int64_t cached_prompt = 0;             // prompt tokens found in the cache
   // When the sequence first entered a step; time_point{}: not yet.

@@ -80,7 +80,7 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
         out.reason = StopReason::kStopToken;
         return out;
       }
-      for (const ChosenToken& token : step.tokens) {
+      for (const OutputToken& token : step.tokens) {
         out.tokens.push_back(token.id);
         out.logprobs.push_back(token.logprob);
         if (on_token && !on_token(token.id)) return out;

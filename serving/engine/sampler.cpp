@@ -25,9 +25,9 @@ std::vector<TokenLogprob> most_probable(std::span<const float> logits, double no
   return out;
 }
 
-ChosenToken with_logprobs(int32_t id, std::span<const float> logits, int64_t top) {
+OutputToken with_logprobs(int32_t id, std::span<const float> logits, int64_t top) {
   const double normaliser = log_normaliser(logits);
-  ChosenToken token{.id = id,
+  OutputToken token{.id = id,
                     .logprob = static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser};
   if (top > 0) token.top = most_probable(logits, normaliser, top);
   return token;
@@ -95,7 +95,7 @@ const SamplingParams& Sampler::choice(int32_t slot) const {
   return *slots_.at(static_cast<size_t>(slot)).choice;
 }
 
-ChosenToken Sampler::choose(int32_t number, int64_t position, std::span<const float> logits,
+OutputToken Sampler::choose(int32_t number, int64_t position, std::span<const float> logits,
                             const uint32_t* mask) {
   Slot& slot = slots_.at(static_cast<size_t>(number));
   const SamplingParams& choice = *slot.choice;
@@ -107,7 +107,7 @@ ChosenToken Sampler::choose(int32_t number, int64_t position, std::span<const fl
     used = slot.logits;
   }
   const SampledToken sampled = sample_row(sampling(number), used, position);
-  ChosenToken token{.id = sampled.id, .logprob = sampled.logprob};
+  OutputToken token{.id = sampled.id, .logprob = sampled.logprob};
   if (token.id < 0) {
     const bool all_forbidden =
         std::ranges::all_of(used, [](float logit) { return logit == kForbidden; });
@@ -137,15 +137,15 @@ RowSamplingParams Sampler::sampling(int32_t number) const {
   return sampling;
 }
 
-ChosenToken Sampler::chosen(int32_t number, const SampledToken& token) {
+OutputToken Sampler::chosen(int32_t number, const SampledToken& token) {
   if (token.id >= 0) ++slots_.at(static_cast<size_t>(number)).generated;
   return {.id = token.id, .logprob = token.logprob};
 }
 
-ChosenToken Sampler::score(int32_t number, int32_t id, std::span<const float> logits) const {
+OutputToken Sampler::score(int32_t number, int32_t id, std::span<const float> logits) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
   logits = logits.first(static_cast<size_t>(choices_));
-  ChosenToken token = with_logprobs(id, logits, slot.choice->prompt_logprobs);
+  OutputToken token = with_logprobs(id, logits, slot.choice->prompt_logprobs);
   const float own = logits[static_cast<size_t>(id)];
   token.rank = 1 + std::ranges::count_if(logits, [own](float l) { return l > own; });
   // Ties rank by id.

@@ -41,7 +41,7 @@ class Sampler {
   // records it. mask: bits of the allowed ids; nullptr: all. The id is kNotFinite if logits are not
   // finite, kNothingLeft if every token is forbidden. Different slots may be used by several
   // threads at the same time.
-  ChosenToken choose(int32_t slot, int64_t position, std::span<const float> logits,
+  OutputToken choose(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
   // True if choose() would sample from the unmodified logits by sampling parameters alone and
   // report no other tokens: sample_rows() then gives the same result where the logits are.
@@ -49,9 +49,9 @@ class Sampler {
   // Parameters for sample_rows() of such a slot, with the seed of its sequence.
   RowSamplingParams sampling(int32_t slot) const;
   // Instead of choose(): records a token that sample_rows() has sampled.
-  ChosenToken chosen(int32_t slot, const SampledToken& token);
+  OutputToken chosen(int32_t slot, const SampledToken& token);
   // Scores a prompt token: its log-probability, rank and the top ones by SamplingParams.
-  ChosenToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
+  OutputToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
 
  private:
   struct Slot {

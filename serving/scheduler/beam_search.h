@@ -39,7 +39,7 @@ struct BeamSearchConfig {
 class BeamSearch {
  public:
   struct Text {
-    std::vector<ChosenToken> tokens = {};
+    std::vector<OutputToken> tokens = {};
     double score = 0;
     bool ended = false;  // with a stop token
   };
@@ -64,7 +64,7 @@ class BeamSearch {
  private:
   struct Node {  // token in the tree of completions
     int32_t parent = -1;
-    ChosenToken token;
+    OutputToken token;
   };
   struct Beam {
     int32_t last = -1;  // index into nodes_; -1: no token

@@ -431,7 +431,7 @@ void Scheduler::note_seconds(const SchedulerOutput& plan, const UnderWay& step,
 // Applies one step's result to a sequence. chosen: its sampled tokens; starts: Sequence::starts
 // when the step was planned.
 void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t starts,
-                        std::span<ChosenToken> chosen) {
+                        std::span<OutputToken> chosen) {
   Sequence& s = *progress.sequence;
   // Keys that are not finite must not be shared through the prefix cache.
   const bool finite = chosen.empty() || chosen.front().id != kNotFinite;
@@ -458,7 +458,7 @@ void Scheduler::took(double seconds) {
 
 // Accepts sampled tokens, of which all but the last were drafts. cached: their keys are in the
 // sequence's current blocks.
-void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
+void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<OutputToken> chosen,
                        bool cached) {
   Sequence& s = *progress.sequence;
   const int64_t accepted = std::ssize(chosen) - 1;
@@ -471,14 +471,14 @@ void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<C
     s.draft_allowance.without();
   }
   if (cached) s.computed += accepted;
-  for (ChosenToken& token : chosen) {
+  for (OutputToken& token : chosen) {
     accept(progress, std::move(token));
     if (progress.finish) return;
   }
   if (s.reader) read(progress);
 }
 
-void Scheduler::accept(Progress& progress, ChosenToken token) {
+void Scheduler::accept(Progress& progress, OutputToken token) {
   Sequence& s = *progress.sequence;
   if (token.id >= 0) s.tokens.push_back(token.id);
   progress.finish = token.id < 0 ? FinishReason::kError : finish_of(s);
@@ -490,7 +490,7 @@ void Scheduler::accept(Progress& progress, ChosenToken token) {
 void Scheduler::read(Progress& progress) {
   std::vector<int32_t> ids;
   ids.reserve(progress.tokens.size());
-  for (const ChosenToken& token : progress.tokens) ids.push_back(token.id);
+  for (const OutputToken& token : progress.tokens) ids.push_back(token.id);
   Sequence& s = *progress.sequence;
   // State read once: the mask may become ready at any time, and both branches must agree.
   s.unsettled = s.reader->accept(ids) == RuleReader::State::kPending;

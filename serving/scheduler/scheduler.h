@@ -62,9 +62,9 @@ struct SchedulerCounts {
 // Result of a step for one sequence.
 struct Progress {
   std::shared_ptr<Sequence> sequence;
-  std::vector<ChosenToken> prompt = {};  // prompt log-probabilities
+  std::vector<OutputToken> prompt = {};  // prompt log-probabilities
   std::vector<float> embedding = {};     // of the prompt
-  std::vector<ChosenToken> tokens = {};  // sampled; also in sequence->tokens, unless the id is < 0
+  std::vector<OutputToken> tokens = {};  // sampled; also in sequence->tokens, unless the id is < 0
   std::optional<FinishReason> finish = {};  // set: the sequence has ended
   // Causes of kError that no token id reports: the rule allows no further token before min_tokens,
   // or memory for the rule ran out.
@@ -133,8 +133,8 @@ class Scheduler {
   void append(SchedulerOutput& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
               const Draft& draft);
   void advance(Progress& progress, const SequenceStep& part, uint64_t starts,
-               std::span<ChosenToken> chosen);
-  void verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
+               std::span<OutputToken> chosen);
+  void verify(Progress& progress, const SequenceStep& step, std::span<OutputToken> chosen,
               bool cached);
   void ask(SequenceStep& step, Sequence& sequence) const;
   // Publishes the full blocks of the first `computed` tokens.
@@ -142,7 +142,7 @@ class Scheduler {
   void release_blocks(Sequence& sequence);
   void leave(Sequence& sequence);
   // Appends the sampled token and checks the stop conditions.
-  void accept(Progress& progress, ChosenToken token);
+  void accept(Progress& progress, OutputToken token);
   void read(Progress& progress);
   void conclude(Progress& progress);
   bool has_mask(Sequence& sequence);

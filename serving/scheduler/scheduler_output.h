@@ -68,7 +68,7 @@ inline constexpr int32_t kNotFinite = -1;  // the logits are not finite
 inline constexpr int32_t kNothingLeft = -2;
 
 // Token with its log-probability and those of the most probable tokens, in descending order.
-struct ChosenToken {
+struct OutputToken {
   int32_t id = kNotFinite;
   double logprob = 0;
   std::vector<TokenLogprob> top = {};
@@ -80,9 +80,9 @@ struct StepOutput {
   // Sampled tokens of the sequences that sample, in the plan's order. Each sequence has its
   // accepted draft tokens and one more: after a token that equals its draft token, the next one is
   // of the same sequence.
-  std::vector<ChosenToken> chosen;
+  std::vector<OutputToken> chosen;
   // Scored prompt tokens of the sequences with asked > 0, in the plan's order.
-  std::vector<std::vector<ChosenToken>> prompt;
+  std::vector<std::vector<OutputToken>> prompt;
   // (C) of the sequences that embed, in the plan's order: last token's state after the final norm.
   std::vector<std::vector<float>> embeddings;
   // Seconds spent on sampling and scoring, for each of the plan's sequences; empty: unknown.

@@ -78,8 +78,8 @@ inline std::vector<Text> served(Rank& rank, const std::vector<TextRequest>& requ
     const SchedulerOutput plan = scheduler.next();
     for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
       Text& text = *of.at(p.sequence.get());
-      for (const ChosenToken& token : p.prompt) text.prompt.push_back(token.logprob);
-      for (const ChosenToken& token : p.tokens) {
+      for (const OutputToken& token : p.prompt) text.prompt.push_back(token.logprob);
+      for (const OutputToken& token : p.tokens) {
         EXPECT_EQ(token.top.size(), 2u);
         text.tokens.push_back(token.id);
         text.logprobs.push_back(token.logprob);

@@ -138,7 +138,7 @@ void BeamTask::accept(BeamEvent& received) {
     search.cached_prompt = event.cached_prompt;
     search.begun = event.begun;
   }
-  for (ChosenToken& token : event.tokens) search.following[received.beam] = std::move(token.top);
+  for (OutputToken& token : event.tokens) search.following[received.beam] = std::move(token.top);
   if (!event.finish) return;
   search.ids[received.beam] = 0;
   if (--search.open > 0) return;

@@ -57,7 +57,7 @@ class BeamTask final : public ResponseProducer {
     // First sequence; later ones run on its replica, whose prefix cache has the prompt.
     SequenceId first = 0;
     bool reported = false;                 // its texts are in the response
-    std::vector<ChosenToken> prompt = {};  // log-probabilities of the prompt
+    std::vector<OutputToken> prompt = {};  // log-probabilities of the prompt
     int64_t cached_prompt = 0;
     Clock::time_point begun = {}, first_token = {};
   };

@@ -12,9 +12,9 @@ namespace {
 constexpr int64_t kGrammarRetryMs = 1000;
 constexpr char kFault[] = "internal error of the server";
 
-int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
+int64_t bytes_of(const std::vector<OutputToken>& tokens) {
   int64_t bytes = 0;
-  for (const ChosenToken& token : tokens)
+  for (const OutputToken& token : tokens)
     bytes += std::ssize(token.top) * int64_t{sizeof(TokenLogprob)} + int64_t{sizeof token};
   return bytes;
 }

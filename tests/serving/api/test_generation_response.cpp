@@ -27,7 +27,7 @@ class ResponseRecorder {
     token({.id = static_cast<unsigned char>(c), .logprob = -0.5, .top = {{'x', -0.25}}}, finish,
           choice);
   }
-  void token(const ChosenToken& token, std::optional<FinishReason> finish = {}, size_t choice = 0) {
+  void token(const OutputToken& token, std::optional<FinishReason> finish = {}, size_t choice = 0) {
     response.accept(choice, {}, std::span(&token, 1), 0, finish, frames);
   }
   // Events so far, without "data: " and the blank lines.
@@ -110,7 +110,7 @@ TEST(GenerationResponse, StreamsACompletion) {
 }
 
 TEST(GenerationResponse, TellsOfThePromptInItsOwnMember) {
-  const std::vector<ChosenToken> prompt = {
+  const std::vector<OutputToken> prompt = {
       {.id = 'i', .logprob = -2, .top = {{'o', -0.5}, {'i', -2}}, .rank = 2},
       {.id = '!', .logprob = -INFINITY, .top = {}, .rank = 7}};
   const char* want = R"([null,{"105":{"logprob":-2,"rank":2,"decoded_token":"i"},)"
@@ -121,9 +121,9 @@ TEST(GenerationResponse, TellsOfThePromptInItsOwnMember) {
     ResponseRecorder less({.chat = chat, .prompt_logprobs = 0}, {{'h', 'i'}});
     less.response.accept(0, std::span(prompt).first(1), {}, 0, FinishReason::kLength, less.frames);
     EXPECT_EQ(less.response.body().find("111"), std::string::npos);
-    const ChosenToken token{.id = 'x', .logprob = -1};
+    const OutputToken token{.id = 'x', .logprob = -1};
     for (const size_t i : {0, 1})  // the second sequence has the first one's prompt
-      recorder.response.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+      recorder.response.accept(i, i == 0 ? std::span(prompt) : std::span<const OutputToken>(),
                                std::span(&token, 1), 0, FinishReason::kLength, recorder.frames);
     const Json body = Json::parse(recorder.response.body());
     const Json& where = chat ? body : body["choices"][1];
@@ -135,7 +135,7 @@ TEST(GenerationResponse, TellsOfThePromptInItsOwnMember) {
 // Echoed prompts count towards the size of a response like completions, and every choice of a
 // completion echoes it.
 TEST(GenerationResponse, CountsWhatItTellsOfPrompts) {
-  const std::vector<ChosenToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
+  const std::vector<OutputToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
   const auto held = [&](bool chat, int64_t n, int64_t returned) {
     ResponseRecorder one({.chat = chat, .prompt_logprobs = 3, .n = n, .returned = returned},
                          {std::vector<int32_t>(51, 'i')});
@@ -356,11 +356,11 @@ TEST(GenerationResponse, NamesAChosenTokenOnceInCompletions) {
     form.text.report_tokens = true;
     form.text.stops = {"STOP"};
     ResponseRecorder recorder(form, {{0xC3, 0xA9}});
-    const std::vector<ChosenToken> prompt = {{.id = 0xA9, .logprob = -1, .top = {{0xA9, -1}}}};
+    const std::vector<OutputToken> prompt = {{.id = 0xA9, .logprob = -1, .top = {{0xA9, -1}}}};
     for (size_t i = 0; i < text.size(); ++i) {
       const auto id = static_cast<unsigned char>(text[i]);
-      const ChosenToken chosen{.id = id, .logprob = -1, .top = {{id, -1}}};
-      recorder.response.accept(0, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+      const OutputToken chosen{.id = id, .logprob = -1, .top = {{id, -1}}};
+      recorder.response.accept(0, i == 0 ? std::span(prompt) : std::span<const OutputToken>(),
                                std::span(&chosen, 1), 0, {}, recorder.frames);
     }
     std::vector<std::string> names;
@@ -434,9 +434,9 @@ TEST(GenerationResponse, EchoesThePromptWithItsLogProbabilities) {
   ResponseForm form{.echo = true, .without_text = true, .top_logprobs = 1};
   form.text.report_tokens = true;
   ResponseRecorder recorder(form, {{'a', 'b', 'c'}});
-  const std::vector<ChosenToken> prompt = {{.id = 'b', .logprob = -1, .top = {{'b', -1}}},
+  const std::vector<OutputToken> prompt = {{.id = 'b', .logprob = -1, .top = {{'b', -1}}},
                                            {.id = 'c', .logprob = -2, .top = {{'x', -0.5}}}};
-  const ChosenToken chosen{.id = 'd', .logprob = -3};
+  const OutputToken chosen{.id = 'd', .logprob = -3};
   recorder.response.accept(0, prompt, std::span(&chosen, 1), 0, FinishReason::kLength,
                            recorder.frames);
   const Json body = Json::parse(recorder.response.body());

@@ -23,7 +23,7 @@ class TwoWeights final : public StepExecutor {
     for (++steps_; steps_ > max_steps;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::microseconds(step_time));
     StepOutput outcome = texts_.execute(plan);
-    for (ChosenToken& token : outcome.chosen) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
+    for (OutputToken& token : outcome.chosen) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
     return outcome;
   }
   bool is_new = false;
@@ -66,7 +66,7 @@ class ChangeWeights : public testing::Test {
          .max_tokens = tokens},
         [=, first = true](SequenceEvent&& event) mutable {
           if (began != nullptr && std::exchange(first, false)) began->set_value();
-          for (const ChosenToken& token : event.tokens) completion->tokens.push_back(token.id);
+          for (const OutputToken& token : event.tokens) completion->tokens.push_back(token.id);
           completion->cached = event.cached_prompt;
           completion->error = event.error.why;
           if (!event.finish) return;

@@ -58,8 +58,8 @@ class TextRecorder {
   SequenceListener of(size_t i) {
     return [this, i](SequenceEvent&& event) {
       const std::lock_guard lock(mutex_);
-      for (const ChosenToken& token : event.prompt) texts_[i].prompt.push_back(token.logprob);
-      for (const ChosenToken& token : event.tokens) {
+      for (const OutputToken& token : event.prompt) texts_[i].prompt.push_back(token.logprob);
+      for (const OutputToken& token : event.tokens) {
         texts_[i].tokens.push_back(token.id);
         texts_[i].logprobs.push_back(token.logprob);
         for (const TokenLogprob& top : token.top) texts_[i].logprobs.push_back(top.logprob);

@@ -26,7 +26,7 @@ class Recorder {
   SequenceListener listener() {
     return [this](SequenceEvent&& event) {
       const std::lock_guard lock(mutex_);
-      for (const ChosenToken& token : event.tokens) tokens_.push_back(token.id);
+      for (const OutputToken& token : event.tokens) tokens_.push_back(token.id);
       cached = event.cached_prompt;
       error = event.error.why;
       may_ask_again = event.of_engine;

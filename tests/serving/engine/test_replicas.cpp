@@ -59,7 +59,7 @@ class ReplicasTest : public testing::Test {
     auto done = std::make_shared<std::promise<Completion>>();
     end = done->get_future();
     return [completion, done](SequenceEvent&& event) {
-      for (const ChosenToken& token : event.tokens) completion->tokens.push_back(token.id);
+      for (const OutputToken& token : event.tokens) completion->tokens.push_back(token.id);
       completion->cached = event.cached_prompt;
       completion->replica = event.replica;
       completion->error = event.error.why;

@@ -29,11 +29,11 @@ class SequenceSampler {
     start.choice = std::make_shared<const SamplingParams>(std::move(choice));
     sampler_.start(start);
   }
-  ChosenToken sample(std::span<const float> logits, int64_t position,
+  OutputToken sample(std::span<const float> logits, int64_t position,
                      const uint32_t* mask = nullptr) {
     return sampler_.choose(0, position, logits, mask);
   }
-  ChosenToken score(int32_t id) const { return sampler_.score(0, id, kLogits); }
+  OutputToken score(int32_t id) const { return sampler_.score(0, id, kLogits); }
 
  private:
   Sampler sampler_;
@@ -49,7 +49,7 @@ std::map<int32_t, int> draw(const RowSamplingParams& params, int count) {
 TEST(Sampler, ZeroTemperatureTakesTheFirstLargest) {
   RowSamplingParams p;
   p.temperature = 0;
-  const ChosenToken token = SequenceSampler(p).sample(kLogits, 7);
+  const OutputToken token = SequenceSampler(p).sample(kLogits, 7);
   EXPECT_EQ(token.id, 1);
   double sum = 0;
   for (float l : kLogits) sum += std::exp(static_cast<double>(l));
@@ -198,14 +198,14 @@ TEST(Sampler, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
   choice.prompt_logprobs = 3;
   choice.logit_bias = {{1, -100.0}, {3, -100.0}};
   SequenceSampler sampler(choice);
-  const ChosenToken token = sampler.sample(kLogits, 0);
+  const OutputToken token = sampler.sample(kLogits, 0);
   EXPECT_EQ(token.id, 2);
   EXPECT_NEAR(token.logprob, 2.0 - std::log(sum), 1e-12);
   ASSERT_EQ(token.top.size(), 2u);
   EXPECT_EQ(token.top[0].id, 1);  // ties in the order of ids
   EXPECT_EQ(token.top[1].id, 3);
   EXPECT_NEAR(token.top[1].logprob, 3.0 - std::log(sum), 1e-12);
-  const ChosenToken scored = sampler.score(4);
+  const OutputToken scored = sampler.score(4);
   EXPECT_NEAR(scored.logprob, -1.0 - std::log(sum), 1e-12);
   EXPECT_EQ(scored.top.size(), 3u);
   EXPECT_EQ(scored.rank, 5);

@@ -103,7 +103,7 @@ class RecordedTexts final : public StepExecutor {
       result.chosen.push_back({allowed(plan, step, next(step, text), draft_index), -1.5, {}});
     }
     if (step.asked == 0) return;
-    std::vector<ChosenToken>& asked = result.prompt.emplace_back();
+    std::vector<OutputToken>& asked = result.prompt.emplace_back();
     text.push_back(step.following);
     for (int64_t i = 0; i < step.asked; ++i)
       asked.push_back(

@@ -31,7 +31,7 @@ std::vector<TokenLogprob> following(const std::vector<int32_t>& text) {
 
 std::vector<int32_t> ids_of(const BeamSearch::Text& text) {
   std::vector<int32_t> ids;
-  for (const ChosenToken& token : text.tokens) ids.push_back(token.id);
+  for (const OutputToken& token : text.tokens) ids.push_back(token.id);
   return ids;
 }
 
@@ -161,7 +161,7 @@ TEST(BeamSearch, KeepsWhatIsToldOfTokensAndCountsIt) {
   const std::vector<BeamSearch::Text> best = telling.best(1);
   ASSERT_EQ(best.size(), 1u);
   std::vector<int32_t> text;
-  for (const ChosenToken& token : best[0].tokens) {
+  for (const OutputToken& token : best[0].tokens) {
     const std::vector<TokenLogprob> all = following(text);
     ASSERT_EQ(token.top.size(), 2u);
     EXPECT_EQ(token.top[0].id, all[0].id);

@@ -35,7 +35,7 @@ class Draft final : public StepExecutor {
       EXPECT_EQ(start.history.empty(), !start.choice->needs_history());
     }
     StepOutput result = texts_.execute(plan);
-    for (ChosenToken& token : result.chosen)
+    for (OutputToken& token : result.chosen)
       if (wrong_of_ > 0 && ++tokens_ % wrong_of_ == 0) token.id = (token.id + 1) % kVocabulary;
     return result;
   }

@@ -38,7 +38,7 @@ struct Server {
     for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
       if (p.finish) ended.push_back(p.sequence.get());
       if (p.finish) reasons[p.sequence.get()] = *p.finish;
-      for (const ChosenToken& t : p.prompt) reported[p.sequence.get()].push_back(t.id);
+      for (const OutputToken& t : p.prompt) reported[p.sequence.get()].push_back(t.id);
     }
     return true;
   }
@@ -440,7 +440,7 @@ TEST(Scheduler, AMaskThatComesBetweenTwoQuestionsLosesNothing) {
     std::optional<FinishReason> reason;
     const auto hear = [&](std::vector<Progress> all) {
       for (Progress& p : all) {
-        for (const ChosenToken& token : p.tokens) written.push_back(token.id);
+        for (const OutputToken& token : p.tokens) written.push_back(token.id);
         if (p.finish) reason = p.finish;
       }
     };

@@ -80,8 +80,8 @@ std::map<int32_t, std::vector<double>> logprobs_of(
       const SchedulerOutput plan = scheduler.next();
       for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
         std::vector<double>& to = here[number.at(p.sequence.get())];
-        for (const ChosenToken& token : p.prompt) to.push_back(token.logprob);
-        for (const ChosenToken& token : p.tokens) to.push_back(token.logprob);
+        for (const OutputToken& token : p.prompt) to.push_back(token.logprob);
+        for (const OutputToken& token : p.tokens) to.push_back(token.logprob);
       }
     }
     if (world.rank() == 0) out = here;
