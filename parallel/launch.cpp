@@ -32,7 +32,7 @@ std::string find_program(const std::string& name) {
 }
 
 std::vector<std::string> srun_command(int ranks, const std::vector<std::string>& command,
-                                      const GroupPlace& place) {
+                                      const GroupPosition& position) {
   std::vector<std::string> line{find_program("srun")};
   if (line[0].empty())
     fail_input(
@@ -41,10 +41,10 @@ std::vector<std::string> srun_command(int ranks, const std::vector<std::string>&
   for (const std::string& word : {concat("--ntasks=", ranks), std::string("--mpi=pmix"),
                                   std::string("--kill-on-bad-exit=1"), std::string("--input=none")})
     line.push_back(word);
-  if (place.groups > 1) {
-    const int machines = slurm_machines() / place.groups;
+  if (position.groups > 1) {
+    const int machines = slurm_machines() / position.groups;
     line.push_back(concat("--nodes=", machines));
-    line.push_back(concat("--relative=", place.number * machines));
+    line.push_back(concat("--relative=", position.number * machines));
   }
   line.insert(line.end(), command.begin(), command.end());
   return line;
@@ -157,10 +157,10 @@ void check_groups(RankLauncher launcher, int groups) {
 
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
-                                       const std::string& leader, const GroupPlace& place) {
+                                       const std::string& leader, const GroupPosition& position) {
   const std::pair<std::string, std::string> leader_variable{kLeaderVariable, leader};
   if (launcher == RankLauncher::kSrun)
-    return {{srun_command(ranks, command, place), {leader_variable}}};
+    return {{srun_command(ranks, command, position), {leader_variable}}};
   if (launcher == RankLauncher::kMpirun) {
     std::vector<std::string> line = mpirun_command(this_host(), ranks, command);
     line.insert(line.begin() + 1, {"-x", kLeaderVariable});  // also on other machines
@@ -169,7 +169,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   const auto port = std::make_shared<const ReservedPort>();
   std::vector<RankCommand> out;
   out.reserve(static_cast<size_t>(ranks));
-  const std::string all = concat(place.number * ranks, "/", place.groups * ranks);
+  const std::string all = concat(position.number * ranks, "/", position.groups * ranks);
   const std::string secret = make_secret();
   for (int rank = 0; rank < ranks; ++rank) {
     const bool listens = rank == 0 && ranks > 1;  // a single rank would not close it

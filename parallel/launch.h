@@ -55,7 +55,7 @@ RankLauncher rank_launcher(const std::string& name);
 // Position among several independent groups with equal numbers of ranks: replicas of a model. On
 // one machine each group has its own share of the cores and GPUs, in a Slurm allocation its own
 // machines.
-struct GroupPlace {
+struct GroupPosition {
   int number = 0, groups = 1;
 };
 // InputError where the launcher cannot keep that many groups apart.
@@ -74,7 +74,8 @@ struct RankCommand {
 // a new secret in their environment, so no other process of the machine can join them.
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
-                                       const std::string& leader, const GroupPlace& place = {});
+                                       const std::string& leader,
+                                       const GroupPosition& position = {});
 // Starts the process (child_process.h); the ranks that it starts end with it (end_with_parent()).
 // out, err: descriptors of its outputs.
 int start_process(const RankCommand& command, int out = 1, int err = 2);

@@ -1,4 +1,4 @@
-// Connection set-up of ranks: hello, places, liveness board.
+// Connection set-up of ranks: hello, coordinates, liveness board.
 #include <sched.h>
 #include <unistd.h>
 
@@ -100,34 +100,34 @@ void compare(const std::vector<Hello>& all) {
   }
 }
 
-// Places of all ranks, without `shares`.
-std::vector<RankPlace> find_places(const std::vector<Hello>& all, int ranks_per_node) {
+// Coordinates of all ranks, without `shares`.
+std::vector<RankCoordinates> find_coordinates(const std::vector<Hello>& all, int ranks_per_node) {
   std::map<std::string, int> hosts, containers;
   std::map<int, int> ranks_of_host, ranks_of_container;
   std::map<std::pair<int, int>, int> nodes;  // (container, virtual node in it)
   const auto number = [](auto& numbers, const auto& key) {
     return numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second;
   };
-  std::vector<RankPlace> places;
+  std::vector<RankCoordinates> coordinates;
   for (const Hello& hello : all) {
-    RankPlace place;
-    place.host = number(hosts, hello.host);
-    place.local = ranks_of_host[place.host]++;
-    place.container = number(containers, concat(hello.host, "/", hello.container));
-    const int index = ranks_of_container[place.container]++;
+    RankCoordinates member;
+    member.host = number(hosts, hello.host);
+    member.local = ranks_of_host[member.host]++;
+    member.container = number(containers, concat(hello.host, "/", hello.container));
+    const int index = ranks_of_container[member.container]++;
     const int part = ranks_per_node > 0 ? index / ranks_per_node : 0;
-    place.node = number(nodes, std::pair{place.container, part});
-    places.push_back(place);
+    member.node = number(nodes, std::pair{member.container, part});
+    coordinates.push_back(member);
   }
-  return places;
+  return coordinates;
 }
 
 // Detects whether ranks share cores on some machine, and whether this rank's machine still has to
 // be divided among its ranks: a launcher that binds ranks has given them different cores.
 void find_crowds(const std::vector<Hello>& all, RankState& state) {
-  const int own_host = state.places[static_cast<size_t>(state.transport->rank())].host;
+  const int own_host = state.coordinates[static_cast<size_t>(state.transport->rank())].host;
   std::map<int, std::vector<const Hello*>> hosts;
-  for (size_t r = 0; r < all.size(); ++r) hosts[state.places[r].host].push_back(&all[r]);
+  for (size_t r = 0; r < all.size(); ++r) hosts[state.coordinates[r].host].push_back(&all[r]);
   for (const auto& [host, ranks] : hosts) {
     const Hello& first = *ranks[0];
     const bool same =
@@ -145,9 +145,9 @@ void join_board(GroupState& world, RankState& state) {
   std::vector<int> mates;
   int row = 0;
   for (int r = 0; r < world.size(); ++r) {
-    const RankPlace& place = state.places[static_cast<size_t>(r)];
-    if (place.host == state.places[self].host) ++state.host_ranks;
-    if (place.container != state.places[self].container) continue;
+    const RankCoordinates& member = state.coordinates[static_cast<size_t>(r)];
+    if (member.host == state.coordinates[self].host) ++state.host_ranks;
+    if (member.container != state.coordinates[self].container) continue;
     if (r == world.rank) row = static_cast<int>(mates.size());
     mates.push_back(r);
   }
@@ -170,7 +170,7 @@ void join_board(GroupState& world, RankState& state) {
   const std::vector<std::string> votes = gather_strings(op, mine ? "y" : "n");
   const bool shares =
       std::ranges::all_of(mates, [&](int r) { return votes[static_cast<size_t>(r)] == "y"; });
-  for (int r : mates) state.places[static_cast<size_t>(r)].shares = shares;
+  for (int r : mates) state.coordinates[static_cast<size_t>(r)].shares = shares;
   board.close_address();
   if (shares) state.liveness.join(std::move(board), mates, row);
   dissemination_barrier(op);
@@ -186,8 +186,8 @@ void start_watchdog(RankState& state, const Announce& announce) {
   for (size_t r = 0; r < lines.size(); ++r)
     if (state.liveness.on_board(static_cast<int>(r))) lines[r] = -1;
   // One reporting rank per machine, if there is more than one machine.
-  const bool says_terminated =
-      state.board_ranks < link.size() && state.places[static_cast<size_t>(link.rank())].local == 0;
+  const bool says_terminated = state.board_ranks < link.size() &&
+                               state.coordinates[static_cast<size_t>(link.rank())].local == 0;
   state.watchdog =
       std::make_unique<Watchdog>(state.liveness, PeerLinks(lines), says_terminated, announce);
 }
@@ -239,7 +239,7 @@ std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
       all.push_back(read_hello(line));
   }
   compare(all);
-  state->places = find_places(all, options.ranks_per_node);
+  state->coordinates = find_coordinates(all, options.ranks_per_node);
   find_crowds(all, *state);
   state->liveness.introduce(link.rank(), introductions(all));
   join_board(hello_group, *state);

@@ -1,4 +1,4 @@
-// State shared by the communicators of one rank: transport, liveness, worker, places, scratch.
+// State shared by the communicators of one rank: transport, liveness, worker, coordinates, scratch.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace trireme {
 
 // Location of a rank.
-struct RankPlace {
+struct RankCoordinates {
   int host = 0;         // index of the machine, whose cores its ranks share
   int local = 0;        // index among the ranks of that machine
   int container = 0;    // index of the part of a machine whose ranks see each other's processes
@@ -31,13 +31,13 @@ struct RankState {
   std::unique_ptr<Transport> transport;
   CommOptions options;
   Liveness liveness;
-  std::vector<RankPlace> places;  // by world rank
-  int host_ranks = 0;             // ranks on this rank's machine
-  MachineRanks neighbours;        // other groups on the same machine
-  int board_ranks = 1;            // ranks on this rank's board, itself included
-  bool same_cores = true;         // ranks of the machine may use the same cores: not divided yet
-  bool crowded = false;           // some machine of the run has more ranks than cores
-  int next_context = 1;           // 0 is the world's
+  std::vector<RankCoordinates> coordinates;  // by world rank
+  int host_ranks = 0;                        // ranks on this rank's machine
+  MachineRanks neighbours;                   // other groups on the same machine
+  int board_ranks = 1;                       // ranks on this rank's board, itself included
+  bool same_cores = true;  // ranks of the machine may use the same cores: not divided yet
+  bool crowded = false;    // some machine of the run has more ranks than cores
+  int next_context = 1;    // 0 is the world's
   std::mutex traffic_mutex;
   Traffic traffic;                            // of all groups of this rank
   std::unique_ptr<Watchdog> watchdog;         // of ranks that are processes

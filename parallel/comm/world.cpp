@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-const RankPlace& own_place(const RankState& state) {
-  return state.places[static_cast<size_t>(state.transport->rank())];
+const RankCoordinates& own_coordinates(const RankState& state) {
+  return state.coordinates[static_cast<size_t>(state.transport->rank())];
 }
 
 std::shared_ptr<GroupState> world_group(const std::shared_ptr<RankState>& state) {
@@ -72,14 +72,14 @@ void World::end() {
 
 int World::rank() const { return state_->transport->rank(); }
 int World::size() const { return state_->transport->size(); }
-int World::local_rank() const { return state_->neighbours.before + own_place(*state_).local; }
+int World::local_rank() const { return state_->neighbours.before + own_coordinates(*state_).local; }
 int World::local_size() const { return std::max(state_->host_ranks, state_->neighbours.all); }
 bool World::shares_cores() const { return state_->same_cores; }
-int World::node() const { return own_place(*state_).node; }
+int World::node() const { return own_coordinates(*state_).node; }
 
 int World::nodes() const {
   int last = 0;
-  for (const RankPlace& place : state_->places) last = std::max(last, place.node);
+  for (const RankCoordinates& member : state_->coordinates) last = std::max(last, member.node);
   return last + 1;
 }
 
@@ -89,7 +89,7 @@ const std::string& World::device_note() const { return state_->device_note; }
 
 std::string World::describe() const {
   std::set<int> hosts;
-  for (const RankPlace& place : state_->places) hosts.insert(place.host);
+  for (const RankCoordinates& member : state_->coordinates) hosts.insert(member.host);
   const auto count = [](int64_t n, const char* what) {
     return concat(n, " ", what, n == 1 ? "" : "s");
   };

@@ -32,7 +32,7 @@ constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)}, kServingHere =
 
 RankSupervisor::RankSupervisor(RankGroupConfig config)
     : config_(std::move(config)),
-      name_(config_.place.groups > 1 ? concat("replica ", config_.place.number, ": ") : ""),
+      name_(config_.position.groups > 1 ? concat("replica ", config_.position.number, ": ") : ""),
       thread_([this] { loop(); }) {}
 
 RankSupervisor::~RankSupervisor() {
@@ -210,7 +210,7 @@ void RankSupervisor::loop() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  name_thread("ranks", static_cast<size_t>(config_.place.number));
+  name_thread("ranks", static_cast<size_t>(config_.position.number));
   milliseconds next = kFirstPause;
   for (;;) {
     const std::string why = run_group();
@@ -242,7 +242,7 @@ std::string RankSupervisor::run_group() {
       // rendezvous. The commands are destroyed at once, so that it does not stay open here.
       group->processes = std::make_unique<RankProcesses>(
           rank_commands(config_.launcher, config_.ranks, config_.command, listener.address().line(),
-                        config_.place));
+                        config_.position));
       accept_ranks(*group, listener);
     }
     watch(group);

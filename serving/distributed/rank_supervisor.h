@@ -36,7 +36,7 @@ struct RankGroupConfig {
   // TCP address of this machine for ranks on other machines. Empty: a Unix socket, or with
   // RankLauncher::kSrun the address of the host name.
   std::string address = {};
-  GroupPlace place = {};                          // its position among several groups (replicas)
+  GroupPosition position = {};                    // its position among several groups (replicas)
   StepDeadline::Seconds min_step{10};             // StepDeadline's minimum
   std::chrono::milliseconds rendezvous{120'000};  // limit for all ranks to connect
 };

@@ -140,7 +140,7 @@ void FrontModel::start(const ServedModelOptions& options, const std::vector<std:
                         .command = without_keys(command),
                         .task = task_of(*loaded_, spec_, options),
                         .address = options.rank_address,
-                        .place = {.number = replica, .groups = replicas}}));
+                        .position = {.number = replica, .groups = replicas}}));
 }
 
 // If replicas differ in memory, all use the smallest length and number of blocks.

@@ -174,7 +174,7 @@ TEST(RankCommands, AreForTheLauncherThatIsThere) {
 }
 
 TEST(RankCommands, KeepGroupsApart) {
-  const GroupPlace second{.number = 1, .groups = 3};
+  const GroupPosition second{.number = 1, .groups = 3};
   const auto commands = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret", second);
   for (const RankCommand& command : commands)
     EXPECT_EQ(value_of(command, kMachineRanksVariable), "2/6");

@@ -68,7 +68,7 @@ void CheckpointModel::read(const ModelConfig& config, const ModelParameter& para
 
 std::string CheckpointModel::tokenizer() const { return tokenizer_file(bundle_.tokenizer); }
 
-ParameterPlace CheckpointModel::place(const ModelConfig&, const std::string& parameter) const {
+ParameterMapping CheckpointModel::place(const ModelConfig&, const std::string& parameter) const {
   return {HfSource{parameter}};
 }
 

@@ -20,7 +20,7 @@ class CheckpointModel : public ModelSource {
   // box with one access to its shard.
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
-  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
 
  protected:
   bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;

@@ -100,11 +100,11 @@ int64_t FileTensor::rows() const {
 
 int64_t FileTensor::columns() const { return shape.size() == 1 ? 1 : shape.back(); }
 
-std::vector<FileTensor> file_tensors(const ModelConfig& config, const PlaceOf& place) {
+std::vector<FileTensor> file_tensors(const ModelConfig& config, const MappingOf& place) {
   std::vector<FileTensor> out;
   std::map<std::string, size_t> numbers;
   for (const ModelParameter& p : model_parameters(config)) {
-    const ParameterPlace at = place(p.name);
+    const ParameterMapping at = place(p.name);
     const auto [found, fresh] = numbers.try_emplace(at.tensor, out.size());
     if (fresh) {
       FileTensor tensor;

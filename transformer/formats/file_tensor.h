@@ -14,7 +14,7 @@ namespace trireme {
 struct FileTensor {
   struct Part {
     ModelParameter parameter;
-    ParameterPlace place;
+    ParameterMapping place;
   };
   std::string name;
   std::vector<int64_t> shape;
@@ -27,9 +27,9 @@ struct FileTensor {
 };
 
 // Place of a model's parameter in a file format.
-using PlaceOf = std::function<ParameterPlace(const std::string& parameter)>;
+using MappingOf = std::function<ParameterMapping(const std::string& parameter)>;
 // One entry for each tensor of the file, in the order of the forward pass.
-std::vector<FileTensor> file_tensors(const ModelConfig& config, const PlaceOf& place);
+std::vector<FileTensor> file_tensors(const ModelConfig& config, const MappingOf& place);
 
 // Widest dtype of the tensor's parts in the source; where they are quantized, the source's dtype().
 DType file_dtype(const ModelSource& source, const FileTensor& tensor);

@@ -141,7 +141,7 @@ MergedModel::Weights MergedModel::weights_of(const ModelConfig& config,
   return {*base_, std::move(tied), std::move(other)};
 }
 
-ParameterPlace MergedModel::place(const ModelConfig& config, const std::string& parameter) const {
+ParameterMapping MergedModel::place(const ModelConfig& config, const std::string& parameter) const {
   ModelConfig theirs = config;
   theirs.tie_word_embeddings = base_->config().tie_word_embeddings;
   const ParameterNames& names = parameter_names(config);

@@ -24,7 +24,7 @@ class MergedModel : public ModelSource {
   const char* kind() const override { return base_->kind(); }
   std::string tokenizer() const override { return base_->tokenizer(); }
   std::string settings() const override;
-  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
 

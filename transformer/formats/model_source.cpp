@@ -40,7 +40,7 @@ Matrix matrix_of(const std::vector<int64_t>& shape) {
   return m;
 }
 
-int64_t file_row(const ParameterPlace& place, int64_t row) {
+int64_t file_row(const ParameterMapping& place, int64_t row) {
   if (place.rotary_width == 0) return place.first_row + row;
   const int64_t width = place.rotary_width, half = width / 2, in_group = row % width;
   return place.first_row + row - in_group + 2 * (in_group % half) + in_group / half;
@@ -54,8 +54,8 @@ struct Wanted {
   int64_t width() const { return box.extent[1]; }
 };
 
-void read_rows(const TensorSource& source, const SourceTensor& tensor, const ParameterPlace& place,
-               const Matrix& parameter, const Wanted& wanted) {
+void read_rows(const TensorSource& source, const SourceTensor& tensor,
+               const ParameterMapping& place, const Matrix& parameter, const Wanted& wanted) {
   const int64_t width = wanted.width(), count = wanted.destination.numel();
   const bool in_one = place.rotary_width == 0 && width == parameter.columns;
   for (int64_t done = 0; done < count;) {
@@ -70,7 +70,7 @@ void read_rows(const TensorSource& source, const SourceTensor& tensor, const Par
 
 // The file's matrix is (columns of the parameter, rows of all parameters in it).
 void read_transposed(const TensorSource& source, const SourceTensor& tensor,
-                     const ParameterPlace& place, const Wanted& wanted) {
+                     const ParameterMapping& place, const Wanted& wanted) {
   const int64_t width = wanted.width(), count = wanted.destination.numel();
   const int64_t stride = matrix_of(tensor.shape).columns;
   dispatch_float("read_transposed", wanted.destination.dtype(), [&]<class T>() {
@@ -149,7 +149,7 @@ std::map<std::string, ExpectedTensor> expected_tensors(const ModelSource& source
                                                        const ModelConfig& config) {
   std::map<std::string, ExpectedTensor> expected;
   for (const ModelParameter& p : model_parameters(config)) {
-    const ParameterPlace place = source.place(config, p.name);
+    const ParameterMapping place = source.place(config, p.name);
     const Matrix m = matrix_of(p.shape);
     const auto [found, fresh] = expected.try_emplace(place.tensor);
     ExpectedTensor& e = found->second;
@@ -258,7 +258,7 @@ void ModelSource::check(const ModelConfig& config) const {
 
 void ModelSource::read(const ModelConfig& config, const ModelParameter& parameter,
                        const TensorBox& box, int64_t begin, const Tensor& destination) const {
-  const ParameterPlace at = place(config, parameter.name);
+  const ParameterMapping at = place(config, parameter.name);
   const SourceTensor* tensor = tensors_->find(at.tensor);
   if (tensor == nullptr) fail_input(path_, ": has no tensor \"", at.tensor, "\"");
   TRIREME_CHECK(parameter.shape.size() <= 2 && box.start.size() == parameter.shape.size(),

@@ -29,7 +29,7 @@ struct ModelParameter {
 std::vector<ModelParameter> model_parameters(const ModelConfig& config);
 
 // Place of a parameter in a file, and the transformation of its values there.
-struct ParameterPlace : HfSource {
+struct ParameterMapping : HfSource {
   // Group size of interleaved rows, the layout for a rotary embedding of neighbouring elements:
   // file row 2 i + j is row j width / 2 + i of its group. 0: not interleaved.
   int64_t rotary_width = 0;
@@ -51,7 +51,7 @@ class ModelSource {
   virtual std::string tokenizer() const = 0;
   // Everything besides the tensors that determines the values, as text.
   virtual std::string settings() const;
-  virtual ParameterPlace place(const ModelConfig& config, const std::string& parameter) const = 0;
+  virtual ParameterMapping place(const ModelConfig& config, const std::string& parameter) const = 0;
 
   // Checks the tensors against a model of `config`. InputError listing every missing tensor, every
   // tensor that is left over, every one of another shape, and, by type, those without float values.

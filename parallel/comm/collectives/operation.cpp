@@ -22,7 +22,7 @@ void arrange_nodes(GroupState& group) {
   group.nodes.clear();
   for (int r = 0; r < group.size(); ++r) {
     const int world_rank = group.members[static_cast<size_t>(r)];
-    const int node = group.rank_state->places[static_cast<size_t>(world_rank)].node;
+    const int node = group.rank_state->coordinates[static_cast<size_t>(world_rank)].node;
     const auto [it, fresh] = index.try_emplace(node, group.nodes.size());
     if (fresh) group.nodes.emplace_back();
     if (r == group.rank) {

@@ -44,7 +44,7 @@ Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void*
                   int64_t bytes, int peer, int tag, std::shared_ptr<const void> memory = nullptr,
                   std::shared_ptr<DevicePart> device = nullptr);
 
-// Fills nodes, node and local from the members' places.
+// Fills nodes, node and local from the members' coordinates.
 void arrange_nodes(GroupState& group);
 
 class Operation {

@@ -41,7 +41,7 @@ Candidate read_candidate(const std::string& line) {
 std::string shared_gpu(const RankState& state, const std::vector<Candidate>& all) {
   std::map<std::pair<int, std::string>, size_t> first;  // (host, bus id) -> rank
   for (size_t r = 0; r < all.size(); ++r) {
-    const std::pair key{state.places[r].host, all[r].nccl.bus_id};
+    const std::pair key{state.coordinates[r].host, all[r].nccl.bus_id};
     const auto [it, fresh] = first.try_emplace(key, r);
     if (!fresh)
       return concat(state.liveness.who(static_cast<int>(it->second)), " and ",

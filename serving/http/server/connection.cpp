@@ -18,10 +18,10 @@ using boost::system::error_code;
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionPlace> place,
+Connection::Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionSlot> slot,
                        std::unique_ptr<HttpTransport> transport)
     : state_(std::move(state)),
-      place_(std::move(place)),
+      slot_(std::move(slot)),
       transport_(std::make_shared<TimedTransport>(std::move(transport), state_->config.limits)),
       input_(*transport_, state_->config.limits),
       writer_(*transport_, *state_) {}

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "serving/http/server/connection_place.h"
+#include "serving/http/server/connection_slot.h"
 #include "serving/http/server/request_input.h"
 #include "serving/http/server/response_writer.h"
 #include "serving/http/server/timed_transport.h"
@@ -14,7 +14,7 @@ namespace trireme {
 // Runs on the single thread of its socket's io_context.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionPlace> place,
+  Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionSlot> slot,
              std::unique_ptr<HttpTransport> transport);
   ~Connection();
   void start(bool tls);
@@ -37,7 +37,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void log_refused_key(const HttpExchange& exchange, const ApiError& error);
 
   std::shared_ptr<ServerState> state_;
-  std::unique_ptr<ConnectionPlace> place_;
+  std::unique_ptr<ConnectionSlot> slot_;
   std::shared_ptr<TimedTransport> transport_;
   RequestInput input_;
   ResponseWriter writer_;

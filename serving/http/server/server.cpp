@@ -166,9 +166,9 @@ asio::awaitable<void> HttpServer::Impl::accept_connections() {
 }
 
 void HttpServer::Impl::welcome(tcp::socket socket, const tcp::endpoint& peer) {
-  std::unique_ptr<ConnectionPlace> place = ConnectionPlace::take(state_, peer.address());
+  std::unique_ptr<ConnectionSlot> slot = ConnectionSlot::take(state_, peer.address());
   error_code ignored;
-  if (place == nullptr) {
+  if (slot == nullptr) {
     socket.non_blocking(true, ignored);
     if (tls_ == nullptr) socket.write_some(asio::buffer(refusal_of_connection()), ignored);
     socket.shutdown(tcp::socket::shutdown_send, ignored);
@@ -179,7 +179,7 @@ void HttpServer::Impl::welcome(tcp::socket socket, const tcp::endpoint& peer) {
   // A slow reader must not have megabytes waiting in the kernel's buffer.
   const int unsent = kMaxUnsent;
   setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-  auto connection = std::make_shared<Connection>(state_, std::move(place),
+  auto connection = std::make_shared<Connection>(state_, std::move(slot),
                                                  make_transport(std::move(socket), tls_.get()));
   connection->start(tls_ != nullptr);
 }

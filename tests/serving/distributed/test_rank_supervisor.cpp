@@ -293,9 +293,9 @@ TEST(RankSupervisor, SaysHowTheFirstStartFailed) {
 
 // One of several replicas reports its number, also while another one is not ready yet.
 TEST(RankSupervisor, SaysWhichReplicaFailedBeforeTheOthersAreReady) {
-  RankSupervisor slow({.command = {"/bin/sleep", "60"}, .place = {.number = 0, .groups = 2}});
+  RankSupervisor slow({.command = {"/bin/sleep", "60"}, .position = {.number = 0, .groups = 2}});
   RankSupervisor failed(
-      {.command = {"/bin/sh", "-c", "exit 1"}, .place = {.number = 1, .groups = 2}});
+      {.command = {"/bin/sh", "-c", "exit 1"}, .position = {.number = 1, .groups = 2}});
   std::string why;
   for (int looks = 0; why.empty() && looks < 400; ++looks) {
     EXPECT_FALSE(slow.wait_until_ready(milliseconds(25)));

@@ -74,11 +74,11 @@ LayerName layer_name(const ParameterNames& names, bool one_qkv, const std::strin
 
 }  // namespace
 
-ParameterPlace gguf_place(const ModelConfig& config, const std::string& parameter) {
+ParameterMapping gguf_place(const ModelConfig& config, const std::string& parameter) {
   const ParameterNames& names = parameter_names(config);
   const size_t dot = parameter.rfind('.');
   const std::string base = parameter.substr(0, dot), suffix = parameter.substr(dot);
-  ParameterPlace place;
+  ParameterMapping place;
   if (base == names.token_embedding) place.tensor = "token_embd" + suffix;
   if (base == names.position_embedding) place.tensor = "position_embd" + suffix;
   if (base == names.final_norm) {
@@ -126,7 +126,7 @@ std::string GgufModel::tokenizer() const {
   return "";
 }
 
-ParameterPlace GgufModel::place(const ModelConfig& config, const std::string& parameter) const {
+ParameterMapping GgufModel::place(const ModelConfig& config, const std::string& parameter) const {
   return gguf_place(config, parameter);
 }
 

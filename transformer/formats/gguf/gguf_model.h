@@ -29,7 +29,7 @@ class GgufModel : public ModelSource {
   explicit GgufModel(const std::string& path);
   const char* kind() const override { return "gguf"; }
   std::string tokenizer() const override;
-  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
 
  protected:
   bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;
@@ -39,7 +39,7 @@ class GgufModel : public ModelSource {
 bool is_gguf(const std::string& path);  // a file with suffix .gguf
 
 // Place of a parameter in GGUF files. InputError for a family that llama.cpp does not support.
-ParameterPlace gguf_place(const ModelConfig& config, const std::string& parameter);
+ParameterMapping gguf_place(const ModelConfig& config, const std::string& parameter);
 // Metadata translated to HuggingFace's config.json. InputError for unsupported metadata.
 Json gguf_config(const GgufFile& file);
 // Divisors of the width / 2 rotary frequencies.

@@ -75,7 +75,7 @@ std::string HfModel::tokenizer() const {
   return "";
 }
 
-ParameterPlace HfModel::place(const ModelConfig& config, const std::string& parameter) const {
+ParameterMapping HfModel::place(const ModelConfig& config, const std::string& parameter) const {
   if (!head_.empty() && parameter == concat(parameter_names(config).head, ".weight"))
     return {HfSource{head_}};
   HfSource source = hf_source(config, parameter);

@@ -20,7 +20,7 @@ class HfModel : public ModelSource {
   const char* kind() const override { return "hf"; }
   std::string tokenizer() const override;
   std::string settings() const override { return settings_; }
-  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
 
  protected:
   bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;

@@ -319,7 +319,7 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
   const ModelConfig& config = source.config();
   source.check(config);
   const std::vector<FileTensor> tensors = file_tensors(config, [&](const std::string& parameter) {
-    return ParameterPlace{hf_source(config, parameter)};
+    return ParameterMapping{hf_source(config, parameter)};
   });
   if (options.quantization.has_value()) check_quantization(source, tensors);
   const auto shards = divide(source, tensors, options);

@@ -55,7 +55,7 @@ PeftAdapter::PeftAdapter(const std::string& directory)
   lora_.rank_stabilised = false;
 }
 
-ParameterPlace PeftAdapter::place(const ModelConfig& config, const std::string& parameter) const {
+ParameterMapping PeftAdapter::place(const ModelConfig& config, const std::string& parameter) const {
   if (parameter.find(".lora_") == std::string::npos) {
     HfSource source = hf_source(config, parameter);
     const SourceTensor* const own = replacement(source.tensor);

@@ -38,7 +38,7 @@ class PeftAdapter : public ModelSource {
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
   // Place of an adapter's parameter, or of a base parameter that the files replace.
-  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
   bool replaces(const ModelConfig& config, const std::string& parameter) const;
   // Configuration of `base` with the adapter merged. PEFT has two modules for a tied table, the
   // embedding and the head. If the file changes one of them, or each differently, the model is no

@@ -61,8 +61,8 @@ AdapterColumns StackedAdapters::columns(size_t adapter) const {
   return {static_cast<int32_t>(first_.at(adapter)), static_cast<int32_t>(first_.at(adapter + 1))};
 }
 
-ParameterPlace StackedAdapters::place(const ModelConfig& config,
-                                      const std::string& parameter) const {
+ParameterMapping StackedAdapters::place(const ModelConfig& config,
+                                        const std::string& parameter) const {
   for (const auto& adapter : adapters_)
     if (adapter != nullptr) return adapter->place(config, parameter);
   return {};

@@ -41,7 +41,7 @@ class StackedAdapters : public ModelSource {
   AdapterColumns columns(size_t adapter) const;  // of the inner dimension
   std::string tokenizer() const override { return ""; }
   // Place in the first adapter present; read() gathers a parameter from all adapters.
-  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
 

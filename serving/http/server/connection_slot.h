@@ -11,17 +11,17 @@
 namespace trireme {
 
 // Counts as one connection while it exists.
-class ConnectionPlace {
+class ConnectionSlot {
  public:
   // nullptr: no slot is free.
-  static std::unique_ptr<ConnectionPlace> take(std::shared_ptr<ServerState> state,
-                                               const boost::asio::ip::address& peer);
-  ~ConnectionPlace();
-  ConnectionPlace(const ConnectionPlace&) = delete;
-  ConnectionPlace& operator=(const ConnectionPlace&) = delete;
+  static std::unique_ptr<ConnectionSlot> take(std::shared_ptr<ServerState> state,
+                                              const boost::asio::ip::address& peer);
+  ~ConnectionSlot();
+  ConnectionSlot(const ConnectionSlot&) = delete;
+  ConnectionSlot& operator=(const ConnectionSlot&) = delete;
 
  private:
-  ConnectionPlace(std::shared_ptr<ServerState> state, std::string group)
+  ConnectionSlot(std::shared_ptr<ServerState> state, std::string group)
       : state_(std::move(state)), group_(std::move(group)) {}
 
   std::shared_ptr<ServerState> state_;

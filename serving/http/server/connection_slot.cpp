@@ -1,4 +1,4 @@
-#include "serving/http/server/connection_place.h"
+#include "serving/http/server/connection_slot.h"
 
 #include <algorithm>
 
@@ -19,8 +19,8 @@ std::string address_group(const asio::ip::address& address) {
 
 }  // namespace
 
-std::unique_ptr<ConnectionPlace> ConnectionPlace::take(std::shared_ptr<ServerState> state,
-                                                       const asio::ip::address& peer) {
+std::unique_ptr<ConnectionSlot> ConnectionSlot::take(std::shared_ptr<ServerState> state,
+                                                     const asio::ip::address& peer) {
   ServerState& server = *state;
   const HttpLimits& limits = server.config.limits;
   std::string group = address_group(peer);
@@ -30,13 +30,13 @@ std::unique_ptr<ConnectionPlace> ConnectionPlace::take(std::shared_ptr<ServerSta
     if (from_there == 0) server.of_address.erase(group);
     return nullptr;
   }
-  std::unique_ptr<ConnectionPlace> place(new ConnectionPlace(std::move(state), std::move(group)));
+  std::unique_ptr<ConnectionSlot> slot(new ConnectionSlot(std::move(state), std::move(group)));
   ++from_there;
   ++server.connections;
-  return place;
+  return slot;
 }
 
-ConnectionPlace::~ConnectionPlace() {
+ConnectionSlot::~ConnectionSlot() {
   --state_->connections;
   const std::lock_guard lock(state_->mutex);
   const auto at = state_->of_address.find(group_);
