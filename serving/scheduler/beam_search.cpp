@@ -88,11 +88,11 @@ void BeamSearch::advance(std::span<const std::vector<TokenLogprob>> following) {
   if (last || beaten) beams_.clear();
 }
 
-std::vector<BeamSearch::Text> BeamSearch::best(size_t n) const {
+std::vector<BeamSearch::Completion> BeamSearch::best(size_t n) const {
   TRIREME_CHECK(done(), "best() called before the search is done");
-  std::vector<Text> out;
+  std::vector<Completion> out;
   for (const Done& done : std::span(texts_).first(std::min(n, texts_.size()))) {
-    Text text{.score = done.score, .ended = done.ended};
+    Completion text{.score = done.score, .ended = done.ended};
     for (int32_t at = done.last; at >= 0; at = nodes_[static_cast<size_t>(at)].parent)
       text.tokens.push_back(nodes_[static_cast<size_t>(at)].token);
     std::ranges::reverse(text.tokens);

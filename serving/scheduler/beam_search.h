@@ -38,7 +38,7 @@ struct BeamSearchConfig {
 
 class BeamSearch {
  public:
-  struct Text {
+  struct Completion {
     std::vector<OutputToken> tokens = {};
     double score = 0;
     bool ended = false;  // with a stop token
@@ -58,7 +58,7 @@ class BeamSearch {
   bool done() const { return beams_.empty(); }
   int64_t rounds() const { return rounds_; }  // length of every beam in tokens
   // Up to n best completions, by descending score. Only once done().
-  std::vector<Text> best(size_t n) const;
+  std::vector<Completion> best(size_t n) const;
   int64_t bytes() const { return bytes_; }  // approximate memory of the search
 
  private:

@@ -20,7 +20,7 @@ struct TrainPosition {
   int64_t skipped_row = 0;
 };
 
-// Origin of a run, stored in its checkpoints.
+// Lineage and data of a run, stored in its checkpoints.
 struct CheckpointSources {
   const CheckpointLineage* lineage = nullptr;
   const std::vector<TokenFileIdentity>* data = nullptr;

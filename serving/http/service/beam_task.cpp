@@ -160,7 +160,7 @@ void BeamTask::finish(size_t number) {
   Search& search = searches_[number];
   search.reported = true;
   --open_;
-  std::vector<BeamSearch::Text> texts = search.beams.best(work_.n);
+  std::vector<BeamSearch::Completion> texts = search.beams.best(work_.n);
   // If the vocabulary is smaller than the beams, there are fewer texts.
   texts.resize(work_.n);
   int64_t longest = 0;

@@ -29,7 +29,7 @@ std::vector<TokenLogprob> following(const std::vector<int32_t>& text) {
   return all;
 }
 
-std::vector<int32_t> ids_of(const BeamSearch::Text& text) {
+std::vector<int32_t> ids_of(const BeamSearch::Completion& text) {
   std::vector<int32_t> ids;
   for (const OutputToken& token : text.tokens) ids.push_back(token.id);
   return ids;
@@ -81,10 +81,10 @@ TEST(BeamSearch, FindsTheBestOfAllTextsWhereItKeepsThemAll) {
                                         .length_penalty = 0,
                                         .stop_token_ids = {kEnd}});
     const auto texts = all_texts(5, 0, min_tokens);
-    const std::vector<BeamSearch::Text> best = search.best(20);
+    const std::vector<BeamSearch::Completion> best = search.best(20);
     ASSERT_EQ(best.size(), 20u);
     auto wanted = texts.begin();
-    for (const BeamSearch::Text& text : best) {
+    for (const BeamSearch::Completion& text : best) {
       EXPECT_EQ(ids_of(text), wanted->second);
       EXPECT_NEAR(text.score, wanted->first, 1e-12);
       EXPECT_EQ(text.ended, wanted->second.back() == kEnd);
@@ -138,7 +138,7 @@ TEST(BeamSearch, DoesAsTheSearchSays) {
                                             .length_penalty = penalty,
                                             .stop_token_ids = {kEnd}});
         std::vector<std::vector<int32_t>> got;
-        for (const BeamSearch::Text& text : search.best(100)) got.push_back(ids_of(text));
+        for (const BeamSearch::Completion& text : search.best(100)) got.push_back(ids_of(text));
         EXPECT_EQ(got, plain_search(static_cast<size_t>(width), most, penalty))
             << width << " beams, " << most << " tokens, penalty " << penalty;
       }
@@ -158,7 +158,7 @@ TEST(BeamSearch, KeepsWhatIsToldOfTokensAndCountsIt) {
   const BeamSearch telling = searched({.width = 3, .max_tokens = 4, .top_logprobs = 2});
   EXPECT_GT(plain.bytes(), 0);
   EXPECT_EQ(telling.bytes(), plain.bytes() + 12 * 2 * int64_t{sizeof(TokenLogprob)});
-  const std::vector<BeamSearch::Text> best = telling.best(1);
+  const std::vector<BeamSearch::Completion> best = telling.best(1);
   ASSERT_EQ(best.size(), 1u);
   std::vector<int32_t> text;
   for (const OutputToken& token : best[0].tokens) {
