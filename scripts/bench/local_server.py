@@ -29,8 +29,8 @@ def end_with_parent():
 
 
 def ready(url):
-    with contextlib.suppress(urllib.error.URLError, OSError), open_here(url + "/health", timeout=5) as answer:
-        return answer.status == 200
+    with contextlib.suppress(urllib.error.URLError, OSError), open_here(url + "/health", timeout=5) as response:
+        return response.status == 200
     return False
 
 

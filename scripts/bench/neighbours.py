@@ -73,10 +73,10 @@ def ask(port, key, fields, number=0):
     body = {"model": "m", "prompt": [WORD], "stream": True, "ignore_eos": True, "seed": 1, **{k: v for k, v in fields.items() if k != "again"}}
     connection.request("POST", "/v1/completions", json.dumps(body),
                        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
-    answer = connection.getresponse()
-    if answer.status != 200:
-        sys.exit(f"{key}: {answer.status} {answer.read().decode()}")
-    return connection, answer
+    response = connection.getresponse()
+    if response.status != 200:
+        sys.exit(f"{key}: {response.status} {response.read().decode()}")
+    return connection, response
 
 
 class Heavy:
@@ -84,18 +84,18 @@ class Heavy:
 
     def __init__(self, port, fields):
         self.port, self.fields, self.closed = port, fields, False
-        self.connection, self.answer = ask(port, "heavy", fields)
+        self.connection, self.response = ask(port, "heavy", fields)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
     def read(self):
         with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
             for number in itertools.count(1):
-                while self.answer.read1(1 << 20):
+                while self.response.read1(1 << 20):
                     pass
                 if self.closed:
                     return
-                self.connection, self.answer = ask(self.port, "heavy", self.fields, number)
+                self.connection, self.response = ask(self.port, "heavy", self.fields, number)
 
     def close(self):
         self.closed = True
@@ -106,8 +106,8 @@ class Heavy:
 
 
 def running(port):
-    with open_here(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-        return int(re.search(r"(?m)^vllm:num_requests_running(?:\{[^}]*\})? (\d+)", answer.read().decode())[1])
+    with open_here(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
+        return int(re.search(r"(?m)^vllm:num_requests_running(?:\{[^}]*\})? (\d+)", response.read().decode())[1])
 
 
 def wait_for(port, count):
@@ -121,8 +121,8 @@ def gaps(args, port, fields):
     heavy = Heavy(port, fields)
     if not fields.get("again"):
         wait_for(port, fields["n"])
-    connection, answer = ask(port, "other", {"temperature": 0, "max_tokens": args.tokens + 1})
-    times = [time.monotonic() for line in iter(answer.readline, b"") if line.startswith(b"data: {")]
+    connection, response = ask(port, "other", {"temperature": 0, "max_tokens": args.tokens + 1})
+    times = [time.monotonic() for line in iter(response.readline, b"") if line.startswith(b"data: {")]
     connection.close()
     heavy.close()
     wait_for(port, 0)

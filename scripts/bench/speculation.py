@@ -33,8 +33,8 @@ def write_texts(port, args):
         call = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(),
                                       {"Content-Type": "application/json"})
         try:
-            with open_here(call, timeout=600) as answer:
-                result = json.load(answer)
+            with open_here(call, timeout=600) as response:
+                result = json.load(response)
         except urllib.error.HTTPError as error:
             sys.exit(f"{error}: {error.read().decode()}")
         texts.append(result["choices"][0]["text"])
@@ -43,8 +43,8 @@ def write_texts(port, args):
 
 
 def counted(port, name):
-    with open_here(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        page = answer.read().decode()
+    with open_here(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
+        page = response.read().decode()
     return sum(float(value) for value in re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE))
 
 

@@ -130,7 +130,7 @@ def measure(phase, checkpoints, maker, model):
         phase.add(own, {"failure": str(failure)[-2000:]})
 
 
-def answers(phase, url, prompts, length):
+def responses(phase, url, prompts, length):
     """Log-probabilities of prompts; greedy texts behind them; log-probabilities of those texts, read as a whole; and texts of the
     first prompt that were written beside each other."""
     def ask(**body):
@@ -191,7 +191,7 @@ def check(phase, checkpoints, dtype):
     found = []
     for maker, device in (("trireme", "cpu"), ("emulated" if small else "trireme", "cuda")):
         with servers.server(phase, maker, path, options, dtype, device) as running:
-            found.append(answers(phase, running.url, prompts, text))
+            found.append(responses(phase, running.url, prompts, text))
     want, got = found
     return {"model": model, **judge(got, want, dtype)}
 

@@ -151,8 +151,8 @@ def ask(url, seconds, **body):
     request = urllib.request.Request(url + "/v1/completions", json.dumps({"model": MODEL_ID, "temperature": 0, **body}).encode(),
                                      {"Content-Type": "application/json"})
     try:
-        with open_here(request, timeout=max(1, seconds)) as answer:
-            return json.load(answer)["choices"]
+        with open_here(request, timeout=max(1, seconds)) as response:
+            return json.load(response)["choices"]
     except urllib.error.HTTPError as error:
         raise Failure(f"{error}: {error.read().decode(errors='replace')[:500]}") from error
     except (OSError, ValueError, KeyError) as error:
@@ -162,8 +162,8 @@ def ask(url, seconds, **body):
 def metrics(url):
     """({name: sum over its series}, {name: labels of its first series})."""
     try:
-        with open_here(url + "/metrics", timeout=30) as answer:
-            page = answer.read().decode()
+        with open_here(url + "/metrics", timeout=30) as response:
+            page = response.read().decode()
     except OSError as error:
         raise Failure(f"{url}/metrics: {error}") from error
     sums, labels = {}, {}

@@ -55,11 +55,11 @@ class Browser:
         os.write(self.write_end, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + self.timeout
         while True:
-            answer = self._read(deadline, method)
-            if answer.get("id") == self.next_id:
-                if "error" in answer:
-                    raise BrowserError(f"{method}: {answer['error']}")
-                return answer["result"]
+            response = self._read(deadline, method)
+            if response.get("id") == self.next_id:
+                if "error" in response:
+                    raise BrowserError(f"{method}: {response['error']}")
+                return response["result"]
 
     def _read(self, deadline, waiting_for):
         while b"\0" not in self.buffer:

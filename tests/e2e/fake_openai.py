@@ -27,10 +27,10 @@ class FakeServer:
 
             def do_GET(self):
                 if self.path == "/health/ready" and not fake.ready:
-                    self.answer(503, {})
+                    self.response(503, {})
                     return
                 known = {"/v1/models": {"data": [{"id": "fake"}]}, "/health/ready": {"status": "ready"}}
-                self.answer(200 if self.path in known else 404, known.get(self.path, {}))
+                self.response(200 if self.path in known else 404, known.get(self.path, {}))
 
             def do_POST(self):
                 fake.post(self)
@@ -41,7 +41,7 @@ class FakeServer:
                 except OSError:  # the client went away
                     pass
 
-            def answer(self, status, value):
+            def response(self, status, value):
                 body = json.dumps(value).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
@@ -83,7 +83,7 @@ class FakeServer:
         try:
             if self.status != 200:
                 end()
-                handler.answer(self.status, {"error": {"message": "the fake is full"}})
+                handler.response(self.status, {"error": {"message": "the fake is full"}})
             else:
                 self.stream(handler, body, times, end)
         finally:

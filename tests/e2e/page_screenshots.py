@@ -46,8 +46,8 @@ class Screenshots(test_page.Page):
     def test_them(self):
         page = self.open()
         self.set(page, temperature=0, max_tokens=200)
-        for question, answer in CONVERSATION:
-            self.assertEqual(self.say(page, question), answer)
+        for question, response in CONVERSATION:
+            self.assertEqual(self.say(page, question), response)
         held = self.hold(texts=3)  # others' requests, so that the gauges show a server at work
         page.wait("poll().then(() => document.getElementById('g-running').textContent === '3')")
         page.wait("poll().then(() => !document.getElementById('g-rate').textContent.match(/^(0|–)/))")

@@ -76,23 +76,23 @@ class ServerTest(tiny_run.RunTest):
 
     def ask(self, method, path, body=None, key=None):
         connection = self.connect(method, path, body, key)
-        answer = connection.getresponse()
-        text = answer.read().decode()
+        response = connection.getresponse()
+        text = response.read().decode()
         connection.close()
-        is_json = answer.headers["Content-Type"].startswith("application/json")
-        return answer.status, json.loads(text) if is_json else text
+        is_json = response.headers["Content-Type"].startswith("application/json")
+        return response.status, json.loads(text) if is_json else text
 
     def complete(self, **fields):
-        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": PROMPT, "temperature": 0, **fields})
-        self.assertEqual(status, 200, answer)
-        return answer
+        status, response = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": PROMPT, "temperature": 0, **fields})
+        self.assertEqual(status, 200, response)
+        return response
 
     def stream(self, path="/v1/completions", **fields):
         """The connection and its answer, whose events() follow."""
         connection = self.connect("POST", path, {"model": "tiny", "temperature": 0, "stream": True, **fields})
-        answer = connection.getresponse()
-        self.assertEqual(answer.status, 200)
-        return connection, answer
+        response = connection.getresponse()
+        self.assertEqual(response.status, 200)
+        return connection, response
 
     def hold(self, texts=1, **fields):
         """The connection of a request whose texts are at no end before it is closed: so many run or wait from here on. Nothing
@@ -107,8 +107,8 @@ class ServerTest(tiny_run.RunTest):
         self.wait_for(lambda: self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting"), 0)
 
     @staticmethod
-    def events(answer):
-        for line in answer:
+    def events(response):
+        for line in response:
             if line.startswith(b"data: "):
                 yield line[6:].decode().rstrip("\n")
 
@@ -142,10 +142,10 @@ class ServerTest(tiny_run.RunTest):
         finally:
             connection.close()
 
-    def finetune_adapter(self, name, answer):
+    def finetune_adapter(self, name, response):
         self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
         self.write(f"{name}.jsonl", "".join(json.dumps({"messages": [
-            {"role": "user", "content": word}, {"role": "assistant", "content": answer(word)}]}) + "\n"
+            {"role": "user", "content": word}, {"role": "assistant", "content": response(word)}]}) + "\n"
             for word in tiny_run.WORDS * 4))
         self.write(f"{name}.json", json.dumps({
             "output_dir": name, "checkpoint": {"load": "run"}, "train_batch_size": 8, "sequence_length": 64,

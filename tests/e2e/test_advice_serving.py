@@ -62,8 +62,8 @@ class Serving(served_run.ServerTest):
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request("POST", path, json.dumps({"model": "tiny", **body}),
                                {"Content-Type": "application/json", **self.key, **headers})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            response = connection.getresponse()
+            return response.status, response.read().decode()
 
     def follow(self, refused, advice, *followed):
         status, text = self.raw(*refused)

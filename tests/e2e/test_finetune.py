@@ -41,13 +41,13 @@ class Finetuning(tiny_run.RunTest):
             {"role": "user", "content": word}, {"role": "assistant", "content": word[::-1]}]}) + "\n"
             for word in items))
 
-    def answer(self, run, word):
+    def response(self, run, word):
         prompt = f"Q {word}\nA "
         said, _ = self.trireme("generate", run, "--prompt", prompt, "--temperature", 0, "--max-new-tokens", 8)
         return said.removeprefix(prompt).removesuffix("\n")
 
     def exact_match(self, run):
-        return sum(self.answer(run, word) == word[::-1] for word in self.held_out) / len(self.held_out)
+        return sum(self.response(run, word) == word[::-1] for word in self.held_out) / len(self.held_out)
 
     def base(self, **changes):
         self.configure(model=MODEL, sequence_length=64, train_steps=60, train_batch_size=16,
@@ -77,7 +77,7 @@ class Finetuning(tiny_run.RunTest):
         self.assertLess(self.exact_match("base"), 0.1)
         self.assertGreater(self.exact_match("tuned"), 0.9)
         # Asked by its own template, or by one that is given: the same prompt, and only the answer is shown.
-        word = next(w for w in self.held_out if self.answer("tuned", w) == w[::-1])
+        word = next(w for w in self.held_out if self.response("tuned", w) == w[::-1])
         asked = ["generate", "tuned", "--chat", "--prompt", word, "--temperature", 0, "--max-new-tokens", 8]
         self.assertEqual(self.trireme(*asked)[0], word[::-1] + "\n")
         self.assertEqual(self.trireme(*asked, "--chat-template", "chat.jinja")[0], word[::-1] + "\n")

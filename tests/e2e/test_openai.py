@@ -155,14 +155,14 @@ class Client(served_run.ServerTest):
 
     def proxied(self, ask):
         """A client whose requests are answered by ask(path, body, number), and the statuses that it has had."""
-        answers = []
+        responses = []
 
         class Proxy(BaseHTTPRequestHandler):
             def do_POST(handler):  # noqa: N805
                 body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
-                got = ask(handler.path, body, len(answers))
+                got = ask(handler.path, body, len(responses))
                 text = got.read()
-                answers.append(got.status)
+                responses.append(got.status)
                 handler.send_response(got.status)
                 for name in ("Content-Type", "Retry-After", "retry-after-ms", "x-should-retry"):
                     if got.headers[name]:
@@ -177,7 +177,7 @@ class Client(served_run.ServerTest):
         self.addCleanup(proxy.server_close)
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         self.addCleanup(proxy.shutdown)
-        return self.client(base_url=f"http://127.0.0.1:{proxy.server_port}/v1"), answers
+        return self.client(base_url=f"http://127.0.0.1:{proxy.server_port}/v1"), responses
 
     def test_retries(self):
         """A refusal for want of room is asked again, when the server says; one that cannot get better is not."""
@@ -190,15 +190,15 @@ class Client(served_run.ServerTest):
             if held:
                 self.let_go(held)
             return got
-        client, answers = self.proxied(ask)
+        client, responses = self.proxied(ask)
         text = client.completions.create(model="tiny", prompt=PROMPT, temperature=0, max_tokens=5)
-        self.assertEqual((answers, text.usage.completion_tokens), ([429, 429, 200], 5))
+        self.assertEqual((responses, text.usage.completion_tokens), ([429, 429, 200], 5))
         with self.assertRaises(openai.BadRequestError):
             client.completions.create(model="tiny", prompt=PROMPT, n=100)
-        self.assertEqual(answers[3:], [400])
+        self.assertEqual(responses[3:], [400])
         with self.assertRaises(openai.InternalServerError):  # 500 and above, with x-should-retry: false
             client.completions.create(model="tiny", prompt=PROMPT, suffix="not here")
-        self.assertEqual(answers[4:], [501])
+        self.assertEqual(responses[4:], [501])
         self.stop(server)
 
     def test_retries_elsewhere(self):
@@ -223,9 +223,9 @@ class Client(served_run.ServerTest):
             got = http.client.HTTPResponse(late.sock)
             got.begin()
             return got
-        client, answers = self.proxied(ask)
+        client, responses = self.proxied(ask)
         text = client.completions.create(model="tiny", prompt=PROMPT, temperature=0, max_tokens=5)
-        self.assertEqual((answers, text.usage.completion_tokens), ([503, 200], 5))
+        self.assertEqual((responses, text.usage.completion_tokens), ([503, 200], 5))
         held.close()
         self.stop(second)
         first.communicate(timeout=120)

@@ -17,19 +17,19 @@ class PageFiles(served_run.ServerTest):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         self.addCleanup(connection.close)
         connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer, answer.read().decode()
+        response = connection.getresponse()
+        return response, response.read().decode()
 
     def test_the_files_are_open_and_nothing_else_is(self):
         server = self.serve("--api-key", "secret")
         for path, kind in (("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")):
-            answer, text = self.get(path)
-            self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, f"{kind}; charset=utf-8"))
-            policy = answer.headers["Content-Security-Policy"]
+            response, text = self.get(path)
+            self.assertEqual((response.status, response.headers["Content-Type"]), (200, f"{kind}; charset=utf-8"))
+            policy = response.headers["Content-Security-Policy"]
             self.assertIn("default-src 'none'", policy)
             self.assertIn("frame-ancestors 'none'", policy)
             self.assertNotIn("unsafe", policy)
-            self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
+            self.assertEqual(response.headers["X-Content-Type-Options"], "nosniff")
             name = "index.html" if path == "/" else path[1:]
             self.assertEqual(text, (harness.SOURCE / "serving/page" / name).read_text())
             # Nothing is loaded from anywhere else; a name space is no address.

@@ -106,8 +106,8 @@ class Route(RouteTest):
     def test_it_drains(self):
         (server, _), = self.start_servers(1)
         router = self.route(f"http://127.0.0.1:{self.port}")
-        connection, answer = self.stream(prompt="the oar", max_tokens=600, ignore_eos=True, stream_options={"include_usage": True})
-        events = self.events(answer)
+        connection, response = self.stream(prompt="the oar", max_tokens=600, ignore_eos=True, stream_options={"include_usage": True})
+        events = self.events(response)
         next(events)
         router.send_signal(signal.SIGTERM)
         *_, usage, last = events
@@ -120,10 +120,10 @@ class Route(RouteTest):
     def test_who_goes_away_is_forgotten_by_the_server_too(self):
         server = self.fake([0, *(0.25 * i for i in range(1, 400))])
         router = self.route(server.url)
-        connection, answer = self.stream(prompt="x", max_tokens=400)
-        next(self.events(answer))
+        connection, response = self.stream(prompt="x", max_tokens=400)
+        next(self.events(response))
         self.assertEqual(server.under_way, 1)
-        answer.close()
+        response.close()
         connection.close()
         self.wait_for(lambda: server.under_way == 0)
         self.wait_for(lambda: self.series("trireme:router_attempts_total", end="cancelled") == 1)
@@ -132,9 +132,9 @@ class Route(RouteTest):
     def test_tokens_are_not_held_back(self):
         server = self.fake([0, 0], stalls_after=1)  # the second one never comes
         router = self.route(server.url)
-        connection, answer = self.stream(prompt="x")
-        self.assertEqual(json.loads(next(self.events(answer)))["choices"][0]["text"], " 0")
-        answer.close()
+        connection, response = self.stream(prompt="x")
+        self.assertEqual(json.loads(next(self.events(response)))["choices"][0]["text"], " 0")
+        response.close()
         connection.close()
         self.stop(router)
 
@@ -146,8 +146,8 @@ class Route(RouteTest):
         gone = f"http://127.0.0.1:{refuses.getsockname()[1]}"
         router = self.route(full.url, gone, good.url, up=2)
         for _ in range(4):
-            _, answer = self.stream(prompt="x")
-            self.assertEqual(len(list(self.events(answer))), 4)
+            _, response = self.stream(prompt="x")
+            self.assertEqual(len(list(self.events(response))), 4)
         self.assertEqual(len(good.requests), 4)
         self.assertGreaterEqual(len(full.requests), 1)
         self.assertEqual(self.series("trireme:router_retries_total", server=full.url), len(full.requests))
@@ -155,12 +155,12 @@ class Route(RouteTest):
         # Nobody else left: the server's own refusal is told.
         good.ready = False
         self.wait_for(lambda: self.series("trireme:router_server_up", server=good.url) == 0)
-        status, answer = self.ask("POST", "/v1/completions", {"prompt": "x"})
-        self.assertEqual((status, answer["error"]["message"]), (503, "the fake is full"))
+        status, response = self.ask("POST", "/v1/completions", {"prompt": "x"})
+        self.assertEqual((status, response["error"]["message"]), (503, "the fake is full"))
         full.ready = False
         self.wait_for(lambda: self.ask("GET", "/health/ready")[0] == 503)
-        status, answer = self.ask("POST", "/v1/completions", {"prompt": "x"})
-        self.assertEqual((status, answer["error"]["code"]), (503, "no_server"))
+        status, response = self.ask("POST", "/v1/completions", {"prompt": "x"})
+        self.assertEqual((status, response["error"]["code"]), (503, "no_server"))
         self.assertEqual(self.ask("GET", "/health/live")[0], 200)
         # One comes back.
         good.ready = True
@@ -177,8 +177,8 @@ class Route(RouteTest):
             self.stop(router)
         stalls = self.fake([0, 0.01, 0.02], stalls_after=1)
         router = self.route(stalls.url, arguments=("--timeout", 5))
-        _, answer = self.stream(prompt="x")
-        *_, last = self.events(answer)
+        _, response = self.stream(prompt="x")
+        *_, last = self.events(response)
         self.assertEqual(json.loads(last)["error"]["code"], "server_timeout")
         self.stop(router)
 
@@ -190,9 +190,9 @@ class Route(RouteTest):
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
             self.addCleanup(connection.close)
             connection.request(method, path, body, {"Origin": page, "Content-Type": "application/json", **headers})
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status, answer.getheader("Access-Control-Allow-Origin")
+            response = connection.getresponse()
+            response.read()
+            return response.status, response.getheader("Access-Control-Allow-Origin")
 
         self.assertEqual(ask("OPTIONS", "/v1/completions", **{"Access-Control-Request-Method": "POST"}), (200, page))
         self.assertEqual(len(server.requests), 0)
@@ -212,9 +212,9 @@ class Route(RouteTest):
             raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: outside\r\nAuthorization: Bearer key\r\nX-Request-Id: mine\r\n"
                         b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close, X-Private\r\n"
                         b"X-Private: 1\r\nX-Public: 2\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
-            answer = b"".join(iter(lambda: raw.recv(65536), b"")).decode()
-        self.assertIn("\r\nX-Request-Id: mine\r\n", answer)
-        self.assertTrue(answer.startswith("HTTP/1.1 200 OK\r\n"), answer)
+            response = b"".join(iter(lambda: raw.recv(65536), b"")).decode()
+        self.assertIn("\r\nX-Request-Id: mine\r\n", response)
+        self.assertTrue(response.startswith("HTTP/1.1 200 OK\r\n"), response)
         got = {name.lower(): value for name, value in server.headers[0].items()}
         self.assertEqual((got["authorization"], got["x-request-id"], got["x-public"]), ("Bearer key", "mine", "2"))
         self.assertEqual((got["host"], got["content-length"]), (server.url[7:], str(len(body))))

@@ -39,8 +39,8 @@ class Server(served_run.ServerTest):
         # Streams say the same: greedy and drawn.
         for sampling in ({"temperature": 0}, {"temperature": 0.8, "seed": 3, "top_p": 0.9}):
             want = self.complete(max_tokens=60, stop=["oar"], **sampling)["choices"][0]
-            _, answer = self.stream(prompt=PROMPT, max_tokens=60, stop=["oar"], **sampling)
-            *chunks, last = self.events(answer)
+            _, response = self.stream(prompt=PROMPT, max_tokens=60, stop=["oar"], **sampling)
+            *chunks, last = self.events(response)
             self.assertEqual(last, "[DONE]")
             choices = [json.loads(chunk)["choices"][0] for chunk in chunks]
             self.assertEqual("".join(c["text"] for c in choices), want["text"])
@@ -83,10 +83,10 @@ class Server(served_run.ServerTest):
         texts = ["the oar of a ship", "a sea by night " * 5, "the oar of a ship"]
 
         def embed(**fields):
-            status, answer = self.ask("POST", "/v1/embeddings", {"model": "tiny", "input": texts, **fields})
-            self.assertEqual(status, 200, answer)
-            self.assertEqual(answer["usage"]["prompt_tokens"], sum(map(len, texts)))
-            return [one["embedding"] for one in answer["data"]]
+            status, response = self.ask("POST", "/v1/embeddings", {"model": "tiny", "input": texts, **fields})
+            self.assertEqual(status, 200, response)
+            self.assertEqual(response["usage"]["prompt_tokens"], sum(map(len, texts)))
+            return [one["embedding"] for one in response["data"]]
 
         one, other, again = embed()
         self.assertEqual(len(one), 32)
@@ -158,8 +158,8 @@ class Server(served_run.ServerTest):
             told = re.search(r"\nvllm:lora_requests_info{([^}]*)}", self.ask("GET", "/metrics")[1])
             self.assertIn('max_lora="2"', told[1])
             for name, text in want.items():
-                answer = self.complete(model=name, max_tokens=20, echo=True, ignore_eos=True)
-                self.assertEqual((answer["model"], answer["choices"][0]["text"] + "\n"), (name, text))
+                response = self.complete(model=name, max_tokens=20, echo=True, ignore_eos=True)
+                self.assertEqual((response["model"], response["choices"][0]["text"] + "\n"), (name, text))
         self.assertEqual(self.ask("POST", "/v1/completions", {"model": "other", "prompt": PROMPT})[0], 404)
         self.stop(server)
         for ranks in ((), ("--ranks", 2, "--tensor", 2), ("--ranks", 2, "--data-parallel-size", 2)):
@@ -204,9 +204,9 @@ class Server(served_run.ServerTest):
 
         def expect_texts(*models):
             for model in models:
-                status, answer = write(model)
-                self.assertEqual(status, 200, answer)
-                self.assertEqual(answer["choices"][0]["text"] + "\n", want[model])
+                status, response = write(model)
+                self.assertEqual(status, 200, response)
+                self.assertEqual(response["choices"][0]["text"] + "\n", want[model])
 
         for name, folder in adapters.items():
             status, said = ask("/v1/load_lora_adapter", lora_name=name, lora_path=folder)
@@ -220,8 +220,8 @@ class Server(served_run.ServerTest):
             self.assertEqual(write(name)[0], 404)
             expect_texts("tiny")
         for path in ("run", "nowhere", "/dev", "upper/adapter/adapter_config.json"):
-            status, answer = ask("/v1/load_lora_adapter", lora_name="run", lora_path=path)
-            self.assertEqual((status, answer["error"]["param"]), (400, "lora_path"), answer)
+            status, response = ask("/v1/load_lora_adapter", lora_name="run", lora_path=path)
+            self.assertEqual((status, response["error"]["param"]), (400, "lora_path"), response)
         # Ranks that no adapter has, and one beyond the room: the answer names the key.
         source = self.folder / next(iter(adapters.values()))
         for number, (says, changes) in enumerate((
@@ -233,9 +233,9 @@ class Server(served_run.ServerTest):
             shutil.copytree(source, folder)
             config = json.loads((folder / "adapter_config.json").read_text())
             (folder / "adapter_config.json").write_text(json.dumps({**config, **changes}))
-            status, answer = ask("/v1/load_lora_adapter", lora_name="huge", lora_path=folder.name)
-            self.assertEqual((status, answer["error"]["param"]), (400, "lora_path"), answer)
-            self.assertIn(says, answer["error"]["message"])
+            status, response = ask("/v1/load_lora_adapter", lora_name="huge", lora_path=folder.name)
+            self.assertEqual((status, response["error"]["param"]), (400, "lora_path"), response)
+            self.assertIn(says, response["error"]["message"])
         self.assertEqual(self.ask("POST", "/v1/load_lora_adapter", {"lora_name": "a", "lora_path": "b"})[0], 401)
         expect_texts("tiny")
         self.stop(server)
@@ -267,9 +267,9 @@ class Server(served_run.ServerTest):
         body = {"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 20}
         status, chat = self.ask("POST", "/v1/chat/completions", body)
         self.assertEqual((status, chat["choices"][0]["message"]["content"]), (200, said), chat)
-        _, answer = self.stream("/v1/chat/completions", messages=body["messages"], max_tokens=20,
+        _, response = self.stream("/v1/chat/completions", messages=body["messages"], max_tokens=20,
                                 stream_options={"include_usage": True})
-        *chunks, last = self.events(answer)
+        *chunks, last = self.events(response)
         self.assertEqual(last, "[DONE]")
         chunks = [json.loads(chunk) for chunk in chunks]
         self.assertEqual(chunks[0]["choices"][0]["delta"]["role"], "assistant")
@@ -303,9 +303,9 @@ class Server(served_run.ServerTest):
         talk = [{"role": "user", "content": "a"}]
 
         def tokens(messages, **fields):
-            status, answer = self.ask("POST", "/v1/chat/completions", {
+            status, response = self.ask("POST", "/v1/chat/completions", {
                 "model": "tiny", "messages": messages, "max_tokens": 1, "temperature": 0, **fields})
-            return answer["usage"]["prompt_tokens"] if status == 200 else answer["error"]["param"]
+            return response["usage"]["prompt_tokens"] if status == 200 else response["error"]["param"]
         self.assertEqual(tokens(talk), 1)
         self.assertEqual(tokens(talk, tools=tools), len("1<tool_call>a"))  # also the form of calls is this template's
         self.assertEqual(tokens(talk, tools=tools, chat_template="default"), "tools")
@@ -344,9 +344,9 @@ class Server(served_run.ServerTest):
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
             self.addCleanup(connection.close)
             connection.request(method, "/v1/models", headers={"Origin": origin, **headers})
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status, answer.getheader("Access-Control-Allow-Origin")
+            response = connection.getresponse()
+            response.read()
+            return response.status, response.getheader("Access-Control-Allow-Origin")
 
         preflight = {"Access-Control-Request-Method": "POST"}
         for arguments in (("--config", "serve.json"), ("--api-key", "one", "--allowed-origins", f"{page},{other}")):
@@ -405,10 +405,10 @@ class Server(served_run.ServerTest):
     def test_who_goes_away_frees_what_he_had(self):
         server = self.serve()
         held = self.hold(4)
-        connection, answer = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True)
-        next(self.events(answer))
+        connection, response = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True)
+        next(self.events(response))
         self.assertEqual(self.metric("vllm:num_requests_running"), 5)
-        answer.close()
+        response.close()
         connection.close()
         self.let_go(held)
         self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
@@ -418,9 +418,9 @@ class Server(served_run.ServerTest):
 
     def test_sigterm_lets_requests_end(self):
         server = self.serve()
-        connection, answer = self.stream(prompt=PROMPT, max_tokens=700, ignore_eos=True,
+        connection, response = self.stream(prompt=PROMPT, max_tokens=700, ignore_eos=True,
                                          stream_options={"include_usage": True})
-        events = self.events(answer)
+        events = self.events(response)
         next(events)
         server.send_signal(signal.SIGTERM)
         *_, usage, last = events
@@ -431,8 +431,8 @@ class Server(served_run.ServerTest):
 
     def test_time_to_end_is_bounded(self):
         server = self.serve("--shutdown-timeout", 0)
-        _, answer = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True)
-        events = self.events(answer)
+        _, response = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True)
+        events = self.events(response)
         next(events)
         server.send_signal(signal.SIGTERM)
         *_, last = events
@@ -459,8 +459,8 @@ class Server(served_run.ServerTest):
         for tokens in range(1, length + 1):
             longer = []
             for ids, total in beams:
-                answer = self.complete(prompt=[*prompt, *ids], max_tokens=1, logprobs=2 * width, return_tokens_as_token_ids=True)
-                top = answer["choices"][0]["logprobs"]["top_logprobs"][0]
+                response = self.complete(prompt=[*prompt, *ids], max_tokens=1, logprobs=2 * width, return_tokens_as_token_ids=True)
+                top = response["choices"][0]["logprobs"]["top_logprobs"][0]
                 longer += [((*ids, int(name.removeprefix("token_id:"))), total + value) for name, value in top.items()]
             longer.sort(key=lambda beam: -beam[1])
             texts += [(total / tokens ** penalty, ids) for ids, total in longer[:width] if ids[-1] == end]
@@ -478,11 +478,11 @@ class Server(served_run.ServerTest):
             _, asked = self.ask("POST", "/tokenize", {"model": "tiny", "prompt": PROMPT})
             for width, length, penalty in ((1, 20, 1), (3, 12, 1), (4, 24, 0.2), (4, 10, 2)):
                 with self.subTest(layout=layout, width=width, length=length, penalty=penalty):
-                    answer = self.complete(use_beam_search=True, n=width, max_tokens=length, length_penalty=penalty,
+                    response = self.complete(use_beam_search=True, n=width, max_tokens=length, length_penalty=penalty,
                                            logprobs=0, return_tokens_as_token_ids=True)
                     wanted = self.searched(asked["tokens"], width, length, penalty)
                     self.assertEqual(len(wanted), width)
-                    for choice, (score, ids) in zip(answer["choices"], wanted, strict=True):
+                    for choice, (score, ids) in zip(response["choices"], wanted, strict=True):
                         got = choice["logprobs"]
                         self.assertEqual(got["tokens"], [f"token_id:{i}" for i in ids])
                         self.assertEqual(choice["finish_reason"], "stop" if ids[-1] == 256 else "length")

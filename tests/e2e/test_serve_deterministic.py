@@ -43,13 +43,13 @@ class Deterministic(served_run.ServerTest):
         super().setUpClass()
         print("layouts:", SAMPLE if SAMPLE == "all" else f"the sample of seed {SAMPLE}", flush=True)
 
-    def answer(self, fields):
+    def response(self, fields):
         """Texts and log-probabilities of the choices, streamed or not."""
         if not fields.get("stream"):
             return {c["index"]: (c["text"], c["logprobs"], c["finish_reason"]) for c in self.complete(**fields)["choices"]}
-        connection, answer = self.stream(**fields)
+        connection, response = self.stream(**fields)
         choices = {}
-        for event in self.events(answer):
+        for event in self.events(response):
             for choice in [] if event == "[DONE]" else json.loads(event)["choices"]:
                 text, logprobs, _ = choices.setdefault(choice["index"], ("", {}, None))
                 for name, values in (choice["logprobs"] or {}).items():
@@ -62,9 +62,9 @@ class Deterministic(served_run.ServerTest):
         """Goes away after the first event of a stream, or so soon after asking for a whole answer."""
         fields = {**fields, "max_tokens": 60}
         if seconds is None:
-            connection, answer = self.stream(**fields)
-            next(self.events(answer))
-            answer.close()
+            connection, response = self.stream(**fields)
+            next(self.events(response))
+            response.close()
         else:
             connection = self.connect("POST", "/v1/completions", {"model": "tiny", "temperature": 0, **fields})
             time.sleep(seconds)
@@ -73,14 +73,14 @@ class Deterministic(served_run.ServerTest):
     def alone(self, wanted, *arguments):
         """What a server says to one request after the other: whole prompts, nothing cached, nothing preempted."""
         server = self.serve(*arguments, "--max-num-batched-tokens", WHOLE)
-        answers = {}
+        responses = {}
         for shared in (False, True):  # several texts share their prompt
-            answers |= {n: self.answer({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)
+            responses |= {n: self.response({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)
                         if shared == ("n" in fields)}
             self.assertEqual(self.metric("vllm:prefix_cache_hits_total") > 0, shared)
         self.assertEqual(self.metric("vllm:num_preemptions_total"), 0)
         self.stop(server)
-        return [answers[n] for n in range(len(wanted))]
+        return [responses[n] for n in range(len(wanted))]
 
     def together(self, wanted):
         """What it says when they come as one, and others who leave; how many sequences these were."""
@@ -88,17 +88,17 @@ class Deterministic(served_run.ServerTest):
         leaving = [(fields, source.choice((None, None, 0, source.random() / 2))) for fields in wanted[::4]]
         # Who waits to be computed is bounded, and of some requests two texts are.
         with concurrent.futures.ThreadPoolExecutor(28) as threads:
-            tasks = [(self.answer, {**fields, "stream": n % 3 == 0}) for n, fields in enumerate(wanted)]
+            tasks = [(self.response, {**fields, "stream": n % 3 == 0}) for n, fields in enumerate(wanted)]
             for n, one in enumerate(leaving):
                 tasks.insert(5 * n, (self.leave, *one))
             futures = [threads.submit(*task) for task in tasks]
-            answers = [future.result() for future, task in zip(futures, tasks) if task[0] == self.answer]
+            responses = [future.result() for future, task in zip(futures, tasks) if task[0] == self.response]
         # Who left too late had his text written to its end.
         least = sum(seconds is None for _, seconds in leaving) // 2
         self.wait_for(lambda: self.aborted() >= least or self.leave(leaving[0][0], None))
         for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"):
             self.wait_for(lambda: self.metric(name), 0)
-        return answers, self.aborted()
+        return responses, self.aborted()
 
     def aborted(self):
         """Texts left by their clients."""
@@ -125,7 +125,7 @@ class Deterministic(served_run.ServerTest):
         self.assertGreater(preempted, 0)
         self.assertGreater(hits, 0)
         # What needs nearly all blocks has them.
-        self.assertEqual(self.answer(long), long_alone)
+        self.assertEqual(self.response(long), long_alone)
         self.assertEqual(self.metric("vllm:num_preemptions_total"), preempted)
         self.stop(server)
 
@@ -152,7 +152,7 @@ class Dense(Deterministic):
         cache = ("--kv-cache-dtype", "int8")
         server = self.serve("--deterministic", *cache)
         self.assertIn('cache_dtype="int8"', self.ask("GET", "/metrics")[1])
-        plain = [self.answer({**fields, "max_tokens": 80}) for fields in wanted]
+        plain = [self.response({**fields, "max_tokens": 80}) for fields in wanted]
         self.stop(server)
         for method, least, most in (("ngram", 0.05, 0.99), ("draft_model", 0.9, 1)):
             config = {"method": method, "num_speculative_tokens": 4}
@@ -160,7 +160,7 @@ class Dense(Deterministic):
                 config["model"] = "run"
             server = self.serve("--deterministic", *cache, "--speculative-config", json.dumps(config))
             with concurrent.futures.ThreadPoolExecutor(8) as threads:
-                got = threads.map(lambda fields: self.answer({**fields, "max_tokens": 80, "stream": True}), wanted)
+                got = threads.map(lambda fields: self.response({**fields, "max_tokens": 80, "stream": True}), wanted)
                 for fields, one, want in zip(wanted, got, plain, strict=True):
                     self.assertEqual(one, want, fields)
             drafts, drafted, true = (self.metric(f"vllm:spec_decode_num_{what}_total")
@@ -182,9 +182,9 @@ class Dense(Deterministic):
         for method in (None, "ngram", "draft_model"):
             config = {"method": method, "num_speculative_tokens": 4, **({"model": "run"} if method == "draft_model" else {})}
             server = self.serve("--deterministic", *(("--speculative-config", json.dumps(config)) if method else ()))
-            answers = [self.answer(fields) for fields in wanted]
-            plain = plain or answers
-            self.assertEqual(answers, plain, method)
+            responses = [self.response(fields) for fields in wanted]
+            plain = plain or responses
+            self.assertEqual(responses, plain, method)
             if method:
                 self.assertGreater(self.metric("vllm:spec_decode_num_accepted_tokens_total"), 50, method)
             self.stop(server)

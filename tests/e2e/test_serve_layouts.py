@@ -15,7 +15,7 @@ PROMPTS = [PROMPT, "t", tiny_run.text(40, 3), "rowing as one over a quiet sea by
 
 
 class Layouts:
-    def answers(self):
+    def responses(self):
         """Log-probabilities of prompts; then the greedy tokens behind each, with the two most probable ones."""
         told = self.complete(prompt=PROMPTS, max_tokens=0, echo=True, logprobs=0)["choices"]
         texts = self.complete(prompt=PROMPTS, max_tokens=30, logprobs=2, ignore_eos=True)["choices"]
@@ -38,12 +38,12 @@ class Layouts:
 
     def assert_layouts_agree(self, layouts):
         server = self.serve()
-        alone = self.answers()
+        alone = self.responses()
         self.stop(server)
         for layout in layouts:
             with self.subTest(layout=layout):
                 server = self.serve(*layout)
-                self.assert_same(self.answers(), alone)
+                self.assert_same(self.responses(), alone)
                 self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
                 self.stop(server)
                 self.expect_nobody_left()
@@ -57,14 +57,14 @@ class Dense(Layouts, ServedRanks):
     def test_a_draft_beside_ranks(self):
         """It drafts in the process that has the requests, and changes no text."""
         server = self.serve()
-        alone = self.answers()
+        alone = self.responses()
         self.stop(server)
         draft = ("--speculative-config", json.dumps({"method": "draft_model", "model": "run", "num_speculative_tokens": 3}))
         for layout, ranks in ((("--ranks", 2, "--tensor", 2), None), (("--pipeline", 2), 2),
                               (("--data-parallel-size", 2), None)):
             with self.subTest(layout=layout):
                 server = self.serve(*layout, *draft, ranks=ranks)
-                self.assert_same(self.answers(), alone)
+                self.assert_same(self.responses(), alone)
                 text = self.ask("GET", "/metrics")[1]
                 true = re.findall(r"(?m)^vllm:spec_decode_num_accepted_tokens_total\{.*\} (\S+)$", text)
                 self.assertGreater(sum(map(float, true)), 10)
@@ -114,10 +114,10 @@ class Dense(Layouts, ServedRanks):
 
     def test_ranks_of_mpirun(self):
         server = self.serve()
-        alone = self.answers()
+        alone = self.responses()
         self.stop(server)
         server = self.serve("--tensor", 2, "--pipeline", 2, ranks=4)
-        self.assert_same(self.answers(), alone)
+        self.assert_same(self.responses(), alone)
         processes = self.processes()
         self.assertEqual(sorted(processes), [0, 1, 2, 3])
         # Nobody spins while nothing is asked for.

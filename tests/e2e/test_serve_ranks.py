@@ -45,8 +45,8 @@ class Client(threading.Thread):
 
     def run(self):
         try:
-            self.answer = self.connection.getresponse()
-            self.text = self.answer.read().decode()
+            self.response = self.connection.getresponse()
+            self.text = self.response.read().decode()
         except (OSError, http.client.HTTPException) as failure:  # a stream that has no end among them
             self.failure = failure
         self.ended = time.monotonic()
@@ -84,21 +84,21 @@ class LostRanks(ServedRanks):
             client.join(since + TOLD_WITHIN + 1 - time.monotonic())
             self.assertFalse(client.is_alive(), "a client hears nothing")
             self.assertIsNone(client.failure)
-            answer, text = client.answer, client.text
-            if answer.status == 200:
+            response, text = client.response, client.text
+            if response.status == 200:
                 self.assertTrue(text.endswith("\n\n"), text)
                 *events, text = [event.removeprefix("data: ") for event in text.removesuffix("\n\n").split("\n\n")]
                 for event in events:
                     self.assertIsNone(json.loads(event)["choices"][0]["finish_reason"])
             else:
-                self.assertEqual(answer.status, 503, text)
-                self.assertIsNotNone(answer.headers["Retry-After"])
+                self.assertEqual(response.status, 503, text)
+                self.assertIsNotNone(response.headers["Retry-After"])
             error = json.loads(text)["error"]
             self.assertEqual((error["code"], sorted(error)), ("engine_failure", ["code", "message", "param", "type"]))
             self.assertIn("rank", error["message"])
         told = max(client.ended for client in clients) - since
         self.assertLess(told, TOLD_WITHIN)
-        forms = ("error frame" if client.answer.status == 200 else "503" for client in clients)
+        forms = ("error frame" if client.response.status == 200 else "503" for client in clients)
         return f"{' and '.join(forms)} after {told:.3f} s"
 
     def reading_prompts(self):
@@ -124,8 +124,8 @@ class LostRanks(ServedRanks):
 
     def golden(self):
         """A text, and how many tokens of its prompt were in the cache."""
-        answer = self.complete(prompt=4 * PROMPT, max_tokens=20)
-        return answer["choices"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        response = self.complete(prompt=4 * PROMPT, max_tokens=20)
+        return response["choices"], response["usage"]["prompt_tokens_details"]["cached_tokens"]
 
     def expect_ready_again(self, golden):
         self.wait_until(lambda: self.readiness() == 200, READY_WITHIN, "it does not come back")
@@ -161,11 +161,11 @@ class LostRanks(ServedRanks):
         # With nothing under way: who asks then is told, unless he is so late that all are there again.
         before = self.processes()
         self.hurt(before[1], signal.SIGKILL)
-        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a"})
+        status, response = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a"})
         if status == 200:
-            self.assertTrue(self.came_anew(before), answer)
+            self.assertTrue(self.came_anew(before), response)
         else:
-            self.assertEqual((status, answer["error"]["code"]), (503, "engine_failure"))
+            self.assertEqual((status, response["error"]["code"]), (503, "engine_failure"))
         self.wait_until(lambda: self.came_anew(before), READY_WITHIN, "it does not start them again")
         self.expect_ready_again(golden)
         self.stop(server)

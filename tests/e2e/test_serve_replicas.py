@@ -49,8 +49,8 @@ class Replicas(served_ranks.ServedRanks):
 
     def texts(self):
         with concurrent.futures.ThreadPoolExecutor(len(PROMPTS)) as threads:
-            answers = threads.map(lambda prompt: self.complete(prompt=prompt, max_tokens=30, ignore_eos=True), PROMPTS)
-            return [answer["choices"][0]["text"] for answer in answers]
+            responses = threads.map(lambda prompt: self.complete(prompt=prompt, max_tokens=30, ignore_eos=True), PROMPTS)
+            return [response["choices"][0]["text"] for response in responses]
 
     def written(self):
         server = self.serve("--admin-api-key", KEY)
@@ -144,8 +144,8 @@ class Replicas(served_ranks.ServedRanks):
 
     def replace_while_one_is_lost(self, model):
         self.lose(0)
-        status, answer = self.ask("POST", "/admin/weights", {"model": model})
-        self.assertEqual(status, 200, answer)
+        status, response = self.ask("POST", "/admin/weights", {"model": model})
+        self.assertEqual(status, 200, response)
         self.expect_back(0)
 
     def test_they_answer_as_one_does(self):

@@ -21,13 +21,13 @@ def requests(count):
 
 
 class Together(served_run.ServerTest):
-    def answer(self, fields):
+    def response(self, fields):
         """Texts and log-probabilities of a request's choices, streamed or not."""
         if not fields.get("stream"):
             return {c["index"]: (c["text"], c["logprobs"]["token_logprobs"]) for c in self.complete(**fields)["choices"]}
-        connection, answer = self.stream(**fields)
+        connection, response = self.stream(**fields)
         choices = {}
-        for event in self.events(answer):
+        for event in self.events(response):
             for choice in [] if event == "[DONE]" else json.loads(event)["choices"]:
                 text, logprobs = choices.setdefault(choice["index"], ("", []))
                 logprobs += (choice["logprobs"] or {"token_logprobs": []})["token_logprobs"]
@@ -44,9 +44,9 @@ class Together(served_run.ServerTest):
                          (*adapter, *GUESSES, "--dtype", "bf16")):
             with self.subTest(features=features):
                 server = self.serve("--deterministic", "--max-num-batched-tokens", 24, "--max-model-len", 256, *features)
-                alone = [self.answer({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)]
+                alone = [self.response({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)]
                 with concurrent.futures.ThreadPoolExecutor(20) as threads:
-                    got = [threads.submit(self.answer, {**fields, "stream": n % 3 == 0})
+                    got = [threads.submit(self.response, {**fields, "stream": n % 3 == 0})
                            for n, fields in enumerate(wanted)]
                     for one, want, fields in zip(got, alone, wanted, strict=True):
                         self.assertEqual(one.result(), want, fields)

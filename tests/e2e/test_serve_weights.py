@@ -64,22 +64,22 @@ class Weights(harness.CommandTest):
                                                     **fields}, KEY)
 
     def text(self, **fields):
-        status, answer = self.complete(**fields)
-        self.assertEqual(status, 200, answer)
-        return answer["choices"][0]["text"]
+        status, response = self.complete(**fields)
+        self.assertEqual(status, 200, response)
+        return response["choices"][0]["text"]
 
     def replace(self, **fields):
         return self.ask("POST", "/admin/weights", fields, KEY)
 
     def replace_under_load(self, old, new):
         """Four clients ask without a pause while weights of `other` come."""
-        answers, asked, done = [], threading.Event(), threading.Event()
+        responses, asked, done = [], threading.Event(), threading.Event()
 
         def client():
             while not done.is_set():
                 began, before = time.monotonic(), not asked.is_set()
-                status, answer = self.complete()
-                answers.append((began, before and not asked.is_set(), status, answer))
+                status, response = self.complete()
+                responses.append((began, before and not asked.is_set(), status, response))
 
         def wait_for(condition):
             end = time.monotonic() + 120
@@ -91,20 +91,20 @@ class Weights(harness.CommandTest):
         self.addCleanup(done.set)
         for one in clients:
             one.start()
-        wait_for(lambda: any(before for _, before, _, _ in answers))
+        wait_for(lambda: any(before for _, before, _, _ in responses))
         asked.set()
-        status, answer = self.replace(model="other")
+        status, response = self.replace(model="other")
         replaced = time.monotonic()
-        wait_for(lambda: any(began > replaced for began, _, _, _ in answers))
+        wait_for(lambda: any(began > replaced for began, _, _, _ in responses))
         done.set()
         for one in clients:
             one.join()
-        self.assertEqual(status, 200, answer)
-        self.assertEqual(answer["version"], 2)
+        self.assertEqual(status, 200, response)
+        self.assertEqual(response["version"], 2)
         texts = {True: 0, False: 0}
-        for began, was_before, status, answer in answers:
-            self.assertEqual(status, 200, answer)
-            text = answer["choices"][0]["text"]
+        for began, was_before, status, response in responses:
+            self.assertEqual(status, 200, response)
+            text = response["choices"][0]["text"]
             self.assertIn(text, (old, new))
             texts[text == new] += 1
             if was_before:
@@ -118,10 +118,10 @@ class Weights(harness.CommandTest):
         self.assertNotEqual(old, new)
         server = self.serve(*ARGUMENTS, *arguments, ranks=ranks, program=program)
         self.assertEqual(self.text(), old)
-        status, answer = self.replace(model="wide")
-        self.assertEqual((status, answer["error"]["param"]), (400, "model"))
+        status, response = self.replace(model="wide")
+        self.assertEqual((status, response["error"]["param"]), (400, "model"))
         for said in ("wide", "hidden_size: 32 is served, it has 64"):
-            self.assertIn(said, answer["error"]["message"])
+            self.assertIn(said, response["error"]["message"])
         self.assertEqual(self.replace(model="nowhere")[0], 400)
         self.assertEqual(self.text(), old)
         self.replace_under_load(old, new)
@@ -134,11 +134,11 @@ class Weights(harness.CommandTest):
         for mode, tokens in (("abort", LENGTH - 50), ("keep", 1000)):
             connection = self.connect("POST", "/v1/completions", {
                 "model": "tiny", "prompt": PROMPT, "max_tokens": tokens, "ignore_eos": True, "stream": True}, KEY)
-            answer = connection.getresponse()
-            answer.readline()
+            response = connection.getresponse()
+            response.readline()
             status, state = self.replace(model="run", mode=mode)
             self.assertEqual(status, 200, state)
-            end = answer.read().decode().rstrip("\n").rsplit("data: ", 1)[1]
+            end = response.read().decode().rstrip("\n").rsplit("data: ", 1)[1]
             if mode == "abort":
                 self.assertIn("are being replaced", json.loads(end)["error"]["message"])
             else:
@@ -178,9 +178,9 @@ class Weights(harness.CommandTest):
         self.assert_refused("pretrain", "--config", "run.json", says=[tensor, "every step of a run", "would be skipped"])
         server = self.serve(*ARGUMENTS)
         before = self.text()
-        status, answer = self.replace(model="nan")
-        self.assertEqual(status, 400, answer)
-        self.assertIn(tensor, json.dumps(answer))
+        status, response = self.replace(model="nan")
+        self.assertEqual(status, 400, response)
+        self.assertIn(tensor, json.dumps(response))
         self.assertEqual(self.text(), before)
         self.stop(server)
         server = self.serve(*ARGUMENTS, "--allow-non-finite")
@@ -194,13 +194,13 @@ class Weights(harness.CommandTest):
         server = self.serve(*ARGUMENTS)
         text = self.text()
         (group.folder / "cgroup.procs").write_text(str(server.pid))  # what it has taken so far counts elsewhere
-        status, answer = self.replace()
-        self.assertEqual(status, 400, answer)
-        self.assertRegex(answer["error"]["message"], r"take 24\.\d+ MiB .* and \d+\.\d+ MiB are free; .*control group")
+        status, response = self.replace()
+        self.assertEqual(status, 400, response)
+        self.assertRegex(response["error"]["message"], r"take 24\.\d+ MiB .* and \d+\.\d+ MiB are free; .*control group")
         self.assertEqual(self.text(), text)
         group.file.write_text(str(1 << 30))
-        status, answer = self.replace()
-        self.assertEqual((status, answer.get("version")), (200, 2), answer)
+        status, response = self.replace()
+        self.assertEqual((status, response.get("version")), (200, 2), response)
         self.assertEqual(self.text(), text)
         self.stop(server)
 

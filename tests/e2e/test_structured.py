@@ -19,10 +19,10 @@ NOW = {"type": "function", "function": {"name": "now"}}
 
 class Structured(served_run.ServerTest):
     def ask_for(self, expect=200, **fields):
-        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": served_run.PROMPT, "max_tokens": 300,
+        status, response = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": served_run.PROMPT, "max_tokens": 300,
                                                               "temperature": 1, "seed": 5, **fields})
-        self.assertEqual(status, expect, answer)
-        return answer["choices"] if status == 200 else answer["error"]
+        self.assertEqual(status, expect, response)
+        return response["choices"] if status == 200 else response["error"]
 
     def chat(self, **fields):
         body = {"model": "tiny", "messages": [{"role": "user", "content": "How is the sea?"}], "max_tokens": 300, "seed": 5,
@@ -50,9 +50,9 @@ class Structured(served_run.ServerTest):
 
     def check_tools(self):
         for choice, name in (({"type": "function", "function": {"name": "now"}}, "now"), ("required", None)):
-            status, answer = self.chat(tools=[WEATHER, NOW], tool_choice=choice, parallel_tool_calls=False)
-            self.assertEqual(status, 200, answer)
-            one = answer["choices"][0]
+            status, response = self.chat(tools=[WEATHER, NOW], tool_choice=choice, parallel_tool_calls=False)
+            self.assertEqual(status, 200, response)
+            one = response["choices"][0]
             self.assertEqual(one["finish_reason"], "tool_calls")
             self.assertIsNone(one["message"]["content"])
             (call,) = one["message"]["tool_calls"]
@@ -90,8 +90,8 @@ class Structured(served_run.ServerTest):
         self.assertEqual((call["message"]["content"], call["finish_reason"]), (None, "tool_calls"))
         (one,) = call["message"]["tool_calls"]
         self.assertEqual((one["type"], one["function"]), ("function", {"name": "now", "arguments": "{}"}))
-        _, answer = self.stream("/v1/chat/completions", messages=[{"role": "user", "content": "How is the sea?"}], **asked)
-        *events, last = self.events(answer)
+        _, response = self.stream("/v1/chat/completions", messages=[{"role": "user", "content": "How is the sea?"}], **asked)
+        *events, last = self.events(response)
         self.assertEqual(last, "[DONE]")
         deltas = [json.loads(event)["choices"][0] for event in events]
         self.assertEqual("".join(d["delta"].get("content") or "" for d in deltas), "")
@@ -110,13 +110,13 @@ class Structured(served_run.ServerTest):
             several[f"a{bound}"] = {"oneOf": [{"$ref": f"#/$defs/a{bound + 1}", "minimum": 1},
                                               {"$ref": f"#/$defs/a{bound + 1}", "maximum": 9}]}
         several["a40"] = {"type": "integer"}
-        asked, answered, spans = threading.Event(), [], []
+        asked, responded, spans = threading.Event(), [], []
 
         def others():
             while not asked.is_set():
                 begin = time.monotonic()
                 self.ask_for(max_tokens=2)
-                answered.append((begin, time.monotonic()))
+                responded.append((begin, time.monotonic()))
 
         thread = threading.Thread(target=others)
         thread.start()
@@ -125,21 +125,21 @@ class Structured(served_run.ServerTest):
                            {"json": {"$ref": "#/$defs/a0", "$defs": several}}, {"json": {"$ref": "#"}},
                            {"json": {"enum": list(range(100000))}}, {"json": {"type": "array", "items": {"$ref": "#"}}}):
             begin = time.monotonic()
-            status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 8,
+            status, response = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 8,
                                                                   "structured_outputs": constraint})
             spans.append((begin, time.monotonic()))
             self.assertIn(status, (200, 400))
             if status == 400:  # without a field: the body is nested too deeply
-                self.assertRegex(answer["error"]["param"] or "structured_outputs", "^structured_outputs", answer)
+                self.assertRegex(response["error"]["param"] or "structured_outputs", "^structured_outputs", response)
         asked.set()
         thread.join()
         # The machine may lie still for seconds; who had to wait for another's grammar would never begin and end within its time.
-        self.assertLess(max(end - begin for begin, end in (*spans, *answered)), 20 * harness.PATIENCE)
+        self.assertLess(max(end - begin for begin, end in (*spans, *responded)), 20 * harness.PATIENCE)
         longest = max(end - begin for begin, end in spans)
         if longest > 0.5:  # long enough for another's request to begin and end within it
             self.assertTrue(any(begin < one and other < end for begin, end in spans if end - begin > longest / 2
-                                for one, other in answered), (spans, answered))
-        print(f"hostile grammars: at most {longest:.2f} s, others {max(end - begin for begin, end in answered):.2f} s")
+                                for one, other in responded), (spans, responded))
+        print(f"hostile grammars: at most {longest:.2f} s, others {max(end - begin for begin, end in responded):.2f} s")
 
 
 if __name__ == "__main__":

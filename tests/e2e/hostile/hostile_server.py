@@ -84,7 +84,7 @@ class Reader:
         out, self.bytes = self.bytes[:count], self.bytes[count:]
         return out
 
-    def answer(self):
+    def response(self):
         """(status, headers, body), or None where the server has closed."""
         try:
             head = self.until(b"\r\n\r\n")
@@ -197,10 +197,10 @@ class HostileTest(harness.unittest.TestCase):
     def ask(self, data):
         """(status, body) of one request; what is no success is told in OpenAI's form, and no 5xx but declared ones."""
         reader = self.send(data)
-        answer = reader.answer()
+        response = reader.response()
         reader.connection.close()
-        self.assertIsNotNone(answer, data[:300])
-        status, headers, body = answer
+        self.assertIsNotNone(response, data[:300])
+        status, headers, body = response
         if headers["content-type"].startswith("application/json"):
             body = json.loads(body)
         if status >= 400:
@@ -226,8 +226,8 @@ class HostileTest(harness.unittest.TestCase):
 
     def shuts_down(self):
         """Whether the server has taken a signal that ends it: until then a second one may be taken for it."""
-        answer = self.send(request("GET", "/health/ready")).answer()
-        return answer is not None and answer[0] == 503
+        response = self.send(request("GET", "/health/ready")).response()
+        return response is not None and response[0] == 503
 
     # What must hold.
 

@@ -42,7 +42,7 @@ class Access(hostile_server.HostileTest):
             for i in range(0, GUESSES // 8, 100):
                 connection.sendall(b"".join(request("GET", "/v1/models", None, bearer(f"user-{number}-{i + k}"))
                                             for k in range(100)))
-                statuses.extend(reader.answer()[0] for _ in range(100))
+                statuses.extend(reader.response()[0] for _ in range(100))
         threads = [threading.Thread(target=guess, args=(i,)) for i in range(8)]
         began = time.monotonic()
         for thread in threads:
@@ -89,8 +89,8 @@ class Access(hostile_server.HostileTest):
         body = {**GOOD, "prompt": "a ship with three ranks of rowers " * 4}
 
         def cached(key):
-            _, answer = self.ask(request("POST", "/v1/completions", body, bearer(key)))
-            return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+            _, response = self.ask(request("POST", "/v1/completions", body, bearer(key)))
+            return response["usage"]["prompt_tokens_details"]["cached_tokens"]
         self.assertEqual(cached("user one"), 0)
         self.assertGreater(cached("user one"), 0)
         self.assertEqual(cached("user-two"), 0)

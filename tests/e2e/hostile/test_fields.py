@@ -30,8 +30,8 @@ class Fields(hostile_server.HostileTest):
         for status, changes in cases:
             with self.subTest(fields=str(changes)[:200]):
                 body = {name: value for name, value in {**fields, **changes}.items() if value != "absent"}
-                got, answer = self.post(body, path)
-                self.assertEqual(got, status, str(answer)[:500])
+                got, response = self.post(body, path)
+                self.assertEqual(got, status, str(response)[:500])
 
     def test_11_texts_that_are_none(self):
         texts = (b"\xff", b"\xc3", b"\xed\xa0\x80", b"\\ud800", b"\\udc00x", b"\x00", b"\x1f", b"\xf4\x90\x80\x80")
@@ -130,8 +130,8 @@ class Fields(hostile_server.HostileTest):
                               (400, {"logit_bias": {"1": 101}}), (400, {"logit_bias": {"a": 1}}),
                               (400, {"logit_bias": {str(i): 0 for i in range(1025)}})])
         # All of them forbidden by words of a letter: something is written all the same, or the request alone fails.
-        status, answer = self.post({**GOOD, "bad_words": [chr(i) for i in range(1, 128)], "temperature": 1})
-        self.assertIn(status, (200, 400), answer)
+        status, response = self.post({**GOOD, "bad_words": [chr(i) for i in range(1, 128)], "temperature": 1})
+        self.assertIn(status, (200, 400), response)
 
     def test_22_stop_strings(self):
         self.assert_statuses([(400, {"stop": ""}), (400, {"stop": [""]}), (200, {"stop": []}), (200, {"stop": "<s>"}),
@@ -147,8 +147,8 @@ class Fields(hostile_server.HostileTest):
 
     def test_23_sampling_at_its_edges(self):
         for fields in ({"top_p": 0}, {"min_p": 1}, {"top_p": 0, "min_p": 1}, {"top_k": 1, "min_p": 1, "top_p": 0}):
-            status, answer = self.post({**GOOD, **fields})
-            self.assertEqual((status, answer.get("choices")), (200, self.golden), fields)
+            status, response = self.post({**GOOD, **fields})
+            self.assertEqual((status, response.get("choices")), (200, self.golden), fields)
         self.assert_statuses([(200, {"temperature": 2}), (400, {"temperature": 2.001}), (400, {"temperature": -0.001}),
                               (400, {"top_p": 1.001}), (400, {"top_p": -0.1}), (400, {"min_p": 1.001}),
                               (200, {"temperature": 1e-9}), (200, {"top_k": -1}), (400, {"top_k": -2}),
@@ -157,19 +157,19 @@ class Fields(hostile_server.HostileTest):
                               (400, {"frequency_penalty": 2.1}), (400, {"priority": 1}), (200, {"priority": 0})])
 
     def test_24_one_id_many_times_at_once(self):
-        answers = []
+        responses = []
 
         def ask():
             connection = self.connect()
             connection.sendall(request("POST", "/v1/completions", {**GOOD, "request_id": "same"}, "X-Request-Id: same"))
-            status, headers, body = Reader(connection).answer()
-            answers.append((status, headers["x-request-id"], json.loads(body)["choices"] == self.golden))
+            status, headers, body = Reader(connection).response()
+            responses.append((status, headers["x-request-id"], json.loads(body)["choices"] == self.golden))
         threads = [threading.Thread(target=ask) for _ in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self.assertEqual(answers, [(200, "same", True)] * 16)
+        self.assertEqual(responses, [(200, "same", True)] * 16)
 
     def test_time_of_a_request(self):
         def status(ms):
@@ -181,7 +181,7 @@ class Fields(hostile_server.HostileTest):
         """Whatever a client asks for, the stream says what the whole answer says."""
         for fields in ({"n": 2}, {"logprobs": 2}, {"stop": ["a"]}, {"echo": True}, {"max_tokens": 1}):
             whole = self.post({**GOOD, **fields})[1]["choices"]
-            _, _, body = self.send(completion(stream=True, **fields)).answer()
+            _, _, body = self.send(completion(stream=True, **fields)).response()
             events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line.startswith("data: {")]
             for choice in whole:
                 text = "".join(e["choices"][0]["text"] for e in events if e["choices"][0]["index"] == choice["index"])

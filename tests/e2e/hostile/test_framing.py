@@ -15,8 +15,8 @@ class Framing(hostile_server.HostileTest):
 
     def assert_refused_and_closed(self, data, *statuses):
         reader = self.send(data)
-        answer = reader.answer()
-        self.assertIn(answer[0], statuses, data[:200])
+        response = reader.response()
+        self.assertIn(response[0], statuses, data[:200])
         self.assertTrue(reader.ends())
 
     def test_01_sizes_of_chunks(self):
@@ -29,7 +29,7 @@ class Framing(hostile_server.HostileTest):
         length = 200_000 if hostile_server.SANITIZED else 3_000_000
         body = json.dumps({**GOOD, "user": "u" * length}).encode()
         reader = self.send(CHUNKED + b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
-        status, _, text = reader.answer()
+        status, _, text = reader.response()
         self.assertEqual((status, json.loads(text)["choices"]), (200, self.golden))
 
     def test_03_bodies_without_an_end(self):
@@ -37,7 +37,7 @@ class Framing(hostile_server.HostileTest):
         for begin in (CHUNKED + b"%x\r\n%s\r\n" % (len(body), body), completion()[:-1]):
             reader = self.send(begin)
             reader.connection.shutdown(1)
-            self.assertIsNone(reader.answer())
+            self.assertIsNone(reader.response())
 
     def test_04_two_lengths(self):
         for lines in (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -89,8 +89,8 @@ class Framing(hostile_server.HostileTest):
         self.assertLess(time.monotonic() - began, 60)
         told = 0
         for connection in slow:
-            answer = Reader(connection).answer()
-            told += answer is not None and answer[0] == 408
+            response = Reader(connection).response()
+            told += response is not None and response[0] == 408
         self.assertEqual(told, count)
         self.assertLess(time.monotonic() - began, 60)
         self.assertTrue(self.wait_for(lambda: self.open_files() <= self.files))
@@ -99,13 +99,13 @@ class Framing(hostile_server.HostileTest):
         mine = [self.connect("127.0.0.9") for _ in range(512)]
         for connection in mine:  # who has asked for something may be silent for a minute
             connection.sendall(request("GET", "/health"))
-            self.assertEqual(Reader(connection).answer()[0], 200)
+            self.assertEqual(Reader(connection).response()[0], 200)
         reader = Reader(self.connect("127.0.0.9"))
-        status, headers, _ = reader.answer()
+        status, headers, _ = reader.response()
         self.assertEqual((status, headers["retry-after"]), (503, "1"))
         self.assertTrue(reader.ends())
         mine[0].sendall(request("GET", "/health"))
-        self.assertEqual(Reader(mine[0]).answer()[0], 200)
+        self.assertEqual(Reader(mine[0]).response()[0], 200)
         self.assertEqual(self.good(), self.golden)  # of another address
         for connection in mine:
             connection.close()
@@ -118,7 +118,7 @@ class Framing(hostile_server.HostileTest):
         self.assertTrue(self.wait_for(lambda: self.metric("vllm:generation_tokens_total") > before))
         self.assertTrue(self.wait_for(lambda: self.metric("vllm:num_requests_running") == 0))
         self.assertLess(self.metric("vllm:generation_tokens_total"), before + 16 * 1500)
-        _, _, body = Reader(connection).answer()
+        _, _, body = Reader(connection).response()
         last = json.loads(body.decode().strip().split("data: ")[-1])
         self.assertEqual(last["error"]["code"], "client_too_slow")
 
@@ -134,7 +134,7 @@ class Framing(hostile_server.HostileTest):
                  request("POST", "/v1/completions", GOOD, f"X-Request-Id: r-{i}") for i in range(100)]
         reader = self.send(b"".join(asked))
         for i in range(100):
-            status, headers, body = reader.answer()
+            status, headers, body = reader.response()
             self.assertEqual((status, headers["x-request-id"]), (200, f"r-{i}"))
             if i % 4 == 0:
                 self.assertEqual(json.loads(body)["choices"], self.golden)

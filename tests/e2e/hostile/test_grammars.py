@@ -93,9 +93,9 @@ class KeyedTest(hostile_server.HostileTest):
     def ask_as(self, key, path="/v1/completions", **fields):
         body = {"model": "tiny", "prompt": "a", **fields} if path == "/v1/completions" else fields
         reader = self.send(request("POST", path, body, f"Authorization: Bearer {key}"))
-        answer = reader.answer()
+        response = reader.response()
         reader.connection.close()
-        return answer[0] if answer else None
+        return response[0] if response else None
 
     def loud(self, path="/v1/completions", **fields):
         """A request of the other key whose answer is not waited for."""
@@ -104,7 +104,7 @@ class KeyedTest(hostile_server.HostileTest):
         connection.sendall(request("POST", path, body, "Authorization: Bearer loud"))
         return connection
 
-    def answered(self, connections):
+    def responded(self, connections):
         """How many have the beginning of an answer."""
         return sum(1 for one in connections if select.select([one], [], [], 0)[0])
 
@@ -143,11 +143,11 @@ class Grammars(KeyedTest):
             most = max(most, self.metric("trireme:grammar_bytes"))
             peak = max(peak, self.resident())
             time.sleep(0.05)
-        self.assertTrue(self.wait_for(lambda: self.metric("vllm:num_requests_running") + self.answered(requests) >= 100))
+        self.assertTrue(self.wait_for(lambda: self.metric("vllm:num_requests_running") + self.responded(requests) >= 100))
         seconds = self.small(1)
         most, peak = max(most, self.metric("trireme:grammar_bytes")), max(peak, self.resident())
         running = self.metric("vllm:num_requests_running")
-        refused = [Reader(one).answer()[0] for one in requests if self.answered([one])]
+        refused = [Reader(one).response()[0] for one in requests if self.responded([one])]
         self.close(requests)
         left = self.metric("trireme:grammar_bytes")
         self.wait_for(lambda: self.resident() < before + self.kept)
@@ -185,13 +185,13 @@ class Grammars(KeyedTest):
         numbers = itertools.count()
         requests = [ask() for _ in range(32)]
         self.assertTrue(self.wait_for(
-            lambda: self.metric("vllm:num_requests_running") + self.answered(requests) >= RULES, 300))
+            lambda: self.metric("vllm:num_requests_running") + self.responded(requests) >= RULES, 300))
         end = time.monotonic() + 300
         tokens, masks, busy, rounds = self.metric("vllm:generation_tokens_total"), self.masks(), [], 0
         while rounds < 2 or self.masks() == masks:
             for i, one in enumerate(requests):  # a text that is whole makes room for the next
-                if self.answered([one]):
-                    self.assertIn(Reader(one).answer()[0], (200, 429))  # 429: its grammars' share is full
+                if self.responded([one]):
+                    self.assertIn(Reader(one).response()[0], (200, 429))  # 429: its grammars' share is full
                     one.close()
                     requests[i] = ask()
             busy, rounds = busy + gaps(), rounds + 1
@@ -222,14 +222,14 @@ class Grammars(KeyedTest):
         """One is read in seconds. Requests of another key are answered while most of them wait."""
         body = "word " * ((300 << 10) if SANITIZED else (1500 << 10))
         requests = [self.loud("/tokenize", prompt=body[number:]) for number in range(8)]
-        self.assertTrue(self.wait_for(lambda: self.answered(requests) >= 1, 300))
+        self.assertTrue(self.wait_for(lambda: self.responded(requests) >= 1, 300))
         seconds = []
         for _ in range(3):
             began = time.monotonic()
             self.assertEqual(self.ask_as(self.key, max_tokens=1), 200)
             seconds.append(time.monotonic() - began)
-        done = self.answered(requests)
-        self.assertTrue(self.wait_for(lambda: self.answered(requests) == 8, 600))
+        done = self.responded(requests)
+        self.assertTrue(self.wait_for(lambda: self.responded(requests) == 8, 600))
         self.close(requests)
         print(f"bodies: first tokens in {', '.join(f'{1e3 * one:.0f}' for one in seconds)} ms beside 8 bodies of "
               f"{len(body) / 2**20:.1f} MiB, {done} of them answered then")
@@ -246,20 +246,20 @@ class WantOfMemory(KeyedTest):
         resource.prlimit(self.server.pid, resource.RLIMIT_AS, (most, limits[1]))
         self.addCleanup(resource.prlimit, self.server.pid, resource.RLIMIT_AS, limits)
         requests = self.large(40)
-        answers = collections.Counter()
+        responses = collections.Counter()
         end = time.monotonic() + 240
-        while self.metric("trireme:grammars_waiting") > 0 or not answers:
+        while self.metric("trireme:grammars_waiting") > 0 or not responses:
             self.assertLess(time.monotonic(), end)
-            for one in [one for one in requests if self.answered([one])]:
-                status, _, body = Reader(one).answer()
-                answers[status, json.loads(body)["error"]["message"]] += 1
+            for one in [one for one in requests if self.responded([one])]:
+                status, _, body = Reader(one).response()
+                responses[status, json.loads(body)["error"]["message"]] += 1
                 requests.remove(one)
                 one.close()
             self.assertIn(self.ask_as(self.key, max_tokens=2), (200, 500, 503))
         self.close(requests)
         self.assertEqual(self.ask_as(self.key, max_tokens=2), 200)
-        print("want of memory: " + ", ".join(f"{count} times {status} {why}" for (status, why), count in answers.items()))
-        self.assertTrue(all(status in (429, 500, 503) for status, _ in answers))
+        print("want of memory: " + ", ".join(f"{count} times {status} {why}" for (status, why), count in responses.items()))
+        self.assertTrue(all(status in (429, 500, 503) for status, _ in responses))
 
 
 if __name__ == "__main__":

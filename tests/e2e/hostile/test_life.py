@@ -82,14 +82,14 @@ def storm(port, clients, golden, parent):
             told = True
         for key, _ in poll.select(1):
             reader, before, began = key.data
-            answer = reader.answer()
-            if answer is None:  # it was idle: this process has had no processor since it was answered
+            response = reader.response()
+            if response is None:  # it was idle: this process has had no processor since it was answered
                 assert time.monotonic() - before > IDLE_SECONDS
                 poll.unregister(key.fileobj)
                 key.fileobj.close()
                 begin(counts.get(200, 0))
                 continue
-            status, headers, body = answer
+            status, headers, body = response
             counts[status] = counts.get(status, 0) + 1
             body = json.loads(body)
             if status == 200:
@@ -225,7 +225,7 @@ class End(hostile_server.HostileTest):
             self.assertIsNotNone(stream.until(b"data: "))
         self.idle = Reader(self.connect())
         self.idle.connection.sendall(hostile_server.request("GET", "/health"))
-        self.assertEqual(self.idle.answer()[0], 200)
+        self.assertEqual(self.idle.response()[0], 200)
 
     def ends(self):
         """The last event of each stream. All are read at once: who takes nothing for 30 seconds is cut off."""
@@ -255,7 +255,7 @@ class End(hostile_server.HostileTest):
         self.assertTrue(self.idle.ends())
         self.assertLess(time.monotonic() - began, 30)  # half of the time after which it is closed for itself
         late.connection.sendall(completion()[50:])
-        status, headers, body = late.answer()
+        status, headers, body = late.response()
         self.assertEqual((status, json.loads(body)["error"]["code"], headers["connection"]),
                          (503, "shutting_down", "close"))
         self.assertEqual(set(self.ends()), {"[DONE]"})
@@ -267,7 +267,7 @@ class End(hostile_server.HostileTest):
         self.server.send_signal(signal.SIGTERM)
         self.assertTrue(self.wait_for(self.shuts_down))
         self.server.send_signal(signal.SIGTERM)
-        status, _, body = self.held.answer()
+        status, _, body = self.held.response()
         self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "engine_failure"))
         for last in self.ends():
             if last != "[DONE]":

@@ -62,10 +62,10 @@ class Load(hostile_server.HostileTest):
         whole = self.read(poll, lambda: False)
         seconds = time.monotonic() - began
         self.assertEqual(len(whole), STREAMS)
-        for answer in whole:
-            self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer[:300])
-            self.assertIn(b"data: [DONE]\n\n", answer)
-            events = re.findall(rb"data: (\{.*\})", answer)
+        for response in whole:
+            self.assertTrue(response.startswith(b"HTTP/1.1 200 "), response[:300])
+            self.assertIn(b"data: [DONE]\n\n", response)
+            events = re.findall(rb"data: (\{.*\})", response)
             text = "".join(json.loads(event)["choices"][0]["text"] for event in events)
             self.assertEqual(text, self.golden[0]["text"])
         print(f"{STREAMS} streams opened in {opened:.1f} s, done in {seconds:.1f} s, {before} threads, "
@@ -76,7 +76,7 @@ class Load(hostile_server.HostileTest):
         connections = [self.connect(f"127.0.0.{2 + i % 8}") for i in range(200)]
         for connection in connections:  # from its answer on each is idle
             connection.sendall(request("GET", "/health"))
-            self.assertEqual(Reader(connection).answer()[0], 200)
+            self.assertEqual(Reader(connection).response()[0], 200)
         began, used = time.monotonic(), self.cpu_seconds()
         time.sleep(4)
         share = (self.cpu_seconds() - used) / (time.monotonic() - began)
@@ -87,7 +87,7 @@ class Load(hostile_server.HostileTest):
         """With 256 sequences. That it is told, and how much it is."""
         before = self.buckets()
         whole = self.read(self.open_streams(2, n=128, max_tokens=230), lambda: False)
-        self.assertEqual([answer.count(b'"finish_reason":"length"') for answer in whole], [128, 128])
+        self.assertEqual([response.count(b'"finish_reason":"length"') for response in whole], [128, 128])
         after = self.buckets()
         shares = {bound: (after[bound] - before[bound]) / (after[float("inf")] - before[float("inf")]) for bound in after}
         print("steps of 256 sequences by the host's time: " +
