@@ -8,12 +8,6 @@
 namespace trireme::test_text_plot {
 namespace {
 
-size_t count(const std::string& text, const std::string& what) {
-  size_t n = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
-}
-
 TEST(TextPlot, IsAsWideAndHighAsAsked) {
   std::vector<double> x, y;
   for (int i = 0; i < 500; ++i) {

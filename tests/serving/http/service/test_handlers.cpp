@@ -13,8 +13,8 @@ using namespace test;
 
 class NoWeights final : public ModelWeights {
  public:
-  GroupCoord served() const override { return {"run/step-1", 1}; }
-  GroupCoord stage(const std::string& path) override {
+  Checkpoint served() const override { return {"run/step-1", 1}; }
+  Checkpoint stage(const std::string& path) override {
     throw InputError(path + " is no checkpoint");
   }
   void stage_adapter(int32_t, const std::string& path) override {
