@@ -26,7 +26,7 @@ class ContextPlan {
   int64_t local_tokens() const { return layout_.local_tokens(); }
   // (local_tokens) number of each local token in the micro-batch, -1 for padding.
   const std::vector<int64_t>& tokens() const { return tokens_; }
-  // Tokens of a rank during attention, after the exchange of heads: ulysses() * local_tokens().
+  // Tokens of a rank during attention, after the Ulysses all-to-all: ulysses() * local_tokens().
   int64_t group_tokens() const { return group_layout_.local_tokens(); }
 
   // Step t of the ring: this rank's queries and the keys of the rank t places before it, in

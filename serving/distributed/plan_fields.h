@@ -1,4 +1,4 @@
-// Field lists of a step plan and its outcome, in the order in which the fields are sent.
+// Field lists of a scheduler output and its step output, in the order in which the fields are sent.
 //
 // members(record) returns references to all fields of a record. A structured binding must name
 // every field: a struct that gains one does not compile here until the field is added to its list.

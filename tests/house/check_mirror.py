@@ -10,9 +10,10 @@ A file of unit tests (GoogleTest) below tests/ is a test of
     name the nearest to its folder;
   - if that finds none, the source of the first header of its top-level folder that it includes.
 A source has a unit test if some file is a test of it by these rules, and has it where the mirror says if
-that path is a file with a test case. The second line of the output also counts every source whose header some
-unit test includes, if only to prepare a test of another source: the widest meaning. Tests of the whole program (e2e), of layouts, of kernels on an
-emulated GPU (cuda, emulator) and fuzz targets belong to no single source and do not count.
+that path is a file with a test case. The second line of the output also counts every source whose
+header some unit test includes, if only to prepare a test of another source: the widest meaning.
+Tests of the whole program (e2e), of layouts, of kernels on an emulated GPU (cuda, emulator) and fuzz
+targets belong to no single source and do not count.
 """
 import re
 import sys
