@@ -1,5 +1,4 @@
-// Messages between two processes of a job arrive whole or not at all; foreign connections are
-// ignored.
+// Messages between two processes of a job arrive whole or not at all.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,5 +1,4 @@
-// numpy's shuffle, the split, the sample order and the blend, each compared with an independent
-// implementation.
+// Split and sample order of a data set, each compared with an independent implementation.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,5 @@
-// Models between formats: import followed by export gives the same bytes, an interrupted export
-// resumes, a run's checkpoint is exported as a directory that can be opened again, and differences
-// of two models are found.
+// Models between formats: import followed by export gives the same bytes, and an interrupted export
+// resumes.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,4 @@
-// Fine-tuning examples: the learned tokens of each form of record, packing, and the resulting
-// batches.
+// Fine-tuning examples: the learned tokens of each form of record.
 #include <gtest/gtest.h>
 
 #include <fstream>
