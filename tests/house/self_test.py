@@ -304,6 +304,13 @@ class Tools(unittest.TestCase):
         good = self.sample("int f(int a) {\n  if (a > 0)\n    return 1;\n  else\n    return 2;\n}\n")
         self.assertEqual(check_tidy.check(tool, good, ["-std=c++20"], [checks]), [])
 
+    def test_static_analysis_without_the_check_that_crashes_the_tool(self):
+        tool = self.folder / "tidy"
+        for crashes, problems in [(f'case "$*" in *-{check_tidy.CRASHES}*) exit 0;; esac; ', 0), ("", 1)]:
+            tool.write_text(f"#!/bin/sh\n{crashes}kill -SEGV $$\n")
+            tool.chmod(0o755)
+            self.assertEqual(len(check_tidy.check(str(tool), self.sample(""), [])), problems)
+
     def test_isa(self):
         source = self.sample("namespace trireme::cpu::avx2 { void kernel() {} }\n"
                              "inline int shared(int x) { return x; }\nint (*use)(int) = &shared;\n")
