@@ -33,4 +33,5 @@ fi
 [ -z "$cold" ] || export CCACHE_DIR="$clone/ccache"
 [ -z "$(git status --porcelain)" ] || echo "before_push.sh: changes that are not committed are not tested" >&2
 cd "$clone/trireme"
+echo "== CI of commit $(git rev-parse --short=8 HEAD)"
 "${prefix[@]}" env CI=true bash .ci/run </dev/null
