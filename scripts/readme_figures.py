@@ -3,8 +3,9 @@
 
     scripts/readme_figures.py [--check]
 
-They are between two marker comments. --check compares instead of writing (exit code 1). HEADLINES selects the rows; a
-row that the pages no longer have is an error, and a figure that was not measured is "not measured".
+They are between two marker comments, grouped by machine and peer. --check compares instead of writing (exit code 1).
+HEADLINES selects the rows; a row that the pages no longer have is an error, and a figure that was not measured is "not
+measured". A table of the CPU page holds rows of one commit and machine: the last that its section names before it.
 """
 import argparse
 import json
@@ -110,12 +111,12 @@ def measured_at(before, page):
     """(commit, machine) of a table: the last that its section names before it, else those of the page."""
     prose = " ".join(re.sub(r"(?m)^(?:\||    ).*\n", "", before).split())
     commits = re.findall(r"\bcommit ([0-9a-f]{7,12})\b", re.sub(r"\([^)]*\)", "", prose))
-    machines = re.findall(r"\b[Oo]n (an? machine with [\w ]+?|\d+ cores of an? [\w ]+?)(?= and |[,.:;]| \(([\w ]+))",
+    machines = re.findall(r"\b[Oo]n (an? machine with [\w ]+?|\d+ cores of an? [\w ]+?)(?= and |[,.:;]| \(([\w -]+))",
                           prose)
     rows = dict(re.findall(r"(?m)^\| (commit|machine) \| (.*?) \|$", page.split("\n## ")[0]))
     if len(rows) != 2:
         raise Missing("the first table of the page has no rows of commit and machine")
-    name, kind = machines[-1] if machines else re.match(r"([^,(]+?) *(?:\(([\w ]+)|,|$)", rows["machine"]).groups("")
+    name, kind = machines[-1] if machines else re.match(r"([^,(]+?) *(?:\(([\w -]+)|,|$)", rows["machine"]).groups("")
     return (commits[-1] if commits else rows["commit"]), f"{name} ({kind})" if kind else name
 
 
@@ -133,28 +134,32 @@ def number(text):
 
 
 def cpu_rows(page):
+    """((machine, peer), cells) of each of HEADLINES."""
     for heading, pattern, name, ours, peer, theirs, like in HEADLINES:
         try:
             before, columns, rows, cells = find_row(section_of(page, heading), pattern)
             commit, machine = measured_at(before, page)
             rate = number(cell_after(columns, cells, ours))
             their = number(cell_after(columns, cells, theirs, after=ours))
-            yield [name, rate, f"{peer}: {their}", cell_after(columns, cells, "ratio"),
-                   range_of(columns, rows, like), f"{machine}, [{commit[:8]}]({CPU_PAGE}#{anchor(heading)})"]
+            yield (machine, peer), [name, rate, their, cell_after(columns, cells, "ratio"), range_of(columns, rows, like),
+                                    f"[{commit[:8]}]({CPU_PAGE}#{anchor(heading)})"]
         except Missing as error:
             raise Missing(f"{CPU_PAGE}, section {heading!r}: {error}") from None
 
 
 def gpu_rows(phases):
-    device = phases["facts"]["gpu"]["name"].replace("NVIDIA ", "")
+    """((machine, peer), cells) of each of GPU_HEADLINES."""
+    device = phases["facts"]["gpu"]["name"]
     for (phase, ours), name, peer, (their_phase, theirs) in GPU_HEADLINES:
-        row = phases.get(phase, {}).get(ours, {})
+        row, other = phases.get(phase, {}).get(ours, {}), phases.get(their_phase, {}).get(theirs, {})
         if "tokens_per_second" not in row:
             raise Missing(f"{GPU_RESULTS} has no tokens_per_second of {ours!r}")
-        rate, their = (r.get("tokens_per_second") for r in (row, phases.get(their_phase, {}).get(theirs, {})))
+        rate, their = row["tokens_per_second"], other.get("tokens_per_second")
         heading = {"serve": "serving-beside-vllm", "speed": "beside-pytorch"}[phase]
-        yield [name, number(rate), f"{peer}: {number(their)}",
-               f"{rate / their:.2f}" if their else "", "", f"{device}, [{row['commit'][:8]}]({GPU_PAGE}#{heading})"]
+        at = f"[{row['commit'][:8]}]({GPU_PAGE}#{heading})"
+        if their and other["commit"] != row["commit"]:
+            at += f", peer at {other['commit'][:8]}"
+        yield (device, peer), [name, number(rate), number(their), f"{rate / their:.2f}" if their else "", "", at]
 
 
 def layouts_sentence(page):
@@ -172,8 +177,13 @@ def table():
     """The lines between the markers."""
     page = (ROOT / CPU_PAGE).read_text(encoding="utf-8")
     phases = json.loads((ROOT / GPU_RESULTS).read_text(encoding="utf-8"))["phases"]
-    lines = [["tokens/s", "Trireme", "peer", "ratio", "range (cases)", "machine, commit"],
-             ["---", "--:", "---", "--:", "---", "---"], *cpu_rows(page), *gpu_rows(phases)]
+    lines = [["tokens/s", "Trireme", "peer", "ratio", "range (cases)", "commit"], ["---", "--:", "--:", "--:", "--:", "---"]]
+    group = None
+    for key, cells in [*cpu_rows(page), *gpu_rows(phases)]:
+        if key != group:
+            group = key
+            lines.append([f"**{key[0]}**", "", f"**{key[1]}**", "", "", ""])
+        lines.append(cells)
     text = "".join("| " + " | ".join(line) + " |\n" for line in lines)
     return "\n" + text + "\n" + layouts_sentence((ROOT / LAYOUTS).read_text(encoding="utf-8")) + "\n"
 

@@ -490,6 +490,8 @@ class Readme(unittest.TestCase):
                                                   "AVX2 only and\nnothing else.\n", head), ("1234567", "a machine with AVX2 only"))
         self.assertEqual(self.figures.measured_at("On 2 cores of an Y (new, quick), commit 1234567.\n", head)[1],
                          "2 cores of an Y (new)")
+        self.assertEqual(self.figures.measured_at("Llama 1B, commit 1234567, on 2 cores of an Y (AVX-512 with bf16, without\nAMX; "
+                                                  "then Z):\n", head), ("1234567", "2 cores of an Y (AVX-512 with bf16)"))
         self.assertEqual([self.figures.number(cell) for cell in ("1,250", "7.26", "not run: no vLLM")],
                          ["1,250", "7.3", "not measured"])
         for lost in (lambda: self.figures.find_row(section, "gpt 2 124m, b 8"), lambda: self.figures.section_of(section, "A"),
