@@ -127,7 +127,7 @@ TEST(Compare, FailsOnAnotherDtype) {
   EXPECT_NE(compare_exact(a, b), "");
 }
 
-TEST(Compare, ExactTellsZerosApart) {
+TEST(Compare, ExactDistinguishesZeros) {
   const TestTensor plus(DType::kF32, {1}, {0.0}), minus(DType::kF32, {1}, {-0.0});
   EXPECT_NE(compare_exact(plus, minus), "");
 }

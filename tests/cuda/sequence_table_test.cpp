@@ -32,7 +32,7 @@ T* pointer(Buffer& buffer) {
   return reinterpret_cast<T*>(buffer.data());
 }
 
-TEST(SequenceTable, TellsLengthsAndOffsetsAndThatTheRestIsEmpty) {
+TEST(SequenceTable, ReportsLengthsAndOffsetsAndThatTheRestIsEmpty) {
   const auto gpu = cuda::open(0);
   constexpr int64_t kRoom = 4;
   Buffer cu = on_device<int32_t>(*gpu, {0, 5, 5, 12});

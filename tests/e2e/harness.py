@@ -105,9 +105,9 @@ class CommandTest(unittest.TestCase):
         running = process.poll() is None
         if running:
             os.killpg(process.pid, signal.SIGKILL)
-        _, told = process.communicate()
-        if running and told:
-            print(f"{process.args} was still running, and has told:\n{told[-4000:]}", file=sys.stderr)
+        _, output = process.communicate()
+        if running and output:
+            print(f"{process.args} was still running, and has written:\n{output[-4000:]}", file=sys.stderr)
 
     def trireme(self, *arguments, expect=0, timeout=300, **options):
         """Runs to the end and returns (stdout, stderr); the exit code must be `expect`."""

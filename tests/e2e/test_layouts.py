@@ -74,7 +74,7 @@ class Layouts(tiny_run.RunTest):
                 if key in want:
                     self.assertAlmostEqual(got[key] / want[key], 1, delta=tolerance, msg=f"{run}: {key} {got} {want}")
 
-    def assert_waiting_is_told(self, run, stages):
+    def assert_waiting_is_reported(self, run, stages):
         for record in self.records(run):
             self.assertEqual("pipeline_idle_ms" in record, stages > 1, run)
             self.assertGreater(record["exposed_comm_ms"], 0, run)
@@ -87,7 +87,7 @@ class Layouts(tiny_run.RunTest):
                 run = f"{reference}-{number}"
                 self.pretrain("--set", f"output_dir={run}", "--set", "train_steps=2", *settings(layout))
                 self.assert_same_losses(run, reference, steps=2)
-                self.assert_waiting_is_told(run, layout.get("pp", 1))
+                self.assert_waiting_is_reported(run, layout.get("pp", 1))
                 self.assert_members_are_documented(run)
 
     def test_losses_are_those_of_one_rank(self):

@@ -53,9 +53,9 @@ class Client(served_run.ServerTest):
         messages = [{"role": "user", "content": PROMPT}]
         chat = client.chat.completions.create(messages=messages, logprobs=True, top_logprobs=3, **asked)
         self.assertEqual((chat.choices[0].message.role, chat.choices[0].message.content), ("assistant", want))
-        told = chat.choices[0].logprobs.content
-        self.assertEqual("".join(token.token for token in told), want)
-        self.assertTrue(all(len(t.top_logprobs) == 3 and t.top_logprobs[0].logprob == t.logprob for t in told))
+        content = chat.choices[0].logprobs.content
+        self.assertEqual("".join(token.token for token in content), want)
+        self.assertTrue(all(len(t.top_logprobs) == 3 and t.top_logprobs[0].logprob == t.logprob for t in content))
         pieces = list(client.chat.completions.create(messages=messages, stream=True, n=2, **asked))
         for index in range(2):
             said = [c.choices[0].delta.content or "" for c in pieces if c.choices[0].index == index]
@@ -95,8 +95,8 @@ class Client(served_run.ServerTest):
                 (same,) = stream.get_final_completion().choices[0].message.tool_calls
             self.assertIn("tool_calls.function.arguments.delta", kinds)
             self.assertEqual(same.function.arguments, call.function.arguments)
-        told = [*messages, whole.message.to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "calm"}]
-        after = chats.create(**{**asked, "messages": told, "max_tokens": 5, "tools": tools})
+        conversation = [*messages, whole.message.to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "calm"}]
+        after = chats.create(**{**asked, "messages": conversation, "max_tokens": 5, "tools": tools})
         self.assertIn(after.choices[0].finish_reason, ("length", "stop"))
         # Left to itself the model calls nothing: its text is the content.
         free = chats.create(tools=tools, temperature=0, **{**asked, "max_tokens": 30}).choices[0].message

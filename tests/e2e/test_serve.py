@@ -47,8 +47,8 @@ class Server(served_run.ServerTest):
             self.assertEqual(choices[-1]["finish_reason"], want["finish_reason"])
         # The echo's log-probabilities are those that the text was written with.
         text = self.complete(max_tokens=10, logprobs=1, echo=False)["choices"][0]
-        told = self.complete(prompt=PROMPT + text["text"], max_tokens=0, logprobs=0, echo=True)["choices"][0]["logprobs"]
-        for one, other in zip(told["token_logprobs"][-10:], text["logprobs"]["token_logprobs"], strict=True):
+        reported = self.complete(prompt=PROMPT + text["text"], max_tokens=0, logprobs=0, echo=True)["choices"][0]["logprobs"]
+        for one, other in zip(reported["token_logprobs"][-10:], text["logprobs"]["token_logprobs"], strict=True):
             self.assertAlmostEqual(one, other, delta=1e-4)
         self.stop(server)
 
@@ -60,12 +60,12 @@ class Server(served_run.ServerTest):
         report, _ = self.trireme("eval", "run", "--data", "text", "--sequence-length", 200, "--max-samples", 1, "--json")
         server = self.serve("--max-num-batched-tokens", 64)
         choice = self.complete(prompt=text, max_tokens=1, logprobs=2, echo=True, prompt_logprobs=1)["choices"][0]
-        first, *told = choice["logprobs"]["token_logprobs"][:-1]
+        first, *reported = choice["logprobs"]["token_logprobs"][:-1]
         self.assertIsNone(first)
-        self.assertAlmostEqual(-sum(told) / 200, json.loads(report)["loss"], delta=1e-5)
+        self.assertAlmostEqual(-sum(reported) / 200, json.loads(report)["loss"], delta=1e-5)
         first, *apart = choice["prompt_logprobs"]
         self.assertIsNone(first)
-        for letter, logprob, one in zip(text[1:], told, apart, strict=True):
+        for letter, logprob, one in zip(text[1:], reported, apart, strict=True):
             own = one[str(ord(letter))]
             self.assertEqual((own["logprob"], own["decoded_token"]), (logprob, letter))
             self.assertEqual([o["rank"] for o in one.values()], [1] if own["rank"] == 1 else [own["rank"], 1])
@@ -155,8 +155,8 @@ class Server(served_run.ServerTest):
         self.assertEqual({model["id"]: model["parent"] for model in models["data"]},
                          {"tiny": None, "upper": "tiny", "backwards": "tiny"})
         for _ in range(2):  # the second time with the prompt in the cache
-            told = re.search(r"\nvllm:lora_requests_info{([^}]*)}", self.ask("GET", "/metrics")[1])
-            self.assertIn('max_lora="2"', told[1])
+            reported = re.search(r"\nvllm:lora_requests_info{([^}]*)}", self.ask("GET", "/metrics")[1])
+            self.assertIn('max_lora="2"', reported[1])
             for name, text in want.items():
                 response = self.complete(model=name, max_tokens=20, echo=True, ignore_eos=True)
                 self.assertEqual((response["model"], response["choices"][0]["text"] + "\n"), (name, text))

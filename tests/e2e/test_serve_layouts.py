@@ -17,10 +17,10 @@ PROMPTS = [PROMPT, "t", tiny_run.text(40, 3), "rowing as one over a quiet sea by
 class Layouts:
     def responses(self):
         """Log-probabilities of prompts; then the greedy tokens behind each, with the two most probable ones."""
-        told = self.complete(prompt=PROMPTS, max_tokens=0, echo=True, logprobs=0)["choices"]
+        choices = self.complete(prompt=PROMPTS, max_tokens=0, echo=True, logprobs=0)["choices"]
         texts = self.complete(prompt=PROMPTS, max_tokens=30, logprobs=2, ignore_eos=True)["choices"]
         drawn = self.complete(prompt=PROMPT, max_tokens=30, temperature=0.8, seed=5, n=2)["choices"]
-        return ([choice["logprobs"]["token_logprobs"][1:] for choice in told],
+        return ([choice["logprobs"]["token_logprobs"][1:] for choice in choices],
                 [choice["logprobs"] for choice in texts], [choice["text"] for choice in drawn])
 
     def assert_same(self, got, want):
@@ -83,9 +83,9 @@ class Dense(Layouts, ServedRanks):
         loss = json.loads(self.trireme("eval", "run", "--data", "window", "--json")[0])
         self.assertEqual(loss["tokens"], 32)
         server = self.serve("--ranks", 2, "--tensor", 2)
-        told = self.complete(prompt=text, max_tokens=0, echo=True, logprobs=0)["choices"][0]["logprobs"]
-        self.assertEqual(len(told["token_logprobs"]), 33)
-        self.assertAlmostEqual(-sum(told["token_logprobs"][1:]) / 32, loss["loss"], delta=1e-5)
+        reported = self.complete(prompt=text, max_tokens=0, echo=True, logprobs=0)["choices"][0]["logprobs"]
+        self.assertEqual(len(reported["token_logprobs"]), 33)
+        self.assertAlmostEqual(-sum(reported["token_logprobs"][1:]) / 32, loss["loss"], delta=1e-5)
         self.stop(server)
 
     def test_no_request_may_cost_the_ranks(self):

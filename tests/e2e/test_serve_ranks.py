@@ -19,7 +19,7 @@ from served_ranks import LLAMA, PROMPT, ServedRanks
 LENGTH = 32768
 # What is printed is more than ten times as soon: there are machines on which a process lies still for seconds. That a loss is
 # known at once is a matter of arithmetic, tests/serving/distributed/test_rank_watch.cpp.
-TOLD_WITHIN, NOT_READY_WITHIN, READY_WITHIN = 15 * PATIENCE, 15 * PATIENCE, 60 * PATIENCE
+NOTIFIED_WITHIN, NOT_READY_WITHIN, READY_WITHIN = 15 * PATIENCE, 15 * PATIENCE, 60 * PATIENCE
 FOUR = ("--ranks", 4, "--tensor", 2, "--pipeline", 2)
 TWO = ("--ranks", 2, "--tensor", 2)
 PHASES, SIGNALS, RANKS = ("a prompt", "texts"), (signal.SIGKILL, signal.SIGSTOP), range(4)
@@ -81,7 +81,7 @@ class LostRanks(ServedRanks):
     def expect_errors(self, clients, since):
         """What each reads ends with an error, soon; says how that came, and when to the last of them."""
         for client in clients:
-            client.join(since + TOLD_WITHIN + 1 - time.monotonic())
+            client.join(since + NOTIFIED_WITHIN + 1 - time.monotonic())
             self.assertFalse(client.is_alive(), "a client hears nothing")
             self.assertIsNone(client.failure)
             response, text = client.response, client.text
@@ -96,10 +96,10 @@ class LostRanks(ServedRanks):
             error = json.loads(text)["error"]
             self.assertEqual((error["code"], sorted(error)), ("engine_failure", ["code", "message", "param", "type"]))
             self.assertIn("rank", error["message"])
-        told = max(client.ended for client in clients) - since
-        self.assertLess(told, TOLD_WITHIN)
+        notified = max(client.ended for client in clients) - since
+        self.assertLess(notified, NOTIFIED_WITHIN)
         forms = ("error frame" if client.response.status == 200 else "503" for client in clients)
-        return f"{' and '.join(forms)} after {told:.3f} s"
+        return f"{' and '.join(forms)} after {notified:.3f} s"
 
     def reading_prompts(self):
         """A client of prompts that take thousands of steps, the first of which is being read, and one that waits."""
@@ -144,9 +144,9 @@ class LostRanks(ServedRanks):
         self.wait_until(lambda: self.readiness() == 503 or self.came_anew(before), NOT_READY_WITHIN,
                         "it still says that it is ready")
         not_ready = time.monotonic() - since
-        told = self.expect_errors(clients, since)
+        failures = self.expect_errors(clients, since)
         self.wait_until(lambda: self.came_anew(before) and self.readiness() == 200, READY_WITHIN, "it does not come back")
-        print(f"rank {rank}, {how.name} in {phase}: {told}, not ready after {not_ready:.3f} s, "
+        print(f"rank {rank}, {how.name} in {phase}: {failures}, not ready after {not_ready:.3f} s, "
               f"ready again after {time.monotonic() - since:.3f} s", flush=True)
         self.expect_ready_again(golden)
         # All ranks are others; the process with the listener is the same.
@@ -181,9 +181,9 @@ class LostRanks(ServedRanks):
                 self.wait_until(self.refuses, 60 * PATIENCE, "it does not stop")
                 self.assertTrue(all(client.is_alive() for client in clients))
                 since = self.hurt(processes[rank], how)
-                told = self.expect_errors(clients, since)
+                failures = self.expect_errors(clients, since)
                 _, stderr = server.communicate(timeout=120)
-                print(f"rank {rank}, {how.name} while the server stops: {told}, ended after "
+                print(f"rank {rank}, {how.name} while the server stops: {failures}, ended after "
                       f"{time.monotonic() - since:.3f} s", flush=True)
                 self.assertEqual(server.returncode, 0, stderr)
                 self.expect_nobody_left()

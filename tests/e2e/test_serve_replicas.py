@@ -120,7 +120,7 @@ class Replicas(served_ranks.ServedRanks):
         self.lose(1)
         self.wait_until(lambda: self.metrics("vllm:num_requests_running")[1] == 0, NOTICED_WITHIN, "nobody notices")
         self.assertEqual(self.texts(), texts)  # by the other one
-        self.wait_until(lambda: len(ends) == running[1], 60, "not all are told")
+        self.wait_until(lambda: len(ends) == running[1], 60, "not all responses ended")
         self.expect_back(1)
         done.set()
         watcher.join()

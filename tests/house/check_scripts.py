@@ -33,8 +33,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 if words[:2] == ["bench", "serve"]:
     got = float(urllib.request.urlopen(after("--base-url") + "/health").read())
     asked = int(after("--num-prompts"))
-    told = {"completed": asked - (asked > 4), "output_throughput": got, "median_ttft_ms": 100 / got, "median_itl_ms": 1}
-    pathlib.Path(after("--output")).write_text(json.dumps(told))
+    result = {"completed": asked - (asked > 4), "output_throughput": got, "median_ttft_ms": 100 / got, "median_itl_ms": 1}
+    pathlib.Path(after("--output")).write_text(json.dumps(result))
 elif words[:2] == ["bench", "decode"]:
     print(json.dumps({"mean_token_ms": 1e3 / speed, "prompt_ms": 10, "share_of_floor": 0.5}))
 else:
@@ -74,15 +74,15 @@ class Scripts(unittest.TestCase):
             <system-out/></testcase><testcase name="old" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
             <system-out>no</system-out></testcase><testcase name="ops" time="1" status="run"><system-out>ops are right</system-out></testcase>
             </testsuite>""")
-        told = run(sys.executable, "-B", ROOT / "scripts/lib/failed_tests.py", results)
-        self.assertEqual((told.returncode, told.stderr), (0, ""))
-        lines = told.stdout.splitlines()
+        done = run(sys.executable, "-B", ROOT / "scripts/lib/failed_tests.py", results)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = done.stdout.splitlines()
         self.assertLess(len(lines), 40)
-        self.assertNotIn("old", told.stdout)
+        self.assertNotIn("old", done.stdout)
         for line in ("== failed: serving, 1.5 s", "== failed: io, 0.0 s Unable to find executable", "a_test.cpp:7: Failure", "Expected: one", "...", "passes 299"):
             self.assertIn(line, lines)
         self.assertNotIn("passes 150", lines)
-        self.assertNotIn("ops", told.stdout)
+        self.assertNotIn("ops", done.stdout)
 
     def run_suites(self, *suites, **environment):
         """scripts/lib/run_suites.py over suites of (name, shell command)."""

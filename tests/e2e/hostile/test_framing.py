@@ -87,11 +87,11 @@ class Framing(hostile_server.HostileTest):
         self.assertEqual(self.good(), self.golden)
         # Who served them one after the other would wait ten seconds for each.
         self.assertLess(time.monotonic() - began, 60)
-        told = 0
+        timed_out = 0
         for connection in slow:
             response = Reader(connection).response()
-            told += response is not None and response[0] == 408
-        self.assertEqual(told, count)
+            timed_out += response is not None and response[0] == 408
+        self.assertEqual(timed_out, count)
         self.assertLess(time.monotonic() - began, 60)
         self.assertTrue(self.wait_for(lambda: self.open_files() <= self.files))
 

@@ -75,11 +75,11 @@ def storm(port, clients, golden, parent):
     for i in range(clients):
         begin(i)
     parent.send("all are there")
-    told = False
+    reported = False
     while not parent.poll():
-        if not told and waits and 200 in counts:
+        if not reported and waits and 200 in counts:
             parent.send("both have come")
-            told = True
+            reported = True
         for key, _ in poll.select(1):
             reader, before, began = key.data
             response = reader.response()

@@ -46,7 +46,7 @@ TEST(ChatTemplate, WritesWhatJinja2Writes) {
   EXPECT_GT(file["cases"].size(), refused + 30);
 }
 
-TEST(ChatTemplate, TellsWhatTheAssistantWrote) {
+TEST(ChatTemplate, ReportsWhatTheAssistantWrote) {
   const ChatTemplate chat(
       "{% for m in messages %}[{% if m.role == 'a' %}{% generation %}{{ m.content }}{% "
       "endgeneration "
@@ -63,7 +63,7 @@ TEST(ChatTemplate, TellsWhatTheAssistantWrote) {
 }
 
 // The output of a macro may be changed before it is written: the assistant's part in it is unknown.
-TEST(ChatTemplate, TellsNothingOfWhatTheAssistantWroteInAMacro) {
+TEST(ChatTemplate, ReportsNothingOfWhatTheAssistantWroteInAMacro) {
   const ChatTemplate chat(
       "{% generation %}a{% endgeneration %}{% macro m() %}{% generation %}b{% endgeneration %}{% "
       "endmacro %}{% if twice %}{{ m() | upper }}{% endif %}");
@@ -73,7 +73,7 @@ TEST(ChatTemplate, TellsNothingOfWhatTheAssistantWroteInAMacro) {
   EXPECT_TRUE(out.generated.empty());
 }
 
-TEST(ChatTemplate, TellsTheDateItIsGiven) {
+TEST(ChatTemplate, RendersTheDateItIsGiven) {
   const ChatTemplate chat("{{ strftime_now('%Y') }}");
   EXPECT_EQ(chat.render(Json::object(), {}, 1'700'000'000).text, "2023");
 }

@@ -109,7 +109,7 @@ TEST(GenerationResponse, StreamsACompletion) {
   EXPECT_EQ(recorder.response.usage().completion_tokens, 2);  // including the stop token
 }
 
-TEST(GenerationResponse, TellsOfThePromptInItsOwnMember) {
+TEST(GenerationResponse, ReportsThePromptInItsOwnMember) {
   const std::vector<OutputToken> prompt = {
       {.id = 'i', .logprob = -2, .top = {{'o', -0.5}, {'i', -2}}, .rank = 2},
       {.id = '!', .logprob = -INFINITY, .top = {}, .rank = 7}};
@@ -134,7 +134,7 @@ TEST(GenerationResponse, TellsOfThePromptInItsOwnMember) {
 
 // Echoed prompts count towards the size of a response like completions, and every choice of a
 // completion echoes it.
-TEST(GenerationResponse, CountsWhatItTellsOfPrompts) {
+TEST(GenerationResponse, CountsWhatItReportsOfPrompts) {
   const std::vector<OutputToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
   const auto held = [&](bool chat, int64_t n, int64_t returned) {
     ResponseRecorder one({.chat = chat, .prompt_logprobs = 3, .n = n, .returned = returned},
@@ -150,7 +150,7 @@ TEST(GenerationResponse, CountsWhatItTellsOfPrompts) {
 }
 
 // The two most probable choices per token out of each prompt's three, best first.
-TEST(GenerationResponse, TellsTheBestChoices) {
+TEST(GenerationResponse, ReportsTheBestChoices) {
   ResponseRecorder recorder({.n = 3, .returned = 2}, {{'a'}, {'b'}});
   const auto write = [&](size_t choice, const std::string& text, double logprob) {
     for (size_t i = 0; i < text.size(); ++i)
@@ -252,7 +252,7 @@ TEST(GenerationResponse, NamesTheStopThatTheClientAskedFor) {
 
 // The token ids of a stream's events together equal those of the whole response, including tokens
 // whose text is held back or empty.
-TEST(GenerationResponse, TellsIdsOfTokens) {
+TEST(GenerationResponse, ReportsIdsOfTokens) {
   for (const bool chat : {false, true}) {
     for (const bool stream : {false, true}) {
       SCOPED_TRACE(concat("chat ", chat, ", stream ", stream));
@@ -327,7 +327,7 @@ TEST(GenerationResponse, MixesChoicesByTheirIndex) {
   EXPECT_EQ(finishes, (std::map<int, int>{{0, 1}, {1, 1}}));
 }
 
-TEST(GenerationResponse, TellsLogProbabilitiesOfAChat) {
+TEST(GenerationResponse, ReportsLogProbabilitiesOfAChat) {
   ResponseForm form{.chat = true, .top_logprobs = 1};
   form.text.report_tokens = true;
   ResponseRecorder recorder(form);
@@ -410,7 +410,7 @@ TEST(GenerationResponse, BytesOfAChatsTokensAreTheText) {
   EXPECT_EQ(choice["logprobs"]["content"][0]["top_logprobs"][1]["token"], "<|endoftext|>");
 }
 
-TEST(GenerationResponse, TellsLogProbabilitiesInEventsOnce) {
+TEST(GenerationResponse, ReportsLogProbabilitiesInEventsOnce) {
   ResponseForm form{.chat = true, .stream = true, .top_logprobs = 0};
   form.text.report_tokens = true;
   form.text.stops = {"bcX"};

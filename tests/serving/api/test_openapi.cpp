@@ -20,8 +20,9 @@ TEST(OpenApi, DescribesEveryFieldThatIsRead) {
     const Json& operation = document["paths"][endpoint->path]["post"];
     const Json& schema = operation["requestBody"]["content"]["application/json"]["schema"];
     for (const Field& field : endpoint->fields()) {
-      const bool told = field.status == FieldStatus::kRead || field.status == FieldStatus::kIgnored;
-      EXPECT_EQ(schema["properties"].contains(field.name), told) << field.name;
+      const bool documented =
+          field.status == FieldStatus::kRead || field.status == FieldStatus::kIgnored;
+      EXPECT_EQ(schema["properties"].contains(field.name), documented) << field.name;
       EXPECT_NE(field.help, "") << field.name;
       ++fields;
     }

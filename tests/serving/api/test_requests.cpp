@@ -495,7 +495,7 @@ TEST(Requests, ReadHowManyChoicesAreComputed) {
   EXPECT_EQ(refused(R"("n":9)").param, "n");
 }
 
-TEST(Requests, ReadWhatIsToldOfThePrompt) {
+TEST(Requests, ReadWhatIsReportedOfThePrompt) {
   EXPECT_EQ(parse_completion(completion(R"("prompt_logprobs":0)")).prompt_logprobs, 0);
   EXPECT_EQ(parse_chat(chat(R"("prompt_logprobs":20)")).prompt_logprobs, 20);
   EXPECT_EQ(parse_chat(chat("")).prompt_logprobs, -1);

@@ -87,7 +87,7 @@ TEST(ControlChannel, RefusesMoreThanItAcceptsBeforeItComes) {
   EXPECT_THROW(pair.channel->receive(kLong), BadMessage);
 }
 
-TEST(ControlChannel, SaysThatThePeerHasGone) {
+TEST(ControlChannel, ReportsThatThePeerHasGone) {
   Pair pair;
   close(std::exchange(pair.raw, -1));
   EXPECT_THROW(pair.channel->receive(kLong), Error);

@@ -17,7 +17,7 @@ inline ModelConfig speculation_config(ModelFamily family, int64_t vocabulary) {
 }
 
 // Repetitive prompts, like code and quotations.
-inline std::vector<TextRequest> speculation_wishes(int count, int32_t vocabulary) {
+inline std::vector<TextRequest> speculation_requests(int count, int32_t vocabulary) {
   std::vector<TextRequest> out;
   for (int n = 0; n < count; ++n) {
     TextRequest request;

@@ -234,7 +234,7 @@ TEST_F(ChangeWeights, WaitsNotForWhatEndsWhileTheEngineRests) {
   ASSERT_TRUE(comes(asked));
 }
 
-TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
+TEST_F(ChangeWeights, EndsWhatRunsWhereRequested) {
   executor_->max_steps = 1;
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);
@@ -247,7 +247,7 @@ TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
   EXPECT_TRUE(write(kPrompt, 5).get().is_all(1));
 }
 
-TEST_F(ChangeWeights, KeepsWhatRunsWhereItIsTold) {
+TEST_F(ChangeWeights, KeepsWhatRunsWhereRequested) {
   executor_->max_steps = 1;
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);

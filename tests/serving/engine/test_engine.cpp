@@ -75,7 +75,7 @@ std::unique_ptr<StepExecutor> recorded() {
   return std::make_unique<test::RecordedTexts>(kBlocks, kBlockTokens, kVocabulary);
 }
 
-TEST(Engine, TellsEveryThreadItsOwnTexts) {
+TEST(Engine, ReportsToEveryThreadItsOwnTexts) {
   std::atomic<int64_t> steps = 0;
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens, [&](const StepReport& r) {
     EXPECT_GT(r.tokens, 0);
@@ -138,7 +138,7 @@ TEST(Engine, SiblingsFindThePromptOfTheFirst) {
 }
 
 // Log-probabilities of a prompt are not cached: its tokens are computed for them, but only once.
-TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
+TEST(Engine, SiblingsShareWhatIsReportedOfAPrompt) {
   for (const bool caches : {true, false}) {
     std::atomic<int64_t> computed = 0;
     BatchingConfig config = kConfig;

@@ -8,14 +8,7 @@
 namespace trireme::test_guarded_drafter {
 namespace {
 
-using test::expect_same_texts;
-using test::kBlockTokens;
-using test::kMaxTokens;
-using test::Rank;
-using test::speculation_config;
-using test::speculation_wishes;
-using test::Text;
-using test::TextRequest;
+using namespace test;  // NOLINT: the fixture's words are this file's vocabulary
 
 // Drafts tokens until it runs out of memory.
 class FailsLater final : public Drafter {
@@ -34,7 +27,7 @@ class FailsLater final : public Drafter {
 };
 
 TEST(SpeculativeDecoding, GoesOnWithoutADraftThatFails) {
-  const std::vector<TextRequest> requests = speculation_wishes(8, 37);
+  const std::vector<TextRequest> requests = speculation_requests(8, 37);
   run_threads(1, [&](Communicator& world) {
     const ModelConfig config = speculation_config(ModelFamily::kLlama, 37);
     Rank rank(config, {}, world, DType::kF32, kMaxTokens);

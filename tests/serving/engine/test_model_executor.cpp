@@ -98,7 +98,7 @@ TEST_P(Batches, TellThePromptsLogProbabilities) {
 }
 
 // More of them in one step than rows of logits fit on the host at a time.
-TEST(ModelExecutor, TellsALongPromptInOneStep) {
+TEST(ModelExecutor, ReportsALongPromptInOneStep) {
   ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   config.max_positions = 320;
   TextRequest request;

@@ -9,19 +9,12 @@
 namespace trireme::test_speculation {
 namespace {
 
-using test::expect_same_texts;
-using test::kBlockTokens;
-using test::kMaxTokens;
-using test::Rank;
-using test::speculation_config;
-using test::speculation_wishes;
-using test::Text;
-using test::TextRequest;
+using namespace test;  // NOLINT: the fixture's words are this file's vocabulary
 
 // Bitwise equal in deterministic mode, on one or two pipeline stages, with few or many draft
 // tokens.
 TEST(SpeculativeDecoding, WritesTheSameTexts) {
-  const std::vector<TextRequest> requests = speculation_wishes(8, 11);
+  const std::vector<TextRequest> requests = speculation_requests(8, 11);
   for (const int pp : {1, 2}) {
     ParallelSizes sizes;
     sizes.pp = pp;
@@ -49,7 +42,7 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
 // A draft model with the same parameters in bfloat16, whose probabilities nearly equal the model's;
 // greedy sampling, random sampling, and sampling from fewer tokens.
 TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
-  std::vector<TextRequest> requests = speculation_wishes(8, 37);
+  std::vector<TextRequest> requests = speculation_requests(8, 37);
   requests[3].sampling.top_k = 5;
   requests[5].sampling.top_p = 0.8;
   run_threads(1, [&](Communicator& world) {

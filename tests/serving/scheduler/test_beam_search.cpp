@@ -153,7 +153,7 @@ TEST(BeamSearch, OfOneBeamIsTheMostProbableTokenEachTime) {
   EXPECT_FALSE(search.best(1)[0].ended);
 }
 
-TEST(BeamSearch, KeepsWhatIsToldOfTokensAndCountsIt) {
+TEST(BeamSearch, KeepsWhatIsReportedOfTokensAndCountsIt) {
   const BeamSearch plain = searched({.width = 3, .max_tokens = 4});
   const BeamSearch telling = searched({.width = 3, .max_tokens = 4, .top_logprobs = 2});
   EXPECT_GT(plain.bytes(), 0);

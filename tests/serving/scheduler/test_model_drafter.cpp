@@ -140,7 +140,7 @@ TEST(ModelDrafter, GoesOnThroughPreemptionAndWithLittleRoom) {
 }
 
 // Its sampler stores the tokens of a sequence with penalties: it gets them again.
-TEST(ModelDrafter, TellsTheTextWherePenaltiesActOnIt) {
+TEST(ModelDrafter, ReportsTheTextWherePenaltiesActOnIt) {
   Server server{.wrong_of = 3};
   server.choice.repetition_penalty = 1.1;
   server.choice.top_logprobs = 3;

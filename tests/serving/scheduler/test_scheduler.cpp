@@ -207,7 +207,7 @@ TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
   EXPECT_EQ(again->tokens, alone(prompt_of(6, 1), 5));
 }
 
-TEST(Scheduler, TellsTheTokensOfThePromptOnceThroughChunksAndPreemption) {
+TEST(Scheduler, ReportsTheTokensOfThePromptOnceThroughChunksAndPreemption) {
   Server server(config_of(2, 5, 40), 10);
   server.choice->prompt_logprobs = 0;
   const auto a = server.add(prompt_of(17, 1), 20), b = server.add(prompt_of(17, 2), 20);

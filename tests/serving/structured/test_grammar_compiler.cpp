@@ -31,7 +31,7 @@ struct RecordedOutcome {
 
 bool always() { return true; }
 
-TEST(GrammarCompiler, TellsOfTheRuleOrWhyThereIsNone) {
+TEST(GrammarCompiler, ReportsTheRuleOrWhyThereIsNone) {
   GrammarCompiler compiler(trie_of(byte_tokens()));
   RecordedOutcome hard, good, bad;
   compiler.compile("", {Kind::kRegex, kHard}, hard.done(), always);

@@ -77,7 +77,7 @@ TEST(TextStream, ReplacesWhatIsNoCharacter) {
   EXPECT_EQ(s.tokens.size(), 2u);
 }
 
-TEST(TextStream, NeverTellsTheBeginningOfAStopString) {
+TEST(TextStream, NeverReportsThePrefixOfAStopString) {
   const Streamed s = stream("one STOP two", {.stops = {"STOP"}, .report_tokens = true});
   EXPECT_TRUE(s.stopped);
   EXPECT_EQ(s.text, "one ");
@@ -106,7 +106,7 @@ TEST(TextStream, IgnoresStopStringsInTheFirstTokens) {
   EXPECT_EQ(stream("xSxS", {.stops = {"S"}, .min_tokens = 2}).text, "xSx");
 }
 
-TEST(TextStream, TellsNothingOfEndTokensUnlessAsked) {
+TEST(TextStream, ReportsNothingOfEndTokensUnlessAsked) {
   const auto tokenizer = make_byte_tokenizer();
   for (const bool include : {false, true}) {
     TextStream stream(*tokenizer, {.include_stop = include});

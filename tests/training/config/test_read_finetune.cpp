@@ -37,10 +37,10 @@ TEST(FinetuneConfig, HasDefaultsOfItsOwn) {
   EXPECT_EQ(with({"scheduler.type=WarmupDecayLR", "scheduler.params.warmup_type=linear"})
                 .scheduler.warmup_steps,
             3);
-  const RunConfig told = with({"lr=1e-3", "weight_decay=0.2", "warmup_steps=0"});
-  EXPECT_EQ(told.optimizer.lr, 1e-3);
-  EXPECT_EQ(told.optimizer.weight_decay, 0.2);
-  EXPECT_EQ(told.scheduler.warmup_steps, 0);
+  const RunConfig configured = with({"lr=1e-3", "weight_decay=0.2", "warmup_steps=0"});
+  EXPECT_EQ(configured.optimizer.lr, 1e-3);
+  EXPECT_EQ(configured.optimizer.weight_decay, 0.2);
+  EXPECT_EQ(configured.scheduler.warmup_steps, 0);
 }
 
 TEST(FinetuneConfig, WordsOfTrl) {

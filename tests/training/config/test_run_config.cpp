@@ -123,7 +123,7 @@ TEST(RunConfig, WhatCanBeMeantBySplitIsSaid) {
             "the two out");
 }
 
-TEST(RunConfig, AScheduleThatDoesNotExistIsToldWithTheOtherMistakes) {
+TEST(RunConfig, AScheduleThatDoesNotExistIsReportedWithTheOtherMistakes) {
   const std::string all = problem({"parallel.pipeline_schedule=2f2b", "train_batch_size=auto"});
   EXPECT_NE(all.find("\"2f2b\" is not one of gpipe"), std::string::npos) << all;
   EXPECT_NE(all.find("train_batch_size: is required"), std::string::npos) << all;

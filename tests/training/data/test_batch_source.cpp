@@ -307,7 +307,7 @@ TEST(ValidationSource, SetsWithNamesAreSourcesOfTheirOwn) {
   EXPECT_EQ(batch.tokens, (Ints{7, 8, 9}));
 }
 
-TEST(ValidationSource, EverySetThatCannotBeUsedIsToldAtOnce) {
+TEST(ValidationSource, EverySetThatCannotBeUsedIsReportedAtOnce) {
   const ScratchDirectory dir;
   write(dir / "v", {{1, 2, 3, 4, 5}});
   write(dir / "x", {{1, 2, 3, 4, 500}});

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "parallel/comm/world.h"
-#include "training/step/train_step.h"
+#include "tests/training/step/train_rank.h"
 
 namespace trireme::test_data_parallel {
 namespace {
@@ -69,19 +69,15 @@ Trajectory train(int ranks, const CommOptions& options) {
       ranks,
       [&](Communicator& group) {
         const RunConfig config = config_for(group.size());
-        Ctx ctx(1, "test");
-        ctx.seed = config.seed;
-        const Groups groups(group, config.parallel);
-        TrainState state(config, groups.layout);
-        TrainStep step(config, state, groups, ctx);
-        const ArenaPlan plan = start_fresh(state, step, ctx);
+        test::TrainRank rank(config, group);
+        const Groups& groups = rank.groups;
         for (int64_t s = 0; s < kSteps; ++s) {
           std::vector<MicroBatch> batches;
           for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
             batches.push_back(sample(s * kGlobalBatch + i * group.size() + group.rank()));
           group.reset_traffic();
           groups.data->reset_traffic();
-          const StepResult result = step.run(s, batches, plan);
+          const StepResult result = rank.run(s, batches);
           if (group.rank() != 0) continue;
           out.losses.push_back(result.loss);
           out.norms.push_back(result.grad_norm);
@@ -91,9 +87,10 @@ Trajectory train(int ranks, const CommOptions& options) {
         const std::lock_guard lock(mutex);
         out.sent[static_cast<size_t>(group.rank())] = sent;
         if (group.rank() != 0) return;
-        out.gradient_bytes = state.store.gradient_bytes();
-        const float* w = state.store.flat_values().as<float>();
-        out.weights.assign(w, w + state.store.flat_size());
+        const ParameterStore& store = rank.state.store;
+        out.gradient_bytes = store.gradient_bytes();
+        const float* w = store.flat_values().as<float>();
+        out.weights.assign(w, w + store.flat_size());
       },
       options);
   return out;
@@ -156,17 +153,12 @@ TEST(DataParallel, ADroppedReductionIsNoticed) {
   run_threads(1, [&](Communicator& group) {
     RunConfig config = config_for(1);
     config.gradient_accumulation_steps = kGlobalBatch / 2;
-    Ctx ctx(1, "test");
-    ctx.seed = config.seed;
-    const Groups groups(group, config.parallel);
-    TrainState state(config, groups.layout);
-    TrainStep step(config, state, groups, ctx);
-    const ArenaPlan plan = start_fresh(state, step, ctx);
+    test::TrainRank rank(config, group);
     for (int64_t s = 0; s < kSteps; ++s) {
       std::vector<MicroBatch> batches;
       for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
         batches.push_back(sample(s * kGlobalBatch + 2 * i));
-      alone.push_back(step.run(s, batches, plan).loss);
+      alone.push_back(rank.run(s, batches).loss);
     }
   });
   EXPECT_GT(std::abs(alone.back() - one.losses.back()), 1e-3 * one.losses.back());

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "parallel/comm/world.h"
-#include "training/step/train_step.h"
+#include "tests/training/step/train_rank.h"
 
 namespace trireme::test_train_step {
 namespace {
@@ -77,14 +77,11 @@ void set_loss_scale(Ctx& ctx, TrainState& state, double scale) {
 // Steps 0 and 2, with or without a skipped one between them; returns the final state.
 std::vector<std::vector<uint8_t>> trained(Communicator& group, bool skip) {
   const RunConfig config = config_for(group.size());
-  Ctx ctx(1, "test");
-  ctx.seed = config.seed;
-  const Groups groups(group, config.parallel);
-  TrainState state(config, groups.layout);
-  TrainStep step(config, state, groups, ctx);
-  const ArenaPlan plan = start_fresh(state, step, ctx);
+  test::TrainRank rank(config, group);
+  Ctx& ctx = rank.ctx;
+  TrainState& state = rank.state;
   const auto train = [&](int64_t number) {
-    return step.run(number, {sample(number * group.size() + group.rank())}, plan);
+    return rank.run(number, {sample(number * group.size() + group.rank())});
   };
   const auto fresh = bits(state);
   EXPECT_FALSE(train(0).skipped);

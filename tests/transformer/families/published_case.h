@@ -27,6 +27,13 @@ inline PublishedConfig read_published(const std::string& text, const std::string
   return out;
 }
 
+// A published configuration that is read without an error.
+inline PublishedConfig read_valid(const std::string& text) {
+  PublishedConfig got = read_published(text);
+  EXPECT_TRUE(got.errors.empty()) << got.errors[0];
+  return got;
+}
+
 inline std::string published_problem(const std::string& text, const std::string& more) {
   const PublishedConfig got = read_published(text, more);
   return got.errors.size() == 1 ? got.errors[0] : concat(got.errors.size(), " errors");

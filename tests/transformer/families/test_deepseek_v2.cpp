@@ -8,15 +8,8 @@
 namespace trireme::test_deepseek_v2 {
 namespace {
 
-using test::expect_round_trip;
-using test::kDeepseekV2Lite;
-using test::PublishedConfig;
-using test::read_published;
-
 TEST(Families, DeepseekV2LiteAsPublished) {
-  const PublishedConfig got = read_published(kDeepseekV2Lite);
-  ASSERT_TRUE(got.errors.empty()) << got.errors[0];
-  const ModelConfig& c = got.config;
+  const ModelConfig c = test::read_valid(test::kDeepseekV2Lite).config;
   EXPECT_EQ(c.latent, (LatentConfig{0, 512, 128, 64, 128}));
   EXPECT_EQ(c.head_dim, 192);
   EXPECT_TRUE(c.rope_interleaved);
@@ -27,7 +20,7 @@ TEST(Families, DeepseekV2LiteAsPublished) {
   EXPECT_EQ(c.moe.shared_intermediate_size, 2816);
   EXPECT_EQ(c.moe.balance_coef, 0.001);
   EXPECT_EQ(parameter_count(c), 15706484224);
-  expect_round_trip(c);
+  test::expect_round_trip(c);
 }
 
 }  // namespace

@@ -7,14 +7,8 @@
 namespace trireme::test_deepseek_v3 {
 namespace {
 
-using test::expect_round_trip;
-using test::kDeepseekV3;
-using test::PublishedConfig;
-using test::read_published;
-
 TEST(Families, DeepseekV3AsPublished) {
-  const PublishedConfig got = read_published(kDeepseekV3);
-  ASSERT_TRUE(got.errors.empty()) << got.errors[0];
+  const test::PublishedConfig got = test::read_valid(test::kDeepseekV3);
   const ModelConfig& c = got.config;
   EXPECT_EQ(c.latent, (LatentConfig{1536, 512, 128, 64, 128}));
   EXPECT_TRUE(c.moe.sigmoid_scores && c.moe.selection_bias && c.moe.normalise_weights);
@@ -32,7 +26,7 @@ TEST(Families, DeepseekV3AsPublished) {
   EXPECT_FALSE(hf_tensor_is_ignored(c, "model.layers.62.eh_proj.weight"));
   EXPECT_FALSE(hf_tensor_is_ignored(c, "model.layers.6.mlp.gate.weight"));
   EXPECT_NEAR(static_cast<double>(parameter_count(c)), 671.03e9, 0.01e9);
-  expect_round_trip(c);
+  test::expect_round_trip(c);
 }
 
 }  // namespace

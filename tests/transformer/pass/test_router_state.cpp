@@ -64,7 +64,7 @@ TEST(RouterState, ASkippedStepChangesNothingAndIsNotCountedLater) {
     state.finish_step(ctx, world, world, view_of(skipped));
     EXPECT_EQ(to_doubles(state.bias(0)), bias);
     EXPECT_EQ(to_doubles(state.shares(0)), shares);
-    EXPECT_EQ(state.loads()[0].p99, 6.0) << "what was routed is told all the same";
+    EXPECT_EQ(state.loads()[0].p99, 6.0) << "loads of the skipped step are still reported";
     for (RouterState* s : {&state, &other}) {
       s->count(ctx, 0, *first);
       s->finish_step(ctx, world, world, view_of(stepped));

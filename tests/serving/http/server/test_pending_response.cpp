@@ -39,15 +39,15 @@ class Parts final : public ResponseProducer {
 
 // failures: how often the response is notified of its failure.
 std::string response(const std::vector<ResponseProducer::Part>& parts, int failures = 0) {
-  std::atomic<int> told = 0;
+  std::atomic<int> failed = 0;
   Routes routes;
   routes.add({.method = "GET", .path = "/", .handle = [&](HttpRequest&) {
-                return HandlerResult{{}, std::make_unique<Parts>(parts, told)};
+                return HandlerResult{{}, std::make_unique<Parts>(parts, failed)};
               }});
   HttpServer server({.port = 0}, std::move(routes));
   const test::Response response =
       test::ask(server.port(), "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-  EXPECT_EQ(told, failures);
+  EXPECT_EQ(failed, failures);
   return response.complete ? response.body : "incomplete: " + response.body;
 }
 

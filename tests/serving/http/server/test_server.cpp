@@ -192,7 +192,7 @@ void expect_head_too_slow(const RecordedServer& server,
     EXPECT_TRUE(client.is_closed());
     return;
   }
-  ADD_FAILURE() << "a slow head is told nothing";
+  ADD_FAILURE() << "no response to a slow head";
 }
 
 TEST(HttpServer, HoldsLimitsOfTime) {
@@ -365,7 +365,7 @@ TEST(HttpServer, IsNotOpenToAllByMistake) {
   EXPECT_THROW(HttpServer(taken, Routes()), InputError);
 }
 
-TEST(HttpServer, TellsNothingOfItsFaults) {
+TEST(HttpServer, ReportsNothingOfItsFaults) {
   HttpConfig config;
   config.port = 0;
   Routes routes;

@@ -189,7 +189,7 @@ TEST(Service, HoldsOnlySoMuchOfEmbeddings) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
-TEST(Service, TellsOfEmbeddingsThatAreNoNumbers) {
+TEST(Service, ReportsEmbeddingsThatAreNoNumbers) {
   RecordedServer server;
   const Response r = server.ask(post("/v1/embeddings", R"({"model":"m","input":[255,1]})"));
   EXPECT_EQ(r.status, 500);

@@ -87,7 +87,7 @@ TEST(LongTexts, OfPromptsEnterTheEngineAsOftenAsThereAreChoices) {
 }
 
 // The data of an echoed prompt is returned with each of its choices, and computed once.
-TEST(LongTexts, OfPromptsAreComputedOnceForAllTheyAreToldWith) {
+TEST(LongTexts, OfPromptsAreComputedOnceForAllTheyAreReportedWith) {
   const RecordedServer server;
   Json fields = {{"prompt", std::string(100, 'q')},
                  {"max_tokens", 3},

@@ -37,7 +37,7 @@ TEST(Mailbox, IsWokenWhereWhatComesSaysSo) {
   EXPECT_TRUE(mailbox.look([](Messages& messages) { return messages.all.empty(); }));
 }
 
-TEST(Mailbox, SaysThatSomethingIsLost) {
+TEST(Mailbox, ReportsThatSomethingIsLost) {
   Mailbox<Messages> mailbox;
   int wakes = 0;
   mailbox.open([&] { ++wakes; });

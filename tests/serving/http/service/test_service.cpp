@@ -230,7 +230,7 @@ TEST(Service, TokenizesAndBack) {
   EXPECT_EQ(server.ask(post("/detokenize", R"({"tokens":[257]})")).status, 400);
 }
 
-TEST(Service, TellsItsModelsAndItsVersion) {
+TEST(Service, ReportsItsModelsAndItsVersion) {
   RecordedServer server;
   EXPECT_EQ(Json::parse(server.ask(get("/v1/models")).body)["data"][0]["id"], "m");
   EXPECT_EQ(Json::parse(server.ask(get("/v1/models/m")).body)["id"], "m");
@@ -427,7 +427,7 @@ TEST(Service, TakesPrioritiesOnlyWhereItHasThem) {
   EXPECT_EQ(RecordedServer(options).ask(post("/v1/completions", first)).status, 200);
 }
 
-TEST(Service, TellsNothingOfItsLibraries) {
+TEST(Service, ReportsNothingOfItsLibraries) {
   RecordedServer server;
   for (const char* body :
        {"{", R"({"a":1e400})", "{\"a\":\"\xff\"}", R"({"a":"\ud800"})", "[1,]", ""}) {
@@ -542,7 +542,7 @@ TEST(Service, CountsExactly) {
             .status,
         200);
   const std::string labels = R"({engine="0",model_name="m"})";
-  const std::string answered =
+  const std::string responses =
       R"(http_requests_total{handler="/v1/completions",method="POST",model_name="m",status="2xx"})";
   // The last step and the last response are counted when they are complete, after the client has
   // received the response.
@@ -552,7 +552,7 @@ TEST(Service, CountsExactly) {
   };
   ASSERT_TRUE(eventually([&] {
     text = server.ask(get("/metrics")).body;
-    return has(answered, kRequests) &&
+    return has(responses, kRequests) &&
            has("vllm:iteration_tokens_total_count" + labels, kRequests * kTokens) &&
            has("vllm:kv_cache_usage_perc" + labels, 0);
   })) << text;

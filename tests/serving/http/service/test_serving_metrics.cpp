@@ -118,7 +118,7 @@ TEST(MetricsOfAdapters, NameThoseOfRequests) {
   RecordedServerOptions options;
   options.modules = {"sql", "chat", "poems"};
   RecordedServer server(options);
-  const auto told = [&](const std::string& running) {
+  const auto reported = [&](const std::string& running) {
     const std::string series =
         concat("\nvllm:lora_requests_info{engine=\"0\",max_lora=\"3\",model_name=\"m\",",
                "running_lora_adapters=\"", running, "\",waiting_lora_adapters=\"\"} ");
@@ -126,7 +126,7 @@ TEST(MetricsOfAdapters, NameThoseOfRequests) {
     const size_t at = text.find(series);
     return at != std::string::npos && std::stod(text.substr(at + series.size())) > 1.7e9;
   };
-  EXPECT_TRUE(told(""));
+  EXPECT_TRUE(reported(""));
   server.gate.hold();
   std::vector<std::unique_ptr<RawClient>> clients;
   for (const char* name : {"poems", "sql"}) {
@@ -140,11 +140,11 @@ TEST(MetricsOfAdapters, NameThoseOfRequests) {
     // One more step until both run; the first has enough tokens left not to finish before.
     server.gate.hold_after(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return told("sql,poems");
+    return reported("sql,poems");
   }));
   server.gate.release();
   for (const auto& client : clients) EXPECT_EQ(client->response().status, 200);
-  EXPECT_TRUE(eventually([&] { return told(""); }));
+  EXPECT_TRUE(eventually([&] { return reported(""); }));
 }
 
 TEST_F(Metrics, DivideTheTimeOfARequest) {

@@ -142,7 +142,7 @@ TEST(StructuredOutput, MinTokensBeyondTheLongestTextIsRefused) {
 }
 
 // This is not a server fault and does not affect other requests.
-TEST(StructuredOutput, WhoForbidsEveryTokenIsToldSo) {
+TEST(StructuredOutput, ForbiddingEveryTokenIsReported) {
   RecordedServer server;
   const auto body = [](const std::string& more) {
     return R"({"model":"m","prompt":[254],"max_tokens":5)" + more + "}";

@@ -53,7 +53,7 @@ TEST(ExampleSet, ItsFingerprintIsThatOfTokensAndMasks) {
   EXPECT_EQ(all.size(), 6u);
 }
 
-TEST(ExampleSet, RecordsWithoutAnAssistantAreToldApart) {
+TEST(ExampleSet, RecordsWithoutAnAssistantAreDistinguished) {
   const ScratchDirectory dir;
   std::ofstream(dir / "a.jsonl") << R"({"messages": [{"role": "user", "content": "a"}]})"
                                  << "\n"
