@@ -87,18 +87,20 @@ class OpBench {
   }
 
   void activations() {
+    using enum ActivationFunction;
     Operands m(ctx_);
     const Shape rows{t_, kF};
     const Tensor x = m.make(dtype_, rows), y = m.make(dtype_, rows), dy = m.make(dtype_, rows);
     const Tensor gate_up = m.make(dtype_, {t_, 2 * kF}), db = m.zeros(DType::kF32, {kF});
     const double matrix = width() * static_cast<double>(t_ * kF);
-    time("gelu forward", rows, 2 * matrix, 0, [&] { gelu_forward(ctx_, y, x); });
-    time("gelu backward", rows, 3 * matrix, 0, [&] { gelu_backward(ctx_, y, dy, x); });
-    time("silu_gated forward", rows, 3 * matrix, 0, [&] { silu_gated_forward(ctx_, y, gate_up); });
+    time("gelu forward", rows, 2 * matrix, 0, [&] { activation_forward(ctx_, kGelu, y, x); });
+    time("gelu backward", rows, 3 * matrix, 0, [&] { activation_backward(ctx_, kGelu, y, dy, x); });
+    time("silu_gated forward", rows, 3 * matrix, 0,
+         [&] { gated_forward(ctx_, kSilu, y, gate_up); });
     time("bias backward", rows, matrix, 0, [&] { bias_backward(ctx_, db, dy, false); });
     // Last: it overwrites its input.
     time("silu_gated backward", rows, 5 * matrix, 0,
-         [&] { silu_gated_backward(ctx_, gate_up, dy, gate_up); });
+         [&] { gated_backward(ctx_, kSilu, gate_up, dy, gate_up); });
   }
 
   void moves() {

@@ -7,28 +7,33 @@
 
 namespace trireme {
 
-void gelu_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
-  check_contiguous("gelu_forward", "x", x);
-  check_operand("gelu_forward", "y", y, x.dtype(), x.shape());
+void activation_forward(Ctx& ctx, ActivationFunction f, const Tensor& y, const ConstTensor& x) {
+  const char* op = op_names(f).forward;
+  check_contiguous(op, "x", x);
+  check_operand(op, "y", y, x.dtype(), x.shape());
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_float("gelu_forward", x.dtype(), [&]<class T>() {
-    if (ctx.gpu != nullptr) return cuda::gelu_forward<T>(*ctx.gpu, y.as<T>(), x.as<T>(), x.numel());
-    TRIREME_KERNEL(gelu_forward<T>)(y.as<T>(), x.as<T>(), x.numel(), ctx.threads);
+  dispatch_float(op, x.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::activation_forward<T>(*ctx.gpu, f, y.as<T>(), x.as<T>(), x.numel());
+    TRIREME_KERNEL(activation_forward<T>)(f, y.as<T>(), x.as<T>(), x.numel(), ctx.threads);
   });
 }
 
-void gelu_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x) {
-  check_contiguous("gelu_backward", "x", x);
-  check_operand("gelu_backward", "dx", dx, x.dtype(), x.shape());
-  check_operand("gelu_backward", "dy", dy, x.dtype(), x.shape());
+void activation_backward(Ctx& ctx, ActivationFunction f, const Tensor& dx, const ConstTensor& dy,
+                         const ConstTensor& x) {
+  const char* op = op_names(f).backward;
+  check_contiguous(op, "x", x);
+  check_operand(op, "dx", dx, x.dtype(), x.shape());
+  check_operand(op, "dy", dy, x.dtype(), x.shape());
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_float("gelu_backward", x.dtype(), [&]<class T>() {
+  dispatch_float(op, x.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
-      return cuda::gelu_backward<T>(*ctx.gpu, dx.as<T>(), dy.as<T>(), x.as<T>(), x.numel());
-    TRIREME_KERNEL(gelu_backward<T>)
-    (dx.as<T>(), dy.as<T>(), x.as<T>(), x.numel(), ctx.threads);
+      return cuda::activation_backward<T>(*ctx.gpu, f, dx.as<T>(), dy.as<T>(), x.as<T>(),
+                                          x.numel());
+    TRIREME_KERNEL(activation_backward<T>)
+    (f, dx.as<T>(), dy.as<T>(), x.as<T>(), x.numel(), ctx.threads);
   });
 }
 
@@ -44,23 +49,23 @@ void check_gated(const char* op, const char* name, const ConstTensor& y,
 
 }  // namespace
 
-void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) {
-  const char* op = "silu_gated_forward";
+void gated_forward(Ctx& ctx, ActivationFunction f, const Tensor& y, const ConstTensor& gate_up) {
+  const char* op = op_names(f).gated_forward;
   check_gated(op, "y", y, gate_up);
   const int64_t rows = y.size(0), columns = y.size(1);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float(op, y.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
-      return cuda::silu_gated_forward<T>(*ctx.gpu, y.as<T>(), gate_up.as<T>(), rows, columns);
-    TRIREME_KERNEL(silu_gated_forward<T>)
-    (y.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
+      return cuda::gated_forward<T>(*ctx.gpu, f, y.as<T>(), gate_up.as<T>(), rows, columns);
+    TRIREME_KERNEL(gated_forward<T>)
+    (f, y.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
   });
 }
 
-void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
-                         const ConstTensor& gate_up) {
-  const char* op = "silu_gated_backward";
+void gated_backward(Ctx& ctx, ActivationFunction f, const Tensor& d_gate_up, const ConstTensor& dy,
+                    const ConstTensor& gate_up) {
+  const char* op = op_names(f).gated_backward;
   check_gated(op, "dy", dy, gate_up);
   check_operand(op, "d_gate_up", d_gate_up, dy.dtype(), gate_up.shape());
   const int64_t rows = dy.size(0), columns = dy.size(1);
@@ -68,41 +73,10 @@ void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& d
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float(op, dy.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
-      return cuda::silu_gated_backward<T>(*ctx.gpu, d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(),
-                                          rows, columns);
-    TRIREME_KERNEL(silu_gated_backward<T>)
-    (d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
-  });
-}
-
-void gelu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) {
-  const char* op = "gelu_gated_forward";
-  check_gated(op, "y", y, gate_up);
-  const int64_t rows = y.size(0), columns = y.size(1);
-  if (ctx.planning()) return;
-  const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_float(op, y.dtype(), [&]<class T>() {
-    if (ctx.gpu != nullptr)
-      return cuda::gelu_gated_forward<T>(*ctx.gpu, y.as<T>(), gate_up.as<T>(), rows, columns);
-    TRIREME_KERNEL(gelu_gated_forward<T>)
-    (y.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
-  });
-}
-
-void gelu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
-                         const ConstTensor& gate_up) {
-  const char* op = "gelu_gated_backward";
-  check_gated(op, "dy", dy, gate_up);
-  check_operand(op, "d_gate_up", d_gate_up, dy.dtype(), gate_up.shape());
-  const int64_t rows = dy.size(0), columns = dy.size(1);
-  if (ctx.planning()) return;
-  const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_float(op, dy.dtype(), [&]<class T>() {
-    if (ctx.gpu != nullptr)
-      return cuda::gelu_gated_backward<T>(*ctx.gpu, d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(),
-                                          rows, columns);
-    TRIREME_KERNEL(gelu_gated_backward<T>)
-    (d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
+      return cuda::gated_backward<T>(*ctx.gpu, f, d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(),
+                                     rows, columns);
+    TRIREME_KERNEL(gated_backward<T>)
+    (f, d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
   });
 }
 

@@ -2,26 +2,22 @@
 // float32 (float64 for float64). Row-major (T, F), contiguous unless noted.
 #pragma once
 
+#include "engine/ops/activation_function.h"
 #include "engine/ops/context.h"
 
 namespace trireme {
 
-// GELU, tanh form (Hendrycks & Gimpel 2016): y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-// y may alias x if no backward follows. dx may alias dy or x.
-void gelu_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x);
-void gelu_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x);
+// y = f(x), shapes equal. y may alias x if no backward follows. dx may alias dy or x.
+void activation_forward(Ctx& ctx, ActivationFunction f, const Tensor& y, const ConstTensor& x);
+void activation_backward(Ctx& ctx, ActivationFunction f, const Tensor& dx, const ConstTensor& dy,
+                         const ConstTensor& x);
 
-// SwiGLU (Shazeer 2020): y = silu(gate) * up, silu(z) = z / (1 + exp(-z)).
+// Gated linear unit (Shazeer 2020; SwiGLU with kSilu, GeGLU with kGelu): y = f(gate) * up.
 // gate_up is (T, 2F): the gate in columns [0, F), the up projection in [F, 2F). y is (T, F).
-void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up);
+void gated_forward(Ctx& ctx, ActivationFunction f, const Tensor& y, const ConstTensor& gate_up);
 // d_gate_up (T, 2F) overwrites; may alias gate_up.
-void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
-                         const ConstTensor& gate_up);
-
-// GeGLU (Shazeer 2020) with the tanh form of GELU: y = gelu(gate) * up; shapes as above.
-void gelu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up);
-void gelu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
-                         const ConstTensor& gate_up);
+void gated_backward(Ctx& ctx, ActivationFunction f, const Tensor& d_gate_up, const ConstTensor& dy,
+                    const ConstTensor& gate_up);
 
 // y (T, N) += bias (N), in place, one dtype.
 void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias);

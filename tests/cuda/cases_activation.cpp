@@ -22,44 +22,30 @@ OpCase make(const char* op, const Size& s, DType dtype, int moved,
           .large = s.large};
 }
 
-std::vector<OpCase> gelu_cases(const Size& s, DType dtype) {
+std::vector<OpCase> activation_cases(ActivationFunction f, const Size& s, DType dtype) {
   const Shape shape{s.rows, s.columns};
-  return {make("gelu_forward", s, dtype, 2,
+  return {make(op_names(f).forward, s, dtype, 2,
                [=](OpRun& run) {
-                 gelu_forward(run.ctx, run.output("y", dtype, shape, whole(1)),
-                              run.random("x", dtype, shape, -4.0, 4.0));
+                 activation_forward(run.ctx, f, run.output("y", dtype, shape, whole(1)),
+                                    run.random("x", dtype, shape, -4.0, 4.0));
                }),
-          make("gelu_backward", s, dtype, 3, [=](OpRun& run) {  // in place
+          make(op_names(f).backward, s, dtype, 3, [=](OpRun& run) {  // in place
             const Tensor dx = run.updated("dx", dtype, shape, whole(1));
-            gelu_backward(run.ctx, dx, dx, run.random("x", dtype, shape, -4.0, 4.0));
+            activation_backward(run.ctx, f, dx, dx, run.random("x", dtype, shape, -4.0, 4.0));
           })};
 }
 
-std::vector<OpCase> silu_cases(const Size& s, DType dtype) {
+std::vector<OpCase> gated_cases(ActivationFunction f, const Size& s, DType dtype) {
   const Shape shape{s.rows, s.columns}, twice{s.rows, 2 * s.columns};
-  return {make("silu_gated_forward", s, dtype, 3,
+  return {make(op_names(f).gated_forward, s, dtype, 3,
                [=](OpRun& run) {
-                 silu_gated_forward(run.ctx, run.output("y", dtype, shape, whole(1)),
-                                    run.random("gate_up", dtype, twice, -4.0, 4.0));
+                 gated_forward(run.ctx, f, run.output("y", dtype, shape, whole(1)),
+                               run.random("gate_up", dtype, twice, -4.0, 4.0));
                }),
-          make("silu_gated_backward", s, dtype, 5, [=](OpRun& run) {
-            silu_gated_backward(run.ctx, run.output("d_gate_up", dtype, twice, whole(1)),
-                                run.random("dy", dtype, shape),
-                                run.random("gate_up", dtype, twice, -4.0, 4.0));
-          })};
-}
-
-std::vector<OpCase> geglu_cases(const Size& s, DType dtype) {
-  const Shape shape{s.rows, s.columns}, twice{s.rows, 2 * s.columns};
-  return {make("gelu_gated_forward", s, dtype, 3,
-               [=](OpRun& run) {
-                 gelu_gated_forward(run.ctx, run.output("y", dtype, shape, whole(1)),
-                                    run.random("gate_up", dtype, twice, -4.0, 4.0));
-               }),
-          make("gelu_gated_backward", s, dtype, 5, [=](OpRun& run) {
-            gelu_gated_backward(run.ctx, run.output("d_gate_up", dtype, twice, whole(1)),
-                                run.random("dy", dtype, shape),
-                                run.random("gate_up", dtype, twice, -4.0, 4.0));
+          make(op_names(f).gated_backward, s, dtype, 5, [=](OpRun& run) {
+            gated_backward(run.ctx, f, run.output("d_gate_up", dtype, twice, whole(1)),
+                           run.random("dy", dtype, shape),
+                           run.random("gate_up", dtype, twice, -4.0, 4.0));
           })};
 }
 
@@ -87,10 +73,17 @@ std::vector<OpCase> bias_cases(const Size& s, DType dtype) {
 
 std::vector<OpCase> activation_cases() {
   std::vector<OpCase> cases;
+  const auto add = [&](std::vector<OpCase> more) {
+    for (OpCase& c : more) cases.push_back(std::move(c));
+  };
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
-    for (const Size& s : kSizes)
-      for (auto family : {gelu_cases, silu_cases, geglu_cases, bias_cases})
-        for (OpCase& c : family(s, dtype)) cases.push_back(std::move(c));
+    for (const Size& s : kSizes) {
+      for (ActivationFunction f : {ActivationFunction::kGelu, ActivationFunction::kSilu}) {
+        add(activation_cases(f, s, dtype));
+        add(gated_cases(f, s, dtype));
+      }
+      add(bias_cases(s, dtype));
+    }
   return cases;
 }
 

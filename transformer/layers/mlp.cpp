@@ -2,14 +2,15 @@
 
 #include <cmath>
 
-#include "engine/ops/activation.h"
 #include "transformer/families/family.h"
 
 namespace trireme {
 
 Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
          const std::string& prefix, int block)
-    : gated_(config.gated_mlp), gelu_gate_(config.gelu_gate) {
+    : gated_(config.gated_mlp),
+      function_(config.gated_mlp && !config.gelu_gate ? ActivationFunction::kSilu
+                                                      : ActivationFunction::kGelu) {
   const ParameterNames& names = parameter_names(config);
   const int64_t c = config.hidden_size, f = config.intermediate_size;
   const DimSlice inner = even_slice(f, layout.tp);
@@ -27,12 +28,10 @@ Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
 
 Activation Mlp::activate(Pass& pass, const ConstTensor& inner) const {
   Activation act = pass.ctx.allocate("mlp.act", inner.dtype(), Shape{inner.size(0), width_});
-  if (gated_ && gelu_gate_)
-    gelu_gated_forward(pass.ctx, act, inner);
-  else if (gated_)
-    silu_gated_forward(pass.ctx, act, inner);
+  if (gated_)
+    gated_forward(pass.ctx, function_, act, inner);
   else
-    gelu_forward(pass.ctx, act, inner);
+    activation_forward(pass.ctx, function_, act, inner);
   return act;
 }
 
@@ -64,12 +63,10 @@ Mlp::Deferred Mlp::backward_second(Pass& pass, const ConstTensor& dy, Saved& sav
   AllTokens dy_all = second_.backward_input(pass, d_act, dy);
   // The gradient overwrites the saved pre-activation, which is no longer needed.
   const Tensor& inner = saved.inner;
-  if (gated_ && gelu_gate_)
-    gelu_gated_backward(ctx, inner, d_act, inner);
-  else if (gated_)
-    silu_gated_backward(ctx, inner, d_act, inner);
+  if (gated_)
+    gated_backward(ctx, function_, inner, d_act, inner);
   else
-    gelu_backward(ctx, inner, d_act, inner);
+    activation_backward(ctx, function_, inner, d_act, inner);
   return {std::move(saved.inner), std::move(dy_all)};
 }
 

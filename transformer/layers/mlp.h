@@ -2,6 +2,7 @@
 // GELU (GPT-2: proj(gelu(fc x))).
 #pragma once
 
+#include "engine/ops/activation.h"
 #include "transformer/config/model_config.h"
 #include "transformer/layers/linear.h"
 
@@ -40,7 +41,8 @@ class Mlp {
 
  private:
   Activation activate(Pass& pass, const ConstTensor& inner) const;
-  bool gated_, gelu_gate_;
+  bool gated_;
+  ActivationFunction function_;
   int64_t width_;       // F
   ColumnLinear first_;  // gate and up, or fc
   RowLinear second_;    // down, or proj

@@ -156,7 +156,8 @@ void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Save
 }
 
 void Moe::activate(Pass& pass, const Saved& saved, int64_t rows) const {
-  silu_gated_forward(pass.ctx, saved.act->slice(0, 0, rows), saved.inner->slice(0, 0, rows));
+  gated_forward(pass.ctx, ActivationFunction::kSilu, saved.act->slice(0, 0, rows),
+                saved.inner->slice(0, 0, rows));
 }
 
 bool Moe::overlaps_shared(const Pass& pass) const {
@@ -325,13 +326,13 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
       dispatcher.dispatch(ctx, saved.rows, send, saved.route, r);
       grouped_linear_forward(ctx, deferred.d_inner, saved.rows, first_weights(pass).each,
                              round.offsets);
-      silu_gated_forward(ctx, saved.act->slice(0, 0, rows), d_inner);
+      gated_forward(ctx, ActivationFunction::kSilu, saved.act->slice(0, 0, rows), d_inner);
     }
     if (r > 0) dispatcher.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
     grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass).each,
                                   round.offsets);
     // The gradient overwrites the pre-activation, which is no longer needed.
-    silu_gated_backward(ctx, d_inner, d_act->slice(0, 0, rows), d_inner);
+    gated_backward(ctx, ActivationFunction::kSilu, d_inner, d_act->slice(0, 0, rows), d_inner);
     grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass).each,
                                   round.offsets);
     if (again) experts_backward_weight(pass, saved, deferred, round);

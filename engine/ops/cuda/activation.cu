@@ -12,53 +12,81 @@ __device__ F sigmoid(F x) {
   return F{1} / (F{1} + exponential(-x));
 }
 
-// GELU as x sigmoid(2u), 2u = 2 sqrt(2 / pi) (x + 0.044715 x^3): engine/ops/cpu/activation.cpp.
 template <class F>
-constexpr F kTwoA = F(2 * 0.79788456080286535588);
-template <class F>
-constexpr F kB = F(0.044715);
+struct ValueAndSlope {
+  F value, slope;
+};
 
-template <class F>
-__device__ F gelu(F x) {
-  return x * sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
+// The functors of engine/ops/cpu/activation.cpp.
+struct Gelu {
+  template <class F>
+  static constexpr F kTwoA = F(2 * 0.79788456080286535588);
+  template <class F>
+  static constexpr F kB = F(0.044715);
+
+  template <class F>
+  static __device__ F value(F x) {
+    return x * sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
+  }
+  template <class F>
+  static __device__ ValueAndSlope<F> value_and_slope(F x) {
+    const F s = sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
+    return {x * s, s + x * s * (F(1) - s) * kTwoA<F> * (F(1) + F(3) * kB<F> * x * x)};
+  }
+};
+
+struct Silu {
+  template <class F>
+  static __device__ F value(F x) {
+    return x * sigmoid(x);
+  }
+  template <class F>
+  static __device__ ValueAndSlope<F> value_and_slope(F x) {
+    const F s = sigmoid(x), silu = x * s;
+    return {silu, s + silu * (F(1) - s)};
+  }
+};
+
+template <class Work>
+void with_function(ActivationFunction f, Work&& work) {
+  switch (f) {
+    case ActivationFunction::kGelu: return work(Gelu{});
+    case ActivationFunction::kSilu: return work(Silu{});
+  }
 }
 
-template <class F>
-__device__ F gelu_derivative(F x) {
-  const F s = sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
-  return s + x * s * (F(1) - s) * kTwoA<F> * (F(1) + F(3) * kB<F> * x * x);
-}
-
-template <class T, int N>
-struct GeluForward {
+template <class Function, class T, int N>
+struct Forward {
   T* y;
   const T* x;
   __device__ void operator()(int64_t item) const {
     auto e = load_pack<T, N>(x, item);
 #pragma unroll
-    for (int i = 0; i < N; ++i) e.v[i] = static_cast<T>(gelu(to_compute(e.v[i])));
+    for (int i = 0; i < N; ++i) e.v[i] = static_cast<T>(Function::value(to_compute(e.v[i])));
     store_pack<T, N>(y, item, e);
   }
 };
 
-template <class T, int N>
-struct GeluBackward {
+template <class Function, class T, int N>
+struct Backward {
   T* dx;
   const T *dy, *x;
   __device__ void operator()(int64_t item) const {
     auto d = load_pack<T, N>(dy, item);
     const auto e = load_pack<T, N>(x, item);
 #pragma unroll
-    for (int i = 0; i < N; ++i)
-      d.v[i] = static_cast<T>(to_compute(d.v[i]) * gelu_derivative(to_compute(e.v[i])));
+    for (int i = 0; i < N; ++i) {
+      const auto slope = Function::value_and_slope(to_compute(e.v[i])).slope;
+      d.v[i] = static_cast<T>(to_compute(d.v[i]) * slope);
+    }
     store_pack<T, N>(dx, item, d);
   }
 };
 
 // Item of (rows, packs); the gate's pack is offset by one row of packs per preceding row, and the
 // up projection's follows one row later.
-template <class T, int N>
-struct SiluGatedForward {
+template <class Function, class T, int N>
+struct GatedForward {
   T* y;
   const T* gate_up;
   int64_t packs;  // per row of y
@@ -67,16 +95,14 @@ struct SiluGatedForward {
     auto z = load_pack<T, N>(gate_up, gate);
     const auto up = load_pack<T, N>(gate_up, gate + packs);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const auto x = to_compute(z.v[i]);
-      z.v[i] = static_cast<T>(x * sigmoid(x) * to_compute(up.v[i]));
-    }
+    for (int i = 0; i < N; ++i)
+      z.v[i] = static_cast<T>(Function::value(to_compute(z.v[i])) * to_compute(up.v[i]));
     store_pack<T, N>(y, item, z);
   }
 };
 
-template <class T, int N>
-struct SiluGatedBackward {
+template <class Function, class T, int N>
+struct GatedBackward {
   T* d_gate_up;
   const T *dy, *gate_up;
   int64_t packs;
@@ -87,50 +113,10 @@ struct SiluGatedBackward {
     auto z = load_pack<T, N>(gate_up, gate), up = load_pack<T, N>(gate_up, gate + packs);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const F x = to_compute(z.v[i]), u = to_compute(up.v[i]), d = to_compute(dv.v[i]);
-      const F s = sigmoid(x), silu = x * s;
-      z.v[i] = static_cast<T>(d * u * (s + silu * (F(1) - s)));
-      up.v[i] = static_cast<T>(d * silu);
-    }
-    store_pack<T, N>(d_gate_up, gate, z);
-    store_pack<T, N>(d_gate_up, gate + packs, up);
-  }
-};
-
-// The same with GELU of the gate.
-template <class T, int N>
-struct GeluGatedForward {
-  T* y;
-  const T* gate_up;
-  int64_t packs;  // per row of y
-  __device__ void operator()(int64_t item) const {
-    const int64_t gate = item + quotient(item, packs) * packs;
-    auto z = load_pack<T, N>(gate_up, gate);
-    const auto up = load_pack<T, N>(gate_up, gate + packs);
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const auto x = to_compute(z.v[i]);
-      z.v[i] = static_cast<T>(gelu(x) * to_compute(up.v[i]));
-    }
-    store_pack<T, N>(y, item, z);
-  }
-};
-
-template <class T, int N>
-struct GeluGatedBackward {
-  T* d_gate_up;
-  const T *dy, *gate_up;
-  int64_t packs;
-  __device__ void operator()(int64_t item) const {
-    using F = compute_t<T>;
-    const int64_t gate = item + quotient(item, packs) * packs;
-    const auto dv = load_pack<T, N>(dy, item);
-    auto z = load_pack<T, N>(gate_up, gate), up = load_pack<T, N>(gate_up, gate + packs);
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const F x = to_compute(z.v[i]), u = to_compute(up.v[i]), d = to_compute(dv.v[i]);
-      z.v[i] = static_cast<T>(d * u * gelu_derivative(x));
-      up.v[i] = static_cast<T>(d * gelu(x));
+      const F u = to_compute(up.v[i]), d = to_compute(dv.v[i]);
+      const ValueAndSlope<F> f = Function::value_and_slope(to_compute(z.v[i]));
+      z.v[i] = static_cast<T>(d * u * f.slope);
+      up.v[i] = static_cast<T>(d * f.value);
     }
     store_pack<T, N>(d_gate_up, gate, z);
     store_pack<T, N>(d_gate_up, gate + packs, up);
@@ -175,73 +161,58 @@ __global__ void __launch_bounds__(kBiasThreads) bias_backward_kernel(cpu::BiasBa
 }  // namespace
 
 template <class T>
-void gelu_forward(Context& gpu, T* y, const T* x, int64_t n) {
-  with_pack<T>(
-      n,
-      [&]<int N>() {
-        for_each_item(gpu, "gelu_forward", n / N, GeluForward<T, N>{y, x});
-      },
-      y, x);
+void activation_forward(Context& gpu, ActivationFunction f, T* y, const T* x, int64_t n) {
+  with_function(f, [&]<class Function>(Function) {
+    with_pack<T>(
+        n,
+        [&]<int N>() {
+          for_each_item(gpu, op_names(f).forward, n / N, Forward<Function, T, N>{y, x});
+        },
+        y, x);
+  });
 }
 
 template <class T>
-void gelu_backward(Context& gpu, T* dx, const T* dy, const T* x, int64_t n) {
-  with_pack<T>(
-      n,
-      [&]<int N>() {
-        for_each_item(gpu, "gelu_backward", n / N, GeluBackward<T, N>{dx, dy, x});
-      },
-      dx, dy, x);
+void activation_backward(Context& gpu, ActivationFunction f, T* dx, const T* dy, const T* x,
+                         int64_t n) {
+  with_function(f, [&]<class Function>(Function) {
+    with_pack<T>(
+        n,
+        [&]<int N>() {
+          for_each_item(gpu, op_names(f).backward, n / N, Backward<Function, T, N>{dx, dy, x});
+        },
+        dx, dy, x);
+  });
 }
 
 template <class T>
-void silu_gated_forward(Context& gpu, T* y, const T* gate_up, int64_t rows, int64_t columns) {
-  with_pack<T>(
-      columns,
-      [&]<int N>() {
-        const int64_t packs = columns / N;
-        for_each_item(gpu, "silu_gated_forward", rows * packs,
-                      SiluGatedForward<T, N>{y, gate_up, packs});
-      },
-      y, gate_up);
+void gated_forward(Context& gpu, ActivationFunction f, T* y, const T* gate_up, int64_t rows,
+                   int64_t columns) {
+  with_function(f, [&]<class Function>(Function) {
+    with_pack<T>(
+        columns,
+        [&]<int N>() {
+          const int64_t packs = columns / N;
+          for_each_item(gpu, op_names(f).gated_forward, rows * packs,
+                        GatedForward<Function, T, N>{y, gate_up, packs});
+        },
+        y, gate_up);
+  });
 }
 
 template <class T>
-void silu_gated_backward(Context& gpu, T* d_gate_up, const T* dy, const T* gate_up, int64_t rows,
-                         int64_t columns) {
-  with_pack<T>(
-      columns,
-      [&]<int N>() {
-        const int64_t packs = columns / N;
-        for_each_item(gpu, "silu_gated_backward", rows * packs,
-                      SiluGatedBackward<T, N>{d_gate_up, dy, gate_up, packs});
-      },
-      d_gate_up, dy, gate_up);
-}
-
-template <class T>
-void gelu_gated_forward(Context& gpu, T* y, const T* gate_up, int64_t rows, int64_t columns) {
-  with_pack<T>(
-      columns,
-      [&]<int N>() {
-        const int64_t packs = columns / N;
-        for_each_item(gpu, "gelu_gated_forward", rows * packs,
-                      GeluGatedForward<T, N>{y, gate_up, packs});
-      },
-      y, gate_up);
-}
-
-template <class T>
-void gelu_gated_backward(Context& gpu, T* d_gate_up, const T* dy, const T* gate_up, int64_t rows,
-                         int64_t columns) {
-  with_pack<T>(
-      columns,
-      [&]<int N>() {
-        const int64_t packs = columns / N;
-        for_each_item(gpu, "gelu_gated_backward", rows * packs,
-                      GeluGatedBackward<T, N>{d_gate_up, dy, gate_up, packs});
-      },
-      d_gate_up, dy, gate_up);
+void gated_backward(Context& gpu, ActivationFunction f, T* d_gate_up, const T* dy, const T* gate_up,
+                    int64_t rows, int64_t columns) {
+  with_function(f, [&]<class Function>(Function) {
+    with_pack<T>(
+        columns,
+        [&]<int N>() {
+          const int64_t packs = columns / N;
+          for_each_item(gpu, op_names(f).gated_backward, rows * packs,
+                        GatedBackward<Function, T, N>{d_gate_up, dy, gate_up, packs});
+        },
+        d_gate_up, dy, gate_up);
+  });
 }
 
 template <class T>
@@ -268,14 +239,14 @@ void bias_backward(Context& gpu, const cpu::BiasBackward<T>& a) {
   column_sums(gpu, "bias_sums", a.db, a.partial, a.blocks, a.columns, a.accumulate);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                              \
-  template void gelu_forward<T>(Context&, T*, const T*, int64_t);                           \
-  template void gelu_backward<T>(Context&, T*, const T*, const T*, int64_t);                \
-  template void silu_gated_forward<T>(Context&, T*, const T*, int64_t, int64_t);            \
-  template void silu_gated_backward<T>(Context&, T*, const T*, const T*, int64_t, int64_t); \
-  template void gelu_gated_forward<T>(Context&, T*, const T*, int64_t, int64_t);            \
-  template void gelu_gated_backward<T>(Context&, T*, const T*, const T*, int64_t, int64_t); \
-  template void add_bias<T>(Context&, T*, const T*, int64_t, int64_t);                      \
+#define TRIREME_INSTANTIATE(T)                                                                   \
+  template void activation_forward<T>(Context&, ActivationFunction, T*, const T*, int64_t);      \
+  template void activation_backward<T>(Context&, ActivationFunction, T*, const T*, const T*,     \
+                                       int64_t);                                                 \
+  template void gated_forward<T>(Context&, ActivationFunction, T*, const T*, int64_t, int64_t);  \
+  template void gated_backward<T>(Context&, ActivationFunction, T*, const T*, const T*, int64_t, \
+                                  int64_t);                                                      \
+  template void add_bias<T>(Context&, T*, const T*, int64_t, int64_t);                           \
   template void bias_backward<T>(Context&, const cpu::BiasBackward<T>&);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

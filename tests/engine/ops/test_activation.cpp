@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 #include "engine/ops/activation.h"
@@ -8,6 +9,7 @@
 namespace trireme::test::test_activation {
 namespace {
 
+using enum ActivationFunction;
 using Values = std::vector<double>;
 
 double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
@@ -28,49 +30,80 @@ Values inputs(DType dtype, const char* name, int64_t n) {
   return stored(dtype, normals(name, n, 3.0));
 }
 
-TEST(Gelu, ForwardAndBackwardMatchTheFormula) {
-  for (DType dtype : kFloatTypes)
-    for (int64_t n : kOddSizes) {
-      SCOPED_TRACE(concat(dtype, " ", n));
-      const Values x = inputs(dtype, "x", n), dy = inputs(dtype, "dy", n);
-      Values y = x, dx = x, magnitude = x;
-      for (size_t i = 0; i < x.size(); ++i) {
-        y[i] = gelu(x[i]);
-        dx[i] = dy[i] * gelu_slope(x[i]);
-        magnitude[i] = std::abs(dy[i]) * (1 + std::abs(x[i]));  // the slope's terms cancel
-      }
-      const TestTensor tx(dtype, {n}, x), tdy(dtype, {n}, dy);
-      for_each_kernel([&](Ctx& ctx) {
-        TestTensor ty(dtype, {n}), tdx(dtype, {n});
-        gelu_forward(ctx, ty, tx);
-        EXPECT_CLOSE(ty, y, tolerance(dtype));
-        gelu_backward(ctx, tdx, tdy, tx);
-        EXPECT_WITHIN(tdx, dx, magnitude, tolerance(dtype));
-        TestTensor over(dtype, {n}, x), over_dy(dtype, {n}, dy), over_x(dtype, {n}, x);
-        gelu_forward(ctx, over, over);
-        EXPECT_SAME_BITS(*over, *ty);
-        gelu_backward(ctx, over_dy, over_dy, tx);
-        EXPECT_SAME_BITS(*over_dy, *tdx);
-        gelu_backward(ctx, over_x, tdy, over_x);
-        EXPECT_SAME_BITS(*over_x, *tdx);
-        return outputs(ty, tdx);
-      });
-    }
+// Value and slope of a function at z, and the magnitude of the slope's terms, which cancel.
+struct Formula {
+  double value, slope, terms;
+};
+Formula formula(ActivationFunction f, double z) {
+  if (f == kGelu) return {gelu(z), gelu_slope(z), 1 + std::abs(z)};
+  const double s = sigmoid(z);
+  return {z * s, s * (1 + z * (1 - s)), s * (1 + std::abs(z))};
+}
+// Scale of a value's error: where GELU vanishes its exponent is large and contributes its rounding
+// to the result.
+double value_scale(ActivationFunction f, double z) {
+  const double value = std::abs(formula(f, z).value);
+  return f == kGelu ? std::max(value, std::abs(z)) : value;
 }
 
-TEST(Gelu, GradientMatchesFiniteDifferences) {
+// Every function with its name.
+void for_each_function(const std::function<void(ActivationFunction)>& body) {
+  for (size_t f = 0; f < std::size(kActivationOps); ++f) {
+    SCOPED_TRACE(kActivationOps[f].forward);
+    body(static_cast<ActivationFunction>(f));
+  }
+}
+
+TEST(Activation, ForwardAndBackwardMatchTheFormula) {
+  for_each_function([](ActivationFunction f) {
+    for (DType dtype : kFloatTypes)
+      for (int64_t n : kOddSizes) {
+        SCOPED_TRACE(concat(dtype, " ", n));
+        const Values x = inputs(dtype, "x", n), dy = inputs(dtype, "dy", n);
+        Values y = x, scale = x, dx = x, magnitude = x;
+        for (size_t i = 0; i < x.size(); ++i) {
+          const Formula want = formula(f, x[i]);
+          y[i] = want.value;
+          scale[i] = value_scale(f, x[i]);
+          dx[i] = dy[i] * want.slope;
+          magnitude[i] = std::abs(dy[i]) * want.terms;
+        }
+        const TestTensor tx(dtype, {n}, x), tdy(dtype, {n}, dy);
+        for_each_kernel([&](Ctx& ctx) {
+          TestTensor ty(dtype, {n}), tdx(dtype, {n});
+          activation_forward(ctx, f, ty, tx);
+          EXPECT_WITHIN(ty, y, scale, tolerance(dtype));
+          activation_backward(ctx, f, tdx, tdy, tx);
+          EXPECT_WITHIN(tdx, dx, magnitude, tolerance(dtype));
+          TestTensor over(dtype, {n}, x), over_dy(dtype, {n}, dy), over_x(dtype, {n}, x);
+          activation_forward(ctx, f, over, over);
+          EXPECT_SAME_BITS(*over, *ty);
+          activation_backward(ctx, f, over_dy, over_dy, tx);
+          EXPECT_SAME_BITS(*over_dy, *tdx);
+          activation_backward(ctx, f, over_x, tdy, over_x);
+          EXPECT_SAME_BITS(*over_x, *tdx);
+          return outputs(ty, tdx);
+        });
+      }
+  });
+}
+
+TEST(Activation, GradientMatchesFiniteDifferences) {
   const int64_t n = 33;
   const Values x = normals("x", n), dy = normals("dy", n);
   Ctx ctx(1, "test");
-  const auto f = [&](const Values& v) {
-    const TestTensor y(DType::kF64, {n});
-    gelu_forward(ctx, y, TestTensor(DType::kF64, {n}, v));
-    return to_doubles(*y);
-  };
-  const TestTensor dx(DType::kF64, {n});
-  gelu_backward(ctx, dx, TestTensor(DType::kF64, {n}, dy), TestTensor(DType::kF64, {n}, x));
-  EXPECT_LT(worst_relative(to_doubles(*dx), finite_difference_gradient(f, x, dy)),
-            finite_difference_tolerance());
+  for_each_function([&](ActivationFunction f) {
+    const auto value = [&](const Values& v) {
+      const TestTensor y(DType::kF64, {n});
+      activation_forward(ctx, f, y, TestTensor(DType::kF64, {n}, v));
+      return to_doubles(*y);
+    };
+    const TestTensor dx(DType::kF64, {n});
+    activation_backward(ctx, f, dx, TestTensor(DType::kF64, {n}, dy),
+                        TestTensor(DType::kF64, {n}, x));
+    EXPECT_LT(worst_relative(to_doubles(*dx), finite_difference_gradient(value, x, dy)),
+              finite_difference_tolerance());
+  });
 }
 
 TEST(Gelu, TailsAreSane) {
@@ -78,8 +111,8 @@ TEST(Gelu, TailsAreSane) {
   const TestTensor tx(DType::kF32, {7}, x), ones(DType::kF32, {7}, Values(7, 1.0));
   for_each_kernel([&](Ctx& ctx) {
     TestTensor y(DType::kF32, {7}), slope(DType::kF32, {7});
-    gelu_forward(ctx, y, tx);
-    gelu_backward(ctx, slope, ones, tx);
+    activation_forward(ctx, kGelu, y, tx);
+    activation_backward(ctx, kGelu, slope, ones, tx);
     const Values v = to_doubles(*y), s = to_doubles(*slope);
     EXPECT_EQ(v[0], 0.0);
     EXPECT_EQ(v[1], 0.0);
@@ -98,84 +131,59 @@ TEST(Gelu, TailsAreSane) {
   });
 }
 
-// Value and slope of a gate, and the magnitude of the slope's terms, which cancel.
-struct Gate {
-  double value, slope, terms;
-};
-using GatedForward = void (*)(Ctx&, const Tensor&, const ConstTensor&);
-using GatedBackward = void (*)(Ctx&, const Tensor&, const ConstTensor&, const ConstTensor&);
-struct GatedCase {
-  const char* name;
-  Gate (*gate)(double z);
-  GatedForward forward;
-  GatedBackward backward;
-};
-const GatedCase kGated[] = {{"silu",
-                             [](double z) {
-                               const double s = sigmoid(z);
-                               return Gate{z * s, s * (1 + z * (1 - s)), s * (1 + std::abs(z))};
-                             },
-                             silu_gated_forward, silu_gated_backward},
-                            {"gelu",
-                             [](double z) {
-                               return Gate{gelu(z), gelu_slope(z), 1 + std::abs(z)};
-                             },
-                             gelu_gated_forward, gelu_gated_backward}};
-
 TEST(Gated, ForwardAndBackwardMatchTheFormula) {
   const int64_t rows = 5;
-  for (const GatedCase& c : kGated)
+  for_each_function([&](ActivationFunction f) {
     for (DType dtype : kFloatTypes)
       for (int64_t columns : kOddSizes) {
-        SCOPED_TRACE(concat(c.name, " ", dtype, " ", columns));
+        SCOPED_TRACE(concat(dtype, " ", columns));
         const Shape narrow{rows, columns}, wide{rows, 2 * columns};
         const Values gate_up = inputs(dtype, "gate_up", wide.numel());
         const Values dy = inputs(dtype, "dy", narrow.numel());
         Values y = dy, y_magnitude = dy, d_gate_up = gate_up, magnitude = gate_up;
-        const auto f = static_cast<size_t>(columns);
+        const auto width = static_cast<size_t>(columns);
         for (size_t i = 0; i < dy.size(); ++i) {
-          const size_t at = i / f * 2 * f + i % f, up = at + f;
-          const double u = gate_up[up];
-          const Gate g = c.gate(gate_up[at]);
-          // Where GELU vanishes its exponent is large and contributes its rounding to the result.
-          const double least = c.forward == gelu_gated_forward ? std::abs(gate_up[at]) : 0.0;
-          y[i] = g.value * u;
-          y_magnitude[i] = std::max(std::abs(g.value), least) * std::abs(u);
-          d_gate_up[at] = dy[i] * u * g.slope;
-          magnitude[at] = std::abs(dy[i] * u) * g.terms;
-          d_gate_up[up] = dy[i] * g.value;
-          magnitude[up] = std::abs(dy[i]) * std::max(std::abs(g.value), least);
+          const size_t at = i / width * 2 * width + i % width, up = at + width;
+          const double z = gate_up[at], u = gate_up[up];
+          const Formula gate = formula(f, z);
+          y[i] = gate.value * u;
+          y_magnitude[i] = value_scale(f, z) * std::abs(u);
+          d_gate_up[at] = dy[i] * u * gate.slope;
+          magnitude[at] = std::abs(dy[i] * u) * gate.terms;
+          d_gate_up[up] = dy[i] * gate.value;
+          magnitude[up] = std::abs(dy[i]) * value_scale(f, z);
         }
         const TestTensor tg(dtype, wide, gate_up), tdy(dtype, narrow, dy);
         for_each_kernel([&](Ctx& ctx) {
           TestTensor ty(dtype, narrow), td(dtype, wide), over(dtype, wide, gate_up);
-          c.forward(ctx, ty, tg);
+          gated_forward(ctx, f, ty, tg);
           EXPECT_WITHIN(ty, y, y_magnitude, tolerance(dtype));
-          c.backward(ctx, td, tdy, tg);
+          gated_backward(ctx, f, td, tdy, tg);
           EXPECT_WITHIN(td, d_gate_up, magnitude, tolerance(dtype));
-          c.backward(ctx, over, tdy, over);
+          gated_backward(ctx, f, over, tdy, over);
           EXPECT_SAME_BITS(*over, *td);
           return outputs(ty, td);
         });
       }
+  });
 }
 
 TEST(Gated, GradientMatchesFiniteDifferences) {
   const Shape narrow{3, 7}, wide{3, 14};
   const Values gate_up = normals("gate_up", 42), dy = normals("dy", 21);
   Ctx ctx(1, "test");
-  for (const GatedCase& c : kGated) {
-    const auto f = [&](const Values& v) {
+  for_each_function([&](ActivationFunction f) {
+    const auto value = [&](const Values& v) {
       const TestTensor y(DType::kF64, narrow);
-      c.forward(ctx, y, TestTensor(DType::kF64, wide, v));
+      gated_forward(ctx, f, y, TestTensor(DType::kF64, wide, v));
       return to_doubles(*y);
     };
     const TestTensor d(DType::kF64, wide);
-    c.backward(ctx, d, TestTensor(DType::kF64, narrow, dy), TestTensor(DType::kF64, wide, gate_up));
-    EXPECT_LT(worst_relative(to_doubles(*d), finite_difference_gradient(f, gate_up, dy)),
-              finite_difference_tolerance())
-        << c.name;
-  }
+    gated_backward(ctx, f, d, TestTensor(DType::kF64, narrow, dy),
+                   TestTensor(DType::kF64, wide, gate_up));
+    EXPECT_LT(worst_relative(to_doubles(*d), finite_difference_gradient(value, gate_up, dy)),
+              finite_difference_tolerance());
+  });
 }
 
 TEST(BiasBackward, SumsTheRows) {
@@ -206,12 +214,12 @@ TEST(Activation, PlanningWritesNothing) {
   const TestTensor y(DType::kF32, {2, 3}, normals("y", 6)), db(DType::kF32, {3});
   const ArenaPlan plan = expect_plannable(
       [&](Ctx& ctx) {
-        gelu_forward(ctx, y, x);
-        gelu_backward(ctx, y, x, x);
-        silu_gated_forward(ctx, y, wide);
-        silu_gated_backward(ctx, wide, x, wide);
-        gelu_gated_forward(ctx, y, wide);
-        gelu_gated_backward(ctx, wide, x, wide);
+        for_each_function([&](ActivationFunction f) {
+          activation_forward(ctx, f, y, x);
+          activation_backward(ctx, f, y, x, x);
+          gated_forward(ctx, f, y, wide);
+          gated_backward(ctx, f, wide, x, wide);
+        });
         bias_backward(ctx, db, x, false);
       },
       {&y, &wide, &db});
@@ -221,11 +229,12 @@ TEST(Activation, PlanningWritesNothing) {
 TEST(Activation, RefusesWrongOperands) {
   Ctx ctx(1, "test");
   const TestTensor a(DType::kF32, {2, 3}), b(DType::kF32, {2, 4}), c(DType::kF64, {3});
-  EXPECT_THROW(gelu_forward(ctx, a, b), Error);
-  EXPECT_THROW(silu_gated_forward(ctx, a, b), Error);
-  EXPECT_THROW(silu_gated_backward(ctx, b, a, b), Error);
-  EXPECT_THROW(gelu_gated_forward(ctx, a, b), Error);
-  EXPECT_THROW(gelu_gated_backward(ctx, b, a, b), Error);
+  for_each_function([&](ActivationFunction f) {
+    EXPECT_THROW(activation_forward(ctx, f, a, b), Error);
+    EXPECT_THROW(activation_backward(ctx, f, a, b, a), Error);
+    EXPECT_THROW(gated_forward(ctx, f, a, b), Error);
+    EXPECT_THROW(gated_backward(ctx, f, b, a, b), Error);
+  });
   EXPECT_THROW(bias_backward(ctx, c, a, false), Error);
 }
 

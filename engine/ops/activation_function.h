@@ -1,0 +1,27 @@
+// Pointwise function of an MLP (HuggingFace's hidden_act). A new one is a constant and a row of
+// names here, and a functor in the CPU and in the CUDA kernels of activation.h.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme {
+
+enum class ActivationFunction : uint8_t {
+  kGelu,  // tanh form (Hendrycks & Gimpel 2016): x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  kSilu,  // x / (1 + exp(-x))
+};
+
+// Names of a function's ops, in profiles and errors.
+struct ActivationOps {
+  const char *forward, *backward, *gated_forward, *gated_backward;
+};
+inline constexpr ActivationOps kActivationOps[] = {
+    {"gelu_forward", "gelu_backward", "gelu_gated_forward", "gelu_gated_backward"},
+    {"silu_forward", "silu_backward", "silu_gated_forward", "silu_gated_backward"},
+};
+
+constexpr const ActivationOps& op_names(ActivationFunction f) {
+  return kActivationOps[static_cast<int>(f)];
+}
+
+}  // namespace trireme
