@@ -16,24 +16,10 @@ TransformerBlock::TransformerBlock(const ModelConfig& config, const Layout& layo
     : dropout_(config.residual_dropout),
       layer_(layer),
       norm1_(config, layout, list, part(prefix, parameter_names(config).attention_norm), block),
-      attention_(config.latent.kv_rank > 0
-                     ? nullptr
-                     : std::make_unique<Attention>(config, layout, list,
-                                                   part(prefix, parameter_names(config).attention),
-                                                   block, layer)),
-      latent_(config.latent.kv_rank > 0
-                  ? std::make_unique<LatentAttention>(
-                        config, layout, list, part(prefix, parameter_names(config).attention),
-                        block, layer)
-                  : nullptr),
+      mixer_(make_mixer(config, layout, list, part(prefix, parameter_names(config).attention),
+                        block, layer)),
       norm2_(config, layout, list, part(prefix, parameter_names(config).mlp_norm), block),
-      mlp_(config.moe.sparse(layer)
-               ? nullptr
-               : std::make_unique<Mlp>(config, layout, list,
-                                       part(prefix, parameter_names(config).mlp), block)),
-      moe_(config.moe.sparse(layer)
-               ? std::make_unique<Moe>(config, layout, list, prefix, block, layer)
-               : nullptr) {
+      feed_forward_(make_feed_forward(config, layout, list, prefix, block, layer)) {
   if (!config.post_norms) return;
   const ParameterNames& names = parameter_names(config);
   const auto norm = [&](const char* name) {
@@ -44,10 +30,8 @@ TransformerBlock::TransformerBlock(const ModelConfig& config, const Layout& layo
 }
 
 std::vector<ParamHandle> TransformerBlock::linear_weights() const {
-  std::vector<ParamHandle> weights =
-      attention_ != nullptr ? attention_->linear_weights() : latent_->linear_weights();
-  const std::vector<ParamHandle> rest =
-      mlp_ != nullptr ? mlp_->linear_weights() : moe_->linear_weights();
+  std::vector<ParamHandle> weights = mixer_->linear_weights();
+  const std::vector<ParamHandle> rest = feed_forward_->linear_weights();
   weights.insert(weights.end(), rest.begin(), rest.end());
   return weights;
 }
@@ -80,7 +64,7 @@ Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& co
   Activation n1 = ctx.allocate("block.n1", dtype, shape);
   norm1_.forward(pass, n1, {}, x, {}, kept.norm1);
   Activation branch = ctx.allocate("block.attention", dtype, shape);
-  attend(pass, branch, n1, cos_sin, saved != nullptr ? &kept : nullptr);
+  kept.mixer = mixer_->forward(pass, branch, n1, cos_sin, saved != nullptr);
   if (saved == nullptr || recompute == Recompute::kSelective) n1.reset();
   branch = post_norm(pass, attention_post_norm_, std::move(branch),
                      saved != nullptr ? &kept.attended : nullptr, kept.attention_branch);
@@ -91,7 +75,7 @@ Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& co
   norm2_.forward(pass, n2, h, branch, x, kept.norm2);
   if (saved == nullptr) x.reset();
   const bool keep_act = recompute != Recompute::kSelective;
-  feed_forward(pass, branch, n2, saved != nullptr ? &kept : nullptr, keep_act);
+  kept.feed_forward = feed_forward_->forward(pass, branch, n2, saved != nullptr, keep_act);
   if (saved == nullptr || recompute == Recompute::kSelective) n2.reset();
   branch = post_norm(pass, mlp_post_norm_, std::move(branch),
                      saved != nullptr ? &kept.mlp_out : nullptr, kept.mlp_branch);
@@ -133,22 +117,6 @@ Activation TransformerBlock::branch_gradient(Pass& pass, const char* name,
   return out;
 }
 
-void TransformerBlock::attend(Pass& pass, const Tensor& y, const ConstTensor& x,
-                              const ConstTensor& cos_sin, Saved* saved) const {
-  if (latent_)
-    latent_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->latent : nullptr);
-  else
-    attention_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->attention : nullptr);
-}
-
-void TransformerBlock::feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
-                                    bool keep_act) const {
-  if (moe_)
-    moe_->forward(pass, y, x, saved != nullptr ? &saved->moe : nullptr, keep_act);
-  else
-    mlp_->forward(pass, y, x, saved != nullptr ? &saved->mlp : nullptr, keep_act);
-}
-
 void TransformerBlock::restore_attention_input(Pass& pass, Saved& saved) const {
   if (saved.n1.present()) return;
   Norm::Saved again;  // equal to the saved statistics, which stay
@@ -178,12 +146,10 @@ Activation TransformerBlock::backward_input(Pass& pass, Activation dy, const Con
   saved.mlp_out.reset();
   Activation d_norm = ctx.allocate("block.d_norm", dtype, shape);
   const ConstTensor d_branch = deferred.d_mlp.present() ? *deferred.d_mlp : *dy;
-  if (moe_) {
-    restore_mlp_input(pass, saved);  // experts that run in rounds read the tokens again
-    deferred.moe = moe_->backward_input(pass, d_norm, d_branch, saved.n2, saved.moe);
-  } else {
-    deferred.mlp = mlp_->backward_input(pass, d_norm, d_branch, saved.mlp);
-  }
+  if (feed_forward_->input_pass_reads_input()) restore_mlp_input(pass, saved);
+  deferred.feed_forward = feed_forward_->backward_input(
+      pass, d_norm, d_branch, saved.n2.present() ? ConstTensor(*saved.n2) : ConstTensor(),
+      *saved.feed_forward);
   Activation dh = ctx.allocate("block.dh", dtype, shape);
   norm2_.backward(pass, dh, d_norm, dy, saved.h, saved.norm2);
 
@@ -191,11 +157,7 @@ Activation TransformerBlock::backward_input(Pass& pass, Activation dy, const Con
                                          saved.attended, saved.attention_branch);
   saved.attended.reset();
   const ConstTensor d_attention = deferred.d_attention.present() ? *deferred.d_attention : *dh;
-  if (latent_)
-    deferred.latent = latent_->backward_input(pass, d_norm, d_attention, cos_sin, saved.latent);
-  else
-    deferred.attention =
-        attention_->backward_input(pass, d_norm, d_attention, cos_sin, saved.attention);
+  deferred.mixer = mixer_->backward_input(pass, d_norm, d_attention, cos_sin, *saved.mixer);
   Activation dx = ctx.allocate("block.dx", dtype, shape);
   norm1_.backward(pass, dx, d_norm, dh, saved.x, saved.norm1);
   deferred.saved = std::move(saved);
@@ -211,14 +173,9 @@ void TransformerBlock::backward_weight(Pass& pass, Deferred deferred) const {
   const ConstTensor d_mlp = deferred.d_mlp.present() ? *deferred.d_mlp : *deferred.dy;
   const ConstTensor d_attention =
       deferred.d_attention.present() ? *deferred.d_attention : *deferred.dh;
-  if (moe_)
-    moe_->backward_weight(pass, d_mlp, saved.n2, saved.moe, deferred.moe);
-  else
-    mlp_->backward_weight(pass, d_mlp, saved.n2, saved.mlp, deferred.mlp);
-  if (latent_)
-    latent_->backward_weight(pass, d_attention, saved.n1, saved.latent, deferred.latent);
-  else
-    attention_->backward_weight(pass, d_attention, saved.n1, saved.attention, deferred.attention);
+  feed_forward_->backward_weight(pass, d_mlp, saved.n2, *saved.feed_forward,
+                                 *deferred.feed_forward);
+  mixer_->backward_weight(pass, d_attention, saved.n1, *saved.mixer, *deferred.mixer);
 }
 
 }  // namespace trireme

@@ -1,14 +1,12 @@
-// Pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)). Depending on the
-// model: post-norms of the two branches (post_norms; Gemma: Ding et al. 2021, "sandwich"),
-// dropout on the branches (GPT-2), a mixture of experts instead of the MLP in sparse layers, latent
-// attention.
+// Pre-norm transformer block: h = x + mixer(norm1(x)); y = h + feed_forward(norm2(h)). Depending on
+// the model: post-norms of the two branches (post_norms; Gemma: Ding et al. 2021, "sandwich"),
+// dropout on the branches (GPT-2). The mixer is an attention, the feed-forward layer an MLP or a
+// mixture of experts (transformer/layers/mixer.h, feed_forward.h).
 #pragma once
 
 #include "transformer/config/recompute.h"
-#include "transformer/layers/attention.h"
-#include "transformer/layers/latent_attention.h"
-#include "transformer/layers/mlp.h"
-#include "transformer/layers/moe.h"
+#include "transformer/layers/feed_forward.h"
+#include "transformer/layers/mixer.h"
 #include "transformer/layers/norm.h"
 
 namespace trireme {
@@ -25,10 +23,8 @@ class TransformerBlock {
     Norm::Saved norm1, norm2;
     Activation attended, mlp_out;  // the branches before their post-norms, with post_norms
     Norm::Saved attention_branch, mlp_branch;
-    Attention::Saved attention;  // either attention or latent
-    LatentAttention::Saved latent;
-    Mlp::Saved mlp;  // either mlp or moe
-    Moe::Saved moe;
+    std::unique_ptr<Mixer::Saved> mixer;
+    std::unique_ptr<FeedForward::Saved> feed_forward;
   };
   // Work left for the weights after backward_input().
   struct Deferred {
@@ -36,10 +32,8 @@ class TransformerBlock {
     Activation dy, dh;  // gradients of the two branches' outputs (after dropout)
     // Gradients before dropout and post-norms; absent without either.
     Activation d_mlp, d_attention;
-    Mlp::Deferred mlp;
-    Moe::Deferred moe;
-    Attention::Deferred attention;
-    LatentAttention::Deferred latent;
+    std::unique_ptr<FeedForward::Deferred> feed_forward;
+    std::unique_ptr<Mixer::Deferred> mixer;
   };
 
   // x -> y, both (T / split, C). saved == nullptr saves nothing.
@@ -62,8 +56,6 @@ class TransformerBlock {
   Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;
   Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                  Recompute recompute) const;
-  void attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
-              Saved* saved) const;
   // Applies the branch's post-norm where there is one; `kept` then receives the branch before it.
   Activation post_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
                        Activation* kept, Norm::Saved& statistics) const;
@@ -72,19 +64,15 @@ class TransformerBlock {
   Activation branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
                              const ConstTensor& d, const Activation& kept,
                              const Norm::Saved& statistics) const;
-  void feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
-                    bool keep_act) const;
   void restore_attention_input(Pass& pass, Saved& saved) const;
   void restore_mlp_input(Pass& pass, Saved& saved) const;
 
   double dropout_;
   int layer_;
   Norm norm1_;
-  std::unique_ptr<Attention> attention_;  // either attention_ or latent_
-  std::unique_ptr<LatentAttention> latent_;
+  std::unique_ptr<Mixer> mixer_;
   Norm norm2_;
-  std::unique_ptr<Mlp> mlp_;  // either mlp_ or moe_
-  std::unique_ptr<Moe> moe_;
+  std::unique_ptr<FeedForward> feed_forward_;
   std::unique_ptr<Norm> attention_post_norm_, mlp_post_norm_;
 };
 
