@@ -68,7 +68,7 @@ MAY_INCLUDE = {
                       *training("config data")],
     "training/checkpoint": [*engine("ops io observe"), "parallel", *transformer("families formats checkpoint"),
                             *training("config data step")],
-    "training/eval": [*engine("core ops io text observe"), "parallel", *transformer("model checkpoint"),
+    "training/eval": [*engine("core ops io text observe"), "parallel", *transformer("families model checkpoint"),
                       *training("data/examples step checkpoint")],
     "training/report": [*engine("core io observe"), "parallel", "training/config"],
     "training/run": [*engine("core device ops io config observe"), "parallel", *transformer("model formats checkpoint"), "optim",

@@ -12,6 +12,7 @@ import check_dependencies
 import check_docs
 import check_errors
 import check_format
+import check_families
 import check_globals
 import check_image
 import check_includes
@@ -168,6 +169,16 @@ class Globals(unittest.TestCase):
         self.assertEqual(len(check_globals.check("engine/core/a.cpp", "int x = 0;\n", {})), 1)
         self.assertEqual(check_globals.check("engine/core/a.cpp", "int x = 0;\n", {"a.cpp x": "why"}), [])
         self.assertEqual(len(check_globals.unused({"engine/core/a.cpp": ""}, {"a.cpp x": "why"})), 1)
+
+
+class Families(unittest.TestCase):
+    def test_a_branch_on_a_family(self):
+        branch = "if (config.family == ModelFamily::kGemma3) f();\n"
+        self.assertEqual(len(check_families.check("transformer/formats/hf/a.cpp", branch)), 1)
+        self.assertEqual(len(check_families.check("training/run/a.cpp", branch)), 1)
+        self.assertEqual(check_families.check("transformer/families/a.cpp", branch), [])
+        self.assertEqual(check_families.check("tests/a.cpp", branch), [])
+        self.assertEqual(check_families.check("training/run/a.cpp", "// " + branch), [])
 
 
 class Errors(unittest.TestCase):

@@ -12,6 +12,7 @@
 #include "training/data/examples/finetune_data.h"
 #include "transformer/checkpoint/loaded_model.h"
 #include "transformer/checkpoint/model_bundle.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -90,7 +91,7 @@ int64_t limit_of_task(const EvaluateOptions& options, const LoadedModel& loaded,
 }
 
 bool begins_with_bos(const EvaluateOptions& options, const ModelConfig& model) {
-  return options.add_bos || model.family == ModelFamily::kGemma3;
+  return options.add_bos || family_of(model.family).begins_with_bos;
 }
 
 // Validation data of a fine-tuning run.

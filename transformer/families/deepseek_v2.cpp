@@ -75,6 +75,7 @@ constinit const Family kDeepseekV2Family = {
     .title = "DeepSeek-V2 style model: latent attention, experts with softmax scores",
     .positions_key = "max_position_embeddings",
     .names = {},
+    .peft_adapts_fused_experts = true,
     .add_keys = add_deepseek_v2_keys,
     .read = read_deepseek_v2,
     .write = write_deepseek_v2};

@@ -83,6 +83,7 @@ constinit const Family kDeepseekV3Family = {
     .title = "DeepSeek-V3 style model: latent attention, experts with sigmoid scores and a bias",
     .positions_key = "max_position_embeddings",
     .names = {},
+    .peft_adapts_fused_experts = true,
     .add_keys = add_deepseek_v3_keys,
     .read = read_deepseek_v3,
     .write = write_deepseek_v3};

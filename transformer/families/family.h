@@ -50,6 +50,12 @@ struct Family {
   ParameterNames names;
   bool qk_norm = false;      // RMSNorm of each head's q and k
   bool layer_types = false;  // "layer_types" selects the layers with a window
+  // GPT-2's Conv1D: linear layers of the blocks are stored as (in, out), q, k and v in one matrix.
+  bool conv1d = false;
+  // PEFT with transformers 5 applies adapters of gate_proj, up_proj and down_proj to the fused
+  // routed experts only.
+  bool peft_adapts_fused_experts = false;
+  bool begins_with_bos = false;  // every text that the model was trained on begins with BOS
   // Adds the family's rows; the caller adds "model_type" and the foreign keys (foreign_keys.h).
   void (*add_keys)(Schema& schema);
   // The caller sets `family` and reads the token ids.

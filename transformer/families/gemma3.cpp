@@ -73,6 +73,7 @@ constinit const Family kGemma3Family = {.id = ModelFamily::kGemma3,
                                                   .mlp_post_norm = "post_feedforward_layernorm"},
                                         .qk_norm = true,
                                         .layer_types = true,
+                                        .begins_with_bos = true,
                                         .add_keys = add_gemma3_keys,
                                         .read = read_gemma3,
                                         .write = write_gemma3};

@@ -114,6 +114,7 @@ constinit const Family kGpt2Family = {.id = ModelFamily::kGpt2,
                                                 .mlp_norm = "ln_2",
                                                 .mlp_up = "c_fc",
                                                 .mlp_down = "c_proj"},
+                                      .conv1d = true,
                                       .add_keys = add_gpt2_keys,
                                       .read = read_gpt2,
                                       .write = write_gpt2};

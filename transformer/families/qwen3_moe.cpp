@@ -55,6 +55,7 @@ constinit const Family kQwen3MoeFamily = {
     .positions_key = "max_position_embeddings",
     .names = {},
     .qk_norm = true,
+    .peft_adapts_fused_experts = true,
     .add_keys = add_qwen3_moe_keys,
     .read = read_qwen3_moe,
     .write = write_qwen3_moe};

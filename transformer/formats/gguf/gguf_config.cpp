@@ -25,13 +25,13 @@ class Reader {
  public:
   explicit Reader(const GgufFile& file) : file_(file) {
     arch_ = require<std::string>("general.architecture");
-    family_ = family();
+    row_ = &architecture();
     check_gguf_keys(file_, arch_);
   }
 
   Json read() {
-    json_["model_type"] = family_of(family_).model_type;
-    if (family_ == ModelFamily::kGpt2) {
+    json_["model_type"] = family_of(row_->family).model_type;
+    if (row_->gpt2_layout) {
       words(kGpt2Integers, kGpt2Numbers);
     } else {
       words(kDecoderIntegers, kDecoderNumbers);
@@ -39,11 +39,9 @@ class Reader {
       read_scaling();
       read_windows();
       read_experts();
-      if (family_ == ModelFamily::kGemma3) read_gemma();
-      if (family_ == ModelFamily::kLlama || family_ == ModelFamily::kQwen3Moe)
-        json_["attention_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
-      if (family_ == ModelFamily::kQwen2Moe)
-        json_["qkv_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
+      if (row_->gemma_attention) read_gemma();
+      if (row_->bias_key != nullptr)
+        json_[row_->bias_key] = file_.find("blk.0.attn_q.bias") != nullptr;
     }
     json_["vocab_size"] = tensor("token_embd.weight").shape.front();
     json_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
@@ -79,13 +77,22 @@ class Reader {
     fail_input(file_.path(), ": has no tensor ", name);
   }
 
-  ModelFamily family() const {
+  // The row with the file's name that best fits its experts, then its window.
+  const GgufArchitecture& architecture() const {
     const bool experts = get<int64_t>("expert_count").value_or(0) > 0;
-    if (arch_ == "llama" && experts) return ModelFamily::kMixtral;
-    if (arch_ == "llama" && get<int64_t>("attention.sliding_window").value_or(0) > 0)
-      return ModelFamily::kMistral;
-    for (const GgufArchitecture& a : kGgufArchitectures)
-      if (arch_ == a.name) return a.family;
+    const bool window = get<int64_t>("attention.sliding_window").value_or(0) > 0;
+    const GgufArchitecture* best = nullptr;
+    int best_fit = -1;
+    for (const GgufArchitecture& a : kGgufArchitectures) {
+      if (arch_ != a.name) continue;
+      const int fit = 2 * static_cast<int>(experts == !a.experts.words.empty()) +
+                      static_cast<int>(window == (a.windows != GgufWindows::kNone));
+      if (fit > best_fit) {
+        best = &a;
+        best_fit = fit;
+      }
+    }
+    if (best != nullptr) return *best;
     std::string known;
     for (const GgufArchitecture& a : kGgufArchitectures)
       if (known.find(a.name) == std::string::npos)
@@ -181,15 +188,16 @@ class Reader {
 
   void read_windows() {
     const int64_t window = get<int64_t>("attention.sliding_window").value_or(0);
-    const bool qwen = family_ == ModelFamily::kQwen2 || family_ == ModelFamily::kQwen3 ||
-                      family_ == ModelFamily::kQwen2Moe || family_ == ModelFamily::kQwen3Moe;
-    if (family_ == ModelFamily::kLlama || (qwen && window == 0)) return;
+    const GgufWindows windows = row_->windows;
+    const bool switched =
+        windows == GgufWindows::kSwitched || windows == GgufWindows::kSwitchedForAll;
+    if (windows == GgufWindows::kNone || (switched && window == 0)) return;
     json_["sliding_window"] = window > 0 ? Json(window) : Json();
-    if (qwen) json_["use_sliding_window"] = true;
+    if (switched) json_["use_sliding_window"] = true;
     const auto found = file_.metadata().find(key("attention.sliding_window_pattern"));
     if (found == file_.metadata().end()) {
-      if (family_ == ModelFamily::kGemma3) json_["sliding_window_pattern"] = kGemmaPattern;
-      if (qwen && family_ != ModelFamily::kQwen3Moe) json_["layer_types"] = layer_types({});
+      if (windows == GgufWindows::kPattern) json_["sliding_window_pattern"] = kGemmaPattern;
+      if (windows == GgufWindows::kSwitched) json_["layer_types"] = layer_types({});
     } else if (const auto* period = std::get_if<int64_t>(&found->second)) {
       json_["sliding_window_pattern"] = *period;
     } else {
@@ -213,15 +221,13 @@ class Reader {
   }
 
   void read_experts() {
-    if (family_ == ModelFamily::kMixtral)
-      for (const GgufWord& word : kMixtralIntegers) add_integer(word);
-    const bool qwen2 = family_ == ModelFamily::kQwen2Moe;
-    if (qwen2 || family_ == ModelFamily::kQwen3Moe) {
-      for (const GgufWord& word : kQwenExpertIntegers) add_integer(word);
-      json_["moe_intermediate_size"] = width("blk.0.ffn_gate_exps.weight");
-      json_["norm_topk_prob"] = !qwen2;  // as llama.cpp always does
-      if (qwen2) json_["shared_expert_intermediate_size"] = width("blk.0.ffn_gate_shexp.weight");
-    }
+    const GgufExperts& experts = row_->experts;
+    for (const GgufWord& word : experts.words) add_integer(word);
+    if (!experts.own_width) return;
+    json_["moe_intermediate_size"] = width("blk.0.ffn_gate_exps.weight");
+    json_["norm_topk_prob"] = experts.normalised;
+    if (experts.shared)
+      json_["shared_expert_intermediate_size"] = width("blk.0.ffn_gate_shexp.weight");
   }
   // Rows of a matrix, or of each matrix in a stack.
   int64_t width(const std::string& name) const {
@@ -239,7 +245,7 @@ class Reader {
 
   const GgufFile& file_;
   std::string arch_;
-  ModelFamily family_ = ModelFamily::kLlama;
+  const GgufArchitecture* row_ = nullptr;
   Json json_;
 };
 

@@ -1,5 +1,6 @@
 #include "transformer/formats/gguf/gguf_keys.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -58,9 +59,20 @@ void add_other_mathematics(Schema& schema) {
                      "rows in another order");
 }
 
+// Whether a row with this name of an architecture has the property.
+template <class Property>
+bool any_row(const std::string& architecture, const Property& property) {
+  return std::ranges::any_of(kGgufArchitectures, [&](const GgufArchitecture& row) {
+    return architecture == row.name && property(row);
+  });
+}
+
 void add_experts(Schema& schema, const std::string& architecture) {
-  const bool qwen = architecture == "qwen2moe" || architecture == "qwen3moe";
-  const bool some = qwen || architecture == "llama";
+  const bool some =
+      any_row(architecture, [](const auto& row) { return !row.experts.words.empty(); });
+  const bool plain = any_row(architecture, [](const auto& row) {
+    return !row.experts.words.empty() && !row.experts.normalised;
+  });
   for (const char* key : {"expert_count", "expert_used_count"}) {
     if (some)
       schema.integer(key, "", "experts of a layer, and experts per token");
@@ -70,14 +82,13 @@ void add_experts(Schema& schema, const std::string& architecture) {
   schema.unavailable("expert_gating_func", {"0", "1"}, "other scores than softmax's");
   for (const char* key : {"expert_feed_forward_length", "expert_shared_feed_forward_length"})
     schema.ignored(key);  // rows of the tensors
-  // llama.cpp normalises the weights in llama and qwen3moe, and does not in qwen2moe.
-  schema.unavailable("expert_weights_norm", {text(architecture != "qwen2moe")},
+  schema.unavailable("expert_weights_norm", {text(!plain)},
                      "weights of experts that are (not) divided by their sum");
 }
 
 Schema made(const std::string& architecture) {
   Schema schema(concat("GGUF metadata of ", architecture));
-  const bool gpt2 = architecture == "gpt2";
+  const bool gpt2 = any_row(architecture, [](const auto& row) { return row.gpt2_layout; });
   if (gpt2) {
     add_words(schema, kGpt2Integers, true);
     add_words(schema, kGpt2Numbers, false);
@@ -87,7 +98,7 @@ Schema made(const std::string& architecture) {
     add_words(schema, kDecoderNumbers, false);
     schema.integer("attention.value_length", "", "as attention.key_length");
     add_rope(schema);
-    if (architecture == "gemma3")
+    if (any_row(architecture, [](const auto& row) { return row.gemma_attention; }))
       schema.number("rope.freq_base_swa", "10000", "rope_local_base_freq of config.json");
     schema.integer("attention.sliding_window", "", "sliding_window of config.json; 0: none");
     schema.any(

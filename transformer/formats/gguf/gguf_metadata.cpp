@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
@@ -28,12 +29,11 @@ bool says_nothing(const Json& value) {
          (value.is_array() && value.empty());
 }
 
-const char* architecture_of(const ModelConfig& config) {
+const GgufArchitecture& architecture_of(const ModelConfig& config) {
+  if (const GgufArchitecture* found = gguf_architecture(config.family)) return *found;
   std::string known;
-  for (const GgufArchitecture& a : kGgufArchitectures) {
-    if (config.family == a.family) return a.name;
+  for (const GgufArchitecture& a : kGgufArchitectures)
     known += concat(known.empty() ? "" : ", ", family_of(a.family).model_type);
-  }
   fail_input("models of model_type \"", family_of(config.family).model_type,
              "\" are not written as GGUF in this version; ", known, " are");
 }
@@ -43,14 +43,15 @@ class Writer {
   explicit Writer(const ModelConfig& config)
       : config_(config),
         json_(model_config_to_json(config)),
-        arch_(architecture_of(config)),
+        row_(architecture_of(config)),
+        arch_(row_.name),
         said_(understood()) {}
 
   GgufMetadata write() {
     out_ = {{"general.architecture", arch_},
             {"general.quantization_version", int64_t{2}},
             {key("vocab_size"), config_.vocab_size}};
-    if (config_.family == ModelFamily::kGpt2) {
+    if (row_.gpt2_layout) {
       words(kGpt2Integers);
       words(kGpt2Numbers);
     } else {
@@ -64,7 +65,7 @@ class Writer {
       add_scaling();
       add_windows();
       add_experts();
-      if (config_.family == ModelFamily::kGemma3) add_gemma();
+      if (row_.gemma_attention) add_gemma();
     }
     for (const auto& [key, value] : json_.items())
       if (!said_.contains(key) && !key.starts_with("router_") && !says_nothing(value))
@@ -79,8 +80,7 @@ class Writer {
                ", which this version does not write as GGUF");
   }
 
-  template <size_t n>
-  void words(const GgufWord (&table)[n]) {
+  void words(std::span<const GgufWord> table) {
     for (const GgufWord& word : table) {
       if (!json_.contains(word.ours)) continue;
       said_.insert(word.ours);
@@ -113,7 +113,7 @@ class Writer {
       // For llama3 only Trireme reads it.
       out_[key("rope.scaling.original_context_length")] = s.original_positions;
     }
-    const bool factors_read = s.type != RopeType::kLlama3 || std::string_view(arch_) == "llama";
+    const bool factors_read = s.type != RopeType::kLlama3 || row_.rope_factors;
     if (!(plain == s) || !factors_read) fail_said("rope_scaling");
     if (s.type != RopeType::kLlama3) out_[key("rope.scaling.factor")] = s.factor;
     said_.insert("rope_scaling");
@@ -129,10 +129,10 @@ class Writer {
       if (w != 0 && w != window) fail_said("sliding_window");
       sliding.push_back(w != 0);
     }
-    const bool gemma = config_.family == ModelFamily::kGemma3;
-    if (const int64_t period = period_of(sliding); gemma && period > 0) {
+    const bool periodic = row_.windows == GgufWindows::kPattern;
+    if (const int64_t period = period_of(sliding); periodic && period > 0) {
       if (period != kGemmaPattern) out_[key("attention.sliding_window_pattern")] = period;
-    } else if (gemma) {
+    } else if (periodic) {
       fail_said("layer_types");
     } else if (std::ranges::find(sliding, 0) != sliding.end()) {
       out_[key("attention.sliding_window_pattern")] = sliding;
@@ -153,17 +153,16 @@ class Writer {
   }
 
   void add_experts() {
-    if (config_.family == ModelFamily::kMixtral) words(kMixtralIntegers);
-    const bool qwen2 = config_.family == ModelFamily::kQwen2Moe;
-    if (!qwen2 && config_.family != ModelFamily::kQwen3Moe) return;
-    words(kQwenExpertIntegers);
+    const GgufExperts& experts = row_.experts;
+    words(experts.words);
+    if (!experts.own_width) return;
     // llama.cpp computes these families with experts in every layer and with fixed normalisation.
     if (config_.moe.sparse_step != 1) fail_said("decoder_sparse_step");
-    if (config_.moe.normalise_weights == qwen2) fail_said("norm_topk_prob");
-    if (qwen2 && config_.moe.shared_intermediate_size == 0)
+    if (config_.moe.normalise_weights != experts.normalised) fail_said("norm_topk_prob");
+    if (experts.shared && config_.moe.shared_intermediate_size == 0)
       fail_said("shared_expert_intermediate_size");
     out_[key("expert_feed_forward_length")] = config_.moe.intermediate_size;
-    if (qwen2)
+    if (experts.shared)
       out_[key("expert_shared_feed_forward_length")] = config_.moe.shared_intermediate_size;
     said_.insert({"moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step",
                   "shared_expert_intermediate_size"});
@@ -179,6 +178,7 @@ class Writer {
 
   const ModelConfig& config_;
   Json json_;
+  const GgufArchitecture& row_;
   const char* arch_;
   std::set<std::string> said_;
   GgufMetadata out_;

@@ -7,14 +7,10 @@
 #include "engine/io/input_file.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
+#include "transformer/formats/gguf/gguf_words.h"
 
 namespace trireme {
 namespace {
-
-bool interleaves(const ModelConfig& config) {
-  return config.family == ModelFamily::kLlama || config.family == ModelFamily::kMistral ||
-         config.family == ModelFamily::kMixtral;
-}
 
 // GGUF name of a module in a layer; "": unknown module. `expert` and `part` are set for modules
 // that share a tensor.
@@ -91,8 +87,9 @@ ParameterMapping gguf_place(const ModelConfig& config, const std::string& parame
   const size_t after = base.find('.', layers.size());
   if (!base.starts_with(layers) || after == std::string::npos) fail_place(config, parameter);
   const std::string layer = base.substr(layers.size(), after - layers.size());
-  const LayerName found =
-      layer_name(names, config.family == ModelFamily::kGpt2, base.substr(after + 1));
+  const GgufArchitecture* const row = gguf_architecture(config.family);
+  if (row == nullptr) fail_place(config, parameter);
+  const LayerName found = layer_name(names, row->gpt2_layout, base.substr(after + 1));
   if (found.name.empty()) fail_place(config, parameter);
   place.tensor = concat("blk.", layer, ".", found.name, suffix);
   if (config.zero_centered_gamma && found.name.ends_with("_norm")) place.added = 1;
@@ -100,7 +97,7 @@ ParameterMapping gguf_place(const ModelConfig& config, const std::string& parame
   if (found.expert >= 0)
     place.first_row = found.expert * (found.name == "ffn_down_exps" ? config.hidden_size
                                                                     : config.moe.intermediate_size);
-  if (interleaves(config) && (found.name == "attn_q" || found.name == "attn_k"))
+  if (row->adjacent_pairs && (found.name == "attn_q" || found.name == "attn_k"))
     place.rotary_width = config.head_dim;
   return place;
 }

@@ -1,22 +1,12 @@
-// llama.cpp's metadata keys paired with HuggingFace's, for gguf_config.cpp (reading) and
-// gguf_metadata.cpp (writing).
+// Table of the architectures in GGUF files, and of llama.cpp's metadata keys paired with
+// HuggingFace's, for gguf_config.cpp (reading) and gguf_metadata.cpp (writing).
 #pragma once
+
+#include <span>
 
 #include "transformer/config/model_config.h"
 
 namespace trireme {
-
-struct GgufArchitecture {
-  const char* name;  // general.architecture
-  ModelFamily family;
-};
-// Several families may share a name; the first one is the plain model.
-inline constexpr GgufArchitecture kGgufArchitectures[] = {
-    {"gpt2", ModelFamily::kGpt2},         {"llama", ModelFamily::kLlama},
-    {"llama", ModelFamily::kMistral},     {"llama", ModelFamily::kMixtral},
-    {"qwen2", ModelFamily::kQwen2},       {"qwen3", ModelFamily::kQwen3},
-    {"qwen2moe", ModelFamily::kQwen2Moe}, {"qwen3moe", ModelFamily::kQwen3Moe},
-    {"gemma3", ModelFamily::kGemma3}};
 
 struct GgufWord {
   const char* ours;    // in config.json
@@ -43,6 +33,78 @@ inline constexpr GgufWord kMixtralIntegers[] = {{"num_local_experts", "expert_co
                                                 {"num_experts_per_tok", "expert_used_count"}};
 inline constexpr GgufWord kQwenExpertIntegers[] = {{"num_experts", "expert_count"},
                                                    {"num_experts_per_tok", "expert_used_count"}};
+
+// How layers get a sliding window.
+enum class GgufWindows {
+  kNone,
+  kAll,             // one window for all layers, or none
+  kSwitched,        // with "use_sliding_window"; by layer, by default all
+  kSwitchedForAll,  // with "use_sliding_window"; all layers
+  kPattern          // all but every n-th layer
+};
+
+// Mixture of experts.
+struct GgufExperts {
+  std::span<const GgufWord> words;  // empty: dense models
+  bool own_width = false;           // experts have a width of their own, "moe_intermediate_size"
+  bool normalised = false;  // llama.cpp divides the weights of a token's experts by their sum
+  bool shared = false;      // with own_width: every layer has a shared expert
+};
+
+// A family's models in GGUF. Files with one `name` differ in experts and window.
+struct GgufArchitecture {
+  const char* name;  // general.architecture
+  ModelFamily family;
+  bool gpt2_layout = false;     // q, k and v in one matrix; keys of kGpt2Integers and kGpt2Numbers
+  bool adjacent_pairs = false;  // rows of q and k in the order for rotating adjacent pairs
+  bool rope_factors = false;    // llama.cpp reads rope_freqs.weight, the divisors of frequencies
+  const char* bias_key = nullptr;  // in config.json: whether q, k and v have biases
+  GgufWindows windows = GgufWindows::kNone;
+  GgufExperts experts = {};
+  // Softmax scale of gemma_attention_scalar(), frequencies of windows by kGemmaLocalTheta.
+  bool gemma_attention = false;
+};
+inline constexpr GgufArchitecture kGgufArchitectures[] = {
+    {.name = "gpt2", .family = ModelFamily::kGpt2, .gpt2_layout = true},
+    {.name = "llama",
+     .family = ModelFamily::kLlama,
+     .adjacent_pairs = true,
+     .rope_factors = true,
+     .bias_key = "attention_bias"},
+    {.name = "llama",
+     .family = ModelFamily::kMistral,
+     .adjacent_pairs = true,
+     .rope_factors = true,
+     .windows = GgufWindows::kAll},
+    {.name = "llama",
+     .family = ModelFamily::kMixtral,
+     .adjacent_pairs = true,
+     .rope_factors = true,
+     .windows = GgufWindows::kAll,
+     .experts = {.words = kMixtralIntegers, .normalised = true}},
+    {.name = "qwen2", .family = ModelFamily::kQwen2, .windows = GgufWindows::kSwitched},
+    {.name = "qwen3", .family = ModelFamily::kQwen3, .windows = GgufWindows::kSwitched},
+    {.name = "qwen2moe",
+     .family = ModelFamily::kQwen2Moe,
+     .bias_key = "qkv_bias",
+     .windows = GgufWindows::kSwitched,
+     .experts = {.words = kQwenExpertIntegers, .own_width = true, .shared = true}},
+    {.name = "qwen3moe",
+     .family = ModelFamily::kQwen3Moe,
+     .bias_key = "attention_bias",
+     .windows = GgufWindows::kSwitchedForAll,
+     .experts = {.words = kQwenExpertIntegers, .own_width = true, .normalised = true}},
+    {.name = "gemma3",
+     .family = ModelFamily::kGemma3,
+     .windows = GgufWindows::kPattern,
+     .gemma_attention = true}};
+
+// nullptr: a family without a form in GGUF.
+constexpr const GgufArchitecture* gguf_architecture(ModelFamily family) {
+  for (const GgufArchitecture& a : kGgufArchitectures)
+    if (a.family == family) return &a;
+  return nullptr;
+}
 
 // Gemma 3 in llama.cpp: defaults where the file has no such key. Every kGemmaPattern-th layer has
 // full attention; layers with a window have frequencies of base kGemmaLocalTheta.

@@ -1,6 +1,7 @@
 #include "transformer/formats/hf/hf_source.h"
 
 #include "engine/core/error.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -25,7 +26,7 @@ HfSource gpt2_source(const ModelConfig& config, const std::string& parameter) {
 }  // namespace
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter) {
-  if (config.family == ModelFamily::kGpt2) return gpt2_source(config, parameter);
+  if (family_of(config.family).conv1d) return gpt2_source(config, parameter);
   return {parameter};
 }
 

@@ -133,7 +133,7 @@ Json config_json(const LoraConfig& lora, const ModelConfig& config, const std::s
           {"use_rslora", lora.rank_stabilised},
           {"use_dora", lora.dora},
           {"bias", "none"},
-          {"fan_in_fan_out", config.family == ModelFamily::kGpt2},
+          {"fan_in_fan_out", family_of(config.family).conv1d},
           {"inference_mode", true}};
 }
 
@@ -160,10 +160,7 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
 // PEFT 0.21 with transformers 5 takes gate_proj, up_proj and down_proj of these models for the
 // fused routed experts.
 std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora) {
-  if (!lora.enabled() ||
-      (config.family != ModelFamily::kQwen3Moe && config.family != ModelFamily::kDeepseekV2 &&
-       config.family != ModelFamily::kDeepseekV3))
-    return "";
+  if (!lora.enabled() || !family_of(config.family).peft_adapts_fused_experts) return "";
   for (const std::string& layer : adapted_layers(config, lora))
     if (layer.ends_with(".gate_proj") || layer.ends_with(".up_proj") ||
         layer.ends_with(".down_proj"))
