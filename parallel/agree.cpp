@@ -11,9 +11,10 @@ namespace trireme {
 namespace {
 
 constexpr auto kLauncherTakes =
-    std::chrono::seconds(5);  // to end the ranks after the first failure
+    std::chrono::seconds(5);  // a launcher's time to end all ranks after the first failure
 
-// Reports each distinct message of `said` ("+": none, "-message"), on the lowest rank that has it.
+// Reports each distinct message of `said` on the lowest rank that has it. Entry of a rank: "+"
+// without an error, else "-" and the message.
 void speak(const std::vector<std::string>& said, int rank) {
   const auto own = static_cast<size_t>(rank);
   if (said[own].front() != '-') return;
@@ -40,7 +41,8 @@ void agreed(Communicator& group, const std::function<void()>& f) {
   try {
     group.barrier();  // no rank exits before every message is written
   } catch (const Error&) {
-    // A rank left the barrier early: it had passed it, or it died. Neither changes the result.
+    // Some rank left during the barrier: it had passed the barrier, or it died. Neither changes the
+    // result.
   }
   throw ReportedError(failed->substr(1));
 }

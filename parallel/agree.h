@@ -1,4 +1,5 @@
-// Input errors found by several ranks: each is reported once before the launcher ends the run.
+// Agreement of ranks on input errors: each distinct error is reported once before the launcher ends
+// the run.
 //
 // A launcher kills every rank as soon as the first one fails. So the rank that reports the message
 // writes it while the others wait, and then all exit with the same code.
@@ -10,7 +11,7 @@
 
 namespace trireme {
 
-// InputError that some rank has already written to standard error: report nothing more.
+// Input error that a rank has already written to standard error. Handlers must not report it again.
 class ReportedError : public InputError {
  public:
   using InputError::InputError;
@@ -26,10 +27,10 @@ void agreed(Communicator& group, const std::function<void()>& f);
 // Collective: runs f on rank 0 and returns its string on every rank; fails as agreed() does.
 std::string from_rank_0(Communicator& group, const std::function<std::string()>& f);
 
-// agreed() for the time before the ranks are connected. Every rank reads the same command line and
-// files, so rank 0 throws f's InputError at once and its launcher ends the others, which wait five
-// seconds for that so that only rank 0 reports. A rank that is still running after the wait
-// rethrows, because the error is its own.
+// agreed() before the ranks are connected. Every rank reads the same command line and files, so an
+// InputError of f usually occurs on all ranks, and only rank 0 should report it. Rank 0 rethrows it
+// at once, and its launcher then ends the other ranks. Each of these waits five seconds for that
+// end. A rank that still runs after the wait rethrows, because rank 0 did not have the error.
 void before_connecting(const std::function<void()>& f);
 
 }  // namespace trireme

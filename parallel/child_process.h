@@ -17,9 +17,10 @@ struct ChildCommand {
 
 inline constexpr int kInheritedListener = 3;
 
-// Starts the program with empty standard input, no other descriptors, in its own process group, so
-// that a terminal's signals do not reach it. The kernel kills it when the calling thread ends.
-// Returns the process id; Error when the system cannot create a process or execute the program.
+// Starts the program in its own process group, which a terminal's signals do not reach. Its
+// standard input is empty; it inherits no descriptors but those of ChildCommand. The kernel kills
+// it when the calling thread ends. Returns the process id; Error when the system cannot create a
+// process or execute the program.
 int start_child(const ChildCommand& command);
 // Replaces this process by the program. Error when the system cannot execute it.
 [[noreturn]] void replace_process(std::vector<std::string> words);

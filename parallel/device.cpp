@@ -28,8 +28,7 @@ RankDevice open_rank_device(World& world, const std::string& device, const std::
   });
   out.attachment = world.world().attach(*out.gpu, parse_device_backend(backend));
   if (!world.device_note().empty() && world.rank() == 0)
-    log_warning("tensors of GPUs are sent through host memory, which is slow: ",
-                world.device_note());
+    log_warning("GPU tensors are sent through host memory, which is slow: ", world.device_note());
   return out;
 }
 

@@ -13,9 +13,9 @@ struct RankDevice {
   cuda::Context* get() const { return gpu.get(); }
 };
 
-// Collective; call before any groups are split from the world. The ranks of a host take its GPUs in
-// turn; `backend` selects how GPU tensors are sent. "auto": cuda if every rank sees a GPU, else the
-// CPU. InputError on every rank, with the reason, if "cuda" is not available on one.
+// Collective; call before any groups are split from the world. Assigns the GPUs of a host to its
+// ranks round-robin. `backend` selects how GPU tensors are sent. "auto": cuda if every rank sees a
+// GPU, else the CPU. InputError on every rank, with the reason, if "cuda" is not available on one.
 RankDevice open_rank_device(World& world, const std::string& device,
                             const std::string& backend = "auto");
 

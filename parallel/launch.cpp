@@ -139,7 +139,7 @@ RankLauncher rank_launcher(const std::string& name) {
   if (name == "local") return RankLauncher::kLocal;
   if (name == "mpirun") return RankLauncher::kMpirun;
   if (name == "srun") return RankLauncher::kSrun;
-  fail_input("--launcher \"", name, "\" is not one of auto, local, mpirun, srun");
+  fail_input("--launcher \"", name, "\" is not supported; supported: auto, local, mpirun, srun");
 }
 
 void check_groups(RankLauncher launcher, int groups) {
@@ -151,7 +151,7 @@ void check_groups(RankLauncher launcher, int groups) {
     fail_input("--launcher mpirun: it would put the ranks of all ", groups,
                " replicas on the same cores and GPUs; ", kWayOut);
   if (const int machines = slurm_machines(); machines == 0 || machines % groups != 0)
-    fail_input("--launcher srun: each of ", groups, " replicas has machines of its own, and the ",
+    fail_input("--launcher srun: each of ", groups, " replicas needs machines of its own, and the ",
                "allocation has ", machines, "; ", kWayOut);
 }
 

@@ -41,9 +41,9 @@ bool must_start_ranks(int ranks);
 // Prepares for starting mpirun at that path. InputError if it cannot start ranks (launch_checks.h).
 // Its processes get the console but no Slurm allocation, since all ranks run on this machine.
 void prepare_for_mpirun(const std::string& mpirun, int ranks);
-// Call first in such a command: where it must start ranks, replaces this process by mpirun and does
-// not return. A command that saves when stopped calls run_supervised_ranks() instead
-// (supervised_ranks.h).
+// Call first in a command that takes --ranks: where it must start ranks, replaces this process by
+// mpirun and does not return. A command that saves when stopped calls run_supervised_ranks()
+// instead (supervised_ranks.h).
 void ensure_ranks(int ranks, int argc, char** argv);
 
 // Mechanism by which a leader starts its ranks. kLocal: as children on this machine, which connect
@@ -84,9 +84,10 @@ void end_with_parent();
 // argv for starting this program from another process: argv[0] is the executable's path.
 std::vector<std::string> own_command(int argc, char** argv);
 
-// Gives this rank its share of the host's cores: floor(cores / ranks of the host), at least 1; all
-// cores it may use where a launcher has bound ranks to different cores. A positive threads_per_rank
-// sets the number of threads instead. Pins the OpenMP team there; returns the team's width.
+// Pins this rank's OpenMP team to its share of the host's cores and returns the team's width. The
+// share is floor(cores / ranks of the host), at least 1; where a launcher has bound ranks to
+// different cores, it is all cores that this rank may use. A positive threads_per_rank sets the
+// width instead.
 int pin_rank(World& world, int threads_per_rank);
 
 }  // namespace trireme

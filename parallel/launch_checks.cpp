@@ -70,8 +70,8 @@ void check_session_folder(const std::string& folder, int ranks) {
   }
   if (error_number != 0)
     fail_input("--ranks ", ranks, ": mpirun keeps the files of its session in ", folder,
-               ", where none can be made (", std::strerror(error_number),
-               "); set TMPDIR to a folder that can be written");
+               ", where no file can be created (", std::strerror(error_number),
+               "); set TMPDIR to a writable folder");
 }
 
 // Both outputs of `PATH --version`, and its waitpid() status; -1: it did not end in time and was

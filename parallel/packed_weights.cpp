@@ -57,13 +57,14 @@ PackedWeights::Nf4Parameter PackedWeights::packed_parameter(const ParameterSpec&
                 all = spec.shape[1];
   if (parameter.columns() % 2 != 0)
     fail_input(spec.name, ": its ", parameter.columns(),
-               " inputs are an odd number, and two have a byte in 4 bits; set "
+               " inputs are an odd number, and a byte holds two 4-bit codes; set "
                "finetune.quantization to \"none\"");
   if (first % kNf4Block != 0 || (end % kNf4Block != 0 && end != all))
-    fail_input(spec.name, ": ", parameter.columns(), " of its ", all,
-               " inputs on a rank are no whole blocks of ", kNf4Block,
-               ", which share a scale in 4 bits; lower parallel.tensor_model_parallel_size, or set "
-               "finetune.quantization to \"none\"");
+    fail_input(
+        spec.name, ": ", parameter.columns(), " of its ", all,
+        " inputs on a rank are not whole blocks of ", kNf4Block,
+        ", each of which shares one scale; lower parallel.tensor_model_parallel_size, or set "
+        "finetune.quantization to \"none\"");
   int64_t bytes = 0;
   const auto take = [&bytes](int64_t size) {
     const int64_t at = bytes;

@@ -77,7 +77,8 @@ ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sha
     packed_ = std::make_unique<PackedWeights>(specs_, packing.double_quantization);
   }
   if (packing.blocks.has_value()) {
-    TRIREME_CHECK(!packing.enabled && sharding.stage < 3, "weights in blocks are not divided");
+    TRIREME_CHECK(!packing.enabled && sharding.stage < 3,
+                  "block-quantized weights are not sharded");
     for (ParameterSpec& spec : specs_) spec.packed = !spec.adapter && (spec.linear || spec.head);
     blocks_ = std::make_unique<QuantizedWeights>(specs_, *packing.blocks);
   }
@@ -163,7 +164,7 @@ void ParameterStore::attach(const Groups& groups, Ctx& ctx, bool prefetch) {
 
 void ParameterStore::acquire(int block, int next) {
   if (sharding_.stage < 3) return;
-  TRIREME_CHECK(gather_ != nullptr, "a divided store is not attached to groups");
+  TRIREME_CHECK(gather_ != nullptr, "a sharded store is not attached to groups");
   gather_->acquire(block, next);
 }
 
@@ -242,7 +243,8 @@ void ParameterStore::pack(Ctx& ctx, ParamHandle h, const ReadBox& read) {
 
 std::vector<BlockMatrix> ParameterStore::blocks(ParamHandle first, ParamHandle last) const {
   check_fused(first, last);
-  TRIREME_CHECK(in_blocks(first), specs_[static_cast<size_t>(first)].name, " is not in blocks");
+  TRIREME_CHECK(in_blocks(first), specs_[static_cast<size_t>(first)].name,
+                " is not block-quantized");
   return blocks_->matrices(first, last);
 }
 
@@ -274,7 +276,8 @@ Shape ParameterStore::shape(ParamHandle first, ParamHandle last) const {
 
 Tensor ParameterStore::value(ParamHandle first, ParamHandle last) const {
   check_fused(first, last);
-  TRIREME_CHECK(!packed(first), specs_[static_cast<size_t>(first)].name, " is in fewer bits");
+  TRIREME_CHECK(!packed(first), specs_[static_cast<size_t>(first)].name,
+                " is quantized and has no value()");
   const Shape shape = this->shape(first, last);
   const FlatRange part{range(first).begin, range(last).end};
   if (sharding_.stage >= 3) {
@@ -328,7 +331,7 @@ Tensor ParameterStore::whole_gradients(int block, const FlatRange& part) const {
 }
 
 void ParameterStore::open_gradients(int block) {
-  TRIREME_CHECK(block_gradients_ != nullptr, "a divided store is not attached to groups");
+  TRIREME_CHECK(block_gradients_ != nullptr, "a sharded store is not attached to groups");
   if (block_gradients_->holds(block)) return;
   block_gradients_->open(*arena_, block,
                          {block_range(block, Region::kDense), block_range(block, Region::kExpert)});

@@ -216,9 +216,9 @@ class ParameterStore {
   // Stored elements of this rank, mapped by value_map() and gradient_map().
   Tensor flat_values() const;
   Tensor flat_gradients() const;
-  // Whole gradients (n) of a part of a block, inside one region. From stage 2 on they are one
-  // micro-batch's and in the arena, from the block's first gradient() to take_gradients(); below
-  // stage 2 they are in flat_gradients().
+  // Whole gradients (n) of a part of a block, inside one region. From stage 2 on they are the
+  // gradients of one micro-batch, in the arena from the block's first gradient() to
+  // take_gradients(). Below stage 2 they are in flat_gradients().
   Tensor whole_gradients(int block, const FlatRange& part) const;
   WholeStoreBlock take_gradients(int block);
 

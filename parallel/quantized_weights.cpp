@@ -71,9 +71,10 @@ QuantizedWeights::QuantizedParameter QuantizedWeights::packed_parameter(const Pa
   const int64_t first = parameter.box.start[1], end = first + parameter.columns(),
                 all = spec.shape[1];
   if (first % kQuantBlock != 0 || (end % kQuantBlock != 0 && end != all))
-    fail_input(spec.name, ": ", parameter.columns(), " of its ", all,
-               " inputs on a rank are no whole blocks of ", kQuantBlock,
-               ", which share a scale; lower --tensor-parallel, or leave --quantization out");
+    fail_input(
+        spec.name, ": ", parameter.columns(), " of its ", all,
+        " inputs on a rank are not whole blocks of ", kQuantBlock,
+        ", each of which shares one scale; lower --tensor-parallel, or leave --quantization out");
   parameter.bytes = block_matrix_bytes(format, parameter.rows(), parameter.columns());
   return parameter;
 }
@@ -130,8 +131,8 @@ void QuantizedWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadB
     const Tensor w = piece.tensor(DType::kF32, {n, columns});
     read(parameter.box, row * columns, w.reshape({n * columns}));
     if (const float x = encode_rows(matrix, bytes, row, w, ctx.threads); x != 0.0f)
-      fail_input(parameter.name, ": holds ", x, ", which no scale in float16 stands for; leave ",
-                 "--quantization out");
+      fail_input(parameter.name, ": holds ", x,
+                 ", which exceeds the range of a float16 scale; leave ", "--quantization out");
   }
   if (ctx.gpu != nullptr) transfer(ctx, there, bytes);
 }

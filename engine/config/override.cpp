@@ -62,7 +62,8 @@ void apply_override(const Schema& schema, const Override& change, Json& document
   const std::vector<std::string> names = split_path(change.path);
   if (names.size() > static_cast<size_t>(kMaxConfigDepth) ||
       std::count(names.begin(), names.end(), "") != 0)
-    return report.error("--set " + shown(Json(change.path)), "is not a path of names with dots");
+    return report.error("--set " + shown(Json(change.path)),
+                        "is not a path of key names joined by dots");
   Json value;
   try {
     value = parse_json(change.value, "--set " + change.path);

@@ -12,7 +12,7 @@ namespace trireme {
 struct Override {
   std::string path;  // "optimizer.params.lr"
   std::string
-      value;  // JSON text, or any other text for a string; a string's key takes 2024 as text
+      value;  // JSON text; any other text, and any text for a key of type string, is a string
 };
 
 // Splits "a.b=v" at the first '='. Throws InputError.
@@ -25,7 +25,7 @@ void apply_override(const Schema& schema, const Override& change, Json& document
 void erase_path(Json& document, const std::string& path);
 // "--train-steps 10", "--optimizer-params-lr=1e-3" -> "train_steps=10", ...: every key and alias is
 // also a flag, with '-' for '.' and '_'; a boolean needs no value. Throws InputError on an unknown
-// flag; `options` are further flags of the command (without "--") to suggest then.
+// flag; options: further flags of the command (without "--") that the error may suggest.
 std::vector<std::string> overrides_from_flags(const Schema& schema,
                                               const std::vector<std::string>& arguments,
                                               const std::vector<std::string>& options = {});

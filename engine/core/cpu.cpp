@@ -86,8 +86,8 @@ std::string missing_isa_note() {
 
 void set_active_isa(Isa isa) {
   if (isa >= g_processors && !is_built(isa))
-    fail_input("instruction set \"", isa_name(isa), "\" is not in this build (", built_isas(),
-               "): build with -DTRIREME_ISA=all");
+    fail_input("instruction set \"", isa_name(isa), "\" is not in this build (it has ",
+               built_isas(), "): build with -DTRIREME_ISA=all");
   if (isa < best_isa())
     fail_input("instruction set \"", isa_name(isa),
                "\" is not available here (best: ", isa_name(best_isa()), ")");
@@ -112,7 +112,8 @@ Isa parse_isa(const std::string& name) {
   if (name == "auto") return best_isa();
   for (const Isa isa : kAllIsas)
     if (name == isa_name(isa)) return isa;
-  fail_input("instruction set \"", name, "\" is not one of auto, avx512, avx2, portable");
+  fail_input("instruction set \"", name,
+             "\" is not supported; supported: auto, avx512, avx2, portable");
 }
 
 bool cpu_has_avx512_bf16() {

@@ -1,4 +1,4 @@
-// Return of freed memory to the system. The allocator keeps freed memory: without trimming a
+// Heap trimming: returns freed memory to the system. The allocator keeps it otherwise, and a
 // process stays at its peak size.
 #pragma once
 

@@ -6,9 +6,8 @@ namespace trireme {
 
 void refuse_lfs_pointer(std::string_view head, const std::string& path) {
   if (!head.starts_with("version https://git-lfs")) return;
-  fail_input(path,
-             ": is the pointer that git keeps in the place of a large file; fetch the files: ",
-             "git lfs install && git lfs pull, in the directory that was cloned");
+  fail_input(path, ": is a Git LFS pointer and not the file itself; fetch the files: ",
+             "git lfs install && git lfs pull, in the cloned directory");
 }
 
 void refuse_lfs_pointer(std::span<const std::byte> head, const std::string& path) {

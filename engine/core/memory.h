@@ -1,8 +1,8 @@
 // Owners of memory: Buffer (one block) and Arena (planned activations and scratch).
 //
-// All memory the engine works on comes from here, so that the number of system calls and the bytes
-// allocated are known exactly: allocation_count() and allocated_bytes() are written to the metrics,
-// and a test asserts that no call is made after warm-up.
+// All memory that the engine works on is allocated here, so that the number of system calls and the
+// bytes allocated are known exactly: allocation_count() and allocated_bytes() are written to the
+// metrics, and a test asserts that no call is made after warm-up.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-int64_t allocation_count();  // blocks taken from the system so far, by this process
+int64_t allocation_count();  // blocks that this process has allocated from the system so far
 int64_t allocated_bytes();   // bytes of the blocks allocated now
 // Anonymous memory of this process that is in RAM now, as the kernel counts it (RssAnon). Linux
 // only; elsewhere -1.
@@ -129,10 +129,10 @@ class Arena {
   // replay uses their memory.
   void skip(int64_t like, int64_t count);
 
-  // One allocation of the plan, inside which the number and order of allocations are free while the
-  // region is open; all must be released before it closes. The planning run makes the calls that
-  // need the most memory at a time; their high-water mark is the region's size, and exceeding it in
-  // a step is an error. A nested region is part of the outer one. No effect in direct mode.
+  // One allocation of the plan. While the region is open, allocations inside it may have any number
+  // and order; all must be released before it closes. The planning run makes the calls that need
+  // the most memory at a time; their high-water mark is the region's size, and exceeding it in a
+  // step is an error. A nested region is part of the outer one. No effect in direct mode.
   class Region {
    public:
     Region(Arena& arena, const char* name);

@@ -120,7 +120,7 @@ ConstTensor ConstTensor::split_last(int64_t groups, int64_t width) const {
 }
 
 void ConstTensor::check_dtype(DType wanted) const {
-  TRIREME_CHECK(dtype_ == wanted, "tensor ", shape_, " is ", dtype_, ", not ", wanted);
+  TRIREME_CHECK(dtype_ == wanted, "tensor ", shape_, " is ", dtype_, ", expected ", wanted);
 }
 
 void check_shape(const char* op, const char* operand, const ConstTensor& t, const Shape& wanted) {

@@ -1,4 +1,5 @@
-// UTF-8 (RFC 3629): overlong forms, surrogates and code points above U+10FFFF are invalid.
+// UTF-8 (RFC 3629), checked and repaired: overlong forms, surrogates and code points above U+10FFFF
+// are invalid.
 #pragma once
 
 #include <cstddef>

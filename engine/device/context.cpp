@@ -54,7 +54,7 @@ std::unique_ptr<Context> open(int device) {
   const DeviceStatus status = device_status();
   if (status.devices == 0)
     fail_input("device cuda cannot be used: ", status.reason,
-               "; set \"device\": \"cpu\", or run where a GPU and its driver are");
+               "; set \"device\": \"cpu\", or run on a machine with a GPU and its driver");
   if (device < 0 || device >= status.devices)
     fail_input("device cuda:", device, " does not exist: this process sees ", status.devices,
                " (CUDA_VISIBLE_DEVICES limits them)");

@@ -63,8 +63,7 @@ class Staging;      // engine/device/cuda/staging.h
 enum class AttentionPath { kCudnn, kTensorCores, kPlain, kPagedTensorCores, kPagedPlain };
 inline constexpr size_t kAttentionPaths = 5;
 
-// A library's handle on one device. Defined and used by a room above this one; owned by the
-// context.
+// A library's handle on one device. Owned by the context; defined and used in engine/ops/cuda/.
 struct LibraryHandle {
   LibraryHandle() = default;
   LibraryHandle(const LibraryHandle&) = delete;
@@ -72,8 +71,8 @@ struct LibraryHandle {
   virtual ~LibraryHandle() = default;
 };
 
-// Created on the thread that will use it, which gets the device as its current one. Used by one
-// thread only.
+// Context of one GPU. The thread that creates it is the only one that uses it, and gets the device
+// as its current one.
 struct Context {
   Context() = default;
   virtual ~Context();
@@ -100,7 +99,8 @@ struct Context {
                               // recorded work
   // Calls by AttentionPath; those of recorded work count when they are recorded.
   std::array<int64_t, kAttentionPaths> attention_calls = {};
-  std::vector<std::string> notes;  // what a library refused, once each; taken by the logging code
+  std::vector<std::string>
+      notes;  // calls that a library refused, once each; read and cleared by the logging code
 };
 
 // "cudnn 48, paged tensor cores 12"; "none" without a call.

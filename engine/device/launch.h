@@ -1,4 +1,4 @@
-// The only way to launch a kernel. For CUDA sources only, those of the cuda folders of each room.
+// Launch of a kernel, the only way to run one. For CUDA sources only, those in the cuda/ folders.
 //
 //   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, a...);
 //

@@ -91,8 +91,8 @@ void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination
                 const std::string& path);
 
 // Appends all the bytes to an open file in one call, or none: a part written to a full disk is
-// truncated again. Returns 0, or the errno of the failure. For records that are worth less than the
-// program that writes them.
+// truncated again. Returns 0, or the errno of the failure. For records that may be lost: a failed
+// write must not end the program.
 int append_whole(int descriptor, const std::string& path, std::string_view bytes);
 
 // Makes renames and creations inside `directory` durable.

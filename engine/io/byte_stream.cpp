@@ -94,7 +94,7 @@ class GzipStream : public ByteStream {
         in_member_ = false;
         inflateReset(&state_);
       } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        input_.fail("it is no gzip data, or damaged");
+        input_.fail("it is not gzip data, or is damaged");
       }
     }
     return wanted - state_.avail_out;
@@ -120,7 +120,7 @@ class ZstdStream : public ByteStream {
       if (!more && !in_frame_) break;
       ZSTD_inBuffer piece{more ? input_.next() : nullptr, more ? input_.left() : 0, 0};
       const size_t result = ZSTD_decompressStream(state_.get(), &output, &piece);
-      if (ZSTD_isError(result) != 0) input_.fail("it is no zstd data, or damaged");
+      if (ZSTD_isError(result) != 0) input_.fail("it is not zstd data, or is damaged");
       input_.used += piece.pos;
       in_frame_ = result != 0;
       if (!more && output.pos == 0) {

@@ -108,7 +108,7 @@ CheckpointSlice read_slice(const Fields& fields, const CheckpointTensor& tensor,
   slice.part.end = fields.size("end");
   if (slice.part.begin >= slice.part.end || slice.part.end > slice.part.box.numel()) {
     fail_input(fields.what(), ": elements [", slice.part.begin, ", ", slice.part.end,
-               ") do not lie in a box of ", slice.part.box.numel());
+               ") are outside the box of ", slice.part.box.numel());
   }
   slice.shard = fields.size("shard");
   if (slice.shard >= static_cast<int64_t>(shards.size())) {
@@ -150,7 +150,7 @@ void check_cover(const CheckpointTensor& tensor, const std::string& what) {
     by_box[{slice.part.box.start, slice.part.box.extent}].push_back(
         {slice.part.begin, slice.part.end});
     if (__builtin_add_overflow(elements, slice.part.end - slice.part.begin, &elements)) {
-      fail_input(what, ": more elements than can be");
+      fail_input(what, ": more elements than 64 bits can count");
     }
   }
   if (by_box.size() > kMaxBoxes) fail_input(what, ": more than ", kMaxBoxes, " different boxes");

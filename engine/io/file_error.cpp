@@ -49,7 +49,7 @@ bool is_present(const std::string& path) {
   if (::stat(path.c_str(), &info) == 0) return true;
   const int error_number = errno;
   if (error_number != ENOENT || ::lstat(path.c_str(), &info) == 0)
-    fail_file("look at", path, error_number);
+    fail_file("inspect", path, error_number);
   return false;
 }
 

@@ -91,12 +91,12 @@ class Parser {
   void read_magic() {
     refuse_lfs_pointer(in_.rest(), path_);
     const auto magic = in_.take(4, "the magic");
-    if (std::memcmp(magic.data(), "GGUF", 4) != 0) fail_input(path_, ": is no GGUF file");
+    if (std::memcmp(magic.data(), "GGUF", 4) != 0) fail_input(path_, ": is not a GGUF file");
     const auto version = in_.number<uint32_t>();
     if (version != 2 && version != 3)
       fail_input(path_, ": GGUF version ", version,
                  version == 0x03000000 ? " in big-endian order" : "",
-                 " is not read; 2 and 3, little-endian, are");
+                 " is not supported; supported: 2 and 3, little-endian");
   }
 
   int64_t integer(uint32_t type, const std::string& key) {
@@ -112,12 +112,12 @@ class Parser {
     }
     const auto value = in_.number<uint64_t>();
     if (value > static_cast<uint64_t>(INT64_MAX))
-      fail_input(path_, ": \"", key, "\" is ", value, ", which no 64-bit integer holds");
+      fail_input(path_, ": \"", key, "\" is ", value, ", which exceeds a signed 64-bit integer");
     return static_cast<int64_t>(value);
   }
   bool boolean(const std::string& key) {
     const auto value = in_.number<uint8_t>();
-    if (value > 1) fail_input(path_, ": \"", key, "\" is a truth value of ", value);
+    if (value > 1) fail_input(path_, ": \"", key, "\": expected a boolean of 0 or 1, got ", value);
     return value == 1;
   }
   static bool is_integer(uint32_t type) { return type <= kI32 || type == kU64 || type == kI64; }
@@ -154,7 +154,7 @@ class Parser {
       case kDouble: return fill(std::vector<double>(), [&] { return in_.number<double>(); });
       case kString:
         return fill(std::vector<std::string>(), [&] { return in_.string(kMaxString, "a string"); });
-      default: fail_input(path_, ": \"", key, "\" is an array of type ", type);
+      default: fail_input(path_, ": \"", key, "\" is an array of the unsupported type ", type);
     }
   }
 
@@ -178,20 +178,21 @@ class Parser {
       const auto size = in_.number<uint64_t>();
       if (size < 1 || size > static_cast<uint64_t>(INT64_MAX) ||
           __builtin_mul_overflow(numbers, static_cast<int64_t>(size), &numbers))
-        fail_input(what, " has a dimension of ", size);
+        fail_input(what, " has the invalid dimension ", size);
       tensor.shape.insert(tensor.shape.begin(), static_cast<int64_t>(size));
     }
     const auto type = in_.number<uint32_t>();
     tensor.type = gguf_type(type);
     if (tensor.type == nullptr) fail_input(what, " is of the unknown type ", type);
     if (tensor.shape.back() % tensor.type->block != 0)
-      fail_input(what, " has rows of ", tensor.shape.back(), " numbers, ", tensor.type->name,
-                 " holds ", tensor.type->block, " in a block");
+      fail_input(what, " has rows of ", tensor.shape.back(), " numbers; a block of ",
+                 tensor.type->name, " has ", tensor.type->block, " numbers");
     if (__builtin_mul_overflow(numbers / tensor.type->block, tensor.type->block_bytes,
                                &tensor.bytes))
-      fail_input(what, " is larger than any file");
+      fail_input(what, " has more bytes than 64 bits can count");
     const auto offset = in_.number<uint64_t>();
-    if (offset > static_cast<uint64_t>(INT64_MAX)) fail_input(what, " begins at ", offset);
+    if (offset > static_cast<uint64_t>(INT64_MAX))
+      fail_input(what, " begins at the invalid offset ", offset);
     tensor.offset = static_cast<int64_t>(offset);
     contents_.tensors.push_back(std::move(tensor));
   }
@@ -214,7 +215,7 @@ class Parser {
     for (const GgufTensor& t : contents_.tensors) {
       const std::string what = concat(path_, ": tensor \"", t.name, "\"");
       if (t.offset % align != 0)
-        fail_input(what, " begins at ", t.offset, ", which ", align, " does not divide");
+        fail_input(what, " begins at ", t.offset, ", expected a multiple of ", align, " bytes");
       if (t.offset > data || t.bytes > data - t.offset)
         fail_input(what, " takes ", t.bytes, " bytes from ", t.offset, " of the file's ", data,
                    " bytes of data; the file is truncated or damaged");

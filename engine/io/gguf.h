@@ -60,7 +60,7 @@ class GgufFile : public TensorSource {
     const auto found = metadata().find(key);
     if (found == metadata().end()) return {};
     if (const T* value = std::get_if<T>(&found->second)) return *value;
-    fail_input(path(), ": \"", key, "\" is not of the type that it has in such files");
+    fail_input(path(), ": \"", key, "\" does not have the type that GGUF files give it");
   }
 
  protected:

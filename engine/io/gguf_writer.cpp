@@ -78,7 +78,7 @@ int64_t place(std::vector<GgufTensor>& tensors) {
     int64_t numbers = 1;
     for (const int64_t dim : t.shape) numbers = checked_mul(numbers, dim);
     TRIREME_CHECK(t.type != nullptr && t.shape.back() % t.type->block == 0, t.name,
-                  " is not made of whole blocks");
+                  " does not consist of whole blocks");
     t.offset = at;
     t.bytes = checked_mul(numbers / t.type->block, t.type->block_bytes);
     at = round_up(checked_add(at, t.bytes), kAlignment);
@@ -167,7 +167,7 @@ RoundingError GgufWriter::write(const ConstTensor& values) {
   check_contiguous("GgufWriter::write", t.name.c_str(), values);
   const GgufType& type = *t.type;
   const int64_t count = values.numel();
-  TRIREME_CHECK(count % type.block == 0, t.name, ": ", count, " values are no whole blocks");
+  TRIREME_CHECK(count % type.block == 0, t.name, ": ", count, " values are not whole blocks");
   const int64_t bytes = count / type.block * type.block_bytes;
   std::vector<std::byte> out(static_cast<size_t>(bytes));
   const std::span numbers(values.as<float>(), static_cast<size_t>(count));

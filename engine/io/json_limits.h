@@ -8,8 +8,8 @@ namespace trireme {
 struct JsonLimits {
   int depth = 32;
   size_t keys_per_object = 1 << 20;
-  // Whole numbers that fit neither int64_t nor uint64_t are kept as written, as a binary value of
-  // their digits, which engine/text/jinja reads; if false, as the nearest double.
+  // True: whole numbers that fit neither int64_t nor uint64_t are kept as a binary value of their
+  // digits, which engine/text/jinja reads. False: they become the nearest double.
   bool long_integers = false;
 };
 

@@ -59,7 +59,7 @@ MatrixQuantiser::MatrixQuantiser(const Quantization& quantization, int64_t out, 
                                  int threads)
     : q_(quantization), out_(out), in_(in), threads_(threads) {
   TRIREME_CHECK(q_.method != Method::kAwq && can_quantise(q_, out, in), "a matrix (", out, ", ", in,
-                ") does not fit");
+                ") cannot be quantized in this format");
   for (const SafetensorsSpec& part : quantised_parts(q_, "", out, in)) {
     int64_t numbers = 1;
     for (const int64_t size : part.shape) numbers *= size;

@@ -110,10 +110,10 @@ class QuantizedSource : public TensorSource {
     if (!t.name.ends_with(end) || (in_bytes() && t.dtype_name != dtype)) return {};
     Matrix m{.name = t.name.substr(0, t.name.size() - end.size())};
     m.codes = &t;
-    if (t.shape.size() != 2) fail(m, "its codes are no matrix");
+    if (t.shape.size() != 2) fail(m, "its codes are not a matrix");
     m.scales = &part(m, scales_end());
     if (!m.scales->dtype.has_value() || !is_float(*m.scales->dtype))
-      fail(m, "scales without floats");
+      fail(m, "its scales are not floats");
     if (is(Method::kPackedInt)) return with_shape(m);
     return in_bytes() ? with_blocks(m) : with_groups(m);
   }
@@ -136,12 +136,13 @@ class QuantizedSource : public TensorSource {
   // Matrix of compressed-tensors' packed integers, with its logical shape.
   Matrix with_shape(Matrix m) const {
     const SourceTensor& shape = part(m, ".weight_shape");
-    if (shape.dtype != DType::kI64 || shape.numel() != 2) fail(m, shape.name + " is not two I64");
+    if (shape.dtype != DType::kI64 || shape.numel() != 2)
+      fail(m, shape.name + " is not two values of I64");
     std::memcpy(&m.out, files_->bytes(shape).data(), sizeof(m.out));
     std::memcpy(&m.in, files_->bytes(shape).data() + sizeof(m.out), sizeof(m.in));
     const int64_t packed = 32 / q_.bits;
     if (m.out < 1 || m.in < 1 || m.out > INT32_MAX || m.in > INT32_MAX)
-      fail(m, concat(shape.name, " says ", shape_text({m.out, m.in})));
+      fail(m, concat(shape.name, " gives the unsupported shape ", shape_text({m.out, m.in})));
     expect(m, *m.codes, {m.out, ceil_div(m.in, packed)});
     m.block_rows = 1;
     m.block_columns = q_.block_columns < 0 ? m.in : q_.block_columns;
@@ -149,8 +150,8 @@ class QuantizedSource : public TensorSource {
     expect(m, *m.scales, {m.out, m.scale_columns});
     m.zeros = files_->find(m.name + ".weight_zero_point");
     if (q_.symmetric != (m.zeros == nullptr))
-      fail(m, concat(m.name, ".weight_zero_point is ", q_.symmetric ? "there" : "not there",
-                     ", and weights.symmetric is ", text(q_.symmetric)));
+      fail(m, concat(m.name, ".weight_zero_point is ", q_.symmetric ? "present" : "missing",
+                     ", but weights.symmetric is ", text(q_.symmetric)));
     if (m.zeros != nullptr) expect(m, *m.zeros, {ceil_div(m.out, packed), m.scale_columns});
     for (const SourceTensor* t : {m.codes, m.zeros})
       if (t != nullptr && t->dtype != DType::kI32) fail(m, t->name + " is not I32");
@@ -162,27 +163,30 @@ class QuantizedSource : public TensorSource {
     const bool gptq = q_.method == Quantization::Method::kGptq;
     // A shape with a 0 may have any other number.
     for (const int64_t size : m.codes->shape)
-      if (size > INT64_MAX / packed) fail(m, concat("its codes are ", shape_text(m.codes->shape)));
+      if (size > INT64_MAX / packed)
+        fail(m, concat("its codes have the unsupported shape ", shape_text(m.codes->shape)));
     m.in = m.codes->shape[0] * (gptq ? packed : 1);
     m.out = m.codes->shape[1] * (gptq ? 1 : packed);
     m.zeros = &part(m, ".qzeros");
     if (gptq) m.groups = files_->find(m.name + ".g_idx");
     for (const SourceTensor* t : {m.codes, m.zeros, m.groups})
       if (t != nullptr && t->dtype != DType::kI32) fail(m, t->name + " is not I32");
-    if (m.scales->shape.empty() || m.out % packed != 0) fail(m, "its outputs do not fill an int32");
+    if (m.scales->shape.empty() || m.out % packed != 0)
+      fail(m, "its outputs do not fill whole int32s");
     const int64_t groups = m.scales->shape[0];
     expect(m, *m.scales, {groups, m.out});
     expect(m, *m.zeros, {groups, m.out / packed});
     if (m.groups == nullptr) {
       const int64_t size = q_.group_size < 0 ? m.in : q_.group_size;
-      if (ceil_div(m.in, size) != groups) fail(m, concat(groups, " groups of ", size, " inputs"));
+      if (ceil_div(m.in, size) != groups)
+        fail(m, concat(groups, " groups of ", size, " inputs do not match its inputs"));
       return m;
     }
     expect(m, *m.groups, {m.in});
     const auto bytes = files_->bytes(*m.groups);
     for (int64_t i = 0; i < m.in; ++i)
       if (std::cmp_greater_equal(word_at(bytes, i), groups))
-        fail(m, concat("input ", i, " is of no group"));
+        fail(m, concat("input ", i, " belongs to no group"));
     return m;
   }
 
@@ -195,7 +199,7 @@ class QuantizedSource : public TensorSource {
   }
   const SourceTensor& part(const Matrix& m, const char* end) const {
     const SourceTensor* found = files_->find(m.name + end);
-    if (found == nullptr) fail(m, concat("there is no ", m.name, end));
+    if (found == nullptr) fail(m, concat("missing tensor ", m.name, end));
     return *found;
   }
 

@@ -72,9 +72,8 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& json,
   entry.begin = strict_size(offsets[0], what + ": data_offsets");
   entry.end = strict_size(offsets[1], what + ": data_offsets");
   if (entry.begin > entry.end || entry.end > data_bytes) {
-    fail_input(what, ": data_offsets [", entry.begin, ", ", entry.end,
-               "] do not lie in the file's ", data_bytes,
-               " bytes of data; the file is truncated or damaged: download it again");
+    fail_input(what, ": data_offsets [", entry.begin, ", ", entry.end, "] are outside the file's ",
+               data_bytes, " bytes of data; the file is truncated or damaged: download it again");
   }
   int64_t bytes = 0;
   if (!tensor_bytes(entry.shape, known->size, bytes) || bytes != entry.bytes()) {

@@ -42,7 +42,8 @@ std::map<std::string, std::string> read_weight_map(const std::string& path) {
     fail_input(path, ": has no object \"weight_map\"");
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
-    if (!file.is_string()) fail_input(path, ": the file of tensor \"", tensor, "\" is no string");
+    if (!file.is_string())
+      fail_input(path, ": the file of tensor \"", tensor, "\" is not a string");
     const std::string name = file.get<std::string>();
     if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
       fail_input(path, ": tensor \"", tensor, "\" is in \"", name.substr(0, 80),
@@ -134,7 +135,7 @@ void SafetensorsDirectory::open_indexed(const std::string& index) {
     damaged = concat("\n  ", absent.size(), " of ", files.size(), " shards that ",
                      kSafetensorsIndex, " names are missing: ", listed(absent), damaged);
   if (!damaged.empty())
-    fail_input(path(), ": its weights are not whole; download these files again:", damaged);
+    fail_input(path(), ": its weights are incomplete; download these files again:", damaged);
   std::vector<std::string> missing, left_over;
   for (const auto& [tensor, file] : weight_map) {
     const SourceTensor* found = find(tensor);
@@ -146,10 +147,10 @@ void SafetensorsDirectory::open_indexed(const std::string& index) {
     if (!weight_map.contains(tensor.name)) left_over.push_back(tensor.name);
   if (missing.empty() && left_over.empty()) return;
   fail_input(index, " does not agree with the shards:",
-             missing.empty() ? "" : concat(" not there where it says: ", listed(missing)),
+             missing.empty() ? "" : concat(" missing from the shards: ", listed(missing)),
              left_over.empty() ? ""
                                : concat(missing.empty() ? "" : ";",
-                                        " there, but not in the index: ", listed(left_over)),
+                                        " missing from the index: ", listed(left_over)),
              "; files of two downloads may be mixed");
 }
 

@@ -145,15 +145,15 @@ const CheckpointTensor& CheckpointReader::require(std::string_view kind, std::st
   const CheckpointTensor* tensor = find(kind, name);
   if (tensor == nullptr) {
     fail_input("checkpoint ", directory_, " has no ", kind, " \"", name, "\" among its ",
-               manifest_.tensors.size(), " tensors; was it saved from this model's config?");
+               manifest_.tensors.size(), " tensors; it belongs to another config or is incomplete");
   }
   if (tensor->shape != shape) {
     fail_input("checkpoint ", directory_, ": ", kind, " \"", name, "\" has shape ",
-               shape_text(tensor->shape), ", the config wants ", shape_text(shape));
+               shape_text(tensor->shape), ", expected from the config: ", shape_text(shape));
   }
   if (tensor->dtype != dtype) {
     fail_input("checkpoint ", directory_, ": ", kind, " \"", name, "\" is ", tensor->dtype,
-               ", the config wants ", dtype);
+               ", expected from the config: ", dtype);
   }
   return *tensor;
 }
@@ -249,7 +249,7 @@ std::string damage_of(const std::string& directory, bool thorough, const Checkpo
   } catch (const FileError& error) {
     if (is_gone(error)) return error.what();
     throw FileError(concat(error.what(), " (checkpoint ", directory,
-                           " may be whole, so no older one is taken in its place)"),
+                           " may be complete, so no older one is used instead)"),
                     error.path(), error.error_number());
   } catch (const Error& damaged) {
     return damaged.what();

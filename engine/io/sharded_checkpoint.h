@@ -33,7 +33,7 @@ struct CheckpointRanks {
 };
 
 // Part of a logical tensor that this rank writes. Over all ranks the parts of a (kind, name) must
-// cover the tensor exactly once: one of the ranks that have a replica writes it.
+// cover the tensor exactly once: where several ranks hold a replica, one of them writes it.
 struct CheckpointPart {
   std::string kind, name;
   std::vector<int64_t> shape;  // of the whole logical tensor
@@ -74,8 +74,8 @@ struct SavedCheckpoint {
 
 // Collective over `ranks`. `state` (rank 0's) is stored unchanged. Throws InputError on *every*
 // rank if any rank fails (a full disk is detected before writing if the file system reports its
-// free space). Nothing is left then except what resume_as can resume from, under a name that no
-// reader takes for a checkpoint.
+// free space). A failed save leaves only what resume_as can resume from, under a name that readers
+// do not take for a checkpoint.
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
                                 const nlohmann::ordered_json& state,

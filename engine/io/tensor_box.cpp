@@ -111,7 +111,7 @@ std::string check_box(const TensorBox& box, const std::vector<int64_t>& shape) {
                         box.extent[d] <= shape[d] - box.start[d];
     if (!inside) {
       return concat("start ", box.start[d], " and extent ", box.extent[d],
-                    " do not lie in dimension ", d, " of size ", shape[d]);
+                    " are outside dimension ", d, " of size ", shape[d]);
     }
   }
   return "";

@@ -28,7 +28,7 @@ void TensorSource::read(const SourceTensor& tensor, int64_t begin,
   check_contiguous("TensorSource::read", tensor.name.c_str(), destination);
   if (!tensor.dtype.has_value() || !is_float(*tensor.dtype))
     fail_input(path_, ": tensor \"", tensor.name, "\" is ", tensor.dtype_name,
-               ", which holds no weights that can be read");
+               ", which is not supported for weights");
   const int64_t count = destination.numel();
   TRIREME_CHECK(begin >= 0 && count <= tensor.numel() - begin, tensor.name, ": elements from ",
                 begin, ", ", count, " of them, of ", tensor.numel());

@@ -83,7 +83,7 @@ std::vector<TextFile> list_text_files(const std::vector<std::string>& paths) {
     }
   }
   if (files.empty() && !empty.empty())
-    fail_input("no text to read: empty files are left out, and there is nothing but ", empty);
+    fail_input("no text to read: all files are empty, such as ", empty);
   if (files.empty()) fail_input("no input given: name a text file or a folder of them");
   return files;
 }

@@ -105,7 +105,7 @@ class TextReader::Stream {
 
   [[noreturn]] void fail_array(const char* why) const {
     fail_input(place_of(file_, array_line_, element_), ": ", why,
-               "; the file must be one JSON array of objects, or an object a line");
+               "; the file must be one JSON array of objects, or one object per line");
   }
   // Next character that is not white space, not consumed; -1 at the end.
   int skip_blank() {
@@ -152,7 +152,7 @@ class TextReader::Stream {
   void append(std::string& to, std::string_view piece) const {
     if (to.size() + piece.size() > kMaxDocumentBytes) {
       fail_input("a document of ", file_.path, " has more than ", kMaxDocumentBytes,
-                 " bytes: split it, or give one document a line as .jsonl");
+                 " bytes: split it, or give one document per line as .jsonl");
     }
     to.append(piece);
   }
@@ -252,7 +252,7 @@ std::string TextReader::document(TextRecord&& record) const {
   const auto json = parse_json_text<nlohmann::json>(text);
   if (json.is_discarded()) {
     if (has_lone_surrogate(text))
-      fail_input(where(), " has a \\u escape of half a surrogate pair, which is no character; ",
+      fail_input(where(), " has a \\u escape of half a surrogate pair, which is not a character; ",
                  must_be(), " of Unicode text");
     fail_input(where(), " is not valid JSON; ", must_be());
   }

@@ -134,7 +134,8 @@ TokenFile::Header TokenFile::read_header() const {
     fail(
         "it has DeepSpeed's old TNTIDX format; convert the text again with `trireme data prepare`");
   }
-  if (!bytes.starts_with(kMagic)) fail("it does not begin with MMIDIDX, so it is no token index");
+  if (!bytes.starts_with(kMagic))
+    fail("it does not begin with MMIDIDX, so it is not a token index");
   if (bytes.size() < kHeaderBytes) {
     fail(concat("it has ", bytes.size(), " bytes, fewer than its header of ", kHeaderBytes));
   }
@@ -173,11 +174,11 @@ void TokenFile::choose_type(int code, int64_t total_tokens) {
   } else if (code == 8) {
     type_ = fits(TokenType::kU64) && total_tokens > 0 ? TokenType::kU64 : TokenType::kU16;
   } else {
-    fail(concat("element type code ", code, " is unknown; codes 1 to 8 exist"));
+    fail(concat("element type code ", code, " is not supported; supported: 1 to 8"));
   }
   if (fits(type_)) return;
   if ((code == 6 || code == 7) && total_tokens <= bytes / 8 && total_tokens * 8 == bytes) {
-    fail(concat("element type code ", code, " with 8 bytes a token means float64, which are no ",
+    fail(concat("element type code ", code, " with 8 bytes a token means float64, not ",
                 "token ids"));
   }
   fail(concat("its ", num_sequences_, " sequences hold ", total_tokens, " tokens of ",
@@ -191,8 +192,8 @@ void TokenFile::check_pointers() const {
   for (int64_t i = 0; i < num_sequences_; ++i) {
     const int64_t pointer = load_at<int64_t>(pointers_, i);
     if (pointer != expected) {
-      fail(concat("sequence ", i, " is said to begin at byte ", pointer, " of the .bin; the ",
-                  "lengths before it put it at ", expected));
+      fail(concat("sequence ", i, " is recorded at byte ", pointer, " of the .bin; the ",
+                  "lengths before it give byte ", expected));
     }
     expected += size * load_at<int32_t>(lengths_, i);
   }
@@ -202,15 +203,16 @@ void TokenFile::check_documents() const {
   int64_t previous = 0;
   for (int64_t d = 0; d <= num_documents_; ++d) {
     const int64_t begin = load_at<int64_t>(documents_, d);
-    if (d == 0 && begin != 0) fail(concat("its document array begins with ", begin, ", not 0"));
+    if (d == 0 && begin != 0)
+      fail(concat("its document array begins with ", begin, ", expected 0"));
     if (begin < previous || begin > num_sequences_) {
-      fail(concat("entry ", d, " of its document array is ", begin, "; it must lie between ",
-                  previous, " and ", num_sequences_));
+      fail(concat("entry ", d, " of its document array is ", begin,
+                  "; expected a sequence between ", previous, " and ", num_sequences_));
     }
     previous = begin;
   }
   if (previous != num_sequences_) {
-    fail(concat("its document array ends with sequence ", previous, " of ", num_sequences_));
+    fail(concat("its document array ends with sequence ", previous, ", expected ", num_sequences_));
   }
 }
 
@@ -254,8 +256,9 @@ void TokenFile::copy_tokens(int64_t begin, int64_t count, int32_t* out) const {
   check_mapping(index_.bytes());
   check_mapping(data_.bytes());
   if (good != count) {
-    fail_input("token ", begin + good, " of ", data_.path(), " is no token id (it is negative or ",
-               "above ", std::numeric_limits<int32_t>::max(), "); the file is damaged or of ",
+    fail_input("token ", begin + good, " of ", data_.path(),
+               " is not a token id (it is negative or ", "above ",
+               std::numeric_limits<int32_t>::max(), "); the file is damaged or of ",
                "another type than ", type_text());
   }
 }

@@ -19,9 +19,10 @@ struct ConsoleTarget {
   bool shared = false;  // stderr is the same terminal
 };
 ConsoleTarget console_target();  // of this process
-// Draws for `target`, the launcher's own outputs, instead of this process's: a launcher may give
-// every rank a terminal and write its output to a file. Without a terminal nothing is drawn; if
-// stderr shares it, all output uses stdout, because a launcher keeps no order between two streams.
+// Draws for `target`, the outputs of the launcher, instead of for this process's own outputs: a
+// launcher may give every rank a terminal and write what the rank prints to a file. Without a
+// terminal nothing is drawn; if stderr shares it, all output uses stdout, because a launcher keeps
+// no order between two streams.
 void console_behind_launcher(const ConsoleTarget& target);
 // From now on lines that the launcher does not read are dropped: it is ending its ranks, and reads
 // no more of their output.

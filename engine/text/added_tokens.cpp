@@ -43,7 +43,7 @@ AddedToken read_added_token(const nlohmann::json& item, const std::string& what)
 AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalizer,
                          const std::string& what) {
   if (json.is_null()) return;
-  if (!json.is_array()) fail_input(what, ": \"added_tokens\" is no list");
+  if (!json.is_array()) fail_input(what, ": \"added_tokens\" is not a list");
   std::vector<AddedToken> tokens;
   for (const auto& item : json) tokens.push_back(read_added_token(item, what));
   *this = AddedTokens(std::move(tokens), normalizer);

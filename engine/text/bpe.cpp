@@ -90,7 +90,7 @@ class Bpe : public TokenModel {
     ignore_merges_ = field_or(json, "ignore_merges", what, false);
     fuse_unknown_ = field_or(json, "fuse_unk", what, false);
     if (const auto dropout = field_or(json, "dropout", what, 0.0); dropout != 0.0)
-      fail_input(what, ": a dropout of merges (", dropout, ") is not available");
+      fail_input(what, ": a dropout of merges (", dropout, ") is not supported");
     read_vocabulary(json, what);
     read_merges(json, what);
     if (const auto unknown = field_or<std::string>(json, "unk_token", what, ""); !unknown.empty()) {
@@ -154,7 +154,7 @@ class Bpe : public TokenModel {
       fail_input(what, ": there is no object \"vocab\"");
     for (const auto& [token, id] : found->items()) {
       if (!id.is_number_integer())
-        fail_input(what, ": the id of \"", token.substr(0, 60), "\" is no whole number");
+        fail_input(what, ": the id of \"", token.substr(0, 60), "\" is not a whole number");
       vocabulary_.add(token, id.get<int64_t>(), what);
       bool reachable = true;  // a token with another spelling is never part of a word
       const std::string spelled = byte_level_ ? byte_level_bytes(token, reachable) : token;
@@ -173,7 +173,7 @@ class Bpe : public TokenModel {
       if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
         return {text.substr(0, space), text.substr(space + 1)};
     }
-    fail_input(what, ": the merge ", merge.dump().substr(0, 60), " is no pair of tokens");
+    fail_input(what, ": the merge ", merge.dump().substr(0, 60), " is not a pair of tokens");
   }
 
   void read_merges(const nlohmann::json& json, const std::string& what) {

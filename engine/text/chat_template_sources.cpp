@@ -119,7 +119,7 @@ std::string chosen_chat_template(const ChatTemplateSources& sources, bool has_to
   if (!asked.empty()) {
     if (sources.contains(asked)) return asked;
     fail_input("chat_template \"", asked.substr(0, 64),
-               "\" is no chat template of the model, which has ", chat_template_names(sources));
+               "\" is not a chat template of the model, which has ", chat_template_names(sources));
   }
   if (has_tools && sources.contains(kToolUseChatTemplate)) return kToolUseChatTemplate;
   if (sources.contains(kDefaultChatTemplate)) return kDefaultChatTemplate;

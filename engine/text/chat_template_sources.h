@@ -29,8 +29,8 @@ ChatTemplateSources chat_templates_of(const std::string& tokenizer);  // InputEr
 
 ChatTemplateSources gguf_chat_templates(const std::string& path);  // of the file alone
 
-// Templates for a user's argument: the name of one of `own`, which is then the only one, a template
-// file, or a tokenizer's directory with templates. InputError if it is none of these.
+// Templates for a user's argument: a name in `own` (then only that template), a template file, or a
+// tokenizer's directory with templates. InputError if it is none of these.
 ChatTemplateSources read_chat_templates(const std::string& given, const ChatTemplateSources& own);
 
 // Name of the template that renders a conversation, selected as by get_chat_template() of

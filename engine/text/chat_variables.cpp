@@ -33,7 +33,8 @@ void read_tools(Json& variables) {
   tools = text.empty() ? Json()
                        : parse_strict_json<Json>(text, "\"tools\"",
                                                  {.keys_per_object = 4096, .long_integers = true});
-  if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
+  if (!tools.is_array() && !tools.is_null())
+    fail_input("\"tools\" is a string that does not hold a JSON list");
 }
 
 // Removes null members of messages, like transformers: clients send "content": null with tool
@@ -41,7 +42,7 @@ void read_tools(Json& variables) {
 void read_messages(Json& variables) {
   const auto found = variables.find("messages");
   if (found == variables.end()) return;
-  if (!found->is_array()) fail_input("\"messages\" is no list of messages");
+  if (!found->is_array()) fail_input("\"messages\" is not a list of messages");
   for (Json& message : *found) {
     if (!message.is_object()) fail_input("\"messages\" has an entry that is not an object");
     Json::object_t kept;

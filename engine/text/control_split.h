@@ -1,4 +1,4 @@
-// Splits a text at the control tokens spelled in it, for tokenizers whose library has none.
+// Splitter of a text at the control tokens spelled in it, for tokenizers whose library has none.
 #pragma once
 
 #include <algorithm>

@@ -81,7 +81,7 @@ RenderedChat rendered(const ChatTemplate& chat, const OrderedJson& given) {
   } catch (const InputError& error) {
     const std::string where = text_arguments(given);
     if (where.empty()) throw;
-    fail_input(error.what(), "; ", where, " is text, not an object, as the template is given it");
+    fail_input(error.what(), "; ", where, " is passed to the template as text, not as an object");
   }
 }
 

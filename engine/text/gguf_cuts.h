@@ -6,13 +6,13 @@
 
 namespace trireme {
 
-// Split expression, followed by the byte alphabet.
+// Pre-tokenizer: words by a split expression, then spelled in the byte alphabet.
 struct GgufCut {
   const char* name;
   const char* expression;  // "": ByteLevel's own
   bool composes;           // NFC first
-  bool keeps_words;        // a word that is a token becomes it, regardless of merges
-  bool adds_bos;           // if the file does not say
+  bool keeps_words;        // a word that is a token is encoded as it, whatever the merges
+  bool adds_bos;           // where the file has no add_bos_token
 };
 const GgufCut* find_gguf_cut(const std::string& name);          // nullptr: unknown
 const GgufCut* find_gguf_cut(const nlohmann::json& tokenizer);  // of a tokenizer.json

@@ -19,7 +19,8 @@ constexpr const char* kOtherSeparator = "tokenizer.ggml.separator_token_id";
 void put_token(GgufTokens& out, const GgufFile& file, int64_t id, const std::string& text,
                int64_t type) {
   if (id < 0 || id >= kMaxVocabulary)
-    fail_input(file.path(), ": \"", text.substr(0, 60), "\" of ", kGgufWhole, " has the id ", id);
+    fail_input(file.path(), ": \"", text.substr(0, 60), "\" of ", kGgufWhole,
+               " has the invalid id ", id);
   const auto place = static_cast<size_t>(id);
   if (place >= out.tokens.size()) {
     out.tokens.resize(place + 1);
@@ -82,7 +83,8 @@ GgufTokens gguf_tokens(const GgufFile& file) {
   else if (file.metadata().contains(kGgufWhole))
     read_whole(file, out);
   if (out.tokens.empty() || std::ssize(out.tokens) > kMaxVocabulary)
-    fail_input(file.path(), ": tokenizer.ggml.tokens holds ", out.tokens.size(), " tokens");
+    fail_input(file.path(), ": tokenizer.ggml.tokens holds the unsupported number of ",
+               out.tokens.size(), " tokens");
   if (out.types.empty())
     out.types = file.get<std::vector<int64_t>>("tokenizer.ggml.token_type")
                     .value_or(std::vector<int64_t>(out.tokens.size(), Type::kNormal));
@@ -91,7 +93,8 @@ GgufTokens gguf_tokens(const GgufFile& file) {
   const auto add = [&](const char* key, const char* as) {
     const int64_t value = file.get<int64_t>(key).value_or(-1);
     if (value >= std::ssize(out.tokens))
-      fail_input(file.path(), ": ", key, " is ", value, ", of ", out.tokens.size(), " tokens");
+      fail_input(file.path(), ": ", key, " is ", value, ", outside the vocabulary of ",
+                 out.tokens.size(), " tokens");
     if (value >= 0) out.ids[as] = value;
   };
   add(kOtherSeparator, "tokenizer.ggml.seperator_token_id");
@@ -104,7 +107,8 @@ PlainJson gguf_tokenizer_config(const GgufFile& file, const GgufTokens& tokens) 
   if (const auto own = file.get<std::string>(kGgufTokenizerConfig)) {
     config = parse_strict_json<PlainJson>(*own, concat(file.path(), ": ", kGgufTokenizerConfig),
                                           kGgufJsonLimits);
-    if (!config.is_object()) fail_input(file.path(), ": ", kGgufTokenizerConfig, " is no object");
+    if (!config.is_object())
+      fail_input(file.path(), ": ", kGgufTokenizerConfig, " is not an object");
   }
   const bool described = std::ranges::any_of(
       file.metadata(), [](const auto& one) { return one.first.starts_with("tokenizer.ggml."); });
@@ -157,7 +161,7 @@ void add_gguf_roles(const Tokenizer& tokenizer, const std::string& config, const
                        gguf_tokenizer_schema().find_any(key.substr(10)) != nullptr;
     if (!known || !(value.is_number_integer() || value.is_boolean() || value.is_string()))
       fail_input(name, ": \"", kConfigGgufMetadata, "\" holds \"", key,
-                 "\", which is no key of a GGUF file's tokenizer that is kept");
+                 "\", which is not a GGUF tokenizer key that conversions keep");
     if (metadata.contains(key)) continue;
     if (value.is_boolean()) metadata[key] = value.get<bool>();
     if (value.is_string()) metadata[key] = value.get<std::string>();

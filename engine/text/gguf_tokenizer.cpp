@@ -25,15 +25,15 @@ using Type = SentencePieces::Type;
 const GgufCut& cut_in(const GgufFile& file) {
   const auto name = file.get<std::string>("tokenizer.ggml.pre").value_or("gpt-2");
   if (const GgufCut* cut = find_gguf_cut(name)) return *cut;
-  fail_input(file.path(), ": its tokenizer cuts words as \"", name,
-             "\" (tokenizer.ggml.pre), which is not known; give the model's tokenizer.json");
+  fail_input(file.path(), ": the pre-tokenizer \"", name,
+             "\" (tokenizer.ggml.pre) is not supported; give the model's tokenizer.json");
 }
 
 // Tokens in the byte alphabet must be valid text.
 void check_texts(const GgufFile& file, const char* key, const std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i)
     if (find_invalid_utf8(texts[i]) != texts[i].size())
-      fail_input(file.path(), ": ", key, "[", i, "] is no UTF-8");
+      fail_input(file.path(), ": ", key, "[", i, "] is not UTF-8");
 }
 
 bool adds_bos(const GgufFile& file, bool fallback) {
@@ -175,8 +175,8 @@ std::string model_of(const GgufFile& file) {
   const auto model = file.get<std::string>("tokenizer.ggml.model");
   if (!model.has_value()) fail_input(file.path(), ": has no tokenizer; give --tokenizer");
   if (*model == "gpt2" || *model == "llama") return *model;
-  fail_input(file.path(), ": a tokenizer of kind \"", *model,
-             "\" is not known; gpt2 and llama are, or give the model's tokenizer.json");
+  fail_input(file.path(), ": the tokenizer model \"", *model,
+             "\" is not supported; supported: gpt2, llama; or give the model's tokenizer.json");
 }
 
 // Adds the settings of a tokenizer.model to tokenizer_config.json.

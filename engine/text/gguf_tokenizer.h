@@ -26,7 +26,7 @@ std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path);
 
 // Names and contents of the equivalent files of a HuggingFace model: first tokenizer.json, or
 // tokenizer.model for SentencePiece, then tokenizer_config.json, then chat_template.jinja, if any,
-// and further templates. InputError as of load_gguf_tokenizer().
+// and further templates. InputError in the cases of load_gguf_tokenizer().
 using GgufTokenizerFiles = std::vector<std::pair<std::string, std::string>>;
 GgufTokenizerFiles gguf_tokenizer_files(const std::string& path);
 

@@ -145,7 +145,7 @@ GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size
     }
     if (spec.ends_with(".json")) out = from_json(spec, vocab_size);
   } catch (const PlainJson::exception& e) {
-    fail_input(spec, " is not written as a tokenizer.json is: ", e.what());
+    fail_input(spec, " does not have the form of a tokenizer.json: ", e.what());
   }
   if (!out.empty()) set_gguf_chat_templates(find_chat_templates(spec), out);
   return out;

@@ -21,7 +21,7 @@ T field(const nlohmann::json& json, const char* name, const std::string& what) {
     return found->get<T>();
   } catch (const nlohmann::json::exception&) {
     fail_input(what, ": \"", name, "\" is ", found->dump().substr(0, 60), " in ",
-               json.dump().substr(0, 80), ", which is not of its type");
+               json.dump().substr(0, 80), ", which has the wrong type");
   }
 }
 

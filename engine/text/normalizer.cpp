@@ -95,8 +95,8 @@ void Normalizer::add(const nlohmann::json& json, const std::string& what, int de
     steps_.push_back(replace(pattern_of(json, what), field<std::string>(json, "content", what)));
   } else {
     fail_input(what, " ", type,
-               " is not available; NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, ",
-               "Strip, Prepend, Replace and Sequence are");
+               " is not supported; supported: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, ",
+               "Strip, Prepend, Replace, Sequence");
   }
 }
 
@@ -106,7 +106,7 @@ std::string Normalizer::apply(std::string text) const {
   for (const auto& step : steps_) {
     text = step(std::move(text));
     if (text.size() > most)
-      fail_input("the tokenizer's normalizers make ", text.size(), " bytes of ",
+      fail_input("the tokenizer's normalizers make too long a text: ", text.size(), " bytes from ",
                  (most - 4096) / 64);
   }
   return text;

@@ -18,7 +18,9 @@ Behavior behavior_of(const std::string& name, const std::string& what) {
   if (name == "MergedWithPrevious") return Behavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return Behavior::kMergedWithNext;
   if (name == "Contiguous") return Behavior::kContiguous;
-  fail_input(what, ": the behavior \"", name, "\" is unknown");
+  fail_input(what, ": the behavior \"", name,
+             "\" is not supported; supported: Removed, Isolated, MergedWithPrevious, "
+             "MergedWithNext, Contiguous");
 }
 
 struct Part {
@@ -140,7 +142,8 @@ void PreTokenizer::add_metaspace(const nlohmann::json& json, const std::string& 
   const auto scheme =
       field_or<std::string>(json, "prepend_scheme", what, prefix ? "always" : "never");
   if (scheme != "always" && scheme != "first" && scheme != "never")
-    fail_input(what, ": the prepend_scheme \"", scheme, "\" is unknown");
+    fail_input(what, ": the prepend_scheme \"", scheme,
+               "\" is not supported; supported: always, first, never");
   steps_.push_back([=](Words& words) {
     rewrite(words, [&](std::string_view word, bool first) {
       std::string out;
@@ -156,7 +159,7 @@ void PreTokenizer::add_metaspace(const nlohmann::json& json, const std::string& 
 void PreTokenizer::add(const nlohmann::json& json, const std::string& what, int depth) {
   const std::string type = type_of(json, what);
   if (byte_level_ && type != "Sequence")
-    fail_input(what, ": a ", type, " after a ByteLevel is not available");
+    fail_input(what, ": a ", type, " after a ByteLevel is not supported");
   if (type == "Sequence") {
     if (depth >= kMaxSequenceDepth) fail_input(what, ": sequences are nested too deeply");
     for (const auto& member : members(json, "pretokenizers", what)) add(member, what, depth + 1);
@@ -185,8 +188,9 @@ void PreTokenizer::add(const nlohmann::json& json, const std::string& what, int 
     keeps_text_ = keeps_text_ && behavior != Behavior::kRemoved;
     steps_.push_back(splitter(Regex(R"([!-\/:-@\[-`{-~\p{P}])", what), behavior));
   } else {
-    fail_input(what, " ", type, " is not available; ByteLevel, Split, Digits, Whitespace, ",
-               "WhitespaceSplit, Metaspace, Punctuation and Sequence are");
+    fail_input(what, " ", type,
+               " is not supported; supported: ByteLevel, Split, Digits, Whitespace, ",
+               "WhitespaceSplit, Metaspace, Punctuation, Sequence");
   }
 }
 

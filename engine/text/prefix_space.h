@@ -1,4 +1,5 @@
-// Space before a text, if tokenizer_config.json and tokenizer.json differ about it.
+// Leading space of a text (add_prefix_space), where tokenizer_config.json and tokenizer.json
+// differ.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -52,7 +52,7 @@ Regex::Regex(const std::string& pattern, const std::string& what) : pattern_(pat
   if (code == nullptr) {
     char message[256] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
-    fail_input(what, ": the regular expression \"", pattern, "\" is not available: ", message);
+    fail_input(what, ": the regular expression \"", pattern, "\" is not supported: ", message);
   }
   code_ = {code, [](void* raw) { pcre2_code_free(static_cast<pcre2_code*>(raw)); }};
   // Optional: without executable memory matching is slower.

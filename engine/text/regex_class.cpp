@@ -123,7 +123,7 @@ std::set<char32_t> members_among(const CharacterSet& set, const std::u32string& 
   }
   const std::string fragment = class_fragment(set);
   const auto code = compiled_fragment(concat("\\A(?:", fragment, ")\\z"));
-  TRIREME_CHECK(code != nullptr, "a class is not understood: ", fragment);
+  TRIREME_CHECK(code != nullptr, "a class is invalid: ", fragment);
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(
       pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   for (const char32_t c : from) {
@@ -240,8 +240,9 @@ CharacterSet property_set(const std::string& name, bool in_class, const std::str
         set.properties = {property};
         return set;
       }
-  fail_input(what, ": the property \\p{", name, "} is not available; general categories, scripts, ",
-             "POSIX classes and binary properties of Unicode are");
+  fail_input(what, ": the property \\p{", name,
+             "} is not supported; supported: general categories, scripts, ",
+             "POSIX classes and binary properties of Unicode");
 }
 
 std::string class_fragment(const CharacterSet& set) {

@@ -20,9 +20,9 @@ struct CharacterSet {
   void add(CharacterSet set);
 };
 
-// Set of \p{name} and (as "word", "digit", "space", "xdigit") of \w, \d, \s and \h; InputError with
-// `what` for a name that is unknown or has no translation. Outside classes, "word" includes the
-// superscripts and fractions of Latin-1.
+// Set of \p{name}. The names "word", "digit", "space" and "xdigit" are the sets of \w, \d, \s and
+// \h. InputError with `what` for a name that is unknown or has no translation. Outside classes,
+// "word" includes the superscripts and fractions of Latin-1.
 CharacterSet property_set(const std::string& name, bool in_class, const std::string& what);
 // Set of [[:name:]]; false for an unknown name.
 bool posix_set(const std::string& name, CharacterSet& out);

@@ -35,7 +35,7 @@ void read_braced(PatternCursor& cursor, int base, std::u32string& out) {
   do {
     char32_t code = 0;
     if (take_digits(cursor, base, base == 16 ? 8 : 11, code) == 0)
-      cursor.fail("a code point is no number");
+      cursor.fail("a code point is not a number");
     add_code(cursor, code, out);
     while (cursor.peek() == ' ' || cursor.peek() == '\n') ++cursor.at;
   } while (!cursor.done() && cursor.peek() != '}' && cursor.peek() != '-');
@@ -57,7 +57,7 @@ void read_bytes(PatternCursor& cursor, int base, std::u32string& out) {
     if (!more) break;
     if (base == 16) --cursor.at;
   } while (true);
-  if (find_invalid_utf8(bytes) != bytes.size()) cursor.fail("bytes are no UTF-8 character");
+  if (find_invalid_utf8(bytes) != bytes.size()) cursor.fail("the bytes are not a UTF-8 character");
   size_t at = 0;
   out += next_character(bytes, at);
 }
@@ -90,12 +90,11 @@ int PatternCursor::take_number() {
 }
 
 void PatternCursor::fail(const std::string& why) const {
-  fail_input(what, ": the regular expression \"", text, "\" is not understood: ", why, " at byte ",
-             at);
+  fail_input(what, ": the regular expression \"", text, "\" is invalid: ", why, " at byte ", at);
 }
 
 void PatternCursor::refuse(const std::string& construct) const {
-  fail_input(what, ": ", construct, " is not available in the regular expression \"", text, "\"");
+  fail_input(what, ": ", construct, " is not supported in the regular expression \"", text, "\"");
 }
 
 bool read_code_escape(PatternCursor& cursor, bool in_class, std::u32string& out) {
@@ -115,7 +114,7 @@ bool read_code_escape(PatternCursor& cursor, bool in_class, std::u32string& out)
   } else if (letter == 'u') {
     ++cursor.at;
     char32_t code = 0;
-    if (take_digits(cursor, 16, 4, code) != 4) cursor.fail("\\u has not four digits");
+    if (take_digits(cursor, 16, 4, code) != 4) cursor.fail("\\u does not have four digits");
     add_code(cursor, code, out);
   } else if (letter == 'c' || cursor.text.substr(cursor.at).starts_with("C-")) {
     cursor.at += letter == 'c' ? 1 : 2;

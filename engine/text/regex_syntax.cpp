@@ -134,7 +134,7 @@ std::string PatternReader::read_branch(Modes modes) {
       atom.text = literal_fragment({last}, modes.ignore_case, !in_look_behind_, c_);
     }
     flush();
-    if (!atom.repeatable) c_.fail("nothing that a quantifier could repeat is before it");
+    if (!atom.repeatable) c_.fail("a quantifier follows nothing that it could repeat");
     bool again = false;
     do {
       atom.text = repeated_atom(atom.text, quantifier, std::exchange(again, true));
@@ -184,7 +184,7 @@ bool PatternReader::read_literal(std::u32string& out) {
   }
   if (std::string_view(".^$[(*+?").find(c) != std::string_view::npos) return false;
   if (std::string interval; c == '{' && read_interval(interval))
-    c_.fail("nothing that a quantifier could repeat is before it");
+    c_.fail("a quantifier follows nothing that it could repeat");
   out += c_.take_character();
   return true;
 }
@@ -199,7 +199,7 @@ Atom PatternReader::read_atom(const Modes& modes) {
     return {modes.ignore_case ? folded_class_fragment(set, !in_look_behind_) : class_fragment(set)};
   }
   if (c_.take("(")) return read_group(modes);
-  c_.fail("nothing that a quantifier could repeat is before it");
+  c_.fail("a quantifier follows nothing that it could repeat");
 }
 
 Atom PatternReader::read_escape(const Modes& modes) {
@@ -230,7 +230,7 @@ Atom PatternReader::read_escape(const Modes& modes) {
 Atom PatternReader::reference(int number, const Modes& modes) {
   seen_.has_references = true;
   if (known_ == nullptr) return {"(?:)"};
-  if (known_->has_names) c_.fail("a group has a number where groups have names");
+  if (known_->has_names) c_.fail("a group is referenced by its number where groups have names");
   if (number > known_->count) c_.fail(concat("there is no group ", number));
   return {concat(modes.ignore_case ? "(?i:" : "(?:", "\\g{", number, "})")};
 }
@@ -239,14 +239,15 @@ Atom PatternReader::reference(int number, const Modes& modes) {
 int PatternReader::group_of(const std::string& name, const char* kind) {
   const size_t digits = name.find_first_not_of("0123456789", name.find_first_of("+-") == 0 ? 1 : 0);
   if (name.empty() || name.find_first_of("+-", 1) != std::string::npos)
-    c_.refuse(concat(kind, " of a level"));
+    c_.refuse(concat(kind, " with a recursion level"));
   if (digits == std::string::npos) {
     const int given = name.size() > 6 ? 999999 : std::stoi(name);
     const int number = name[0] == '-'   ? seen_.count + 1 + given
                        : name[0] == '+' ? seen_.count + given
                                         : given;
     if (known_ == nullptr) return 0;
-    if (known_->has_names && number != 0) c_.fail("a group has a number where groups have names");
+    if (known_->has_names && number != 0)
+      c_.fail("a group is referenced by its number where groups have names");
     if (number < 0 || number > known_->count) c_.fail(concat("there is no group ", name));
     return number;
   }

@@ -53,8 +53,8 @@ class PieceEncoder {
     const SentencePieceFacts facts = check_sentencepiece_model(model, name);
     const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
-      fail_input("cannot load tokenizer ", name, ": it is no SentencePiece model, or damaged (",
-                 reason(status), ")");
+      fail_input("cannot load tokenizer ", name,
+                 ": it is not a SentencePiece model, or is damaged (", reason(status), ")");
     }
     if (processor_.GetPieceSize() < 1) fail_input("tokenizer ", name, " has an empty vocabulary");
     words_ = SentencePieceWords::make(take_apart(model, name), name);
@@ -256,8 +256,8 @@ class SentencePieceTokenizer : public Tokenizer {
     for (size_t id = static_cast<size_t>(pieces); id < tokens_.size(); ++id)
       if (tokens_[id].text.empty())
         fail_input("tokenizer ", name_, ": the model has ", pieces,
-                   " tokens, and the files beside ",
-                   "it add tokens after them, but none with the id ", id,
+                   " tokens, and the files next to ",
+                   "it add tokens after them, but not one with the id ", id,
                    "; added_tokens.json or tokenizer_config.json lacks it");
     for (int id = 0; id < pieces; ++id)
       if (processor_.IsControl(id) && !ids_.contains(processor_.IdToPiece(id)))
@@ -279,8 +279,9 @@ class SentencePieceTokenizer : public Tokenizer {
   int32_t named(const std::string& token) const {
     const int32_t id = token.empty() ? -1 : find(token);
     if (id < 0 && !token.empty())
-      fail_input(name_, ": the token \"", token,
-                 "\" that tokenizer_config.json names as bos_token or eos_token is none");
+      fail_input(
+          name_, ": the token \"", token,
+          "\" that tokenizer_config.json names as bos_token or eos_token is not in the vocabulary");
     return id;
   }
 
@@ -370,18 +371,19 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path) {
                              (std::filesystem::path(folder) / "tokenizer_config.json").string());
   if (config.cleans_up_spaces && !take_apart(model, path).pairs)
     fail_input(path, ": clean_up_tokenization_spaces of tokenizer_config.json, which drops spaces ",
-               "from decoded text, is not available for a Unigram model; set it to false");
+               "from decoded text, is not supported for a Unigram model; set it to false");
   return parse_sentencepiece(model, path, sentencepiece_settings(config));
 }
 
 std::string train_sentencepiece(const SentencePieceTraining& options,
                                 const std::function<bool(std::string& sentence)>& next) {
   if (options.model_type != "bpe" && options.model_type != "unigram") {
-    fail_input("unknown tokenizer model type \"", options.model_type, "\": give bpe or unigram");
+    fail_input("tokenizer model type \"", options.model_type,
+               "\" is not supported; supported: bpe, unigram");
   }
   constexpr int64_t kReserved = 3 + 256;  // <unk>, <s>, </s> and the bytes
   if (options.vocab_size <= kReserved || options.vocab_size > (1 << 24)) {
-    fail_input("a vocabulary of ", options.vocab_size, " is not possible: give more than ",
+    fail_input("a vocabulary of ", options.vocab_size, " tokens is not possible: give more than ",
                kReserved, " (3 control ids and 256 bytes) and at most ", 1 << 24);
   }
   const std::unordered_map<std::string, std::string> arguments = {

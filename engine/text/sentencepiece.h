@@ -30,8 +30,8 @@ struct SentencePieceSettings {
 
 // eod is the model's eos, bos its bos, unless the files next to it name others
 // (tokenizer_config.h), whose add_bos_token, add_eos_token, add_prefix_space and legacy are also
-// used. InputError for a file that is no SentencePiece model, is damaged, or was crafted to crash
-// the library.
+// used. InputError for a file that is not a SentencePiece model, is damaged, or was crafted to
+// crash the library.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path);
 // The same from the bytes of a model; `name` is used in place of the path.
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,

@@ -15,8 +15,8 @@ constexpr uint64_t kCharacterMap = 2, kAddDummyPrefix = 3, kRemoveExtraSpaces = 
 constexpr uint64_t kSpaceAsSuffix = 24;
 
 [[noreturn]] void fail(const std::string& name, const char* what) {
-  fail_input("cannot load tokenizer ", name, ": it is no SentencePiece model, or damaged (", what,
-             ")");
+  fail_input("cannot load tokenizer ", name, ": it is not a SentencePiece model, or is damaged (",
+             what, ")");
 }
 
 // Fields of one message, in order.
@@ -52,7 +52,7 @@ class FieldReader {
       value |= static_cast<uint64_t>(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
-    fail(name_, "endless number");
+    fail(name_, "unterminated number");
   }
   std::string_view take(uint64_t count) {
     if (count > rest_.size()) fail(name_, "truncated");

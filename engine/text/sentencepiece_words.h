@@ -19,7 +19,7 @@ namespace trireme {
 
 class SentencePieceWords {
  public:
-  // nullptr if equal ids do not follow from the model: unigram models (sums of floats depend on the
+  // nullptr if the model does not guarantee equal ids: unigram models (sums of floats depend on the
   // library's order), a character map, folded or unescaped white space, user-defined and unused
   // pieces, no byte fallback, pieces with spaces after other characters or with characters that are
   // not pieces themselves.

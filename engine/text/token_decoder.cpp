@@ -81,14 +81,14 @@ void TokenDecoder::add(const nlohmann::json& json, const std::string& what, int 
     if (depth >= kMaxSequenceDepth) fail_input(what, ": sequences are nested too deeply");
     for (const auto& member : members(json, "decoders", what)) add(member, what, depth + 1);
   } else if (type == "ByteLevel") {
-    if (fused_) fail_input(what, ": a ByteLevel after a Fuse is not available");
+    if (fused_) fail_input(what, ": a ByteLevel after a Fuse is not supported");
     add_stage({.kind = Kind::kByteLevel}, what);
     fused_ = true;
   } else if (type == "ByteFallback") {
     const bool again = std::ranges::count(stages_, Kind::kByteFallback, &Stage::kind) > 0;
     if (fused_ || again)
       fail_input(what, ": a ByteFallback after ", fused_ ? "a Fuse" : "another",
-                 " is not available");
+                 " is not supported");
     add_stage({.kind = Kind::kByteFallback}, what);
   } else if (type == "Fuse") {
     fused_ = true;
@@ -99,8 +99,9 @@ void TokenDecoder::add(const nlohmann::json& json, const std::string& what, int 
   } else if (type == "Strip") {
     add_strip(json, what);
   } else {
-    fail_input(what, " ", type, " is not available; ByteLevel, Metaspace, ByteFallback, Fuse, ",
-               "Replace, Strip and Sequence are");
+    fail_input(what, " ", type,
+               " is not supported; supported: ByteLevel, Metaspace, ByteFallback, Fuse, ",
+               "Replace, Strip, Sequence");
   }
 }
 
@@ -125,13 +126,13 @@ void TokenDecoder::add_metaspace(const nlohmann::json& json, const std::string& 
 void TokenDecoder::add_replace(const nlohmann::json& json, const std::string& what) {
   const auto pattern = json.find("pattern");
   if (pattern == json.end() || !pattern->contains("String"))
-    fail_input(what, ": a Replace of a regular expression is not available");
+    fail_input(what, ": a Replace of a regular expression is not supported");
   const auto from = field<std::string>(*pattern, "String", what);
   const auto to = field<std::string>(json, "content", what);
-  if (from.empty()) fail_input(what, ": a Replace of nothing");
+  if (from.empty()) fail_input(what, ": a Replace of an empty string");
   if (fused_ && std::max(from.size(), to.size()) > kMaxReplacedBytes)
     fail_input(what, ": a Replace after a Fuse has texts of ", from.size(), " and ", to.size(),
-               " bytes, at most ", kMaxReplacedBytes, " are available");
+               " bytes, at most ", kMaxReplacedBytes, " are supported");
   expands_ = expands_ || to.size() > from.size();
   add_stage({.kind = Kind::kReplace, .from = from, .to = to}, what);
 }

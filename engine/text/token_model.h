@@ -21,17 +21,17 @@ class TokenModel {
   virtual int64_t max_bytes_of_id() const = 0;
 };
 
-// Byte-pair encoding (Sennrich et al. 2016): joins the pair of neighbouring symbols that was learnt
-// first, the leftmost of equals. Symbols start as characters, or as bytes with `byte_level`; those
-// that the vocabulary lacks become byte tokens, or the unknown token. `json`: the object "model" of
-// type BPE; `what` is the prefix of messages.
+// Byte-pair encoding (Sennrich et al. 2016): joins the pair of neighbouring symbols whose merge was
+// learnt first, of equal pairs the leftmost, until no pair has a merge. Symbols start as
+// characters, or as bytes with `byte_level`; those that the vocabulary lacks become byte tokens, or
+// the unknown token. `json`: the object "model" of type BPE; `what` is the prefix of messages.
 std::unique_ptr<TokenModel> make_bpe(const nlohmann::json& json, bool byte_level,
                                      const std::string& what);
 
 // SentencePiece's byte-pair encoding: joins the neighbouring symbols that form the piece with the
-// highest score, the leftmost of equals. Only normal pieces are formed from text; a character that
-// is not a piece becomes the pieces "<0x00>" ... "<0xFF>" of its bytes, all of which must exist.
-// Words are split by sentencepiece_words.h.
+// highest score, of equal ones the leftmost, until none form a piece. Only normal pieces are formed
+// from text; a character that is not a piece becomes the pieces "<0x00>" ... "<0xFF>" of its bytes,
+// all of which must exist. Words are split by sentencepiece_words.h.
 std::unique_ptr<TokenModel> make_scored_bpe(const SentencePieces& parts, const std::string& what);
 
 // Unigram language model (Kudo 2018): the most probable segmentation of the word (Viterbi).

@@ -27,7 +27,7 @@ constexpr std::string_view kTokenEnding = "_token";
 PlainJson settings_of(std::string_view text, const std::string& name) {
   PlainJson json = parse_strict_json<PlainJson>(without_python_numbers(std::string(text)), name,
                                                 kSettingsLimits);
-  if (!json.is_object()) fail_input(name, " is no JSON object");
+  if (!json.is_object()) fail_input(name, " is not a JSON object");
   return json;
 }
 
@@ -63,7 +63,7 @@ void check_settings(const PlainJson& json, const std::string& name) {
       report.error(shown(Json(key)),
                    concat(value.is_string() ? shown(Json(value.get<std::string>()))
                                             : value.dump().substr(0, 60),
-                          " of a key that is not known here and may change how texts are encoded "
+                          " is the value of an unknown key, which may change how texts are encoded "
                           "(docs/reference/model-keys.md lists the known ones); take it out if it "
                           "does not"));
       if (report.errors().size() >= 20) break;
@@ -130,13 +130,13 @@ class ConfigReader {
   void read_added() {
     const auto found = json_.find("added_tokens_decoder");
     if (found == json_.end() || found->is_null()) return;
-    if (!found->is_object()) fail_input(name_, ": \"added_tokens_decoder\" is no object");
+    if (!found->is_object()) fail_input(name_, ": \"added_tokens_decoder\" is not an object");
     for (const auto& [id, token] : found->items()) {
       PlainJson one = token;
       int64_t number = -1;
       const char* const end = id.data() + id.size();
       if (std::from_chars(id.data(), end, number).ptr != end || !one.is_object())
-        fail_input(name_, ": \"added_tokens_decoder\" has \"", id, "\", which is no id of a token");
+        fail_input(name_, ": \"added_tokens_decoder\" has \"", id, "\", which is not a token id");
       one["id"] = number;
       out_.added.push_back(read_added_token(one, name_));
     }
@@ -151,7 +151,7 @@ class ConfigReader {
   void add_list(const char* key) {
     const auto found = json_.find(key);
     if (found == json_.end() || found->is_null()) return;
-    if (!found->is_structured()) fail_input(name_, ": \"", key, "\" is no list of tokens");
+    if (!found->is_structured()) fail_input(name_, ": \"", key, "\" is not a list of tokens");
     if (found->is_object())
       for (const auto& [role, value] : found->items()) add_role(role, value);
     else

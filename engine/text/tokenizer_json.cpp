@@ -44,7 +44,7 @@ struct Template {
       add_template(json, what);
     } else {
       fail_input(what, " ", type,
-                 " is not available; TemplateProcessing, ByteLevel and Sequence are");
+                 " is not supported; supported: TemplateProcessing, ByteLevel, Sequence");
     }
   }
 
@@ -61,7 +61,7 @@ struct Template {
       if (!ids.is_array()) fail_input(what, ": the template's token \"", name, "\" has no ids");
       for (const auto& id : ids) {
         if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(kMaxVocabulary))
-          fail_input(what, ": the template's token \"", name, "\" has the id ", id.dump());
+          fail_input(what, ": the template's token \"", name, "\" has the invalid id ", id.dump());
         (text_seen ? behind : before).push_back(id.get<int32_t>());
       }
     }
@@ -78,13 +78,13 @@ class JsonTokenizer : public Tokenizer {
     make_model(part(json, "model"));
     if (config.cleans_up_spaces && !pairs_)
       fail_input(name_, ": clean_up_tokenization_spaces of tokenizer_config.json, which drops ",
-                 "spaces from decoded text, is not available for a Unigram model; set it to false");
+                 "spaces from decoded text, is not supported for a Unigram model; set it to false");
     make_added(part(json, "added_tokens"), config);
     around_.add(part(json, "post_processor"), name_ + ": post_processor");
     make_tokens();
     for (const std::vector<int32_t>* ids : {&around_.before, &around_.behind})
       for (const int32_t id : *ids)
-        if (id >= vocab_size()) fail_input(name_, ": the template's id ", id, " is no token");
+        if (id >= vocab_size()) fail_input(name_, ": the template's id ", id, " is not a token id");
     bos_ =
         named(config, "bos_token", around_.before, {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
     eod_ = named(config, "eos_token", around_.behind, {"<|endoftext|>", "<|end_of_text|>", "</s>"});
@@ -188,7 +188,7 @@ class JsonTokenizer : public Tokenizer {
     else if (type == "Unigram")
       model_ = make_unigram(json, what);
     else
-      fail_input(what, " \"", type, "\" is not available; BPE and Unigram are");
+      fail_input(what, " \"", type, "\" is not supported; supported: BPE, Unigram");
   }
 
   // Tokens of the file, those that tokenizer_config.json adds or gives other flags, and special
@@ -229,7 +229,7 @@ class JsonTokenizer : public Tokenizer {
   void check_same_id(const AddedToken& token, int32_t id) const {
     if (token.id == id) return;
     fail_input(name_, ": tokenizer_config.json gives \"", token.content, "\" the id ", token.id,
-               ", tokenizer.json ", id, "; the files are not of one tokenizer");
+               ", tokenizer.json ", id, "; the files belong to different tokenizers");
   }
   void check_free(const AddedToken& token,
                   const std::unordered_map<int32_t, std::string>& contents) const {
@@ -241,7 +241,7 @@ class JsonTokenizer : public Tokenizer {
     if (!other.empty() && other != token.content)
       fail_input(name_, ": tokenizer_config.json gives \"", token.content, "\" the id ", token.id,
                  ", which is \"", other,
-                 "\" in tokenizer.json; the files are not of one tokenizer");
+                 "\" in tokenizer.json; the files belong to different tokenizers");
   }
   static bool is_bos_or_eos(const TokenizerConfig& config, const std::string& content) {
     for (const char* role : {"bos_token", "eos_token"})
@@ -315,7 +315,7 @@ class JsonTokenizer : public Tokenizer {
       if (!found->second.has_value()) return -1;
       if (const int32_t id = find(*found->second); id >= 0) return id;
       fail_input(name_, ": the ", role, " \"", *found->second,
-                 "\" of tokenizer_config.json is no token");
+                 "\" of tokenizer_config.json is not a token");
     }
     if (from_template.size() == 1) return from_template[0];
     for (const std::string_view text : usual)
@@ -341,7 +341,7 @@ class JsonTokenizer : public Tokenizer {
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view config,
                                                 const std::string& name) {
   auto parsed = parse_strict_json<nlohmann::json>(json, name, kLimits);
-  if (!parsed.is_object()) fail_input(name, " is no JSON object");
+  if (!parsed.is_object()) fail_input(name, " is not a JSON object");
   const TokenizerConfig settings = parse_tokenizer_config(config, name + ": tokenizer_config.json");
   apply_prefix_space(settings, parsed, name);
   return std::make_unique<JsonTokenizer>(parsed, settings, name);

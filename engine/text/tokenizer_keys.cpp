@@ -43,11 +43,11 @@ void add_encoding(Schema& schema) {
       .or_null();
   schema
       .any("add_prefix_space", "", "boolean",
-           "a space before a text: instead of what tokenizer.model or tokenizer.json says, the "
-           "latter as transformers 5 does: of ByteLevel with tokenizer_class GPT2Tokenizer, "
-           "Qwen2Tokenizer and others that set it up, or none; of Metaspace and Prepend with "
-           "LlamaTokenizer, or none; no effect with PreTrainedTokenizerFast; refused with other "
-           "classes if tokenizer.json differs")
+           "whether encoding adds a space before a text; overrides tokenizer.model and, "
+           "as in transformers 5, tokenizer.json: ByteLevel with tokenizer_class "
+           "GPT2Tokenizer, Qwen2Tokenizer and others that set it up, or without a class; "
+           "Metaspace and Prepend with LlamaTokenizer, or without a class. No effect with "
+           "PreTrainedTokenizerFast; refused with other classes if tokenizer.json differs")
       .or_null();
   schema
       .any("legacy", "", "boolean",
@@ -57,8 +57,8 @@ void add_encoding(Schema& schema) {
   for (const char* key : {"add_bos_token", "add_eos_token"})
     schema
         .any(key, "", "boolean",
-             "with tokenizer.model: that token around a text; with tokenizer.json no effect, as in "
-             "transformers 5: its post_processor says what is around a text")
+             "with tokenizer.model: whether that token is added around a text; no effect "
+             "with tokenizer.json, whose post_processor adds tokens, as in transformers 5")
         .or_null();
   schema
       .any("clean_up_tokenization_spaces", "", "boolean",
@@ -101,17 +101,19 @@ void add_gguf_ids(Schema& schema) {
 void add_gguf_encoding(Schema& schema) {
   schema.string("huggingface.json", "", "a whole tokenizer.json, which precedes model to merges");
   schema.string("ggml.model", "", "gpt2 or llama; others only with huggingface.json");
-  schema.string("ggml.pre", "", "how gpt2 cuts words: gpt-2 (also without it), llama-bpe or qwen2");
+  schema.string("ggml.pre", "",
+                "pre-tokenizer of gpt2: gpt-2 (also without it), llama-bpe or qwen2");
   schema.any("ggml.tokens", "", "list", "vocabulary");
   schema.any("ggml.token_type", "", "list", "kinds of tokens: normal, control, byte, ...");
   schema.any("ggml.scores", "", "list", "order of merges of llama; no effect with gpt2");
   schema.any("ggml.merges", "", "list", "merges of gpt2; no effect with llama");
   schema.any("ggml.add_bos_token", "", "boolean",
-             "bos before a text, instead of what huggingface.json says");
+             "whether bos is added before a text; overrides huggingface.json");
   schema.any("ggml.add_eos_token", "", "boolean",
-             "eos after a text, instead of what huggingface.json says");
+             "whether eos is added after a text; overrides huggingface.json");
   schema.any("ggml.add_space_prefix", "", "boolean",
-             "space before a text of llama; no effect with gpt2, as in llama.cpp");
+             "whether llama adds a space before a text; no effect with gpt2, as in "
+             "llama.cpp");
   schema.ignored("ggml.add_sep_token");     // for pairs of texts
   schema.ignored("ggml.token_type_count");  // rows of an embedding that these models lack
   schema.unavailable("ggml.remove_extra_whitespaces", {"false"}, "folded white space");
@@ -211,7 +213,7 @@ void check_gguf_tokenizer_keys(const GgufFile& file) {
     if (schema.find_any(key) == nullptr) {
       report.error(shown(Json(name)),
                    concat(shown(shown_value(value)),
-                          " of a key that is not known here and may change how texts are encoded "
+                          " is the value of an unknown key, which may change how texts are encoded "
                           "(docs/reference/model-keys.md lists the known ones); give the model's "
                           "own tokenizer.json with --tokenizer"));
       if (report.errors().size() >= 20) break;

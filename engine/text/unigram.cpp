@@ -19,7 +19,8 @@ class Unigram : public TokenModel {
     double least = std::numeric_limits<double>::infinity();
     for (const auto& entry : vocab) {
       if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
-        fail_input(what, ": ", entry.dump().substr(0, 60), " is no pair of a token and its score");
+        fail_input(what, ": ", entry.dump().substr(0, 60),
+                   " is not a pair of a token and its score");
       const auto id = static_cast<int32_t>(scores_.size());
       vocabulary_.add(entry[0].get<std::string>(), id, what);
       entries.emplace_back(entry[0].get<std::string>(), id);

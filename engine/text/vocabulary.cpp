@@ -11,10 +11,10 @@ namespace trireme {
 
 void Vocabulary::add(const std::string& token, int64_t id, const std::string& what) {
   if (id < 0 || id >= kMaxVocabulary)
-    fail_input(what, ": the id ", id, " of \"", token.substr(0, 60), "\" is not from 0 to ",
+    fail_input(what, ": the id ", id, " of \"", token.substr(0, 60), "\" is not in the range 0 to ",
                kMaxVocabulary - 1);
   if (token.empty() || std::ssize(token) > kMaxTokenBytes)
-    fail_input(what, ": the token with id ", id, " has ", token.size(), " bytes, not 1 to ",
+    fail_input(what, ": the token with id ", id, " has ", token.size(), " bytes, expected 1 to ",
                kMaxTokenBytes);
   const auto at = static_cast<size_t>(id);
   if (at >= tokens_.size()) tokens_.resize(at + 1);

@@ -32,8 +32,8 @@ struct Work::State {
   std::string group;
 };
 
-// Meets the rule of MPI_THREAD_SERIALIZED: the thread that executes an operation, the caller's or
-// the worker's, is the only one inside the transport.
+// Executor of one rank's operations. Satisfies MPI_THREAD_SERIALIZED: only the thread that executes
+// an operation, the caller's or the worker's, is inside the transport.
 class CommWorker {
  public:
   CommWorker() = default;
@@ -49,12 +49,12 @@ class CommWorker {
   static Work queued(std::shared_ptr<DevicePart> device);
   void set_cores(int first, int count);  // before the first start()
 
-  // Posted messages are moved by liveness.background (Transport::progress). One thread at a time
-  // calls it, never during an operation: threads that wait for a message call it as often as it
-  // requests, otherwise the worker's thread calls it from time to time.
+  // Liveness::background (Transport::progress) moves posted messages. One thread at a time calls
+  // it, never during an operation. A thread that waits for a message calls it again after each
+  // delay that it returns. While no thread waits, the worker thread calls it periodically.
   using Done = std::function<void(std::exception_ptr)>;
   void set_liveness(Liveness& liveness) { liveness_ = &liveness; }
-  // hand_over passes the message to the transport, with the callback for its completion.
+  // hand_over: passes the message and its completion callback to the transport.
   Work post(const OpInfo& op, const std::function<void(Done)>& hand_over,
             std::shared_ptr<DevicePart> device = nullptr);
   void drive(Work::State& state);  // returns when the message is done

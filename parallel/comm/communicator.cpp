@@ -41,7 +41,7 @@ CommAlgorithm parse_comm_algorithm(const std::string& name) {
   if (name == "auto") return CommAlgorithm::kAuto;
   if (name == "ring") return CommAlgorithm::kRing;
   if (name == "shm") return CommAlgorithm::kShm;
-  fail_input("comm.algorithm \"", name, "\" is not one of auto, ring, shm");
+  fail_input("comm.algorithm \"", name, "\" is not supported; supported: auto, ring, shm");
 }
 
 // Waits, because started operations refer to the group.

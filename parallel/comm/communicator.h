@@ -1,4 +1,4 @@
-// Communicator: collectives of one group of ranks on tensors.
+// Communicator: collectives and messages of one group of ranks, on tensors.
 //
 // Rules
 //   Every rank of the group calls the same operations in the same order; operations on different
@@ -15,10 +15,11 @@
 //   A rank attaches its GPU once (attach), before it makes groups. From then on operands are on the
 //   host or on that GPU; the ranks agree on which. Strings, scalars and barriers stay on the host
 //   and imply nothing about the progress of device work.
-//   The context's thread starts the operations. They see work queued on the main stream before they
-//   were started, and Work::wait() makes the main stream wait for them; other streams see neither.
-//   A blocking form is the async form followed by that wait, so the host does not learn when an
-//   operation ends, and Traffic counts no seconds for it. Bytes count as those of the host's ring.
+//   The context's thread starts the operations. An operation runs after the work that was queued on
+//   the main stream when it was started. Work::wait() makes the main stream, and no other, wait for
+//   the operation. A blocking form is the async form followed by that wait: the host does not learn
+//   when an operation ends, and Traffic counts no seconds for it. Traffic counts the bytes that the
+//   host's ring would send.
 //     nccl    Collectives, send, recv and send_recv are queued on the context's comm stream, in the
 //             order in which this rank starts them over all groups: the host waits for nothing. A
 //             send ends when it is received, so neighbours that exchange must use send_recv. Posted

@@ -37,8 +37,8 @@ std::string host_name() {
   return concat(name, "/", boot);
 }
 
-// Name of the process namespace. Memory is shared through process ids of peers, which mean
-// something else in another container of the same machine.
+// Name of the process namespace. Ranks share memory through the process ids of peers, and another
+// container of the same machine numbers processes differently.
 std::string container_name() {
   std::error_code none;
   return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
@@ -53,7 +53,7 @@ std::vector<std::string> introductions(const std::vector<Hello>& all) {
   return who;
 }
 
-// Cores that this rank may use before it pins itself: "0 1 2 3".
+// Cores that this rank may use before it pins its threads: "0 1 2 3".
 std::string core_list() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -91,11 +91,11 @@ Hello read_hello(const std::string& line) {
 void compare(const std::vector<Hello>& all) {
   for (size_t r = 1; r < all.size(); ++r) {
     if (all[r].build != all[0].build)
-      fail_input("rank ", r, " on ", all[r].host, " runs another program than rank 0 on ",
+      fail_input("rank ", r, " on ", all[r].host, " runs a different program than rank 0 on ",
                  all[0].host, " (", all[r].build, " against ", all[0].build,
                  "); start the same executable everywhere");
     if (all[r].options != all[0].options)
-      fail_input("rank ", r, " has other communication options than rank 0 (", all[r].options,
+      fail_input("rank ", r, " has different communication options than rank 0 (", all[r].options,
                  " against ", all[0].options, "); give all ranks the same configuration");
   }
 }

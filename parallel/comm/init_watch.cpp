@@ -100,7 +100,7 @@ void InitWatch::loop() {
   std::string here = ranks_here(lowest);
   if (lowest)
     log_warning("waiting in MPI_Init for ", kSayAfterSeconds, " s: ", here,
-                "; one that runs another program or is stopped never will; giving up after ",
+                "; a rank that runs another program or is stopped never calls it; giving up after ",
                 timeout_s_, " s (comm.timeout)");
   if (!wait(timeout_s_ - kSayAfterSeconds)) return;
   here = ranks_here(lowest);

@@ -59,7 +59,7 @@ std::string comm_secret() {
   }
   if (secret.size() < kMinSecret || secret.size() > kMaxSecret)
     fail_input("the ranks' secret in ", from, " has ", secret.size(), " characters; give it ",
-               kMinSecret, " to ", kMaxSecret, ", as of openssl rand -hex 32");
+               kMinSecret, " to ", kMaxSecret, ", such as the output of openssl rand -hex 32");
   return secret;
 }
 
@@ -78,8 +78,8 @@ LauncherInfo mpi(const std::string& name, const char* size, const char* rank) {
   return launched(Launcher::kMpi, name, size, rank);
 }
 
-// Reads RANK and WORLD_SIZE, which make this process a rank. If some variables were missing, it
-// would train alone beside the others, or wait for ranks that it cannot reach.
+// Reads RANK and WORLD_SIZE, which make this process a rank. With only some of the variables set,
+// the process would train alone while the others run, or wait for ranks that it cannot reach.
 LauncherInfo tcp() {
   const std::string rank = variable("RANK"), ranks = variable("WORLD_SIZE");
   if (rank.empty() && ranks.empty()) return {};
@@ -233,7 +233,7 @@ MachineRanks machine_ranks_from_environment() {
   if (!in || !in.eof() || slash != '/' || out.before < 0 || out.all <= out.before ||
       out.all > (1 << 20))
     fail_input("the variable ", kMachineRanksVariable, "=\"", value,
-               "\" does not say which of how many ranks are this group's");
+               "\": expected RANKS_BEFORE/ALL_RANKS, such as 2/6");
   return out;
 }
 

@@ -10,13 +10,14 @@
 
 namespace trireme {
 
-// As set by torchrun-style launchers: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE. In addition: the
-// secret of the run, or a file whose first line is the secret;
+// Names of the variables beyond those of torchrun-style launchers (MASTER_ADDR, MASTER_PORT, RANK,
+// WORLD_SIZE).
+// Secret of the run, and a file whose first line is the secret.
 inline constexpr const char* kCommSecretVariable = "TRIREME_COMM_SECRET";
 inline constexpr const char* kCommSecretFileVariable = "TRIREME_COMM_SECRET_FILE";
-// the address where ranks listen, "*": all interfaces;
+// Address where ranks listen; "*": all interfaces.
 inline constexpr const char* kListenAddressVariable = "TRIREME_LISTEN_ADDRESS";
-// the descriptor of a socket that listens on MASTER_PORT, inherited by rank 0 from its launcher.
+// Descriptor of a socket that listens on MASTER_PORT, which rank 0 inherits from its launcher.
 inline constexpr const char* kListenerVariable = "TRIREME_LISTENER";
 TcpOptions tcp_options_from_environment(double timeout_s);
 
@@ -35,8 +36,8 @@ bool runs_under_mpi_launcher();
 // same names, as "NAME=value" for execve().
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& changed);
-// Set by the process that leads ranks, for each of them: address of its control channel and the
-// job's secret (serving/distributed/control_rendezvous.h). Empty: no leader.
+// Set by the leader process for each rank it starts: the address of the leader's control channel
+// and the job's secret (serving/distributed/control_rendezvous.h). Empty: no leader.
 inline constexpr const char* kLeaderVariable = "TRIREME_LEADER";
 std::string leader_from_environment();
 // Set by a process that starts several groups of ranks on this machine, for each group: "2/6" for a
@@ -56,12 +57,12 @@ std::string executable_search_path();  // folders separated by colons
 // Folder in which Open MPI's mpirun creates its session folder.
 std::string mpirun_session_folder();
 
-// Path of the mpirun by which --ranks of this program started this process; empty: it did not.
+// Path of the mpirun through which --ranks started this process; empty: started in another way.
 void hand_down_mpirun(const std::string& path);
 std::string handed_down_mpirun();
 
-// Passes the targets of the outputs from the process that replaces itself by mpirun to the ranks on
-// the same machine. Ranks started otherwise have no such variable: no terminal.
+// Console target of the process that replaces itself by mpirun, passed on to the ranks on the same
+// machine. Ranks started in another way have no such variable and draw on no terminal.
 void hand_down_console(const ConsoleTarget& target);
 ConsoleTarget handed_down_console();
 

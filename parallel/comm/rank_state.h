@@ -42,7 +42,7 @@ struct RankState {
   Traffic traffic;                            // of all groups of this rank
   std::unique_ptr<Watchdog> watchdog;         // of ranks that are processes
   std::unique_ptr<DeviceCollectives> device;  // while one is attached
-  std::string device_note;                    // why it is slower than the requested one
+  std::string device_note;                    // why the device backend is slower than requested
   CommWorker worker;                          // last: its operations use all of the above
 
   void count(CommKind kind, const Traffic::Counter& moved);  // adds to `traffic`

@@ -129,7 +129,8 @@ std::unique_ptr<World> make_world(const WorldOptions& options) {
   else if (backend == "single")
     transport = make_single_transport();
   else
-    fail_input("comm.backend \"", backend, "\" is not one of auto, mpi, tcp, single");
+    fail_input("comm.backend \"", backend,
+               "\" is not supported; supported: auto, mpi, tcp, single");
   // The configuration was read for the launcher's number of ranks.
   if (transport->size() != launcher.ranks)
     fail_input(launcher.kind == Launcher::kNone ? "no known launcher" : launcher.name, " started ",

@@ -42,8 +42,8 @@ class World {
   // Waits for the operations started so far, then returns this rank's counters over all groups.
   Traffic traffic() const;
   // Registers the function that a SIGTERM calls, in another thread, instead of ending this rank. No
-  // effect if mpirun's ranks are on several machines: mpirun may have lost a rank on another
-  // machine, which this one cannot know of, and kills this one next.
+  // effect if mpirun's ranks are on several machines: the SIGTERM may then mean that mpirun has
+  // lost a rank on another machine and is about to kill this one.
   void on_termination(void (*request)());
   // Cores that the thread of asynchronous operations may use (pin_rank).
   void set_worker_cores(int first, int count);

@@ -24,7 +24,7 @@ const char* context_comm_type_name(ContextCommType type) {
 ContextCommType parse_context_comm_type(const std::string& name) {
   for (const ContextCommType type : kCommTypes)
     if (name == context_comm_type_name(type)) return type;
-  fail_input(key::kContextType, " \"", name, "\" is not one of p2p, a2a, a2a+p2p");
+  fail_input(key::kContextType, " \"", name, "\" is not supported; supported: p2p, a2a, a2a+p2p");
 }
 
 const char* context_balance_name(ContextBalance balance) {
@@ -34,7 +34,8 @@ const char* context_balance_name(ContextBalance balance) {
 ContextBalance parse_context_balance(const std::string& name) {
   for (const ContextBalance balance : kBalances)
     if (name == context_balance_name(balance)) return balance;
-  fail_input(key::kContextBalance, " \"", name, "\" is not one of zigzag, contiguous");
+  fail_input(key::kContextBalance, " \"", name,
+             "\" is not supported; supported: zigzag, contiguous");
 }
 
 std::vector<std::string> context_comm_types() {

@@ -17,7 +17,7 @@ void for_each_document(const ContextLayout& layout, std::span<const int32_t> cu_
     if (begin == end) continue;
     const int64_t row = begin / layout.length, start = row * layout.length;
     TRIREME_CHECK(begin >= 0 && begin < end && end <= start + layout.length && row < layout.rows,
-                  "document ", n, " of tokens ", begin, " to ", end, " does not lie in one of ",
+                  "document ", n, " of tokens ", begin, " to ", end, " is not within one of ",
                   layout.rows, " rows of ", layout.length);
     f(Document{row, begin - start, end - start});
   }

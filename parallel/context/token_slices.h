@@ -43,8 +43,9 @@ ContextLayout make_context_layout(int64_t rows, int64_t length, int ranks, int64
 // Number b * S + s in the micro-batch of each local token of a rank, or -1 for padding.
 std::vector<int64_t> tokens_of_rank(const ContextLayout& layout, int rank);
 
-// Source of the rows of rank `group` in grouped(u): entry i is the index of its local token i among
-// the local tokens of its u members, one member after the other.
+// Permutation from the order in which a Ulysses group receives tokens to row order. Entry i, for
+// local token i of rank `group` in grouped(u), is the index of that token in the concatenated local
+// tokens of the u members.
 std::vector<int32_t> order_of_group(const ContextLayout& layout, int ranks_together, int group);
 
 // Documents are given by cu_seqlens: their offsets in the unpadded micro-batch, from 0 to B * S. No
@@ -54,16 +55,17 @@ std::vector<int32_t> order_of_group(const ContextLayout& layout, int ranks_toget
 void key_positions(const ContextLayout& layout, int rank, std::span<const int32_t> cu_seqlens,
                    std::span<int32_t> positions);
 
-// Segments of pairs of a local query of `query_rank` and a local key of `key_rank` that the query
-// may see: same document, key not later. At most one segment per document: between two ranks, the
+// Pairs of a local query of `query_rank` and a local key of `key_rank` that the query may see (same
+// document, key not later), as segments. At most one segment per document: between two ranks, the
 // queries of a document that see any keys all see the same keys, and both are contiguous.
 void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
                       std::span<const int32_t> cu_seqlens, std::vector<AttentionSegment>& segments);
 
-// The same pairs in segments whose diagonal is the distance of query and key in their document, so
-// that a window can be applied. A document in both chunks of a zigzag rank has a gap between them,
-// so its pairs form two parts: chunks with the chunks of the same number, and the later query chunk
-// with the earlier key chunk. The segments of one part are as those of segments_between().
+// The same pairs, in segments whose diagonal is the distance between query and key in their
+// document, so that a window can be applied. A document in both chunks of a zigzag rank has a gap
+// between the two chunks, so its pairs form two parts: each query chunk with the key chunk of the
+// same number, and the later query chunk with the earlier key chunk. Within one part the segments
+// have the form of segments_between().
 int window_parts(const ContextLayout& layout);
 void window_segments_between(const ContextLayout& layout, int query_rank, int key_rank, int part,
                              std::span<const int32_t> cu_seqlens,

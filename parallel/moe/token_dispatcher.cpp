@@ -82,8 +82,8 @@ int64_t TokenDispatcher::default_bound(int64_t tokens, int64_t k) const {
 }
 
 ExpertRoute TokenDispatcher::agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const {
-  check_operand("expert exchange", "counts", counts, DType::kI64, {experts_});
-  TRIREME_CHECK(bound >= 1, "expert exchange with a bound of ", bound, " rows");
+  check_operand("token dispatch", "counts", counts, DType::kI64, {experts_});
+  TRIREME_CHECK(bound >= 1, "token dispatch with a bound of ", bound, " rows");
   const int ep = size(ep_), etp = size(etp_);
   const int64_t entry = experts_ + 1;  // counts, and the bound
   ExpertRoute route;

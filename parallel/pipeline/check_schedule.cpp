@@ -35,9 +35,9 @@ class RankCheck {
       fail_input(what_, ": rank ", rank_, ", instruction ", index, " (", in, "): ", why...);
     };
     if (in.chunk < 0 || in.chunk >= schedule_.chunks)
-      fail("chunks are 0 to ", schedule_.chunks - 1);
+      fail("expected a chunk from 0 to ", schedule_.chunks - 1);
     if (in.micro_batch < 0 || in.micro_batch >= schedule_.micro_batches)
-      fail("micro-batches are 0 to ", schedule_.micro_batches - 1);
+      fail("expected a micro-batch from 0 to ", schedule_.micro_batches - 1);
     uint8_t& seen = done(in.chunk, in.micro_batch);
     uint8_t needed = kForward, adds = kInput | kWeight;
     if (in.kind == InstructionKind::kForward) {
@@ -51,7 +51,7 @@ class RankCheck {
     }
     if (in.kind != InstructionKind::kForward && !schedule_.trains())
       fail("a forward-only schedule has no backward");
-    if ((seen & adds) != 0) fail("it was done before");
+    if ((seen & adds) != 0) fail("it is a duplicate");
     if ((seen & needed) != needed)
       fail((needed & kInput) != 0 && (seen & kForward) != 0 ? "its backward_input comes later"
                                                             : "its forward comes later");
@@ -61,7 +61,7 @@ class RankCheck {
   void finish(int chunk, int micro_batch) {
     const uint8_t seen = done(chunk, micro_batch);
     const auto fail = [&](InstructionKind kind) {
-      fail_input(what_, ": rank ", rank_, " never does ", Instruction{kind, chunk, micro_batch});
+      fail_input(what_, ": rank ", rank_, " never runs ", Instruction{kind, chunk, micro_batch});
     };
     if ((seen & kForward) == 0) fail(InstructionKind::kForward);
     if (!schedule_.trains() || seen == kAll) return;
@@ -78,8 +78,8 @@ class RankCheck {
 
 void check_schedule(const Schedule& schedule, const std::string& what) {
   if (std::ssize(schedule.ranks) != schedule.stages)
-    fail_input(what, ": orders of ", schedule.ranks.size(), " ranks for ", schedule.stages,
-               " stages");
+    fail_input(what, ": instruction lists of ", schedule.ranks.size(), " ranks for ",
+               schedule.stages, " stages");
   for (int r = 0; r < schedule.stages; ++r) RankCheck(schedule, what, r).check();
   simulate(schedule, {}, what);
 }

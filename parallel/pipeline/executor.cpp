@@ -70,7 +70,7 @@ class Pass {
       input = std::move(flight.memory);
     } else if (step.local_input) {
       const auto found = local_.find(key_of_input(step.instruction));
-      TRIREME_CHECK(found != local_.end(), step.instruction, ": its input is not there");
+      TRIREME_CHECK(found != local_.end(), step.instruction, ": its input is missing");
       input = std::move(found->second);
       local_.erase(found);
     }
@@ -177,7 +177,8 @@ PipelineExecutor::PipelineExecutor(const Schedule& schedule, Communicator& group
   if (!group.device_backend().empty()) {
     const std::string wrong = check_message_order(programs);
     if (!wrong.empty())
-      fail_input("schedule ", schedule.name, ": ", wrong, ", which tensors of a GPU cannot do");
+      fail_input("schedule ", schedule.name, ": ", wrong,
+                 ", which is not supported for GPU tensors");
     group.open_paths(message_paths(programs));
   }
   program_ = std::move(programs[static_cast<size_t>(group.rank())]);

@@ -1,5 +1,5 @@
-// Pipeline executor: runs a schedule on one rank of a pipeline group. Knows stages and messages,
-// but no layers.
+// Pipeline executor: runs a schedule on one rank of a pipeline group. Depends on stages and
+// messages, not on layers.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -39,7 +39,7 @@ class PipelineExecutor {
  public:
   // Derives this rank's program. The group has schedule.stages ranks, in the order of the stages.
   // With a GPU attached, opens the message paths, collectively; InputError if a custom schedule
-  // uses messages between two ranks in another order than they are sent. For evaluation and
+  // uses the messages between two ranks in an order other than that of sending. For evaluation and
   // serving: make_schedule(ScheduleKind::kForwardOnly, stages, chunks, m).
   PipelineExecutor(const Schedule& schedule, Communicator& group);
 

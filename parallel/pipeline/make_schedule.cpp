@@ -68,9 +68,10 @@ Schedule load_schedule(const std::string& schedule, int stages, int chunks, int 
   for (const ScheduleKind kind : kTrainingKinds)
     if (schedule == schedule_name(kind)) return make_schedule(kind, stages, chunks, micro_batches);
   if (schedule.find_first_of("/.") == std::string::npos) {
-    fail_input(key::kSchedule, " \"", schedule,
-               "\" is not one of gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2, nor the path of a "
-               "schedule file");
+    fail_input(
+        key::kSchedule, " \"", schedule,
+        "\" is not supported; supported: gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2, and the "
+        "path of a schedule file");
   }
   Schedule custom = read_schedule_file(schedule);
   const auto compare = [&](const char* key, const char* member, int wanted, int found) {

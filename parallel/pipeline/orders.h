@@ -16,8 +16,8 @@ Order gpipe_order(int micro_batches);
 Order one_f_one_b_order(int stages, int micro_batches, int rank);
 // Narayanan et al. 2021, 2104.04473 section 2.2; stages divides micro_batches. 1F1B with one chunk.
 Order interleaved_order(int stages, int chunks, int micro_batches, int rank);
-// Qi et al. 2023, 2401.10241: memory 1 is ZB-H1, 2 is ZB-H2, in the order that meets their
-// formulas.
+// Qi et al. 2023, 2401.10241: memory 1 is ZB-H1, 2 is ZB-H2, in the order whose idle time is that
+// of the paper's formulas.
 Order zero_bubble_order(int stages, int micro_batches, int rank, int memory);
 
 }  // namespace trireme

@@ -104,7 +104,7 @@ class Builder {
       int& latest = of_peer[static_cast<size_t>(source.number % kTags)];
       if (latest > source.number) {
         fail_input("schedule ", schedule_.name, ": rank ", rank, ", instruction ", i, " (", in,
-                   ") uses a message after one that was sent more than ", kTags, " later");
+                   ") uses a message after one that was sent more than ", kTags, " messages later");
       }
       latest = source.number;
       const int receive = static_cast<int>(mine.receives.size());

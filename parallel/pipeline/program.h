@@ -10,10 +10,9 @@
 // then it computes and posts the send of the result.
 //
 // A send is listed under the first instruction at which its receive would be posted if all
-// instructions took equally long. So waiting for a send never requires the receiver to get further
-// than it would anyway. In the order of that simulated time every wait is for something earlier, so
-// the ranks cannot deadlock, even if no message is buffered. It also makes the order of allocations
-// and frees depend on the schedule and not on timing.
+// instructions took equally long. In that simulated time every wait is for an earlier event. So the
+// ranks cannot deadlock, even if no message is buffered, and the order of allocations and frees
+// depends on the schedule and not on timing.
 #pragma once
 
 #include "parallel/comm/communicator.h"
@@ -46,7 +45,7 @@ struct RankProgram {
 };
 
 // Programs of all ranks. The schedule has passed check_schedule() or is a built-in one. InputError
-// if more messages than a communicator has tags are in transfer between two ranks out of order
+// if between two ranks more messages are in transfer out of order than a communicator has tags
 // (custom schedules only).
 std::vector<RankProgram> make_programs(const Schedule& schedule);
 

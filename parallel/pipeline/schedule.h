@@ -2,7 +2,7 @@
 //
 // A model is cut into p v chunks of layers, p = stages (ranks), v = chunks per rank. Chunk c of
 // rank r is model chunk c p + r, so that neighbouring chunks are on neighbouring ranks. Sends and
-// receives follow from the order (parallel/pipeline/program.h); nothing here knows a layer.
+// receives follow from the order (parallel/pipeline/program.h); nothing here depends on layers.
 //
 // All training schedules compute the weight gradients of a chunk in the order of the micro-batches,
 // so that the sums have the same bits in every schedule.

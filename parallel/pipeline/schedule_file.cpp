@@ -27,8 +27,8 @@ const char* take_index(const char* from, const char* end, int* index) {
 Instruction parse_instruction(const nlohmann::json& value, const std::string& where) {
   const auto fail = [&] {
     fail_input(where, ": ", value.dump().substr(0, 40),
-               " is no instruction; write F, B, I or W, the micro-batch, and a dot and the chunk "
-               "where there are several: \"F3\", \"B3.1\"");
+               " is not an instruction; expected F, B, I or W, the micro-batch and, with several "
+               "chunks, a dot and the chunk: \"F3\", \"B3.1\"");
   };
   if (!value.is_string()) fail();
   const std::string& word = value.get_ref<const std::string&>();
@@ -57,20 +57,20 @@ int size_member(const nlohmann::json& json, const char* key, const std::string& 
   if (!json.contains(key)) fail_input(what, ": \"", key, "\" is missing");
   const int64_t value = strict_size(json[key], concat(what, ": \"", key, "\""));
   if (value < 1 || value > kMaxChunkVisits)
-    fail_input(what, ": \"", key, "\" is ", value, ", not 1 to ", kMaxChunkVisits);
+    fail_input(what, ": \"", key, "\" is ", value, ", expected 1 to ", kMaxChunkVisits);
   return static_cast<int>(value);
 }
 
 void check_members(const nlohmann::json& json, const std::string& what) {
-  if (!json.is_object()) fail_input(what, ": a schedule is a JSON object");
+  if (!json.is_object()) fail_input(what, ": expected a JSON object");
   for (const auto& [key, value] : json.items()) {
     const bool known = key == "version" || key == "stages" || key == "chunks" ||
                        key == "micro_batches" || key == "ranks" || key == "comment";
     if (!known)
       fail_input(what, ": unknown member \"", key.substr(0, 60),
-                 "\"; there are version, stages, chunks, micro_batches, ranks and comment");
+                 "\"; supported: version, stages, chunks, micro_batches, ranks, comment");
   }
-  if (!json.contains("version")) fail_input(what, ": \"version\" is missing; it is ", kVersion);
+  if (!json.contains("version")) fail_input(what, ": \"version\" is missing; expected ", kVersion);
   const int64_t version = strict_size(json["version"], concat(what, ": \"version\""));
   if (version != kVersion)
     fail_input(what, ": \"version\" is ", version, "; this program reads version ", kVersion);
@@ -97,7 +97,7 @@ Schedule parse_schedule(const std::string& json_text, const std::string& what) {
     fail_input(what, ": \"ranks\" has ", ranks.size(), " lists for ", schedule.stages, " stages");
   for (const nlohmann::json& list : ranks) {
     const std::string where = concat(what, ": rank ", schedule.ranks.size());
-    if (!list.is_array()) fail_input(where, " is no list of instructions");
+    if (!list.is_array()) fail_input(where, " is not a list of instructions");
     std::vector<Instruction>& order = schedule.ranks.emplace_back();
     order.reserve(list.size());
     for (const nlohmann::json& value : list)

@@ -1,4 +1,4 @@
-// Schedule files.
+// Schedule files: reader and writer of pipeline schedules as JSON.
 #pragma once
 
 #include <string>

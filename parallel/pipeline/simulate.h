@@ -51,10 +51,11 @@ Timeline simulate(const Schedule& schedule, const StageTimes& times,
 
 // Idle time of a rank in closed form (2104.04473 section 2, 2401.10241 table 2):
 //   gpipe, 1f1b        (p - 1) (F + B + W)
-//   interleaved_1f1b   (p - 1) (F + B + W) of a chunk: 1 / v of the former for chunks 1 / v as long
+//   interleaved_1f1b   (p - 1) (F + B + W), the times of one chunk: 1 / v of the above if each of
+//                      the v chunks takes 1 / v of the time
 //   zb_h1, zb_h2       (p - 1 - r) (F + B - k W), k = 1 or 2: idle_inside of rank r
-// The former two are idle(r), the last is idle_inside. `exact`: the schedule meets the formula
-// exactly; zb requires m >= 2 p - 1, W <= F and F + B >= k W. Messages take no time.
+// The first two rows give idle(r), the last gives idle_inside. `exact`: the schedule meets the
+// formula exactly; zb requires m >= 2 p - 1, W <= F and F + B >= k W. Messages take no time.
 struct IdleFormula {
   bool known = false;  // false: forward_only, custom
   bool exact = false;

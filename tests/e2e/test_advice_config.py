@@ -109,7 +109,7 @@ CONFIG = {
                "take -1 and 1 to shard over all of them, or 1 to shard nothing",
                [{"parallelism": {"data_parallel_replicate_degree": 1, "data_parallel_shard_degree": -1}},
                 {"parallelism": {"data_parallel_replicate_degree": 4, "data_parallel_shard_degree": 1}}], 4),
-    "device": ({"device": "cuda"}, 'set "device": "cpu", or run where a GPU and its driver are', [{"device": "cpu"}]),
+    "device": ({"device": "cuda"}, 'set "device": "cpu", or run on a machine with a GPU and its driver', [{"device": "cpu"}]),
     "two_precisions": ({"bf16": {"enabled": True}, "fp16": {"enabled": True}},
                        "is true together with fp16.enabled; choose one",
                        [{"bf16": {"enabled": True}}, {"fp16": {"enabled": True}}]),
@@ -138,7 +138,7 @@ CONFIG = {
                                    [pipeline(2, "1f1b", 1, train_batch_size=6)], 2),
     "schedule_file": (pipeline(2, "./of2.json", 1, train_batch_size=6), '"micro_batches" is 4, but gradient_accumulation_steps '
                       "is 3; change one of the two", [pipeline(2, "./of2.json", 1)], 2),
-    "schedule_instruction": (pipeline(2, "./bad.json", 1), "write F, B, I or W, the micro-batch, and a dot and the chunk",
+    "schedule_instruction": (pipeline(2, "./bad.json", 1), "expected F, B, I or W, the micro-batch and, with several chunks, a dot and the chunk",
                              [pipeline(2, "./of2.json", 1)], 2),
     "no_experts": (parallel(expert_model_parallel_size=2), "the model has no experts to divide; use 1",
                    [parallel(expert_model_parallel_size=1)], 2),

@@ -87,7 +87,7 @@ class Models(advice.AdviceTest):
         self.follow("give the directory that has its config.json", [*convert, "model/model.safetensors", "a"],
                     [*convert, "model", "a"])
         (self.folder / "model/config.json").rename(self.folder / "config.json")
-        self.refused_with("copy that of the model here", *convert, "model", "b")
+        self.refused_with("copy the model's config.json here", *convert, "model", "b")
         (self.folder / "config.json").rename(self.folder / "model/config.json")
         self.trireme(*convert, "model", "b")
 
@@ -205,7 +205,7 @@ class Models(advice.AdviceTest):
                 (b"tokenizer.ggml.token_type", b"tokenizer.ggml.token_tipe",
                  "give the model's own tokenizer.json with --tokenizer"),
                 (kind, kind[:-1] + b"9",
-                 "gpt2 and llama are, or give the model's tokenizer.json")):
+                 "supported: gpt2, llama; or give the model's tokenizer.json")):
             with self.subTest(after):
                 self.edited(before, after)
                 self.follow(advice_text, generate, own)
@@ -221,7 +221,7 @@ class Models(advice.AdviceTest):
         generate = ["generate", "edited.gguf", "--prompt", "the", *NEW]
         word = self.word_of_tokenizer("pre")
         self.edited(word, word[:-1] + b"9")
-        self.follow("which is not known; give the model's tokenizer.json", generate,
+        self.follow("is not supported; give the model's tokenizer.json", generate,
                     [*generate, "--tokenizer", "model/tokenizer.json"])
 
     def word_of_tokenizer(self, name):
@@ -250,7 +250,7 @@ class Models(advice.AdviceTest):
         for folder in ("json", "model"):
             tokenize = ["tokenize", "--tokenizer", folder]
             self.write(f"{folder}/tokenizer_config.json", '{"clean_up_tokenization_spaces": true}')
-            self.refused_with("is not available for a Unigram model; set it to false", *tokenize)
+            self.refused_with("is not supported for a Unigram model; set it to false", *tokenize)
             self.write(f"{folder}/tokenizer_config.json", '{"clean_up_tokenization_spaces": false}')
             self.trireme(*tokenize)
 
@@ -280,7 +280,7 @@ class Models(advice.AdviceTest):
         tensors[name] = [dtype, shape, struct.pack("<d", 1e9) + data[8:]]
         self.model(tensors=tensors, tokenizer=LETTERS)
         generate = ["generate", "model", "--prompt", "ABC", "--dtype", "fp32", *NEW]
-        self.follow("which no scale in float16 stands for; leave --quantization out", [*generate, "--quantization", "q8_0"],
+        self.follow("which exceeds the range of a float16 scale; leave --quantization out", [*generate, "--quantization", "q8_0"],
                     generate)
 
     def test_an_unfinished_copy_of_another_model(self):
@@ -361,7 +361,7 @@ class Adapters(advice.AdviceTest):
 
     def test_in_the_place_of_a_model(self):
         generate = ["generate", *NEW]
-        self.follow("give the model that they are for, and them by --adapter (or merge both: trireme checkpoint merge-lora "
+        self.follow("give the model that they were trained for, and the adapters with --adapter (or merge both: trireme checkpoint merge-lora "
                     "MODEL ADAPTERS DIR)", [*generate, "tuned/adapter"], [*generate, "base", "--adapter", "tuned/adapter"],
                     ["checkpoint", "merge-lora", "base", "tuned/adapter", "merged"], [*generate, "merged", "--tokenizer", "byte"])
 

@@ -150,7 +150,7 @@ class Serving(served_run.ServerTest):
         self.refused("give a multiple, or leave --ranks out", *replicas, "--ranks", 3)
         self.starts(*replicas, "--ranks", 2)
         self.starts(*replicas)
-        self.refused("start so many, or divide it further (trireme serve --data-parallel-size N has it N times)", "--ranks", 2)
+        self.refused("start so many, or divide it further (trireme serve --data-parallel-size N holds N copies)", "--ranks", 2)
         self.starts()
         self.starts("--ranks", 2, "--tensor", 2)
         self.refused("give at least as many", "--kv-cache-memory-bytes", 16)

@@ -518,7 +518,7 @@ class Finetuning(advice.AdviceTest):
         self.configure(model={**tiny_run.config()["model"], "intermediate_size": 63}, output_dir="odd", train_steps=2, scheduler={})
         self.pretrain()
         self.document(finetune={"quantization": "nf4", "lora": LORA}, checkpoint={"load": "odd"})
-        self.assertIn('two have a byte in 4 bits; set finetune.quantization to "none"', self.finetune("--validate", expect=2)[1])
+        self.assertIn('a byte holds two 4-bit codes; set finetune.quantization to "none"', self.finetune("--validate", expect=2)[1])
         self.document(finetune={"quantization": "none", "lora": LORA}, checkpoint={"load": "odd"})
         self.finetune("--validate")
 

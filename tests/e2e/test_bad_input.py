@@ -122,7 +122,7 @@ class BadRun(tiny_run.RunTest):
         checkpoint = "run/checkpoints/step-00000006"
         path = self.folder / checkpoint / "manifest.json"
         manifest.edit(path, '"intermediate_size": 64', '"intermediate_size": 96')
-        self.assert_refused("eval", checkpoint, says=[checkpoint, "has shape", "the config wants", "96"])
+        self.assert_refused("eval", checkpoint, says=[checkpoint, "has shape", "expected from the config", "96"])
         manifest.edit(path, "intermediate_size", "intermediate_sizf")
         for command in (("eval", checkpoint), ("eval", checkpoint, "--ranks", 2), ("generate", checkpoint, "--ranks", 2)):
             self.assert_refused(*command, says=[checkpoint, "intermediate_sizf", "intermediate_size"])

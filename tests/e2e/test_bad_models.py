@@ -100,15 +100,15 @@ class BadModels(CommandTest):
             tensors[name] = [dtype, shape, bytes(count * (4 if dtype == "I32" else 1))]
         self.model(tensors=tensors)
         self.refused("wrong dtype", "checkpoint", "export", "model", "out",
-                     says=["F8_E4M3 in 1 tensor (model.layers.0.mlp.up_proj.weight) is not read",
-                           "I32 in 1 tensor (model.norm.weight) is not read", "quantization_config"])
+                     says=["F8_E4M3 in 1 tensor (model.layers.0.mlp.up_proj.weight) is not supported",
+                           "I32 in 1 tensor (model.norm.weight) is not supported", "quantization_config"])
 
     def test_mismatched_configuration(self):
         layers, inner = CONFIG["num_hidden_layers"], CONFIG["intermediate_size"]
         self.model(num_hidden_layers=layers + 1, intermediate_size=inner + 8)
         self.refused("mismatched config", "checkpoint", "convert", "model", "out.gguf",
                      says=["missing (", f"model.layers.{layers}.mlp.up_proj.weight", "wrong (",
-                           f"the config wants ({inner + 8}, ", "of different downloads"])
+                           f"expected from the config: ({inner + 8}, ", "of different downloads"])
         self.model(hidden_size=CONFIG["hidden_size"] + 1, num_attention_heads="four", rope_thetta=5)
         self.refused("configuration that is none", "generate", "model", "--tokenizer", "byte",
                      says=["model/config.json", "num_attention_heads"])

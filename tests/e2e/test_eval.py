@@ -65,7 +65,7 @@ class Evaluation(tiny_run.RunTest):
         print("perplexity:", ", ".join(f"{name} {value:.4f}" for name, value in seen.items()))
         self.assert_refused("eval", "run", "--quantization", "fp8", says=["--quantization", "q8_0", "q4_0"])
         self.assert_refused("eval", "run", "--quantization", "q8_0", "--ranks", 4, "--tensor-parallel", 4,
-                            says=["inputs on a rank are no whole blocks of 32", "--tensor-parallel"])
+                            says=["inputs on a rank are not whole blocks of 32", "--tensor-parallel"])
 
     def test_experts_do_not_notice_validation(self):
         records = self.train_plain_and_with_names(6, 2, model=BIASED)

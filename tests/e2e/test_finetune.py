@@ -214,7 +214,7 @@ class Finetuning(tiny_run.RunTest):
         self.assertAlmostEqual(of_merged, of_run, delta=1e-4 * of_run)
         refused = ["finetune", "--config", "tune.json", "--set", "output_dir=other", "--set"]
         self.assert_refused(*refused, "parallel.tensor_model_parallel_size=2", "--set", "train_micro_batch_size_per_gpu=auto",
-                            ranks=2, says="no whole blocks of 64")
+                            ranks=2, says="not whole blocks of 64")
         del document["finetune"]["lora"]
         self.write("tune.json", json.dumps(document))
         self.assert_refused(*refused, "seed=6", says=["finetune.quantization", "finetune.lora.rank"])

@@ -67,7 +67,7 @@ class NothingWhole(OutputDirectory):
         newest = next(self.checkpoints()[-1].glob("*.safetensors"))
         newest.rename(self.folder / "kept")
         newest.symlink_to(self.folder / "not-mounted/shard")
-        self.assert_refused(*AUTO, says=[newest.name, "No such file", "may be whole"])
+        self.assert_refused(*AUTO, says=[newest.name, "No such file", "may be complete"])
         newest.unlink()
         (self.folder / "kept").rename(newest)
         whole = self.losses()
@@ -91,7 +91,7 @@ class NothingWhole(OutputDirectory):
         probe.communicate()
         if probe.returncode != 0:
             self.skipTest("another user cannot run the program here")
-        self.assert_refused(*AUTO, prefix=become, says=["Permission denied", "shard-00000", "may be whole"])
+        self.assert_refused(*AUTO, prefix=become, says=["Permission denied", "shard-00000", "may be complete"])
 
     def test_checkpoints_that_are_elsewhere(self):
         """The folder of checkpoints is empty, as a mount point is; the run's mark says that there were some, and of a run

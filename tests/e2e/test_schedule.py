@@ -31,7 +31,7 @@ class ScheduleShow(harness.CommandTest):
     def test_refused(self):
         self.assert_refused("schedule", "show", "-s", "interleaved_1f1b", "-m", 6,
                             says=["gradient_accumulation_steps (6)", "pipeline_model_parallel_size (4)"])
-        self.assert_refused("schedule", "show", "-s", "zb_h3", says='"zb_h3" is not one of gpipe, 1f1b')
+        self.assert_refused("schedule", "show", "-s", "zb_h3", says='"zb_h3" is not supported; supported: gpipe, 1f1b')
         self.assert_refused("schedule", "show", "--file", "a.json", "-p", 2, says="--file")
         self.assert_refused("schedule", "show", "--stages", 0, says="--stages")
         self.write("a.json", '{"version": 1, "stages": 1, "micro_batches": 1, "ranks": [["B0", "F0"]]}')

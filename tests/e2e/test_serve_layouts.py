@@ -132,7 +132,7 @@ class Dense(Layouts, ServedRanks):
 
     def test_what_does_not_fit_is_refused(self):
         for arguments, says in ((("--ranks", 3, "--tensor", 3), ["--tensor", "3"]),
-                                (("--ranks", 4, "--tensor", 2), ["4 ranks", "hold the model once"]),
+                                (("--ranks", 4, "--tensor", 2), ["4 ranks", "hold one copy of the model"]),
                                 (("--ranks", 2, "--tensor", 2, "--max-model-len", 512, "--kv-cache-memory-bytes", 4096),
                                  ["--max-model-len 512", "holds"]),
                                 (("--tensor", 3), ["--tensor", "3"])):

@@ -182,7 +182,7 @@ class Replicas(served_ranks.ServedRanks):
 
     def test_what_does_not_fit_is_refused(self):
         for arguments, says in (((*TWO, "--ranks", 3), ["--ranks 3", "2 replicas", "a multiple"]),
-                                ((*TWO, "--ranks", 4), ["2 ranks", "hold the model once"]),
+                                ((*TWO, "--ranks", 4), ["2 ranks", "hold one copy of the model"]),
                                 ((*TWO, "--launcher", "mpirun"), ["--launcher mpirun", "trireme route"]),
                                 ((*TWO, "--launcher", "srun"), ["machines of its own", "trireme route"]),
                                 (("--data-parallel-size", 65), "65")):

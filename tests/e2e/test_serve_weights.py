@@ -120,7 +120,7 @@ class Weights(harness.CommandTest):
         self.assertEqual(self.text(), old)
         status, response = self.replace(model="wide")
         self.assertEqual((status, response["error"]["param"]), (400, "model"))
-        for said in ("wide", "hidden_size: 32 is served, it has 64"):
+        for said in ("wide", "hidden_size: 32 is served, the new one has 64"):
             self.assertIn(said, response["error"]["message"])
         self.assertEqual(self.replace(model="nowhere")[0], 400)
         self.assertEqual(self.text(), old)

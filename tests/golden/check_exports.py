@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 # Of the families that are written as GGUF, those whose files transformers reads for any sizes (of qwen3 it passes over the
 # width of heads), in the forms that their models have: without scaled positions, with windows in gemma3 only.
 READ_BACK = ("llama", "mistral", "qwen2", "qwen2_moe", "qwen3_moe", "gemma3_text")
-NO_GGUF = ("are not written as GGUF", "does not write as GGUF", "have no name for")
+NO_GGUF = ("cannot be written as GGUF", "does not write as GGUF", "have no name for")
 
 
 def logits(model, ids):

@@ -229,7 +229,7 @@ TEST(Nf4Base, RefusesHalfBlocks) {
     ADD_FAILURE() << "no error: " << says;
   };
   config.parallel.tp = 2;
-  refused("no whole blocks of 64");
+  refused("not whole blocks of 64");
   config.parallel.tp = 1;
   config.model.intermediate_size = 129;
   refused("odd number");

@@ -170,7 +170,7 @@ TEST(QuantizedWeights, RefusesHalfBlocksAndWhatHasNoScale) {
   EXPECT_NE(refusal([] {
               const ParameterStore store(list({{0, 1040}, {kRows, 1040}}), DType::kF32, {},
                                          {.blocks = BlockFormat::kQ8_0});
-            }).find("w.weight: 1040 of its 2080 inputs on a rank are no whole blocks of 32"),
+            }).find("w.weight: 1040 of its 2080 inputs on a rank are not whole blocks of 32"),
             std::string::npos);
   Ctx ctx(1, "test");
   ParameterStore store(list({}), DType::kF32, {}, {.blocks = BlockFormat::kQ4_0});

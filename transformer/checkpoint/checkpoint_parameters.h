@@ -1,4 +1,4 @@
-// Reads the tensors of a checkpoint into the parameters of a rank, whatever layout saved them.
+// Loading of a checkpoint's tensors into the parameters of a rank, whatever layout saved them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Resolves a path given by the user to a Trireme checkpoint or a third-party model.
+// Resolution of a user's path to a Trireme checkpoint or a third-party model.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace trireme {
 // names. Returns any other path unchanged.
 std::string checkpoint_place(const std::string& path);
 
-// Member of a training checkpoint's state: the number of consecutive steps up to the checkpoint
-// that were skipped because loss or gradients were not finite.
+// Member of a training checkpoint's state: how many steps in a row, the last one included, were
+// skipped because loss or gradients were not finite.
 inline constexpr const char* kSkippedRow = "skipped_row";
 // Reason to prefer an older checkpoint: this one was saved in such a run of skipped steps, and its
 // weights may be the cause. Empty: no reason.

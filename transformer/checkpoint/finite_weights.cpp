@@ -12,7 +12,7 @@
 namespace trireme {
 
 std::string find_non_finite(Ctx& ctx, const ParameterStore& store, bool adapters) {
-  const Buffer found("place of what is not finite", sizeof(int64_t), ctx.memory());
+  const Buffer found("index of a non-finite element", sizeof(int64_t), ctx.memory());
   const Tensor first = found.tensor(DType::kI64, Shape{1});
   const Tensor values = store.flat_values();
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {

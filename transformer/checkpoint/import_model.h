@@ -1,4 +1,4 @@
-// Imports a third-party model as a Trireme checkpoint.
+// Import of a third-party model as a Trireme checkpoint.
 #pragma once
 
 #include <optional>

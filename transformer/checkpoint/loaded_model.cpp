@@ -92,7 +92,7 @@ void check_room_beside(int64_t needed, int64_t free) {
   fail_input("the new weights take ", format_bytes(needed),
              " of this machine's memory beside the old ones, and ", format_bytes(free),
              " are free; free memory or raise the limit of the server's control group, or start "
-             "the server again with the new weights, which then lie alone");
+             "the server again with the new weights, which then need no room for the old ones");
 }
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
@@ -167,7 +167,7 @@ void LoadedModel::add_adapter(const std::string& adapter) {
 
 void LoadedModel::add_modules(const std::vector<std::string>& modules, const AdapterRoom& room) {
   if (room.slots > 0 && std::ssize(modules) > room.slots)
-    fail_input("--max-loras ", room.slots, ": ", modules.size(), " adapters are to be served");
+    fail_input("--max-loras ", room.slots, ": ", modules.size(), " adapters are given");
   room_ = room;
   std::vector<std::unique_ptr<const PeftAdapter>> opened;
   opened.reserve(modules.size());
@@ -273,15 +273,16 @@ std::string LoadedModel::differences(const LoadedModel& next) const {
   const Json there = computed_part(next.bundle_.model);
   std::string lines;
   const auto compare = [&](const std::string& name, const Json& a, const Json& b) {
-    if (a != b) lines += concat("\n  ", name, ": ", a.dump(), " is served, it has ", b.dump());
+    if (a != b)
+      lines += concat("\n  ", name, ": ", a.dump(), " is served, the new one has ", b.dump());
   };
   for (const auto& [name, value] : here.items())
     compare(name, value, there.contains(name) ? there[name] : Json());
   for (const auto& [name, value] : there.items())
     if (!here.contains(name)) compare(name, Json(), value);
   if (!(bundle_.lora == next.bundle_.lora))
-    lines += concat("\n  adapters: rank ", bundle_.lora.rank, " is served, it has rank ",
-                    next.bundle_.lora.rank, ", or other layers have them");
+    lines += concat("\n  adapters: rank ", bundle_.lora.rank, " is served, the new one has rank ",
+                    next.bundle_.lora.rank, ", or adapts other layers");
   return lines;
 }
 
@@ -301,7 +302,7 @@ std::unique_ptr<LoadedModel> LoadedModel::open_next(const std::string& path) con
       next->source_ = std::make_unique<CheckpointModel>(next->checkpoint_);
   }
   if (const std::string lines = differences(*next); !lines.empty())
-    fail_input(next->checkpoint_, " is for another model than the one that is served:", lines);
+    fail_input(next->checkpoint_, " is for another model than the served one:", lines);
   return next;
 }
 

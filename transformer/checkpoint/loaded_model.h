@@ -77,9 +77,9 @@ class LoadedModel {
   std::string tokenizer_spec(const std::string& asked) const;
   // InputError where the tokenizer has ids beyond the model's vocabulary.
   std::unique_ptr<Tokenizer> open_tokenizer(const std::string& spec) const;
-  // Chat templates: those that `given` names unless it is empty (read_chat_templates()), else those
-  // that the model was fine-tuned with, else those of `tokenizer` (a path). InputError where there
-  // are none.
+  // Chat templates: those that `given` names (read_chat_templates(); empty: none), else those that
+  // the model was fine-tuned with, else those of `tokenizer` (a path). InputError where there are
+  // none.
   ChatTemplateSources chat_templates(const std::string& given, const std::string& tokenizer) const;
   // The same; empty where there are none.
   ChatTemplateSources find_chat_templates(const std::string& given,

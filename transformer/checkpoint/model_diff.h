@@ -27,9 +27,9 @@ struct ModelDiff {
   std::vector<TensorDifference> differences;
 };
 
-// Compares parameters by our names, which the names in the files may differ from (a hub's GPT-2
-// lacks the prefix). Where a side is a .safetensors file, or a directory of such files without a
-// configuration, compares the names in the files. Streaming.
+// Compares parameters by our names; those in the files may differ (a hub's GPT-2 lacks the prefix).
+// Where a side is a .safetensors file, or a directory of such files without a configuration,
+// compares the names in the files. Streaming.
 ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options = {});
 
 }  // namespace trireme

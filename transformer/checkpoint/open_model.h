@@ -1,4 +1,5 @@
-// Opens any saved model: Trireme checkpoints, HuggingFace directories, GGUF files, adapters.
+// Model sources of any saved model: Trireme checkpoints, HuggingFace directories, GGUF files,
+// adapters.
 #pragma once
 
 #include <memory>

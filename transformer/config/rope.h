@@ -7,7 +7,7 @@
 //   default  f_i                                                              (Su et al. 2021)
 //   linear   f_i / s                            position interpolation       (Chen et al. 2023)
 //   dynamic  f_i of the base b (s N / P - (s - 1))^(D / (D - 2)), N = max(P, length)
-//            "NTK-aware" scaling, after b the unscaled one for N = P
+//            "NTK-aware" scaling of the base; for N = P the base is b itself
 //   llama3   by the wavelength l = 2 pi / f_i (Grattafiori et al. 2024):  f_i where l < P0 / high;
 //            f_i / s where l > P0 / low; between them (1 - m) f_i / s + m f_i with
 //            m = (P0 / l - low) / (high - low)
@@ -57,9 +57,9 @@ RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScali
 // m(s, k) above.
 double yarn_scale(double factor, double coefficient);
 
-// Longest sequence that a model with P positions is made for: s P (linear and dynamic, whose
-// configurations keep the original P, so that P0 is 0); P (linear with P0: Gemma 3's configurations
-// have the larger P); max(P, s P0) (yarn); else P.
+// Longest sequence that a model with P positions is made for. Linear and dynamic: s P, because
+// their configurations keep the original P and P0 is 0. Linear with P0 (Gemma 3): P, because its
+// configurations have the larger P. yarn: max(P, s P0). Else P.
 int64_t longest_sequence(const RopeScaling& scaling, int64_t positions);
 
 }  // namespace trireme

@@ -115,7 +115,7 @@ void read_head_dim(const ConfigValues& values, ModelConfig& config, ConfigReport
   }
   if (config.head_dim % 2 != 0)
     report.error(values.spelled(source), concat("gives heads of width ", config.head_dim,
-                                                "; rotary positions need an even width"));
+                                                "; the rotary embedding needs an even width"));
 }
 
 void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {

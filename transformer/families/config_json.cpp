@@ -28,8 +28,8 @@ int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_
   const auto fits = [&](const Json& id) { return id >= 0 && id < vocab_size; };
   // As in transformers, such an id is ignored. Default ids belong to the default vocabulary.
   if (values.given(key) && !std::ranges::all_of(list, fits))
-    report.note(values.spelled(key), concat(shown(value), " names no token of the vocabulary (",
-                                            vocab_size, "): such ids are passed over"));
+    report.note(values.spelled(key),
+                concat(shown(value), " is outside the vocabulary (", vocab_size, " ids): ignored"));
   const auto first = std::ranges::find_if(list, fits);
   return first == list.end() ? -1 : first->get<int64_t>();
 }
@@ -41,7 +41,7 @@ void check_product(const ModelConfig& c, const std::string& place, ConfigReport&
   const double experts = static_cast<double>(c.num_layers) * static_cast<double>(c.moe.experts);
   if (experts > kMaxExpertsOfModel)
     report.error(place, concat(c.num_layers, " layers of ", c.moe.experts, " experts are ", experts,
-                               ", at most ", kMaxExpertsOfModel, " are built"));
+                               ", at most ", kMaxExpertsOfModel, " are supported"));
   const auto width = static_cast<double>(c.hidden_size);
   const double heads = static_cast<double>(c.head_dim) * 2 *
                        (static_cast<double>(c.num_heads) + static_cast<double>(c.num_kv_heads));
@@ -54,7 +54,7 @@ void check_product(const ModelConfig& c, const std::string& place, ConfigReport&
                               (c.learned_positions ? static_cast<double>(c.max_positions) : 0));
   if (all > kMaxParameters)
     report.error(place, concat("the sizes make a model of ", all, " parameters, at most ",
-                               kMaxParameters, " are built"));
+                               kMaxParameters, " are supported"));
 }
 
 // "gpt2, llama and deepseek"

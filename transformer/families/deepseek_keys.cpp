@@ -27,7 +27,7 @@ void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset) {
       .or_null()
       .at_least(1)
       .at_most(64);
-  schema.integer("topk_group", preset.kept_groups, "groups that a token may choose from")
+  schema.integer("topk_group", preset.kept_groups, "groups that a token's experts are chosen from")
       .or_null()
       .at_least(1)
       .at_most(64);
@@ -69,8 +69,8 @@ void add_latent_keys(Schema& schema) {
   };
   width("q_lora_rank", "1536", "width of the queries' latent; null: queries have none").or_null();
   width("kv_lora_rank", "512", "width of the latent of keys and values");
-  width("qk_nope_head_dim", "128", "elements of a query or key that no position rotates");
-  width("qk_rope_head_dim", "64", "elements that positions rotate, after those; even");
+  width("qk_nope_head_dim", "128", "elements of a query or key without rotary embedding");
+  width("qk_rope_head_dim", "64", "elements with rotary embedding, after those; even");
   width("v_head_dim", "128", "width of a value; at most qk_nope_head_dim + qk_rope_head_dim");
   schema.ignored("head_dim");     // transformers writes qk_rope_head_dim as head_dim
   schema.ignored("qk_head_dim");  // and the sum of both parts as qk_head_dim
@@ -87,11 +87,11 @@ void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigRep
   config.head_dim = latent.nope_dim + latent.rope_dim;
   if (latent.rope_dim % 2 != 0)
     report.error(values.spelled("qk_rope_head_dim"),
-                 concat("must be even: positions rotate pairs; got ", latent.rope_dim));
+                 concat("must be even: the rotary embedding rotates pairs; got ", latent.rope_dim));
   if (latent.value_dim > config.head_dim)
     report.error(values.spelled("v_head_dim"),
                  concat(latent.value_dim, " is more than the width of a key, ", config.head_dim,
-                        " (qk_nope_head_dim + qk_rope_head_dim); such models are not built"));
+                        " (qk_nope_head_dim + qk_rope_head_dim); such models are not supported"));
   if (config.num_kv_heads != config.num_heads)
     report.error(values.spelled("num_key_value_heads"),
                  concat("must be num_attention_heads ", config.num_heads, ", got ",

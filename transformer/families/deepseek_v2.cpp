@@ -48,7 +48,7 @@ void read_deepseek_v2(const ConfigValues& values, ModelConfig& config, ConfigRep
   if (config.moe.normalise_weights)
     report.error(values.spelled("norm_topk_prob"),
                  "must be false: transformers' deepseek_v2 does not divide a token's weights by "
-                 "their sum, so a model that was trained so would be another there; deepseek_v3 "
+                 "their sum, so it would compute something else with this model; deepseek_v3 "
                  "does");
   for (const char* key : {"n_group", "topk_group"})
     if (grouped && values.raw(key).is_null())

@@ -229,7 +229,7 @@ void check_layer_types(const ConfigValues& values, const ModelConfig& config,
            (config.window(l) > 0 ? "sliding_attention" : "full_attention");
   if (!same)
     report.error(values.spelled("layer_types"),
-                 concat(shown(types), " is not what the layers of this model_type have",
+                 concat(shown(types), " does not match the layers of this model_type",
                         config.has_windows() ? ": sliding_attention" : ": full_attention"));
 }
 

@@ -24,7 +24,7 @@ void add_qwen2_moe_keys(Schema& schema) {
   add_qwen_layer_keys(schema);
   schema
       .integer("shared_expert_intermediate_size", "5632",
-               "width of the gated MLP that every token passes, beside the experts")
+               "width of the shared expert, a gated MLP for every token")
       .at_least(0)
       .at_most(4 * kMaxWidth);
   add_routing_keys(schema);
@@ -57,7 +57,7 @@ constinit const Family kQwen2MoeFamily = {
     .id = ModelFamily::kQwen2Moe,
     .model_type = "qwen2_moe",
     .architecture = "Qwen2MoeForCausalLM",
-    .title = "Qwen2-MoE style model: experts beside a shared MLP",
+    .title = "Qwen2-MoE style model: experts and a shared MLP",
     .positions_key = "max_position_embeddings",
     .names = {.shared_expert = "shared_expert"},
     .layer_types = true,

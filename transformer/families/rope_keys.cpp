@@ -65,8 +65,8 @@ RopeType read_type(const ConfigValues& values, ConfigReport& report) {
   const std::string now = path_of("rope_type"), old = path_of("type");
   if (!values.given(old)) return type_of(values.word(now));
   if (values.given(now) && values.word(now) != values.word(old))
-    report.error(values.spelled(old),
-                 concat(shown(values.raw(old)), " is not rope_type ", shown(values.raw(now))));
+    report.error(values.spelled(old), concat(shown(values.raw(old)), " differs from rope_type ",
+                                             shown(values.raw(now))));
   return type_of(values.word(old));
 }
 
@@ -117,28 +117,34 @@ void add_rope_keys(Schema& schema, const char* theta_default) {
   schema.number("rope_theta", theta_default, "base of the rotary frequencies")
       .above(0)
       .alias({"rope_parameters.rope_theta", "rope_scaling.rope_theta"});
-  schema.section("rope_scaling",
-                 "Rotary frequencies for longer texts; `rope_parameters` is the same.");
+  schema.section(
+      "rope_scaling",
+      "Scaling of the rotary frequencies for longer contexts; `rope_parameters` is the same.");
   add_type(schema, "rope_type", "how the frequencies are scaled");
   add_type(schema, "type", "the older name of rope_type");
   const auto number = [&](const char* key, const char* preset, const char* help) -> Key& {
     return both_spellings(schema.number(path_of(key), preset, help)).or_null();
   };
-  number("factor", "null", "by how much texts are longer").at_least(1);
+  number("factor", "null", "factor by which the context is longer").at_least(1);
   both_spellings(schema.integer(path_of("original_max_position_embeddings"), "null",
-                                "llama3, yarn: longest text of the first training; null: "
+                                "llama3, yarn: context length of the original training; null: "
                                 "max_position_embeddings"))
       .or_null()
       .at_least(1)
       .at_most(kMaxPositions);
-  number("low_freq_factor", "null", "llama3: fewer turns in that text are slowed down by factor")
+  number("low_freq_factor", "null",
+         "llama3: frequencies with fewer turns in the original context are divided by factor")
       .above(0);
-  number("high_freq_factor", "null", "llama3: more turns in that text are left as they are")
+  number("high_freq_factor", "null",
+         "llama3: frequencies with more turns in the original context are unchanged")
       .above(0);
   number("attention_factor", "null", "yarn: factor of cosines and sines; null: by factor").above(0);
-  number("beta_fast", "32", "yarn: turns in the original text from which frequencies stay")
+  number("beta_fast", "32",
+         "yarn: frequencies with at least this many turns in the original context are unchanged")
       .above(0);
-  number("beta_slow", "1", "yarn: turns below which they are divided by factor").above(0);
+  number("beta_slow", "1",
+         "yarn: frequencies with fewer turns in the original context are divided by factor")
+      .above(0);
   number("mscale", "null", "yarn: part of attention_factor where mscale_all_dim is given too")
       .at_least(0);
   number("mscale_all_dim", "null", "yarn: part of attention_factor where mscale is given too")
@@ -192,15 +198,19 @@ void write_rope_keys(const ModelConfig& config, Json& json) {
 
 void add_layered_rope_keys(Schema& schema, const char* theta_default, const char* local_default) {
   schema
-      .number("rope_theta", theta_default, "base of the rotary frequencies of layers that see all")
+      .number("rope_theta", theta_default,
+              "base of the rotary frequencies of layers with full attention")
       .above(0)
       .alias({"rope_parameters.full_attention.rope_theta"});
-  schema.number("rope_local_base_freq", local_default, "base of those of layers with a window")
+  schema
+      .number("rope_local_base_freq", local_default,
+              "base of the rotary frequencies of layers with a window")
       .above(0)
       .alias({"rope_parameters.sliding_attention.rope_theta"});
-  schema.section("rope_scaling",
-                 "Rotary frequencies for longer texts, in layers that see all; "
-                 "`rope_parameters.full_attention` is the same.");
+  schema.section(
+      "rope_scaling",
+      "Scaling of the rotary frequencies for longer contexts, in layers with full attention; "
+      "`rope_parameters.full_attention` is the same.");
   schema
       .choice(path_of("rope_type"), "default", {"default", "linear"},
               "how the frequencies are scaled")
@@ -211,7 +221,7 @@ void add_layered_rope_keys(Schema& schema, const char* theta_default, const char
       .any(path_of("type"), "null", "as rope_type",
            "the older name of rope_type, which must be given too: versions of transformers differ")
       .or_null();
-  schema.number(path_of("factor"), "null", "by how much texts are longer")
+  schema.number(path_of("factor"), "null", "factor by which the context is longer")
       .alias({"rope_parameters.full_attention.factor"})
       .or_null()
       .at_least(1);

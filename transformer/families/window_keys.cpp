@@ -59,7 +59,7 @@ void check_window(const ConfigValues& values, ConfigReport& report) {
   if (values.valid("sliding_window") && values.raw("sliding_window") == 0)
     report.error(
         values.spelled("sliding_window"),
-        "0 is a window in which a token sees none, not even itself; write null where there "
+        "0 is a window in which a token attends to none, not even itself; write null where there "
         "is no window");
 }
 
@@ -75,7 +75,7 @@ bool has_window(WindowLayers layers, int64_t layer, int64_t most) {
 }  // namespace
 
 void add_window_key(Schema& schema, const char* preset) {
-  add_size(schema, preset, "tokens that a token sees, itself included; null: all before it");
+  add_size(schema, preset, "tokens that a token attends to, itself included; null: all before it");
 }
 
 void read_window_key(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
@@ -89,9 +89,9 @@ void write_window_key(const ModelConfig& config, Json& json) {
 
 void add_qwen_window_keys(Schema& schema, WindowLayers layers) {
   schema.boolean("use_sliding_window", false,
-                 "some layers see the last sliding_window tokens only");
+                 "some layers attend to the last sliding_window tokens only");
   add_size(schema, "4096",
-           "tokens that a token sees, itself included, in those layers; counts with "
+           "tokens that a token attends to, itself included, in those layers; counts with "
            "use_sliding_window only");
   if (layers == WindowLayers::kAll) {
     schema.ignored("max_window_layers");
@@ -137,7 +137,7 @@ void write_qwen_window_keys(const ModelConfig& config, WindowLayers layers, Json
 
 void add_pattern_window_keys(Schema& schema) {
   add_size(schema, "4096",
-           "tokens that a token sees, itself included, in the layers with a window");
+           "tokens that a token attends to, itself included, in the layers with a window");
   schema
       .integer("sliding_window_pattern", "6",
                "interval of layers with full attention, if layer_types is not given")

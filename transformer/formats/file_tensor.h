@@ -26,7 +26,7 @@ struct FileTensor {
   int64_t numel() const { return rows() * columns(); }
 };
 
-// Place of a model's parameter in a file format.
+// Mapping from a model's parameter to its tensor and rows in a file format.
 using MappingOf = std::function<ParameterMapping(const std::string& parameter)>;
 // One entry for each tensor of the file, in the order of the forward pass.
 std::vector<FileTensor> file_tensors(const ModelConfig& config, const MappingOf& place);

@@ -44,7 +44,7 @@ class UnknownKeys {
         report_.error(
             shown(Json(place)),
             concat(shown(*at),
-                   " of a key that is not known here and may change what the model "
+                   " is the value of an unknown key, which may change what the model "
                    "computes; take it out of the file if it does not (docs/reference/model-keys.md "
                    "lists the known ones)"));
       at = object.erase(at);
@@ -108,7 +108,7 @@ std::string model_config_file(const std::string& path) {
   if (!fs::is_directory(path, ignored)) return path;
   std::string file = (fs::path(path) / kConfig).string();
   if (!fs::exists(file, ignored))
-    fail_input(path, ": holds no config.json, so it is no HuggingFace model directory",
+    fail_input(path, ": holds no config.json, so it is not a HuggingFace model directory",
                model_advice(path));
   return file;
 }
@@ -125,8 +125,7 @@ ModelConfig load_model_config(const std::string& path, std::vector<std::string>&
   report.throw_if_errors(file);
   untie_head(path, whole, config, notes);
   if (!unknown.empty())
-    notes.push_back(
-        concat(file, ": keys that are not known here are null and passed over: ", listed(unknown)));
+    notes.push_back(concat(file, ": ignoring unknown keys with the value null: ", listed(unknown)));
   std::ranges::transform(report.notes(), std::back_inserter(notes),
                          [&](const std::string& note) { return concat(file, ": ", note); });
   return config;
@@ -136,15 +135,15 @@ std::string model_advice(const std::string& path) {
   std::error_code ignored;
   const fs::path folder = path;
   if (is_peft_adapter(path))
-    return "; it holds adapters: give the model that they are for, and them by --adapter (or merge "
-           "both: trireme checkpoint merge-lora MODEL ADAPTERS DIR)";
+    return "; it holds adapters: give the model that they were trained for, and the adapters with "
+           "--adapter (or merge both: trireme checkpoint merge-lora MODEL ADAPTERS DIR)";
   if (path.ends_with(".safetensors") && fs::is_regular_file(path, ignored))
     return "; a .safetensors file holds tensors only: give the directory that has its config.json";
   if (fs::is_directory(path, ignored) && holds_safetensors(path) &&
       !fs::exists(folder / kConfig, ignored))
-    return "; it holds safetensors but no config.json, which says what model they are: copy that "
-           "of "
-           "the model here";
+    return "; it holds safetensors but no config.json, which describes the model: copy the "
+           "model's config.json "
+           "here";
   return hub_advice(path);
 }
 

@@ -115,7 +115,7 @@ std::string types_of(const std::map<std::string, std::vector<std::string>>& unre
   std::string out;
   for (const auto& [type, names] : unread)
     out += concat(type, " in ", names.size(), names.size() == 1 ? " tensor (" : " tensors (",
-                  names.front(), names.size() == 1 ? "" : ", ...", ") is not read; ");
+                  names.front(), names.size() == 1 ? "" : ", ...", ") is not supported; ");
   return out;
 }
 
@@ -176,11 +176,10 @@ std::string shape_problem(const SourceTensor& tensor, const ExpectedTensor& expe
                                 ? shape_text({wanted.rows, wanted.columns})
                                 : shape_text(expected.shape);
   std::string why =
-      concat(tensor.name, " is ", shape_text(tensor.shape), ", the config wants ", shape);
+      concat(tensor.name, " is ", shape_text(tensor.shape), ", expected from the config: ", shape);
   if (expected.vocabulary && found.columns == wanted.columns)
     why += concat(found.rows > wanted.rows ? ": a padded table; vocab_size " : ": vocab_size ",
-                  config.vocab_size, " -> ", found.rows,
-                  " in config.json takes all of its rows, and no more");
+                  config.vocab_size, " -> ", found.rows, " in config.json would match its rows");
   return why;
 }
 
@@ -216,14 +215,14 @@ DType ModelSource::parameter_dtype(const ModelConfig& config, const std::string&
   const std::string name = place(config, parameter).tensor;
   const SourceTensor* tensor = tensors_->find(name);
   if (tensor == nullptr || !tensor->dtype.has_value())
-    fail_input(path_, ": has no numbers \"", name, "\"");
+    fail_input(path_, ": has no float values \"", name, "\"");
   return tensor->quantised ? dtype() : *tensor->dtype;
 }
 
 std::string ModelSource::settings() const { return model_config_to_json(config_).dump(); }
 
 std::string ModelSource::types_read() const {
-  return "weights are floating-point (quantised ones need their quantization_config in "
+  return "supported: floating-point weights (quantised ones need their quantization_config in "
          "config.json)";
 }
 
@@ -250,7 +249,7 @@ void ModelSource::check(const ModelConfig& config) const {
     if (!unread.empty()) fail_input(path_, ": ", types);
     return;
   }
-  fail_input(path_, ": its tensors are not those of its configuration (model_type \"",
+  fail_input(path_, ": its tensors do not match its configuration (model_type \"",
              family_of(config.family).model_type, "\")", listed("missing", missing),
              listed("left over", left_over), listed("wrong", wrong),
              types.empty() ? "" : "\n  " + types, tensor_advice(missing, left_over));

@@ -28,7 +28,8 @@ struct ModelParameter {
 // All parameters of a model, in the order of the forward pass.
 std::vector<ModelParameter> model_parameters(const ModelConfig& config);
 
-// Place of a parameter in a file, and the transformation of its values there.
+// Parameter mapping: the tensor and rows of a file that store a parameter, and the transformation
+// of its values there.
 struct ParameterMapping : HfSource {
   // Group size of interleaved rows, the layout for a rotary embedding of neighbouring elements:
   // file row 2 i + j is row j width / 2 + i of its group. 0: not interleaved.

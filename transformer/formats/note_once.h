@@ -1,4 +1,4 @@
-// Logs a note about a file once per process.
+// Note about a file, logged once per process.
 #pragma once
 
 #include <string>

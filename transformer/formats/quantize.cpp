@@ -45,7 +45,7 @@ void check_finite(const std::string& tensor, const ConstTensor& values) {
   const float* const x = values.as<float>();
   for (int64_t i = 0; i < values.numel(); ++i)
     if (!std::isfinite(x[i]))
-      fail_input("tensor \"", tensor, "\" holds ", x[i], ", which is not quantised");
+      fail_input("tensor \"", tensor, "\" holds ", x[i], ", which cannot be quantised");
 }
 
 void check_finite(const std::string& tensor, const RoundingError& error) {

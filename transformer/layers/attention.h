@@ -1,6 +1,6 @@
 // Causal self-attention with grouped-query heads: fused QKV projection, norms of the heads of q and
-// k (Qwen3), rotary embedding (Llama), core attention (transformer/layers/core_attention.h), in
-// some layers with a sliding window, output projection.
+// k (Qwen3), rotary embedding (Llama), core attention (transformer/layers/core_attention.h; some
+// layers have a sliding window), output projection.
 #pragma once
 
 #include "transformer/layers/core_attention.h"

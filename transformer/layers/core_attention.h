@@ -1,6 +1,6 @@
 // Core attention, shared by all attention layers: attention of this rank's heads over packed
-// sequences, over context-parallel ranks or over a KV cache, in some layers with a sliding window
-// (formula: engine/ops/attention.h).
+// sequences, over context-parallel ranks or over a KV cache. Some layers have a sliding window.
+// Formula: engine/ops/attention.h.
 #pragma once
 
 #include "engine/ops/attention.h"
@@ -29,8 +29,8 @@ class CoreAttention {
   // out (T, H, D) = attention of the heads, after the rotary embedding. saved == nullptr: keeps
   // nothing.
   void forward(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const;
-  // Returns whether backward() reads out and heads. If not, Saved holds them after the exchange,
-  // and they may be absent.
+  // Returns whether backward() reads out and heads. If not, Saved holds them after the all-to-all
+  // of heads, and they may be absent.
   bool backward_reads_heads(const Saved& saved) const { return !saved.context.qkv.present(); }
   // Overwrites d.
   void backward(Pass& pass, const Heads& d, const ConstTensor& d_out, const ConstTensor& out,

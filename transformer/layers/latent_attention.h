@@ -42,7 +42,7 @@ class LatentAttention {
     Activation q_latent, kv_latent;  // (R, Rq), (R, Rkv): before their norms
     Activation q_normed, kv_normed;
     Norm::Saved q_norm, kv_norm;
-    // q, kv and k_rope are absent with exchanged heads.
+    // q, kv and k_rope are absent after an all-to-all of heads (Ulysses).
     Activation q;       // (T, H D), rotated
     Activation kv;      // (T, H (Dn + Dv))
     Activation k_rope;  // (T, Dr), rotated

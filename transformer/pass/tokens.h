@@ -26,7 +26,7 @@ struct Tokens {
   // Exclusive upper bound of all positions; the model must have reserved it
   // (Model::reserve_positions()).
   int64_t position_end = 0;
-  ConstTensor rows;  // (T) int64: global index of the token, keys dropout
+  ConstTensor rows;  // (T) int64: global index of the token, the key of its dropout
   // Tokens per sample, whose first global index is a multiple of it; 0: unknown. Experts may be
   // balanced per sample.
   int64_t sequence_length = 0;

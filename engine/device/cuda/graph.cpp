@@ -17,7 +17,7 @@ struct Recording {
   }
 };
 
-constexpr const char* kWayOut = "recording work (cuda.graphs \"off\" does without)";
+constexpr const char* kWayOut = "recording a CUDA graph (not done with cuda.graphs \"off\")";
 
 }  // namespace
 

@@ -93,7 +93,7 @@ DeviceInfo read_info(int device) {
 void fail_runtime(int error, const char* op, const char* call) {
   const auto e = static_cast<cudaError_t>(error);
   throw Error(concat(op, ": ", call, " failed: ", cudaGetErrorName(e), " (", cudaGetErrorString(e),
-                     "); a fault of earlier work is reported here too: cuda.synchronous names it"));
+                     "); the fault may be that of earlier work: cuda.synchronous names its op"));
 }
 
 DeviceStatus probe_devices() {
@@ -109,8 +109,9 @@ DeviceStatus probe_devices() {
       int major = 0;
       if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d) == cudaSuccess &&
           major < kMinCapability)
-        status.reason = concat("GPU ", d, " has compute capability ", major, ".x, ", kMinCapability,
-                               ".0 or later is needed; CUDA_VISIBLE_DEVICES hides it");
+        status.reason =
+            concat("GPU ", d, " has compute capability ", major, ".x, expected ", kMinCapability,
+                   ".0 or later; CUDA_VISIBLE_DEVICES can hide this GPU");
     }
     status.devices = status.reason.empty() ? devices : 0;
   } else {

@@ -1,5 +1,5 @@
-// Copies between pageable host memory and the device through a ring of pinned memory: the only
-// place where pageable memory meets a stream.
+// Copies between pageable host memory and the device through a ring of pinned memory. No other code
+// copies between pageable memory and a stream.
 #pragma once
 
 #include <array>

@@ -85,7 +85,7 @@ int64_t integer_at(const Arguments& a, size_t i, const char* name, int64_t fallb
   const Value* v = a.find(i, name);
   int64_t out = fallback;
   if (v != nullptr && !v->is_none() && !v->to_integer(out))
-    fail(concat("\"", name, "\" is no whole number"));
+    fail(concat("\"", name, "\" is not a whole number"));
   return out;
 }
 
@@ -96,7 +96,7 @@ bool flag_at(const Arguments& a, size_t i, const char* name, bool fallback) {
 
 const std::string& text_at(const Arguments& a, size_t i, const char* name, const char* of) {
   const Value* v = a.find(i, name);
-  if (v == nullptr) fail(concat(of, " wants a string"));
+  if (v == nullptr) fail(concat(of, " expects a string"));
   return text_in(*v, of);
 }
 
@@ -106,7 +106,7 @@ const std::string* text_or_none(const Arguments& a, size_t i, const char* name) 
 }
 
 const std::string& text_in(const Value& v, const char* of) {
-  if (v.string() == nullptr) fail(concat(of, " wants a string, not a ", type_name(v)));
+  if (v.string() == nullptr) fail(concat(of, " expects a string, not a ", type_name(v)));
   return *v.string();
 }
 

@@ -1,4 +1,4 @@
-// Work limit of a rendering, and the error of a template.
+// Step budget of a rendering, and the error of a template.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 //
 // A mark is the byte 0xFF, which never occurs in UTF-8. It belongs to the character before it: it
 // is kept or removed with that character, and is neither counted nor compared. If a text is split
-// at a part with marks, a mark is put before the remainder, and belongs to its first character: the
+// at a part with marks, the remainder starts with a mark, which belongs to its first character: the
 // joined text still has it. ConversationWriter protects special tokens spelled in messages by
 // marks.
 #pragma once

@@ -1,4 +1,4 @@
-// Nodes of expressions.
+// Expression nodes of a template.
 #pragma once
 
 #include <climits>
@@ -45,7 +45,7 @@ struct DictOf : Expression {
     for (const auto& [key, item] : items_) {
       const Value k = key->value(r, scope);
       if (k.string() == nullptr)
-        fail(concat("line ", line, ": a key of a dict is a ", type_name(k)));
+        fail(concat("line ", line, ": a key of a dict must be a string, got a ", type_name(k)));
       dict[*k.string()] = item->value(r, scope);
     }
     return dict;
@@ -97,7 +97,9 @@ struct Slice : Expression {
       const Value v = e->value(r, scope);
       int64_t i = 0;
       if (v.is_none()) return absent;
-      if (!v.to_integer(i)) fail(concat("line ", line, ": a bound of a slice is a ", type_name(v)));
+      if (!v.to_integer(i))
+        fail(concat("line ", line, ": a bound of a slice must be a whole number, got a ",
+                    type_name(v)));
       return std::max(i, INT64_MIN / 4);
     };
     const Value v = of_->value(r, scope);
@@ -106,7 +108,7 @@ struct Slice : Expression {
     if (v.string()) return slice_of(*v.string(), begin, end, step);
     if (v.tuple()) return tuple_of(slice_of(*v.list(), begin, end, step));
     if (v.list()) return slice_of(*v.list(), begin, end, step);
-    fail(concat("line ", line, ": a ", type_name(v), " has no slices"));
+    fail(concat("line ", line, ": a ", type_name(v), " cannot be sliced"));
   }
   const ExpressionPtr of_, begin_, end_, step_;
 };
@@ -149,7 +151,7 @@ struct Filtered : Expression {
         arguments_(std::move(a)) {}
   Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     if (filter_ == nullptr)
-      fail(concat("line ", line, ": the filter \"", name_, "\" is not available"));
+      fail(concat("line ", line, ": the filter \"", name_, "\" is not supported"));
     const Value v = of_->value(r, scope);
     const Arguments given = arguments_.values(r, scope);
     check_filter_arguments(name_, given);
@@ -171,7 +173,7 @@ struct Tested : Expression {
         negated_(negated) {}
   Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     if (test_ == nullptr)
-      fail(concat("line ", line, ": the test \"", name_, "\" is not available"));
+      fail(concat("line ", line, ": the test \"", name_, "\" is not supported"));
     const Value v = of_->value(r, scope);
     return test_(v, arguments_.values(r, scope)) != negated_;
   }

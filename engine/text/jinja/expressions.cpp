@@ -409,7 +409,8 @@ Arguments CallArguments::values(Renderer& r, const ScopePtr& scope) const {
       out.positional.push_back(v);
   if (!more_named) return out;
   const Value more = more_named->value(r, scope);
-  if (more.dict() == nullptr) fail(concat("what follows ** is a ", type_name(more), ", no dict"));
+  if (more.dict() == nullptr)
+    fail(concat("the value after ** is a ", type_name(more), ", expected a dict"));
   spend(std::ssize(more.dict()->items()) * (1 + std::ssize(named)));
   for (const auto& [name, value] : more.dict()->items()) {
     for (const auto& given : named)

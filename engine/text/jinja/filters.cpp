@@ -57,10 +57,10 @@ Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
     for (const Value& item : elements_of(v)) out.push_back(member(r, item, *path, fallback));
     return out;
   }
-  if (a.positional.empty()) fail("map wants a filter or an attribute");
+  if (a.positional.empty()) fail("map expects a filter or an attribute");
   const Filter filter = find_filter(text_in(a.positional[0], "map"));
   if (filter == nullptr)
-    fail(concat("the filter \"", *a.positional[0].string(), "\" is not available"));
+    fail(concat("the filter \"", *a.positional[0].string(), "\" is not supported"));
   const Arguments given = behind(a, 1);
   check_filter_arguments(*a.positional[0].string(), given);
   for (const Value& item : elements_of(v)) {
@@ -74,12 +74,12 @@ Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
 Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribute, bool wanted) {
   if (!v.truth()) return List();
   const size_t at = by_attribute ? 1 : 0;
-  if (by_attribute && a.positional.empty()) fail("selectattr and rejectattr want an attribute");
+  if (by_attribute && a.positional.empty()) fail("selectattr and rejectattr expect an attribute");
   Test test = nullptr;
   if (a.positional.size() > at) {
     test = find_test(text_in(a.positional[at], "select"));
     if (test == nullptr)
-      fail(concat("the test \"", *a.positional[at].string(), "\" is not available"));
+      fail(concat("the test \"", *a.positional[at].string(), "\" is not supported"));
   }
   List out;
   for (const Value& item : elements_of(v)) {
@@ -124,7 +124,7 @@ Value sort_filter(Renderer& r, const Value& v, const Arguments& a) {
 }
 
 Value dictsort_filter(Renderer&, const Value& v, const Arguments& a) {
-  if (v.dict() == nullptr) fail("dictsort wants a dict");
+  if (v.dict() == nullptr) fail("dictsort expects a dict");
   const Value* by = a.find(1, "by");
   const bool by_value = by != nullptr && by->string() && *by->string() == "value";
   const bool sensitive = flag_at(a, 0, "case_sensitive", false),
@@ -146,7 +146,7 @@ Value dictsort_filter(Renderer&, const Value& v, const Arguments& a) {
 // Groups elements by a common member, ordered by it.
 Value groupby_filter(Renderer& r, const Value& v, const Arguments& a) {
   const Value *path = a.find(0, "attribute"), *fallback = a.find(1, "default");
-  if (path == nullptr) fail("groupby wants an attribute");
+  if (path == nullptr) fail("groupby expects an attribute");
   if (fallback != nullptr && fallback->is_none()) fallback = nullptr;
   const bool sensitive = flag_at(a, 2, "case_sensitive", false);
   std::vector<std::pair<Value, Value>> keyed;
@@ -170,7 +170,7 @@ Value groupby_filter(Renderer& r, const Value& v, const Arguments& a) {
 Value batch_filter(Renderer&, const Value& v, const Arguments& a) {
   const int64_t each = integer_at(a, 0, "linecount", 0);
   const Value* fill = a.find(1, "fill_with");
-  if (each < 1) fail("batch wants the number of elements of a list");
+  if (each < 1) fail("batch expects the number of elements of a list");
   List out, now;
   for (const Value& item : elements_of(v)) {
     if (std::ssize(now) == each) out.emplace_back(std::exchange(now, {}));
@@ -188,7 +188,7 @@ Value batch_filter(Renderer&, const Value& v, const Arguments& a) {
 Value slice_filter(Renderer&, const Value& v, const Arguments& a) {
   const int64_t lists = integer_at(a, 0, "slices", 0);
   const Value* fill = a.find(1, "fill_with");
-  if (lists < 1) fail("slice wants the number of lists");
+  if (lists < 1) fail("slice expects the number of lists");
   spend(lists);
   const List items = elements_of(v);
   const int64_t each = std::ssize(items) / lists, longer = std::ssize(items) % lists;
@@ -226,7 +226,7 @@ Value truncate_filter(Renderer&, const Value& v, const Arguments& a) {
   const std::string mark = end != nullptr ? text_of(*end) : "...";
   const int64_t length = integer_at(a, 0, "length", 255), leeway = integer_at(a, 3, "leeway", 5),
                 kept = length - length_of(mark);
-  if (kept < 0 || leeway < 0) fail("truncate wants room for its mark of the end");
+  if (kept < 0 || leeway < 0) fail("truncate expects a length of at least its end mark");
   const int64_t size = v.list()   ? std::ssize(*v.list())
                        : v.dict() ? static_cast<int64_t>(v.dict()->size())
                                   : length_of(s);
@@ -276,7 +276,7 @@ Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
 
 Value round_filter(Renderer&, const Value& v, const Arguments& a) {
   double d = 0;
-  if (!v.to_real(d)) fail(concat("round wants a number, not a ", type_name(v)));
+  if (!v.to_real(d)) fail(concat("round expects a number, not a ", type_name(v)));
   const Value* method = a.find(1, "method");
   const std::string how = method != nullptr && method->string() ? *method->string() : "common";
   int64_t whole = 0;
@@ -290,7 +290,7 @@ Value round_filter(Renderer&, const Value& v, const Arguments& a) {
 
 Value extreme(Renderer& r, const Value& v, const Arguments& a, bool largest) {
   const List items = elements_of(v);
-  if (items.empty()) return Undefined{"the least or most of nothing"};
+  if (items.empty()) return Undefined{"the minimum or maximum of an empty list"};
   const Value* path = a.find(1, "attribute");
   const bool sensitive = flag_at(a, 0, "case_sensitive", false);
   const auto key = [&](const Value& item) { return key_of(r, item, path, sensitive); };
@@ -342,7 +342,7 @@ std::string escaped(const std::string& s) {
 Value items_filter(Renderer&, const Value& v, const Arguments&) {
   List out;
   if (v.is_undefined()) return out;
-  if (v.dict() == nullptr) fail(concat("items wants a dict, not a ", type_name(v)));
+  if (v.dict() == nullptr) fail(concat("items expects a dict, not a ", type_name(v)));
   spend(2 * std::ssize(v.dict()->items()));
   for (const auto& [key, item] : v.dict()->items()) out.push_back(tuple_of({key, item}));
   return out;
@@ -375,7 +375,7 @@ Value urlencode_filter(Renderer& r, const Value& v, const Arguments&) {
   std::string out;
   for (const Value& item : elements_of(pairs)) {
     const List pair = elements_of(item);
-    if (pair.size() != 2) fail("urlencode wants a text, a dict or pairs");
+    if (pair.size() != 2) fail("urlencode expects a text, a dict or pairs");
     out += concat(out.empty() ? "" : "&", quoted_for_url(text_of(pair[0]), false), '=',
                   quoted_for_url(text_of(pair[1]), false));
     r.check_size(std::ssize(out));
@@ -412,7 +412,7 @@ Value join_filter(Renderer& r, const Value& v, const Arguments& a) {
 
 Value replace_filter(Renderer& r, const Value& v, const Arguments& a) {
   const Value *from = a.find(0, "old"), *to = a.find(1, "new");
-  if (from == nullptr || to == nullptr) fail("replace wants two strings");
+  if (from == nullptr || to == nullptr) fail("replace expects two strings");
   return replaced_text(r, text_of(v), text_of(*from), text_of(*to), integer_at(a, 2, "count", -1));
 }
 
@@ -427,7 +427,7 @@ Value reverse_filter(Renderer&, const Value& v, const Arguments&) {
 
 Value end_of(const Value& v, bool first) {
   const List items = elements_of(v);
-  if (items.empty()) return Undefined{"an element of nothing"};
+  if (items.empty()) return Undefined{"an element of an empty list"};
   return first ? items.front() : items.back();
 }
 
@@ -435,7 +435,7 @@ Value abs_filter(Renderer&, const Value& v, const Arguments&) {
   int64_t i = 0;
   double d = 0;
   if (v.to_integer(i) && i != INT64_MIN) return i < 0 ? -i : i;
-  if (!v.to_real(d)) fail(concat("abs wants a number, not a ", type_name(v)));
+  if (!v.to_real(d)) fail(concat("abs expects a number, not a ", type_name(v)));
   return std::fabs(d);
 }
 

@@ -123,24 +123,24 @@ class PercentFormat {
       spend(1);
       r_.check_size(std::ssize(out));
     }
-    if (!may_be_left_ && next_ < list_.size()) fail("a format has fewer places than values");
+    if (!may_be_left_ && next_ < list_.size()) fail("a format has fewer placeholders than values");
     return out;
   }
 
  private:
   char here() const {
-    if (at_ >= s_.size()) fail("a format ends within a place for a value");
+    if (at_ >= s_.size()) fail("a format ends within a placeholder");
     return s_[at_];
   }
   const Value& next() {
-    if (next_ >= list_.size()) fail("a format has more places than values");
+    if (next_ >= list_.size()) fail("a format has more placeholders than values");
     return list_[next_++];
   }
   int64_t number_or_star() {
     if (here() != '*') return number_at(s_, at_);
     ++at_;
     int64_t n = 0;
-    if (!next().to_integer(n)) fail("* in a format wants a whole number");
+    if (!next().to_integer(n)) fail("* in a format expects a whole number");
     if (n > INT32_MAX || n < -INT32_MAX) fail("a format has a number that is too large");
     return n;
   }
@@ -182,9 +182,9 @@ class PercentFormat {
     if (end == s_.size()) fail("a format ends within a name");
     const std::string name = s_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
-    if (values_.dict() == nullptr) fail("a format with names wants a dict");
+    if (values_.dict() == nullptr) fail("a format with names expects a dict");
     const Value* found = values_.dict()->find(name);
-    if (found == nullptr) fail(concat("a format asks for \"", name, "\", which is not given"));
+    if (found == nullptr) fail(concat("a format uses \"", name, "\", which is not given"));
     return found;
   }
 
@@ -209,16 +209,16 @@ class PercentFormat {
       case 'g':
       case 'G': {
         double d = 0;
-        if (!v.to_real(d)) fail(concat("%", spec.type, " wants a number, not a ", type_name(v)));
+        if (!v.to_real(d)) fail(concat("%", spec.type, " expects a number, not a ", type_name(v)));
         check_precision(spec);
         return aligned(r_, spec, real_digits(d, spec), '>');
       }
-      default: fail(concat("the format %", spec.type, " is not available"));
+      default: fail(concat("the format %", spec.type, " is not supported"));
     }
   }
 
   std::string character(const Value& v, const Spec& spec) {
-    if (v.string() == nullptr || length_of(*v.string()) != 1) fail("%c wants one character");
+    if (v.string() == nullptr || length_of(*v.string()) != 1) fail("%c expects one character");
     return padded(r_, *v.string(), spec.width, " ", spec.align == '<' ? '<' : '>');
   }
 
@@ -228,7 +228,7 @@ class PercentFormat {
     if (decimal && v.real() && std::fabs(*v.real()) < 9e18)
       i = static_cast<int64_t>(*v.real());
     else if (!v.to_integer(i))
-      fail(concat("%", spec.type, " wants a whole number, not a ", type_name(v)));
+      fail(concat("%", spec.type, " expects a whole number, not a ", type_name(v)));
     check_precision(spec);
     return aligned(r_, spec, integer_digits(i, spec), '>');
   }
@@ -269,9 +269,9 @@ Spec read_spec(const std::string& s) {
     if (spec.precision == kNone) fail(concat("the format \"", s, "\" has no precision"));
   }
   if (at < s.size()) spec.type = s[at++];
-  if (at != s.size()) fail(concat("the format \"", s.substr(0, 40), "\" is not understood"));
+  if (at != s.size()) fail(concat("the format \"", s.substr(0, 40), "\" is invalid"));
   if (spec.grouping != '\0' && spec.align == '0' && spec.width > 0)
-    fail("a format with zeros before grouped digits is not available");
+    fail("a format with zeros before grouped digits is not supported");
   check_precision(spec);
   return spec;
 }
@@ -343,7 +343,7 @@ class BraceFormat {
         out += s[at];
         at += 2;
       } else if (s[at] == '}') {
-        fail("a format has a \"}\" that closes nothing");
+        fail("a format has a \"}\" without a \"{\"");
       } else {
         const size_t begin = ++at;
         for (int open = 1; at < s.size(); ++at) {
@@ -361,7 +361,7 @@ class BraceFormat {
 
  private:
   std::string place(const std::string& s, int depth) {
-    if (depth > 1) fail("places of a format are nested too deeply");
+    if (depth > 1) fail("placeholders of a format are nested too deeply");
     size_t end = 0;  // end of the name: "!" and ":" may occur in brackets
     for (bool inside = false; end < s.size(); ++end) {
       inside = s[end] == '[' || (inside && s[end] != ']');
@@ -371,7 +371,7 @@ class BraceFormat {
     if (end < s.size() && s[end] == '!') {
       const char kind = end + 1 < s.size() ? s[end + 1] : '\0';
       if (kind != 's' && kind != 'r')
-        fail(concat("the conversion \"!", kind, "\" is not available"));
+        fail(concat("the conversion \"!", kind, "\" is not supported"));
       v = kind == 's' ? text_of(v) : repr_of(v);
       end += 2;
       if (end < s.size() && s[end] != ':') fail("a format has no \":\" after a conversion");
@@ -385,7 +385,7 @@ class BraceFormat {
     Value v = argument(s.substr(0, at));
     while (at < s.size()) {
       if (v.is_undefined())
-        fail(concat("a format asks for a member of what is undefined: \"", s, "\""));
+        fail(concat("a format uses a member of an undefined value: \"", s, "\""));
       if (s[at] == '.') {
         const size_t end = std::min(s.find_first_of(".[", at + 1), s.size());
         const std::string name = s.substr(at + 1, end - at - 1);
@@ -401,7 +401,7 @@ class BraceFormat {
                                         : item_of(v, s.substr(at + 1, end - at - 1));
         at = end + 1;
       } else {
-        fail(concat("\"", s, "\" in a format is not understood"));
+        fail(concat("\"", s, "\" in a format is invalid"));
       }
     }
     return v;
@@ -412,12 +412,12 @@ class BraceFormat {
     const int64_t i = name.empty() ? next_++ : number_at(name, digits);
     if (!name.empty() && (i == kNone || digits != name.size())) {
       const Value* v = a_.find(SIZE_MAX, name);
-      if (v == nullptr) fail(concat("a format asks for \"", name, "\", which is not given"));
+      if (v == nullptr) fail(concat("a format uses \"", name, "\", which is not given"));
       return *v;
     }
     (name.empty() ? counts_ : is_numbered_) = true;
-    if (counts_ && is_numbered_) fail("a format both counts its places and numbers them");
-    if (i >= std::ssize(a_.positional)) fail("a format has more places than values");
+    if (counts_ && is_numbered_) fail("a format mixes numbered and unnumbered placeholders");
+    if (i >= std::ssize(a_.positional)) fail("a format has more placeholders than values");
     return a_.positional[static_cast<size_t>(i)];
   }
 

@@ -12,9 +12,9 @@ constexpr int64_t kMaxRange = 100'000;
 Value range(Arguments& a) {
   int64_t bounds[3] = {0, 0, 1};
   const size_t n = a.positional.size();
-  if (n < 1 || n > 3) fail("range wants one to three whole numbers");
+  if (n < 1 || n > 3) fail("range expects one to three whole numbers");
   for (size_t i = 0; i < n; ++i)
-    if (!a.positional[i].to_integer(bounds[n == 1 ? 1 : i])) fail("range wants whole numbers");
+    if (!a.positional[i].to_integer(bounds[n == 1 ? 1 : i])) fail("range expects whole numbers");
   const auto [begin, end, step] = bounds;
   if (step == 0) fail("range has a step of 0");
   List out;
@@ -30,7 +30,7 @@ Value range(Arguments& a) {
 // Content of a dict or namespace: another dict, or pairs; then the named arguments.
 Dict members_of(Arguments& a) {
   Dict out;
-  if (a.positional.size() > 1) fail("dict and namespace take one value that has no name");
+  if (a.positional.size() > 1) fail("dict and namespace take at most one unnamed value");
   if (!a.positional.empty() && a.positional[0].dict()) {
     spend(std::ssize(a.positional[0].dict()->items()));
     out = *a.positional[0].dict();
@@ -64,7 +64,7 @@ void want_no_arguments(const Arguments& a, const char* what) {
 // Returns its values in turn, cyclically. Its methods may outlive it.
 Value make_cycler(Arguments& a) {
   if (!a.named.empty()) fail("cycler takes no named arguments");
-  if (a.positional.empty()) fail("cycler has nothing to choose from");
+  if (a.positional.empty()) fail("cycler expects values to choose from");
   auto out = held(Object{.kind = "cycler"});
   out->members["items"] = tuple_of(a.positional);
   const auto go = [items = a.positional, at = std::make_shared<size_t>(0),
@@ -113,10 +113,10 @@ Function strftime_at(std::time_t now) {
   return [now](Arguments& a) -> Value {
     const Value* format = a.find(0, "format");
     if (format == nullptr || format->string() == nullptr || format->string()->size() > 256)
-      fail("strftime_now wants a format of at most 256 bytes");
+      fail("strftime_now expects a format of at most 256 bytes");
     if (format->string()->empty()) return "";
     std::tm time{};
-    if (localtime_r(&now, &time) == nullptr) fail("there is no date");
+    if (localtime_r(&now, &time) == nullptr) fail("the current time has no date");
     char text[2048];
     return std::string(text, std::strftime(text, sizeof text, format->string()->c_str(), &time));
   };

@@ -145,9 +145,9 @@ class Lexer {
         return move_to(at_ + 2);
       }
     if (std::string_view("+-*/%~<>()[]{},.:|=").find(c) == std::string_view::npos)
-      fail_here(concat("\"", c, "\" is no part of an expression"));
+      fail_here(concat("\"", c, "\" is not part of an expression"));
     open += c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
-    if (open < 0) fail_here(concat("\"", c, "\" closes nothing"));
+    if (open < 0) fail_here(concat("\"", c, "\" closes no open bracket"));
     add(TokenKind::kSymbol, std::string(1, c));
     move_to(at_ + 1);
   }
@@ -239,12 +239,12 @@ class Lexer {
           i + 1 < s_.size()
               ? std::string_view("0123456789abcdef").find(static_cast<char>(s_[i + 1] | 0x20))
               : std::string_view::npos;
-      if (digit == std::string_view::npos) fail_here("an escaped character has too few digits");
+      if (digit == std::string_view::npos) fail_here("an escape has too few digits");
       c = c * 16 + static_cast<uint32_t>(digit);
       ++i;
     }
-    if (c >= 0xD800 && c < 0xE000) fail_here("an escaped character is half of one");
-    if (c > 0x10FFFF) fail_here("an escaped character is none");
+    if (c >= 0xD800 && c < 0xE000) fail_here("an escape is half of a surrogate pair");
+    if (c > 0x10FFFF) fail_here("an escape is above U+10FFFF");
     return utf8_of(c);
   }
 

@@ -26,7 +26,7 @@ bool has_end(const std::string& s, const Arguments& a, bool at_start) {
   else if (v != nullptr)
     choices = {*v};
   return std::ranges::any_of(choices, [&](const Value& choice) {
-    if (choice.string() == nullptr) fail("startswith and endswith want strings");
+    if (choice.string() == nullptr) fail("startswith and endswith expect strings");
     const std::string part = without_marks(*choice.string());
     return at_start ? s.starts_with(part) : s.ends_with(part);
   });
@@ -64,14 +64,14 @@ Value place_of(const Value& owner, const Arguments& a, bool last, bool must_be_t
   const auto [text, begin] = bounded(*owner.string(), a, 1);
   const Search search(text);
   const size_t at = last ? search.find_last(part) : search.find(part);
-  if (at == std::string::npos && must_be_there) fail("a text does not hold what index looks for");
+  if (at == std::string::npos && must_be_there) fail("the substring of index is not in the text");
   return at == std::string::npos ? int64_t{-1} : begin + length_of(search.cut(0, at));
 }
 
 Value partition(const Value& owner, const Arguments& a, bool last) {
   const std::string &s = *owner.string(), &part = text_at(a, 0, "sep", "partition");
   const std::string plain = without_marks(part);
-  if (plain.empty()) fail("partition wants a separator that is not empty");
+  if (plain.empty()) fail("partition expects a separator that is not empty");
   const Search search(s);
   const size_t at = last ? search.find_last(plain) : search.find(plain);
   if (at == std::string::npos) return tuple_of(last ? List{"", "", s} : List{s, "", ""});
@@ -82,7 +82,7 @@ Value partition(const Value& owner, const Arguments& a, bool last) {
 Value justified(Renderer& r, const Value& owner, const Arguments& a, char align) {
   const Value* fill = a.find(1, "fillchar");
   const std::string by = fill != nullptr ? text_in(*fill, "fillchar") : " ";
-  if (length_of(by) != 1) fail("a text is filled up with one character");
+  if (length_of(by) != 1) fail("the fill character must be one character");
   return padded(r, *owner.string(), integer_at(a, 0, "width", 0), by, align, true);
 }
 
@@ -95,7 +95,7 @@ Value zfill(Renderer& r, const Value& owner, const Arguments& a) {
 }
 
 Value splitlines(const Value& owner, const Arguments& a) {
-  if (flag_at(a, 0, "keepends", false)) fail("splitlines(keepends) is not available");
+  if (flag_at(a, 0, "keepends", false)) fail("splitlines(keepends) is not supported");
   return lines_of(*owner.string());
 }
 
@@ -209,12 +209,12 @@ Value index_in(Renderer&, const Value& owner, const Arguments& a) {
   const List& list = *owner.list();
   for (size_t i = 0; what != nullptr && i < list.size(); ++i)
     if (equal(list[i], *what)) return static_cast<int64_t>(i);
-  fail("a list does not hold what index looks for");
+  fail("the value of index is not in the list");
 }
 
 Value count_in(Renderer&, const Value& owner, const Arguments& a) {
   const Value* what = a.find(0, "value");
-  if (what == nullptr) fail("count wants a value");
+  if (what == nullptr) fail("count expects a value");
   return int64_t{
       std::ranges::count_if(*owner.list(), [&](const Value& v) { return equal(v, *what); })};
 }

@@ -110,7 +110,7 @@ std::optional<Value> integer_in(const std::string& text, int64_t base) {
 }
 
 [[noreturn]] void fail_undefined(const Value& v) {
-  fail(concat("\"", v.undefined_name(), "\" is undefined, so it is no number"));
+  fail(concat("\"", v.undefined_name(), "\" is undefined, so it is not a number"));
 }
 
 }  // namespace

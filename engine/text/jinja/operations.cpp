@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxElements = 1 << 20;
 
 [[noreturn]] void no_operation(const std::string& operation, const Value& a, const Value& b) {
-  fail(concat("a ", type_name(a), " ", operation, " a ", type_name(b), " has no meaning"));
+  fail(concat("a ", type_name(a), " ", operation, " a ", type_name(b), " is not supported"));
 }
 
 Value of_integers(const std::string& operation, int64_t a, int64_t b) {
@@ -131,7 +131,7 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
 
 bool contains(const Value& container, const Value& item) {
   if (const std::string* s = container.string()) {
-    if (item.string() == nullptr) fail(concat("a string cannot hold a ", type_name(item)));
+    if (item.string() == nullptr) fail(concat("a string cannot contain a ", type_name(item)));
     return Search(*s).find(without_marks(*item.string())) != std::string::npos;
   }
   if (const List* list = container.list())
@@ -139,7 +139,7 @@ bool contains(const Value& container, const Value& item) {
   if (const Dict* dict = container.dict())
     return item.string() && dict->find(*item.string()) != nullptr;
   if (container.is_undefined()) return false;
-  fail(concat("a ", type_name(container), " holds nothing that `in` could find"));
+  fail(concat("a ", type_name(container), " does not support `in`"));
 }
 
 }  // namespace trireme::jinja

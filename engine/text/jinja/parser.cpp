@@ -12,7 +12,7 @@ class Parser {
   explicit Parser(std::string_view source) : t_(read_tokens(source)), e_(t_) {}
   StatementBlock read() {
     StatementBlock block = read_block({});
-    if (t_.now().kind != TokenKind::kEnd) t_.fail_here("a block ends that has not begun");
+    if (t_.now().kind != TokenKind::kEnd) t_.fail_here("an end tag has no start tag");
     return block;
   }
 
@@ -77,7 +77,7 @@ class Parser {
       end_tag();
       return std::make_unique<Jump>(word == "break" ? Flow::kBreak : Flow::kContinue);
     }
-    fail(concat("line ", line, ": the tag \"", word, "\" is not available"));
+    fail(concat("line ", line, ": the tag \"", word, "\" is not supported"));
   }
 
   StatementPtr read_if() {
@@ -205,7 +205,7 @@ class Parser {
     if (t_.is_symbol("(")) read_parameters(*parts);
     ExpressionPtr e = e_.read();
     const auto* call = dynamic_cast<const Call*>(e.get());
-    if (call == nullptr) t_.fail_here("{% call %} wants the call of a macro");
+    if (call == nullptr) t_.fail_here("{% call %} expects the call of a macro");
     end_tag();
     read_body(*parts, "endcall");
     return std::make_unique<CallBlock>(std::move(parts), std::move(e), call);
@@ -238,7 +238,7 @@ class Parser {
     if (!blocks_.insert(name).second)
       t_.fail_here(concat("the block \"", name, "\" appears twice"));
     const bool scoped = t_.take_name("scoped");
-    if (t_.is_name("required")) t_.fail_here("a required block is not available");
+    if (t_.is_name("required")) t_.fail_here("a required block is not supported");
     end_tag();
     const int loops = std::exchange(loops_, 0);
     StatementBlock body = read_block({"endblock"});

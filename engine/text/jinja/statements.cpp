@@ -53,7 +53,7 @@ std::shared_ptr<Object> For::loop_of(const List& items, size_t i, int64_t depth,
   members["previtem"] = i > 0 ? items[i - 1] : undefined("loop.previtem");
   members["nextitem"] = at + 1 < n ? items[i + 1] : undefined("loop.nextitem");
   members["cycle"] = Function([at](Arguments& a) {
-    if (a.positional.empty()) fail("loop.cycle has nothing to choose from");
+    if (a.positional.empty()) fail("loop.cycle expects values to choose from");
     return a.positional[static_cast<size_t>(at % std::ssize(a.positional))];
   });
   members["changed"] = Function([last](Arguments& a) -> Value {
@@ -83,7 +83,8 @@ Flow For::walk(List items, int64_t depth, Renderer& r, const ScopePtr& scope) co
     if (recursive)
       loop->call = [this, depth, &r, around = std::weak_ptr<Scope>(scope)](Arguments& a) -> Value {
         const ScopePtr outer = around.lock();
-        if (outer == nullptr || a.positional.size() != 1) fail("loop() wants what to walk over");
+        if (outer == nullptr || a.positional.size() != 1)
+          fail("loop() expects the value to iterate over");
         return r.written([&] { (void)walk(elements_of(a.positional[0]), depth + 1, r, outer); });
       };
     inner->set("loop", loop);
@@ -156,7 +157,7 @@ namespace {
 // A separate function, since its locals would take stack space at every level.
 [[noreturn, gnu::noinline]] void fail_levels(int line, int most) {
   fail(concat("line ", line, ": expressions are nested deeper than ", most,
-              ", those of the calls around them counted"));
+              ", including those of the enclosing calls"));
 }
 }  // namespace
 
@@ -184,7 +185,7 @@ void Renderer::write(const std::string& text) {
 }
 
 void Renderer::check_size(int64_t bytes) const {
-  if (bytes > limits.output) fail(concat("rendering makes more than ", limits.output, " bytes"));
+  if (bytes > limits.output) fail(concat("rendering produces more than ", limits.output, " bytes"));
 }
 
 Flow run_block(const StatementBlock& block, Renderer& r, const ScopePtr& scope) {
@@ -203,14 +204,14 @@ void Target::assign(const Value& value, const ScopePtr& scope) const {
   if (!parts.empty()) {
     const List values = elements_of(value);
     if (values.size() != parts.size())
-      fail(concat(parts.size(), " names are to be given ", values.size(), " values"));
+      fail(concat(parts.size(), " names are assigned ", values.size(), " values"));
     for (size_t i = 0; i < parts.size(); ++i) parts[i].assign(values[i], scope);
     return;
   }
   if (member.empty()) return scope->set(name, value);
   const Value* found = scope->find(name);
   if (found == nullptr || found->object() == nullptr || !found->object()->can_be_set)
-    fail(concat("\"", name, "\" is no namespace, so \"", name, ".", member, "\" cannot be set"));
+    fail(concat("\"", name, "\" is not a namespace, so \"", name, ".", member, "\" cannot be set"));
   found->object()->members[member] = value;
 }
 

@@ -1,4 +1,4 @@
-// Nodes of statements.
+// Statement nodes of a template.
 #pragma once
 
 #include <optional>

@@ -10,13 +10,13 @@ namespace trireme::jinja {
 namespace {
 
 const Value& other(const Arguments& a) {
-  if (a.positional.empty()) fail("a test wants something to compare with");
+  if (a.positional.empty()) fail("a test expects a value to compare with");
   return a.positional[0];
 }
 
 int64_t whole(const Value& v) {
   int64_t i = 0;
-  if (!v.to_integer(i)) fail(concat("a test wants a whole number, not a ", type_name(v)));
+  if (!v.to_integer(i)) fail(concat("a test expects a whole number, not a ", type_name(v)));
   return i;
 }
 
@@ -35,7 +35,7 @@ bool divides(const Value& by, const Value& v) {
     if (whole(by) == 0) fail("a division by zero");
     return whole(by) == -1 || whole(v) % whole(by) == 0;
   }
-  if (!v.to_real(x) || !by.to_real(y)) fail("a test wants numbers");
+  if (!v.to_real(x) || !by.to_real(y)) fail("a test expects numbers");
   if (y == 0) fail("a division by zero");
   return std::fmod(x, y) == 0;
 }

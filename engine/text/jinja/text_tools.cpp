@@ -132,7 +132,7 @@ List lines_of(const std::string& s) {
 List split_text(const std::string& s, const std::string* separator, int64_t most, bool from_right) {
   if (separator == nullptr) return split_at_blanks(s, most, from_right);
   const std::string by = without_marks(*separator);
-  if (by.empty()) fail("split wants a separator that is not empty");
+  if (by.empty()) fail("split expects a separator that is not empty");
   const Search search(s);
   List out;
   const auto may_cut = [&] { return most < 0 || std::ssize(out) < most; };

@@ -324,7 +324,7 @@ bool less(const Value& a, const Value& b) {
       if (!equal(first[n], second[n])) return less(first[n], second[n]);
     return first.size() < second.size();
   }
-  fail(concat("a ", type_name(a), " and a ", type_name(b), " have no order"));
+  fail(concat("a ", type_name(a), " and a ", type_name(b), " cannot be compared"));
 }
 
 std::string text_of(const Value& v) {
@@ -374,7 +374,7 @@ std::string json_of(const Value& v, const JsonStyle& style, int depth) {
                              json_of(item->second, style, depth + 1)));
     return joined(parts, '{', '}', style, depth);
   }
-  fail(concat("a value that is ", type_name(v), " has no JSON"));
+  fail(concat("a value that is ", type_name(v), " cannot be written as JSON"));
 }
 
 Value from_json(const nlohmann::ordered_json& json) {
@@ -445,7 +445,7 @@ List elements_of(const Value& v) {
     }
     return out;
   }
-  fail(concat("a ", type_name(v), " cannot be walked over"));
+  fail(concat("a ", type_name(v), " is not iterable"));
 }
 
 }  // namespace trireme::jinja

@@ -36,8 +36,8 @@ struct Tuple {
   bool is_group = false;  // of groupby: its elements are also named grouper and list
 };
 
-// Frees now or, for deeply nested values, a little later: recursion over a value in a value in a
-// value ... would need a deep stack.
+// Frees a held value. Frees deeply nested values a little later, one level at a time, because
+// recursion over them would overflow the stack.
 void free_held(void* what, void (*free)(void*));
 template <class T>
 std::shared_ptr<T> held(T value) {

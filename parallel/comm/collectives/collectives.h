@@ -22,7 +22,8 @@ Piece piece_of(int64_t n, int pieces, int index);
 void ring_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n,
                      std::span<const int> ring, int self);
 
-// All-reduce through the window inside each node, with one ring per window slice between nodes.
+// All-reduce through shared memory (NodeWindow) inside each node; between nodes, one ring for each
+// slice of the window.
 void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n);
 
 // In place over the pieces of piece_of(n, size, r), through the window of a group on one node.

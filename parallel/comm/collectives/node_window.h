@@ -1,4 +1,5 @@
-// Node-local window: shared memory through which the ranks of one node reduce.
+// Node-local window: shared memory for the all-reduce, reduce-scatter and all-gather of the ranks
+// of one node.
 //
 // For each of two buffers the window holds one slot per rank and one result slot. A tensor passes
 // through in pieces; piece s uses buffer s % 2:
@@ -7,11 +8,12 @@
 //      several nodes, the slice then passes around a ring of the nodes' ranks i) and into the
 //      result slot
 //   3. every rank copies the others' slices out of the result slot
-// Where each rank owns a piece of the tensor, a part of every rank's piece passes at a time.
-// Reduce-scatter: step 1 copies the parts of the other ranks, step 2 reduces the own part to its
-// final place. All-gather: step 1 copies the own part, step 2 copies the others' parts out. Neither
-// has a step 3. A rank announces steps 1 and 2 in its own counters, which no other rank writes.
-// While the others still reduce piece s, a rank copies piece s + 1 into the other buffer.
+// In reduce-scatter and all-gather each rank owns one piece of the tensor, and every step moves one
+// part of each rank's piece. Reduce-scatter: step 1 copies the parts of the other ranks, step 2
+// reduces the own part to its final place. All-gather: step 1 copies the own part, step 2 copies
+// the others' parts out. Neither has a step 3.
+// Each rank announces steps 1 and 2 in its own counters, which no other rank writes. While the
+// others still reduce piece s, a rank copies piece s + 1 into the other buffer.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Collective operation of a group in progress: identity, byte counts, and the only access to the
-// transport.
+// Collective operation in progress in a group: its identity, its byte counts, and the only access
+// to the transport.
 #pragma once
 
 #include <mutex>

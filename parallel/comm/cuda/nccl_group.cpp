@@ -126,7 +126,7 @@ void NcclWatch::look_at_progress() {
   } else if (waited > rank_state_.options.timeout_s) {
     const OpInfo op{watched_.kind, &watched_.group, watched_.rank,
                     watched_.size, watched_.bytes,  false};
-    report(concat(op, " is not through on the device after ", static_cast<int64_t>(waited),
+    report(concat(op, " has not completed on the device after ", static_cast<int64_t>(waited),
                   " s (comm.timeout)"));
   }
 }

@@ -24,7 +24,7 @@ struct NcclComm {
 
 // Monitor thread of a rank's NCCL communicators. Aborts them when a rank is lost or NCCL reports an
 // error, so that no device work waits for ever. Reports NCCL errors, and work without progress for
-// comm.timeout. The watchdog of the process, if any, does the rest
+// comm.timeout. The watchdog of the process, if any, then ends the rank
 // (parallel/comm/liveness/watchdog.h).
 class NcclWatch {
  public:
@@ -66,10 +66,10 @@ class NcclWatch {
   std::thread thread_;
 };
 
-// Waits on the host until the communicator's last call has completed. NCCL connects ranks when a
-// communicator is made and at the first operation of each kind; it passes every call to its own
-// thread, which later only queues a kernel. Throws if a rank is lost, if NCCL reports an error, and
-// after comm.timeout.
+// Waits on the host until the communicator's last call has completed. NCCL passes every call to a
+// thread of its own. That thread connects the ranks when a communicator is made and at the first
+// operation of each kind; afterwards it only queues a kernel. Throws if a rank is lost, if NCCL
+// reports an error, and after comm.timeout.
 void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
 
 // Makes an NCCL communicator over `ranks` (group ranks, including this one), numbered by their
@@ -81,8 +81,8 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
 
 // Aborts this rank's communicator without the others.
 void abort_nccl_comm(NcclComm& comm) noexcept;
-// Ends a communicator together with all of its ranks, when none has work left for it. Aborts it
-// alone if a rank is lost.
+// Ends a communicator together with its other ranks, once none has work left in it. If a rank is
+// lost, aborts it without the others.
 void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept;
 
 }  // namespace trireme::cuda

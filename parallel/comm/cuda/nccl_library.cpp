@@ -50,10 +50,10 @@ NcclLibrary load() {
     return library;
   }
   if (library.GetVersion(&library.version) != ncclSuccess)
-    library.reason = "libnccl.so.2 does not know its version";
+    library.reason = "libnccl.so.2 reports no version";
   else if (library.version < NCCL_VERSION_CODE / 100 * 100)
-    library.reason = concat("libnccl.so.2 has version ", library.version, ", this program needs ",
-                            NCCL_MAJOR, ".", NCCL_MINOR, " or later");
+    library.reason = concat("libnccl.so.2 has version ", library.version, ", expected ", NCCL_MAJOR,
+                            ".", NCCL_MINOR, " or later");
   return library;
 }
 
@@ -68,7 +68,7 @@ void check_nccl(ncclResult_t result, const std::string& what) {
   if (result == ncclSuccess || result == ncclInProgress) return;
   const NcclLibrary& nccl = nccl_library();
   throw Error(concat(what, ": NCCL failed: ", nccl.GetErrorString(result), " (",
-                     nccl.GetLastError(nullptr), "); NCCL_DEBUG=WARN says more"));
+                     nccl.GetLastError(nullptr), "); NCCL_DEBUG=WARN logs the details"));
 }
 
 }  // namespace trireme::cuda

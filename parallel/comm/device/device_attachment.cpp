@@ -73,8 +73,9 @@ struct Choice {
 Choice choose(const RankState& state, const std::vector<Candidate>& all) {
   for (size_t r = 1; r < all.size(); ++r)
     if (all[r].wanted != all[0].wanted)
-      fail_input(state.liveness.who(static_cast<int>(r)), " has another comm.device_backend than ",
-                 state.liveness.who(0), "; give all ranks the same configuration");
+      fail_input(state.liveness.who(static_cast<int>(r)),
+                 " has a different comm.device_backend than ", state.liveness.who(0),
+                 "; give all ranks the same configuration");
   const DeviceBackend wanted = all[0].wanted;
   if (wanted == DeviceBackend::kStaged) return {};
   // A single rank never sends anything.
@@ -117,7 +118,7 @@ DeviceBackend parse_device_backend(const std::string& name) {
   if (name == "auto") return DeviceBackend::kAuto;
   if (name == "nccl") return DeviceBackend::kNccl;
   if (name == "staged") return DeviceBackend::kStaged;
-  fail_input("comm.device_backend \"", name, "\" is not one of auto, nccl, staged");
+  fail_input("comm.device_backend \"", name, "\" is not supported; supported: auto, nccl, staged");
 }
 
 DeviceAttachment Communicator::attach(cuda::Context& gpu, DeviceBackend backend) {

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// Operation that a rank is in, for messages.
+// Operation that a rank is executing, for messages.
 struct OpInfo {
   CommKind kind = CommKind::kControl;
   const std::string* group = nullptr;
@@ -70,8 +70,8 @@ class Liveness {
   LossCause cause() const;  // once lost
   std::string reason() const;
   void leave();      // this rank ends normally; it starts no further operation
-  void go();         // it has ended: its process may exit, and beats no more
-  void terminate();  // a SIGTERM ends it now
+  void go();         // this rank has ended: its process may exit, and sends no more heartbeats
+  void terminate();  // a SIGTERM ends this rank now
 
   // For the watchdog's message. enter(): sets the operation in progress, unless it is nested in
   // another; returns the previous one, to be restored at its end. await(): posted message that the
@@ -96,7 +96,7 @@ class Liveness {
   // until the next call; zero: no call needed.
   std::function<std::chrono::microseconds()> background;
   void throw_if_lost(const OpInfo& op);
-  // Waits a moment for the report of another rank, then throws: that report's reason, or else this
+  // Waits briefly for another rank's report, then throws with that report's reason, else with this
   // one.
   [[noreturn]] void fail_after_grace(const OpInfo& op, const std::string& reason);
   [[noreturn]] void fail(const OpInfo& op, const std::string& reason,

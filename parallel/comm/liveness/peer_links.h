@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// Seconds until a process counts as lost whose kernel acknowledges but which sends nothing. A
+// Seconds until a process counts as lost that sends nothing while its kernel still acknowledges. A
 // process that computes still beats from a separate thread. A stopped process cannot be
 // distinguished here from one that gets no processor, so this is longer than kStoppedSeconds. The
 // other limit is kHangsSeconds (liveness.h).

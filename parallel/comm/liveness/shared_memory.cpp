@@ -81,10 +81,10 @@ SharedMemory SharedMemory::attach(const std::string& address, int64_t bytes) {
   int64_t pid = 0, number = 0, announced = 0;
   std::string cookie;
   if (!(in >> pid >> number >> announced >> cookie) || pid <= 0 || number < 0)
-    throw Error(concat("shared memory: \"", address, "\" is no address of a block"));
+    throw Error(concat("shared memory: \"", address, "\" is not the address of a block"));
   if (announced != bytes)
-    throw Error(concat("shared memory: a peer announces ", announced, " bytes where ", bytes,
-                       " are expected"));
+    throw Error(concat("shared memory: a peer announces ", announced, " bytes, expected ", bytes,
+                       " bytes"));
   const std::string path = concat("/proc/", pid, "/fd/", number);
   std::array<char, 256> target{};
   if (readlink(path.c_str(), target.data(), target.size() - 1) < 0)
@@ -101,8 +101,8 @@ SharedMemory SharedMemory::attach(const std::string& address, int64_t bytes) {
   if (!ours || seals < 0 || (seals & kSizeSeals) != kSizeSeals)
     throw Error(concat("shared memory: ", path, " is not a block of this user with a fixed size"));
   if (info.st_size != bytes)
-    throw Error(concat("shared memory: ", path, " has ", info.st_size, " bytes where ", bytes,
-                       " are expected"));
+    throw Error(concat("shared memory: ", path, " has ", info.st_size, " bytes, expected ", bytes,
+                       " bytes"));
   memory.map(memory.fd_, bytes);
   memory.close_address();
   return memory;

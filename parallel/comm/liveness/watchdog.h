@@ -4,7 +4,7 @@
 // It wakes when a process of the host or a connection ends, and ten times a second. It calls no
 // MPI. On a loss it
 //   1. sets the time at which the process ends with ExitCode::kLostRank, one second from now;
-//      another thread enforces it, whatever all others are stuck in, including printing;
+//      another thread enforces it, even if all others hang, for example while printing;
 //   2. prints one line: the rank, the operation it waits in, the lost rank and the cause.
 // Until then the other threads may leave by their own exceptions (Liveness::check); a rank that
 // does so has ten seconds from stop() to end. Where a rank reported its own failure, step 2 is

@@ -113,7 +113,7 @@ void RankAcceptor::read_greetings(const std::vector<bool>& ready, const Joined& 
     if (result == ReadResult::kGreeting)
       admit_or_refuse(*stranger, joined);
     else
-      turn_away(*stranger, "it is no rank");
+      turn_away(*stranger, "it is not a rank of this program");
     stranger = strangers_.erase(stranger);
   }
 }
@@ -169,14 +169,14 @@ void RankAcceptor::admit_or_refuse(Stranger& stranger, const Joined& joined) {
 
 void RankAcceptor::drop_silent() {
   while (!strangers_.empty() && Clock::now() >= strangers_.front().since + kIntroduction) {
-    turn_away(strangers_.front(), "it does not introduce itself");
+    turn_away(strangers_.front(), "it sent no greeting");
     strangers_.erase(strangers_.begin());
   }
 }
 
-// Accepts one pending connection. If all places are taken, the oldest connection is closed once it
-// is kMinIntroduction old, enough time for a rank to introduce itself: many silent connections do
-// not keep ranks out.
+// Accepts one pending connection. If kMaxStrangers are open, closes the oldest one once it is
+// kMinIntroduction old. A rank sends its greeting within that time, so that many silent connections
+// do not keep ranks out.
 void RankAcceptor::accept_one() {
   const auto now = Clock::now();
   if (now < accepts_again_) return;
@@ -192,7 +192,7 @@ void RankAcceptor::accept_one() {
     return;
   }
   if (full) {
-    turn_away(strangers_.front(), "it does not introduce itself, and others wait");
+    turn_away(strangers_.front(), "it sent no greeting, and other connections wait");
     strangers_.erase(strangers_.begin());
   }
   stranger.since = now;

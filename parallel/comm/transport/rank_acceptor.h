@@ -21,8 +21,8 @@ using RankLines = std::array<std::vector<Socket>, kRankLines>;
 class RankAcceptor {
  public:
   using Clock = std::chrono::steady_clock;
-  // Limit on connections that have not introduced themselves yet. Each has kIntroduction to do so,
-  // or kMinIntroduction if others wait for its place.
+  // Limit on connections that have not sent a greeting yet. Each has kIntroduction to send it, or
+  // kMinIntroduction while further connections wait.
   static constexpr size_t kMaxStrangers = 128;
   static constexpr std::chrono::milliseconds kIntroduction{5000}, kMinIntroduction{200};
   using Joined = std::function<void(const RankGreeting&, const TcpAddress& from)>;

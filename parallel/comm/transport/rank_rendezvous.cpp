@@ -102,8 +102,8 @@ Socket listen_as_master(const TcpOptions& options) {
       fail_input("rank 0 cannot listen at ", address.text(), " (MASTER_PORT ", options.master_port,
                  ": ", system_reason(), "); choose a free port");
   }
-  fail_input("rank 0 cannot listen at \"", options.master_address, "\" (MASTER_ADDR): it is no ",
-             "address of this machine; set TRIREME_LISTEN_ADDRESS to one, or to * for all");
+  fail_input("rank 0 cannot listen at \"", options.master_address, "\" (MASTER_ADDR): it is not ",
+             "an address of this machine; set TRIREME_LISTEN_ADDRESS to one, or to * for all");
 }
 
 // Tries all addresses of the name until one accepts: rank 0 may start later than the others.
@@ -137,7 +137,8 @@ Socket connect_to_master(const TcpOptions& options, RendezvousEnd end) {
                "TRIREME_COMM_SECRET_FILE");
   if (refusal == RankRefusal::kSize)
     fail_input(head, "it has another WORLD_SIZE; give all ranks the same");
-  fail_rendezvous(concat(head, "is RANK unique, and do all ranks use one MASTER_ADDR?"));
+  fail_rendezvous(
+      concat(head, "RANK is not unique, or the ranks use different values of MASTER_ADDR"));
 }
 
 // Proves to the listening rank `peer` that this is a rank of the run, and verifies its proof.
@@ -150,7 +151,7 @@ void introduce(const Socket& socket_, RankGreeting own, int peer, const TcpOptio
   if (!read_all(socket_.fd(), &challenge, sizeof challenge, end)) gone();
   const std::string at = peer_address(socket_).text();
   if (challenge.magic != kRankMagic)
-    fail_rendezvous(concat("rank ", own.rank, ": ", at, " is no rank ", peer, " of this program"));
+    fail_rendezvous(concat("rank ", own.rank, ": ", at, " is not rank ", peer, " of this program"));
   own.peer = peer;
   std::ranges::copy(random_bytes(own.nonce.size()), own.nonce.begin());
   own.proof = greeting_proof(options.secret, challenge, own);

@@ -266,8 +266,8 @@ class TcpTransport final : public Transport {
     if (box.header.bytes > kStored && !blocks_another) return false;
     if (box.header.bytes > kMaxAhead - box.ahead)
       throw Error(concat("world rank ", peer, " sends ", box.header.bytes,
-                         " bytes that no receive ", "expects, beside ", box.ahead,
-                         " stored ones; at most ", kMaxAhead, " bytes are stored"));
+                         " bytes that no receive ", "expects, in addition to ", box.ahead,
+                         " stored bytes; at most ", kMaxAhead, " bytes are stored"));
     box.ahead += box.header.bytes;
     box.storing = true;
     (void)room_in(box);

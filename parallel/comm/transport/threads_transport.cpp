@@ -183,8 +183,8 @@ std::unique_ptr<Transport> make_thread_transport(std::shared_ptr<ThreadHub> hub,
 std::unique_ptr<Transport> make_single_transport() { return std::make_unique<SingleTransport>(); }
 
 void fail_message_size(const OpInfo& op, int from, int64_t got, int64_t wanted) {
-  throw Error(concat(op, " got a message of ", got, " bytes from world rank ", from, " where ",
-                     wanted, " were expected: the ranks call different operations"));
+  throw Error(concat(op, " got a message of ", got, " bytes from world rank ", from, ", expected ",
+                     wanted, " bytes: the ranks call different operations"));
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Transport: bytes from one rank to another, the base of every collective between processes.
+// Transport: point-to-point messages between ranks, the base of every collective.
 #pragma once
 
 #include <chrono>
@@ -92,7 +92,7 @@ std::unique_ptr<Transport> make_mpi_transport();
 bool has_mpi();
 inline constexpr const char* kWithoutMpi =
     "this program was built without MPI (-DTRIREME_MPI=OFF): start each rank with WORLD_SIZE, "
-    "RANK, MASTER_ADDR and MASTER_PORT, as torchrun does, and they talk over TCP";
+    "RANK, MASTER_ADDR and MASTER_PORT, as torchrun does, and they connect over TCP";
 
 // TCP sockets between all pairs of ranks (rank_rendezvous.h). Rank 0 listens at
 // master_address:master_port; the others connect to it and receive the addresses of all. Waits up

@@ -54,7 +54,7 @@ TEST(Override, ReplacesEverySpelling) {
 TEST(Override, WrongPathsAreErrors) {
   EXPECT_EQ(applied(R"({"name": "x"})", "name.first=1"),
             "--set name.first: leads into \"x\", which is not an object");
-  EXPECT_EQ(applied("{}", "a..b=1"), "--set \"a..b\": is not a path of names with dots");
+  EXPECT_EQ(applied("{}", "a..b=1"), "--set \"a..b\": is not a path of key names joined by dots");
   EXPECT_EQ(applied("[]", "steps=1"), "--set steps: leads into [], which is not an object");
   EXPECT_THROW(parse_override("steps"), InputError);
   EXPECT_THROW(parse_override("=3"), InputError);

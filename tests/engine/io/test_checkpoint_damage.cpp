@@ -100,7 +100,7 @@ TEST_F(CheckpointDamage, WhatCannotBeReadIsNotDamaged) {
       FAIL() << "taken: " << file;
     } catch (const InputError& e) {
       EXPECT_NE(std::string(e.what()).find(reason), std::string::npos) << e.what();
-      EXPECT_NE(std::string(e.what()).find("may be whole"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("may be complete"), std::string::npos) << e.what();
     }
   };
   for (const char* file : {"shard-00000-of-00002.safetensors", "manifest.json"}) {
@@ -184,11 +184,11 @@ TEST(HostileManifest, IsRefusedByName) {
        [=](Json& j) {
          slice(j, 0)["box_extent"] = {4, 4};
        }},
-      {"do not lie in dimension",
+      {"are outside dimension",
        [=](Json& j) {
          slice(j, 0)["box_start"] = {1, 0};
        }},
-      {"do not lie in dimension",
+      {"are outside dimension",
        [=](Json& j) {
          slice(j, 0)["box_extent"] = {4, huge};
        }},
@@ -198,9 +198,9 @@ TEST(HostileManifest, IsRefusedByName) {
          slice(j, 0)["box_start"] = {-1, 0};
        }},
       {"box_extent", [=](Json& j) { slice(j, 0).erase("box_extent"); }},
-      {"do not lie in a box", [=](Json& j) { slice(j, 0)["end"] = 13; }},
-      {"do not lie in a box", [=](Json& j) { slice(j, 0)["begin"] = 12; }},
-      {"do not lie in a box", [=](Json& j) { slice(j, 0)["end"] = huge; }},
+      {"are outside the box", [=](Json& j) { slice(j, 0)["end"] = 13; }},
+      {"are outside the box", [=](Json& j) { slice(j, 0)["begin"] = 12; }},
+      {"are outside the box", [=](Json& j) { slice(j, 0)["end"] = huge; }},
       {"shard 2 of 2", [=](Json& j) { slice(j, 0)["shard"] = 2; }},
       {"bytes for", [=](Json& j) { slice(j, 0)["bytes"] = 47; }},
       {"bytes for", [=](Json& j) { slice(j, 0)["bytes"] = huge; }},

@@ -240,7 +240,7 @@ Draft draft(uint64_t tensors, uint64_t pairs, uint32_t version = 3) {
 
 TEST(Gguf, LiesAreRefused) {
   constexpr uint64_t kHuge = uint64_t{1} << 62;
-  expect_refused("GGML" + std::string(40, '\0'), "no GGUF file");
+  expect_refused("GGML" + std::string(40, '\0'), "not a GGUF file");
   expect_refused(draft(0, 0, 1).bytes, "version 1");
   expect_refused(draft(0, 0, 0x03000000).bytes, "big-endian");
   expect_refused(draft(kHuge, 0).bytes, "tensors and");
@@ -250,10 +250,10 @@ TEST(Gguf, LiesAreRefused) {
   expect_refused(
       draft(0, 1).text("k").number(uint32_t{9}).number(uint32_t{9}).number(uint64_t{1}).bytes +
           std::string(16, '\0'),
-      "array of type 9");
+      "array of the unsupported type 9");
   expect_refused(draft(0, 1).text("k").number(uint32_t{99}).bytes, "unknown type 99");
   expect_refused(draft(0, 1).text("k").number(uint32_t{10}).number(~uint64_t{0}).bytes,
-                 "no 64-bit integer");
+                 "exceeds a signed 64-bit integer");
   expect_refused(draft(0, 2)
                      .text("k")
                      .number(uint32_t{7})
@@ -263,9 +263,9 @@ TEST(Gguf, LiesAreRefused) {
                      .number(uint8_t{0})
                      .bytes,
                  "appears twice");
-  expect_refused(draft(1, 0).tensor("t", {kHuge, 8}, 0, 0).data(64).bytes, "dimension of");
-  expect_refused(draft(1, 0).tensor("t", {kHuge}, 0, 0).data(64).bytes, "larger than any file");
-  expect_refused(draft(1, 0).tensor("t", {0}, 0, 0).data(64).bytes, "dimension of 0");
+  expect_refused(draft(1, 0).tensor("t", {kHuge, 8}, 0, 0).data(64).bytes, "invalid dimension");
+  expect_refused(draft(1, 0).tensor("t", {kHuge}, 0, 0).data(64).bytes, "more bytes than 64 bits");
+  expect_refused(draft(1, 0).tensor("t", {0}, 0, 0).data(64).bytes, "invalid dimension 0");
   expect_refused(draft(1, 0).tensor("t", {8, 8, 8, 8, 8}, 0, 0).data(64).bytes, "5 dimensions");
   expect_refused(draft(1, 0).tensor("t", {8}, 77, 0).data(64).bytes, "unknown type 77");
   expect_refused(draft(1, 0).tensor("t", {33}, 8, 0).data(64).bytes, "rows of 33");

@@ -230,8 +230,8 @@ TEST(TextReader, NamesTheFileAndTheLine) {
   complaint("key.jsonl", "{\"txt\":\"x\"}\n", "key.jsonl:1", "no key \"text\"");
   complaint("number.jsonl", "{\"text\":5}\n", "number.jsonl:1", "not a string");
   complaint("bytes.jsonl", "{\"text\":\"\xFF\"}\n", "bytes.jsonl:1", "UTF-8");
-  complaint("no.jsonl.gz", "{\"text\":\"x\"}\n", "no.jsonl.gz", "no gzip data");
-  complaint("no.jsonl.zst", "{\"text\":\"x\"}\n", "no.jsonl.zst", "no zstd data");
+  complaint("no.jsonl.gz", "{\"text\":\"x\"}\n", "no.jsonl.gz", "not gzip data");
+  complaint("no.jsonl.zst", "{\"text\":\"x\"}\n", "no.jsonl.zst", "not zstd data");
   const std::string text(100000, 'x');
   const std::string packed = gzip(text), frame = zstd(text);
   complaint("cut.txt.gz", packed.substr(0, packed.size() / 2), "cut.txt.gz", "truncated");

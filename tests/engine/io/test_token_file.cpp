@@ -253,7 +253,7 @@ TEST(TokenFile, RefusesFloatingPointAndWrongSizes) {
     EXPECT_NE(error(code, 0).find("truncated"), std::string::npos) << int{code};
   }
   for (const uint8_t code : {uint8_t{0}, uint8_t{9}, uint8_t{255}}) {
-    EXPECT_NE(error(code, 10).find("unknown"), std::string::npos) << int{code};
+    EXPECT_NE(error(code, 10).find("not supported"), std::string::npos) << int{code};
   }
 }
 
@@ -280,10 +280,10 @@ TEST(TokenFile, RefusesHostileIndices) {
   refused([](RawIndex& i) { i.tail = "12"; }, "multimodal");
   refused([](RawIndex& i) { i.lengths[0] = -3; }, "negative length");
   refused([](RawIndex& i) { i.lengths[1] = 2147483647; }, "truncated");
-  refused([](RawIndex& i) { i.pointers[1] = 5; }, "begin at byte 5");
-  refused([](RawIndex& i) { i.pointers[1] = -6; }, "begin at byte -6");
-  refused([](RawIndex& i) { i.pointers[0] = std::numeric_limits<int64_t>::min(); }, "begin at");
-  refused([](RawIndex& i) { i.documents[0] = 1; }, "not 0");
+  refused([](RawIndex& i) { i.pointers[1] = 5; }, "recorded at byte 5");
+  refused([](RawIndex& i) { i.pointers[1] = -6; }, "recorded at byte -6");
+  refused([](RawIndex& i) { i.pointers[0] = std::numeric_limits<int64_t>::min(); }, "recorded at");
+  refused([](RawIndex& i) { i.documents[0] = 1; }, "expected 0");
   refused([](RawIndex& i) { i.documents[1] = 3; }, "between");
   refused([](RawIndex& i) { i.documents = {0, 2, 1}; }, "between");
   refused([](RawIndex& i) { i.documents = {0, 1, 1}; }, "ends with");

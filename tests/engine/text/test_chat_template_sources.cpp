@@ -73,7 +73,7 @@ TEST(ChatTemplateSources, ChooseAsTransformersDo) {
   EXPECT_NE(
       error_of([&] {
         chosen_chat_template(both, true, "rag");
-      }).find("\"rag\" is no chat template of the model, which has \"default\", \"tool_use\""),
+      }).find("\"rag\" is not a chat template of the model, which has \"default\", \"tool_use\""),
       std::string::npos);
   const Sources none{{"rag", "r"}, {"tool_use", "t"}};
   EXPECT_EQ(chosen_chat_template(none, true), "tool_use");

@@ -88,7 +88,8 @@ TEST(ChatVariables, ArgumentsThatAreTextAreNamedWhereATemplateFailsAtThem) {
           given);
     FAIL() << "a text has no items";
   } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("messages[0].tool_calls[0].function.arguments is text"),
+    EXPECT_NE(std::string(e.what()).find(
+                  "messages[0].tool_calls[0].function.arguments is passed to the template as text"),
               std::string::npos)
         << e.what();
   }

@@ -151,7 +151,7 @@ TEST(Detokenizer, RefusesDecodersThatItCannotFollow) {
       {sequence(many), "more than 32 parts"},
       {sequence({fuse, replace}), "texts of 300 and 0 bytes"},
       {sequence(json(7, longer)), "more than 1048576 bytes of text"},
-      {json{{"type", "WordPiece"}}, "WordPiece is not available"}};
+      {json{{"type", "WordPiece"}}, "WordPiece is not supported"}};
   for (const auto& [decoder, reason] : cases) {
     try {
       decoding(decoder);

@@ -51,7 +51,7 @@ TEST(Jinja, NamesWhatIsWrong) {
       {"{{ 1 | tojson(odd=1) }}", "\"tojson\" takes no argument \"odd\""},
       {"{{ 1 | int(7, default=8) }}", "\"default\" twice"},
       {"{{ [1] | map('int', odd=1) | list }}", "\"int\" takes no argument \"odd\""},
-      {"{{ u | pprint }}", "\"pprint\" is not available"},
+      {"{{ u | pprint }}", "\"pprint\" is not supported"},
       {"{{ 'ffffffffffffffffffff' | int(base=16) }}", "more than 64 bits"},
       {"{{ cycler('a').next(1) }}", "next takes no arguments"},
       {"{{ lipsum() }}", "lipsum"}};

@@ -86,9 +86,9 @@ TEST(Regex, NamesTheConstructThatItRefuses) {
     return "";
   };
   EXPECT_EQ(message("(?~ab)"),
-            "a file: (?~...) (an absent operator) is not available in the "
+            "a file: (?~...) (an absent operator) is not supported in the "
             "regular expression \"(?~ab)\"");
-  EXPECT_NE(message("\\p{In_Basic_Latin}").find("\\p{In_Basic_Latin} is not available"),
+  EXPECT_NE(message("\\p{In_Basic_Latin}").find("\\p{In_Basic_Latin} is not supported"),
             std::string::npos);
   EXPECT_NE(message("(?W)\\w").find("the option (?W)"), std::string::npos);
   EXPECT_NE(message("(?<=a*)b").find("lookbehind"), std::string::npos) << message("(?<=a*)b");

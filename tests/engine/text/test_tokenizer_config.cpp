@@ -104,21 +104,21 @@ TEST_P(BadTokenizerConfig, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     Keys, BadTokenizerConfig,
-    testing::Values(BadSetting{R"([])", "is no JSON object"},
-                    BadSetting{R"({"split_special_tokens": true})", "split_special_tokens"},
-                    BadSetting{R"({"do_lower_case": true})", "do_lower_case"},
-                    BadSetting{R"({"a_key_of_tomorrow": {"x": 1}})",
-                               "\"a_key_of_tomorrow\": {\"x\":1} of a key"},
-                    BadSetting{
-                        R"({"tokenizer_class": "TokenizerOfTomorrow", "add_prefix_space": true})",
-                        "\"TokenizerOfTomorrow\" does not say which counts"},
-                    BadSetting{R"({"add_prefix_space": "yes"})", "add_prefix_space"},
-                    BadSetting{R"({"eos_token": 7})", "eos_token"},
-                    BadSetting{R"({"added_tokens_decoder": {"3": {"content": "<|eot_id|>"}}})",
-                               "gives \"<|eot_id|>\" the id 3"},
-                    BadSetting{R"({"added_tokens_decoder": {"3": {"content": "<new>"}}})",
-                               "gives \"<new>\" the id 3, which is"},
-                    BadSetting{R"({"additional_special_tokens": "x"})", "is no list of tokens"}));
+    testing::Values(
+        BadSetting{R"([])", "is not a JSON object"},
+        BadSetting{R"({"split_special_tokens": true})", "split_special_tokens"},
+        BadSetting{R"({"do_lower_case": true})", "do_lower_case"},
+        BadSetting{R"({"a_key_of_tomorrow": {"x": 1}})",
+                   "\"a_key_of_tomorrow\": {\"x\":1} is the value of an unknown key"},
+        BadSetting{R"({"tokenizer_class": "TokenizerOfTomorrow", "add_prefix_space": true})",
+                   "\"TokenizerOfTomorrow\" does not say which counts"},
+        BadSetting{R"({"add_prefix_space": "yes"})", "add_prefix_space"},
+        BadSetting{R"({"eos_token": 7})", "eos_token"},
+        BadSetting{R"({"added_tokens_decoder": {"3": {"content": "<|eot_id|>"}}})",
+                   "gives \"<|eot_id|>\" the id 3"},
+        BadSetting{R"({"added_tokens_decoder": {"3": {"content": "<new>"}}})",
+                   "gives \"<new>\" the id 3, which is"},
+        BadSetting{R"({"additional_special_tokens": "x"})", "is not a list of tokens"}));
 
 TEST(TokenizerConfig, CleansNoTextOfAUnigramModel) {
   const char* const cleans = R"({"clean_up_tokenization_spaces": true})";

@@ -265,7 +265,7 @@ TEST(Failure, OtherBuildsAndOptionsAreNamed) {
     if (r == 2) o.window_bytes = 4096;
   };
   for (const std::string& e : connect_errors(other_window))
-    EXPECT_NE(e.find("rank 2 has other communication options"), std::string::npos) << e;
+    EXPECT_NE(e.find("rank 2 has different communication options"), std::string::npos) << e;
   EXPECT_FALSE(executable_build_id().empty());
 }
 

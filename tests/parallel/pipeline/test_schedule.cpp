@@ -100,7 +100,7 @@ TEST(Schedule, RefusalsNameTheKeys) {
             "gradient_accumulation_steps is 0; it must be at least 1");
   EXPECT_NE(make(ScheduleKind::kGPipe, 1 << 20, 1, 1 << 20).find("largest schedule"),
             std::string::npos);
-  EXPECT_NE(refusal([] { load_schedule("zb-h1", 2, 1, 4); }).find("zb_h1, zb_h2, nor the path"),
+  EXPECT_NE(refusal([] { load_schedule("zb-h1", 2, 1, 4); }).find("zb_h1, zb_h2, and the path"),
             std::string::npos);
 }
 
@@ -137,9 +137,10 @@ std::string ranks_refusal(const std::string& ranks) {
 }
 
 TEST(Schedule, FilesAreCheckedMemberByMember) {
-  EXPECT_EQ(file_refusal(""), "f: \"version\" is missing; it is 1");
+  EXPECT_EQ(file_refusal(""), "f: \"version\" is missing; expected 1");
   EXPECT_EQ(file_refusal(R"("version": 2)"), "f: \"version\" is 2; this program reads version 1");
-  EXPECT_EQ(file_refusal(R"("version": 1, "stages": 0)"), "f: \"stages\" is 0, not 1 to 4194304");
+  EXPECT_EQ(file_refusal(R"("version": 1, "stages": 0)"),
+            "f: \"stages\" is 0, expected 1 to 4194304");
   EXPECT_EQ(file_refusal(R"("version": 1, "stages": 2)"), "f: \"micro_batches\" is missing");
   EXPECT_NE(file_refusal(R"("version": 1, "stages": -2)").find("\"stages\" is -2, not a whole"),
             std::string::npos);
@@ -152,9 +153,9 @@ TEST(Schedule, FilesAreCheckedMemberByMember) {
                 R"("version": 1, "stages": 4194304, "chunks": 4194304, "micro_batches": 4194304)"),
             "f: stages x chunks x micro_batches is more than 4194304");
   EXPECT_NE(refusal([] { parse_schedule("[", "f"); }).find("f: not valid JSON"), std::string::npos);
-  EXPECT_EQ(refusal([] { parse_schedule("[]", "f"); }), "f: a schedule is a JSON object");
+  EXPECT_EQ(refusal([] { parse_schedule("[]", "f"); }), "f: expected a JSON object");
   EXPECT_EQ(ranks_refusal(R"(["F0"])"), "f: \"ranks\" has 1 lists for 2 stages");
-  EXPECT_EQ(ranks_refusal(R"(7, 8)"), "f: rank 0 is no list of instructions");
+  EXPECT_EQ(ranks_refusal(R"(7, 8)"), "f: rank 0 is not a list of instructions");
 }
 
 TEST(Schedule, FilesAreCheckedInstructionByInstruction) {
@@ -162,33 +163,34 @@ TEST(Schedule, FilesAreCheckedInstructionByInstruction) {
   EXPECT_EQ(ranks_refusal(concat(good, ",", good)), "accepted");
   for (const char* word : {"\"X0\"", "\"\"", "\"F\"", "\"F-1\"", "\"F0.\"", "\"F0.0.0\"", "\"F0 \"",
                            "\"F99999999999\"", "3", "\"F+1\""})
-    EXPECT_NE(ranks_refusal(concat("[", word, "],", good)).find("is no instruction"),
+    EXPECT_NE(ranks_refusal(concat("[", word, "],", good)).find("is not an instruction"),
               std::string::npos)
         << word;
   const auto first = [&](const std::string& list) {
     return ranks_refusal(concat("[", list, "], ", good));
   };
+  EXPECT_EQ(first(R"("F0", "F2", "B0", "B1")"),
+            "f: rank 0, instruction 1 (forward of chunk 0, micro-batch 2): expected a micro-batch "
+            "from 0 to 1");
   EXPECT_EQ(
-      first(R"("F0", "F2", "B0", "B1")"),
-      "f: rank 0, instruction 1 (forward of chunk 0, micro-batch 2): micro-batches are 0 to 1");
-  EXPECT_EQ(first(R"("F0", "F1.1")"),
-            "f: rank 0, instruction 1 (forward of chunk 1, micro-batch 1): chunks are 0 to 0");
+      first(R"("F0", "F1.1")"),
+      "f: rank 0, instruction 1 (forward of chunk 1, micro-batch 1): expected a chunk from 0 to 0");
   EXPECT_EQ(first(R"("F0", "F0")"),
-            "f: rank 0, instruction 1 (forward of chunk 0, micro-batch 0): it was done before");
+            "f: rank 0, instruction 1 (forward of chunk 0, micro-batch 0): it is a duplicate");
   EXPECT_EQ(
       first(R"("F0", "B0", "W0")"),
-      "f: rank 0, instruction 2 (backward_weight of chunk 0, micro-batch 0): it was done before");
+      "f: rank 0, instruction 2 (backward_weight of chunk 0, micro-batch 0): it is a duplicate");
   EXPECT_EQ(
       first(R"("B0", "F0")"),
       "f: rank 0, instruction 0 (backward of chunk 0, micro-batch 0): its forward comes later");
   EXPECT_EQ(first(R"("F0", "W0", "I0")"),
             "f: rank 0, instruction 1 (backward_weight of chunk 0, micro-batch 0): its "
             "backward_input comes later");
-  EXPECT_EQ(first(R"("F0", "B0")"), "f: rank 0 never does forward of chunk 0, micro-batch 1");
+  EXPECT_EQ(first(R"("F0", "B0")"), "f: rank 0 never runs forward of chunk 0, micro-batch 1");
   EXPECT_EQ(first(R"("F0", "B0", "F1")"),
-            "f: rank 0 never does backward of chunk 0, micro-batch 1");
+            "f: rank 0 never runs backward of chunk 0, micro-batch 1");
   EXPECT_EQ(first(R"("F0", "B0", "F1", "I1")"),
-            "f: rank 0 never does backward_weight of chunk 0, micro-batch 1");
+            "f: rank 0 never runs backward_weight of chunk 0, micro-batch 1");
 }
 
 TEST(Schedule, FilesWhoseRanksWaitForEverAreRefused) {

@@ -125,7 +125,7 @@ TEST(RunConfig, WhatCanBeMeantBySplitIsSaid) {
 
 TEST(RunConfig, AScheduleThatDoesNotExistIsReportedWithTheOtherMistakes) {
   const std::string all = problem({"parallel.pipeline_schedule=2f2b", "train_batch_size=auto"});
-  EXPECT_NE(all.find("\"2f2b\" is not one of gpipe"), std::string::npos) << all;
+  EXPECT_NE(all.find("\"2f2b\" is not supported; supported: gpipe"), std::string::npos) << all;
   EXPECT_NE(all.find("train_batch_size: is required"), std::string::npos) << all;
 }
 
@@ -305,9 +305,10 @@ TEST(RunConfig, ContextLayouts) {
   EXPECT_EQ(run_config_to_json(resolved_run_config(run_config_to_json(both))),
             run_config_to_json(both));
   EXPECT_EQ(trajectory_hash(both), trajectory_hash(read({}, 1)));
-  EXPECT_EQ(problem({"cp=4", "tp=2", "cp_comm_type=a2a"}, 8),
-            "cp_comm_type: \"a2a\" cannot deal the 2 query heads of a tensor-parallel rank to 4 "
-            "context-parallel ranks: use \"p2p\", or another parallel.context_parallel_size");
+  EXPECT_EQ(
+      problem({"cp=4", "tp=2", "cp_comm_type=a2a"}, 8),
+      "cp_comm_type: \"a2a\" cannot distribute the 2 query heads of a tensor-parallel rank to 4 "
+      "context-parallel ranks: use \"p2p\", or another parallel.context_parallel_size");
 }
 
 TEST(RunConfig, ModelProblemsCarryTheirPath) {
@@ -515,7 +516,7 @@ TEST(LoadRunConfig, ModelPathsAndOverrides) {
   document["model"] = "models";
   write(document);
   EXPECT_EQ(said({}), scratch.path() +
-                          "/models: holds no config.json, so it is no HuggingFace "
+                          "/models: holds no config.json, so it is not a HuggingFace "
                           "model directory");
   EXPECT_EQ(said({"model=" + model_file}), "");
   document["model"] = "nowhere.json";

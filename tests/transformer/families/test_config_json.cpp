@@ -157,7 +157,7 @@ TEST(ModelConfig, RopeScalingMustMakeSense) {
             "model.rope_scaling.factor: is required by rope_type dynamic");
   EXPECT_EQ(wrong(R"("type": "yarn")"), "model.rope_scaling.factor: is required by rope_type yarn");
   EXPECT_EQ(wrong(R"("rope_type": "yarn", "type": "linear", "factor": 2)"),
-            "model.rope_scaling.type: \"linear\" is not rope_type \"yarn\"");
+            "model.rope_scaling.type: \"linear\" differs from rope_type \"yarn\"");
   EXPECT_EQ(wrong(R"("type": "linear", "factor": 0.5)"),
             "model.rope_scaling.factor: must be at least 1, got 0.5");
   EXPECT_EQ(wrong(R"("type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 4)"),
@@ -207,7 +207,8 @@ TEST(ModelConfig, AWindowOfNoTokenIsRefusedWhereALayerHasIt) {
     return model_problem(
         of_type(type, concat(R"(, "num_key_value_heads": 2, "sliding_window": 0)", more)));
   };
-  const std::string refused = "model.sliding_window: 0 is a window in which a token sees none";
+  const std::string refused =
+      "model.sliding_window: 0 is a window in which a token attends to none";
   for (const char* type : {"mistral", "mixtral"}) EXPECT_TRUE(said(type, "").starts_with(refused));
   const std::string on = R"(, "use_sliding_window": true)";
   for (const char* type : {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe"}) {
@@ -241,12 +242,12 @@ TEST(ModelConfig, SizesMustFit) {
   EXPECT_EQ(model_problem(llama_json(R"(, "num_key_value_heads": 3)")),
             "model.num_key_value_heads: 3 does not divide num_attention_heads 4");
   EXPECT_EQ(model_problem(llama_json(R"(, "head_dim": 15)")),
-            "model.head_dim: gives heads of width 15; rotary positions need an even width");
+            "model.head_dim: gives heads of width 15; the rotary embedding needs an even width");
   Json odd = llama_json();
   odd["hidden_size"] = 60;
   EXPECT_EQ(model_problem(odd),
-            "model.num_attention_heads: gives heads of width 15; rotary positions "
-            "need an even width");
+            "model.num_attention_heads: gives heads of width 15; the rotary embedding "
+            "needs an even width");
   odd["hidden_size"] = 62;
   EXPECT_EQ(model_problem(odd), "model.num_attention_heads: 4 does not divide hidden_size 62");
   Json heads = gpt2();
@@ -327,7 +328,7 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
             read_model(llama_json(R"(, "eos_token_id": 5)")));
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_EQ(notes[0], file +
-                          ": keys that are not known here are null and passed over: "
+                          ": ignoring unknown keys with the value null: "
                           "\"hiden_act\", "
                           "\"some.program\", \"rope_scaling.odd\"");
   EXPECT_EQ(text_ends(scratch.path(), 32000), (std::vector<int32_t>{5, 7, 9}));

@@ -99,7 +99,7 @@ TEST(ForeignKeys, OtherMathematicsIsRefusedByName) {
     EXPECT_EQ(load("llama", concat("\"", key, "\": null")).error, "") << key;
   }
   EXPECT_EQ(load("llama", R"("tomorrows_multiplier": 0.5)").error,
-            ": \"tomorrows_multiplier\": 0.5 of a key that is not known here and may change what "
+            ": \"tomorrows_multiplier\": 0.5 is the value of an unknown key, which may change what "
             "the model computes; take it out of the file if it does not "
             "(docs/reference/model-keys.md lists "
             "the known ones)");
@@ -119,7 +119,7 @@ TEST(ForeignKeys, NeutralValuesPass) {
   EXPECT_EQ(got.error, "");
   EXPECT_EQ(got.config, plain.config);
   ASSERT_EQ(got.notes.size(), 1U);
-  EXPECT_NE(got.notes[0].find("null and passed over: \"unheard_of\""), std::string::npos);
+  EXPECT_NE(got.notes[0].find("with the value null: \"unheard_of\""), std::string::npos);
   // A key of another architecture in one family may be regular in another one.
   EXPECT_EQ(load("qwen3", R"("use_qk_norm": true)").error, "");
   EXPECT_NE(load("qwen3", R"("use_qk_norm": false)").error, "");
@@ -161,7 +161,7 @@ TEST(ForeignKeys, NullAndForeignTokenIdsAreTransformers) {
   EXPECT_EQ(ids.config.bos_token_id, -1);
   EXPECT_EQ(ids.config.eos_token_id, 5);
   ASSERT_EQ(ids.notes.size(), 2U);
-  EXPECT_NE(ids.notes[0].find("bos_token_id: -1 names no token"), std::string::npos);
+  EXPECT_NE(ids.notes[0].find("bos_token_id: -1 is outside the vocabulary"), std::string::npos);
   EXPECT_EQ(load("llama", R"("attention_dropout": null)").config.attention_dropout, 0);
   const Loaded v3 = load("deepseek_v3", R"("rope_interleave": null, "norm_topk_prob": null)");
   EXPECT_EQ(v3.error, "");

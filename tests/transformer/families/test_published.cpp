@@ -94,7 +94,7 @@ TEST(Published, HostileSizesAreRefused) {
     return report.ok() ? "" : report.errors().front();
   };
   EXPECT_EQ(problem("mixtral-8x7b", R"({"num_hidden_layers": 65536, "num_local_experts": 65536})"),
-            "model: 65536 layers of 65536 experts are 4294967296, at most 262144 are built");
+            "model: 65536 layers of 65536 experts are 4294967296, at most 262144 are supported");
   const std::string large = "model: the sizes make a model of ";
   EXPECT_EQ(problem("llama-7b", R"({"hidden_size": 1048576, "head_dim": 1048576,
                                     "num_attention_heads": 1048576, "num_hidden_layers": 65536})")

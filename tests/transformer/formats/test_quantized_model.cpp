@@ -132,14 +132,14 @@ TEST(QuantizedModel, WhatDoesNotFitIsRefused) {
   const auto expect_says = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  expect_says(changed("gptq", dir, {{"bits", 3}}), "bits: 3 bits are not read");
+  expect_says(changed("gptq", dir, {{"bits", 3}}), "bits: 3 bits are not supported");
   expect_says(changed("gptq", dir, {{"bits", 8}}), "expected (");
   expect_says(changed("awq", dir, {{"version", "gemv"}}), "version: \"gemv\" is not available");
   expect_says(changed("awq", dir, {{"group_size", 32}}), "groups of 32 inputs");
   expect_says(changed("awq", dir, {{"group_size", 0}}), "group_size: is 0");
   expect_says(changed("fp8", dir, {{"weight_block_size", nullptr}}), "weight_block_size");
   expect_says(changed("fp8", dir, {{"weight_block_size", {16, 16}}}), "weight_scale_inv is (");
-  expect_says(changed("fp8", dir, {{"quant_method", "bitsandbytes"}}), "is not read");
+  expect_says(changed("fp8", dir, {{"quant_method", "bitsandbytes"}}), "is not supported");
 }
 
 // The directory with changes of the only group of its quantization_config: in the group itself, or
@@ -172,7 +172,8 @@ TEST(CompressedTensors, WhatIsNotReadIsNamed) {
     return changed_group(kind, {{"weights", {{key, value}}}});
   };
   const std::string group = "config_groups.group_0.";
-  expect_says(weights("ct_int4", "num_bits", 3), group + "weights.num_bits: 3 bits are not read");
+  expect_says(weights("ct_int4", "num_bits", 3),
+              group + "weights.num_bits: 3 bits are not supported");
   expect_says(weights("ct_int4", "type", "float"), group + "weights.type: \"float\" does not go");
   expect_says(weights("ct_fp8", "type", "int"), group + "weights.type: \"int\" does not go");
   expect_says(weights("ct_int4", "strategy", "tensor_group"), group + "weights.strategy");
@@ -180,7 +181,8 @@ TEST(CompressedTensors, WhatIsNotReadIsNamed) {
   expect_says(weights("ct_int4", "actorder", "group"), group + "weights.actorder: \"group\"");
   expect_says(weights("ct_int4", "dynamic", true), group + "weights.dynamic");
   expect_says(weights("ct_int8", "symmetric", false), group + "weights.symmetric");
-  expect_says(weights("ct_int4", "new_key", 1), group + "weights.new_key: 1 of a key");
+  expect_says(weights("ct_int4", "new_key", 1),
+              group + "weights.new_key: 1 is the value of an unknown key");
   expect_says(changed_group("ct_fp8", {{"input_activations", {{"dynamic", false}}}}),
               group + "input_activations.dynamic: false");
   expect_says(changed_group("ct_fp8", {{"output_activations", {{"num_bits", 8}}}}),
@@ -208,7 +210,7 @@ TEST(CompressedTensors, TensorsThatDoNotFitAreNamed) {
   };
   expect_says(said("ct_int4", "group_size", 4), "weight_scale is (");
   expect_says(said("ct_int4", "num_bits", 8), "weight_packed is (");
-  expect_says(said("ct_int4", "symmetric", false), "weight_zero_point is not there");
+  expect_says(said("ct_int4", "symmetric", false), "weight_zero_point is missing");
   expect_says(said("ct_int4_zeros", "symmetric", true), "weight_zero_point is there");
   expect_says(said("ct_fp8", "strategy", "tensor"), "weight_scale is (");
 }

@@ -98,7 +98,7 @@ class Reader {
       if (known.find(a.name) == std::string::npos)
         known += concat(known.empty() ? "" : ", ", a.name);
     fail_input(file_.path(), ": models of architecture \"", arch_,
-               "\" are not read from GGUF in this version; ", known, " are");
+               "\" cannot be read from GGUF; supported: ", known, " models");
   }
 
   void add_integer(const GgufWord& word) {
@@ -121,13 +121,15 @@ class Reader {
   // supported.
   void read_heads() {
     const auto heads = json_["num_attention_heads"].get<int64_t>();
-    if (heads < 1) fail_input(file_.path(), ": ", key("attention.head_count"), " is ", heads);
+    if (heads < 1)
+      fail_input(file_.path(), ": ", key("attention.head_count"), ": expected at least 1, got ",
+                 heads);
     if (!json_.contains("head_dim"))
       json_["head_dim"] = json_["hidden_size"].get<int64_t>() / heads;
     for (const char* word : {"attention.value_length", "rope.dimension_count"})
       if (const auto width = get<int64_t>(word); width.has_value() && json_["head_dim"] != *width)
-        fail_input(file_.path(), ": ", key(word), " is ", *width, ", heads have ",
-                   json_["head_dim"].get<int64_t>(), " elements; the same is read only");
+        fail_input(file_.path(), ": ", key(word), " is ", *width, ", expected the head width, ",
+                   json_["head_dim"].get<int64_t>(), " elements");
   }
 
   void read_scaling() {
@@ -144,7 +146,7 @@ class Reader {
     const SourceTensor* const factors = file_.find("rope_freqs.weight");
     if (factors != nullptr && scaled)
       fail_input(file_.path(), ": has rope_freqs.weight and rope.scaling of type ", type,
-                 "; both together are not read");
+                 "; both together are not supported");
     if (factors != nullptr) read_factors(*factors);
   }
 
@@ -160,10 +162,12 @@ class Reader {
   void read_factors(const SourceTensor& tensor) {
     const auto width = json_["head_dim"].get<int64_t>();
     const double theta = json_.value("rope_theta", 10000.0);
-    if (!(theta > 0)) fail_input(file_.path(), ": ", key("rope.freq_base"), " is ", theta);
+    if (!(theta > 0))
+      fail_input(file_.path(), ": ", key("rope.freq_base"), ": expected a number above 0, got ",
+                 theta);
     if (width < 2 || 2 * tensor.numel() != width)
       fail_input(file_.path(), ": ", tensor.name, " holds ", tensor.numel(),
-                 " factors, heads have ", width, " elements");
+                 " factors for heads of ", width, " elements");
     std::vector<double> found(static_cast<size_t>(tensor.numel()));
     file_.read(tensor, 0, Tensor(found.data(), DType::kF64, Shape{tensor.numel()}));
     RopeScaling scaling{
@@ -177,7 +181,8 @@ class Reader {
     const std::vector<double> expected = gguf_rope_factors(theta, width, scaling);
     for (size_t i = 0; i < found.size(); ++i)
       if (!(std::abs(found[i] - expected[i]) <= 1e-4 * expected[i]))
-        fail_input(file_.path(), ": rope_freqs.weight are not the factors of Llama 3's scaling; ",
+        fail_input(file_.path(),
+                   ": rope_freqs.weight does not hold the factors of Llama 3's scaling; ",
                    "use the HuggingFace directory of this model");
     json_["rope_scaling"] = {{"rope_type", "llama3"},
                              {"factor", scaling.factor},
@@ -211,7 +216,7 @@ class Reader {
     const auto layers = json_["num_hidden_layers"].get<int64_t>();
     if ((!sliding.empty() && std::ssize(sliding) != layers) || layers > (1 << 16))
       fail_input(file_.path(), ": ", key("attention.sliding_window_pattern"), " has ",
-                 sliding.size(), " words for ", layers, " layers");
+                 sliding.size(), " entries for ", layers, " layers");
     Json types = Json::array();
     for (int64_t l = 0; l < layers; ++l) {
       const bool has = sliding.empty() || sliding[static_cast<size_t>(l)] != 0;

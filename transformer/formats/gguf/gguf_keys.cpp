@@ -142,7 +142,7 @@ void check_gguf_keys(const GgufFile& file, const std::string& architecture) {
           shown(Json(name)),
           concat(
               shown(json_of(value)),
-              " of a key that is not known here and may change what the model "
+              " is the value of an unknown key, which may change what the model "
               "computes (docs/reference/model-keys.md lists the known ones); use the HuggingFace "
               "directory of this model"));
       if (report.errors().size() >= 20) break;

@@ -35,7 +35,7 @@ const GgufArchitecture& architecture_of(const ModelConfig& config) {
   for (const GgufArchitecture& a : kGgufArchitectures)
     known += concat(known.empty() ? "" : ", ", family_of(a.family).model_type);
   fail_input("models of model_type \"", family_of(config.family).model_type,
-             "\" are not written as GGUF in this version; ", known, " are");
+             "\" cannot be written as GGUF; supported: ", known, " models");
 }
 
 class Writer {

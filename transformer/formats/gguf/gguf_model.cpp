@@ -112,7 +112,7 @@ GgufModel::GgufModel(const std::string& path) : ModelSource(path) {
   auto file = std::make_unique<GgufFile>(path);
   ConfigReport report;
   config_ = read_model_config(gguf_config(*file), "", report);
-  report.throw_if_errors(concat(path, ", in HuggingFace's words"));
+  report.throw_if_errors(concat(path, ", as a HuggingFace config.json"));
   tensors_ = std::move(file);
 }
 
@@ -133,7 +133,8 @@ bool GgufModel::is_ignored(const ModelConfig&, const std::string& tensor) const 
 }
 
 std::string GgufModel::types_read() const {
-  return "F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are: make such a file from the original with "
+  return "supported: F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K: make such a file from the original "
+         "with "
          "llama-quantize, or take the HuggingFace directory of this model";
 }
 

@@ -38,7 +38,8 @@ class GgufModel : public ModelSource {
 
 bool is_gguf(const std::string& path);  // a file with suffix .gguf
 
-// Place of a parameter in GGUF files. InputError for a family that llama.cpp does not support.
+// Tensor and rows of a GGUF file that store a parameter. InputError for a family that llama.cpp
+// does not support.
 ParameterMapping gguf_place(const ModelConfig& config, const std::string& parameter);
 // Metadata translated to HuggingFace's config.json. InputError for unsupported metadata.
 Json gguf_config(const GgufFile& file);

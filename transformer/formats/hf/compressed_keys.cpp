@@ -25,13 +25,13 @@ class Section {
   std::string place(const std::string& key) const { return concat(place_, ".", key); }
   void error(const std::string& key, const std::string& why) { report_.error(place(key), why); }
   void refuse(const std::string& key, const Json& value, const char* what) {
-    error(key, concat(shown(value), " is not available: ", what));
+    error(key, concat(shown(value), " is not supported: ", what));
   }
   void check_all_known() {
     for (const auto& [key, value] : json_.items())
       if (!value.is_null() && std::ranges::find(known_, key) == known_.end())
         error(key, concat(shown(value),
-                          " of a key that is not known here and may change what the "
+                          " is the value of an unknown key, which may change what the "
                           "weights are"));
   }
 
@@ -64,9 +64,9 @@ void read_scales(Section& weights, const Json& strategy, Quantization& q) {
     q.block_rows = positive(weights, "block_structure", block[0]);
     q.block_columns = positive(weights, "block_structure", block[1]);
   } else if (strategy != "channel") {
-    weights.error("strategy",
-                  concat(shown(strategy), " is not available; channel and group are, and tensor ",
-                         "and block of weights that are not packed"));
+    weights.error("strategy", concat(shown(strategy),
+                                     " is not supported; supported: channel, group, and tensor ",
+                                     "and block for weights that are not packed"));
   }
 }
 
@@ -82,8 +82,9 @@ Quantization read_weights(const Json& json, const std::string& place, const std:
   if (format != "naive-quantized" && floats != (format == "float-quantized"))
     weights.error("type", concat(shown(type), " does not go with format ", format));
   if (bits != 8 && !(packed && bits == 4))
-    weights.error("num_bits",
-                  concat(shown(bits), " bits are not read; ", packed ? "4 and 8 are" : "8 are"));
+    weights.error(
+        "num_bits",
+        concat(shown(bits), " bits are not supported; supported: ", packed ? "4, 8" : "8"));
   q.bits = packed && bits == 4 ? 4 : 8;
   q.method = packed   ? Quantization::Method::kPackedInt
              : floats ? Quantization::Method::kScaledFloat
@@ -117,14 +118,14 @@ Quantization read_group(const Json& json, const std::string& place, const std::s
   if (inputs.is_object() && inputs.value("dynamic", Json()) != true)
     group.error("input_activations.dynamic",
                 concat(shown(inputs.value("dynamic", Json())),
-                       " is not available: scales of activations in the file"));
+                       " is not supported: scales of activations in the file"));
   if (!inputs.is_null() && !inputs.is_object())
     group.error("input_activations", concat("must be an object or null, got ", shown(inputs)));
   if (!outputs.is_null())
     group.refuse("output_activations", outputs, "quantised outputs of layers");
   const Json own = group.get("format");
   if (!own.is_null() && own != format)
-    group.error("format", concat(shown(own), " is another format than ", format));
+    group.error("format", concat(shown(own), " differs from the format ", format));
   const Json weights = group.get("weights");
   group.check_all_known();
   if (weights.is_object()) return read_weights(weights, place + ".weights", format, report);

@@ -14,8 +14,8 @@ namespace trireme {
 
 // Returns whether the files hold fused experts.
 bool has_fused_experts(const TensorSource& tensors);
-// Place of a parameter in files with fused experts: changed for experts and their router; any other
-// parameter keeps `source`.
+// Tensor and rows that store a parameter in files with fused experts: other than `source` for
+// experts and their router only.
 HfSource fused_expert_source(const ModelConfig& config, const std::string& parameter,
                              HfSource source);
 

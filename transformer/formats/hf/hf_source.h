@@ -1,4 +1,4 @@
-// Maps our parameter names to tensors and rows of a HuggingFace checkpoint.
+// Mapping from our parameter names to tensors and rows of a HuggingFace checkpoint.
 //
 // Our names are HuggingFace's, so that most parameters are the tensor of that name. Where a family
 // stores a matrix in another way, this file defines which rows of which tensor a parameter is.

@@ -105,9 +105,8 @@ void read_blocks(const ConfigValues& values, Quantization& q, ConfigReport& repo
   if (!block.is_array() || block.size() != 2 || !block[0].is_number_unsigned() ||
       !block[1].is_number_unsigned() || block[0] == 0 || block[1] == 0 || block[0] > kMaxGroup ||
       block[1] > kMaxGroup)
-    return report.error(
-        values.spelled("weight_block_size"),
-        concat("fp8 is read with a weight_block_size of two numbers, got ", shown(block)));
+    return report.error(values.spelled("weight_block_size"),
+                        concat("fp8 needs a weight_block_size of two numbers, got ", shown(block)));
   q.block_rows = block[0].get<int64_t>();
   q.block_columns = block[1].get<int64_t>();
 }
@@ -118,17 +117,19 @@ void read_packed(const ConfigValues& values, bool awq, Quantization& q, ConfigRe
   q.group_size = values.integer("group_size");
   if (q.bits != 4 && (awq || q.bits != 8))
     report.error(values.spelled("bits"),
-                 concat(q.bits, " bits are not read; ", awq ? "4 are" : "4 and 8 are"));
+                 concat(q.bits, " bits are not supported; supported: ", awq ? "4" : "4, 8"));
   if (q.group_size == 0)
-    report.error(values.spelled("group_size"), "is 0; at least 1, or -1 for one group of all");
+    report.error(values.spelled("group_size"),
+                 "is 0; expected at least 1, or -1 for one group of all inputs");
   if (awq) return;
   q.zeros_as_they_are = values.word("checkpoint_format") == "gptq_v2";
   const Json layers = values.raw("dynamic");
   if (!layers.is_object()) return;
   for (const auto& [pattern, changes] : layers.items())
     if (!pattern.starts_with("-:") && !changes.empty())
-      report.error(values.spelled("dynamic"), concat("layers ", shown(Json(pattern)), " with ",
-                                                     shown(changes), " of their own are not read"));
+      report.error(values.spelled("dynamic"),
+                   concat("layers ", shown(Json(pattern)), " with ", shown(changes),
+                          " of their own are not supported"));
 }
 
 }  // namespace
@@ -147,9 +148,10 @@ const Schema& quantization_schema(const std::string& method) {
 Quantization read_quantization(const Json& given, const std::string& file) {
   const std::string method = method_of(given);
   if (std::ranges::find(kMethods, method) == std::end(kMethods))
-    fail_input(file, ": quantization_config ", shown(given),
-               " is not read; fp8 in blocks, gptq of 4 and 8 bits, awq (gemm) of 4 bits and ",
-               "compressed-tensors of 8-bit floats and of 4- and 8-bit integers are");
+    fail_input(
+        file, ": quantization_config ", shown(given),
+        " is not supported; supported: fp8 in blocks, gptq of 4 and 8 bits, awq (gemm) of 4 bits, ",
+        "compressed-tensors of 8-bit floats and of 4- and 8-bit integers");
   const Schema& schema = quantization_schema(method);
   Json json = Json::object();
   for (const auto& [key, value] : given.items())  // null: not given, for any key

@@ -146,7 +146,7 @@ std::vector<ModelParameter> PeftAdapter::own_parameters(const ModelConfig& confi
   add_beyond(config, out);
   if (out.empty())
     fail_input(path(), ": \"target_modules\" ", peft_.targets_text(),
-               " are no layers of the model that may have adapters");
+               " are not layers of the model that support adapters");
   return out;
 }
 
@@ -170,8 +170,8 @@ std::string PeftAdapter::problems(const ModelConfig& config,
   }
   for (const auto& [name, parts] : adapted)
     if (parts < 3)
-      problems += concat("\n  ", name, " is of query, key and value, of which ", parts,
-                         parts == 1 ? " is" : " are", " a target");
+      problems += concat("\n  ", name, " holds query, key and value, of which only ", parts,
+                         parts == 1 ? " is" : " are", " selected by target_modules");
   problems += replacement_problems(config, known);
   for (const SourceTensor& tensor : tensors_->tensors())
     if (!known.contains(tensor.name)) problems += concat("\n  left over: ", tensor.name);
@@ -180,7 +180,7 @@ std::string PeftAdapter::problems(const ModelConfig& config,
 
 void PeftAdapter::check_adapters(const ModelConfig& config) const {
   if (const std::string found = problems(config, own_parameters(config)); !found.empty())
-    fail_input(path(), ": its adapters are not those of the model:", found);
+    fail_input(path(), ": its adapters do not match the model:", found);
 }
 
 void PeftAdapter::check_beginning(const ModelConfig& config, const LoraConfig& lora) const {
@@ -207,7 +207,7 @@ void PeftAdapter::check_beginning(const ModelConfig& config, const LoraConfig& l
         "adapters for the merged model";
   else
     found += problems(config, adapter_parameters(config, lora));
-  if (!found.empty()) fail_input(path(), ": training cannot begin with its adapters:", found);
+  if (!found.empty()) fail_input(path(), ": training cannot start from its adapters:", found);
 }
 
 }  // namespace trireme

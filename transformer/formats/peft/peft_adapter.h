@@ -11,8 +11,8 @@
 // file is read as three adapters again. Parts without adapters are zero. Layers with (in, out)
 // matrices, fan_in_fan_out, have the same adapters as other layers.
 //
-// Where layers have their own ranks r_l and factors s_l (rank_pattern, alpha_pattern), all are read
-// as adapters of the highest rank and factor 1: A is padded with rows of zeros, and s_l B with
+// Layers may have their own ranks r_l and factors s_l (rank_pattern, alpha_pattern). All are then
+// read as adapters of the highest rank and factor 1: A is padded with rows of zeros, and s_l B with
 // columns of zeros.
 #pragma once
 
@@ -37,15 +37,17 @@ class PeftAdapter : public ModelSource {
   const char* kind() const override { return "peft"; }
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
-  // Place of an adapter's parameter, or of a base parameter that the files replace.
+  // Tensor and rows of the files that store an adapter's parameter, or replace a parameter of the
+  // base.
   ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
   bool replaces(const ModelConfig& config, const std::string& parameter) const;
   // Configuration of `base` with the adapter merged. PEFT has two modules for a tied table, the
-  // embedding and the head. If the file changes one of them, or each differently, the model is no
-  // longer tied. It stays tied if the file changes both alike (ensure_weight_tying).
+  // embedding and the head. The model stays tied if the file changes both alike
+  // (ensure_weight_tying). It is no longer tied if the file changes one of them, or each
+  // differently.
   ModelConfig merged_config(const ModelConfig& base) const;
-  // Returns whether the tensor that replaces this one of a tied pair replaces both: PEFT loads it
-  // into the table itself and not into a copy (modules_to_save).
+  // Returns whether the file's replacement of this parameter, one of a tied pair, replaces both.
+  // PEFT then loads it into the shared table itself, and not into a copy (modules_to_save).
   bool replaces_both(const ModelConfig& config, const std::string& parameter) const;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;

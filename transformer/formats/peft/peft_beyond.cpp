@@ -133,7 +133,7 @@ std::string PeftAdapter::replacement_problems(const ModelConfig& base,
       problems += concat("\n  ", tensor->name, ": ", shape_text(tensor->shape), ", the model has ",
                          all.rows, " rows of ", all.columns);
     else if (!tensor->dtype.has_value() || !is_float(*tensor->dtype))
-      problems += concat("\n  ", tensor->name, " is ", tensor->dtype_name);
+      problems += concat("\n  ", tensor->name, " has the unsupported type ", tensor->dtype_name);
   }
   return problems;
 }
@@ -182,7 +182,7 @@ bool PeftAdapter::replaces_both(const ModelConfig& config, const std::string& pa
 // too.
 void PeftAdapter::refuse_dora_of_table(const ModelConfig& base) const {
   const std::string what = concat(path(), ": magnitudes (use_dora) of the embedding ",
-                                  parameter_names(base).token_embedding, " are not available; ");
+                                  parameter_names(base).token_embedding, " are not supported; ");
   if (!base.tie_word_embeddings)
     fail_input(what, "merge it with PEFT (merge_and_unload(), save_pretrained()) and use the ",
                "merged model");

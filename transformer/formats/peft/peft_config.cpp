@@ -30,14 +30,14 @@ bool holds(const Regex& regex, const std::string& text) {
 
 int64_t rank_of(const Json& value, const std::string& what) {
   if (!value.is_number_integer() || value < 1 || value > kMaxRank)
-    fail_input(what, " is ", value.dump().substr(0, 50), "; it must be a whole number of 1 to ",
+    fail_input(what, " is ", value.dump().substr(0, 50), "; expected a whole number from 1 to ",
                kMaxRank);
   return value.get<int64_t>();
 }
 
 double alpha_of(const Json& value, const std::string& what) {
   if (!value.is_number() || !std::isfinite(value.get<double>()))
-    fail_input(what, " is ", value.dump().substr(0, 50), "; it must be a number");
+    fail_input(what, " is ", value.dump().substr(0, 50), "; expected a number");
   return value.get<double>();
 }
 
@@ -83,11 +83,11 @@ double fused_alpha(const LoraConfig& lora) {
 
 PeftConfig::PeftConfig(const std::string& file) {
   const Json json = parse_strict_json<Json>(without_python_numbers(read_small_file(file)), file);
-  if (!json.is_object()) fail_input(file, ": is no object");
+  if (!json.is_object()) fail_input(file, ": is not a JSON object");
   const auto get = [&](const char* key) { return json.contains(key) ? json[key] : Json(); };
   if (get("peft_type") != "LORA")
     fail_input(file, ": peft_type ", get("peft_type").dump().substr(0, 50),
-               " is not available; LORA is");
+               " is not supported; supported: LORA");
   if (const std::string note = check_peft_keys(file, json); !note.empty()) note_once(file, note);
   lora_.rank = rank_of(get("r"), concat(file, ": r"));
   lora_.alpha = alpha_of(get("lora_alpha"), concat(file, ": lora_alpha"));
@@ -119,17 +119,18 @@ void PeftConfig::read_layers(const Json& config, const std::string& file) {
   if (!is_given(layers)) return;
   if (targets_.is_pattern() || all_linear_)
     fail_input(file,
-               ": layers_to_transform beside target_modules that are a text; PEFT refuses it");
+               ": layers_to_transform with target_modules that are a string; PEFT refuses it");
   for (const Json& number : layers.is_array() ? layers : Json::array({layers})) {
     if (!number.is_number_integer())
       fail_input(file, ": layers_to_transform ", layers.dump().substr(0, 50),
-                 " must be a whole number or several");
+                 " must be a whole number or a list of such");
     layers_.push_back(number.get<int64_t>());
   }
   if (!is_given(lists)) lists_.emplace_back(R"(^.*?\.[^.]*\.(?=\d+\.))", file);
   if (!is_given(lists)) return;
   for (const Json& list : lists.is_array() ? lists : Json::array({lists})) {
-    if (!list.is_string()) fail_input(file, ": layers_pattern must be a text or several");
+    if (!list.is_string())
+      fail_input(file, ": layers_pattern must be a string or a list of strings");
     lists_.emplace_back(concat(R"(^(?:|.*?\.)(?:)", list.get<std::string>(), R"()\.(?=\d+\.))"),
                         concat(file, ": layers_pattern"));
   }
@@ -140,7 +141,7 @@ void PeftConfig::read_replaced(const Json& config, const std::string& file) {
   const Json modules = config.value("modules_to_save", Json());
   if (is_given(bias) && bias != "none" && bias != "all" && bias != "lora_only")
     fail_input(file, ": bias ", bias.dump().substr(0, 50),
-               " is not available; none, all and lora_only are");
+               " is not supported; supported: none, all, lora_only");
   if (is_given(bias)) bias_ = bias.get<std::string>();
   if (!is_given(modules)) return;
   const auto is_name = [](const Json& name) { return name.is_string() && name != ""; };

@@ -143,11 +143,11 @@ std::string check_peft_keys(const std::string& file, const Json& config) {
       continue;
     const std::string given = concat(file, ": ", name, " ", value.dump().substr(0, 200));
     if (is_known)
-      fail_input(given, " is not available: with it PEFT ", known->meaning,
+      fail_input(given, " is not supported: with it PEFT ", known->meaning,
                  known->name == std::string("init_lora_weights") ? " " : "; ", kMergeThere,
                  targets_table(config) ? kOwnHeadFirst : "");
-    fail_input(given, " is not known here and may change what the adapter computes; ", kMergeThere,
-               targets_table(config) ? kOwnHeadFirst : "",
+    fail_input(given, " is an unknown key, which may change what the adapter computes; ",
+               kMergeThere, targets_table(config) ? kOwnHeadFirst : "",
                ", or remove the key if it does not affect the computation");
   }
   return without_effect.empty()
@@ -166,7 +166,7 @@ std::string adapter_reference() {
       "of the embedding,\nthe head or a shared expert's gate) is merged into the weights: by "
       "`checkpoint merge-lora`, and by\n`--adapter` as they are read. It is refused beside others "
       "(`--lora-modules`, `/v1/load_lora_adapter`),\nwhere every token has its own adapter and all "
-      "have one base, and as the start of training. Of a\nmodel whose head is its embedding PEFT "
+      "have one base, and as the start of training. In a\nmodel whose head is its embedding PEFT "
       "changes one of the two, or each in its own way: the merged model has a\nhead of its own "
       "(`tie_word_embeddings` false). With `ensure_weight_tying` PEFT changes both alike and "
       "the\nmodel stays tied. PEFT's own `merge_and_unload()` adds adapters of either to "

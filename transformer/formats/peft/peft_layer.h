@@ -1,5 +1,5 @@
-// Maps an adapter's parameter to PEFT's files: the tensor of a layer, or one of three parts of it
-// (GPT-2's c_attn, peft_adapter.h).
+// Mapping from an adapter's parameter to PEFT's files: the tensor of a layer, or one of three parts
+// of it (GPT-2's c_attn, peft_adapter.h).
 #pragma once
 
 #include <string>

@@ -24,8 +24,8 @@ StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>>
   std::set<std::string> layers;
   for (const auto& adapter : adapters_) {
     if (adapter != nullptr && room.slots > 0 && adapter->lora().rank > room.rank)
-      fail_input(adapter->path(), " has rank ", adapter->lora().rank, "; there is room for rank ",
-                 room.rank, ", which --max-lora-rank sets");
+      fail_input(adapter->path(), " has rank ", adapter->lora().rank, "; the limit is rank ",
+                 room.rank, " (--max-lora-rank)");
     if (adapter != nullptr) check(*adapter);
     if (room.slots > 0) {
       first_.push_back(first_.back() + std::min(room.rank, kMaxStackedRank + 1));
@@ -37,8 +37,8 @@ StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>>
   }
   if (room.slots > 0) layers = {"all-linear"};
   if (first_.back() > kMaxStackedRank)
-    fail_input("adapters of rank ", first_.back(), " together; at most ", kMaxStackedRank,
-               " are served side by side");
+    fail_input("adapters with a total rank of ", first_.back(), "; at most ", kMaxStackedRank,
+               " are served together");
   lora_.rank = first_.back();
   lora_.alpha = static_cast<double>(lora_.rank);
   lora_.targets.assign(layers.begin(), layers.end());

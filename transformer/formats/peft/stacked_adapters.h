@@ -7,9 +7,9 @@
 // (Tokens::adapter_columns), so that one product serves the tokens of all adapters. Layers that an
 // adapter does not adapt have zeros in its columns.
 //
-// With slots for adapters that are loaded and unloaded while the model is served, each slot has the
-// same number of columns, those beyond the adapter's rank are zero, and every linear layer has the
-// factors.
+// Slots hold adapters that are loaded and unloaded while the model is served. All slots have the
+// same number of columns; those beyond the adapter's rank are zero. With slots every linear layer
+// has factors.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class StackedAdapters : public ModelSource {
   const LoraConfig& lora() const { return lora_; }
   AdapterColumns columns(size_t adapter) const;  // of the inner dimension
   std::string tokenizer() const override { return ""; }
-  // Place in the first adapter present; read() gathers a parameter from all adapters.
+  // Tensor and rows in the first adapter present; read() gathers a parameter from all adapters.
   ParameterMapping place(const ModelConfig& config, const std::string& parameter) const override;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;

@@ -281,7 +281,7 @@ TEST(GgufModel, WhatItCannotSayIsRefused) {
   expect_refused(golden + "qwen2_moe", "mlp_only_layers");
   expect_refused(golden + "qwen3_moe", "decoder_sparse_step");
   expect_refused(golden + "gemma3", "query_pre_attn_scalar");
-  expect_refused(golden + "deepseek_v3", "not written as GGUF");
+  expect_refused(golden + "deepseek_v3", "cannot be written as GGUF");
   Json json = expert_model("qwen3_moe");
   json["norm_topk_prob"] = false;
   HfFiles::random(json, DType::kF32).write(dir / "other");
@@ -398,12 +398,14 @@ TEST(GgufModel, TypesThatAreNotReadAreNamedOnce) {
   ASSERT_EQ(changed, 7);
   std::ofstream(dir / "x.gguf", std::ios::binary) << bytes;
   const GgufModel model(dir / "x.gguf");
-  EXPECT_EQ(refusal([&] { model.check(model.config()); }),
-            concat(dir / "x.gguf",
-                   ": Q4_1 in 3 tensors (blk.0.attn_q.weight, ...) is not read; Q5_0 in 4 tensors "
-                   "(blk.3.attn_q.weight, ...) is not read; F32, F16, BF16, Q8_0, Q4_0, Q4_K and "
-                   "Q6_K are: make such a file from the original with llama-quantize, or take the "
-                   "HuggingFace directory of this model"));
+  EXPECT_EQ(
+      refusal([&] { model.check(model.config()); }),
+      concat(dir / "x.gguf",
+             ": Q4_1 in 3 tensors (blk.0.attn_q.weight, ...) is not supported; Q5_0 in 4 tensors "
+             "(blk.3.attn_q.weight, ...) is not supported; supported: F32, F16, BF16, Q8_0, Q4_0, "
+             "Q4_K, "
+             "Q6_K: make such a file from the original with llama-quantize, or take the "
+             "HuggingFace directory of this model"));
 }
 
 }  // namespace

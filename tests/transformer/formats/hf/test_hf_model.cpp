@@ -297,9 +297,9 @@ TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
   expect_says(open_refusal(dir.path()),
               {"missing (2)", "model.norm.weight", "model.layers.1.mlp.up_proj.weight",
                "left over (1)", "model.layers.9.what", "wrong (1)",
-               "gate_proj.weight is (24, 40), the config wants (40, 24)",
-               "I32 in 1 tensor (model.layers.0.input_layernorm.weight) is not read",
-               "weights are floating-point", "quantization_config", "take both from one"});
+               "gate_proj.weight is (24, 40), expected from the config: (40, 24)",
+               "I32 in 1 tensor (model.layers.0.input_layernorm.weight) is not supported",
+               "supported: floating-point weights", "quantization_config", "take both from one"});
 }
 
 // Python's json.dump writes infinite bounds and NaN without quotes.
@@ -316,7 +316,7 @@ TEST(HfModel, PythonsNumbersInItsConfiguration) {
   expect_says(said(R"("logit_scale": Infinity)"), {"logit_scale", "Infinity"});
   expect_says(said(R"("router_jitter_noise": NaN)"), {"router_jitter_noise", "NaN"});
   expect_says(said(R"("initializer_range": Infinity)"), {"initializer_range", "Infinity"});
-  expect_says(said(R"("my_key": NaN)"), {"my_key", "NaN", "not known here"});
+  expect_says(said(R"("my_key": NaN)"), {"my_key", "NaN", "unknown key"});
 }
 
 TEST(HfModel, PaddedVocabularyAndMissingHead) {
@@ -356,7 +356,7 @@ TEST(HfModel, MissingTruncatedAndDisagreeingShards) {
   std::map<std::string, FileTensor> other = {{"stray", {DType::kF32, {1}, {0}}}};
   write_safetensors(dir / "model-1.safetensors", other);
   expect_says(open_refusal(dir.path()),
-              {"does not agree", "not there where it says", "not in the index: stray"});
+              {"does not agree", "missing from the shards", "missing from the index: stray"});
 }
 
 TEST(HfModel, AnIndexThatLeadsElsewhereIsRefused) {

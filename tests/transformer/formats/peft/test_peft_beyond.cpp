@@ -131,7 +131,7 @@ TEST(PeftBeyondFiles, MustBeWhatTheConfigurationSays) {
          "missing: base_model.model.model.layers.0.mlp.up_proj.weight");
   expect(refusal_of("saved", {{"modules_to_save", "lm_head"}}), "must be a list of names");
   expect(refusal_of("saved", {{"modules_to_save", {""}}}), "must be a list of names");
-  expect(refusal_of("saved", {{"bias", "some"}}), "bias \"some\" is not available");
+  expect(refusal_of("saved", {{"bias", "some"}}), "bias \"some\" is not supported");
   expect(refusal_of("saved", Json::object(), [](ModelConfig& m) { m.vocab_size = 60; }),
          "lm_head.weight: (61, 16), the model has 60 rows of 16");
   expect(refusal_of("beyond", {{"target_modules", {"lm_head", "o_proj"}}}),

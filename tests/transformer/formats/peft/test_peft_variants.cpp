@@ -109,14 +109,14 @@ TEST(PeftVariants, OfOtherLayersThanTheFilesAreRefused) {
   expect(refusal("one_layer", {{"layers_to_transform", "0"}}), "layers_to_transform \"0\" must be");
   expect(refusal("adapter", {{"rank_pattern", {{"q_proj", 5}}}}), "(4, 16) instead of (5, 16)");
   expect(refusal("adapter", {{"rank_pattern", {{"q_proj", 0}}}}), "1 to 65536");
-  expect(refusal("adapter", {{"alpha_pattern", {{"q_proj", "x"}}}}), "must be a number");
+  expect(refusal("adapter", {{"alpha_pattern", {{"q_proj", "x"}}}}), "expected a number");
   expect(refusal("adapter", {{"alpha_pattern", {{"(", 1}}}}), "alpha_pattern");
 }
 
 // A rank that no file of factors can have is an input error, whatever memory is available.
 TEST(PeftVariants, HugeRanksAreRefused) {
   for (const int64_t rank : {int64_t{65537}, int64_t{1} << 40, int64_t{1} << 62})
-    EXPECT_NE(refusal("adapter", {{"r", rank}}).find("a whole number of 1 to 65536"),
+    EXPECT_NE(refusal("adapter", {{"r", rank}}).find("a whole number from 1 to 65536"),
               std::string::npos);
   EXPECT_NE(refusal("adapter", {{"r", 65536}}).find("(4, 16) instead of (65536, 16)"),
             std::string::npos);

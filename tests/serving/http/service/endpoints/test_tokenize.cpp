@@ -103,8 +103,9 @@ TEST(Tokenize, ChatsHaveTheTemplateThatTransformersChoose) {
   EXPECT_EQ(tokenized(server, ""), "Dab");
   EXPECT_EQ(tokenized(server, kTool), "T1");
   EXPECT_EQ(tokenized(server, R"(,"chat_template":"rag","documents":[{"text":"x"}])"), "Rx");
-  EXPECT_TRUE(tokenized(server, R"(,"chat_template":"{{ 1 }}")")
-                  .starts_with("400 chat_template: chat_template \"{{ 1 }}\" is no chat template"));
+  EXPECT_TRUE(
+      tokenized(server, R"(,"chat_template":"{{ 1 }}")")
+          .starts_with("400 chat_template: chat_template \"{{ 1 }}\" is not a chat template"));
   // Members that the rendering template does not read are refused by name.
   EXPECT_TRUE(tokenized(server, R"(,"documents":[{"text":"x"}])").starts_with("400 documents: "));
   EXPECT_TRUE(
