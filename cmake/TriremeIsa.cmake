@@ -1,4 +1,4 @@
-# Which instruction sets the CPU kernels are compiled for (engine/ops/cpu/isa.h).
+# Which instruction sets the CPU kernels are compiled for (engine/ops/backend/isa.h).
 #
 #   TRIREME_ISA   all       portable, avx2 and avx512: what releases and packages have (the default)
 #                 native    portable and what this machine's processor uses: builds faster

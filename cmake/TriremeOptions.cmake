@@ -102,7 +102,8 @@ function(trireme_library name)
   cmake_parse_arguments(ARG "RECURSE;TOGETHER;COLD;COMMON_HEADERS" "" "WITHOUT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   if(ARG_RECURSE)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-    list(FILTER sources EXCLUDE REGEX "/cuda/")  # of the CUDA backend (cmake/TriremeCuda.cmake)
+    # Of the CUDA backend (cmake/TriremeCuda.cmake), and CPU kernels (engine/ops/CMakeLists.txt).
+    list(FILTER sources EXCLUDE REGEX "/cuda/|\\.(cuda|cpu)\\.cpp$")
     foreach(folder ${ARG_WITHOUT})
       file(GLOB_RECURSE left_out CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
       list(REMOVE_ITEM sources ${left_out})
@@ -128,7 +129,7 @@ function(trireme_library name)
   # About what it inlines of a precompiled std::string GCC 12 warns falsely; AddressSanitizer sees what is true of it.
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow
                          -Wno-stringop-overread -Wno-array-bounds>)
-  # Loops over elements are kernels (engine/ops/cpu), which have -O3; elsewhere it compiles a tenth longer for nothing.
+  # Loops over elements are kernels (engine/ops/*/*.cpu.cpp), which have -O3; elsewhere it compiles a tenth longer for nothing.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:$<IF:$<BOOL:${ARG_COLD}>,-O1,-O2>>
                          $<$<AND:$<CONFIG:Debug>,$<BOOL:${ARG_COLD}>,$<NOT:$<BOOL:${ARG_COMMON_HEADERS}>>>:-O0>)
   if(ARG_COLD AND NOT ARG_COMMON_HEADERS)

@@ -27,7 +27,7 @@
 #include "engine/core/error.h"
 #include "engine/core/standard_descriptors.h"
 #include "engine/observe/log.h"
-#include "engine/ops/instruction_set.h"
+#include "engine/ops/backend/instruction_set.h"
 #include "parallel/agree.h"
 
 namespace trireme {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/ops/block_weight.h"
-#include "engine/ops/kv_codes.h"
+#include "engine/ops/attention/kv_codes.h"
+#include "engine/ops/quantized/quantized_weight.h"
 #include "parallel/comm/comm_config.h"
 #include "parallel/launch.h"
 #include "transformer/model/model_layout.h"

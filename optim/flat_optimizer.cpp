@@ -5,8 +5,8 @@
 
 #include "engine/core/error.h"
 #include "engine/io/checkpoint_manifest.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/optimizer_scalars.h"
+#include "engine/ops/optimizer/optimizer_scalars.h"
+#include "engine/ops/rows/elementwise.h"
 
 namespace trireme {
 

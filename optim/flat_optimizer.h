@@ -27,7 +27,7 @@ class FlatOptimizer {
   int64_t file_bytes() const { return storage_.file_bytes(); }  // of states kept in a file
 
   // Updates every parameter this rank has states for, from the store's gradients; `scalars` as in
-  // engine/ops/optimizer_step.h. Norms and biases are not decayed.
+  // engine/ops/optimizer/optimizer_step.h. Norms and biases are not decayed.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
   // States in a checkpoint: "master" if weights are kept in float32, and the optimizer's own.

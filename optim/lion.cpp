@@ -1,7 +1,7 @@
 #include "optim/lion.h"
 
 #include "engine/io/checkpoint_manifest.h"
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 
 namespace trireme {
 

@@ -25,7 +25,7 @@ struct UpdatePart {
   Tensor param, master;            // (n); master: float32, or absent
   ConstTensor grad;                // (n) float32, or float64 for float64 parameters
   std::span<const Tensor> states;  // (n) each, in the order of Optimizer::states()
-  ConstTensor scalars;             // a StepScalars (engine/ops/optimizer_scalars.h)
+  ConstTensor scalars;             // a StepScalars (engine/ops/optimizer/optimizer_scalars.h)
   double weight_decay = 0.0;       // 0 where the parameter is not decayed
   RandomKey rounding;              // key of stochastic rounding, with the index below
   ElementIndex index;              // global index of the range's elements

@@ -2,7 +2,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/checkpoint_manifest.h"
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,6 @@
 #include "optim/state_storage.h"
 
-#include "engine/ops/elementwise.h"
+#include "engine/ops/rows/elementwise.h"
 #include "optim/state_file.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 // records. A step whose loss or gradient norm is not finite changes nothing and is counted.
 #pragma once
 
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "optim/step_state.h"
 
 namespace trireme {

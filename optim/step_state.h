@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ops/optimizer_scalars.h"
+#include "engine/ops/optimizer/optimizer_scalars.h"
 #include "optim/config.h"
 
 namespace trireme {

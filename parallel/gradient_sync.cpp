@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "engine/core/error.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,5 @@
-// Frozen linear weights in 4 bits (engine/ops/nf4.h). Only codes and scales are kept in memory. A
-// product unpacks the weight it reads into the step's arena and frees it afterwards.
+// Frozen linear weights in 4 bits (engine/ops/quantized/nf4.h). Only codes and scales are kept in
+// memory. A product unpacks the weight it reads into the step's arena and frees it afterwards.
 //
 // A rank's packed box has the same bits as that part of the packed whole weight: the columns of a
 // box begin at a multiple of 64 and end at one or at the end of the row. With double quantization
@@ -12,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/ops/nf4.h"
+#include "engine/ops/quantized/nf4.h"
 #include "parallel/parameter_store.h"
 
 namespace trireme {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "engine/core/normal_number.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/fill_normal.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/fill_normal.h"
+#include "engine/ops/rows/transfer.h"
 #include "parallel/comm/collectives/collectives.h"
 #include "parallel/packed_weights.h"
 #include "parallel/quantized_weights.h"

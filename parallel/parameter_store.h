@@ -36,7 +36,7 @@ class StoreBlockGather;
 class PackedWeights;
 class QuantizedWeights;
 struct BlockMatrix;
-enum class BlockFormat : uint8_t;  // engine/ops/block_weight.h
+enum class BlockFormat : uint8_t;  // engine/ops/quantized/quantized_weight.h
 struct Ctx;
 
 enum class InitKind { kZeros, kOnes, kNormal };

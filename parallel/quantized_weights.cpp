@@ -5,7 +5,7 @@
 
 #include "engine/core/parallel_for.h"
 #include "engine/io/gguf_blocks.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 namespace {

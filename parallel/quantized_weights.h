@@ -1,6 +1,6 @@
 // Linear weights and the head in a quantized block format of 8 or 4 bits
-// (engine/ops/block_weight.h), for inference. Only the blocks are in memory, and products read them
-// directly.
+// (engine/ops/quantized/quantized_weight.h), for inference. Only the blocks are in memory, and
+// products read them directly.
 //
 // A rank's packed box has the same bits as that part of the packed whole weight: the columns of a
 // box begin at a multiple of 32 and end at one or at the end of the row. Blocks are encoded as in
@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "engine/ops/block_weight.h"
+#include "engine/ops/quantized/quantized_weight.h"
 #include "parallel/parameter_store.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 #include "parallel/store_block_gather.h"
 
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 

@@ -12,7 +12,7 @@
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_support.h"
 #include "commands/rank_options.h"
-#include "engine/ops/block_weight.h"
+#include "engine/ops/quantized/quantized_weight.h"
 #include "parallel/parameter_store.h"
 #include "serving/engine/generate.h"
 #include "serving/model/kv_cache_type.h"

@@ -11,7 +11,7 @@
 #include "commands/bench/bench_support.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 #include "transformer/layers/lm_head.h"
 
 namespace trireme {

@@ -15,8 +15,8 @@
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
 #include "engine/core/random.h"
-#include "engine/ops/block_weight.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/quantized/quantized_weight.h"
 
 namespace trireme {
 namespace {

@@ -12,8 +12,8 @@
 #include "engine/core/cpu.h"
 #include "engine/io/hub_cache.h"
 #include "engine/observe/log.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/families/config_json.h"
 #include "transformer/formats/load_config.h"
 

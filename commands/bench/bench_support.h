@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/ops/context.h"
-#include "engine/ops/device_peak.h"
-#include "engine/ops/peak.h"
+#include "engine/ops/gemm/device_peak.h"
+#include "engine/ops/gemm/peak.h"
 #include "transformer/config/model_config.h"
 
 namespace CLI {
@@ -80,8 +80,8 @@ struct BenchCeiling {
   MachinePeak cpu;
   std::vector<DevicePeak> gpu;  // by dtype of the options; empty on the CPU
   double gflops(DType dtype) const;
-  // Rates of reading, and of reading and writing, `bytes` repeatedly (engine/ops/peak.h). On a GPU:
-  // of copies.
+  // Rates of reading, and of reading and writing, `bytes` repeatedly (engine/ops/gemm/peak.h). On a
+  // GPU: of copies.
   double reading_gbytes(double bytes) const;
   double moving_gbytes(double bytes) const;
 };

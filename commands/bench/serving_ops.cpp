@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "commands/bench/op_timer.h"
-#include "engine/ops/paged_attention.h"
-#include "engine/ops/sample.h"
+#include "engine/ops/attention/paged_attention.h"
+#include "engine/ops/sampling/sample.h"
 #include "serving/engine/sampler.h"
 
 namespace trireme {

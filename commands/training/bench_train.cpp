@@ -12,7 +12,7 @@
 #include "commands/whole_number.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/progress.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 #include "parallel/comm/world.h"
 #include "transformer/model/flops.h"
 

@@ -10,7 +10,7 @@
 #include "commands/training/key_flags.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
-#include "engine/ops/instruction_set.h"
+#include "engine/ops/backend/instruction_set.h"
 #include "parallel/agree.h"
 #include "parallel/supervised_ranks.h"
 #include "training/data/examples/finetune_data.h"

@@ -18,8 +18,8 @@ std::string missing_isa_note();
 Isa active_isa();              // the set that kernels use now: best_isa() unless lowered
 void set_active_isa(Isa isa);  // for tests that compare sets; InputError if !has_isa(isa)
 // Lowers best_isa() and active_isa() for the life of the process; InputError if !has_isa(isa).
-// Commands call limit_instruction_set (engine/ops/instruction_set.h), which also limits the GEMM
-// library.
+// Commands call limit_instruction_set (engine/ops/backend/instruction_set.h), which also limits the
+// GEMM library.
 void limit_isa(Isa isa);
 const char* isa_name(Isa isa);
 Isa parse_isa(const std::string& name);  // "auto" is best_isa(); InputError for other words

@@ -9,7 +9,7 @@
 namespace trireme {
 
 // Brain float: the upper half of an IEEE float32, rounded to nearest even. Conversions are always
-// inlined because kernels use them (engine/ops/cpu/isa.h).
+// inlined because kernels use them (engine/ops/backend/isa.h).
 struct bf16 {
   uint16_t bits = 0;
   bf16() = default;

@@ -54,7 +54,7 @@ template <class F>
        --left, i = i + 1 == count ? 0 : i + 1) {
     Range& range = ranges[i];
     for (;;) {
-      // A builtin: kernels may not call library functions (engine/ops/cpu/isa.h).
+      // A builtin: kernels may not call library functions (engine/ops/backend/isa.h).
       const int64_t begin = __atomic_fetch_add(&range.next, piece, __ATOMIC_RELAXED);
       if (begin >= range.end) break;
       f(begin, std::min(begin + piece, range.end));

@@ -1,6 +1,6 @@
 #include "engine/ops/context.h"
 
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 
 namespace trireme {
 

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-class GemmEngine;  // engine/ops/gemm.h: library handles and cached primitives of this rank
+class GemmEngine;  // engine/ops/gemm/gemm.h: library handles and cached primitives of this rank
 
 enum class Mode { kTrain, kEval, kInfer };  // dropout acts in kTrain only
 

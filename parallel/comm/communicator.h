@@ -48,7 +48,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
-#include "engine/ops/reduce.h"
+#include "engine/ops/rows/reduce.h"
 #include "parallel/comm/liveness/traffic.h"
 
 namespace trireme {

@@ -27,9 +27,9 @@ class ContextAttention {
   };
 
   // q, out (T, H, D); k, v (T, Hkv, D): this rank's tokens (plan.local_tokens()), with rotary
-  // embedding by position in the document; strides as in engine/ops/attention.h, heads adjacent.
-  // args.global_row is taken from the plan; first_head and total_heads refer to the caller's heads.
-  // saved may be null: nothing is kept.
+  // embedding by position in the document; strides as in engine/ops/attention/attention.h, heads
+  // adjacent. args.global_row is taken from the plan; first_head and total_heads refer to the
+  // caller's heads. saved may be null: nothing is kept.
   void forward(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ContextPlan& plan, const AttentionArgs& args,
                Saved* saved) const;

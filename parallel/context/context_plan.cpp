@@ -1,6 +1,6 @@
 #include "parallel/context/context_plan.h"
 
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "engine/ops/copy_rows.h"
-#include "engine/ops/elementwise.h"
+#include "engine/ops/rows/copy_rows.h"
+#include "engine/ops/rows/elementwise.h"
 
 namespace trireme {
 namespace {

@@ -18,8 +18,8 @@
 namespace trireme {
 
 // q, out (T, H, D); k, v (T, Hkv, D): local tokens, with adjacent heads; lse (H, T). Otherwise
-// shapes, dtypes and strides as in engine/ops/attention.h. Queries without keys give out = 0, lse =
-// -inf.
+// shapes, dtypes and strides as in engine/ops/attention/attention.h. Queries without keys give out
+// = 0, lse = -inf.
 void ring_attention_forward(Ctx& ctx, Communicator& ring, const Tensor& out, const Tensor& lse,
                             const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                             const ContextPlan& plan, const AttentionArgs& args);

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/ops/attention.h"
+#include "engine/ops/attention/attention.h"
 #include "parallel/context/options.h"
 
 namespace trireme {

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "engine/ops/copy_rows.h"
-#include "engine/ops/sum_rows.h"
+#include "engine/ops/rows/copy_rows.h"
+#include "engine/ops/rows/sum_rows.h"
 
 namespace trireme {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/ops/sum_rows.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/sum_rows.h"
+#include "engine/ops/rows/transfer.h"
 #include "parallel/comm/collectives/collectives.h"
 
 namespace trireme {

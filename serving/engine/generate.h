@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/ops/kv_codes.h"
-#include "engine/ops/sample.h"
+#include "engine/ops/attention/kv_codes.h"
+#include "engine/ops/sampling/sample.h"
 #include "transformer/model/model.h"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 #include "parallel/device.h"
 #include "parallel/pipeline/make_schedule.h"
 

@@ -1,7 +1,7 @@
 // Compatibility of the KV cache's type with the weights and the device.
 #pragma once
 
-#include "engine/ops/kv_codes.h"
+#include "engine/ops/attention/kv_codes.h"
 
 namespace trireme {
 

@@ -9,7 +9,7 @@
 //                          (Keskar et al. 2019)
 //   frequency_penalty f    l[id] -= f * occurrences of id in the completion (without the prompt)
 //   presence_penalty p     l[id] -= p for each id in the completion
-//   temperature, top_k, top_p, min_p, typical_p, seed      engine/ops/sample.h
+//   temperature, top_k, top_p, min_p, typical_p, seed      engine/ops/sampling/sample.h
 //
 // Log-probabilities are those of the model's own logits, before all of this.
 #pragma once
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "engine/core/random.h"
-#include "engine/ops/sample.h"
+#include "engine/ops/sampling/sample.h"
 
 namespace trireme {
 

@@ -5,10 +5,10 @@
 // A step computes the last token of a sequence followed by its draft tokens, and samples at each of
 // these positions as it would without a draft. As long as the sampled token equals the draft token,
 // the next position's logits are valid and its sample counts; from the first mismatch on they are
-// dropped. A sample is a function of the seed, the position and the logits (engine/ops/sample.h),
-// so the output is the same with and without speculation, greedy or not: no distribution needs to
-// be corrected, and drafts need no probabilities. Keys of dropped tokens are overwritten when their
-// positions are computed again.
+// dropped. A sample is a function of the seed, the position and the logits
+// (engine/ops/sampling/sample.h), so the output is the same with and without speculation, greedy or
+// not: no distribution needs to be corrected, and drafts need no probabilities. Keys of dropped
+// tokens are overwritten when their positions are computed again.
 //
 // A draft token costs a row of a step. With few running sequences that is almost free, since a step
 // reads all weights anyway; with many it costs as much as another sequence's token. So above

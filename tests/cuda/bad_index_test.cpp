@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "engine/ops/copy_rows.h"
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/embedding.h"
+#include "engine/ops/attention/rotary.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "engine/ops/moe/expert_rows.h"
-#include "engine/ops/rotary.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/copy_rows.h"
+#include "engine/ops/rows/embedding.h"
+#include "engine/ops/rows/transfer.h"
 #include "tests/cuda/ops_session.h"
 
 namespace trireme::test {

@@ -1,4 +1,4 @@
-#include "engine/ops/activation.h"
+#include "engine/ops/rows/activation.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "engine/ops/attention.h"
+#include "engine/ops/attention/attention.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

@@ -1,4 +1,4 @@
-#include "engine/ops/weight_norm.h"
+#include "engine/ops/norm/dora_magnitude.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

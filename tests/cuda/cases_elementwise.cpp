@@ -1,5 +1,5 @@
-#include "engine/ops/elementwise.h"
-#include "engine/ops/fill_normal.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/fill_normal.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "engine/ops/float8.h"
+#include "engine/ops/quantized/float8.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

@@ -1,4 +1,4 @@
-#include "engine/ops/float8_gemm.h"
+#include "engine/ops/quantized/float8_gemm.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

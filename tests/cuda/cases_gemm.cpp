@@ -1,4 +1,4 @@
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 #include "engine/ops/moe/grouped_gemm.h"
 #include "tests/cuda/registry.h"
 

@@ -1,4 +1,4 @@
-#include "engine/ops/head_norm.h"
+#include "engine/ops/norm/head_norm.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

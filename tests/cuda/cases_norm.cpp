@@ -1,4 +1,4 @@
-#include "engine/ops/norm.h"
+#include "engine/ops/norm/norm.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

@@ -1,6 +1,6 @@
 #include <bit>
 
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/ops/paged_attention.h"
+#include "engine/ops/attention/paged_attention.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

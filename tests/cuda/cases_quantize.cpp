@@ -1,5 +1,5 @@
-#include "engine/ops/nf4.h"
-#include "engine/ops/quantize.h"
+#include "engine/ops/quantized/nf4.h"
+#include "engine/ops/quantized/quantize.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

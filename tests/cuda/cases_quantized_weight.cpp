@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "engine/ops/block_weight.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/quantized/quantized_weight.h"
+#include "engine/ops/rows/transfer.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

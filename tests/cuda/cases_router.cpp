@@ -1,4 +1,4 @@
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "engine/ops/moe/router_loss.h"
 #include "engine/ops/moe/router_noise.h"
 #include "tests/cuda/registry.h"

@@ -1,8 +1,8 @@
 // Ops that move whole rows: copies, lookups, rotations.
-#include "engine/ops/copy_rows.h"
-#include "engine/ops/embedding.h"
-#include "engine/ops/latent_heads.h"
-#include "engine/ops/rotary.h"
+#include "engine/ops/attention/latent_heads.h"
+#include "engine/ops/attention/rotary.h"
+#include "engine/ops/rows/copy_rows.h"
+#include "engine/ops/rows/embedding.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/ops/sample.h"
+#include "engine/ops/sampling/sample.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

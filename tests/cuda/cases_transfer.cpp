@@ -1,7 +1,7 @@
 // Cases of transfer.h, sum_rows.h and moe/token_marks.h.
 #include "engine/ops/moe/token_marks.h"
-#include "engine/ops/sum_rows.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/sum_rows.h"
+#include "engine/ops/rows/transfer.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {

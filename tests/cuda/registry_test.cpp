@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "engine/ops/norm.h"
+#include "engine/ops/norm/norm.h"
 #include "tests/cuda/ops_session.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/source_folder.h"
@@ -46,16 +46,14 @@ INSTANTIATE_TEST_SUITE_P(Registry, OpOnGpu, testing::ValuesIn(chosen_cases()), c
 std::set<std::string> declared_ops() {
   std::set<std::string> ops;
   const std::regex declaration(R"(\n[A-Za-z_0-9:<>]+ ([a-z_0-9]+)\(Ctx& ctx,)");
-  for (const char* folder : {"engine/ops", "engine/ops/moe"}) {
-    const auto path = std::filesystem::path(test::source_folder()) / folder;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
-      if (entry.path().extension() != ".h") continue;
-      std::stringstream text;
-      text << std::ifstream(entry.path()).rdbuf();
-      const std::string source = text.str();
-      for (std::sregex_iterator i(source.begin(), source.end(), declaration), end; i != end; ++i)
-        ops.insert((*i)[1]);
-    }
+  const auto path = std::filesystem::path(test::source_folder()) / "engine/ops";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (entry.path().extension() != ".h") continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const std::string source = text.str();
+    for (std::sregex_iterator i(source.begin(), source.end(), declaration), end; i != end; ++i)
+      ops.insert((*i)[1]);
   }
   return ops;
 }

@@ -1,6 +1,4 @@
 // Sequence tables for cuDNN, rows outside of all sequences, and packed statistics.
-#include "engine/ops/cuda/sequence_table.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 
 #include "engine/core/memory.h"
 #include "engine/device/context.h"
+#include "engine/ops/attention/sequence_table.cuda.h"
 
 namespace trireme::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "optim/step_control.h"
 #include "tests/emulator/emulator.h"
 

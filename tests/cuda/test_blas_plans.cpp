@@ -1,12 +1,12 @@
 // A product is planned once for its shape and its operands' alignment, not once per call.
 #include <gtest/gtest.h>
 
-#include "engine/ops/cuda/gemm.h"
-#include "engine/ops/cuda/skinny_gemm.h"
-#include "engine/ops/fill_normal.h"
-#include "engine/ops/float8_gemm.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/gemm_problem.h"
+#include "engine/ops/gemm/gemm.cuda.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/gemm/gemm_problem.h"
+#include "engine/ops/gemm/skinny_gemm.cuda.h"
+#include "engine/ops/quantized/float8_gemm.h"
+#include "engine/ops/rows/fill_normal.h"
 
 namespace trireme::test {
 namespace {

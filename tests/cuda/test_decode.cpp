@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/device/graph.h"
-#include "engine/ops/block_weight.h"
+#include "engine/ops/quantized/quantized_weight.h"
 #include "serving/engine/generate.h"
 #include "serving/engine/sampler.h"
 #include "tests/emulator/emulator.h"

@@ -5,10 +5,10 @@
 #include <cstdlib>
 
 #include "engine/device/launch_times.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/norm.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/norm/norm.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "parallel/comm/device/device_environment.h"
 #include "tests/emulator/emulator.h"
 #include "tests/serving/tiny_model.h"

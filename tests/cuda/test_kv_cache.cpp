@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 #include "serving/engine/step_batch.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/compare.h"

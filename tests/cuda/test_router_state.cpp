@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 #include "tests/layouts/layout_run.h"
 #include "tests/support/scratch_directory.h"
 #include "training/checkpoint/train_checkpoint.h"

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "engine/device/graph.h"
-#include "engine/ops/sample.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
+#include "engine/ops/sampling/sample.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/compare.h"
 

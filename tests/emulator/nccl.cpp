@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "engine/core/error.h"
-#include "engine/ops/reduce.h"
+#include "engine/ops/rows/reduce.h"
 #include "parallel/comm/collectives/collectives.h"
 #include "tests/emulator/emulator.h"
 #include "tests/emulator/nccl_records.h"

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from source import CPP, ROOT, code_only, files, finish, read
+from source import CPP, CUDA_SOURCE, ROOT, code_only, files, finish, read
 
 
 
@@ -88,7 +88,6 @@ HEAVY = re.compile(r"^(nlohmann/json\.hpp|CLI/.*|fmt/.*|spdlog/.*|dnnl.*|oneapi/
 # The CUDA toolkit's headers belong to sources that only the backend compiles (engine/core/device_memory.h).
 CUDA_ONLY = "For CUDA sources only"
 CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvtx3/.*)$")
-CUDA_ROOM = re.compile(r"^(engine/device|engine/ops|parallel/comm|optim)/cuda/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 
@@ -130,9 +129,10 @@ def check(path, text, exists=in_tree, cpp_only=frozenset()):
         if path.suffix == ".h" and not in_tests and heavy:
             problems.append(f"{where}: {name} belongs into .cpp files only")
         if bracket == "<":
-            may = CUDA_ROOM.match(str(path)) or (path.suffix == ".h" and says(text, CUDA_ONLY))
+            may = CUDA_SOURCE.match(str(path)) or (path.suffix == ".h" and says(text, CUDA_ONLY))
             if CUDA.match(name) and not in_tests and not may:
-                problems.append(f"{where}: {name} belongs into a cuda/ folder")
+                problems.append(f"{where}: {name} belongs into a cuda/ folder, in engine/ops into "
+                                "a .cu, .cuda.cpp or .cuda.h file")
             continue
         if not exists(name):
             problems.append(f'{where}: "{name}" does not exist; includes are written from the root')

@@ -2,7 +2,7 @@
 """Kernels compiled for one instruction set export nothing that the linker could share with other code.
 
 An inline function or template that two object files define is kept once; if the kept copy came from the
-AVX-512 object, other code would crash on a machine without it (engine/ops/cpu/isa.h).
+AVX-512 object, other code would crash on a machine without it (engine/ops/backend/isa.h).
 
     check_isa.py BUILD_FOLDER
 """

@@ -3,6 +3,7 @@
 
 check_mirror.py [--list]   --list: sources whose test is elsewhere, each with the files it is in
 
+A source of one backend counts as its op: a/b/c.cpu.cpp and a/b/c.cuda.cpp too have tests/a/b/test_c.cpp.
 A file of unit tests (GoogleTest) below tests/ is a test of
   - the source at its mirrored path;
   - sources of the same top-level folder that share its name (test_replicas.cpp, replicas.cpp) or the name
@@ -28,13 +29,19 @@ MIN_SHARE = 95
 NOT_PRODUCT = ("tests", "scripts")
 NOT_UNIT = ("compare", "cuda", "e2e", "emulator", "fuzz", "golden", "house", "layouts", "support")
 CASE = re.compile(r"^TEST(?:_[FP])?\(\s*(\w+),", re.M)
-INCLUDE = re.compile(r'^#include "([^"]+)\.h"', re.M)
+INCLUDE = re.compile(r'^#include "([^".]+)\.(?:\w+\.)?h"', re.M)
+
+
+def unit(source):
+    """The source without .cpp, .cpu.cpp or .cuda.cpp."""
+    path = PurePosixPath(source)
+    return str(path.with_name(path.name.split(".")[0]))
 
 
 def mirrored(source):
     """Path of the unit test of a source."""
-    path = PurePosixPath(source)
-    return f"tests/{path.parent}/test_{path.stem}.cpp"
+    path = PurePosixPath(unit(source))
+    return f"tests/{path.parent}/test_{path.name}.cpp"
 
 
 def plain(name):
@@ -96,7 +103,7 @@ def check(tests, min_share):
 
 def main():
     paths = list(files({".cpp"}))
-    sources = [str(path.with_suffix("")) for path in paths if path.parts[0] not in NOT_PRODUCT]
+    sources = sorted({unit(path) for path in paths if path.parts[0] not in NOT_PRODUCT})
     texts = {str(path): read(path) for path in paths
              if path.parts[0] == "tests" and path.name.startswith("test_") and path.parts[1] not in NOT_UNIT}
     tests = tests_of(texts, sources)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Names that only some folders may use, words and expressions that nobody may, and the length of files."""
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from source import CPP, code_only, files, finish, read, search
@@ -8,12 +9,12 @@ from source import CPP, code_only, files, finish, read, search
 MAX_LINES = 600
 NO_LIMIT = {".md", ".json", ".safetensors", ".idx", ".bin", ".tsv", ".txt"}
 
-# (what, pattern over code without comments and strings, folders and files that may)
+# (what, pattern over code without comments and strings, folders and files that may; * is any part of a path)
 OWNED = [
     ("MPI", re.compile(r"\bmpi\.h\b|\bP?MPI_[A-Z]\w*"), ("parallel/comm/", "scripts/pmpi/", "tests/parallel/")),
     ("CUDA", re.compile(r"\bcuda(?:[A-Z]\w*|_runtime\w*)|\bcu(?:blas|dnn|rand)\w*|__global__|<<<"),
-     ("engine/device/cuda/", "engine/device/launch.h", "engine/ops/cuda/", "optim/cuda/", "parallel/comm/cuda/",
-      "tests/emulator/", "tests/cuda/")),
+     ("engine/device/cuda/", "engine/device/launch.h", "engine/ops/*.cu", "engine/ops/*.cuda.cpp", "engine/ops/*.cuda.h",
+      "optim/cuda/", "parallel/comm/cuda/", "tests/emulator/", "tests/cuda/")),
     ("NCCL", re.compile(r"\bnccl\w*"), ("parallel/comm/", "tests/emulator/", "tests/cuda/")),
     ("oneDNN", re.compile(r"\bdnnl\w*"), ("engine/ops/",)),
     ("the environment", re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|put|unset)env\b|\benviron\b"),
@@ -81,7 +82,7 @@ def check(path, text):
     if path.suffix in CPP:
         code = code_only(text)
         for what, pattern, owners in OWNED:
-            if not str(path).startswith(owners):
+            if not any(fnmatchcase(str(path), owner + "*" * owner.endswith("/")) for owner in owners):
                 problems += search(path, pattern, code, f"{{word}}: {what} belongs to {', '.join(owners)}")
         problems += chosen_awaits(path, code)
     problems += search(path, UNFINISHED, text, "{0}: finish it, or open an issue")

@@ -241,10 +241,14 @@ class Words(unittest.TestCase):
         bad = {"training/a.cpp": "int r = MPI_Init(0, 0);\n", "engine/core/a.cpp": "#include <mpi.h>\n",
                "transformer/a.cpp": "cudaMalloc(&p, 4);\n", "optim/a.cpp": "ncclAllReduce();\n",
                "training/b.cpp": "dnnl::memory m;\n", "engine/io/a.cpp": 'getenv("HOME");\n',
-               "training/c.cpp": "std::exit(1);\n", "engine/text/a.cpp": "abort();\n"}
+               "training/c.cpp": "std::exit(1);\n", "engine/text/a.cpp": "abort();\n",
+               "engine/ops/norm/a.cpp": "cudaMalloc(&p, 4);\n", "engine/ops/norm/a.kernels.h": "__global__ void f();\n",
+               "engine/ops/norm/a.cpu.cpp": "cudaMalloc(&p, 4);\n"}
         for path, text in bad.items():
             self.assertEqual(len(check_words.check(path, text)), 1, path)
-        good = {"parallel/comm/mpi.cpp": "MPI_Init(0, 0);\n", "engine/ops/gemm.cpp": "dnnl::memory m;\n",
+        good = {"parallel/comm/mpi.cpp": "MPI_Init(0, 0);\n", "engine/ops/gemm/gemm.cpp": "dnnl::memory m;\n",
+                "engine/ops/norm/a.cu": "f<<<1, 2>>>();\n", "engine/ops/norm/a.cuda.cpp": "cudaMalloc(&p, 4);\n",
+                "engine/ops/norm/a.cuda.h": "__global__ void f();\n", "optim/cuda/a.cu": "f<<<1, 2>>>();\n",
                 "training/a.cpp": '// calls MPI_Init later\nlog("set OMPI with getenv()");\n',
                 "training/b.cpp": "app.exit(e);\n"}
         for path, text in good.items():
@@ -454,6 +458,10 @@ class Mirror(unittest.TestCase):
                            ("tests/serving/test_a.cpp", "TEST_F(SamplerTest, Case) {}\n"),
                            ("tests/serving/test_a.cpp", '#include "optim/a.h"\n#include "serving/engine/sampler.h"\n' + case)):
             self.assertEqual(list(self.found(path, text)), sampler, (path, text))
+        self.assertEqual({check_mirror.mirrored(f"optim/sampler{end}") for end in (".cpp", ".cpu.cpp", ".cuda.cpp")},
+                         {"tests/optim/test_sampler.cpp"})
+        self.assertEqual(list(self.found("tests/optim/test_a.cpp", '#include "optim/sampler.cpu.h"\n' + case)),
+                         ["optim/sampler"])
         both = self.found("tests/serving/engine/test_engine.cpp", "TEST(Engine, A) {}\nTEST(Usage, A) {}\n")
         self.assertEqual(sorted(both), ["serving/api/usage", "serving/engine/engine"])
         for text in ("", "// TEST(Sampler, Case)\n"):  # a file without a case is a test of nothing

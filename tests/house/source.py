@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE for these tests
 CPP = {".h", ".cpp", ".cu", ".cuh"}
+# Sources of the CUDA backend: by folder, and in engine/ops by suffix.
+CUDA_SOURCE = re.compile(r"^(?:engine/device|parallel/comm|optim)/cuda/|^engine/ops/.*\.(?:cu|cuda\.cpp|cuda\.h)$")
 NOT_OURS = {".git", "build", "runs", "__pycache__"}
 
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/loss/cross_entropy.h"
+#include "engine/ops/rows/transfer.h"
 #include "tests/layouts/routing_margin.h"
 #include "tests/support/compare.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <mutex>
 
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 #include "tests/layouts/float8_case.h"
 #include "tests/layouts/layout_run.h"
 #include "tests/support/scratch_directory.h"

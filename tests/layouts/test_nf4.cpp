@@ -2,8 +2,8 @@
 // weights, the same in every layout, in the expected memory.
 #include <gtest/gtest.h>
 
-#include "engine/ops/nf4.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/quantized/nf4.h"
+#include "engine/ops/rows/transfer.h"
 #include "tests/layouts/finite_differences.h"
 
 namespace trireme::test::test_nf4 {

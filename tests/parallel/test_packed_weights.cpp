@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "engine/core/normal_number.h"
-#include "engine/ops/nf4.h"
+#include "engine/ops/quantized/nf4.h"
 #include "parallel/parameter_store.h"
 #include "tests/support/compare.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "engine/io/gguf_blocks.h"
-#include "engine/ops/block_weight.h"
+#include "engine/ops/quantized/quantized_weight.h"
 #include "parallel/parameter_store.h"
 #include "tests/support/compare.h"
 

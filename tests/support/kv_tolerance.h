@@ -1,9 +1,9 @@
-// Error bounds of rounded KV cache rows (engine/ops/kv_codes.h), for tests.
+// Error bounds of rounded KV cache rows (engine/ops/attention/kv_codes.h), for tests.
 #pragma once
 
 #include <cmath>
 
-#include "engine/ops/kv_codes.h"
+#include "engine/ops/attention/kv_codes.h"
 #include "tests/support/compare.h"
 
 namespace trireme::test {

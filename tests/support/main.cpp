@@ -9,8 +9,8 @@
 
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/instruction_set.h"
+#include "engine/ops/backend/instruction_set.h"
+#include "engine/ops/gemm/gemm.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/observe/log.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/checkpoint/checkpoint_parameters.h"
 #include "transformer/checkpoint/find_checkpoint.h"
 #include "transformer/checkpoint/finite_weights.h"

@@ -15,7 +15,7 @@ namespace {
 constexpr double kFinetuneWarmupRatio = 0.03;
 
 // Checks the sizes of products against those that the library's kernels support
-// (engine/ops/float8_gemm.h).
+// (engine/ops/quantized/float8_gemm.h).
 void check_float8_sizes(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   const auto check = [&](const char* what, int64_t size, int64_t multiple) {
     if (size % multiple != 0)

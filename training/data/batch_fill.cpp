@@ -4,7 +4,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 
 namespace trireme {
 

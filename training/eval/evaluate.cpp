@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/loss/cross_entropy.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "parallel/pipeline/make_schedule.h"
 #include "training/step/batch_shard.h"
 

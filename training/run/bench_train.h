@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "engine/device/launch_times.h"
-#include "engine/ops/device_peak.h"
-#include "engine/ops/peak.h"
+#include "engine/ops/gemm/device_peak.h"
+#include "engine/ops/gemm/peak.h"
 #include "training/config/run_config.h"
 
 namespace trireme {

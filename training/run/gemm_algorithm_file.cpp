@@ -5,8 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
-#include "engine/ops/cuda/gemm.h"
-#include "engine/ops/gemm_algorithms.h"
+#include "engine/ops/gemm/gemm_algorithms.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "engine/device/timing.h"
 #include "engine/observe/log.h"
-#include "engine/ops/peak.h"
+#include "engine/ops/gemm/peak.h"
 #include "training/run/pretrain_run.h"
 #include "transformer/model/flops.h"
 

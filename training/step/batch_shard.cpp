@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/tensor.h"
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 
 namespace trireme {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/optimizer_step.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/optimizer/optimizer_step.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "optim/schedule.h"
 #include "parallel/pipeline/make_schedule.h"
 #include "parallel/store_block_gather.h"

@@ -1,6 +1,6 @@
 #include "transformer/checkpoint/checkpoint_parameters.h"
 
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "engine/core/error.h"
-#include "engine/ops/optimizer_step.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/optimizer/optimizer_step.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/model/model.h"
 
 namespace trireme {

@@ -59,7 +59,7 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   // RoPE base of the layers with a window, whose frequencies are not scaled; 0: rope_theta.
   double local_rope_theta = 0;
-  bool rope_interleaved = false;  // rotates pairs of neighbouring elements (engine/ops/rotary.h)
+  bool rope_interleaved = false;  // rotates pairs of neighbours (engine/ops/attention/rotary.h)
   double attention_scale = 0;     // softmax scale; 0: 1 / sqrt(D)
   double norm_eps = 1e-5;
   double initializer_range = 0.02;

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "engine/core/error.h"
-#include "engine/ops/rotary.h"
+#include "engine/ops/attention/rotary.h"
 
 namespace trireme {
 namespace {

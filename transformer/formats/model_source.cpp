@@ -8,7 +8,7 @@
 #include <set>
 
 #include "engine/io/hub_cache.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/gguf/gguf_model.h"

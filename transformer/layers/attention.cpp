@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "engine/ops/head_norm.h"
-#include "engine/ops/rotary.h"
+#include "engine/ops/attention/rotary.h"
+#include "engine/ops/norm/head_norm.h"
 #include "transformer/families/family.h"
 #include "transformer/layers/norm.h"
 

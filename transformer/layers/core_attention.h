@@ -1,9 +1,9 @@
 // Core attention, shared by all attention layers: attention of this rank's heads over packed
 // sequences, over context-parallel ranks or over a KV cache. Some layers have a sliding window.
-// Formula: engine/ops/attention.h.
+// Formula: engine/ops/attention/attention.h.
 #pragma once
 
-#include "engine/ops/attention.h"
+#include "engine/ops/attention/attention.h"
 #include "transformer/config/model_config.h"
 #include "transformer/pass/pass.h"
 #include "transformer/pass/sharding.h"

@@ -1,7 +1,7 @@
 #include "transformer/layers/embedding.h"
 
-#include "engine/ops/block_weight.h"
-#include "engine/ops/elementwise.h"
+#include "engine/ops/quantized/quantized_weight.h"
+#include "engine/ops/rows/elementwise.h"
 #include "transformer/families/family.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 // summed.
 #pragma once
 
-#include "engine/ops/embedding.h"
+#include "engine/ops/rows/embedding.h"
 #include "transformer/config/model_config.h"
 #include "transformer/pass/sharding.h"
 #include "transformer/pass/tensor_parallel_mappings.h"

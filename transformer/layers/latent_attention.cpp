@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "engine/ops/copy_rows.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/latent_heads.h"
+#include "engine/ops/attention/latent_heads.h"
+#include "engine/ops/rows/copy_rows.h"
+#include "engine/ops/rows/elementwise.h"
 
 namespace trireme {
 namespace {

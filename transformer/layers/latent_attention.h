@@ -25,7 +25,7 @@
 
 #include <memory>
 
-#include "engine/ops/rotary.h"
+#include "engine/ops/attention/rotary.h"
 #include "transformer/layers/core_attention.h"
 #include "transformer/layers/linear.h"
 #include "transformer/layers/norm.h"

@@ -6,8 +6,8 @@
 // (transformer/layers/lora.h); a frozen weight has no gradient.
 #pragma once
 
-#include "engine/ops/activation.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/rows/activation.h"
 #include "transformer/layers/lora.h"
 #include "transformer/pass/sharding.h"
 #include "transformer/pass/tensor_parallel_mappings.h"

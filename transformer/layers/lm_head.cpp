@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "engine/ops/copy_rows.h"
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "engine/ops/moe/expert_rows.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/copy_rows.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/families/family.h"
 #include "transformer/layers/embedding.h"
 #include "transformer/pass/weight.h"

@@ -2,7 +2,7 @@
 // that memory does not grow with tokens x vocabulary: forward product, softmax cross-entropy and
 // both backward products run on the chunk while it exists. The vocabulary is split over the
 // tensor-parallel ranks; the ranks exchange three numbers per token and rank instead of logits
-// (engine/ops/cross_entropy.h).
+// (engine/ops/loss/cross_entropy.h).
 #pragma once
 
 #include "transformer/layers/norm.h"

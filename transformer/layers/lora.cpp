@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/weight_norm.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/norm/dora_magnitude.h"
+#include "engine/ops/rows/elementwise.h"
 #include "engine/text/regex.h"
 #include "transformer/pass/weight.h"
 

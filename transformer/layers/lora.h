@@ -19,10 +19,10 @@
 //   (PEFT's definition; without dropout it is g V x + b)
 //
 // Backward treats ||V|| as a constant: dm[j] = sum over tokens of dy[j] (V x')[j] / ||V[j]||. Every
-// pass computes ||V|| again (engine/ops/weight_norm.h), so that it cannot be stale. A row-parallel
-// rank has a part of each ||V||^2; the parts are summed over the ranks, (out) elements. m is
-// divided like the layer's bias: in a row-parallel layer every rank has all of m and a part of its
-// gradient.
+// pass computes ||V|| again (engine/ops/norm/dora_magnitude.h), so that it cannot be stale. A
+// row-parallel rank has a part of each ||V||^2; the parts are summed over the ranks, (out)
+// elements. m is divided like the layer's bias: in a row-parallel layer every rank has all of m and
+// a part of its gradient.
 //
 // Nothing is saved for backward: x A^T and dy B are recomputed, r columns each, and for dm also V
 // x'.

@@ -2,7 +2,7 @@
 // GELU (GPT-2: proj(gelu(fc x))).
 #pragma once
 
-#include "engine/ops/activation.h"
+#include "engine/ops/rows/activation.h"
 #include "transformer/config/model_config.h"
 #include "transformer/layers/linear.h"
 

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "engine/ops/block_weight.h"
-#include "engine/ops/elementwise.h"
 #include "engine/ops/moe/expert_rows.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/quantized/quantized_weight.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "parallel/comm/collectives/collectives.h"
 #include "transformer/families/family.h"
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 #include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/moe/router_noise.h"
 #include "engine/ops/moe/token_marks.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 namespace {

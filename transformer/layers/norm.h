@@ -1,7 +1,7 @@
 // Norm of a block: RMSNorm or LayerNorm, with the residual add fused in front.
 #pragma once
 
-#include "engine/ops/norm.h"
+#include "engine/ops/norm/norm.h"
 #include "transformer/config/model_config.h"
 #include "transformer/pass/pass.h"
 #include "transformer/pass/sharding.h"

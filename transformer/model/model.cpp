@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/ops/rotary.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/attention/rotary.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/families/family.h"
 
 namespace trireme {

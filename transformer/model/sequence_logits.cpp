@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,6 @@
 #include "transformer/model/transformer_block.h"
 
-#include "engine/ops/elementwise.h"
+#include "engine/ops/rows/elementwise.h"
 #include "transformer/families/family.h"
 
 namespace trireme {

@@ -1,10 +1,10 @@
 #include "transformer/pass/float8_state.h"
 
-#include "engine/ops/activation.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/float8.h"
-#include "engine/ops/optimizer_step.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/optimizer/optimizer_step.h"
+#include "engine/ops/quantized/float8.h"
+#include "engine/ops/rows/activation.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/pass/pass.h"
 
 namespace trireme {

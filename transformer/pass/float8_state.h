@@ -5,9 +5,9 @@
 //   dx = dy w       dy in E5M2 (hybrid) or E4M3, w in E4M3
 //   dw = dy^T x     dy and x as above
 //
-// Each operand is scaled and rounded before its product (engine/ops/float8.h); sums are float32.
-// Results, saved activations, gradients and the optimizer's weights keep the dtypes they have
-// without FP8. So do embedding, norms, core attention, routers, routed experts and the head.
+// Each operand is scaled and rounded before its product (engine/ops/quantized/float8.h); sums are
+// float32. Results, saved activations, gradients and the optimizer's weights keep the dtypes they
+// have without FP8. So do embedding, norms, core attention, routers, routed experts and the head.
 // Evaluation does not use FP8.
 //
 //   delayed      one scale per tensor, from its largest magnitude in the last `history` steps. The
@@ -20,7 +20,7 @@
 
 #include <vector>
 
-#include "engine/ops/float8_gemm.h"
+#include "engine/ops/quantized/float8_gemm.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/parameter_store.h"
 
@@ -45,8 +45,8 @@ class Float8State {
   // Allocates the state on the device of ctx, with empty histories.
   void allocate(Ctx& ctx);
 
-  // The products of linear_forward() and its backward (engine/ops/gemm.h) for the layer with this
-  // weight. Inner sizes and columns are multiples of 16, rows of 4.
+  // The products of linear_forward() and its backward (engine/ops/gemm/gemm.h) for the layer with
+  // this weight. Inner sizes and columns are multiples of 16, rows of 4.
   void forward(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x,
                const ConstTensor& w, const ConstTensor& bias);
   void backward_input(Pass& pass, ParamHandle weight, const Tensor& dx, const ConstTensor& dy,

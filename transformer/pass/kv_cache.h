@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "engine/ops/attention.h"
-#include "engine/ops/paged_attention.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/attention/paged_attention.h"
 #include "transformer/pass/tokens.h"
 
 namespace trireme {
@@ -23,9 +23,9 @@ struct CachedLayers {
 };
 
 // Paged KV cache: the tokens of any sequences are in blocks of one pool per layer
-// (engine/ops/paged_attention.h). The block tables of each pass assign blocks to sequences; the
-// cache itself has no notion of a sequence. Everything that changes between passes is on the
-// device, so that a pass can be recorded and replayed.
+// (engine/ops/attention/paged_attention.h). The block tables of each pass assign blocks to
+// sequences; the cache itself has no notion of a sequence. Everything that changes between passes
+// is on the device, so that a pass can be recorded and replayed.
 class KvCache {
  public:
   KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/optimizer_step.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/optimizer/optimizer_step.h"
+#include "engine/ops/rows/elementwise.h"
+#include "engine/ops/rows/transfer.h"
 #include "transformer/families/family.h"
 
 namespace trireme {

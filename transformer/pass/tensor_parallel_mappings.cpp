@@ -1,7 +1,7 @@
 #include "transformer/pass/tensor_parallel_mappings.h"
 
-#include "engine/ops/sum_rows.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/rows/sum_rows.h"
+#include "engine/ops/rows/transfer.h"
 
 namespace trireme {
 namespace {

@@ -5,8 +5,9 @@
 
 namespace trireme {
 
-// Positions of a pass's tokens in a KV cache, for S sequences (engine/ops/paged_attention.h). Only
-// the contents of the tensors may change between two replays of a recorded pass.
+// Positions of a pass's tokens in a KV cache, for S sequences
+// (engine/ops/attention/paged_attention.h). Only the contents of the tensors may change between two
+// replays of a recorded pass.
 struct CachedTokens {
   ConstTensor slots;         // (T) int64: slot of each token; negative: not stored
   ConstTensor block_table;   // (S, M) int32

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "engine/ops/block_weight.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/quantized/quantized_weight.h"
 #include "transformer/pass/pass.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-// Libraries that ops call besides kernels: opened with the device, implemented in engine/ops/cuda/.
+// Libraries that ops call besides kernels: opened with the device, implemented in engine/ops.
 #pragma once
 
 #include "engine/device/context.h"

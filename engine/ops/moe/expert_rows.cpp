@@ -4,10 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/ops/cpu/expert_rows.h"
-#include "engine/ops/cuda/expert_order.h"
-#include "engine/ops/cuda/expert_rows.h"
-#include "engine/ops/pick_kernel.h"
+#include "engine/ops/backend/pick_kernel.h"
+#include "engine/ops/moe/expert_order.cuda.h"
+#include "engine/ops/moe/expert_rows.kernels.h"
 
 namespace trireme {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <span>
 
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 
 namespace trireme {
 

@@ -1,9 +1,8 @@
 #include "engine/ops/moe/router.h"
 
-#include "engine/ops/cpu/router.h"
-#include "engine/ops/cuda/router.h"
+#include "engine/ops/backend/pick_kernel.h"
+#include "engine/ops/moe/router.kernels.h"
 #include "engine/ops/moe/router_dtype.h"
-#include "engine/ops/pick_kernel.h"
 
 namespace trireme {
 namespace {

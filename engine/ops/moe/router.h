@@ -36,8 +36,8 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
                     const ConstTensor& logits, const ConstTensor& bias, const ConstTensor& valid,
                     const RouterArgs& args);
 
-// Gradients of the auxiliary losses (router_loss.h), each with respect to the value in its comment;
-// float64, each optional.
+// Gradients of the auxiliary losses (router_loss.cuda.h), each with respect to the value in its
+// comment; float64, each optional.
 struct RouterLossGradients {
   ConstTensor probability;  // (S, E): q_e, the scores divided by their sum
   ConstTensor segments;     // (T) int32 in [0, S): the token's row of `probability`; absent: row 0

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/cuda/router_loss.h"
+#include "engine/ops/loss/cross_entropy.h"
+#include "engine/ops/moe/router_loss.cuda.h"
 
 namespace trireme {
 namespace {

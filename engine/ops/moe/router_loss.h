@@ -11,7 +11,7 @@
 //              scope)
 //   z          beta mean_t logsumexp(l_t)^2                (ST-MoE, Zoph et al. 2022)
 //   importance gamma CV^2 of the E sums of weights, load: delta CV^2 of the E loads of
-//              router_noise.h (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
+//              router_noise.cuda.h (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
 //
 // Each is a mean over the micro-batch. It enters the loss like a token's loss: times the number of
 // its tokens with a loss, over that number in the global batch, so that the sum over micro-batches
@@ -32,7 +32,7 @@ struct RouterSums {
   Tensor probabilities;  // (S, E) sum of q
   Tensor tokens;         // (S) valid tokens
   Tensor importance;     // (E) sum of weights
-  Tensor load;           // (E) see router_noise.h
+  Tensor load;           // (E) see router_noise.cuda.h
   Tensor z;              // (1) sum of logsumexp(l)^2
   Tensor loss_tokens;    // (1) tokens with a loss
 };

@@ -5,9 +5,9 @@
 
 #include "engine/core/normal_number.h"
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cuda/router_noise.h"
 #include "engine/ops/moe/router_dtype.h"
-#include "engine/ops/row_blocks.h"
+#include "engine/ops/moe/router_noise.cuda.h"
+#include "engine/ops/rows/row_blocks.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/ops/cuda/token_marks.h"
+#include "engine/ops/moe/token_marks.cuda.h"
 
 namespace trireme {
 

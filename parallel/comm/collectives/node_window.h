@@ -18,7 +18,7 @@
 
 #include <functional>
 
-#include "engine/ops/reduce.h"
+#include "engine/ops/rows/reduce.h"
 #include "parallel/comm/liveness/liveness.h"
 
 namespace trireme {

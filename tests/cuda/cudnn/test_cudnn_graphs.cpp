@@ -1,6 +1,6 @@
-// Checks that the real cuDNN has engines for the graphs of engine/ops/cuda/attention_graph.h on an
-// H200, described by a file. The engines also compile their code; without a GPU only loading it
-// fails.
+// Checks that the real cuDNN has engines for the graphs of
+// engine/ops/attention/attention_graph.cuda.h on an H200, described by a file. The engines also
+// compile their code; without a GPU only loading it fails.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "engine/ops/cuda/attention_graph.h"
+#include "engine/ops/attention/attention_graph.cuda.h"
 
 namespace trireme::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/io/safetensors.h"
-#include "engine/ops/nf4.h"
+#include "engine/ops/quantized/nf4.h"
 #include "tests/support/op_run.h"
 #include "tests/support/source_folder.h"
 

@@ -260,7 +260,7 @@ int64_t planned_bytes(Communicator& cp, int64_t length) {
 //  one rank     4 (2 G D)      sums of the gradients of k, v
 //  more         2 (2 (2 G D))  two blocks of keys and values, one in use and one arriving
 //               3 (4 (2 G D))  three blocks of their gradients: in work, arriving, leaving
-//  16                          assignment of parts to threads (engine/ops/attention.cpp)
+//  16                          assignment of parts to threads (engine/ops/attention/attention.cpp)
 int64_t bytes_per_token(int ranks) {
   const int64_t h = kHeads * kWidth, g = kKvHeads * kWidth;
   const int64_t keys = ranks == 1 ? 4 * 2 * g : 2 * 2 * 2 * g + 3 * 4 * 2 * g;

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "engine/ops/elementwise.h"
+#include "engine/ops/rows/elementwise.h"
 #include "parallel/comm/world.h"
 #include "parallel/moe/token_dispatcher.h"
 #include "tests/support/compare.h"

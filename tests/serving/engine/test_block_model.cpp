@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/ops/block_weight.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/quantized/quantized_weight.h"
+#include "engine/ops/rows/transfer.h"
 #include "parallel/comm/world.h"
 #include "serving/engine/generate.h"
 #include "tests/serving/tiny_model.h"

@@ -5,7 +5,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/token_file.h"
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "tests/support/scratch_directory.h"
 #include "training/data/batch_source.h"
 #include "training/data/blend.h"

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/transfer.h"
+#include "engine/ops/loss/cross_entropy.h"
+#include "engine/ops/rows/transfer.h"
 #include "optim/adamw.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "tests/support/compare.h"
 #include "tests/support/source_folder.h"
 

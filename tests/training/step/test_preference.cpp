@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/safetensors.h"
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "engine/ops/rotary.h"
+#include "engine/ops/attention/rotary.h"
 #include "transformer/config/rope.h"
 
 namespace trireme::test_rope {

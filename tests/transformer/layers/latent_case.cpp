@@ -4,7 +4,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "engine/ops/rotary.h"
+#include "engine/ops/attention/rotary.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "transformer/layers/latent_attention.h"

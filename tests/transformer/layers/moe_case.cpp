@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "tests/support/compare.h"
 
 namespace trireme::test {

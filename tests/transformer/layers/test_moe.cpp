@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/core/error.h"
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "tests/support/compare.h"
 #include "tests/transformer/layers/moe_case.h"
 #include "transformer/layers/moe.h"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer/optimizer_step.h"
 #include "tests/support/compare.h"
 #include "tests/transformer/layers/moe_case.h"
 #include "transformer/pass/router_state.h"

@@ -15,7 +15,7 @@
 #include "engine/io/checksum.h"
 #include "engine/io/strict_json.h"
 #include "engine/io/text_reader.h"
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "training/data/shuffle.h"
 
 namespace trireme {

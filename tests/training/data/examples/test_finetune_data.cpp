@@ -4,7 +4,7 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/ops/cross_entropy.h"
+#include "engine/ops/loss/cross_entropy.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/training/data/examples/example_case.h"
 #include "training/data/examples/example_set.h"

@@ -1,0 +1,138 @@
+// Kernels of causal attention (engine/ops/attention/attention.h has the formulas and shapes).
+//
+// The CPU kernels iterate over blocks of kBlock queries and kBlock keys with the scores transposed,
+// (keys, queries): every product then reads K and V in place one element at a time and works on
+// whole vectors of queries, and the softmax needs no sums across lanes.
+#pragma once
+
+#include "engine/core/device_memory.h"
+#include "engine/core/dtype.h"
+#include "engine/core/random.h"
+#include "engine/ops/backend/isa.h"
+
+namespace trireme::cpu {
+
+inline constexpr int64_t kBlock = 64;
+// Rows of the widest vector: scratch is padded to it, so that its size is the same for every
+// instruction set.
+inline constexpr int64_t kWidestVector = 16;
+// Longest sequence whose key and value gradients one thread sums in its own scratch.
+inline constexpr int64_t kMaxOwnedKeys = 8192;
+// The mask of a probability is numbered with 24 bits for the key.
+inline constexpr int64_t kMaxDropoutKeys = int64_t{1} << 24;
+// Sequences with at most this many queries use the path that reads each key once (generation).
+inline constexpr int64_t kFewQueries = 4;
+
+// A (T, heads, D) operand: element (t, h, d) is data[t * row + h * head + d].
+template <class T>
+struct HeadView {
+  T* data = nullptr;
+  int64_t row = 0, head = 0;
+};
+
+template <class T>
+struct Attention {
+  using C = compute_t<T>;
+  HeadView<const T> q, k, v;
+  const int32_t *cu_q, *cu_k;  // (sequences + 1)
+  // by_segments: (sequences, 5) fields of AttentionSegment instead of cu_q and cu_k. Results are
+  // then the `*_sum` views, added to, or overwritten if `clear` is set.
+  bool by_segments, clear;
+  const int32_t* segments;
+  int64_t sequences, tokens, keys, heads, kv_heads, width;
+  // Length of all sequences, in queries and keys; 0: they differ or are unknown.
+  int64_t uniform_length;
+  // Upper bound of the sequence lengths, if each has as many keys as queries; 0: unknown.
+  int64_t longest;
+  bool keep_lse;  // AttentionArgs
+  C scale;
+  bool causal;
+  int64_t window;  // 0: unlimited
+  // Dropout: a probability is kept if the upper 24 bits of its word are at least `threshold`.
+  uint32_t drop_threshold;
+  C keep_scale;
+  RandomKey key;
+  const int64_t* global_row;
+  int64_t first_head, total_heads;
+  const int32_t* key_position;  // null: keys count from the start of their sequence
+  // Scratch: `threads` parts of attention_scratch elements, and 2 * (sequences + 1) item numbers.
+  C* scratch;
+  int64_t scratch_per_thread;
+  int64_t* items;
+};
+
+template <class T>
+struct AttentionForward : Attention<T> {
+  HeadView<T> out;
+  HeadView<compute_t<T>> out_sum;  // with segments, instead of out
+  compute_t<T>* lse;               // (heads, tokens)
+};
+
+template <class T>
+struct AttentionBackward : Attention<T> {
+  HeadView<T> dq, dk, dv;
+  HeadView<compute_t<T>> dq_sum, dk_sum, dv_sum;  // with segments, instead of these
+  HeadView<const T> dout, out;
+  const compute_t<T>* lse;
+  int64_t owned_keys;  // rows of the key gradients in each thread's scratch, at least kBlock
+};
+
+// Elements of scratch per thread.
+constexpr int64_t attention_forward_scratch(int64_t padded_width) {
+  return 4 * kBlock * padded_width + kBlock * kBlock;
+}
+constexpr int64_t attention_backward_scratch(int64_t padded_width, int64_t owned_keys) {
+  return (7 * kBlock + 2 * owned_keys) * padded_width + 2 * kBlock * kBlock;
+}
+
+TRIREME_CPU_KERNEL(attention_forward, (const AttentionForward<T>& a, int threads))
+TRIREME_CPU_KERNEL(attention_backward, (const AttentionBackward<T>& a, int threads))
+
+}  // namespace trireme::cpu
+
+// GPU kernels, with the arguments of the CPU kernels. a.items is not used; a.scratch is (heads,
+// tokens) elements in the backward, unused in the forward. Heads of more than kWidestHead elements
+// have no kernel.
+namespace trireme::cuda {
+
+struct Context;  // engine/device/context.h
+
+inline constexpr int64_t kWidestHead = 256;
+
+// Use the fastest of the kernels below that supports the case.
+template <class T>
+TRIREME_CUDA_DECL void attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+TRIREME_CUDA_DECL void attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+// For a planning run, whose operands have addresses that must not be read: a library prepares its
+// plan and memory.
+template <class T>
+TRIREME_CUDA_DECL void plan_attention(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+TRIREME_CUDA_DECL void plan_attention(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+// Any case, without tensor cores.
+template <class T>
+void blocked_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+void blocked_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+// With tensor cores; T is bf16 or f16. False, with nothing done, for heads of more than 128
+// elements, or rows of an operand that are not 16-byte aligned.
+template <class T>
+bool mma_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+// a.scratch must have been computed.
+template <class T>
+bool mma_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+// out = 0 and lse = -inf in all rows; likewise the gradients: initial values for segments.
+template <class T>
+void clear_attention(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+void clear_attention(Context& gpu, const cpu::AttentionBackward<T>& a);
+// a.scratch[h, t] = sum over d of dout[t, h, d] * out[t, h, d].
+template <class T>
+void attention_delta(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+}  // namespace trireme::cuda

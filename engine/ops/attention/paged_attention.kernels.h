@@ -1,0 +1,107 @@
+// Kernels of engine/ops/attention/paged_attention.h.
+#pragma once
+
+#include "engine/core/device_memory.h"
+#include "engine/ops/attention/attention.kernels.h"
+#include "engine/ops/attention/kv_codes.h"
+
+namespace trireme::cpu {
+
+inline constexpr int64_t kWidestPagedHead = 256;
+
+template <class T>
+struct PagedAttention {
+  using C = compute_t<T>;
+  HeadView<const T> q;
+  HeadView<T> out;
+  const T *k,
+      *v;  // (blocks, kv_heads, block_size, width); on the CPU, and for codes, in PagedPools
+           // instead
+  const int32_t *table, *cu_q, *lengths;
+  int64_t sequences, tokens, heads, kv_heads, width, block_size, max_blocks, max_queries;
+  C scale;
+  int64_t window;  // 0: unlimited
+  // GPU only: largest number of parts of any sequence's keys (PagedParts). If sequence n has
+  // several parts, part p of query i stores two results for each head, at row p * queries + i of n:
+  // its mean of values in partial (sequences, kMaxPagedParts, heads, width), and the base-2
+  // logarithm of its sum of exponentials in partial_lse (sequences, kMaxPagedParts, heads).
+  int64_t parts;
+  C *partial, *partial_lse;
+};
+
+// Split of one sequence's keys into parts on a GPU, independent of other sequences. There are
+// enough parts that few sequences of one query fill the device. Many queries fill it themselves:
+// several parts are made only while parts * queries <= kMaxPagedParts.
+inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
+struct PagedParts {
+  int64_t count, keys;  // keys of a part
+
+  static TRIREME_HOST_DEVICE PagedParts of(int64_t queries, int64_t keys) {
+    const int64_t most = queries > kMaxPagedParts || queries < 1 ? 1 : kMaxPagedParts / queries;
+    const int64_t wanted = (keys + kMinPartKeys - 1) / kMinPartKeys;
+    const int64_t count = wanted < 1 ? 1 : wanted < most ? wanted : most;
+    const int64_t tiles = (keys + count * kPartTile - 1) / (count * kPartTile);
+    const int64_t part = (tiles < 1 ? 1 : tiles) * kPartTile;
+    const int64_t used = (keys + part - 1) / part;
+    return {used < 1 ? 1 : used, part};
+  }
+};
+
+// Pool of keys or of values, (blocks, kv_heads, block_size, width).
+struct PagedPool {
+  void* rows;
+  float* scale;  // (blocks, kv_heads, block_size) for codes, else null
+};
+
+struct PagedPools {
+  PagedPool k, v;
+  KvType type;
+  // Scratch: paged_scratch() elements for each thread, and (sequences + 1) numbers of items.
+  void* scratch;
+  int64_t* items;
+};
+
+// Queries of the heads that share a key/value head are computed `kPagedRows` at a time, against
+// `kPagedKeys` keys: the latter's keys in 32 bits stay in the first-level cache.
+inline constexpr int64_t kPagedRows = 64, kPagedKeys = 32;
+constexpr int64_t paged_scratch(int64_t padded_width) {
+  return 2 * (kPagedRows + kPagedKeys) * padded_width + kPagedRows * (kPagedKeys + 2);
+}
+
+template <class T>
+struct PagedRows {
+  T *k_pool, *v_pool;  // (blocks, kv_heads, block_size, width)
+  HeadView<T> k, v;
+  const int64_t* slots;
+  int64_t rows, kv_heads, width, block_size;
+};
+
+TRIREME_CPU_KERNEL(paged_attention,
+                   (const PagedAttention<T>& a, const PagedPools& pools, int threads))
+// k and v in another type than the pools', whose pointers in `a` are not read. T: not double.
+TRIREME_CPU_KERNEL(paged_append, (const PagedRows<T>& a, const PagedPools& pools, int threads))
+
+}  // namespace trireme::cpu
+
+// GPU kernels.
+namespace trireme::cuda {
+
+struct Context;  // engine/device/context.h
+
+// Pools of T, or of codes (not for double), which are in `pools` with their scales.
+template <class T>
+TRIREME_CUDA_DECL void paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
+                                       const cpu::PagedPools& pools);
+template <class T>
+TRIREME_CUDA_DECL void paged_append(Context& gpu, const cpu::PagedRows<T>& a,
+                                    const cpu::PagedPools& pools);
+template <class T>
+TRIREME_CUDA_DECL void paged_gather(Context& gpu, const cpu::PagedRows<T>& a);
+
+// The parts of paged_attention with tensor cores, before they are merged; T is bf16 or f16. False,
+// with nothing done, for heads of more than 128 elements, or rows that are not 16-byte aligned.
+template <class T>
+bool mma_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
+                         const cpu::PagedPools& pools);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,100 @@
+// Parts shared by the kernels of paged attention. For CUDA sources only.
+//
+// The grid is (parts of a sequence's keys by slots of tiles, key/value heads). The rows of a tile
+// are the queries of all heads that share the key/value head, row = query * group + head in the
+// group, so that keys and values are loaded once for all of them. Slots are those of
+// attention_tile.cuda.h, for rows instead of queries: their number is proportional to the tokens of
+// the batch, however these are distributed over sequences.
+#pragma once
+
+#include "engine/ops/attention/attention_tile.cuda.h"
+#include "engine/ops/attention/paged_attention.kernels.h"
+
+namespace trireme::cuda {
+
+struct PagedTile {
+  AttentionTile t;     // of the sequence; row0 and rows count rows as above
+  int64_t begin, end;  // keys that the tile's rows see in this part; begin is in whole tiles
+  int64_t sequence, part, parts, kv_head, group;
+  const int32_t* blocks;  // of the sequence
+
+  __device__ int64_t query(int64_t row) const { return (t.row0 + row) / group; }
+  // Row of q, and head, of one of the tile's rows.
+  __device__ int64_t token(int64_t row) const { return t.first_query + query(row); }
+  __device__ int64_t head(int64_t row) const { return kv_head * group + (t.row0 + row) % group; }
+};
+
+template <class T>
+int64_t paged_slots(const cpu::PagedAttention<T>& a, int64_t rows) {
+  return a.sequences == 0 ? 1 : a.tokens * (a.heads / a.kv_heads) / rows + a.sequences;
+}
+
+// Zeroes the rows of this block's heads that belong to no sequence; only for one block of the
+// grid's first axis.
+template <class T>
+__device__ void clear_paged_padding(const cpu::PagedAttention<T>& a) {
+  const int64_t group = a.heads / a.kv_heads, first = a.cu_q[a.sequences];
+  for (int64_t at = threadIdx.x; at < (a.tokens - first) * group * a.width; at += blockDim.x) {
+    const int64_t row = at / a.width, head = static_cast<int64_t>(blockIdx.y) * group + row % group;
+    a.out.data[(first + row / group) * a.out.row + head * a.out.head + at % a.width] =
+        static_cast<T>(compute_t<T>{0});
+  }
+}
+
+// kRows: of a tile; kKeys: keys at a time.
+template <int kRows, int kKeys, class T>
+__device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
+  constexpr int64_t kUnlimited = int64_t{1} << 40;
+  PagedTile p;
+  p.t.rows = 0;
+  p.part = blockIdx.x % a.parts;
+  p.kv_head = blockIdx.y;
+  p.group = a.heads / a.kv_heads;
+  const int64_t slot = blockIdx.x / a.parts;
+  if (a.sequences == 0) return p;
+  const auto first_slot = [&](int64_t n) { return a.cu_q[n] * p.group / kRows + n; };
+  int64_t n = 0, high = a.sequences;  // the last sequence that starts at or before the slot
+  while (high - n > 1) {
+    const int64_t middle = (n + high) / 2;
+    (first_slot(middle) <= slot ? n : high) = middle;
+  }
+  p.sequence = n;
+  p.blocks = a.table + n * a.max_blocks;
+  p.t.first_query = a.cu_q[n];
+  p.t.queries = a.cu_q[n + 1] - p.t.first_query;
+  p.t.first_key = 0;
+  p.t.keys = a.lengths[n];
+  p.t.offset = p.t.keys - p.t.queries;
+  p.t.window = a.window > 0 ? a.window : 2 * kUnlimited;
+  p.t.row0 = (slot - first_slot(n)) * kRows;
+  const int64_t rows = smaller(kRows, p.t.queries * p.group - p.t.row0);
+  const auto parts = cpu::PagedParts::of(p.t.queries, p.t.keys);
+  p.parts = parts.count;
+  if (p.part >= p.parts || rows <= 0) return p;
+  p.t.rows = static_cast<int>(rows);
+  const int64_t first_key = p.part * parts.keys;
+  p.begin = larger(first_key, p.t.keys_begin(p.query(0)) / kKeys * kKeys);
+  p.end = smaller(first_key + parts.keys, p.t.keys_end(p.query(p.t.rows - 1) + 1));
+  return p;
+}
+
+// Row of a pool for key j of the sequence.
+template <class T>
+__device__ int64_t pool_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t j) {
+  const auto size = static_cast<uint32_t>(a.block_size), key = static_cast<uint32_t>(j);
+  const int64_t block = p.blocks[key / size];
+  return (block * a.kv_heads + p.kv_head) * a.block_size + key % size;
+}
+
+// Row of partial_lse, and of partial.
+template <class T>
+__device__ int64_t partial_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t row) {
+  return (p.sequence * cpu::kMaxPagedParts + p.part * p.t.queries + p.query(row)) * a.heads +
+         p.head(row);
+}
+template <class T>
+__device__ T* out_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t row) {
+  return a.out.data + p.token(row) * a.out.row + p.head(row) * a.out.head;
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,47 @@
+// Elementwise kernels over independent items of a range: one 16-byte pack of elements is an item if
+// addresses allow it. For CUDA sources only.
+#pragma once
+
+#include <algorithm>
+
+#include "engine/ops/backend/kernel.cuda.h"
+
+namespace trireme::cuda {
+
+inline constexpr int kItemThreads = 256;
+
+// Work: a structure of pointers and sizes with __device__ void operator()(int64_t item) const.
+template <class Work>
+__global__ void __launch_bounds__(kItemThreads) items_kernel(Work work, int64_t items) {
+  begin_kernel();
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kItemThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kItemThreads + threadIdx.x; i < items;
+       i += step)
+    work(i);
+}
+
+template <class Work>
+void for_each_item(Context& gpu, const char* op, int64_t items, const Work& work) {
+  // Four times the resident blocks of a multiprocessor: evens out the last ones.
+  constexpr int64_t kBlocksAMultiprocessor = 32;
+  const int64_t blocks =
+      std::min(blocks_for(items, kItemThreads), kBlocksAMultiprocessor * gpu.info.multiprocessors);
+  launch(gpu, op, items_kernel<Work>, {.blocks = {blocks}, .threads = kItemThreads}, work, items);
+}
+
+// a / b for a, b >= 0: a 64-bit division takes as long as moving the item.
+__device__ inline int64_t quotient(int64_t a, int64_t b) {
+  if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+  return a / b;
+}
+
+template <class T, int N>
+__device__ Pack<T, N> load_pack(const T* p, int64_t item) {
+  return reinterpret_cast<const Pack<T, N>*>(p)[item];
+}
+template <class T, int N>
+__device__ void store_pack(T* p, int64_t item, const Pack<T, N>& value) {
+  reinterpret_cast<Pack<T, N>*>(p)[item] = value;
+}
+
+}  // namespace trireme::cuda

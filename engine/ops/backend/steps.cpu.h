@@ -1,0 +1,53 @@
+// Columns of a matrix in steps of two registers of float32.
+//
+// For bfloat16 the first register has the even and the second the odd columns, which take one
+// instruction each: half of what widening neighbours takes. Sums are unaffected, if both operands
+// are read the same way.
+#pragma once
+
+#include "engine/ops/backend/simd.cpu.h"
+
+namespace trireme::cpu::TRIREME_ISA {
+
+inline constexpr int64_t kStep = 2 * kLanes<float>;  // columns
+
+struct Step {
+  Vec<float> first, second;
+};
+
+// Loads the step at p, reading it once. For products bound by loads; a tile has no registers for
+// both halves.
+template <class T>
+TRIREME_INLINE Step load_step(const T* p) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    Vec<uint32_t> two;
+    __builtin_memcpy(&two, p, sizeof two);
+#if defined(TRIREME_ISA_avx512) || defined(TRIREME_ISA_avx2)
+    asm("" : "+v"(two));  // else GCC 12 reads it again for the mask
+#endif
+    return {__builtin_bit_cast(Vec<float>, two << 16),
+            __builtin_bit_cast(Vec<float>, two & 0xffff0000u)};
+  } else {
+    return {load(p), load(p + kLanes<float>)};
+  }
+}
+
+// Half 0 or 1 of the step at p.
+template <int kHalf, class T>
+TRIREME_INLINE Vec<float> load_half_step(const T* p) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    Vec<uint32_t> two;
+    __builtin_memcpy(&two, p, sizeof two);
+    return __builtin_bit_cast(Vec<float>, kHalf == 0 ? two << 16 : two & 0xffff0000u);
+  } else {
+    return load(p + kHalf * kLanes<float>);
+  }
+}
+
+// The first n columns of a step at p, then zeros.
+template <class T>
+TRIREME_INLINE void pad_step(T (&step)[kStep], const T* p, int64_t n) {
+  for (int64_t i = 0; i < kStep; ++i) step[i] = i < n ? p[i] : T{};
+}
+
+}  // namespace trireme::cpu::TRIREME_ISA

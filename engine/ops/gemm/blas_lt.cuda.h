@@ -1,0 +1,63 @@
+// cuBLASLt's handle, workspace and prepared products of one device. For CUDA sources only.
+//
+// The library is column-major: it computes C^T = op(B)^T op(A)^T, whose operands are the stored
+// matrices unchanged.
+//
+// Reproducible: each shape has one algorithm, the heuristic's best. A long sum may be split in one
+// way only, which adds float32 partial sums in a fixed order (others add in the output's type or in
+// place). With Context::autotune the best few algorithms are timed once per shape instead. Two runs
+// may then differ, unless the second uses the algorithms kept by the first.
+//
+// Products whose number of rows comes from the data (GemmArgs::varying_rows) share the algorithm of
+// the largest in a range of row numbers, which is queried once and never timed; only the
+// description is created each time. The result does not depend on which product of a range comes
+// first.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <memory>
+#include <optional>
+
+#include "engine/core/memory.h"
+#include "engine/device/context.h"
+#include "engine/ops/gemm/gemm_algorithms.h"
+#include "engine/ops/gemm/gemm_problem.h"
+
+namespace trireme::cuda {
+
+// clang-format off
+#define TRIREME_CUBLASLT_FUNCTIONS(X)                                                        \
+  X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetStatusString) X(cublasLtGetVersion)      \
+  X(cublasLtMatmul) X(cublasLtMatmulAlgoGetHeuristic)                                        \
+  X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) \
+  X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                       \
+  X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate)                      \
+  X(cublasLtMatrixLayoutDestroy)
+// clang-format on
+
+// Functions of the library, opened once per process. Throws InputError if the library is missing.
+struct BlasLtFunctions {
+#define TRIREME_DECLARE(name) decltype(&::name) name = nullptr;
+  TRIREME_CUBLASLT_FUNCTIONS(TRIREME_DECLARE)
+#undef TRIREME_DECLARE
+};
+const BlasLtFunctions& blas_lt_functions();
+
+class BlasLt final : public LibraryHandle {
+ public:
+  explicit BlasLt(const DeviceInfo& info);
+  ~BlasLt() override;
+  void multiply(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
+  int64_t plans_made() const;
+  std::optional<GemmAlgorithms>& kept() const;  // gemm.h
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Every row of C is the bias, or zeros without one.
+void write_bias(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,12 @@
+// gemm_rows.cpu.h for bfloat16 with the processor's matrix tiles (amx_rows.cpu.h).
+#pragma once
+
+#include "engine/ops/gemm/gemv.cpu.h"
+
+namespace trireme::cpu::avx512 {
+
+// As gemm_rows(), with a.n of at least 16; a.x32 is scratch of packed_tiles() bfloat16 numbers.
+// Only if may_use_amx_bf16().
+void gemm_amx(const Gemv<bf16>& a, int threads);
+
+}  // namespace trireme::cpu::avx512

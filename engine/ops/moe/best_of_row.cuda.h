@@ -1,0 +1,47 @@
+// The largest, second largest, ... value of a row, found by one warp. For CUDA sources only.
+#pragma once
+
+#include "engine/ops/backend/kernel.cuda.h"
+
+namespace trireme::cuda {
+
+// Position in the order (value descending, index ascending); index -1: before all, or none.
+template <class T>
+struct Position {
+  T value = 0;
+  int32_t index = -1;
+  __device__ bool follows(const Position& p) const {
+    return p.index < 0 || value < p.value || (value == p.value && index > p.index);
+  }
+  __device__ bool precedes(const Position& p) const {
+    return index >= 0 && (p.index < 0 || value > p.value || (value == p.value && index < p.index));
+  }
+};
+
+// The first of the lanes' positions, in every lane.
+template <class T>
+__device__ Position<T> warp_first(Position<T> x) {
+#pragma unroll
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    Position<T> other;
+    other.value = __shfl_xor_sync(0xffffffffu, x.value, mask);
+    other.index = __shfl_xor_sync(0xffffffffu, x.index, mask);
+    if (other.precedes(x)) x = other;
+  }
+  return x;
+}
+
+// First position of a row of n values after `before`, in every lane; a NaN has no position. The row
+// must have been written and be visible to all lanes.
+template <class T>
+__device__ Position<T> next_position(const T* values, int64_t n, const Position<T>& before) {
+  Position<T> best;
+#pragma unroll 1
+  for (int64_t i = lane_of_warp(); i < n; i += kWarp) {
+    const Position<T> p{values[i], static_cast<int32_t>(i)};
+    if (p.value == p.value && p.follows(before) && p.precedes(best)) best = p;
+  }
+  return warp_first(best);
+}
+
+}  // namespace trireme::cuda

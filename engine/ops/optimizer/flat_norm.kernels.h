@@ -1,0 +1,38 @@
+// Kernels of engine/ops/optimizer/optimizer_step.h: sums and searches over flat ranges.
+#pragma once
+
+#include "engine/core/device_memory.h"
+#include "engine/core/dtype.h"
+#include "engine/ops/backend/isa.h"
+
+namespace trireme {
+struct StepScalars;  // optimizer_scalars.h
+}
+
+namespace trireme::cpu {
+
+inline constexpr int64_t kSquaresBlock = 1 << 15;  // elements of one partial sum
+
+// partial[b] = sum of x^2 over block b
+TRIREME_CPU_KERNEL(squares, (double* partial, const T* x, int64_t n, int threads))
+// *first = smallest index whose element is not finite, if that is less than *first
+TRIREME_CPU_KERNEL(find_non_finite, (int64_t * first, const T* x, int64_t n, int threads))
+
+}  // namespace trireme::cpu
+
+// GPU kernels.
+namespace trireme::cuda {
+
+struct Context;  // engine/device/context.h
+
+// *out += sum of x^2; partial: one value for each cpu::kSquaresBlock elements.
+template <class T>
+TRIREME_CUDA_DECL void sum_of_squares(Context& gpu, double* out, double* partial, const T* x,
+                                      int64_t n);
+// *first = begin + the smallest index of a non-finite element, if that is less. scalars: null, or
+// nothing happens unless they mark the step as skipped.
+template <class T>
+TRIREME_CUDA_DECL void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n,
+                                       int64_t begin, const StepScalars* scalars);
+
+}  // namespace trireme::cuda

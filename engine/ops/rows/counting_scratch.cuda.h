@@ -1,0 +1,21 @@
+// Scratch and sizes of a counting sort (counting_order.cuda.h), for the ops that allocate it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace trireme::cuda {
+
+struct CountingOrder {
+  int32_t* counts;  // (buckets, chunks)
+  int64_t* totals;  // (buckets)
+  int64_t n, buckets, chunks;
+};
+// Number of chunks for n items: a function of n only.
+inline int64_t order_chunks(int64_t n) {
+  constexpr int64_t kItemsWorthAChunk = 256, kMaxChunks = 1024;
+  return std::clamp<int64_t>(n / kItemsWorthAChunk, 1, kMaxChunks);
+}
+inline constexpr int64_t kDigitBuckets = 256;  // of the sort by rows
+
+}  // namespace trireme::cuda

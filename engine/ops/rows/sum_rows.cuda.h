@@ -1,0 +1,27 @@
+// Kernel of engine/ops/rows/sum_rows.h on a GPU.
+#pragma once
+
+#include "engine/core/float16.h"
+#include "engine/device/context.h"
+
+namespace trireme::cuda {
+
+inline constexpr size_t kMaxTerms = 64;  // per launch
+
+// y or, if more launches follow, sum = [sum +] terms[0] + terms[1] + ...
+template <class T>
+struct SumRows {
+  T* y;               // null: more launches follow
+  int64_t y_stride;   // elements between rows
+  compute_t<T>* sum;  // (rows, columns); null: this is the only launch
+  bool goes_on;       // adds to the content of sum
+  const T* terms[kMaxTerms];
+  int64_t strides[kMaxTerms];
+  int count;
+  int64_t rows, columns;
+};
+
+template <class T>
+TRIREME_CUDA_DECL void sum_rows(Context& gpu, const SumRows<T>& args);
+
+}  // namespace trireme::cuda
