@@ -20,6 +20,7 @@ import check_isa
 import check_kernels
 import check_language
 import check_mirror
+import check_ops
 import check_page_age
 import check_readme
 import check_tidy
@@ -90,6 +91,64 @@ class Includes(unittest.TestCase):
 
     def test_commented_include_is_no_edge(self):
         self.assertEqual(self.problems("engine/core/a.cpp", '// #include "training/b.h"\n'), [])
+
+
+class Ops(unittest.TestCase):
+    GOOD = {"engine/ops/context.h": "", "engine/ops/context.cpp": '#include "engine/ops/gemm/gemm.h"\n',
+            "engine/ops/gemm/gemm.h": '#include "engine/ops/context.h"\n',
+            "engine/ops/norm/norm.h": '#include "engine/ops/context.h"\n',
+            "engine/ops/norm/norm.cpp": '#include "engine/ops/norm/norm.kernels.h"\n#include "engine/ops/rows/sums.cpu.h"\n',
+            "engine/ops/norm/norm.kernels.h": '#include "engine/ops/backend/isa.h"\n', "engine/ops/norm/norm_tail.cuda.cpp": "",
+            "engine/ops/norm/norm.cpu.cpp": '#include "engine/ops/norm/norm.kernels.h"\n#include "engine/ops/rows/sums.cpu.h"\n',
+            "engine/ops/norm/norm.cu": '#include "engine/ops/norm/norm.kernels.h"\n#include "engine/ops/rows/sums.cuda.h"\n',
+            "engine/ops/rows/sums.cpu.h": "", "engine/ops/rows/sums.cuda.h": "", "engine/ops/backend/isa.h": "",
+            "transformer/layers/norm.cpp": '#include "engine/ops/norm/norm.h"\n'}
+
+    def problems(self, path, text=""):
+        return check_ops.check({**self.GOOD, path: text})[0]
+
+    def test_good(self):
+        self.assertEqual(check_ops.check(self.GOOD)[0], [])
+
+    def test_places(self):
+        for path, wanted in (("engine/ops/cpu/norm.cpp", "engine/ops/norm/norm.cpu.cpp"),
+                             ("engine/ops/cuda/norm.cu", "engine/ops/norm/norm.cu"),
+                             ("engine/ops/cuda/norm_backward.h", "engine/ops/norm/norm_backward.cuda.h"),
+                             ("engine/ops/norm/cuda/norm.cpp", "engine/ops/norm/norm.cuda.cpp"),
+                             ("engine/ops/gemm/norm.cpu.h", "engine/ops/norm/norm.cpu.h"),
+                             ("engine/ops/convolution/convolve.cpp", "engine/ops/<family>/convolve.cpp")):
+            (problem,) = self.problems(path)
+            self.assertIn(f"belongs to {wanted}", problem)
+        for path in ("engine/ops/norm/norm.avx2.cpp", "engine/ops/norm/norm.cuh", "engine/ops/norm/norm.kernels.cpp"):
+            (problem,) = self.problems(path)
+            self.assertIn("files of an op X are", problem)
+
+    def test_flat_files(self):
+        more = {**self.GOOD, "engine/ops/libraries.cuda.cpp": ""}
+        self.assertEqual(check_ops.check(more)[0], [])
+        (problem,) = check_ops.check({**more, "engine/ops/norm_rows.cpp": ""})[0]
+        self.assertIn("4 files outside of the families, at most 3", problem)
+        self.assertIn("engine/ops/norm_rows.cpp (to engine/ops/norm/norm_rows.cpp?)", problem)
+
+    def test_backends(self):
+        for path, name in (("engine/ops/norm/norm.cu", "rows/sums.cpu.h"), ("engine/ops/norm/a.cuda.cpp", "rows/sums.cpu.h"),
+                           ("engine/ops/norm/a.cuda.h", "rows/sums.cpu.h"), ("engine/ops/norm/a.cpu.cpp", "rows/sums.cuda.h"),
+                           ("engine/ops/norm/a.cpu.h", "rows/sums.cuda.h"), ("engine/ops/norm/a.kernels.h", "rows/sums.cpu.h"),
+                           ("engine/ops/norm/a.kernels.h", "rows/sums.cuda.h"), ("engine/ops/norm/norm.h", "norm/norm.kernels.h"),
+                           ("transformer/layers/a.cpp", "norm/norm.kernels.h"), ("optim/cuda/a.cu", "rows/sums.cuda.h")):
+            self.assertEqual(len(self.problems(path, f'#include "engine/ops/{name}"\n')), 1, (path, name))
+
+    def test_families(self):
+        for path, name in (("engine/ops/rows/sums.cpp", "norm/norm.h"), ("engine/ops/backend/a.h", "gemm/gemm.h"),
+                           ("engine/ops/norm/a.cpp", "gemm/gemm.h"), ("engine/ops/context.h", "gemm/gemm.h")):
+            (problem,) = self.problems(path, f'#include "engine/ops/{name}"\n')
+            self.assertIn("may not include", problem)
+        self.assertEqual(self.problems("engine/ops/norm/a.cpp", '// #include "engine/ops/gemm/gemm.h"\n'), [])
+        self.assertEqual(check_ops.upward({"a": [], "b": ["a"]}), [])
+        self.assertEqual(len(check_ops.upward({"a": ["b"], "b": []})), 1)
+        used = {(family, other) for family, others in check_ops.FAMILIES.items() for other in others}
+        self.assertEqual(check_ops.unused(used), [])
+        self.assertEqual(len(check_ops.unused(used - {("moe", "loss")})), 1)
 
 
 class Kernels(unittest.TestCase):
