@@ -22,7 +22,7 @@ NOT_LISTED = {".png", ".svg"}  # pictures of pages
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A path in backticks counts as a claim when it names a file of a folder of ours.
 NAMED = re.compile(r"`((?:engine|parallel|transformer|optim|serving|training|commands|scripts|tests|docs|configs)"
-                   r"/[\w./-]*\w\.(?:cpp|h|py|sh|md|json|sbatch|def))`")
+                   r"/[\w./-]*\w\.(?:cpp|cu|h|py|sh|md|json|sbatch|def))`")
 
 
 def run_blocks(path, text, folder, environment):
