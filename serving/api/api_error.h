@@ -1,4 +1,4 @@
-// Error of a rejected request: HTTP status, and the body that OpenAI's clients expect.
+// Error of a rejected request: its HTTP status, and the body that OpenAI's clients expect.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@ namespace trireme {
 
 class ApiError : public Error {
  public:
-  // param: field at fault. code: machine-readable identifier. Both may be empty (null in the body).
+  // param: the invalid field. code: identifier for programs. Either may be empty, which is null in
+  // the body.
   ApiError(int status, const std::string& message, std::string param, std::string code)
       : Error(message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
 
   int status() const { return status_; }
   const std::string& param() const { return param_; }
   const std::string& error_code() const { return code_; }
-  // Time until a retry makes sense, for 429 and 503; 0: not stated.
+  // Milliseconds after which a retry may succeed, for 429 and 503; 0: not stated.
   int64_t retry_after_ms() const { return retry_after_ms_; }
   ApiError& retry_after(int64_t ms) {
     retry_after_ms_ = ms;
@@ -30,12 +31,12 @@ class ApiError : public Error {
   int64_t retry_after_ms_ = 0;
 };
 
-// Throws 400: invalid value of a field.
+// Throws ApiError 400: a field has an invalid value.
 template <class... Parts>
 [[noreturn]] void fail_field(const std::string& param, const Parts&... parts) {
   throw ApiError(400, concat(parts...), param, "invalid_value");
 }
-// Throws 501: not available on this server.
+// Throws ApiError 501: this server does not support what a field requests.
 template <class... Parts>
 [[noreturn]] void fail_unavailable(const std::string& param, const Parts&... parts) {
   throw ApiError(501, concat(parts...), param, "not_implemented");

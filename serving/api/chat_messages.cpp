@@ -16,7 +16,7 @@ constexpr int kArgumentsDepth = 32;
 
 [[noreturn]] void fail_message_type(const std::string& param, const char* wanted,
                                     const ApiJson& value) {
-  throw ApiError(400, concat(param, " must be ", wanted, ", not ", type_words(value)), param,
+  throw ApiError(400, concat(param, ": expected ", wanted, ", got ", type_words(value)), param,
                  "invalid_type");
 }
 
@@ -42,7 +42,7 @@ std::string joined_parts(const ApiJson& parts, const std::string& param) {
     const std::string& type = text_member(part, "type", param);
     if (type != "text" && type != "refusal")
       fail_unavailable(param, param, ": parts of type \"", type.substr(0, 40),
-                       "\" are not available on this server, only text");
+                       "\" are not supported; supported: text");
     if (!first) out += '\n';
     first = false;
     out += text_member(part, type.c_str(), param);
@@ -88,7 +88,8 @@ ApiJson read_tool_call(const ApiJson& call, const std::string& where) {
   if (!call.is_object()) fail_message_type(where, "an object", call);
   const ApiJson* function = member(call, "function");
   const std::string param = concat(where, ".function");
-  if (function == nullptr || !function->is_object()) fail_field(param, param, " must be an object");
+  if (function == nullptr || !function->is_object())
+    fail_field(param, param, ": expected an object");
   const std::string& arguments = text_member(*function, "arguments", param);
   return {{"id", text_member(call, "id", where)},
           {"type", "function"},
@@ -122,7 +123,7 @@ void read_other_members(const ApiJson& message, const std::string& where, ApiJso
   for (const auto& [name, value] : message.items()) {
     if (out.contains(name) || says_nothing(value)) continue;
     if (++others > kMaxOtherMembers)
-      fail_field(where, where, " has more than ", kMaxOtherMembers, " members that are not known");
+      fail_field(where, where, " has more than ", kMaxOtherMembers, " unknown members");
     if (value.is_string() && name != "tool_calls") {
       out[name] = value;
       continue;
@@ -140,8 +141,9 @@ ApiJson read_message(const ApiJson& message, const std::string& where,
   constexpr std::array kRoles = {"developer", "system", "user", "assistant", "tool", "function"};
   std::string role = text_member(message, "role", where);
   if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end())
-    fail_field(concat(where, ".role"), where, ".role is \"", role.substr(0, 40),
-               "\", not one of system, developer, user, assistant, tool, function");
+    fail_field(
+        concat(where, ".role"), where, ".role \"", role.substr(0, 40),
+        "\" is not supported; supported: system, developer, user, assistant, tool, function");
   if (role == "developer") role = "system";
   ApiJson out = {{"role", role == "function" ? "tool" : role}};
   const ApiJson* calls = role == "assistant" ? member(message, "tool_calls") : nullptr;
@@ -160,7 +162,7 @@ void check_parameters(const ApiJson& parameters, const std::string& param) {
   const bool fits =
       type == nullptr || *type == "object" ||
       (type->is_array() && std::find(type->begin(), type->end(), "object") != type->end());
-  if (!fits) fail_field(param, param, ".type must be \"object\"");
+  if (!fits) fail_field(param, param, ".type: expected \"object\"");
 }
 
 bool is_strict(const ApiJson& function, const std::string& where) {
@@ -228,16 +230,16 @@ ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
     const std::string where = concat("tools[", out.size(), "]");
     if (!tool.is_object()) fail_message_type(where, "an object", tool);
     if (text_member(tool, "type", where) != "function")
-      fail_unavailable(concat(where, ".type"), where, ".type must be \"function\"");
+      fail_unavailable(concat(where, ".type"), where, ".type: expected \"function\"");
     const ApiJson* function = member(tool, "function");
     if (function == nullptr || !function->is_object())
-      fail_field(concat(where, ".function"), where, ".function must be an object");
+      fail_field(concat(where, ".function"), where, ".function: expected an object");
     check_tool_members(where, tool, {"type", "function"});
     check_tool_members(concat(where, ".function"), *function,
                        {"name", "description", "parameters", "strict"});
     const std::string name = text_member(*function, "name", concat(where, ".function"));
     if (!is_tool_name(name))
-      fail_field(concat(where, ".function.name"), where, ".function.name must be 1 to ", kMaxName,
+      fail_field(concat(where, ".function.name"), where, ".function.name: expected 1 to ", kMaxName,
                  " letters, digits, _ or -");
     if (json_text(*function).size() > kMaxToolBytes)
       fail_field(where, where, " has more than ", kMaxToolBytes, " bytes");

@@ -1,5 +1,5 @@
-// Messages and tools of a chat, in the form that chat templates read. For .cpp files only (includes
-// the JSON library).
+// Readers of a chat's messages, tools and template variables, which return them in the form that
+// chat templates use. For .cpp files only (includes the JSON library).
 #pragma once
 
 #include <optional>
@@ -11,14 +11,15 @@
 
 namespace trireme {
 
-// Messages with the members that templates may read: role, content (a string; several text parts
-// are joined, one per line), tool_calls (arguments as objects; malformed arguments stay the text
-// that a model wrote), tool_call_id, and every other member with a string value. Converts
-// "developer" to "system" and "function" to "tool". Drops other non-empty members and appends their
-// names to `unknown` ("messages[].audio"). Throws 400 for an invalid conversation, 501 for images,
-// audio and files.
+// Returns the messages with the members that templates may use:
+//  - role: "developer" is converted to "system", "function" is converted to "tool";
+//  - content: a string; several text parts are joined, one per line;
+//  - tool_calls, with arguments as objects; malformed arguments stay text, as a model wrote them;
+//  - tool_call_id, and every other member with a string value.
+// Drops other non-empty members and appends their names to `unknown` ("messages[].audio"). Throws
+// ApiError 400 for an invalid conversation, 501 for images, audio and files.
 ApiJson read_messages(const ApiJson& messages, std::vector<std::string>& unknown);
-// Texts given beside the messages: objects of at most 64 KiB each.
+// Returns the documents for the template: objects of at most 64 KiB each.
 ApiJson read_documents(const ApiJson& documents);
 
 struct ToolNames {
@@ -26,20 +27,21 @@ struct ToolNames {
   std::set<std::string> strict = {};  // those whose arguments must match their schema
 };
 
-// [{"type": "function", "function": {"name", "description", "parameters", "strict"}}], returned
-// without "strict", which templates do not read. Throws 400 for duplicate names, and for parameters
-// that are not an object.
+// Returns the tools, [{"type": "function", "function": {"name", "description", "parameters",
+// "strict"}}], without "strict", which templates do not use. Throws ApiError 400 for duplicate
+// names, and for parameters that are not an object.
 ApiJson read_tools(const ApiJson& tools, ToolNames& names);
 
-// Sets add_generation_prompt (if absent: true unless continue_final_message) and, if true,
-// continue_final_message. Throws 400 if both are true.
+// Sets add_generation_prompt in `variables`; if absent, to true, or to false with
+// continue_final_message. Also sets continue_final_message if it is true. Throws ApiError 400 if
+// both are true.
 void add_prompt_ending(std::optional<bool> add_generation_prompt, bool continue_final_message,
                        ApiJson& variables);
 
-// Adds the request's variables for the template to `variables`: strings, numbers and booleans under
-// names that are not reserved. If `variables` has reasoning_effort, also sets the switches of other
-// templates, enable_thinking and thinking, to false for "none" and else to true, unless the request
-// sets them.
+// Adds the request's template variables to `variables`: strings, numbers and booleans under names
+// that are not reserved. If `variables` has reasoning_effort, also sets enable_thinking and
+// thinking, which other templates use, to false for "none", else to true. Their values in the
+// request take precedence.
 void add_template_variables(const ApiJson& kwargs, ApiJson& variables);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// `logprobs` of a choice, in the format of chats or of completions.
+// Writer of a choice's `logprobs`, in the format of chats or of completions.
 #pragma once
 
 #include "serving/api/generation_choice.h"

@@ -36,7 +36,7 @@ Constraint constraint_of(std::string_view member, const ApiJson& value, const st
   } else if (member == "choice") {
     constraint.kind = Kind::kChoice;
     if (!value.is_array() || value.empty() || value.size() > kMaxConstraintChoices)
-      fail_field(param, param, " must be an array of 1 to ", kMaxConstraintChoices, " strings");
+      fail_field(param, param, ": expected an array of 1 to ", kMaxConstraintChoices, " strings");
     for (const ApiJson& one : value)
       constraint.choices.push_back(read_text(param, one, 1, kMaxConstraintBytes));
   }
@@ -74,14 +74,14 @@ Constraint read_json_schema(const ApiJson& value, const std::string& param) {
     return schema_constraint(concat(param, ".schema"), value["schema"]);
   }
   if (!has(value, "json_schema") || !value["json_schema"].is_object())
-    fail_field(wrapper, param, " of type json_schema needs an object json_schema");
+    fail_field(wrapper, param, " of type json_schema: expected an object json_schema");
   const ApiJson& description = value["json_schema"];
   check_members(wrapper, description, {"name", "description", "schema", "strict"});
   if (!has(description, "name"))
-    fail_field(concat(wrapper, ".name"), param, ".json_schema needs a name");
+    fail_field(concat(wrapper, ".name"), param, ".json_schema.name is required");
   check_description(description, wrapper);
   if (!has(description, "schema"))
-    fail_field(concat(wrapper, ".schema"), param, ".json_schema needs a schema");
+    fail_field(concat(wrapper, ".schema"), param, ".json_schema.schema is required");
   return schema_constraint(concat(wrapper, ".schema"), description["schema"]);
 }
 
@@ -101,7 +101,8 @@ Constraint read_member(const ApiJson& value, const std::string& param, const cha
                        const char* member) {
   check_members(param, value, {"type", member});
   const std::string at = concat(param, ".", member);
-  if (!has(value, member)) fail_field(at, param, " of type ", type, " needs ", member);
+  if (!has(value, member))
+    fail_field(at, param, " of type ", type, " requires the member ", member);
   return constraint_of(type, value[member], at);
 }
 
@@ -109,7 +110,7 @@ Constraint read_member(const ApiJson& value, const std::string& param, const cha
 
 void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field) {
   const std::string& param = field.name;
-  if (!value.contains("type")) fail_field(param, param, " needs a type");
+  if (!value.contains("type")) fail_field(param, param, ".type is required");
   const std::string type = read_text(concat(param, ".type"), value["type"], 1, 64);
   if (type == "text") return check_members(param, value, {"type"});
   const auto set = [&](Constraint constraint) {
@@ -120,7 +121,7 @@ void read_response_format(GenerationRequest& request, const ApiJson& value, cons
   if (type == "grammar") return set(read_member(value, param, "grammar", "grammar"));
   if (type == "regex") return set(read_member(value, param, "regex", "pattern"));
   fail_field(concat(param, ".type"), param,
-             ".type must be one of \"text\", \"json_object\", \"json_schema\", \"grammar\", "
+             ".type: expected one of \"text\", \"json_object\", \"json_schema\", \"grammar\", "
              "\"regex\"");
 }
 
@@ -140,14 +141,15 @@ void read_structured_outputs(GenerationRequest& request, const ApiJson& value, c
     // json_object: false asks for nothing, unlike the schema `false`, which matches nothing.
     if (name == "json_object" && what == false) continue;
     if (constraint.kind != Constraint::Kind::kNone)
-      fail_field(param, field.name, " may hold one constraint only");
+      fail_field(param, field.name, ": expected only one constraint");
     constraint = constraint_of(name, what, param);
     if (constraint.kind == Constraint::Kind::kNone)
       check_members(field.name, {{name, what}},
                     {"json", "json_object", "regex", "choice", "grammar"});
   }
   if (!names_one)
-    fail_field(field.name, field.name, " needs one of json, json_object, regex, choice, grammar");
+    fail_field(field.name, field.name,
+               ": expected one of json, json_object, regex, choice, grammar");
   if (constraint.kind != Constraint::Kind::kNone)
     set_constraint(request, std::move(constraint), field.name);
 }
@@ -177,10 +179,11 @@ void refuse_unknown_constraints(const ApiJson& object, std::span<const Field> fi
         std::ranges::find(kNames, lower) == kNames.end())
       continue;
     const std::string param = name.substr(0, 64);
-    throw ApiError(400,
-                   concat("\"", param, "\" is not known, and looks like a constraint on the text: ",
-                          "use response_format or structured_outputs"),
-                   param, "unknown_field");
+    throw ApiError(
+        400,
+        concat("\"", param, "\" is not supported, but looks like a constraint on the completion: ",
+               "use response_format or structured_outputs"),
+        param, "unknown_field");
   }
 }
 

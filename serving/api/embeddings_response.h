@@ -1,4 +1,4 @@
-// Response of /v1/embeddings.
+// Response body of /v1/embeddings.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct EmbeddingFormat {
 // Scales a vector to Euclidean length 1; a zero vector is unchanged.
 void normalise(std::vector<float>& embedding);
 
-// Upper bound of the bytes buffered for an unsent response: the numbers and their text.
+// Upper bound of the bytes buffered for a response that is not sent yet: the numbers and their
+// text.
 int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64);
 
 std::string embeddings_body(const std::string& model,

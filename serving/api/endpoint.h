@@ -1,7 +1,8 @@
 // Endpoint of the HTTP API: one row with its path, access, documentation and request fields.
 //
-// Routes, access control, admission, metric labels, /openapi.json, the reference page and the
-// router's relays are derived from endpoints(). serving/http/service has a handler for each.
+// These are derived from endpoints(): routes, access control, admission, metric labels,
+// /openapi.json, the reference page, and the paths that the router relays. serving/http/service has
+// a handler for each endpoint.
 #pragma once
 
 #include <span>
@@ -10,8 +11,8 @@
 
 namespace trireme {
 
-// API key that a request needs. Paths without a route need kUser. kMetrics: an admin's key, if the
-// server has keys and does not open its metrics to everyone.
+// API key that a request needs. Paths without a route need kUser. kMetrics: an admin's key, unless
+// the server has no keys or opens its metrics to all clients.
 enum class Access { kOpen, kUser, kAdmin, kMetrics };
 
 struct Endpoint {
@@ -21,10 +22,10 @@ struct Endpoint {
   const char* summary = "";                       // empty: not in the OpenAPI document
   std::span<const Field> (*fields)() = nullptr;   // of the JSON body; nullptr: no body is read
   const char* content_type = "application/json";  // of a successful response
-  bool streams = false;                           // server-sent events on request
+  bool streams = false;                           // can respond with server-sent events
   // Rejects requests before reading their body while the engine has failed or the queue is full.
   bool is_admitted = false;
-  const char* conflict = "";  // documented cause of 409; empty: never
+  const char* conflict = "";  // documented cause of status 409; empty: never returned
 };
 
 // All endpoints, in the order of the documentation.

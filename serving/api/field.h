@@ -1,5 +1,5 @@
-// Request fields: one row describes a field completely. The parser, range checks, error messages
-// and /openapi.json are all derived from it.
+// Request field: one row that describes the field completely. The parser, range checks, error
+// messages and /openapi.json are derived from it.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ enum class FieldKind {
 
 enum class FieldStatus {
   kRead,
-  kIgnored,      // accepted silently: no effect here
-  kUnavailable,  // 501 unless its value is in `trivial`
-  kRefused,      // same with 400: never available to requests
+  kIgnored,      // accepted with any value, without effect
+  kUnavailable,  // not supported by this server: 501 unless its value is in `trivial`
+  kRefused,      // does not belong to this endpoint: 400 unless its value is in `trivial`
 };
 
 struct Field {
@@ -35,13 +35,13 @@ struct Field {
   bool is_required = false;
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  // Bounds on the bytes of a string or the entries of an array or object.
+  // Upper and lower bound of the bytes of a string, or of the entries of an array or object.
   size_t most = std::numeric_limits<size_t>::max();
   size_t least = 0;
   std::vector<std::string> words = {};    // allowed strings; empty: any
   std::string shape = {};                 // JSON Schema, for kOther, kObject and kArray
-  std::vector<std::string> trivial = {};  // JSON texts of values read as absent
-  std::string alias_of = {};              // field of which this is another name; empty: none
+  std::vector<std::string> trivial = {};  // JSON of values that count as absent
+  std::string alias_of = {};              // field that this is another name of; empty: none
 
   Field& required();
   Field& range(double min_value, double max_value);

@@ -28,7 +28,7 @@ const char* kind_words(FieldKind kind) {
 
 [[noreturn]] void fail_kind(const Field& field, const ApiJson& value) {
   throw ApiError(
-      400, concat(field.name, " must be ", kind_words(field.kind), ", not ", type_words(value)),
+      400, concat(field.name, ": expected ", kind_words(field.kind), ", got ", type_words(value)),
       field.name, "invalid_type");
 }
 
@@ -91,7 +91,7 @@ const char* type_words(const ApiJson& value) {
 }
 
 void fail_type(const std::string& param, const char* wanted, const ApiJson& value) {
-  throw ApiError(400, concat(param, " must be ", wanted, ", not ", type_words(value)), param,
+  throw ApiError(400, concat(param, ": expected ", wanted, ", got ", type_words(value)), param,
                  "invalid_type");
 }
 
@@ -113,8 +113,8 @@ void check_members(const std::string& param, const ApiJson& object,
     std::string all;
     for (const std::string_view one : known) all += concat(all.empty() ? "" : ", ", one);
     const std::string at = concat(param, ".", name.substr(0, 64));
-    throw ApiError(400, concat(at, " is not known here: ", param, " may have ", all), at,
-                   "unknown_field");
+    throw ApiError(400, concat(at, " is not supported; supported members of ", param, ": ", all),
+                   at, "unknown_field");
   }
 }
 
@@ -136,8 +136,8 @@ ApiJson parse_body(std::string_view body, int depth) {
     throw ApiError(400, error.what(), "", "invalid_json");
   }
   if (!json.is_object())
-    throw ApiError(400, concat("the request's body must be an object, not ", type_words(json)), "",
-                   "invalid_type");
+    throw ApiError(400, concat("the request's body: expected an object, got ", type_words(json)),
+                   "", "invalid_type");
   for (auto& [name, value] : json.items())  // bounds of number fields fit doubles
     if (is_long_integer(value)) value = std::strtod(digits_of(value).c_str(), nullptr);
   return json;
@@ -160,8 +160,8 @@ int64_t read_integer(const Field& field, const ApiJson& value) {
     if (number >= kTwoTo63) fail_field(field.name, field.name, " must be <= ", INT64_MAX);
     if (number <= -kTwoTo63) fail_field(field.name, field.name, " must be >= ", INT64_MIN);
     if (std::abs(number) > static_cast<double>(kExactIntegers))
-      fail_field(field.name, field.name, " is rounded: integers beyond ", kExactIntegers,
-                 " must have neither a point nor an exponent");
+      fail_field(field.name, field.name, " cannot be read exactly: integers beyond ",
+                 kExactIntegers, " must have neither a decimal point nor an exponent");
     return static_cast<int64_t>(number);
   }
   const auto number = value.get<int64_t>();
@@ -193,7 +193,7 @@ void check_value(const Field& field, const ApiJson& value) {
         if (word == text) return;
         all += concat(all.empty() ? "" : ", ", "\"", word, "\"");
       }
-      fail_field(field.name, field.name, " must be one of ", all);
+      fail_field(field.name, field.name, ": expected one of ", all);
     }
     case FieldKind::kObject:
       if (!value.is_object()) fail_kind(field, value);

@@ -19,14 +19,14 @@ namespace trireme {
 
 using ApiJson = nlohmann::ordered_json;
 
-// Body as a JSON object; throws 400 for anything else. Integers of more than 64 bits within its
-// fields keep their digits (JsonLimits::long_integers).
+// Parses a body as a JSON object; throws ApiError 400 for anything else. Integers of more than 64
+// bits within its fields keep their digits (JsonLimits::long_integers).
 ApiJson parse_body(std::string_view body, int depth);
 bool is_long_integer(const ApiJson& value);
 // Compact JSON; long integers keep their digits.
 std::string json_text(const ApiJson& value);
 
-// Checks of one value against its row; throw 400 naming the field.
+// Check a value against its row and return it; throw ApiError 400 that names the field.
 bool read_boolean(const Field& field, const ApiJson& value);
 int64_t read_integer(const Field& field, const ApiJson& value);
 double read_number(const Field& field, const ApiJson& value);
@@ -34,18 +34,18 @@ std::string read_string(const Field& field, const ApiJson& value);
 void check_value(const Field& field, const ApiJson& value);  // kind, allowed strings, sizes
 // Throws the error of an unavailable field unless the value is trivial.
 void check_unavailable(const Field& field, const ApiJson& value);
-// Membership in field.trivial. Numbers are compared by value: 1 and 1.0 are equal.
+// True if field.trivial has the value. Numbers are compared by value: 1 and 1.0 are equal.
 bool is_trivial(const Field& field, const ApiJson& value);
-// Throws 400 if two names of one field have different values.
+// Throws ApiError 400 if two names of one field have different values.
 void check_aliases(std::span<const Field> fields, const ApiJson& object);
-// Name of a JSON value's type, with article.
+// Name of a JSON value's type, with its article: "an object".
 const char* type_words(const ApiJson& value);
 
-// Checks inside a field. param: path, such as "response_format.type".
+// Checks of values inside a field. param: path of the value, such as "response_format.type".
 [[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value);
 std::string read_text(const std::string& param, const ApiJson& value, size_t min_bytes,
                       size_t max_bytes);
-// Throws 400 for a non-null member that is not in `known`.
+// Throws ApiError 400 for a non-null member that is not in `known`.
 void check_members(const std::string& param, const ApiJson& object,
                    std::initializer_list<std::string_view> known);
 
@@ -54,7 +54,7 @@ class FieldTable {
  public:
   using Reader = std::function<void(Request&, const ApiJson&, const Field&)>;
 
-  // Rows. `member`: member of Request or of its base classes.
+  // Add a row. `member`: member of Request or of its base classes. preset: default value, as JSON.
   template <class Owner>
   Field& boolean(const char* name, bool Owner::*member, const char* preset, const char* help) {
     return add(

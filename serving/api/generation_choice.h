@@ -1,4 +1,5 @@
-// Choice of a response during generation: its text, tool calls, log-probabilities and end.
+// Choice of a response during generation: its text, tool calls, log-probabilities and finish
+// reason.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct GenerationChoice {
   GenerationChoice(size_t number, const ResponseContext& response, const TextStreamOptions& options)
       : index(number), stream(response.tokenizer, options), parser(response.form.tools) {}
 
-  // Adds tokens of the prompt to echo. The first token of a prompt has no log-probability.
+  // Adds prompt tokens to echo. The first token of a prompt has no log-probability.
   void echo(const ResponseContext& response, bool first, std::span<const OutputToken> tokens,
             TextDelta& delta);
   // last: this token ends the text.
@@ -35,10 +36,10 @@ struct GenerationChoice {
   // Stores a piece for a non-streamed response.
   void hold(const std::string& piece, std::vector<ToolCallDelta::Call> pieces);
 
-  // finish_reason; "tool_calls" if a text with tool calls has ended with "stop".
+  // finish_reason for the response: "tool_calls" instead of "stop" if the text has tool calls.
   const char* reported_finish() const;
-  // Writes stop_reason: the stop string or stop token id of the request that has ended the text.
-  // For any other end the member is omitted, since OpenAI's responses do not have it.
+  // Writes stop_reason: the request's stop string or stop token id that has ended the text. Omits
+  // the member after any other end, since OpenAI's responses do not have it.
   void write_stop_reason(JsonWriter& json) const;
 
   size_t index;
@@ -48,8 +49,8 @@ struct GenerationChoice {
   int64_t generated = 0;
   int64_t cached_prompt = 0;
   const char* finish = nullptr;
-  std::optional<int32_t> stop_id;  // in ResponseForm::stop_ids, that has ended it
-  std::vector<int32_t> ids;        // token ids, if requested; for a stream those not yet written
+  std::optional<int32_t> stop_id;  // id in ResponseForm::stop_ids that has ended the text
+  std::vector<int32_t> ids;        // token ids, if requested; for a stream, those not written yet
   bool prompt_written = false;     // for a stream: the prompt's ids have been written
   // Tokens whose share of the text is not known yet, in order.
   std::deque<OutputToken> waiting;
@@ -61,15 +62,15 @@ struct GenerationChoice {
   };
   std::vector<ReportedToken> reported;
   std::vector<OutputToken> prompt;  // for prompt_logprobs, in the first choice of a prompt
-  std::vector<OutputToken> echoed;  // same for echo by the other choices
+  std::vector<OutputToken> echoed;  // same, for the echo of the other choices
   double logprob = 0;               // sum over its tokens
   // Stored for a non-streamed response.
   std::string text;
   std::vector<ToolCallDelta::Call> calls;
 };
 
-// Prompt token with at most max_top alternatives: logprobs with echo and prompt_logprobs may
-// request different numbers.
+// Returns a prompt token with at most max_top alternatives: `logprobs` with echo and
+// `prompt_logprobs` may request different numbers of them.
 OutputToken with_top(OutputToken token, int32_t max_top);
 void write_ids(JsonWriter& json, const char* name, std::span<const int32_t> ids);
 

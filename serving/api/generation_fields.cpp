@@ -11,7 +11,7 @@ int32_t read_id(const std::string& param, const ApiJson& value) {
   if (!value.is_number_integer() && !is_long_integer(value))
     fail_type(param, "an array of token ids", value);
   if (value.is_number_unsigned() && value.get<uint64_t>() <= INT32_MAX) return value.get<int32_t>();
-  fail_field(param, param, ": a token id must be from 0 to ", INT32_MAX);
+  fail_field(param, param, ": expected token ids from 0 to ", INT32_MAX);
 }
 
 std::vector<int32_t> ids_of(const std::string& param, const ApiJson& value) {
@@ -60,7 +60,7 @@ std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_
       prompts.push_back(text_prompt(one));
       continue;
     }
-    if (one.is_array() && one.empty()) fail_field(param, param, " has an empty array in it");
+    if (one.is_array() && one.empty()) fail_field(param, param, " contains an empty array");
     prompts.push_back({.tokens = ids_of(param, one), .is_text = false});
   }
   return prompts;
@@ -81,13 +81,13 @@ void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Fie
     const char* end = name.data() + name.size();
     const auto read = std::from_chars(name.data(), end, id);
     if (read.ec != std::errc() || read.ptr != end || id < 0)
-      fail_field(field.name, field.name, ": \"", name.substr(0, 40), "\" is no token id");
+      fail_field(field.name, field.name, ": \"", name.substr(0, 40), "\" is not a token id");
     if (!bias.is_number() && !is_long_integer(bias))
       fail_type(field.name, "an object of numbers", bias);
     const double number = is_long_integer(bias) ? HUGE_VAL : bias.get<double>();
     if (number < -100 || number > 100)
       fail_field(field.name, field.name, ": the bias of ", id, " is ", json_text(bias),
-                 ", not from -100 to 100");
+                 ", expected -100 to 100");
     request.logit_bias.emplace_back(id, number);
   }
 }
@@ -109,8 +109,8 @@ void read_stream_options(GenerationRequest& request, const ApiJson& value, const
 void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t vocab_size) {
   for (const int32_t id : ids)
     if (id >= vocab_size)
-      fail_field(param, param, ": token id ", id, " is not below the vocabulary's size, ",
-                 vocab_size);
+      fail_field(param, param, ": token id ", id,
+                 " is out of range, expected below the vocabulary size ", vocab_size);
 }
 
 void check_beam_search(const GenerationRequest& r, int64_t beams) {
@@ -135,8 +135,8 @@ void check_beam_search(const GenerationRequest& r, int64_t beams) {
   refuse(!r.stop.empty(), "stop");
   refuse(r.constraint.kind != Constraint::Kind::kNone, r.constraint.param.c_str());
   if (beams > kMaxBeams)
-    fail_field(beams > r.n ? "best_of" : "n", "a beam search has at most ", kMaxBeams,
-               " beams, not ", beams);
+    fail_field(beams > r.n ? "best_of" : "n", "beam search: expected at most ", kMaxBeams,
+               " beams, got ", beams);
 }
 
 void check_generation(const GenerationRequest& r, const ApiJson& object,

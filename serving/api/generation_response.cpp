@@ -35,7 +35,7 @@ GenerationResponse::GenerationResponse(ResponseIdentity identity, ResponseForm f
 }
 
 std::string GenerationResponse::body() const {
-  TRIREME_CHECK(done(), "a response that is not complete");
+  TRIREME_CHECK(done(), "body() was called before the response is complete");
   return response_body(*response_, choices_, usage());
 }
 

@@ -17,19 +17,20 @@ namespace trireme {
 
 class GenerationResponse {
  public:
-  // prompts: as computed; choice i belongs to prompt i / n. The tokenizer must outlive this object.
+  // prompts: token ids of the prompts; choice i belongs to prompt i / n. The tokenizer must outlive
+  // this object.
   GenerationResponse(ResponseIdentity identity, ResponseForm form, const Tokenizer& tokenizer,
                      std::vector<std::vector<int32_t>> prompts);
 
   size_t choices() const { return choices_.size(); }
-  // Adds output of a choice, and appends the events of a stream to `frames`. Ignored after the
-  // choice has ended. prompt: log-probabilities of the prompt's tokens, from the second on; passed
-  // with the prompt's first choice only, before any output of its other choices. tokens: of the
-  // choice's text. finish: set if the choice ends.
+  // Adds output of a choice; for a stream, appends its events to `frames`. Ignored after the choice
+  // has ended. prompt: log-probabilities of the prompt's tokens, from the second on; passed only
+  // with the prompt's first choice, before any output of its other choices. tokens: next tokens of
+  // the choice. finish: set if the choice ends.
   void accept(size_t choice, std::span<const OutputToken> prompt,
               std::span<const OutputToken> tokens, int64_t cached_prompt,
               std::optional<FinishReason> finish, std::string& frames);
-  // The choice has ended, by its last token or earlier by a stop string.
+  // True if the choice has ended, by its last token or earlier by a stop string.
   bool ended(size_t choice) const { return choices_[choice]->finish != nullptr; }
   bool done() const { return open_ == 0; }
 

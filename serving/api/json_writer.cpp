@@ -79,12 +79,12 @@ JsonWriter& JsonWriter::string(std::string_view utf8) {
 JsonWriter& JsonWriter::integer(int64_t value) { return json(std::to_string(value)); }
 
 JsonWriter& JsonWriter::number(double value) {
-  TRIREME_CHECK(std::isfinite(value), "JSON has no number for ", value);
+  TRIREME_CHECK(std::isfinite(value), "expected a finite number, got ", value);
   return json(text(value));
 }
 
 JsonWriter& JsonWriter::number(float value) {
-  TRIREME_CHECK(std::isfinite(value), "JSON has no number for ", value);
+  TRIREME_CHECK(std::isfinite(value), "expected a finite number, got ", value);
   std::array<char, 32> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   return json({digits.data(), static_cast<size_t>(end - digits.data())});

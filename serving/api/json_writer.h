@@ -1,4 +1,4 @@
-// Appends compact JSON to a string, member by member in the order of the calls.
+// Writer of compact JSON: appends to a string, in the order of the calls.
 #pragma once
 
 #include <cstdint>

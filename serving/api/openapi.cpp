@@ -76,7 +76,7 @@ ApiJson post_operation(const Endpoint& endpoint) {
         std::pair("413", "The body is too large."), std::pair("415", "The body is not JSON."),
         std::pair("429", "The queue is full; Retry-After gives the seconds to wait."),
         std::pair("500", "Internal server error."),
-        std::pair("501", "The request needs a feature that this server does not have."),
+        std::pair("501", "The request needs a feature that this server does not support."),
         std::pair("503", "The server is full, loading, draining or has failed.")})
     responses[status] = error_response(why);
   if (endpoint.access == Access::kAdmin)

@@ -11,14 +11,14 @@ using enum PeerEffect;
 // Reasons and ways out shared by several rows.
 constexpr char kTextOnly[] = "only text is served";
 constexpr char kNothingStored[] = "nothing is stored";
-constexpr char kPrefixCache[] = "equal prefixes are cached without a key";
+constexpr char kPrefixCache[] = "equal prefixes are shared without a key";
 constexpr char kIdHeader[] = "the header X-Request-Id sets the id";
-constexpr char kWholeReasoning[] = "reasoning is a part of the content";
+constexpr char kWholeReasoning[] = "reasoning is returned within the content";
 constexpr char kNoExtensions[] = "extensions are not loaded; leave it out";
 constexpr char kOneServer[] = "prefill and decode run on one server; leave it out";
 constexpr char kNoShift[] = "the context is not shifted";
-constexpr char kDraftsOnly[] = "drafts change the speed only";
-constexpr char kRenderOnly[] = "vLLM reads it at its render endpoints only";
+constexpr char kDraftsOnly[] = "drafts change only the speed";
+constexpr char kRenderOnly[] = "vLLM uses it only at its render endpoints";
 constexpr char kMaxTokens[] = "use max_tokens";
 constexpr char kFullPrompt[] = "send the full prompt";
 constexpr char kAdapterModel[] = "send the adapter's id as model";
@@ -27,10 +27,10 @@ constexpr char kTools[] = "use tools";
 constexpr char kTokenizeFirst[] = "send the tokens of the conversation (/tokenize) as input";
 constexpr char kPromptTokens[] = "send texts or token ids";
 constexpr char kParserOption[] = "the server's option --tool-call-parser sets it";
-constexpr char kWithDry[] = "read with dry_multiplier only, which is refused";
-constexpr char kWithMirostat[] = "read with mirostat only, which is refused";
-constexpr char kWithBudget[] = "read with reasoning_budget_tokens only, which is refused";
-constexpr char kWithMessages[] = "read with messages only, which is refused";
+constexpr char kWithDry[] = "used only with dry_multiplier, which is refused";
+constexpr char kWithMirostat[] = "used only with mirostat, which is refused";
+constexpr char kWithBudget[] = "used only with reasoning_budget_tokens, which is refused";
+constexpr char kWithMessages[] = "used only with messages, which is refused";
 
 constexpr PeerField kRows[] = {
     // Used: the model, the prompt and the length.
@@ -133,16 +133,16 @@ constexpr PeerField kRows[] = {
     {"request_id", "che", "V", kNoEffect, kIdHeader},
     {"rid", "che", "S", kNoEffect, kIdHeader},
     {"session_id", "ch", "VS", kNoEffect, "requests are independent of each other"},
-    {"stream_interval", "ch", "V", kNoEffect, "an event has all tokens since the last one"},
-    {"spaces_between_special_tokens", "ch", "V", kNoEffect, "a setting of slow tokenizers"},
+    {"stream_interval", "ch", "V", kNoEffect, "each event has all tokens since the previous one"},
+    {"spaces_between_special_tokens", "ch", "V", kNoEffect, "it applies only to slow tokenizers"},
     {"guided_decoding_backend", "ch", "V", kNoEffect, "there is one backend"},
     {"truncation_side", "ch", "V", kNoEffect,
-     "read with truncate_prompt_tokens only, which is refused"},
+     "used only with truncate_prompt_tokens, which is refused"},
     {"return_token_offsets", "ch", "V", kNoEffect, kRenderOnly},
     {"return_mm_kwargs", "ch", "V", kNoEffect, kRenderOnly},
     {"routed_experts_prompt_start", "ch", "V", kNoEffect, "routing data is not returned"},
     {"routed_experts_start_len", "ch", "S", kNoEffect,
-     "read with return_routed_experts only, which is refused"},
+     "used only with return_routed_experts, which is refused"},
     {"media_io_kwargs", "het", "V", kNoEffect, kTextOnly},
     {"mm_processor_kwargs", "het", "V", kNoEffect, kTextOnly},
     {"images_config", "ch", "S", kNoEffect, kTextOnly},
@@ -152,26 +152,26 @@ constexpr PeerField kRows[] = {
     {"routed_dp_rank", "ch", "S", kNoEffect, "the server selects the replica"},
     {"data_parallel_rank", "ch", "S", kNoEffect, "the server selects the replica"},
     {"ngram_corpus_id", "ch", "S", kNoEffect, kDraftsOnly},
-    {"custom_labels", "c", "S", kNoEffect, "metrics have no labels of clients"},
+    {"custom_labels", "c", "S", kNoEffect, "metrics have no labels that clients set"},
     {"cache_prompt", "ch", "L", kNoEffect, "use cache_salt to separate caches"},
     {"n_cache_reuse", "ch", "L", kNoEffect, "only equal prefixes are reused"},
     {"n_keep", "ch", "L", kNoEffect, kNoShift},
     {"n_discard", "ch", "L", kNoEffect, kNoShift},
     {"id_slot", "ch", "L", kNoEffect, "the scheduler places requests"},
     {"sse_ping_interval", "ch", "L", kNoEffect, "the server sets the interval"},
-    {"backend_sampling", "ch", "L", kNoEffect, "it selects where samplers run"},
+    {"backend_sampling", "ch", "L", kNoEffect, "it only selects the device of the samplers"},
     {"speculative.n_max", "ch", "L", kNoEffect, kDraftsOnly},
     {"speculative.n_min", "ch", "L", kNoEffect, kDraftsOnly},
     {"speculative.p_min", "ch", "L", kNoEffect, kDraftsOnly},
-    {"xtc_threshold", "ch", "L", kNoEffect, "read with xtc_probability only, which is refused"},
-    {"dynatemp_exponent", "ch", "L", kNoEffect, "read with dynatemp_range only, which is refused"},
+    {"xtc_threshold", "ch", "L", kNoEffect, "used only with xtc_probability, which is refused"},
+    {"dynatemp_exponent", "ch", "L", kNoEffect, "used only with dynatemp_range, which is refused"},
     {"mirostat_tau", "ch", "L", kNoEffect, kWithMirostat},
     {"mirostat_eta", "ch", "L", kNoEffect, kWithMirostat},
     {"dry_base", "ch", "L", kNoEffect, kWithDry},
     {"dry_allowed_length", "ch", "L", kNoEffect, kWithDry},
     {"dry_penalty_last_n", "ch", "L", kNoEffect, kWithDry},
     {"dry_sequence_breakers", "ch", "L", kNoEffect, kWithDry},
-    {"adaptive_decay", "ch", "L", kNoEffect, "read with adaptive_target only, which is refused"},
+    {"adaptive_decay", "ch", "L", kNoEffect, "used only with adaptive_target, which is refused"},
     {"reasoning_budget_start_tag", "ch", "L", kNoEffect, kWithBudget},
     {"reasoning_budget_end_tag", "ch", "L", kNoEffect, kWithBudget},
     {"reasoning_budget_end_tags", "ch", "L", kNoEffect, kWithBudget},
@@ -185,7 +185,7 @@ constexpr PeerField kRows[] = {
     {"is_3d_lora_weight", "l", "V", kNoEffect, "the layout is read from the files"},
     {"return_progress", "ch", "L", kNoEffect, "/metrics has these numbers"},
     {"timings_per_token", "ch", "L", kNoEffect, "/metrics has these numbers"},
-    {"verbose", "ch", "L", kNoEffect, "the server's log has them"},
+    {"verbose", "ch", "L", kNoEffect, "the server's log has the details"},
     {"return_meta_info", "h", "S", kNoEffect, "usage has these numbers"},
     // Refused: the prompt.
     {"suffix", "c", "OVSA", kRefused, "write the model's infilling tokens into the prompt", "\"\""},
@@ -210,13 +210,13 @@ constexpr PeerField kRows[] = {
     {"content", "t", "L", kRefused, "use prompt"},
     {"add_special", "t", "L", kRefused, "use add_special_tokens"},
     {"parse_special", "t", "L", kRefused, "send the token ids themselves", "false"},
-    {"tool_choice", "t", "S", kRefused, "leave out tools in place of \"none\"", "\"auto\""},
+    {"tool_choice", "t", "S", kRefused, "leave out tools instead of sending \"none\"", "\"auto\""},
     // Refused: sampling and constraints.
     {"allowed_token_ids", "ch", "V", kRefused, "use logit_bias or structured_outputs"},
     {"repetition_detection", "ch", "V", kRefused, "use repetition_penalty"},
     {"watermarking", "ch", "V", kRefused, "texts have no watermark", "false"},
     {"repeat_penalty", "ch", "L", kRefused, "use repetition_penalty, which counts all tokens", "1"},
-    {"repeat_last_n", "ch", "L", kRefused, "penalties count all tokens, which is -1", "-1 64"},
+    {"repeat_last_n", "ch", "L", kRefused, "penalties count all tokens, as with -1", "-1 64"},
     {"top_n_sigma", "ch", "L", kRefused, "use min_p", "-1 0"},
     {"xtc_probability", "ch", "L", kRefused, "use temperature", "0"},
     {"dynatemp_range", "ch", "L", kRefused, "use temperature", "0"},
@@ -246,7 +246,7 @@ constexpr PeerField kRows[] = {
     {"reasoning_format", "ch", "L", kRefused, kWholeReasoning, "\"none\" \"auto\""},
     {"reasoning", "h", "SA", kRefused, "use reasoning_effort", "{}"},
     {"think", "ch", "A", kRefused, "use reasoning_effort or chat_template_kwargs"},
-    {"verbosity", "h", "O", kRefused, "ask for it in a message", "\"medium\""},
+    {"verbosity", "h", "O", kRefused, "write it into a message", "\"medium\""},
     {"functions", "h", "O", kRefused, kTools, "[]"},
     {"function_call", "h", "O", kRefused, "use tool_choice", "\"none\" \"auto\""},
     {"parse_tool_calls", "h", "L", kRefused, "calls are parsed; leave out tools", "true"},

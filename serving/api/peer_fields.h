@@ -1,6 +1,6 @@
-// Request fields of OpenAI, vLLM, SGLang, llama.cpp and Ollama at the endpoints served here, one
-// row per field. They complete the endpoints' field tables: a field documented by another server is
-// used, accepted without effect, or rejected by name. A field in no table is ignored.
+// Peer fields: the request fields that OpenAI, vLLM, SGLang, llama.cpp and Ollama document for the
+// endpoints served here, one row per field. They complete the endpoints' field tables. A peer field
+// is used, accepted without effect, or rejected by name. A field in no table is ignored.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 namespace trireme {
 
 enum class PeerEffect {
-  kUsed,      // `words`: the field of which this is another name, or empty
+  kUsed,      // `words`: the field that this is another name of; empty: it has its own row
   kNoEffect,  // accepted with any value; `words`: the reason
   kRefused,   // 501 unless its value is in `nothing`; `words`: the way out
 };

@@ -9,12 +9,12 @@
 
 namespace trireme {
 
-// Clamps to -9999, as in OpenAI's responses: JSON has no -infinity.
+// Returns at least -9999, as OpenAI's responses do: JSON has no -infinity.
 double reported_logprob(double logprob);
 
-// [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: null for the first
-// token, then for each of `tokens` an object with that token and the most probable others, keyed by
-// id.
+// Writes [null, {"17": {"logprob": -0.5, "rank": 1, "decoded_token": "a"}, ...}, ...]: null for the
+// first token, then for each of `tokens` an object with that token and the most probable others,
+// keyed by id.
 void write_prompt_logprobs(JsonWriter& json, std::span<const OutputToken> tokens,
                            const Tokenizer& tokenizer);
 

@@ -16,7 +16,8 @@ struct Constraint {
   // Schema as JSON, regular expression, grammar or tools.
   std::string text = {};
   std::vector<std::string> choices = {};  // for kChoice
-  // Tools whose calls may replace such a text, in the format of `text` for kToolCalls.
+  // Tools that may be called instead of writing such a text, in the format of `text` for
+  // kToolCalls.
   std::string tools = {};
   std::string param = {};  // field that sets it
 };
@@ -24,10 +25,10 @@ struct Constraint {
 struct Prompt {
   std::string text = {};
   std::vector<int32_t> tokens = {};
-  bool is_text = true;  // else tokens
+  bool is_text = true;  // false: `tokens` is the prompt
 };
 
-// Limits on requests beyond those of single fields.
+// Limits on requests, in addition to those of single fields.
 struct RequestLimits {
   int64_t sequences = 128;         // prompts times n
   int64_t vocab_size = INT32_MAX;  // token ids are below this
@@ -53,9 +54,9 @@ struct GenerationRequest {
   std::vector<std::pair<int32_t, double>> logit_bias;
   std::vector<std::string> bad_words;
   int32_t top_logprobs = -1;     // alternatives per token; -1: no log-probabilities
-  int32_t prompt_logprobs = -1;  // same for the prompt's tokens, reported separately
+  int32_t prompt_logprobs = -1;  // same for the prompt's tokens, in a member of their own
   bool tokens_as_ids = false;    // "token_id:17" in log-probabilities
-  bool token_ids = false;        // returns the ids of prompts and texts
+  bool token_ids = false;        // returns the ids of prompts and completions
   bool stream = false, include_usage = false, usage_in_each = false;
   int64_t priority = 0;
   std::string cache_salt;

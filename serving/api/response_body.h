@@ -1,4 +1,4 @@
-// Whole response as one JSON object.
+// Body of a non-streamed response: one JSON object.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Properties of a completion's or chat's response that do not change during generation.
+// Context of a completion's or chat's response: the properties that do not change during
+// generation.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ struct ResponseContext {
   size_t first_of_prompt(size_t choice) const;
   // Begins the object of a whole response or of an event: the members before the choices.
   void begin_json(JsonWriter& json) const;
-  // Deterministic for a response id, choice and call; 9 characters for Mistral's templates.
+  // Id of a tool call. Depends only on response id, choice and call. It has 9 characters, as
+  // Mistral's templates require.
   std::string call_id(size_t choice, int64_t call) const;
 };
 

@@ -1,8 +1,8 @@
 // Events of a streaming response.
 //
-// Order: for each choice its role (chats only), pieces of text, and an event with the
-// finish_reason, with choices interleaved in any way; then, if requested, an event without choices
-// that has the usage; then "[DONE]". An error ends the stream with an event that holds it, without
+// Order of the events: for each choice its role (chats only), pieces of text, and the
+// finish_reason, where the choices may be interleaved; then the usage, if requested, without
+// choices; then "[DONE]". An error ends the stream with an event that contains it, without
 // "[DONE]".
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-// Writes events that are due together, in order.
+// Writer of events that are due together; appends them in order.
 class ResponseEvents {
  public:
   // All must outlive this object. usage: of the response so far.
@@ -22,11 +22,11 @@ class ResponseEvents {
       : response_(response), usage_(usage), frames_(frames) {}
 
   void write_role(GenerationChoice& choice) { write_frame(choice, "", true, nullptr); }
-  // Includes the log-probabilities and ids not yet written.
+  // Writes a piece of text, with the log-probabilities and ids that are not written yet.
   void write_text(GenerationChoice& choice, const std::string& text) {
     write_frame(choice, text, false, nullptr);
   }
-  // For each call an event with its name, then one with its arguments.
+  // Writes for each call an event with its name, then one with its arguments.
   void write_calls(const GenerationChoice& choice, const std::vector<ToolCallDelta::Call>& calls);
   void write_finish(GenerationChoice& choice) {
     write_frame(choice, "", false, choice.reported_finish());

@@ -1,4 +1,4 @@
-// Form of a completion's or chat's response, as requested.
+// Requested form of a completion's or chat's response.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace trireme {
 
-// Request members on which the form of the response depends.
+// The values of a request that determine the form of its response.
 struct ResponseForm {
   bool chat = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   bool echo = false;  // texts include their prompts
-  // max_tokens = 0: the token that is computed anyway is omitted.
+  // max_tokens is 0: one token is computed nevertheless, and omitted.
   bool without_text = false;
   int32_t top_logprobs = -1, prompt_logprobs = -1;
   bool tokens_as_ids = false;

@@ -1,4 +1,4 @@
-// Event of a server-sent event stream.
+// Frame of a server-sent event: its bytes in the stream.
 #pragma once
 
 #include <string>

@@ -64,7 +64,7 @@ ServiceLevel parse_service_level(const std::vector<std::string>& bounds) {
                           : name == "e2el" ? &out.e2el
                                            : nullptr;
     if (value == nullptr)
-      fail_input("--goodput ", bound, ": bounds are ttft:MS, tpot:MS and e2el:MS");
+      fail_input("--goodput ", bound, " is not supported; supported: ttft:MS, tpot:MS, e2el:MS");
     if (*value >= 0) fail_input("--goodput ", bound, ": ", name, " is given twice");
     double ms = 0;
     const char* end = bound.data() + bound.size();
@@ -78,7 +78,7 @@ ServiceLevel parse_service_level(const std::vector<std::string>& bounds) {
 
 LoadReport report_of(const std::vector<RequestOutcome>& outcomes, double duration,
                      const ServiceLevel& level) {
-  TRIREME_CHECK(duration > 0, "a run of no time");
+  TRIREME_CHECK(duration > 0, "the duration of the run must be above 0");
   LoadReport out{.duration = duration, .max_concurrent = max_concurrent(outcomes)};
   std::vector<double> ttft, tpot, itl, e2el;
   for (const RequestOutcome& outcome : outcomes) {

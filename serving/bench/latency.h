@@ -1,4 +1,4 @@
-// Results of a load run, as defined by vLLM's benchmark. Times in seconds.
+// Results of a load run, as vLLM's benchmark defines them. All times are in seconds.
 //
 //   TTFT  from sending a request to the first event with a token
 //   ITL   from one event with tokens to the next: one value per gap
@@ -16,8 +16,8 @@
 namespace trireme {
 
 struct RequestOutcome {
-  std::string error = {};  // empty: succeeded
-  double sent = 0;         // since the start of the run
+  std::string error = {};  // empty: the request succeeded
+  double sent = 0;         // time since the start of the run
   double ttft = 0, e2el = 0;
   std::vector<double> itl = {};
   int64_t input_tokens = 0, output_tokens = 0;
@@ -28,8 +28,8 @@ struct Distribution {
   double mean = 0, deviation = 0, p50 = 0, p90 = 0, p99 = 0;  // all 0 without values
 };
 
-// Percentiles interpolate linearly between the two nearest values (numpy's default); deviation is
-// that of the population.
+// Percentiles interpolate linearly between the two nearest values (numpy's default). The deviation
+// is the population's standard deviation.
 Distribution distribution_of(std::vector<double> values);
 
 // Limits that a request must meet to count as good, in seconds; negative: no limit.
@@ -46,7 +46,7 @@ struct LoadReport {
   double duration = 0;
   int64_t completed = 0, failed = 0;
   int64_t input_tokens = 0, output_tokens = 0;
-  int64_t good = 0;            // completed within the service level
+  int64_t good = 0;            // requests completed within the service level
   int64_t max_concurrent = 0;  // maximum of requests in flight
   Distribution ttft = {}, tpot = {}, itl = {}, e2el = {};
 

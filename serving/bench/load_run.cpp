@@ -122,7 +122,8 @@ asio::awaitable<void> LoadRun::exchange(const LoadRequest& request, RequestOutco
   }
   const std::string* type = head.find("content-type");
   if (type == nullptr || !type->starts_with("text/event-stream"))
-    throw Error(concat("the response is not an event stream, but ", type == nullptr ? "?" : *type));
+    throw Error(concat("expected a response of type text/event-stream, got ",
+                       type == nullptr ? "?" : *type));
   StreamTimer timer(outcome, options_.chat);
   co_await read_events(*client, timer, sent);
   clients_.give_back(std::move(client));
@@ -147,8 +148,8 @@ asio::awaitable<void> LoadRun::read_events(HttpClient& client, StreamTimer& time
 
 LoadResult run_load(const LoadOptions& options, const std::vector<LoadRequest>& requests,
                     const std::vector<double>& arrivals) {
-  TRIREME_CHECK(requests.size() == arrivals.size(), requests.size(), " requests and ",
-                arrivals.size(), " arrivals");
+  TRIREME_CHECK(requests.size() == arrivals.size(), requests.size(), " requests, but ",
+                arrivals.size(), " arrival times");
   const auto all = std::ssize(requests);
   raise_file_limit((options.max_concurrency > 0 ? std::min(all, options.max_concurrency) : all) +
                    64);

@@ -1,4 +1,4 @@
-// Load generator: sends a workload to a server and times the responses, on one thread, with one
+// Load generator: sends a workload to a server and times the responses. Uses one thread, and one
 // connection per request in flight.
 #pragma once
 
@@ -18,23 +18,23 @@ struct LoadOptions {
   bool chat = false;  // format of the events
   std::string api_key = {}, ca_file = {};
   int64_t max_concurrency = 0;                 // limit on requests in flight; 0: none
-  std::chrono::milliseconds timeout{300'000};  // limit on the server's silence
+  std::chrono::milliseconds timeout{300'000};  // maximum time without a byte of the server
 };
 
 struct LoadResult {
   std::vector<RequestOutcome> outcomes;  // by request
   double duration = 0;                   // seconds
-  bool has_usage = true;                 // all token counts are the server's
+  bool has_usage = true;                 // all token counts were reported by the server
 };
 
 // Sends request i arrivals[i] seconds after the start, or later if max_concurrency delays it; the
-// delay is not part of its times. A failure of a request is stored in its outcome's error. A
-// connection closed by the server between two requests is reopened. InputError for unreadable
-// certificates.
+// delay is not part of its times. A failed request has its error in its outcome. A connection that
+// the server closes between two requests is reopened. InputError if the certificates cannot be
+// read.
 LoadResult run_load(const LoadOptions& options, const std::vector<LoadRequest>& requests,
                     const std::vector<double>& arrivals);
 
-// First id of /v1/models. Error if there is none.
+// Returns the first model id of /v1/models. Error if there is none.
 std::string first_served_model(const LoadOptions& options);
 
 }  // namespace trireme

@@ -55,7 +55,8 @@ void StreamTimer::event(const std::string& data, double seconds) {
     return;
   }
   const Json value = parse_json_text<Json>(data);
-  if (!value.is_object()) fail_input("an event that is no JSON object: ", data.substr(0, 100));
+  if (!value.is_object())
+    fail_input("expected an event with a JSON object, got ", data.substr(0, 100));
   if (member(value, "error") != nullptr) throw InputError(error_message_of(data));
   if (const Json* usage = member(value, "usage"); usage != nullptr) {
     has_usage_ = true;
@@ -81,12 +82,12 @@ void StreamTimer::event(const std::string& data, double seconds) {
 }
 
 void StreamTimer::finish(int64_t known_input_tokens) {
-  if (!ended_) fail_input("the stream broke off");
+  if (!ended_) fail_input("the stream ended before its last event");
   if (!has_usage_) {
     outcome_.input_tokens = known_input_tokens;
     outcome_.output_tokens = token_events_;
   }
-  if (outcome_.output_tokens == 0) fail_input("the response has no token");
+  if (outcome_.output_tokens == 0) fail_input("the response has no tokens");
   if (!begun_) outcome_.ttft = outcome_.e2el;  // none of its tokens had text
 }
 

@@ -1,4 +1,4 @@
-// Timer of a streamed response of OpenAI's API: reads its events and records when tokens arrive.
+// Timer of a streaming response of OpenAI's API: reads the events and records when tokens arrive.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ class StreamTimer {
  public:
   StreamTimer(RequestOutcome& outcome, bool chat) : outcome_(outcome), chat_(chat) {}
 
-  // Processes an event's data, received `seconds` after the request was sent. An event has tokens
-  // if it has text, or if it has no text but is neither a chat's opening (its role) nor the end of
-  // a choice: a token may have no text of its own. InputError with the server's message for an
-  // error event, and for an event that is not the API's.
+  // Processes an event's data, received `seconds` after the request was sent. An event with text
+  // has tokens. So has an event without text, since a token may have none, unless it is the first
+  // event of a chat (its role) or the end of a choice. InputError for an error event, with the
+  // server's message, and for an event that is not of this API.
   void event(const std::string& data, double seconds);
 
-  // The response has ended. known_input_tokens: used if the server has sent no usage; 0: unknown.
+  // Ends the response. known_input_tokens: used if the server has sent no usage; 0: unknown.
   // InputError if the response is incomplete.
   void finish(int64_t known_input_tokens);
 

@@ -58,7 +58,7 @@ PromptText random_prompt(const WorkloadOptions& options, uint64_t number,
 
 std::string_view text_of(const MappedFile& file, const WorkloadOptions& options) {
   if (file.size() > kMaxFileBytes)
-    fail_input("--dataset-path ", options.path, " has ", file.size(), " bytes, more than ",
+    fail_input("--dataset-path ", options.path, " has ", file.size(), " bytes, expected at most ",
                kMaxFileBytes);
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
@@ -75,7 +75,7 @@ std::vector<PromptText> sharegpt_prompts(const WorkloadOptions& options, int64_t
   const OrderedJson all = parse_json_text<OrderedJson>(text_of(file, options));
   check_mapping(file.bytes());
   if (!all.is_array())
-    fail_input("--dataset-path ", options.path, ": not an array of conversations");
+    fail_input("--dataset-path ", options.path, ": expected a JSON array of conversations");
   std::vector<PromptText> out;
   for (const OrderedJson& one : all) {
     if (std::ssize(out) == count) break;
@@ -95,14 +95,14 @@ PromptText custom_prompt(const OrderedJson& line, const WorkloadOptions& options
     const auto at = line.find(name);
     return at == line.end() ? nullptr : &*at;
   };
-  if (!line.is_object()) fail_input(where, ": not a JSON object");
+  if (!line.is_object()) fail_input(where, ": expected a JSON object");
   if (const OrderedJson* messages = member("messages"); messages != nullptr && options.chat) {
-    if (!messages->is_array()) fail_input(where, ": \"messages\" is not an array");
+    if (!messages->is_array()) fail_input(where, ": expected an array for \"messages\"");
     out.value = *messages;
   } else if (const std::string prompt = string_of(line, "prompt"); !prompt.empty()) {
     out.value = options.chat ? as_messages(prompt) : OrderedJson(prompt);
   } else {
-    fail_input(where, ": there is no \"prompt\"", options.chat ? " and no \"messages\"" : "");
+    fail_input(where, ": missing \"prompt\"", options.chat ? " or \"messages\"" : "");
   }
   if (const OrderedJson* tokens = member("output_tokens"); tokens != nullptr)
     out.output_tokens = strict_size(*tokens, where + ": \"output_tokens\"");
@@ -175,13 +175,14 @@ std::vector<LoadRequest> make_requests(const WorkloadOptions& options, int64_t c
   OrderedJson extra = OrderedJson::object();
   if (!options.extra_body.empty())
     extra = parse_strict_json<OrderedJson>(options.extra_body, "--extra-body");
-  if (!extra.is_object()) fail_input("--extra-body ", options.extra_body, ": not a JSON object");
+  if (!extra.is_object())
+    fail_input("--extra-body ", options.extra_body, ": expected a JSON object");
   std::vector<PromptText> from_file;
   const bool random = options.dataset == "random";
   if (!random) {
     from_file = options.dataset == "sharegpt" ? sharegpt_prompts(options, count)
                                               : custom_prompts(options, count);
-    if (from_file.empty()) fail_input("--dataset-path ", options.path, " has no prompt");
+    if (from_file.empty()) fail_input("--dataset-path ", options.path, " has no prompts");
   }
   std::vector<LoadRequest> out;
   for (int64_t i = 0; i < count; ++i) {
@@ -196,7 +197,7 @@ std::vector<LoadRequest> make_requests(const WorkloadOptions& options, int64_t c
 std::vector<double> arrival_times(int64_t count, double rate, double burstiness, uint64_t seed) {
   std::vector<double> out(static_cast<size_t>(count));
   if (rate <= 0 || out.empty()) return out;
-  TRIREME_CHECK(burstiness > 0, "burstiness ", burstiness);
+  TRIREME_CHECK(burstiness > 0, "expected a burstiness above 0, got ", burstiness);
   Draws draws(seed);
   double last = 0;
   for (double& time : out) time = last += draws.gamma(burstiness);

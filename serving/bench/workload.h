@@ -1,4 +1,5 @@
-// Requests of a load run and their arrival times. Equal seeds give equal bytes and equal times.
+// Workload of a load run: its requests and their arrival times. Equal seeds give equal bytes and
+// equal times.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,10 @@ namespace trireme {
 struct WorkloadOptions {
   bool chat = false;
   std::string model = {};
-  // "random": prompts of input_tokens random ids below vocab_size, of which the first prefix_tokens
-  // are the same in all; in chats as many common words. "sharegpt": first turns of the
-  // conversations in a ShareGPT file. "custom": JSON lines with "prompt" or "messages", and
-  // optionally "output_tokens".
+  // "random": prompts of input_tokens random ids below vocab_size, for chats as many common words;
+  //           the first prefix_tokens are the same in all prompts.
+  // "sharegpt": first turns of the conversations in a ShareGPT file.
+  // "custom": JSON lines with "prompt" or "messages", and optionally "output_tokens".
   std::string dataset = "random";
   std::string path = {};
   int64_t input_tokens = 1024, output_tokens = 128, prefix_tokens = 0;
@@ -25,11 +26,11 @@ struct WorkloadOptions {
 
 struct LoadRequest {
   std::string body;          // JSON
-  int64_t input_tokens = 0;  // 0: known to the server only
+  int64_t input_tokens = 0;  // 0: only the server knows
 };
 
-// Makes `count` requests; a file with fewer prompts is repeated. stream: name that separates the
-// random prompts of a warm-up from those of the run ("random" only). InputError for a file that
+// Makes `count` requests; a file with fewer prompts is repeated. stream: name of the random stream,
+// which gives a warm-up other prompts than the run ("random" only). InputError for a file that
 // cannot be read or is too large.
 std::vector<LoadRequest> make_requests(const WorkloadOptions& options, int64_t count,
                                        const std::string& stream);

@@ -18,18 +18,19 @@ class ClientPool {
   const ServerAddress& server() const { return server_; }
 
   // Sends a request, as HttpClient::send() does, on an idle connection if there is one, and reads
-  // the response's head. `client` is set to the connection in use, also during the wait: closing it
-  // makes this call fail. An idle connection that the server has closed meanwhile is replaced by a
-  // new one; ClientError if that fails too.
+  // the response's head. Sets `client` to the connection in use before it waits, so that closing it
+  // makes this call fail. An idle connection that the server has closed is replaced by a new one;
+  // ClientError if that fails, too.
   boost::asio::awaitable<ResponseHead> send(const std::string& head, std::string_view body,
                                             HttpClient::Limit connect_limit,
                                             HttpClient::Limit limit,
                                             std::shared_ptr<HttpClient>& client);
-  // Unconnected client that is not pooled.
+  // Makes an unconnected client that is not part of the pool.
   std::unique_ptr<HttpClient> make_client() const {
     return make_http_client(executor_, server_, tls_, known_);
   }
-  // Returns a connection whose response has been read; it is kept if it can be reused.
+  // Returns a connection to the pool once its response has been read. It is kept if it can be
+  // reused.
   void give_back(std::shared_ptr<HttpClient> client);
   // Closes connections that have been idle for too long; send() does that too.
   void close_old();

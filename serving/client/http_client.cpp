@@ -140,7 +140,7 @@ asio::awaitable<void> StreamClient<Stream>::connect(Limit limit) {
     stream_.set_verify_callback(asio::ssl::host_name_verification(server_.host));
     tcp_layer.expires_after(limit);
     const auto [refused] = co_await stream_.async_handshake(asio::ssl::stream_base::client, kTuple);
-    check(refused, "TLS's handshake", limit);
+    check(refused, "TLS handshake", limit);
   }
   connected_ = true;
 }
@@ -172,13 +172,13 @@ asio::awaitable<ResponseHead> StreamClient<Stream>::read_head(Limit limit) {
     head.headers.emplace_back(lower(std::string(field.name_string())), std::string(field.value()));
   const std::string* coding = head.find("transfer-encoding");
   if (head.status == 101 || (coding != nullptr && lower(*coding) != "chunked"))
-    throw ClientError(concat(server_.url(), ": unknown framing of the response"), false);
+    throw ClientError(concat(server_.url(), ": the response has an unsupported framing"), false);
   co_return head;
 }
 
 template <class Stream>
 asio::awaitable<bool> StreamClient<Stream>::read_body(std::string& out, Limit limit) {
-  TRIREME_CHECK(parser_.has_value(), "a body before its head");
+  TRIREME_CHECK(parser_.has_value(), "read_body() was called before read_head()");
   if (parser_->is_done()) co_return false;
   auto& body = parser_->get().body();
   body.data = space_.data();
@@ -207,7 +207,7 @@ std::shared_ptr<asio::ssl::context> make_client_tls(const std::string& ca_file) 
   tls->set_default_verify_paths(error);
   if (!ca_file.empty()) {
     tls->load_verify_file(ca_file, error);
-    if (error) fail_input("the certificates ", ca_file, ": ", error.message());
+    if (error) fail_input("cannot read the certificates ", ca_file, ": ", error.message());
   }
   return tls;
 }
@@ -219,7 +219,7 @@ std::unique_ptr<HttpClient> make_http_client(const asio::any_io_executor& execut
   if (!server.tls)
     return std::make_unique<StreamClient<beast::tcp_stream>>(beast::tcp_stream(executor), server,
                                                              nullptr, std::move(known));
-  TRIREME_CHECK(tls != nullptr, "a server over TLS, and no settings of TLS");
+  TRIREME_CHECK(tls != nullptr, "an https server without a TLS context");
   return std::make_unique<StreamClient<TlsStream>>(TlsStream(beast::tcp_stream(executor), *tls),
                                                    server, tls, std::move(known));
 }

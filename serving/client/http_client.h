@@ -1,8 +1,8 @@
-// HTTP/1.1 client for one connection and one request after the other. For .cpp files only (includes
-// Asio).
+// HTTP/1.1 client: one connection, which sends one request after the other. For .cpp files only
+// (includes Asio).
 //
-// Every wait has a limit: ClientError names the server, the operation and the limit. A client
-// belongs to one thread; its coroutines run on its executor, one at a time.
+// Every wait has a time limit; when it passes, ClientError names the server, the operation and the
+// limit. A client belongs to one thread. Its coroutines run on its executor, one at a time.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -25,7 +25,8 @@ class context;
 
 namespace trireme {
 
-// The server is unreachable, has closed the connection, or does not speak HTTP.
+// Failure of a request: the server is unreachable, has closed the connection, or does not speak
+// HTTP.
 class ClientError : public Error {
  public:
   ClientError(const std::string& what, bool timed_out) : Error(what), timed_out_(timed_out) {}
@@ -42,12 +43,13 @@ struct ResponseHead {
   const std::string* find(std::string_view lower_case_name) const;
 };
 
-// Last known addresses of a server's name, shared by all its clients. An outage of the name service
-// breaks no connection, and delays one only when the addresses are no longer fresh.
+// Last known addresses of a server's name, shared by all its clients. During an outage of the name
+// service new connections use them; they are delayed only once the addresses are no longer fresh.
 struct KnownAddresses {
   std::chrono::milliseconds fresh{30'000};  // period without another look-up
   std::vector<boost::asio::ip::tcp::endpoint> list = {};
-  // Time of the last look-up, failed or not; absent: never, or the last connection attempt failed.
+  // Time of the last look-up, failed or not; absent: none yet, or none since a connection attempt
+  // failed.
   std::optional<std::chrono::steady_clock::time_point> looked = {};
 };
 
@@ -64,12 +66,13 @@ class HttpClient {
   // Reads the head of the response, at most 64 KiB; skips "100 Continue" and other 1xx responses.
   virtual Awaitable<ResponseHead> read_head(Limit limit) = 0;
   // Appends the next part of the body as it arrives, possibly empty. False: the body was complete
-  // already.
+  // before.
   virtual Awaitable<bool> read_body(std::string& out, Limit limit) = 0;
-  // The response was read completely, the server keeps the connection, and no more bytes arrived.
+  // True if the response was read completely, the server keeps the connection open, and no more
+  // bytes arrived.
   virtual bool can_be_reused() const = 0;
   virtual bool is_connected() const = 0;  // connect() has succeeded
-  // Pending and later calls fail at once.
+  // Closes the connection. Pending and later calls fail at once.
   virtual void close() = 0;
   virtual bool is_closed() const = 0;  // by close()
 };
@@ -85,7 +88,7 @@ std::unique_ptr<HttpClient> make_http_client(const boost::asio::any_io_executor&
                                              const std::shared_ptr<boost::asio::ssl::context>& tls,
                                              std::shared_ptr<KnownAddresses> known = {});
 
-// Rest of a body; ClientError above `most` bytes.
+// Reads the rest of a body. ClientError above `most` bytes.
 boost::asio::awaitable<std::string> read_whole_body(HttpClient& client, size_t most,
                                                     std::chrono::milliseconds limit);
 

@@ -34,14 +34,14 @@ std::string ServerAddress::url() const {
 
 ServerAddress parse_server_address(const std::string& url, const std::string& option) {
   const auto refuse = [&](const char* why) {
-    fail_input(option, " ", url, ": ", why, "; an address is http://HOST:PORT or https://HOST");
+    fail_input(option, " ", url, ": ", why, "; expected http://HOST:PORT or https://HOST");
   };
   ServerAddress out;
   out.tls = url.starts_with("https://");
   if (!out.tls && !url.starts_with("http://")) refuse("it does not begin with http:// or https://");
   const std::string rest = url.substr(out.tls ? 8 : 7);
   if (!is_plain(rest) || rest.find_first_of("?#") != std::string::npos)
-    refuse("it has a character that no such address has");
+    refuse("it has a character that is not allowed in an address");
   const size_t slash = std::min(rest.find('/'), rest.size());
   out.base = rest.substr(slash);
   while (out.base.ends_with('/')) out.base.pop_back();

@@ -15,8 +15,8 @@ struct ServerAddress {
   std::string url() const;        // scheme, authority and base
 };
 
-// option: prefix of the InputError for an invalid address. User names, queries and fragments are
-// rejected.
+// Parses an address. InputError, with the prefix `option`, for an invalid one, or one with a user
+// name, query or fragment.
 ServerAddress parse_server_address(const std::string& url, const std::string& option);
 
 }  // namespace trireme

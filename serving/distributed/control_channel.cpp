@@ -66,7 +66,7 @@ void ControlChannel::send(MessageKind kind, uint64_t number, std::span<const std
       left = left.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (!wait_for(fd(), POLLOUT, kMaxStall))
-        throw Error(concat(peer_, " does not read any more"), ExitCode::kLostRank);
+        throw Error(concat(peer_, " has stopped reading"), ExitCode::kLostRank);
     } else if (errno != EINTR) {
       fail_gone();
     }
@@ -87,7 +87,8 @@ std::optional<Message> ControlChannel::parse() {
   Header header;
   if (arrived_.size() < sizeof header) return {};
   std::memcpy(&header, arrived_.data(), sizeof header);
-  if (header.magic != kMagic) throw BadMessage(concat(peer_, " sent an invalid message"));
+  if (header.magic != kMagic)
+    throw BadMessage(concat(peer_, " sent a message with a wrong magic number"));
   if (header.bytes > static_cast<uint64_t>(max_bytes_))
     throw BadMessage(concat(peer_, " sent a message of ", header.bytes, " bytes, at most ",
                             max_bytes_, " are allowed"));
@@ -95,7 +96,7 @@ std::optional<Message> ControlChannel::parse() {
   if (arrived_.size() - sizeof header < bytes) return {};
   const auto payload = std::span(arrived_).subspan(sizeof header, bytes);
   if (checksum_of(header, payload) != header.checksum)
-    throw BadMessage(concat(peer_, " sent a message whose checksum is wrong"));
+    throw BadMessage(concat(peer_, " sent a message with a wrong checksum"));
   Message message{
       static_cast<MessageKind>(header.kind), header.number, {payload.begin(), payload.end()}};
   arrived_.erase(arrived_.begin(),

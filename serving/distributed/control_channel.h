@@ -1,6 +1,6 @@
-// Stream socket between two processes of a job, which carries plans to waiting ranks and outcomes
-// back. The kernel does the waiting, so an idle rank uses no CPU. MPI and NCCL, whose waiting ranks
-// spin, are used inside a step only.
+// Control channel: a stream socket between two processes of a job that carries plans to the ranks
+// and results back. A rank waits for a plan in the kernel, so an idle rank uses no CPU. MPI and
+// NCCL, whose waiting ranks spin, are used only inside a step.
 //
 // A message is a header of fixed size and a payload:
 //   uint32 magic, uint32 kind, uint64 number, uint64 payload bytes,
@@ -21,16 +21,16 @@
 namespace trireme {
 
 enum class MessageKind : uint32_t {
-  kChallenge = 1,  // the three of the handshake (control_rendezvous.h)
+  kChallenge = 1,  // handshake, with the next two (control_rendezvous.h)
   kHello,
   kWelcome,
-  kReady,   // from a rank: it has loaded
-  kPlan,    // number: of the plan
-  kOutput,  // number: of the plan
-  kBeat,    // from a rank: its process runs. number: of the last plan computed
+  kReady,   // from a rank: it has loaded the model
+  kPlan,    // to a rank. number: of the plan
+  kOutput,  // from a rank: result of a plan. number: of the plan
+  kBeat,    // from a rank: heartbeat. number: of the last plan computed
   kEnd,     // to a rank: no more plans
-  kFailed,  // from a rank: why it ends, as text
-  kTask,    // to a rank that starts; this and the rest: rank_weights.h
+  kFailed,  // from a rank: the error that ends it, as text
+  kTask,    // to a rank that starts (rank_weights.h, as all below)
   kStage,
   kStaged,
   kUse,
@@ -54,15 +54,16 @@ class ControlChannel {
   ControlChannel(Socket socket, std::string peer);
   const std::string& peer() const { return peer_; }
   void name_peer(std::string peer) { peer_ = std::move(peer); }
-  // Sets the size limit of payloads received from now on; before: kShort.
+  // Sets the size limit of payloads received from now on, in bytes. It is kShort at first.
   void accept_payloads(int64_t max_bytes) { max_bytes_ = max_bytes; }
 
-  // Any thread. Error(kLostRank) when the peer has closed, or reads nothing for two seconds.
+  // Any thread. Error(kLostRank) when the peer has closed the connection, or reads nothing for two
+  // seconds.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
   // One thread. Returns the next message; absent: none within `limit`. Error(kLostRank) when the
-  // peer has closed, BadMessage for an invalid message.
+  // peer has closed the connection, BadMessage for an invalid message.
   std::optional<Message> receive(std::chrono::milliseconds limit);
-  // Same without waiting: a message that has arrived completely.
+  // Same without waiting: returns a message only if it has arrived completely.
   std::optional<Message> poll();
 
   int fd() const { return socket_.fd(); }

@@ -72,7 +72,7 @@ std::unique_ptr<ControlChannel> channel_of(Socket socket_, std::string peer) {
 socklen_t fill(sockaddr_un& address, const std::string& name) {
   address = {};
   address.sun_family = AF_UNIX;
-  TRIREME_CHECK(name.size() + 1 < sizeof address.sun_path, "the socket's name ", name);
+  TRIREME_CHECK(name.size() + 1 < sizeof address.sun_path, "socket name too long: ", name);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
@@ -83,8 +83,8 @@ struct Found {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = flags;
     if (const int code = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); code != 0)
-      fail_input("the address \"", host,
-                 "\" of the ranks' control channel is unknown: ", gai_strerror(code));
+      fail_input("cannot resolve the address \"", host,
+                 "\" of the ranks' control channel: ", gai_strerror(code));
   }
   ~Found() { freeaddrinfo(list); }
   Found(const Found&) = delete;
@@ -127,7 +127,8 @@ ControlAddress ControlAddress::parse(const std::string& line) {
   const bool known = address.where.starts_with("unix:") ||
                      (address.where.starts_with("tcp:") && address.where.rfind(':') > 4);
   if (!known || address.secret.size() != 2 * kNonceBytes)
-    fail_input("\"", address.where, "\" is not the address and secret of a control channel");
+    fail_input("\"", address.where,
+               "\" is not a control channel: expected unix:NAME or tcp:HOST:PORT, and a secret");
   return address;
 }
 
@@ -223,10 +224,10 @@ std::unique_ptr<ControlListener::Guest> ControlListener::guest_of(Stranger& stra
   reader.get(hello);
   reader.expect_end();
   if (!equal_in_constant_time(hello.proof, rank_proof(address_, stranger.challenge, hello)))
-    throw BadMessage("a process that does not know this job's secret");
+    throw BadMessage("the process does not know this job's secret");
   if (hello.program != executable_build_id())
-    throw BadMessage(
-        concat("rank ", hello.rank, " runs another program: start the same everywhere"));
+    throw BadMessage(concat("rank ", hello.rank,
+                            " runs another build of the program: start the same one everywhere"));
   auto guest =
       std::make_unique<Guest>(Guest{hello.rank, hello.process, std::move(stranger.channel)});
   guest->channel->send(MessageKind::kWelcome, 0,
@@ -237,13 +238,14 @@ std::unique_ptr<ControlListener::Guest> ControlListener::guest_of(Stranger& stra
 
 void ControlListener::turn_away_silent() {
   while (!strangers_.empty() && Clock::now() >= strangers_.front().came + kHandshake) {
-    turn_away("an unknown process that did not authenticate");
+    turn_away("an unknown process did not authenticate in time");
     strangers_.erase(strangers_.begin());
   }
 }
 
-// Accepts one connection, if there is one. When all places are taken, the oldest is rejected once
-// it has had the time in which a rank responds: many silent strangers cannot keep ranks out.
+// Accepts one connection, if there is one. When there are kMaxStrangers already, the oldest is
+// rejected once it has had kMinHandshake, in which a rank would have responded: many silent
+// strangers cannot keep ranks out.
 void ControlListener::take_stranger() {
   const auto now = Clock::now();
   if (now < takes_again_) return;
@@ -257,12 +259,12 @@ void ControlListener::take_stranger() {
     return;
   }
   if (full) {
-    turn_away("an unknown process that did not authenticate, to make room for another");
+    turn_away("an unknown process had not authenticated when another one needed its place");
     strangers_.erase(strangers_.begin());
   }
   try {
     if (address_.where.starts_with("unix:") && !same_user(taken))
-      throw BadMessage("a process of another user");
+      throw BadMessage("the process belongs to another user");
     Stranger stranger{channel_of(std::move(taken), "an unknown process"), random_bytes(kNonceBytes),
                       now};
     stranger.channel->send(MessageKind::kChallenge, 0, bytes_of(stranger.challenge));

@@ -1,4 +1,4 @@
-// Set-up of a job's control channels: one process listens until all ranks have connected, and then
+// Rendezvous of a job's control channels: one process listens until all ranks have connected, then
 // stops listening.
 //
 // Both sides prove that they know the job's secret without sending it (HMAC-SHA256 over both sides'
@@ -6,9 +6,11 @@
 //   listener -> rank: challenge;
 //   rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
-// The thread that calls accept() serves all connections at once: a silent stranger delays nobody.
-// At most kMaxStrangers connections may be unauthenticated; each has kHandshake to authenticate, or
-// kMinHandshake when others wait for its place.
+//
+// A stranger is a connection that has not authenticated. accept() serves all of them at once, so
+// that a silent one delays no rank. There are at most kMaxStrangers. Each has kHandshake to
+// authenticate, or only kMinHandshake while another connection waits for its place.
+//
 // On one machine the socket is an abstract Unix socket (no file), and the peer must run as the same
 // user. Across machines it is TCP on one address of this machine, not on all of them.
 #pragma once
@@ -26,7 +28,8 @@ struct ControlAddress {
   std::string where;   // "unix:NAME" or "tcp:HOST:PORT"
   std::string secret;  // of the job: 64 hexadecimal digits
 
-  // Both on one line, for a rank's environment or a broadcast. parse() throws InputError.
+  // Both members on one line, for a rank's environment or a broadcast. parse() reads it back;
+  // InputError for anything else.
   std::string line() const;
   static ControlAddress parse(const std::string& line);
 };
@@ -47,8 +50,9 @@ class ControlListener {
   static ControlListener on_address(const std::string& host);
 
   const ControlAddress& address() const { return address_; }
-  // Next connection that proves to be a rank of this job and runs this program; nullptr: none
-  // within `limit`. Others are rejected; the first ones are logged as warnings. One thread.
+  // Returns the next connection that proves to be a rank of this job that runs this program;
+  // nullptr: none within `limit`. Rejects all others, and logs the first ones as warnings. One
+  // thread.
   std::unique_ptr<Guest> accept(std::chrono::milliseconds limit);
 
  private:
@@ -74,8 +78,8 @@ class ControlListener {
   int64_t turned_away_ = 0;
 };
 
-// Rank's end. Error(kLostRank) when nobody listens within `limit`, BadMessage when it is not the
-// job's listener.
+// Connects a rank to the job's listener. Error(kLostRank) when no process listens within `limit`,
+// BadMessage when it is not the job's listener.
 std::unique_ptr<ControlChannel> connect_control_channel(const ControlAddress& address, int rank,
                                                         std::chrono::milliseconds limit);
 

@@ -1,5 +1,5 @@
-// Step executor of rank 0 when the scheduler runs in the same process, as one of the ranks of
-// `mpirun ... trireme serve`. Sends each plan to the other ranks and computes its own part of it.
+// Step executor of rank 0 when the scheduler runs in the same process (`mpirun ... trireme serve`).
+// Sends each plan to the other ranks and computes its own part of it.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class LeadingExecutor final : public StepExecutor {
   // own: executor of this rank's part. followers: must outlive this object.
   LeadingExecutor(std::unique_ptr<StepExecutor> own, Followers& followers)
       : own_(std::move(own)), followers_(followers) {}
-  ~LeadingExecutor() override;  // ends follow_plans() of the other ranks
+  ~LeadingExecutor() override;  // ends follow_plans() on the other ranks
 
   // Error(kLostRank) when another rank's channel has closed; no step can be computed after that.
   StepOutput execute(const SchedulerOutput& plan) override;

@@ -12,7 +12,7 @@ constexpr int64_t kMaxLogprobs = 1024;
 
 template <class... Parts>
 void require(bool holds, const Parts&... parts) {
-  if (!holds) throw BadMessage(concat("a plan is refused: ", parts...));
+  if (!holds) throw BadMessage(concat("invalid plan: ", parts...));
 }
 
 bool within(int64_t value, int64_t low, int64_t high) { return value >= low && value <= high; }
@@ -30,24 +30,27 @@ bool none_negative(const std::vector<int32_t>& ids) {
 // not have, and returns no more log-probabilities than there are ids.
 void check_choice(const SamplingParams& choice, const PlanBounds& bounds) {
   const RowSamplingParams& s = choice.sampling;
-  require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);
-  require(s.top_k >= 0, "top_k ", s.top_k);
-  require(s.top_p >= 0 && s.top_p <= 1, "top_p ", s.top_p);
-  require(s.min_p >= 0 && s.min_p <= 1, "min_p ", s.min_p);
-  require(s.typical_p >= 0 && s.typical_p <= 1, "typical_p ", s.typical_p);
+  require(s.temperature >= 0 && std::isfinite(s.temperature),
+          "expected a finite temperature from 0 on, got ", s.temperature);
+  require(s.top_k >= 0, "expected top_k from 0 on, got ", s.top_k);
+  require(s.top_p >= 0 && s.top_p <= 1, "expected top_p from 0 to 1, got ", s.top_p);
+  require(s.min_p >= 0 && s.min_p <= 1, "expected min_p from 0 to 1, got ", s.min_p);
+  require(s.typical_p >= 0 && s.typical_p <= 1, "expected typical_p from 0 to 1, got ",
+          s.typical_p);
   require(choice.repetition_penalty > 0 && std::isfinite(choice.repetition_penalty),
-          "repetition_penalty ", choice.repetition_penalty);
-  require(std::isfinite(choice.frequency_penalty), "frequency_penalty");
-  require(std::isfinite(choice.presence_penalty), "presence_penalty");
+          "expected a finite repetition_penalty above 0, got ", choice.repetition_penalty);
+  require(std::isfinite(choice.frequency_penalty), "frequency_penalty is not finite");
+  require(std::isfinite(choice.presence_penalty), "presence_penalty is not finite");
   for (const int32_t logprobs : {choice.top_logprobs, choice.prompt_logprobs})
     require(within(logprobs, -1, std::max(bounds.ids, kMaxLogprobs)), logprobs,
-            " log-probabilities of a token");
-  require(choice.min_tokens >= 0, "min_tokens ", choice.min_tokens);
+            " log-probabilities per token are out of range");
+  require(choice.min_tokens >= 0, "expected min_tokens from 0 on, got ", choice.min_tokens);
   require(none_negative(choice.stop_token_ids), "a stop token id is negative");
   for (const auto& [id, bias] : choice.logit_bias)
-    require(id >= 0 && std::isfinite(bias), "a bias of ", bias, " for id ", id);
+    require(id >= 0 && std::isfinite(bias), "expected a finite bias of a token id, got bias ", bias,
+            " for id ", id);
   for (const std::vector<int32_t>& word : choice.bad_words)
-    require(!word.empty() && none_negative(word), "a bad word without ids, or with negative ones");
+    require(!word.empty() && none_negative(word), "a bad word has no ids, or a negative one");
 }
 
 // Marks a slot; false: it was marked already, or the slot does not exist.
@@ -60,62 +63,65 @@ void check_starts(const SchedulerOutput& plan, const PlanBounds& bounds) {
   std::vector<char> slots(static_cast<size_t>(bounds.slots));
   for (const SlotStart& start : plan.starts) {
     require(mark(slots, start.slot), "slot ", start.slot, " of ", bounds.slots,
-            " is entered, twice or without being there");
+            " is entered twice, or does not exist");
     require(within(start.prompt_tokens, 1, bounds.length), "a prompt of ", start.prompt_tokens,
-            " tokens");
-    require(within(start.generated, 0, bounds.length), start.generated, " tokens of a text");
-    require(within(start.adapter, -1, bounds.adapters - 1), "adapter ", start.adapter, " of ",
-            bounds.adapters);
+            " tokens is empty or too long");
+    require(within(start.generated, 0, bounds.length), start.generated,
+            " generated tokens are out of range");
+    require(within(start.adapter, -1, bounds.adapters - 1), "adapter is ", start.adapter,
+            ", expected below ", bounds.adapters);
     require(std::ssize(start.history) <= bounds.length && ids_within(start.history, bounds.ids),
-            "the history of slot ", start.slot);
+            "history too long, or with an id out of range, in slot ", start.slot);
     check_choice(*start.choice, bounds);
   }
 }
 
 void check_sequence(const SequenceStep& s, const SchedulerOutput& plan, const PlanBounds& bounds) {
   require(within(s.tokens, 1, bounds.tokens) && within(s.past, 0, bounds.length - s.tokens),
-          s.tokens, " tokens after ", s.past, " of ", bounds.length);
+          s.tokens, " tokens after ", s.past, ", expected together at most ", bounds.length);
   const int64_t most = ceil_div(bounds.length, bounds.block_tokens);
-  require(within(s.kept_blocks, 0, most) && within(s.blocks, 0, most - s.kept_blocks), "slot ",
-          s.slot, " has ", s.kept_blocks, " blocks and gets ", s.blocks);
+  require(within(s.kept_blocks, 0, most) && within(s.blocks, 0, most - s.kept_blocks),
+          "blocks out of range: slot ", s.slot, " keeps ", s.kept_blocks, " and gets ", s.blocks);
   const int64_t held = (int64_t{s.kept_blocks} + s.blocks) * bounds.block_tokens;
   require(int64_t{s.past} + s.tokens <= held, "slot ", s.slot, " has blocks for ", held,
-          " tokens, not for ", s.past, " and ", s.tokens);
+          " tokens, expected for ", s.past, " + ", s.tokens);
   const int64_t rows = bounds.mask_words == 0 ? 0 : std::ssize(plan.masks) / bounds.mask_words;
   require(within(s.draft_tokens, 0, s.samples ? s.tokens - 1 : 0), s.draft_tokens,
-          " draft tokens of ", s.tokens, " tokens");
-  require(s.mask == -1 || within(s.mask, 0, rows - 1 - s.draft_tokens), "mask ", s.mask, " of ",
-          rows, " for ", s.draft_tokens, " draft tokens");
+          " draft tokens among ", s.tokens, " tokens are out of range");
+  require(s.mask == -1 || within(s.mask, 0, rows - 1 - s.draft_tokens), "mask row ", s.mask, " of ",
+          rows, " is out of range with ", s.draft_tokens, " draft tokens");
   require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
-          " requested tokens from ", s.first_asked, " on");
+          " prompt log-probabilities from token ", s.first_asked, " on are not of this step");
   // The successor of the last token is not in the step's tokens: the plan must name it.
   const bool needs = s.asked > 0 && s.first_asked + s.asked == s.tokens;
-  require(within(s.following, needs ? 0 : -1, bounds.ids - 1), "token ", s.following,
-          " follows in slot ", s.slot);
+  require(within(s.following, needs ? 0 : -1, bounds.ids - 1),
+          "expected the id of the following token, got ", s.following, " in slot ", s.slot);
 }
 
 void check_plan(const SchedulerOutput& plan, const PlanBounds& bounds) {
-  require(!plan.empty(), "it computes nothing");
-  require(std::ssize(plan.tokens) <= bounds.tokens, plan.tokens.size(), " tokens in a step");
-  require(ids_within(plan.tokens, bounds.ids), "a token's id is not below ", bounds.ids);
-  require(ids_within(plan.blocks, bounds.blocks), "a block's number is not below ", bounds.blocks);
+  require(!plan.empty(), "it has no sequences");
+  require(std::ssize(plan.tokens) <= bounds.tokens, plan.tokens.size(),
+          " tokens, more than a step may have");
+  require(ids_within(plan.tokens, bounds.ids), "a token id is negative or not below ", bounds.ids);
+  require(ids_within(plan.blocks, bounds.blocks), "a block number is negative or not below ",
+          bounds.blocks);
   require(plan.masks.empty() ||
               (bounds.mask_words > 0 && std::ssize(plan.masks) % bounds.mask_words == 0),
-          plan.masks.size(), " words of masks");
+          plan.masks.size(), " words of masks are not whole rows");
   check_starts(plan, bounds);
   std::vector<char> slots(static_cast<size_t>(bounds.slots));
   int64_t tokens = 0, blocks = 0;
   for (const SequenceStep& s : plan.sequences) {
     require(mark(slots, s.slot), "slot ", s.slot, " of ", bounds.slots,
-            " is computed, twice or without being there");
+            " is computed twice, or does not exist");
     check_sequence(s, plan, bounds);
     require(s.first_token == tokens && s.first_block == blocks,
-            "the parts of its lists do not follow each other");
+            "the sequences' ranges of tokens or blocks are not consecutive");
     tokens += s.tokens;
     blocks += s.blocks;
   }
   require(tokens == std::ssize(plan.tokens) && blocks == std::ssize(plan.blocks),
-          "its lists are not those of its sequences");
+          "the sequences' ranges do not cover all tokens and blocks");
 }
 
 }  // namespace
@@ -150,13 +156,14 @@ PlanDecoder::PlanDecoder(const PlanBounds& bounds)
 
 SchedulerOutput PlanDecoder::decode(std::span<const std::byte> bytes) {
   SchedulerOutput plan = decode_plan(bytes, bounds_);
-  require(plan.number > 0 && (last_ == 0 || plan.number - 1 == last_), "step ", plan.number,
-          " follows step ", last_);
+  require(plan.number > 0 && (last_ == 0 || plan.number - 1 == last_),
+          "expected consecutive steps, got step ", plan.number, " after step ", last_);
   last_ = plan.number;
   for (const SlotStart& start : plan.starts) blocks_[static_cast<size_t>(start.slot)] = 0;
   for (const SequenceStep& s : plan.sequences) {
     int32_t& held = blocks_[static_cast<size_t>(s.slot)];
-    require(held == s.kept_blocks, "slot ", s.slot, " has ", held, " blocks, not ", s.kept_blocks);
+    require(held == s.kept_blocks, "slot ", s.slot, " has ", held, " blocks, but the plan keeps ",
+            s.kept_blocks);
     held += s.blocks;
   }
   return plan;
@@ -201,7 +208,7 @@ StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput
         return tokens.size() == count && tokens_fit(tokens);
       });
   if (!fits)
-    throw BadMessage(concat("the outcome of step ", plan.number, " is not that of its plan"));
+    throw BadMessage(concat("the result of step ", plan.number, " does not match its plan"));
   return outcome;
 }
 

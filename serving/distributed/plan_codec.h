@@ -1,8 +1,8 @@
-// Serialization of step plans and their outcomes, between the scheduler and the ranks
-// (serving/scheduler/scheduler_output.h; field lists: plan_fields.h; byte format: records.h).
+// Serialization of step plans and their results, between the scheduler and the ranks
+// (serving/scheduler/scheduler_output.h). Field lists: plan_fields.h; byte format: records.h.
 //
-// A rank checks a received plan in full before it runs the model: a rank that fails alone inside a
-// step blocks all others. A plan contains nothing but numbers, so only numbers are checked.
+// A rank checks the whole plan before it runs the model, because a rank that fails alone inside a
+// step blocks all others. A plan contains only numbers, so only numbers are checked.
 #pragma once
 
 #include <span>
@@ -13,9 +13,9 @@
 
 namespace trireme {
 
-// Bounds on the numbers in a plan.
+// Upper bounds on the numbers in a plan.
 struct PlanBounds {
-  int64_t slots = 0;         // sequences that run at the same time
+  int64_t slots = 0;         // sequences running at the same time
   int64_t tokens = 0;        // per step
   int64_t length = 0;        // per sequence
   int64_t blocks = 0;        // KV blocks in the cache
@@ -24,8 +24,8 @@ struct PlanBounds {
   int64_t mask_words = 0;    // words per row of SchedulerOutput::masks
   int64_t adapters = 0;      // adapters served at the same time
 
-  // Upper bound on the encoded size of a plan within these bounds, as long as no SamplingParams
-  // lists more than 2 Mi token ids.
+  // Upper bound on the encoded bytes of a plan within these bounds, if no SamplingParams lists more
+  // than 2 Mi token ids.
   int64_t max_bytes() const;
 };
 
@@ -38,10 +38,10 @@ SchedulerOutput decode_plan(std::span<const std::byte> bytes, const PlanBounds& 
 class PlanDecoder {
  public:
   explicit PlanDecoder(const PlanBounds& bounds);
-  // BadMessage as in decode_plan(), and when a plan contradicts earlier ones: its number does not
-  // follow that of the previous plan (the first may have any number above 0), a sequence runs in a
-  // slot that no sequence has entered, or its count of kept blocks differs from the slot's count so
-  // far.
+  // BadMessage as in decode_plan(), and when a plan contradicts earlier ones: its number is not
+  // that of the previous plan + 1 (the first may have any number above 0), a sequence runs in a
+  // slot that no sequence has entered, or the plan keeps another number of blocks than the slot
+  // has.
   SchedulerOutput decode(std::span<const std::byte> bytes);
   const PlanBounds& bounds() const { return bounds_; }
 
@@ -53,7 +53,7 @@ class PlanDecoder {
 };
 
 std::vector<std::byte> encode_output(const StepOutput& outcome);
-// BadMessage also when the outcome does not match the plan.
+// As decode_plan(), and BadMessage when the result does not match the plan. ids: as in PlanBounds.
 StepOutput decode_output(std::span<const std::byte> bytes, const SchedulerOutput& plan,
                          int64_t ids);
 

@@ -1,7 +1,7 @@
 // Field lists of a scheduler output and its step output, in the order in which the fields are sent.
 //
-// members(record) returns references to all fields of a record. A structured binding must name
-// every field: a struct that gains one does not compile here until the field is added to its list.
+// members(record) returns references to all fields of a record. Its structured binding must name
+// every field, so that a struct with a new field does not compile until the list has it.
 #pragma once
 
 #include <concepts>

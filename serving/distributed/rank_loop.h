@@ -14,7 +14,8 @@ namespace trireme {
 // Period of the heartbeats of a rank.
 inline constexpr std::chrono::milliseconds kBeatPeriod{100};
 
-// Sends a beat every kBeatPeriod from its own thread, until destroyed or until the peer has closed.
+// Sends a heartbeat every kBeatPeriod from its own thread, until it is destroyed or the peer has
+// closed the channel.
 class Heartbeat {
  public:
   explicit Heartbeat(ControlChannel& channel);
@@ -22,7 +23,7 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // number: of the last plan computed; the next beats report it.
+  // Sets the number of the last plan computed, which the next heartbeats report.
   void computed(uint64_t number) { computed_ = number; }
 
  private:
@@ -36,7 +37,7 @@ class Heartbeat {
   std::thread thread_;
 };
 
-// Description that a rank sends to its leader after loading.
+// Message of a rank to its leader after loading: limits of its plans, and what it computes with.
 struct RankReady {
   PlanBounds bounds;
   std::string dtype, device;  // for log lines
@@ -48,10 +49,10 @@ struct RankLoop {
   PlanBounds bounds;
   bool reports_outputs = false;     // set on one rank if the scheduler computes nothing itself
   Heartbeat* heartbeat = nullptr;   // reports the last plan computed; may be nullptr
-  ModelWeights* weights = nullptr;  // that the leader may replace; nullptr: it may not
+  ModelWeights* weights = nullptr;  // weights that the leader may replace; nullptr: none
 };
-// Returns when the leader sends kEnd. Error(kLostRank) when the channel closes without it,
-// BadMessage for an invalid plan or message. Exceptions of the executor propagate.
+// Runs the leader's plans until it sends kEnd. Error(kLostRank) when the channel closes without
+// kEnd, BadMessage for an invalid plan or message. Exceptions of the executor propagate.
 void follow_plans(ControlChannel& leader, StepExecutor& executor, const RankLoop& how);
 
 }  // namespace trireme

@@ -1,5 +1,4 @@
-// Processes of a group of ranks, owned by the process that leads them: started together, ended
-// together.
+// Processes of a group of ranks, owned by the process that leads them. They start and end together.
 #pragma once
 
 #include <chrono>
@@ -12,18 +11,18 @@ namespace trireme {
 
 class RankProcesses {
  public:
-  // The kernel kills the processes when the thread that calls this ends, for any reason.
+  // Starts the processes. The kernel kills them when the calling thread ends, for any reason.
   explicit RankProcesses(const std::vector<RankCommand>& commands);
   ~RankProcesses();  // kill()
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  // Ids of the processes that are not known to have ended.
+  // Process ids of those that are not known to have ended.
   const std::vector<int>& numbers() const { return running_; }
   // Describes the first process found to have ended: "process 7 ended with exit code 2". Empty: all
   // are running.
   std::string ended();
-  // Exit code of that process; -1: a signal ended it, or all are running.
+  // Exit code of the process that ended() describes; -1: a signal ended it, or all are running.
   int exit_code() const { return exit_code_; }
   // Waits until all processes have ended. False: some still run after `limit`.
   bool wait(std::chrono::milliseconds limit);

@@ -122,7 +122,7 @@ void RankSupervisor::ask_all(const Group& group, MessageKind kind,
   try {
     for (const auto& channel : group.channels) channel->send(kind, number, payload);
   } catch (const std::exception& error) {
-    log_warning(name_, "cannot send weights to all ranks: ", error.what());
+    log_warning(name_, "cannot send the weight change to all ranks: ", error.what());
     for (const auto& channel : group.channels) channel->shut_down();
     fail_lost(kRanksLost);
   }
@@ -162,8 +162,8 @@ void RankSupervisor::commit(const StageRequest& request) {
     if (group_ != change_.group || !change_.staged) outdated = group_;
   }
   if (outdated == nullptr) return;
-  log_warning(name_,
-              "the ranks started without weights that other replicas have staged; restarting them");
+  log_warning(
+      name_, "restarting the ranks: they loaded other weights than the other replicas have staged");
   for (const auto& channel : outdated->channels) channel->shut_down();
 }
 
@@ -281,8 +281,8 @@ void RankSupervisor::accept_ranks(Group& group, ControlListener& listener) {
     const std::lock_guard lock(mutex_);
     ++starts_;
     task = config_.task;
-    // By the rule of the first start the cache would be smaller: others (the draft model's cache)
-    // have since allocated GPU memory.
+    // Keeps the size of the first start. Sized again, the cache would be smaller: the draft model's
+    // cache has since taken GPU memory.
     if (first_) task.blocks = first_->bounds.blocks;
     group.task = task_;
   }
@@ -345,8 +345,8 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
     case MessageKind::kOutput: {
       const std::lock_guard lock(mutex_);
       if (message.number != step_.number)
-        throw BadMessage(concat(channel.peer(), " reports the outcome of step ", message.number,
-                                ", not of ", step_.number));
+        throw BadMessage(concat(channel.peer(), " sent the result of step ", message.number,
+                                ", expected that of step ", step_.number));
       outcome_ = std::move(message.payload);
       ++outcomes_;
       return changed_.notify_all();
@@ -355,7 +355,8 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
     case MessageKind::kUsed: {
       const std::lock_guard lock(mutex_);
       if (message.number != change_.number || change_.group.get() != &group)
-        throw BadMessage(concat(channel.peer(), " reports weights that were not requested"));
+        throw BadMessage(
+            concat(channel.peer(), " reported on a weight change that is not in progress"));
       ++change_.responses;
       if (change_.refusal.empty())
         change_.refusal.assign(reinterpret_cast<const char*>(message.payload.data()),
@@ -367,8 +368,8 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
                        std::string_view(reinterpret_cast<const char*>(message.payload.data()),
                                         message.payload.size())));
     default:
-      throw BadMessage(
-          concat(channel.peer(), " sends a message of kind ", static_cast<uint32_t>(message.kind)));
+      throw BadMessage(concat(channel.peer(), " sent an unexpected message of kind ",
+                              static_cast<uint32_t>(message.kind)));
   }
 }
 
@@ -378,8 +379,8 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     const RankReady& now = group->ready;
     if (first_ &&
         (now.bounds.blocks < first_->bounds.blocks || now.bounds.length < first_->bounds.length))
-      fail_lost(concat("there is room for ", now.bounds.blocks, " blocks of the KV cache, not for ",
-                       first_->bounds.blocks, " as before"));
+      fail_lost(concat("the KV cache has room for ", now.bounds.blocks, " blocks, expected ",
+                       first_->bounds.blocks, " as at the first start"));
     if (group->task != task_) fail_lost("the served weights changed while the ranks loaded");
     if (!first_) first_ = now;
     group_ = group;
@@ -415,8 +416,8 @@ void RankSupervisor::check_step(const Group& group) const {
   std::string who;
   for (size_t rank = 0; rank < group.computed.size(); ++rank)
     if (group.computed[rank] != step_.number) who += concat(who.empty() ? "" : ", ", rank);
-  fail_lost(concat("step ", step_.number, " takes more than ", taken.count(),
-                   " s, longer than such steps take; not computed by rank ", who));
+  fail_lost(concat("step ", step_.number, " has taken ", taken.count(),
+                   " s, which is over its time limit; not computed by rank ", who));
 }
 
 void RankSupervisor::let_end(Group& group) {

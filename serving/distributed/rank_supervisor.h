@@ -1,13 +1,15 @@
-// Supervisor of a group of ranks in other processes: starts them, sends them plans, detects a lost
-// or stuck rank, kills the others and restarts the whole group. Ranks that wait inside a step for a
-// lost rank can no longer be used.
+// Supervisor of a group of ranks in other processes. Starts them, sends them plans, and detects a
+// lost or stuck rank. It then kills the other ranks, which may wait for the lost one inside a step
+// for ever, and restarts the whole group.
 //
 // One thread starts, watches and ends the ranks; execute() is called on the engine's thread. A rank
 // is lost when:
-//   its process or its control channel ends; it sends an invalid message; it is stopped, or silent
-//   (rank_watch.h); a step takes longer than StepDeadline allows.
-// A lost group restarts after 0.1 s; if it had not computed anything, after a pause that doubles up
-// to 30 s.
+//   - its process or its control channel ends;
+//   - it sends an invalid message;
+//   - it is stopped, or silent (rank_watch.h);
+//   - a step takes longer than StepDeadline allows.
+// A lost group restarts after 0.1 s. While groups are lost before they have computed a step, that
+// pause doubles, up to 30 s.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +38,7 @@ struct RankGroupConfig {
   // TCP address of this machine for ranks on other machines. Empty: a Unix socket, or with
   // RankLauncher::kSrun the address of the host name.
   std::string address = {};
-  GroupPosition position = {};                    // its position among several groups (replicas)
+  GroupPosition position = {};                    // number among the groups (replicas)
   StepDeadline::Seconds min_step{10};             // StepDeadline's minimum
   std::chrono::milliseconds rendezvous{120'000};  // limit for all ranks to connect
 };
@@ -48,17 +50,18 @@ struct RankGroupCounts {
 
 class RankSupervisor {
  public:
-  // why: cause of the loss; empty: the ranks are ready. Called on the supervisor's thread.
+  // Receives the cause when ranks are lost, and an empty text when they are ready again. Called on
+  // the supervisor's thread.
   using Listener = std::function<void(const std::string& why)>;
 
   explicit RankSupervisor(RankGroupConfig config);
-  ~RankSupervisor();  // asks the ranks to end, and kills those still running after 5 s
+  ~RankSupervisor();  // ends the ranks; kills those still running after 5 s
   RankSupervisor(const RankSupervisor&) = delete;
   RankSupervisor& operator=(const RankSupervisor&) = delete;
 
-  // Waits for the first start, which is not retried. When it fails: Error with the exit code of the
-  // rank that failed, or ReportedError if that rank has logged bad input. The message names the
-  // replica if there are several.
+  // Waits until the first start has succeeded; it is not retried. If it fails: Error with the exit
+  // code of the rank that failed, or ReportedError if that rank has logged bad input. The message
+  // names the replica if there are several.
   RankReady wait_until_ready();
   // Same, for at most `limit`; absent: the ranks are still starting.
   std::optional<RankReady> wait_until_ready(std::chrono::milliseconds limit);
@@ -73,8 +76,8 @@ class RankSupervisor {
   // See ModelWeights. stage(): InputError with the message of the first rank that refuses,
   // Error(kLostRank) when the ranks are lost during the call.
   void stage(const StageRequest& request);
-  // Sets the path that ranks load when they start from now on; other replicas may have staged it.
-  // Restarts ranks that have loaded, or are loading, another path and have not staged this one.
+  // Sets the path that restarted ranks load from now on. Restarts ranks that have not staged this
+  // path and have loaded, or are loading, another one: only other replicas may have staged it.
   void commit(const StageRequest& request);
   // After commit(). Error(kLostRank) when the ranks are lost before or during the call. No effect
   // if the group has restarted since stage(): it has loaded the new weights already.
@@ -83,14 +86,14 @@ class RankSupervisor {
   void forget_adapter(int32_t slot);
 
  private:
-  // One start of the ranks, until their end.
+  // Ranks of one start, until their end.
   struct Group {
     std::unique_ptr<RankProcesses> processes;
     std::vector<std::unique_ptr<ControlChannel>> channels;
-    std::vector<int> numbers;        // process ids
+    std::vector<int> numbers;        // process ids of the ranks
     std::vector<uint64_t> computed;  // last step that each rank reports as computed
     bool on_this_machine = true;
-    uint64_t task = 0;  // value of task_ when its task was sent
+    uint64_t task = 0;  // task_ when the ranks got their task
     RankReady ready;    // as rank 0 reports it for all
     size_t loaded = 0;  // count of ranks that have loaded
   };
@@ -133,11 +136,11 @@ class RankSupervisor {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::shared_ptr<Group> group_;  // nullptr unless the ranks are ready
-  // Description at the first start.
+  // RankReady of the first start.
   std::optional<RankReady> first_;
   std::string why_ = "the ranks are being started";
   ExitCode failed_ = ExitCode::kDone;  // exit code of the first start, if it failed
-  bool said_by_rank_ = false;          // at the first start ranks ran, which log their own errors
+  bool said_by_rank_ = false;          // first start: ranks ran, and have logged their own errors
   Step step_;
   Change change_;
   std::optional<std::vector<std::byte>> outcome_;

@@ -39,7 +39,7 @@ std::string RankWatch::look(Clock::time_point now) {
       }
     }
     if (silent_[rank] >= limits_.silent)
-      return concat(who, " has shown no life for ",
+      return concat(who, " has sent nothing, not even a heartbeat, for ",
                     std::chrono::duration_cast<std::chrono::milliseconds>(silent_[rank]).count(),
                     " ms");
   }

@@ -1,5 +1,5 @@
-// Liveness checks for a rank led over a control channel whose process has not ended: it is silent,
-// or a step takes too long. Pure arithmetic on times passed by the caller.
+// Liveness checks of ranks whose processes have not ended: a rank is silent, or a step takes too
+// long. Pure arithmetic on times passed by the caller.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-// Limits on the silence of a rank (heartbeat period: kBeatPeriod). Only time in which the observer
-// itself ran counts.
+// Limits on the silence of a rank, which sends a heartbeat every kBeatPeriod. Only time in which
+// the observer itself ran counts.
 struct SilenceLimits {
-  std::chrono::milliseconds stopped{300};  // then a process on this machine is checked
-  std::chrono::milliseconds silent{2000};  // lost in any state
+  std::chrono::milliseconds stopped{300};  // then checks if a process on this machine is stopped
+  std::chrono::milliseconds silent{2000};  // then the rank counts as lost
 };
 
 class RankWatch {
@@ -24,7 +24,7 @@ class RankWatch {
             Clock::time_point now);
 
   void received(size_t rank);  // a message of any kind arrived
-  // Returns which rank is lost and why; empty: none. Call at least every kMaxCounted.
+  // Returns which rank is lost and why, as a message; empty: none. Call at least every kMaxCounted.
   std::string look(Clock::time_point now);
 
  private:
@@ -37,10 +37,10 @@ class RankWatch {
   std::vector<Clock::duration> silent_;
 };
 
-// Time limit of a step, after which live ranks are given up too: ten times the moving average of
-// steps with a similar number of tokens, at least 10 s (`least`) because other work may delay the
-// machine. The first step of each kind gets a minute: it plans memory, tunes kernels and records
-// graphs.
+// Time limit of a step, after which the ranks count as lost although their processes run. It is ten
+// times the moving average of steps with a similar number of tokens, but at least `least`, because
+// other work may delay the machine. The first step of each size gets a minute: it plans memory,
+// tunes kernels and records graphs.
 class StepDeadline {
  public:
   using Seconds = std::chrono::duration<double>;

@@ -43,9 +43,9 @@ RankTask receive_task(ControlChannel& leader, std::chrono::milliseconds limit) {
   leader.accept_payloads(kMaxTask);
   const std::optional<Message> message = leader.receive(limit);
   if (!message)
-    throw Error(concat(leader.peer(), " did not send what to load"), ExitCode::kLostRank);
+    throw Error(concat(leader.peer(), " did not send the rank's task"), ExitCode::kLostRank);
   if (message->kind != MessageKind::kTask)
-    throw BadMessage(concat(leader.peer(), " did not send what to load, but kind ",
+    throw BadMessage(concat(leader.peer(), ": expected the rank's task, got a message of kind ",
                             static_cast<uint32_t>(message->kind)));
   RankTask task;
   leader.accept_payloads(ControlChannel::kShort);
@@ -74,7 +74,7 @@ bool WeightsFollower::take(const Message& message) {
                      message.kind == MessageKind::kDrop;
   if (!known) return false;
   if (weights_ == nullptr)
-    throw BadMessage(concat(leader_.peer(), " changes weights, but no model is loaded"));
+    throw BadMessage(concat(leader_.peer(), " changes weights, but this rank has none to change"));
   // The leader has waited for kStaged before it sends more, so at most a drop is still running.
   if (worker_.joinable()) worker_.join();
   if (message.kind == MessageKind::kUse) {
@@ -101,7 +101,7 @@ void WeightsFollower::begin(std::function<void()> work) {
     try {
       work();
     } catch (const std::exception& error) {  // follow_plans() detects the lost leader
-      log_warning("weights: ", error.what());
+      log_warning("weight change failed: ", error.what());
     }
   });
 }
@@ -147,8 +147,8 @@ std::string Followers::wait_for(MessageKind kind) {
   for (const auto& channel : channels_) {
     const Message message = next_message(*channel);
     if (message.kind != kind || message.number != change_)
-      throw BadMessage(concat(channel->peer(), " sends kind ", static_cast<uint32_t>(message.kind),
-                              " while weights change"));
+      throw BadMessage(concat(channel->peer(), " sent an unexpected message of kind ",
+                              static_cast<uint32_t>(message.kind), " during a weight change"));
     if (first.empty())
       first.assign(reinterpret_cast<const char*>(message.payload.data()), message.payload.size());
   }

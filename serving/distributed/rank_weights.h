@@ -2,8 +2,9 @@
 //   leader -> rank: stage, with a StageRequest; rank -> leader: staged, empty or with the error
 //   leader -> rank: use, between two plans: all switch at the same step; rank -> leader: used
 //   leader -> rank: drop
-// A rank stages and drops on a separate thread while it computes plans. One change at a time; all
-// messages of a change have its number.
+//
+// A rank stages and drops weights on a separate thread while it computes plans. There is one change
+// at a time; all messages of a change have its number.
 #pragma once
 
 #include <functional>
@@ -18,13 +19,15 @@
 
 namespace trireme {
 
-// Task of a rank started by another process: what to load. The first message it receives.
+// Task of a rank that another process has started: the model to load. The first message that the
+// rank receives.
 struct RankTask {
   std::string model;      // checkpoint, or third-party model files
   std::string tokenizer;  // path, or "byte"
-  // Paths by slot; "": empty slot. Empty list: the adapters of the command line.
+  // Adapter paths by slot; "": empty slot. Empty list: the adapters of the command line.
   std::vector<std::string> adapters;
-  // KV blocks in the cache: the same count as before a restart; 0: as many as memory allows.
+  // KV blocks in the cache. After a restart the number of the first start; 0: as many as memory
+  // allows.
   int64_t blocks = 0;
 };
 void send_task(ControlChannel& rank, const RankTask& task);
@@ -37,17 +40,17 @@ struct StageRequest {
 };
 std::vector<std::byte> encode_stage(const StageRequest& request);
 
-// Weight changes on the side of a rank.
+// Rank's side of weight changes.
 class WeightsFollower {
  public:
   // weights: nullptr: this rank has none to change. Both must outlive this object.
   WeightsFollower(ControlChannel& leader, ModelWeights* weights)
       : leader_(leader), weights_(weights) {}
-  ~WeightsFollower();  // waits for staging to end
+  ~WeightsFollower();  // waits for the staging thread
   WeightsFollower(const WeightsFollower&) = delete;
   WeightsFollower& operator=(const WeightsFollower&) = delete;
 
-  // Executes the message; false: it is not about weights.
+  // Handles a message about weights; false: it is about something else.
   bool take(const Message& message);
 
  private:
@@ -59,7 +62,8 @@ class WeightsFollower {
   std::thread worker_;
 };
 
-// Control channels of rank 0, which computes too, to all other ranks. Used by one thread at a time.
+// Leader's side, for a rank 0 that computes, too: its control channels to all other ranks. One
+// thread at a time.
 class Followers {
  public:
   // channels: one for each other rank, which runs follow_plans().
@@ -68,10 +72,10 @@ class Followers {
 
   // Sends to all ranks. Error(kLostRank) when a channel has closed.
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
-  void end() noexcept;  // no more plans
+  void end() noexcept;  // sends that there are no more plans
 
   void stage(const StageRequest& request);
-  // Waits for all ranks. Returns the first error; empty: all have staged.
+  // Waits until all ranks have staged. Returns the first error; empty: none.
   std::string staged();
   void use();
   void used();  // waits until all ranks use the new weights

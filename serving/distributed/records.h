@@ -1,10 +1,9 @@
-// Binary format of structs. A number is its native bytes (all ranks run the same program on the
-// same kind of machine, which the hello of the control channel checks); a bool is one byte, 0 or 1;
-// a list is its length (uint32) and its elements; a struct is its fields in order (members(), see
-// plan_fields.h).
+// Binary format of structs. A number is its native bytes: all ranks run the same build, which the
+// handshake of the control channel checks. A bool is one byte, 0 or 1. A list is its length
+// (uint32) and its elements. A struct is its fields in the order of members() (plan_fields.h).
 //
-// The reader trusts nothing: it rejects a list longer than the remaining bytes before allocating
-// memory for it, and bytes left over after the end.
+// The reader trusts nothing. It rejects a list that cannot fit into the remaining bytes before it
+// allocates memory for the list, and bytes after the end.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +57,7 @@ class RecordWriter {
   }
   template <class T>
   void put(const std::shared_ptr<const T>& record) {
-    TRIREME_CHECK(record != nullptr, "a record is absent");
+    TRIREME_CHECK(record != nullptr, "a record to send is null");
     put(*record);
   }
   template <class T>
@@ -89,7 +88,7 @@ class RecordReader {
   void get(bool& value) {
     uint8_t byte = 0;
     get(byte);
-    if (byte > 1) throw BadMessage(concat("a flag is ", byte));
+    if (byte > 1) throw BadMessage(concat("expected 0 or 1 for a flag, got ", byte));
     value = byte == 1;
   }
   template <class T>
@@ -122,13 +121,15 @@ class RecordReader {
     std::apply([this](auto&... field) { (this->get(field), ...); }, members(record));
   }
   void expect_end() const {
-    if (!rest_.empty()) throw BadMessage(concat(rest_.size(), " bytes are left over"));
+    if (!rest_.empty())
+      throw BadMessage(concat(rest_.size(), " bytes after the end of the message"));
   }
 
  private:
   void copy(void* out, size_t bytes) {
     if (bytes > rest_.size())
-      throw BadMessage(concat("ends with ", rest_.size(), " bytes where ", bytes, " are expected"));
+      throw BadMessage(concat("message ends early: ", rest_.size(), " bytes left, at least ", bytes,
+                              " expected"));
     if (bytes > 0) std::memcpy(out, rest_.data(), bytes);
     rest_ = rest_.subspan(bytes);
   }
@@ -137,7 +138,8 @@ class RecordReader {
     uint32_t count = 0;
     get(count);
     if (count > rest_.size() / element_bytes)
-      throw BadMessage(concat("a list of ", count, " elements in ", rest_.size(), " bytes"));
+      throw BadMessage(
+          concat("a list of ", count, " elements does not fit into ", rest_.size(), " bytes"));
     return count;
   }
   std::span<const std::byte> rest_;

@@ -12,15 +12,15 @@ void BatchBuilder::take(const SchedulerOutput& plan) {
     Table& table = tables_.at(static_cast<size_t>(start.slot));
     table.name = ++entered_;
     table.blocks.clear();
-    TRIREME_CHECK(start.adapter < std::ssize(adapters_), "adapter ", start.adapter, " of ",
-                  adapters_.size());
+    TRIREME_CHECK(start.adapter < std::ssize(adapters_), "adapter is ", start.adapter,
+                  ", expected below ", adapters_.size());
     table.columns =
         start.adapter < 0 ? AdapterColumns{} : adapters_[static_cast<size_t>(start.adapter)];
   }
   for (const SequenceStep& step : plan.sequences) {
     std::vector<int32_t>& blocks = tables_.at(static_cast<size_t>(step.slot)).blocks;
     TRIREME_CHECK(std::ssize(blocks) == step.kept_blocks, "slot ", step.slot, " has ",
-                  blocks.size(), " blocks, the plan expects ", step.kept_blocks);
+                  blocks.size(), " blocks, expected from the plan: ", step.kept_blocks);
     const auto from = plan.blocks.begin() + step.first_block;
     blocks.insert(blocks.end(), from, from + step.blocks);
   }

@@ -1,5 +1,5 @@
-// Converts step plans to device batches: keeps the block table of each slot, which plans extend,
-// and lists the rows of logits that a plan needs.
+// Builder of device batches from step plans. Keeps the block table of each slot, which the plans
+// extend, and lists the rows of logits that a plan needs.
 #pragma once
 
 #include <vector>
@@ -13,26 +13,27 @@ namespace trireme {
 // Row of logits that a plan needs.
 struct LogitRow {
   size_t part;    // index of the sequence in the plan
-  int32_t asked;  // prompt token to score; -1: the next token is sampled
-  // Draft token: the row is valid only if the previous row sampled it. -1: always valid.
+  int32_t asked;  // id of the prompt token to score; -1: samples the next token
+  // Draft token that the previous row must have sampled for this row to be valid. -1: always valid.
   int32_t draft_token;
   int64_t position;     // of the token after the row
-  OutputToken outcome;  // on the rank that has the logits
+  OutputToken outcome;  // set on the rank that has the logits
   float seconds = 0;    // spent there on sampling
 };
 
 class BatchBuilder {
  public:
-  // adapters: for each LoRA adapter its inner columns of the stacked ones
+  // adapters: for each LoRA adapter its inner columns in the stacked adapters
   // (transformer/formats/peft/stacked_adapters.h).
   BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters);
 
   // Applies a plan to the tables: sequences that enter slots, and new blocks.
   void take(const SchedulerOutput& plan);
-  // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`; sets
-  // `rows` to the logit rows that they need, in the batch's order. Copies the table blocks that are
-  // new since the batch was last written, and a few numbers per sequence and token. sampler: if all
-  // rows can be sampled by their RowSamplingParams alone, the batch gets these; nullptr: never.
+  // Writes the plan's sequences [begin, end), followed by `padding` tokens, into `batch`. Sets
+  // `rows` to the logit rows that they need, in the batch's order. Copies only the table blocks
+  // that are new since the batch was last written, and a few numbers per sequence and token.
+  // sampler: the batch gets RowSamplingParams for all rows if these alone determine every sample;
+  // nullptr: never.
   void write(Ctx& ctx, StepBatch& batch, const SchedulerOutput& plan, size_t begin, size_t end,
              int64_t padding, std::vector<LogitRow>& rows, const Sampler* sampler = nullptr);
 

@@ -1,10 +1,11 @@
 // Engine of a server: one thread schedules steps, runs them and reports results. Any thread may
 // submit or cancel a sequence. The thread sleeps while there is nothing to do.
 //
-// A step that throws ends its sequences with the error; other sequences continue if the executor
-// survives failures. The engine fails if the executor does not, or after kMaxFailures failed steps
-// in a row. Out-of-memory steps do not count, since memory is freed as sequences end.
-// std::bad_alloc outside the executor ends all sequences, and the engine continues.
+// A step that throws ends its sequences with the error. The other sequences continue if the
+// executor survives failures (StepExecutor::survives_failures()); otherwise the engine fails. It
+// also fails after kMaxFailures failed steps in a row. Steps that run out of memory do not count,
+// since memory is freed as sequences end. std::bad_alloc outside the executor ends all sequences,
+// and the engine continues.
 #pragma once
 
 #include <atomic>
@@ -36,14 +37,14 @@ struct SequenceEvent {
   std::chrono::steady_clock::time_point begun = {};
   std::optional<FinishReason> finish = {};
   Failure error = {};  // with kError
-  // With kError: the engine's failure, not the request's; the request may be retried.
+  // With kError: the engine has failed, not the request, which may be retried.
   bool of_engine = false;
-  size_t replica = 0;  // index in Replicas that reports it
+  size_t replica = 0;  // index of the reporting replica (Replicas)
 };
 
-// Runs on the engine's thread; must not block or throw. After the engine has stopped, it runs on
-// the thread that calls add(). Events may still arrive until the engine's thread has processed
-// cancel().
+// Receives the events of a sequence, on the engine's thread; must not block or throw. Once the
+// engine has stopped, it runs on the thread that calls add(). After cancel(), events may still
+// arrive until the engine's thread has processed it.
 using SequenceListener = std::function<void(SequenceEvent&&)>;
 using SequenceId = uint64_t;
 
@@ -53,28 +54,28 @@ struct StepReport {
   int64_t sequences = 0;
   int64_t first_tokens = 0;  // sequences that got the first tokens of their completion
   int64_t keys = 0;          // attended keys, summed over the tokens
-  int64_t cached = 0;        // tokens whose keys are read, summed over the sequences
+  int64_t cached = 0;        // cached tokens whose keys are read, summed over the sequences
   // report_seconds: sending the plan to ranks and reporting results to clients.
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, report_seconds = 0;
 };
 
-// Policy for live sequences when the weights change; for sequences of one response see
-// serving/engine/weights_hold.h.
+// Policy for live sequences when the weights change. Sequences of one response can share a hold
+// (serving/engine/weights_hold.h).
 enum class Handover {
   kWait,    // earlier sequences finish with the old weights, later ones wait for the new ones
   kAbort,   // all sequences end with an error
   kKeep,    // sequences continue with the new weights after the old weights' keys and values
-  kBeside,  // sequences continue and the cache stays valid: none of them uses what changes
+  kBeside,  // sequences continue and the cache stays valid: no sequence uses what changes
 };
-// Error messages of these failures.
+// Messages of failures.
 inline constexpr const char* kEngineStops = "the server is stopping";
 inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
 inline constexpr const char* kAllForbidden =
-    "no token may come next: bad_words, min_tokens and what the text must be forbid all of them "
-    "together";
+    "every next token is forbidden: bad_words, min_tokens and the structured output together leave "
+    "none";
 inline constexpr const char* kNoGrammarMemory =
-    "the memory for schemas, expressions and grammars in use is taken";
-inline constexpr const char* kNoMemory = "the server has not enough memory";
+    "grammar memory is full: schemas, expressions and grammars of running requests use all of it";
+inline constexpr const char* kNoMemory = "the server is out of memory";
 
 struct EngineCounts {
   SchedulerCounts scheduler;
@@ -93,8 +94,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Submits a sequence. Its events arrive in order, the last one with `finish`; if the engine has
-  // failed, that one at once.
+  // Submits a sequence. The listener gets its events in order, the last one with `finish`. If the
+  // engine has failed, it gets that one at once.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr);
   // Submits n sequences with the same prompt; sequence i has random stream request.draw + i. The
@@ -103,7 +104,7 @@ class Engine {
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of,
                                        const std::shared_ptr<WeightsHold>& hold = nullptr);
-  // Registers a hold before its first sequence, as if one had been submitted.
+  // Registers a hold, as the submission of its first sequence would.
   void begin(const std::shared_ptr<WeightsHold>& hold);
   // Ends a sequence without a further event. No effect if it has ended.
   void cancel(SequenceId id);
@@ -113,21 +114,22 @@ class Engine {
   void between_steps(const std::function<void()>& work);
 
   // Runs `change`, which gives the executor other weights, on the engine's thread between two
-  // steps; the future is ready afterwards. Unless kBeside, it empties the prefix cache. The future
+  // steps, and empties the prefix cache unless `how` is kBeside. The future is ready afterwards. It
   // has an Error if the engine fails or stops first, or the exception of `change`: after an
-  // InputError the old weights stay in use, after any other the engine has failed. One at a time.
+  // InputError the old weights stay in use, after any other the engine has failed. One change at a
+  // time.
   [[nodiscard]] std::future<void> change_weights(Handover how, std::function<void()> change);
 
-  // Suspends the engine while its executor cannot run: failure() reports `why` at once, and all
-  // sequences, also those submitted meanwhile, end with an error until resume(), which empties the
-  // prefix cache. Neither waits.
+  // Suspends the engine while its executor cannot run. Until resume(), failure() reports `why`, and
+  // all sequences end with an error, also those submitted meanwhile. resume() empties the prefix
+  // cache. Neither call waits.
   void interrupt(const std::string& why);
   void resume();
   // Ends all sequences, and any submitted later, with an error. Permanent.
   void stop();
 
   EngineCounts counts() const;
-  // Cause why the executor cannot run; empty: it can.
+  // Reason why the executor cannot run; empty: it can.
   Failure failure() const;
 
  private:
@@ -179,13 +181,13 @@ class Engine {
   int failures_ = 0;  // failed steps in a row
   std::unordered_map<SequenceId, Running> running_;
   std::unordered_map<const Sequence*, SequenceId> ids_;
-  int32_t adapters_ = 0;  // above the largest adapter index used so far
+  int32_t adapters_ = 0;  // largest adapter index used so far + 1
   std::shared_ptr<MaskPace> pace_;
   bool stalled_ = false;          // nothing can run until a mask is ready
   std::optional<Change> change_;  // pending
   std::vector<Incoming> held_;    // waits for that change
-  // Registered holds by address. True: further sequences of the hold are refused, since they might
-  // run on other weights than its earlier ones.
+  // Registered holds, by address. True: further sequences of the hold are refused, since its
+  // earlier ones may have run on other weights.
   std::unordered_map<const WeightsHold*, bool> holds_;
 
   mutable std::mutex mutex_;  // guards all below

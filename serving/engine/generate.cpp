@@ -75,7 +75,7 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
     for (const Progress& step : progress) {
       if (step.finish == FinishReason::kError)
         fail_input("the logits of token ", out.tokens.size() + 1,
-                   " are not finite: the weights are not, or values are too large for their type");
+                   " are not finite: the weights are not finite, or values overflow their type");
       if (step.finish == FinishReason::kStop) {
         out.reason = StopReason::kStopToken;
         return out;

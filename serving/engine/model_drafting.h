@@ -1,5 +1,5 @@
-// Draft model (serving/scheduler/model_drafter.h) with its own executor and cache. If it fails,
-// only speculation ends.
+// Drafter of a draft model (serving/scheduler/model_drafter.h), with its own executor and KV cache.
+// If it fails, only speculation ends.
 #pragma once
 
 #include <mutex>
@@ -9,9 +9,10 @@
 
 namespace trireme {
 
-// Drafter of a model that this process holds whole. config: as for a ModelExecutor; sequences
-// longer than limits.length get no drafts. The context must not be shared: its arena is laid out
-// for the draft model's passes. turn: locked while it computes, by the drafters of several engines.
+// Makes the drafter of a model that this process holds whole. config: as for a ModelExecutor;
+// sequences longer than limits.length get no drafts. ctx must not be shared: its arena is laid out
+// for the draft model's passes. turn: mutex that the drafters of several engines lock while they
+// compute.
 std::unique_ptr<Drafter> make_model_drafter(const Model& model, ParameterStore& params, Ctx& ctx,
                                             const ExecutorConfig& config,
                                             std::shared_ptr<std::mutex> turn = {});

@@ -27,8 +27,8 @@ int stages_of(const Groups* groups) { return groups == nullptr ? 1 : groups->pp-
 
 int64_t choices_of(const Model& model, int64_t asked) {
   const int64_t choices = asked > 0 ? asked : model.config().vocab_size;
-  TRIREME_CHECK(choices <= model.config().vocab_size, choices, " ids of ",
-                model.config().vocab_size);
+  TRIREME_CHECK(choices <= model.config().vocab_size, choices,
+                " ids to sample from, expected at most ", model.config().vocab_size);
   return choices;
 }
 
@@ -72,7 +72,7 @@ StepOutput ModelExecutor::execute(const SchedulerOutput& plan) {
     throw;
   }
   ctx_.mode = before;
-  // After the loss of a rank a GPU continues with undefined data in place of that rank's.
+  // After the loss of a rank, a GPU computes on with undefined data in place of that rank's.
   if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
   if (ctx_.gpu != nullptr) log_notes(*ctx_.gpu);
   share_outcomes();
@@ -128,8 +128,8 @@ void ModelExecutor::run() {
   const bool one_token_each = tokens.count == tokens.cached.context_lens.size(0);
   if (!can_record() || !one_token_each || stage_.batch(0).rows().present())
     return run_planned(plan);
-  // First pass: run directly, so that libraries make their choices; second: recorded; then
-  // replayed, for which the host takes as long for a model of a hundred layers as for one of two.
+  // The first pass runs directly, so that libraries choose their kernels; the second is recorded;
+  // later ones are replayed. A replay takes the host as long for a hundred layers as for two.
   if (std::exchange(library_moves_, ctx_.gpu->library_moves) != ctx_.gpu->library_moves)
     graphs_.clear();
   const auto [at, first] =
@@ -185,10 +185,10 @@ std::vector<int64_t> shares_of(int64_t tokens, int64_t parts, int64_t length, bo
 
 }  // namespace
 
-// Steps with the maximum of tokens and logit rows: new prompts, and the ends of the longest
-// sequences, whose attention needs the most partial results; each divided evenly over all
-// sequences, as one long sequence with single tokens of the others, and as one sequence alone,
-// which is not divided into micro-batches.
+// Plans steps with the maximum of tokens and logit rows: of new prompts, and of the ends of the
+// longest sequences, whose attention needs the most partial results. Each is planned with the
+// tokens divided evenly over all sequences, with one long sequence and single tokens of the others,
+// and with one sequence alone, which is not divided into micro-batches.
 int64_t ModelExecutor::largest_step_bytes() {
   const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);

@@ -1,5 +1,5 @@
-// Executes scheduled steps (serving/scheduler/scheduler_output.h) on a model, whole or divided over
-// ranks.
+// Executor of scheduled steps (serving/scheduler/scheduler_output.h) on a model, whole or divided
+// over ranks.
 #pragma once
 
 #include <map>
@@ -17,10 +17,10 @@ namespace trireme {
 
 struct ExecutorConfig {
   StepLimits limits;  // sequences: also the number of slots
-  // Ids from here on are never sampled: a model's vocabulary may be padded beyond its tokenizer's,
-  // and the padding rows are hardly trained. 0: the model's vocabulary.
+  // Sampled ids are below this. A model's vocabulary may be padded beyond its tokenizer's, and the
+  // padding rows are hardly trained. 0: the model's vocabulary size.
   int64_t vocab_size = 0;
-  // With limits.adapters: for each LoRA adapter its inner columns of the model's stacked ones.
+  // With limits.adapters: for each LoRA adapter its inner columns in the model's stacked adapters.
   std::vector<AdapterColumns> adapters = {};
 };
 
@@ -32,18 +32,19 @@ class ModelExecutor final : public StepExecutor {
   ModelExecutor(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
                 const ExecutorConfig& config);
 
-  // Runs one step. All ranks call it with the same plans and get the same result, sampled by the
-  // first tensor-parallel rank of the last stage: exp() may differ in the last bit between CPUs, so
-  // that ranks that each sampled could diverge. The step's sequences are divided into as many
-  // micro-batches as there are stages. On a GPU, passes over one token of each sequence are
-  // recorded as graphs, for a few batch sizes, and replayed, unless ranks share the model or it has
-  // experts.
+  // Runs one step. All ranks call it with the same plans and get the same result. Only the first
+  // tensor-parallel rank of the last stage samples: exp() may differ in the last bit between CPUs,
+  // so that ranks that all sampled could diverge. The step's sequences are divided into as many
+  // micro-batches as there are stages.
+  //
+  // On a GPU, passes over one token of each sequence are recorded as CUDA graphs, for a few batch
+  // sizes, and replayed, unless ranks share the model or it has experts.
   StepOutput execute(const SchedulerOutput& plan) override;
-  // Peak activation bytes of the largest steps within the limits. Runs no computation; the same on
-  // all ranks.
+  // Peak activation bytes of the largest steps within the limits. Only plans memory, computes
+  // nothing. The same on all ranks.
   int64_t largest_step_bytes();
-  // False with other ranks, which are in the middle of the step then, and on a GPU, whose results
-  // are unknown then.
+  // False with other ranks, which a failure leaves in the middle of the step, and on a GPU, whose
+  // results it leaves undefined.
   bool survives_failures() const override { return ctx_.gpu == nullptr && alone(); }
 
  private:

@@ -62,8 +62,8 @@ SequenceListener Replicas::with_replica(const Placement& placement,
   };
 }
 
-// On all engines, wherever its sequences will run: so the change of one replica never waits for
-// sequences that wait for the change of another.
+// Registers the hold on all engines, wherever its sequences will run. Otherwise the change of one
+// replica could wait for sequences that wait for the change of another.
 void Replicas::begin(const std::shared_ptr<WeightsHold>& hold) {
   if (hold == nullptr || size() == 1 || hold->is_known()) return;
   const std::lock_guard lock(order_);

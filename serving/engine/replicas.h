@@ -1,11 +1,11 @@
-// Engines of a server with several replicas of its model (data parallelism). Each has its own
-// ranks, cache and scheduler, so that a replica that cannot run for a while ends its own sequences
-// only. A single engine is the plain case.
+// Engines of a server: one for each replica of its model (data parallelism). Each has its own
+// ranks, KV cache and scheduler, so that a replica that cannot run for a while ends only its own
+// sequences.
 //
-// Each sequence is assigned when it is submitted: to the replica that probably has the longest
-// prefix of its prompt cached, else to the one with the fewest sequences
-// (serving/load_balancer/server_choice.h), among those that can run. Prefixes are distinguished by
-// adapter and salt, as in the caches.
+// A sequence is assigned to a replica when it is submitted: to the one that probably has the
+// longest prefix of its prompt cached, else to the one with the fewest sequences
+// (serving/load_balancer/server_choice.h). Replicas that cannot run get none. Prefixes are
+// distinguished by adapter and salt, as in the KV caches.
 #pragma once
 
 #include "serving/engine/engine.h"
@@ -24,8 +24,8 @@ class Replicas {
   size_t size() const { return engines_.size(); }
   Engine& operator[](size_t replica) { return *engines_[replica]; }
 
-  // As Engine::add(); SequenceEvent::replica is the reporting replica. Ids are unique across
-  // replicas. beside: id of an earlier sequence whose replica this one must use; 0: the best one.
+  // As Engine::add(), on a replica. Ids are unique across replicas. beside: id of an earlier
+  // sequence, whose replica this one uses, too; 0: the best replica.
   SequenceId add(SequenceRequest request, SequenceListener listener,
                  const std::shared_ptr<WeightsHold>& hold = nullptr, SequenceId beside = 0);
   // As Engine::add_siblings(), all on one replica.

@@ -1,4 +1,5 @@
-// Sampler of many sequences, each with its own options (serving/scheduler/sampling_params.h).
+// Sampler of many sequences, each with its own SamplingParams
+// (serving/scheduler/sampling_params.h).
 #pragma once
 
 #include <span>
@@ -12,7 +13,7 @@ namespace trireme {
 // InputError naming the parameter that is out of range.
 void check_sampling_params(const RowSamplingParams& params);
 
-// Occurrence counts by id, stored contiguously: every sampled token of a long sequence reads all.
+// Occurrence counts of token ids. Stored contiguously, since every sampled token reads all of them.
 class TokenCounts {
  public:
   struct Count {
@@ -37,18 +38,19 @@ class Sampler {
   const SamplingParams& choice(int32_t slot) const;
   int64_t choices() const { return choices_; }
 
-  // Samples the token at `position` of the slot's sequence from the logits before it, (V), and
-  // records it. mask: bits of the allowed ids; nullptr: all. The id is kNotFinite if logits are not
-  // finite, kNothingLeft if every token is forbidden. Different slots may be used by several
-  // threads at the same time.
+  // Samples the token at `position` of the slot's sequence from its logits (V), and records it.
+  // mask: bits of the allowed ids; nullptr: all. Returns the id kNotFinite if a logit is not
+  // finite, kNothingLeft if every token is forbidden. Several threads may use different slots at
+  // the same time.
   OutputToken choose(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
-  // True if choose() would sample from the unmodified logits by sampling parameters alone and
-  // report no other tokens: sample_rows() then gives the same result where the logits are.
+  // True if choose() would sample from the unmodified logits, by RowSamplingParams alone, and
+  // report no other tokens. Then sample_rows() gives the same result on the device that has the
+  // logits.
   bool chooses_by_sampling(int32_t slot, const uint32_t* mask) const;
   // Parameters for sample_rows() of such a slot, with the seed of its sequence.
   RowSamplingParams sampling(int32_t slot) const;
-  // Instead of choose(): records a token that sample_rows() has sampled.
+  // Replaces choose() for such a slot: records a token that sample_rows() has sampled.
   OutputToken chosen(int32_t slot, const SampledToken& token);
   // Scores a prompt token: its log-probability, rank and the top ones by SamplingParams.
   OutputToken score(int32_t slot, int32_t id, std::span<const float> logits) const;

@@ -74,8 +74,8 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
 void StepBatch::put_sampling(std::span<const RowSampling> sampling) {
   sampling_ = {};
   if (sampling.empty()) return;
-  TRIREME_CHECK(std::ssize(sampling) == row_count_, sampling.size(), " rows are sampled of ",
-                row_count_);
+  TRIREME_CHECK(std::ssize(sampling) == row_count_, sampling.size(),
+                " sampling parameters, expected one for each row: ", row_count_);
   used_ = round_up(used_, int64_t{sizeof(double)});
   const auto column = [&]<class T>(T, auto&& of) {
     return put<T>({row_count_}, [&](int64_t i) { return of(sampling[static_cast<size_t>(i)]); });
@@ -99,8 +99,8 @@ void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
                   " blocks of a sequence of at most ", limits_.length);
     count += std::ssize(part.ids);
   }
-  TRIREME_CHECK(count + padded <= limits_.tokens, count, " tokens and ", padded, " more of ",
-                limits_.tokens);
+  TRIREME_CHECK(count + padded <= limits_.tokens, count, " tokens and ", padded,
+                " of padding, expected together at most ", limits_.tokens);
   tokens_.count = count + padded;
   // Steps through the tokens: `part` is the token's part, `own` its index in it.
   size_t part = 0;
@@ -133,7 +133,8 @@ void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
 void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
   CachedTokens& cached = tokens_.cached;
   const int64_t sequences = std::ssize(parts) + padded;
-  TRIREME_CHECK(sequences <= limits_.sequences, sequences, " sequences of ", limits_.sequences);
+  TRIREME_CHECK(sequences <= limits_.sequences, sequences, " sequences, expected at most ",
+                limits_.sequences);
   const auto of = [&](int64_t n) {
     return std::cmp_less(n, parts.size()) ? parts[static_cast<size_t>(n)] : Part{};
   };

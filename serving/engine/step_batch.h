@@ -1,5 +1,5 @@
-// Device batch of a step: the model's inputs for the next tokens of some sequences, in one buffer
-// in the memory of the device that computes.
+// Device batch of a step: the model's inputs for the next tokens of several sequences, in one
+// buffer in the memory of the device that computes.
 #pragma once
 
 #include <optional>
@@ -20,9 +20,10 @@ struct StepLimits {
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
-  // Batch invariance: results of a sequence have the same bits whatever else the step computes, and
-  // however its prompt is chunked or cached. Products are batch-invariant (GemmEngine), and whole
-  // prompts use the attention of later chunks, not that of training. Slower; CPU only.
+  // Batch invariance: the results of a sequence have the same bits whatever else the step computes,
+  // and however its prompt is chunked or cached. Uses batch-invariant matrix products (GemmEngine),
+  // and for whole prompts the attention of later chunks instead of that of training. Slower; CPU
+  // only.
   bool deterministic = false;
   bool adapters = false;  // tokens select LoRA adapters (Part::columns)
   int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
@@ -37,8 +38,8 @@ class StepBatch {
     int64_t past = 0;                // tokens before them
     std::span<const int32_t> table;  // block table of past and new tokens
     // Identity of the table across calls. A table with the name of an earlier one extends it or is
-    // a prefix of it, so that a row that has the table gets its new blocks only. 0: no identity,
-    // the table is written whole.
+    // a prefix of it, so that only its new blocks are copied. 0: no identity; the whole table is
+    // copied.
     uint64_t table_name = 0;
     AdapterColumns columns = {};  // inner columns of the stacked adapters that act on these tokens
   };
@@ -50,7 +51,8 @@ class StepBatch {
   // Writes the tokens of `parts`, followed by `padded` padding tokens and as many empty sequences.
   //   rows      tokens, ascending, after which the logits of the next token are needed
   //   embedded  tokens whose state after the final norm is needed; at most StepLimits::sequences
-  //   sampling  of each of `rows`: their next tokens are sampled on the device; empty: by the host
+  //   sampling  parameters by which the device samples the next token of each row; empty: the host
+  //             samples
   // On a GPU this queues one copy from pinned memory, and one of each sequence's new blocks, on the
   // main stream. Calls with equal numbers of tokens, sequences and rows use the same addresses. A
   // recorded pass can then be replayed after these copies alone, while

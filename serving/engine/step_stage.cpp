@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 CachedLayers cached_layers(const Model& model, const KvType& type, const Groups* groups) {
-  TRIREME_CHECK(model.chunks() == 1, "decoding takes one chunk a rank, got ", model.chunks());
+  TRIREME_CHECK(model.chunks() == 1, "decoding: expected 1 chunk per rank, got ", model.chunks());
   const ModelConfig& config = model.config();
   const GroupCoord tp = groups != nullptr ? groups->layout.tp : GroupCoord{};
   const ChunkSpan& span = model.span(0);
@@ -79,7 +79,8 @@ void StepStage::compute_logits(Pass& pass, int micro_batch, const ConstTensor& x
     const int64_t end = std::min(rows, first + most);
     const ConstTensor of =
         batch.rows().present() ? batch.rows().slice(0, first, end) : ConstTensor{};
-    TRIREME_CHECK(of.present() || rows <= most, rows, " rows of logits where ", most, " may be");
+    TRIREME_CHECK(of.present() || rows <= most, rows, " rows of logits do not fit into ", most,
+                  " rows");
     const Tensor here = logits_.slice(0, 0, end - first);
     if (!ctx_.planning()) read_pending();
     if (ctx_.gpu == nullptr) {

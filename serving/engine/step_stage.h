@@ -1,5 +1,5 @@
-// Pipeline stage of inference: a rank's part of the model, run on the micro-batches of a step after
-// the tokens in the rank's KV cache.
+// Pipeline stage of inference: runs a rank's part of the model on the micro-batches of a step, with
+// the rank's KV cache.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,10 @@ int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* gro
 
 class StepStage final : public PipelineStage {
  public:
-  // Receives logits of consecutive rows of a micro-batch, from its row number `first`, on the host.
+  // Receives the logits of consecutive rows of a micro-batch, starting with row `first`, on the
+  // host.
   using Reader = std::function<void(int micro_batch, int64_t first, std::span<const float> logits)>;
-  // Receives the sampled tokens of rows instead, if the batch has sampling parameters.
+  // Receives sampled tokens of the rows instead of logits, if the batch has sampling parameters.
   using TokenReader =
       std::function<void(int micro_batch, int64_t first, std::span<const int32_t> ids,
                          std::span<const double> logprobs)>;
@@ -34,13 +35,13 @@ class StepStage final : public PipelineStage {
   StepBatch& batch(int m) { return batches_[static_cast<size_t>(m)]; }
   const StepBatch& batch(int m) const { return batches_[static_cast<size_t>(m)]; }
   int64_t logit_rows() const { return logit_rows_; }
-  // Instead of forward(): a recorded pass over micro-batch 0 has been replayed.
+  // Replaces forward() after a recorded pass over micro-batch 0 has been replayed.
   void replayed() { pending_ = {0, 0, batch(0).row_count(), batch(0).samples()}; }
   // Ends the pass: reads all logits and waits until embeddings are on the host.
   void end();
   // After end(), on the stage with the head: embedding number i of micro-batch m, (C).
   std::vector<float> embedding(int m, int64_t i) const;
-  // Instead of end(), after a pass that threw: drops its unread logits.
+  // Replaces end() after a pass that threw: drops its unread logits.
   void abandon() { pending_ = {}; }
 
   // On a GPU, queues work on the main stream without waiting, unless logits of an earlier

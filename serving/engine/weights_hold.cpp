@@ -10,7 +10,7 @@ WeightsHold::~WeightsHold() {
   try {
     for (const auto& [engine, release] : releases_) release();
   } catch (const std::exception& error) {
-    log_error("weights are still held: ", error.what());
+    log_error("cannot release a hold on the weights: ", error.what());
   }
 }
 

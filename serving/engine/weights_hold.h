@@ -1,6 +1,6 @@
-// Pins one weight version for all sequences of a response: the rounds of a beam search, or the
-// completions of a request. All sequences submitted with the same hold, also later ones, are
-// computed with the same weights:
+// Hold on one weight version for all sequences of a response: the rounds of a beam search, or the
+// completions of a request. All sequences submitted with the same hold, also later ones, run with
+// the same weights:
 //
 // - Handover::kWait waits until the hold ends. Sequences of a hold that was registered before the
 //   change still start; a hold whose first sequence arrives later starts with the new weights.
@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-// Sequences of a hold must be submitted by one thread at a time.
+// One thread at a time may submit sequences of a hold.
 class WeightsHold {
  public:
   WeightsHold() = default;

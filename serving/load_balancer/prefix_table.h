@@ -1,10 +1,10 @@
 // Table of the prompt prefixes that each server has computed, and so probably has in its KV cache.
-// A server is one behind a router, or a replica of the model within a server.
+// The servers are those behind a router, or the replicas of the model in one server.
 //
 // A prompt's bytes (of its text, or of its token ids) are divided into blocks of kPrefixBlockBytes.
-// A block is identified by a hash of itself and all blocks before it (as vLLM's prefix cache
-// identifies blocks of tokens), so that one look-up per block finds the longest prefix. The least
-// recently inserted blocks are dropped first, half of the table at a time.
+// A block is identified by a hash of itself and all blocks before it, as in vLLM's prefix cache, so
+// that one look-up per block finds the longest prefix. When the table is full, the half of the
+// blocks inserted longest ago is dropped.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ constexpr size_t kMaxPrefixBlocks = 4096;  // later blocks of a prompt are ignor
 constexpr size_t kMaxServers = 64;
 using ServerSet = uint64_t;  // bit i: server i
 
-// Hash of whatever separates prefixes: models, keys, salts.
+// Hash of the values that separate prefixes: model, API key, salt. Part of every block's hash.
 uint64_t prefix_scope(std::string_view what);
 // Hashes of the full blocks of a prompt.
 std::vector<uint64_t> prefix_blocks(std::string_view text, uint64_t scope);
@@ -31,8 +31,8 @@ class PrefixTable {
   explicit PrefixTable(size_t max_blocks = 1 << 18) : max_blocks_(max_blocks) {}
 
   struct Match {
-    ServerSet servers = 0;  // servers of `among` with the longest prefix
-    size_t blocks = 0;      // its length
+    ServerSet servers = 0;  // servers of `among` that have the longest prefix
+    size_t blocks = 0;      // length of that prefix
   };
   Match find(std::span<const uint64_t> blocks, ServerSet among) const;
   void insert(std::span<const uint64_t> blocks, size_t server);

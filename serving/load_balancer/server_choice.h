@@ -1,8 +1,8 @@
-// Cache-aware load balancer: sends a request to the server with the longest prefix of its prompt in
-// the cache, unless the loads are out of balance; otherwise to the least loaded server. Rule and
-// defaults are those of SGLang's router ("cache_aware"). Servers are those behind a router, or the
-// replicas of a model within a server; a server's load is the number of requests or sequences that
-// this process has in progress there.
+// Cache-aware load balancer. Sends a request to the server that has the longest prefix of its
+// prompt cached; if that prefix is short or the loads are out of balance, to the least loaded
+// server. Rule and defaults are those of SGLang's router ("cache_aware"). The servers are those
+// behind a router, or the replicas of the model in one server. A server's load is the number of
+// requests or sequences that this process has in progress there.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ namespace trireme {
 struct BalanceRule {
   // Minimum fraction of a prompt's blocks that a server must have cached to be preferred.
   double cache_threshold = 0.3;
-  // Loads are out of balance if most - least > absolute and most > relative * least: then prefixes
-  // are ignored.
+  // Loads are out of balance if highest - lowest > absolute and highest > relative * lowest.
+  // Prefixes are ignored then.
   int64_t absolute = 64;
   double relative = 1.5;
 };
 
-enum class Affinity { kNone, kHit, kMiss };  // kNone: the prompt has no full block
+// Whether a cached prefix selected the server. kNone: the prompt has no full block to look up.
+enum class Affinity { kNone, kHit, kMiss };
 
 // Thread-safe.
 class ServerChoice {
@@ -41,7 +42,8 @@ class ServerChoice {
   std::optional<Chosen> begin(std::span<const uint64_t> blocks, ServerSet tried);
   void end(size_t server);
 
-  // Sets whether a server is up; true: that has changed. lost: it has lost its cache, too.
+  // Sets whether a server is up. Returns whether that is a change. lost: the server has lost its
+  // cache.
   bool set_up(size_t server, bool up, bool lost = false);
   bool is_up(size_t server) const;
   bool any_up() const;

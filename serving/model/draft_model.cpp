@@ -13,14 +13,14 @@ constexpr char kDraftOption[] = "--speculative-config";
 void check_same_tokens(const std::string& model, const Tokenizer& draft, const Tokenizer& served) {
   if (draft.vocab_size() != served.vocab_size())
     fail_input(kDraftOption, ": the draft ", model, " has a vocabulary of ", draft.vocab_size(),
-               " tokens, the model one of ", served.vocab_size(),
+               " tokens, expected the model's ", served.vocab_size(),
                "; a draft model must have the model's tokenizer");
   const auto id = static_cast<int32_t>(served.vocab_size());
   for (int32_t i = 0; i < id; ++i)
     if (draft.token(i) != served.token(i))
-      fail_input(kDraftOption, ": token ", i, " is \"", draft.token(i), "\" for the draft ", model,
+      fail_input(kDraftOption, ": token ", i, " is \"", draft.token(i), "\" in the draft ", model,
                  ", \"", served.token(i),
-                 "\" for the model; a draft model must have the model's tokenizer");
+                 "\" in the model; a draft model must have the model's tokenizer");
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& token
   const std::string& own = loaded_->bundle().tokenizer;
   if (own.empty())
     fail_input(kDraftOption, ": the draft ", options.draft,
-               " names no tokenizer, so it cannot be checked that its tokens are the model's");
+               " names no tokenizer, expected the model's");
   check_same_tokens(options.draft, *loaded_->open_tokenizer(own), tokenizer);
 }
 
@@ -68,7 +68,7 @@ void DraftModel::divide_memory(const StepLimits& served, int64_t bytes, size_t d
   if (held == 0)
     fail_input(
         "--kv-cache-memory-bytes ", bytes, ": ", served.block_tokens,
-        " tokens of the draft's cache take ", of_block, ", for each of ", drafters,
+        " tokens of the draft model's KV cache need ", of_block, " bytes, for each of ", drafters,
         drafters == 1 ? " replica" : " replicas",
         gpu_ != nullptr ? "; ranks with a lower --gpu-memory-utilization leave it more" : "");
   limits_.blocks = std::min(limits_.blocks, held);

@@ -1,5 +1,5 @@
 // Draft model of `trireme serve` (serving/scheduler/model_drafter.h). The process that accepts
-// requests holds the whole draft model, besides its part of the served model if it has one.
+// requests holds all of it, besides its part of the served model if it has one.
 #pragma once
 
 #include <mutex>
@@ -10,16 +10,17 @@ namespace trireme {
 
 class DraftModel {
  public:
-  // Opens options.draft. InputError if its token ids are not those of `tokenizer`: drafts are ids.
+  // Opens options.draft. InputError if its tokenizer has other token ids than `tokenizer`: drafts
+  // are ids.
   DraftModel(const ServedModelOptions& options, const Tokenizer& tokenizer);
 
-  // Loads its parameters. length: of the longest served sequences; sequences longer than the draft
-  // model's own maximum get no drafts.
+  // Loads the parameters. length: maximum tokens of a served sequence. Sequences longer than the
+  // draft model's own maximum get no drafts.
   void load(int threads, cuda::Context* gpu, int64_t length);
-  // Bytes of the keys and values of block_tokens tokens.
+  // Bytes of the draft model's keys and values of block_tokens tokens.
   int64_t block_bytes(int64_t block_tokens);
-  // Sets each drafter's cache size: as many blocks as the served model's, or as many as all drafted
-  // sequences need, if fewer.
+  // Sets the size of each drafter's KV cache: as many blocks as the served model's cache has, or as
+  // all drafted sequences need, if fewer.
   void divide_memory(const StepLimits& served);
   // The same with at most `bytes` of memory for the caches of all drafters together.
   void divide_memory(const StepLimits& served, int64_t bytes, size_t drafters);

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kLook{5};  // wait for each replica still lo
 DType dtype_named(const std::string& name) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
     if (text(dtype) == name) return dtype;
-  throw BadMessage(concat("ranks compute in ", name));
+  throw BadMessage(concat("expected the name of a dtype from the ranks, got ", name));
 }
 
 // Ranks serve no requests and need no keys, and their arguments are visible to others on other
@@ -78,18 +78,18 @@ FrontModel::FrontModel(const ServedModelOptions& options, const std::vector<std:
   if (replicas() > 1) device_ = concat(replicas(), " replicas, each of ", device_);
 }
 
-// Runs before ranks take their share of the memory. On a CPU the draft model uses one thread, or as
-// many as each rank is set to use, and leaves the other cores to the ranks.
+// Loads the draft model before the ranks take their share of the memory. On a CPU it uses one
+// thread, or options.threads if set, and leaves the other cores to the ranks.
 void FrontModel::load_draft(const ServedModelOptions& options) {
   draft_ = std::make_unique<DraftModel>(options, *tokenizer_);
   draft_device_ = open_rank_device(*alone_, options.device);
   draft_->load(std::max(1, options.threads), draft_device_.get(), limits_.length);
-  log_info("the draft model is computed by this process, on ",
+  log_info("the draft model runs in this process, on ",
            describe_device(draft_device_, draft_->threads()));
 }
 
-// Ranks on the same GPU have taken their share by now; half of the rest is left for the activations
-// of all.
+// Ranks on the same GPU have taken their share by now. The draft's caches get half of the rest; the
+// other half is for the activations of all.
 void FrontModel::divide_memory_of_draft(const ServedModelOptions& options) {
   std::optional<int64_t> of_gpu;
   if (draft_device_.get() != nullptr) of_gpu = cuda::device_memory(*draft_device_.get()).free() / 2;

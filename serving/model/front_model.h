@@ -1,6 +1,6 @@
-// Model of a front process, which owns sockets, requests and the scheduler, and starts and
-// supervises the ranks that compute (serving/distributed/rank_supervisor.h). Replicas of the model
-// are independent groups of ranks.
+// Model of a front process. A front process owns sockets, requests and the scheduler, and starts
+// and supervises the ranks that compute (serving/distributed/rank_supervisor.h). Each replica of
+// the model is an independent group of ranks.
 #pragma once
 
 #include "parallel/device.h"
@@ -11,8 +11,9 @@ namespace trireme {
 
 class FrontModel final : public ServedModel {
  public:
-  // Starts options.ranks processes with this command line, divided equally among options.replicas
-  // replicas, and waits until they have loaded. InputError if options are inconsistent.
+  // Starts options.ranks processes with this command line, divided equally among the
+  // options.replicas replicas, and waits until they have loaded. InputError if options are
+  // inconsistent.
   FrontModel(const ServedModelOptions& options, const std::vector<std::string>& command);
   ~FrontModel() override;
 

@@ -8,10 +8,11 @@ void check_kv_type(const KvType& type, DType weights, bool gpu) {
   if (type == KvType{weights}) return;
   if (weights == DType::kF64)
     fail_input("--kv-cache-dtype ", text(type),
-               ": a cache of a float64 model has the type of the weights; give auto");
+               ": the KV cache of a float64 model has the type of the weights; give auto");
   if (gpu && type.codes == KvCodes::kNone)
-    fail_input("--kv-cache-dtype ", text(type), ": a GPU keeps floats in the type of the weights, ",
-               text(weights), "; give auto or a type of 8 bits, or --device cpu");
+    fail_input("--kv-cache-dtype ", text(type),
+               ": on a GPU a KV cache of floats has the type of the weights, ", text(weights),
+               "; give auto or a type of 8 bits, or --device cpu");
 }
 
 }  // namespace trireme

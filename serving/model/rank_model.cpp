@@ -76,9 +76,9 @@ void RankModel::load(const ServedModelOptions& options) {
   const ModelConfig& model = loaded_->config();
   device_ = open_rank_device(*world_, options.device, loaded_->bundle().device_backend);
   if (device_.get() == nullptr && options.gpu_share.has_value())
-    fail_input("--gpu-memory-utilization ", *options.gpu_share, ": this is served on a CPU",
+    fail_input("--gpu-memory-utilization ", *options.gpu_share, ": the model runs on a CPU",
                device_.reason.empty() ? "" : concat(" (", device_.reason, ")"),
-               ", where --kv-cache-memory-bytes sizes the cache");
+               ", where --kv-cache-memory-bytes sets the size of the KV cache");
   groups_ = std::make_unique<Groups>(world_->world(), sizes_, kv_head_copies(model, sizes_.tp));
   threads_ = pin_rank(*world_, options.threads);
   ctx_ = std::make_unique<Ctx>(threads_, "activations", device_.get());
@@ -119,10 +119,10 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   if (draft_ != nullptr) draft_->divide_memory(limits_);
 }
 
-// Bytes of a GPU that are left for this rank's cache. Called once all ranks have loaded and before
-// any has a cache: memory in use is that of all weights, libraries and other processes. Ranks that
-// share a GPU share the rest. On a small GPU the memory outside the share may be too little for the
-// largest step: the cache is smaller then.
+// Bytes of the GPU that are left for this rank's KV cache. Called when all ranks have loaded and
+// none has a cache, so that the memory in use is that of weights, libraries and other processes.
+// Ranks that share a GPU share the rest. The cache is smaller where the memory outside `share` is
+// too little for the largest step, as on a small GPU.
 std::optional<int64_t> RankModel::left_of_gpu(double share) const {
   if (device_.get() == nullptr) return std::nullopt;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
@@ -148,22 +148,22 @@ void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, in
   if (bytes < of_block && shared) {
     const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
     fail_input("--gpu-memory-utilization ", options.gpu_share.value_or(kGpuShare), ": of ",
-               memory.total, " bytes of GPU ", device_.get()->device, " ", memory.used,
-               " are in use without a KV cache, which leaves it ", bytes, ", and ", kBlockTokens,
-               " tokens take ", of_block,
+               memory.total, " bytes of GPU ", device_.get()->device, ", ", memory.used,
+               " are in use without a KV cache; ", bytes, " bytes are left for the cache, and ",
+               kBlockTokens, " tokens need ", of_block,
                "; give more, fewer bits for the weights (--quantization), or divide the model over "
                "more ranks");
   }
   if (bytes < of_block)
-    fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens takes ",
-               of_block, "; give at least as many");
+    fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens needs ",
+               of_block, " bytes; give at least as many");
   if (limits_.length <= blocks * kBlockTokens) return;
   if (options.max_model_len > 0)
     fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
                blocks * kBlockTokens, " tokens; give more ", sizes);
   limits_.length = blocks * kBlockTokens;
-  log_warning("sequences of at most ", limits_.length, " tokens are served, which the KV cache of ",
-              bytes, " bytes holds: ", sizes, " sets its size");
+  log_warning("maximum length reduced to ", limits_.length, " tokens, which the KV cache of ",
+              bytes, " bytes holds; ", sizes, " sets its size");
 }
 
 void RankModel::connect_channels(const std::string& address) {

@@ -1,4 +1,4 @@
-// A rank's part of the served model, and its worker loop.
+// Rank's part of the served model, and the rank's worker loop.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ class RankModel final : public ServedModel {
   explicit RankModel(const ServedModelOptions& options);
   ~RankModel() override;
 
-  // With ranks started by a launcher, rank 0 accepts the requests and leads; the other ranks follow
-  // until it ends.
+  // Ranks started by a launcher: rank 0 leads, that is accepts the requests and sends plans; the
+  // others call follow(), which runs the plans until rank 0 ends.
   bool leads() const { return world_->rank() == 0; }
   void follow();
-  // Follows a process that is not a rank: reports to it that this rank is ready, then runs its
-  // plans. The sampling rank returns the results of each step.
+  // Follows a front process, which is not a rank: reports that this rank is ready, then runs the
+  // process's plans. The sampling rank sends back the result of each step.
   void follow(ControlChannel& leader, Heartbeat& heartbeat);
 
   DType dtype() override { return loaded_->parameters().dtype(); }
@@ -33,7 +33,7 @@ class RankModel final : public ServedModel {
   std::unique_ptr<StepExecutor> make_executor(size_t replica) override;
   std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
-  // On rank 0, also runs the following four on all ranks that follow it.
+  // On rank 0, these four also run on all ranks that follow it.
   Checkpoint stage(const std::string& path) override;
   void stage_adapter(int32_t slot, const std::string& path) override;
   void use(size_t replica) override;

@@ -24,10 +24,11 @@ void ServedModel::open(const ServedModelOptions& options, World& world) {
     tokenizer_ = loaded_->open_tokenizer(spec_);
     const int64_t longest = longest_sequence(model);
     if (options.max_model_len > longest)
-      fail_input("--max-model-len ", options.max_model_len, ": the model has ", longest,
+      fail_input("--max-model-len ", options.max_model_len, ": the model has only ", longest,
                  " positions");
     limits_.length = options.max_model_len > 0 ? options.max_model_len : longest;
-    if (limits_.length < 2) fail_input("--max-model-len must be at least 2: a prompt and a token");
+    if (limits_.length < 2)
+      fail_input("--max-model-len: expected at least 2, for a prompt token and a generated one");
   });
 }
 

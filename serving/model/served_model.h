@@ -1,6 +1,6 @@
-// Model of a server: limits, tokenizer, weights, and executors of its steps. A process that runs
-// steps itself, alone or as one of several ranks, has a RankModel; one that supervises ranks has a
-// FrontModel.
+// Model of a server: its limits, tokenizer, weights, and the executors of its steps. A process that
+// runs steps itself, alone or as one of several ranks, has a RankModel. A process that supervises
+// ranks has a FrontModel.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class Replicas;
 
 struct ServedModelOptions {
   std::string model, adapter, tokenizer, device = "auto";
-  std::vector<std::string> modules;  // directories of adapters that requests can select
+  std::vector<std::string> modules;  // directories of the adapters that requests can select
   AdapterRoom room;                  // for adapters loaded at run time
   std::optional<DType> dtype;
   std::optional<BlockFormat> quantization;
@@ -33,11 +33,12 @@ struct ServedModelOptions {
   int64_t max_model_len = 0;       // 0: the model's maximum, or what the cache holds
   int64_t max_num_seqs = 0;        // 0: 256
   int64_t max_batched_tokens = 0;  // 0: 512, on a GPU 2048
-  // Bytes of the KV cache per rank; 0: 4 GiB, on a GPU the memory that gpu_share leaves. Reduced to
-  // what all sequences need.
+  // Bytes of the KV cache per rank; 0: 4 GiB, on a GPU the part of gpu_share that the weights
+  // leave. Reduced to what all sequences need.
   int64_t cache_bytes = 0;
   int64_t blocks = 0;  // of the KV cache, overrides cache_bytes; 0: as many as fit in it
-  // Fraction of a GPU's memory, in (0, 1], in use once the cache is allocated; nullopt: kGpuShare.
+  // Fraction of a GPU's memory, in (0, 1], that is in use once the KV cache is allocated, by this
+  // and other processes; nullopt: kGpuShare.
   std::optional<double> gpu_share;
   bool deterministic = false;     // StepLimits::deterministic
   bool allow_non_finite = false;  // accepts weights that are not finite
@@ -45,11 +46,11 @@ struct ServedModelOptions {
   int replicas = 1;               // of the model; the ranks are divided equally among them
   std::string launcher = "auto";  // of the ranks (rank_launcher())
   WorldOptions world;             // how ranks connect
-  RankFacts facts;                // must be equal on all ranks
+  RankFacts facts;                // values that must be equal on all ranks
   LayoutOptions layout;
   std::string draft;            // draft model; empty: none
   int64_t draft_sequences = 0;  // maximum sequences drafted at a time
-  bool led = false;             // this is a rank started by a front process, which sends the plans
+  bool led = false;             // a front process has started this rank and sends the plans
   std::string rank_address;     // address of this rank for other machines; empty: its host name
 };
 
@@ -68,15 +69,15 @@ class ServedModel : public ModelWeights {
   virtual DType dtype() = 0;
   virtual std::string device() const = 0;
   virtual size_t replicas() const { return 1; }
-  // Makes the executor of a replica's engine; once per replica. A single process takes the
-  // machine's first GPU, which is the current one of every thread.
+  // Makes the executor of a replica's engine; once per replica. A single process uses the machine's
+  // first GPU, which is the current device of every thread.
   virtual std::unique_ptr<StepExecutor> make_executor(size_t replica) = 0;
   // Makes the drafter of an engine, once per replica; nullptr: no draft model.
   virtual std::unique_ptr<Drafter> make_drafter();
-  // Makes the calling thread the one that runs parallel loops, from now on.
+  // Makes the calling thread the one that runs parallel loops.
   virtual void move_here() = 0;
-  // Sets the engines to notify when their executors are lost and when they can run again; nullptr:
-  // none.
+  // Sets the engines that are notified when their executors are lost and when they can run again;
+  // nullptr: none.
   virtual void attach_engines(Replicas*) {}
   // True if an engine that has failed for this cause is resumed.
   virtual bool recovers_from(FailureCause) const { return false; }
@@ -91,7 +92,7 @@ class ServedModel : public ModelWeights {
   std::string spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<LoadedModel> loaded_;
-  std::unique_ptr<LoadedModel> next_;  // staged; after use() it has the previous weights
+  std::unique_ptr<LoadedModel> next_;  // staged weights; after use() the previous ones
   std::unique_ptr<LoadedModel::StagedAdapter> adapter_;  // likewise
 };
 

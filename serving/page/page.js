@@ -1,6 +1,6 @@
 "use strict";
-// Chat with the server of this page, and the server's gauges. Model output is shown as text, never
-// as markup; the API key is kept in its input field only.
+// Web UI: a chat with the server of this page, and the server's gauges. Model output is shown as
+// text, never as markup. The API key is kept only in its input field.
 const $ = (id) => document.getElementById(id);
 const POLL_MS = 2000;
 
@@ -32,7 +32,7 @@ async function ask(path, options = {}) {
   if (response.ok) return response;
   const body = await response.json().catch(() => ({}));
   const error = body.error || {};
-  throw new RefusedError(response.status, error.message || `the server answered ${response.status}`, error.code);
+  throw new RefusedError(response.status, error.message || `the server returned status ${response.status}`, error.code);
 }
 
 // --- server ---
@@ -43,7 +43,7 @@ function notice(text) {
 }
 
 function explain(error) {
-  if (error.status === 401 || error.status === 403) return "The server asks for an API key: give it under Settings.";
+  if (error.status === 401 || error.status === 403) return "The server needs an API key: enter it under Settings.";
   if (error.code === "context_length_exceeded" && state.turns.length > 2)
     return `${error.message}. Clear the conversation to begin anew.`;
   if (error instanceof RefusedError) return error.message;
@@ -80,8 +80,8 @@ async function hasTemplate(model) {
 
 // --- responses ---
 
-// Tokens left in the model's context after a prompt. Without "Max tokens" the server lets a chat
-// response fill the context, but a completion has a default of 16 tokens: it requests this number.
+// Tokens left in the model's context after a prompt. A completion without "Max tokens" requests
+// this number, because the server's default is 16 tokens; for a chat the default fills the context.
 async function room(model, prompt) {
   const body = JSON.stringify({ model, prompt });
   const { count, max_model_len: most } = await (await ask("tokenize", { method: "POST", body })).json();
@@ -138,7 +138,7 @@ async function streamResponse(shown) {
     text += more;
     shown.write(text);
   }
-  if (!ended) throw new RefusedError(502, "the answer broke off");
+  if (!ended) throw new RefusedError(502, "the response broke off");
   const cut = reason !== "length" ? [] : [$("max-tokens").value !== "" ? "cut off at max tokens" : "cut off: the context is full"];
   if (first === null) return ["no text", ...cut].join(", ");
   const facts = [`first token after ${duration((first - started) / 1e3)}`];

@@ -15,7 +15,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kMaxRefusalBytes = 64 << 10;
-constexpr char kTooManyResponses[] = "the router holds too many large responses";
+constexpr char kTooManyResponses[] = "the router buffers too many large responses";
 
 class PendingRelay final : public ResponseProducer {
  public:
@@ -211,7 +211,8 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
     if (!reached) state_.on_unreachable(server, error.what());
     if (!passed_ && under_way.end != AttemptEnd::kTimeout) co_return Next::kOtherServer;
     fail(error.timed_out()
-             ? ApiError(504, "the server has been silent for too long", "", "server_timeout")
+             ? ApiError(504, "the server was silent for longer than the router's limit", "",
+                        "server_timeout")
              : ApiError(502, "the server closed the connection before its response was complete",
                         "", "server_lost"));
   } catch (const ApiError& error) {  // the router's own error: the rest of the response is not read

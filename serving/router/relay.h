@@ -1,10 +1,10 @@
 // Relay of one request through the router. For .cpp files only (includes Asio).
 //
-// Tries one server after the other until one responds. 503 and a failed connection lead to the next
-// server; a server that is silent for too long ends the request with 504. Once a byte of the
-// response has been passed to the client, the request is never retried and its body is freed. Event
-// streams are passed on event by event; any other response is read completely, up to a limit, so
-// that the request can still be retried when the server breaks off.
+// Tries one server after the other until one responds. After 503 or a failed connection the next
+// server is tried. A server that is silent for too long ends the request with 504. Once a byte of
+// the response has been passed to the client, the request is never retried and its body is freed.
+// Event streams are passed on event by event. Any other response is read completely, up to a limit,
+// before the client gets it, so that the request can still be retried when the server breaks off.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -28,14 +28,14 @@ struct RelayLimits {
   std::chrono::milliseconds connect{5000};
   std::chrono::milliseconds silence{600'000};  // of a server, before and during its response
   RelayedResponseLimits responses = {};
-  // Limit on bytes of events that the client has not read. At the limit the relay stops reading
+  // Limit on bytes of events that the client has not read yet. At the limit the relay stops reading
   // from the server.
   size_t buffered_events = 256 << 10;
 };
 
 class Relay;
 
-// State shared by all requests. Used on the thread of `executor` only, except for members that are
+// State that all relays share. Used only on the thread of `executor`, except for members that are
 // thread-safe themselves.
 struct RelayState {
   boost::asio::any_io_executor executor;
@@ -56,9 +56,9 @@ class Relay : public std::enable_shared_from_this<Relay> {
   // Any thread.
   void start(std::function<void()> wake);
   ResponseProducer::Part take();
-  void cancel();  // wake is no longer called; closes the connection to the server
+  void cancel();  // closes the connection to the server; `wake` is no longer called
 
-  // Closes the connection to its server, which is lost. Thread of the state only.
+  // Closes the connection to the server, which is lost. Only on the thread of the state.
   void break_off();
 
  private:
@@ -93,7 +93,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   bool cancelled_ = false;
 };
 
-// The relay as a ResponseProducer, which cancels it on destruction.
+// Makes a ResponseProducer of the relay, which cancels it on destruction.
 std::unique_ptr<ResponseProducer> make_pending(std::shared_ptr<Relay> relay);
 
 }  // namespace trireme

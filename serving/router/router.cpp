@@ -33,9 +33,9 @@ std::vector<std::string> urls_of(const std::vector<ServerAddress>& servers) {
 }
 
 [[noreturn]] void fail_not_relayed(const RequestHead& head) {
-  throw ApiError(404,
-                 concat(head.path.substr(0, 200), " is not relayed: ask each server for it itself"),
-                 "", "not_found");
+  throw ApiError(
+      404, concat(head.path.substr(0, 200), " is not relayed: send it to each server directly"), "",
+      "not_found");
 }
 
 HttpResponse status_response(const char* status) {
@@ -109,7 +109,7 @@ void Router::Impl::run() {
       context_->run();
       done = true;
     } catch (const std::exception& error) {
-      log_error("thread of the servers' connections: ", error.what());
+      log_error("a handler of the connections to servers failed: ", error.what());
     }
   }
 }
@@ -163,7 +163,7 @@ asio::awaitable<void> Router::Impl::check(size_t server) {
       if (status == 200)
         set_up(server);
       else
-        set_out(server, concat(path, " answers ", status), false);
+        set_out(server, concat(path, " returns status ", status), false);
     } catch (const ClientError& error) {
       ++failures;
       const bool hangs = failures >= config.health_failures;
@@ -187,7 +187,7 @@ void Router::Impl::check_open() const {
 
 HandlerResult Router::Impl::relay(HttpRequest& request) {
   if (climbs(request.head.path))
-    throw ApiError(400, "the request's path has . or .. in it", "", "bad_request");
+    throw ApiError(400, "the request's path has a segment . or ..", "", "bad_request");
   std::vector<uint64_t> blocks;
   if (request.head.method == "POST") {
     const PromptText prompt = prompt_text(request);

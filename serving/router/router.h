@@ -1,11 +1,12 @@
-// Router: one address for several servers of OpenAI's API, with health checks, load balancing by
-// prompt and load, and relays.
+// Router: one address for several servers of OpenAI's API, with health checks and cache-aware load
+// balancing.
 //
-// A server is up while GET /health/ready (or /health if it has no such path) returns 200; the first
-// such response admits it. It is down as soon as it reports that it is not ready, or a connection
-// to it fails; its running requests then continue. It is also down after `health_failures` failed
-// checks in a row. Its running requests are then broken off, and retried on another server if none
-// of their response has arrived. One thread talks to all servers.
+// A server is up once GET /health/ready (or /health if it has no such path) returns 200. It is down
+// again in two cases:
+//  - It reports that it is not ready, or a connection to it fails. Its running requests continue.
+//  - `health_failures` health checks in a row fail. Its running requests are broken off; those that
+//    have no part of a response yet are retried on another server.
+// One thread handles the connections to all servers.
 #pragma once
 
 #include <chrono>
@@ -27,8 +28,8 @@ class Router {
 
   Routes routes();
   void count(const RequestSummary& summary);
-  void close();  // rejects new requests from now on
-  // Waits for up to `limit`; returns whether any server is up.
+  void close();  // from now on, rejects new requests
+  // Waits up to `limit` until a server is up; returns whether one is.
   bool wait_for_a_server(std::chrono::milliseconds limit) const;
 
  private:

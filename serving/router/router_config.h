@@ -11,12 +11,12 @@
 
 namespace trireme {
 
-// Limits on bytes buffered per response of a server: the whole body, or a stream's event until it
+// Limits on bytes buffered for responses of servers: a whole body, or an event of a stream until it
 // is complete.
 struct RelayedResponseLimits {
   int64_t whole = int64_t{64} << 20;   // per request
   int64_t always = int64_t{64} << 10;  // per request, free; bytes beyond count against `all`
-  int64_t all = int64_t{512} << 20;    // 503
+  int64_t all = int64_t{512} << 20;    // of all requests; above it: 503
   // Per API key, within `all`; without keys a request may use all.
   int64_t of_a_key = int64_t{256} << 20;
 };

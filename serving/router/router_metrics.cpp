@@ -55,7 +55,7 @@ RouterMetrics::RouterMetrics(const std::vector<std::string>& servers)
                        .Register(registry);
   auto& retries = prometheus::BuildCounter()
                       .Name("trireme:router_retries_total")
-                      .Help("Requests retried on another server after this one.")
+                      .Help("Requests retried on another server after this one failed.")
                       .Register(registry);
   auto& up = prometheus::BuildGauge()
                  .Name("trireme:router_server_up")

@@ -10,6 +10,7 @@
 
 namespace trireme {
 
+// How an attempt to get a response from a server ended. kUnready: 503; kConnect: no connection.
 enum class AttemptEnd { kAnswered, kUnready, kConnect, kBroken, kTimeout, kCancelled };
 
 class RouterMetrics {
@@ -18,8 +19,8 @@ class RouterMetrics {
   ~RouterMetrics();
 
   void chosen(Affinity affinity);
-  void ended(size_t server, AttemptEnd how);  // end of one attempt
-  void retried(size_t server);                // request retried; server: of its failed attempt
+  void ended(size_t server, AttemptEnd how);  // an attempt has ended
+  void retried(size_t server);                // server: of the failed attempt
   void first_byte(size_t server, double seconds);
   void http_request(const RequestSummary& summary);
 

@@ -9,7 +9,8 @@
 namespace trireme {
 
 BeamSearch::BeamSearch(BeamSearchConfig config) : config_(std::move(config)), beams_(1) {
-  TRIREME_CHECK(config_.width > 0 && config_.max_tokens > 0, "a beam search of ", config_.width,
+  TRIREME_CHECK(config_.width > 0 && config_.max_tokens > 0,
+                "beam search: expected at least 1 beam and 1 token, got ", config_.width,
                 " beams and ", config_.max_tokens, " tokens");
 }
 
@@ -54,8 +55,8 @@ void BeamSearch::keep(Done text) {
 }
 
 void BeamSearch::advance(std::span<const std::vector<TokenLogprob>> following) {
-  TRIREME_CHECK(following.size() == beams_.size(), following.size(), " results for ", beams_.size(),
-                " beams");
+  TRIREME_CHECK(following.size() == beams_.size(), following.size(),
+                " token lists, expected one for each of ", beams_.size(), " beams");
   std::vector<Candidate> all;
   for (size_t b = 0; b < following.size(); ++b)
     for (const TokenLogprob& token : following[b])
@@ -89,7 +90,7 @@ void BeamSearch::advance(std::span<const std::vector<TokenLogprob>> following) {
 }
 
 std::vector<BeamSearch::Completion> BeamSearch::best(size_t n) const {
-  TRIREME_CHECK(done(), "best() called before the search is done");
+  TRIREME_CHECK(done(), "best() was called before the search is done");
   std::vector<Completion> out;
   for (const Done& done : std::span(texts_).first(std::min(n, texts_.size()))) {
     Completion text{.score = done.score, .ended = done.ended};

@@ -1,20 +1,21 @@
-// Beam search (Lowerre 1976) for the most probable completions, with `width` beams. Deterministic:
-// nothing is sampled.
+// Beam search (Lowerre 1976) with `width` beams: finds the most probable completions.
+// Deterministic: nothing is sampled.
 //
 // Each round extends every beam (a partial completion) by its most probable tokens. All candidates
 // are sorted by the sum of their log-probabilities (descending; ties: earlier beam first, then
 // lower id). The first `width` candidates that do not end with a stop token are the beams of the
 // next round. A candidate that ends with a stop token is a finished completion if it is among the
-// first `width` of all candidates. With
+// first `width` of all candidates. A completion has the
 //
 //   score = sum of the completion's log-probabilities, its stop token included
 //           / (number of tokens)^length_penalty
 //
-// the best `width` completions are kept. The search ends when no beam is left, when the beams are
-// max_tokens long (they are finished then, too), or when `width` completions are finished and the
-// best beam, at its current length, would score below all of them. Other libraries stop the same
-// way (HuggingFace's generate, early_stopping=False); with a length_penalty above 0 a longer
-// completion of a dropped beam might still have scored better.
+// and the best `width` completions are kept. The search ends when one of these holds:
+//  - no beam is left;
+//  - the beams are max_tokens long, which finishes them, too;
+//  - `width` completions are finished, and the best beam at its current length scores below them.
+// HuggingFace's generate() stops the same way with early_stopping=False. With a length_penalty
+// above 0, a beam dropped at the end might have scored better at a greater length.
 //
 // Not thread-safe.
 #pragma once
@@ -29,10 +30,10 @@ namespace trireme {
 
 struct BeamSearchConfig {
   int64_t width = 1;       // beams, at least one
-  int64_t max_tokens = 1;  // of a completion, at least one
-  int64_t min_tokens = 0;  // of a completion that ends with a stop token
+  int64_t max_tokens = 1;  // maximum tokens of a completion, at least one
+  int64_t min_tokens = 0;  // minimum tokens of a completion that ends with a stop token
   double length_penalty = 1;
-  std::vector<int32_t> stop_token_ids = {};  // stop token ids, part of the completion
+  std::vector<int32_t> stop_token_ids = {};  // each ends a completion and is part of it
   int32_t top_logprobs = -1;  // number of top log-probabilities kept with each token; -1: none
 };
 
@@ -41,18 +42,18 @@ class BeamSearch {
   struct Completion {
     std::vector<OutputToken> tokens = {};
     double score = 0;
-    bool ended = false;  // with a stop token
+    bool ended = false;  // by a stop token, not by max_tokens
   };
 
   explicit BeamSearch(BeamSearchConfig config);
 
-  // Number of most probable tokens per beam that advance() needs; with a smaller vocabulary, all.
+  // Number of most probable tokens per beam that advance() needs. A smaller vocabulary has fewer.
   int64_t candidates() const;
   // Number of open beams; before the first round one, without tokens.
   size_t beams() const { return beams_.size(); }
   std::vector<int32_t> tokens(size_t beam) const;
-  // Runs a round. following[i]: most probable tokens after beam i, in descending order:
-  // candidates() of them, or the whole vocabulary.
+  // Runs a round. following[i]: the candidates() most probable tokens after beam i, or the whole
+  // vocabulary if it has fewer, in descending order.
   void advance(std::span<const std::vector<TokenLogprob>> following);
 
   bool done() const { return beams_.empty(); }

@@ -1,4 +1,4 @@
-// Interface of drafters: propose draft tokens that a step verifies
+// Interface of drafters. A drafter proposes draft tokens for a sequence; a later step verifies them
 // (serving/scheduler/speculation.h).
 #pragma once
 
@@ -18,7 +18,7 @@ struct DraftRequest {
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // Drafts for each request: at most `count` tokens that may follow the sequence, possibly none.
+  // Returns a draft for each request: 0 to `count` tokens that may follow the sequence.
   virtual std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) = 0;
   // Releases the state of a sequence that no longer runs.
   virtual void forget(const Sequence&) {}

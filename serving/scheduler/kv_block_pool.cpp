@@ -17,14 +17,14 @@ constexpr PrefixId kRoot = PrefixId{1} << 63;
 KvBlockPool::KvBlockPool(int64_t blocks, int64_t block_tokens, uint64_t secret)
     : block_tokens_(block_tokens), secret_(secret) {
   TRIREME_CHECK(blocks > 0 && blocks <= INT32_MAX && block_tokens > 0, blocks, " blocks of ",
-                block_tokens, " tokens");
+                block_tokens, " tokens, expected at least 1 of each and at most 2^31 - 1 blocks");
   blocks_.resize(static_cast<size_t>(blocks));
   tokens_.resize(static_cast<size_t>(blocks * block_tokens));
   for (int32_t block = 0; block < blocks; ++block) append_free(block);
 }
 
 int32_t KvBlockPool::take() {
-  TRIREME_CHECK(free_ > 0, "no block is free");
+  TRIREME_CHECK(free_ > 0, "take() was called without a free block");
   const int32_t block = first_free_;
   remove_free(block);
   forget(block);
@@ -33,12 +33,12 @@ int32_t KvBlockPool::take() {
 }
 
 void KvBlockPool::share(int32_t block) {
-  TRIREME_CHECK(users(block) > 0, "block ", block, " has no users to share it with");
+  TRIREME_CHECK(users(block) > 0, "block ", block, " is shared, but has no users");
   ++blocks_[index(block)].users;
 }
 
 void KvBlockPool::release(int32_t block) {
-  TRIREME_CHECK(users(block) > 0, "block ", block, " is given back, but has no users");
+  TRIREME_CHECK(users(block) > 0, "block ", block, " is released, but has no users");
   if (--blocks_[index(block)].users == 0) append_free(block);
 }
 
@@ -57,7 +57,8 @@ int32_t KvBlockPool::find(PrefixId before, std::span<const int32_t> tokens, Pref
 
 PrefixId KvBlockPool::publish(int32_t block, PrefixId before, std::span<const int32_t> tokens) {
   TRIREME_CHECK(users(block) > 0 && std::ssize(tokens) == block_tokens_, "block ", block, " of ",
-                tokens.size(), " tokens with ", users(block), " users is no block to publish");
+                tokens.size(), " tokens with ", users(block),
+                " users is published, expected a full block with users");
   const uint64_t key = hash(before, tokens);
   const int32_t other = published(before, tokens, key);
   if (other != kNone) return blocks_[index(other)].id;

@@ -1,18 +1,19 @@
-// Allocator and prefix index of the blocks of a paged KV cache, by block number: users of each
-// block, tokens whose keys it holds, and the free list (PagedAttention, Kwon et al., SOSP 2023).
+// Allocator and prefix index of the blocks of a paged KV cache (PagedAttention, Kwon et al., SOSP
+// 2023). Has no keys or values, only block numbers: the users of each block, the tokens that a
+// published block holds, and the free list.
 //
 // A block holds the keys and values of block_tokens tokens and may have any number of users
-// (sequences). When the last one releases it, it joins the free list, which is reused least
-// recently released first. Until it is reused, a published block can be found by sequences with the
-// same prefix (prefix caching): its key is the published block before it plus its own tokens, which
-// are compared token by token, so that equal hashes never confuse two prefixes. Prefixes with
+// (sequences). When the last user releases it, the block joins the free list; the block released
+// longest ago is reused first. Until a published block is reused, sequences with the same prefix
+// can find it (prefix caching). Its key is the published block before it plus its own tokens.
+// Tokens are compared one by one, so that equal hashes never confuse two prefixes. Prefixes with
 // different salts share nothing.
 //
-// No copy on write: only published blocks are shared, which are full and no longer written. Each
-// sequence that continues from a shared prefix, such as the samples of one prompt or beams,
-// recomputes the tokens after its last full block: less than a block, or a whole block where no
-// logits would be left otherwise. That is at most block_tokens rows of a step, which reads all
-// weights in any case.
+// No copy on write: only published blocks are shared, which are full and no longer written. A
+// sequence that continues from a shared prefix (a sample of the same prompt, or a beam) recomputes
+// the tokens after the last shared block. These are fewer than block_tokens, or block_tokens where
+// the whole prompt is cached, because the last token must be computed to get its logits. They add
+// at most block_tokens rows to a step, which reads all weights in any case.
 //
 // All operations are O(1) per block. Not thread-safe.
 #pragma once

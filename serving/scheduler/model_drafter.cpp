@@ -24,7 +24,8 @@ ModelDrafter::ModelDrafter(std::unique_ptr<StepExecutor> executor, const DraftLi
       limits_(limits),
       pool_(limits.blocks, limits.block_tokens, 0) {  // no secret: nothing is published
   TRIREME_CHECK(limits.sequences > 0 && limits.step_tokens >= limits.sequences, limits.sequences,
-                " sequences, ", limits.step_tokens, " tokens a step");
+                " sequences, ", limits.step_tokens,
+                " tokens per step, expected at least 1 sequence and a token for each");
   for (int64_t slot = limits.sequences; slot-- > 0;)
     free_slots_.push_back(static_cast<int32_t>(slot));
 }
@@ -129,7 +130,7 @@ void ModelDrafter::run(SchedulerOutput& plan, std::vector<Line>& lines,
   plan.number = ++plans_;
   const StepOutput result = executor_->execute(plan);
   TRIREME_CHECK(result.chosen.size() == lines.size(), result.chosen.size(),
-                " tokens were chosen for ", lines.size(), " texts");
+                " sampled tokens, expected one for each of ", lines.size(), " drafts");
   size_t n = 0;
   std::erase_if(lines, [&](const Line& line) {
     const int32_t id = result.chosen[n++].id;

@@ -1,12 +1,13 @@
 // Drafter with a second, smaller model (Leviathan, Kalman and Matias 2023).
 //
-// Each drafted sequence has a slot, a block table and blocks in the drafter's own cache. A call
-// drafts for all sequences together: one step computes the tokens that the drafter has not seen
-// yet, in chunks if there are many, then each further step adds one token to every draft. Draft
-// tokens are sampled with the sequence's own parameters, seed and positions: where both models have
-// similar distributions they mostly sample the same token, because both invert their distribution
-// at the same random number. Drafts are verified like any others (serving/scheduler/speculation.h),
-// so the output does not depend on the draft model.
+// Each drafted sequence has a slot, a block table and blocks in the drafter's own KV cache. A call
+// drafts for all sequences together: one step computes the tokens that the draft model has not seen
+// yet, in chunks if there are many; each further step adds one token to every draft.
+//
+// Draft tokens are sampled with the sequence's own parameters, seed and positions. Both models
+// invert their distribution at the same random number, so they mostly sample the same token where
+// the distributions are similar. Drafts are verified like any others
+// (serving/scheduler/speculation.h), so the output does not depend on the draft model.
 //
 // Keys of rejected draft tokens are overwritten when their positions are computed again. A sequence
 // that the drafter has not caught up with, or for which it has no blocks, gets no draft.
@@ -22,9 +23,9 @@
 namespace trireme {
 
 struct DraftLimits {
-  int64_t sequences = 0;    // drafted at a time: number of slots
-  int64_t step_tokens = 0;  // at least `sequences`
-  int64_t length = 0;       // maximum tokens of a sequence with its draft; longer ones get none
+  int64_t sequences = 0;    // maximum drafted at a time; number of slots
+  int64_t step_tokens = 0;  // maximum per step, at least `sequences`
+  int64_t length = 0;       // maximum tokens of a sequence and its draft; longer ones get no draft
   int64_t blocks = 0, block_tokens = 16;
 };
 
@@ -33,7 +34,8 @@ class ModelDrafter final : public Drafter {
   // executor: has these limits and no adapters.
   ModelDrafter(std::unique_ptr<StepExecutor> executor, const DraftLimits& limits);
 
-  // Each call catches up with at most step_tokens tokens, sequences with the fewest left first.
+  // Each call computes at most step_tokens tokens that the draft model has not seen yet, first
+  // those of the sequences with the fewest.
   std::vector<std::vector<int32_t>> propose(std::span<const DraftRequest> requests) override;
   void forget(const Sequence& sequence) override;
   int64_t used_blocks() const { return pool_.used(); }

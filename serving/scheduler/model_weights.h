@@ -17,14 +17,15 @@ class ModelWeights {
   };
   // Weights in use.
   virtual Checkpoint served() const = 0;
-  // Loads the weights at `path` next to those in use. Blocks while it loads; not on the engine's
-  // thread. If they are of another model, throws InputError listing every difference and changes
-  // nothing.
+  // Stages weights: loads those at `path` beside those in use. Blocks until they are loaded; not on
+  // the engine's thread. Weights of another model: InputError that lists every difference; nothing
+  // changes.
   virtual Checkpoint stage(const std::string& path) = 0;
-  // Stages an adapter for a run-time slot, in place of the adapter that is in it.
+  // Stages an adapter that will replace the one in this run-time slot.
   virtual void stage_adapter(int32_t slot, const std::string& path) = 0;
-  // Commits to the staged weights; the last call before use(). True: ranks lost from now on, before
-  // or during use(), are restarted with them; false: no ranks are restarted.
+  // Commits to the staged weights: the last call before use(). True: ranks that are lost from now
+  // on, also before or during use(), restart with the staged weights. False: this model restarts no
+  // ranks.
   virtual bool commit() { return false; }
   // Switches this replica to the staged weights; replicas switch independently. On its engine's
   // thread between two steps (Engine::change_weights).
@@ -32,8 +33,8 @@ class ModelWeights {
   // Releases the staged weights, or, after use() on all replicas, the previous ones. Not on the
   // engine's thread.
   virtual void drop() = 0;
-  // No request uses the adapter of this slot any longer: restarted ranks need not load it. From any
-  // thread, returns at once.
+  // Reports that no request uses the adapter of this slot any longer, so that restarted ranks need
+  // not load it. Any thread; returns at once.
   virtual void forget_adapter(int32_t) {}
 };
 

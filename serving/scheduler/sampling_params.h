@@ -1,9 +1,10 @@
-// Choice of a sequence's next token: the checked sampling options of a request, in the order in
-// which they act on a row of logits l (V):
+// Sampling parameters of a sequence: the validated options of its request. They act on a row of
+// logits l (V) in this order:
 //
-//   mask                   tokens that a grammar forbids get -infinity
-//   min_tokens             so do the stop token ids, until min_tokens tokens are generated
-//   bad_words              so does the last token of a word if its other tokens are the latest ones
+//   mask                   l[id] = -infinity for tokens that the grammar forbids
+//   min_tokens             l[id] = -infinity for stop token ids, until min_tokens are generated
+//   bad_words              l[id] = -infinity for the last token of a word, if the sequence ends
+//                          with the word's other tokens
 //   logit_bias             l[id] += bias
 //   repetition_penalty r   ids in prompt or completion: l[id] / r if positive, l[id] * r otherwise
 //                          (Keskar et al. 2019)
@@ -11,7 +12,7 @@
 //   presence_penalty p     l[id] -= p for each id in the completion
 //   temperature, top_k, top_p, min_p, typical_p, seed      engine/ops/sampling/sample.h
 //
-// Log-probabilities are those of the model's own logits, before all of this.
+// Reported log-probabilities are those of the unmodified logits.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,14 @@
 
 namespace trireme {
 
-// Random stream of a sequence within its request: choice `choice` of prompt `prompt`.
+// Number of a sequence's random stream within its request: that of choice `choice` of prompt
+// `prompt`.
 constexpr uint64_t draw_of(size_t prompt, size_t choice) {
   return (uint64_t{prompt} << 32) + choice;
 }
 
-// Seed of a sequence in a request with this seed. The first choice of the first prompt uses the
-// request's seed; the seeds of the others are hashed, so that choice i of seed s + 1 is not choice
-// i + 1 of seed s.
+// Seed of the random stream `draw` in a request with this seed. Stream 0 has the request's own
+// seed; the others have hashed seeds, so that choice i of seed s + 1 is not choice i + 1 of seed s.
 inline uint64_t seed_of_draw(uint64_t seed, uint64_t draw) {
   if (draw == 0) return seed;
   const PhiloxBlock words = philox({seed, stream_id("seed of a draw")}, draw);
@@ -46,7 +47,7 @@ struct SamplingParams {
   int32_t top_logprobs = -1;
   int32_t prompt_logprobs = -1;  // the same for prompt tokens
   int64_t min_tokens = 0;
-  std::vector<int32_t> stop_token_ids = {};  // stop token ids; part of the completion
+  std::vector<int32_t> stop_token_ids = {};  // each ends the completion and is part of it
   std::vector<std::pair<int32_t, double>> logit_bias = {};
   std::vector<std::vector<int32_t>> bad_words = {};
 

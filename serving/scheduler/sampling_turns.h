@@ -1,19 +1,23 @@
-// Fair sharing of sampling time between tenants (API keys). Sequences whose tokens take long to
-// sample, with log-probabilities, penalties or masks over a large vocabulary, take turns; otherwise
-// they would delay the tokens of every other tenant.
+// Fair sharing of sampling time between tenants (API keys). Log-probabilities, penalties or masks
+// over a large vocabulary make a token slow to sample, and every sequence of the step waits for it.
+// Such sequences take turns, so that they do not delay the tokens of other tenants.
 //
 // With plain sampling a step of n sequences takes
-//   plain = model(n) + n * least / threads    seconds,
-// where model(n) is the step's time without sampling, least the time to sample the cheapest token,
-// and threads the number of tokens sampled at the same time. While sequences of several tenants
-// decode, costly sampling may add kShare * plain to a step, divided equally among the tenants with
-// costly sequences. A tenant's sequences beyond its part wait for a later step, which also saves
-// their part of the model's time. Those that have waited longest come first, and each tenant has at
-// least one sequence in every step. A single tenant never waits. The time of a sequence without a
-// measurement is estimated from another one with the same parameters, else from its tenant's recent
-// ones.
 //
-// All times are measured: with a large model, whose step dwarfs them, no sequence waits.
+//   plain = model(n) + n * least / threads    seconds,
+//
+// where model(n) is the step's time without sampling, least the time to sample the cheapest token,
+// and threads the number of tokens sampled in parallel. While sequences of several tenants decode,
+// costly sampling may add kShare * plain seconds to a step, divided equally among the tenants with
+// costly sequences. A tenant's sequences that do not fit into its part wait for a later step, which
+// also saves their part of the model's time. The sequences that have waited longest run first. Each
+// tenant has at least one sequence in every step, and a single tenant never waits.
+//
+// A sequence that has not been measured is assumed to take as long as another one with the same
+// parameters, else as long as its tenant's recent tokens.
+//
+// All times are measured. With a large model sampling is short beside the step, and no sequence
+// waits.
 #pragma once
 
 #include <array>
@@ -29,12 +33,12 @@
 
 namespace trireme {
 
-// Seconds of one step.
+// Sampling times of one step, in seconds.
 struct ChoiceTiming {
   double step = 0;      // whole step
   double choosing = 0;  // of that, spent on sampling
   int64_t sequences = 0;
-  double choices = 0;    // sampling times of all sequences, added up
+  double choices = 0;    // sum of the sampling times of all sequences
   bool decodes = false;  // no prompt was computed
 };
 
@@ -46,15 +50,16 @@ class SamplingTurns {
   void measured(const ChoiceTiming& timing);
   // Records the sampling time of one token.
   void measured_choice(const Sequence& sequence, double seconds);
-  // Begins a step. decoding: all sequences that may get a token in it.
+  // Begins a step and selects the sequences that wait. decoding: all that could get a token in it.
   void begin(std::span<Sequence* const> decoding);
   // True for a decoding sequence that is left out of this step.
   bool waits(const Sequence& sequence) const { return waiting_.contains(&sequence); }
-  // Reserves sampling time for a sequence that would start in this step; false: none is left. In
-  // each step a tenant may always start one sequence, and may start none after a refused one.
+  // Reserves sampling time for a sequence that would start in this step; false: none is left. A
+  // tenant may always start one sequence per step. After a refusal it starts no other one in this
+  // step.
   bool take(const Sequence& sequence);
-  // Reserves time for up to `rows` prompt log-probabilities; returns how many, at least
-  // min(rows, kMinPromptRows).
+  // Reserves time for prompt log-probabilities. Returns their number, from min(rows,
+  // kMinPromptRows) to `rows`.
   int64_t take_prompt_rows(const Sequence& sequence, int64_t rows);
 
  private:

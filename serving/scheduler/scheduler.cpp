@@ -18,7 +18,8 @@ size_t chosen_of(const SchedulerOutput& plan, const SequenceStep& step, const St
   while (std::cmp_less(count, step.draft_tokens + 1) &&
          result.chosen.at(first + count - 1).id == plan.tokens[first_draft + count - 1])
     ++count;
-  TRIREME_CHECK(first + count <= result.chosen.size(), result.chosen.size(), " tokens were chosen");
+  TRIREME_CHECK(first + count <= result.chosen.size(), result.chosen.size(),
+                " sampled tokens, expected more for this plan");
   return count;
 }
 
@@ -42,11 +43,13 @@ Scheduler::Scheduler(const BatchingConfig& config, KvBlockPool& pool,
   counts_.speculates = config.speculation.tokens > 0;
   if (drafter_ == nullptr) drafter_ = std::make_unique<TextDrafter>(config.speculation);
   TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
-                config.max_sequences, " sequences, ", config.max_step_tokens, " tokens a step");
+                config.max_sequences, " sequences, ", config.max_step_tokens,
+                " tokens per step, expected at least 1 sequence and a token for each");
   TRIREME_CHECK(config.max_model_len > 1 &&
                     ceil_div(config.max_model_len, pool.block_tokens()) <= pool.blocks(),
-                "a sequence of ", config.max_model_len, " tokens does not fit into ", pool.blocks(),
-                " blocks of ", pool.block_tokens());
+                "max_model_len is ", config.max_model_len,
+                ", expected at least 2 and at most what fits into ", pool.blocks(), " blocks of ",
+                pool.block_tokens());
   for (int64_t slot = config.max_sequences; slot-- > 0;)
     free_slots_.push_back(static_cast<int32_t>(slot));
 }
@@ -62,8 +65,8 @@ void Scheduler::add(std::shared_ptr<Sequence> sequence) {
   TRIREME_CHECK(s.state == Sequence::State::kNew && s.prompt_tokens > 0 &&
                     s.prompt_tokens < config_.max_model_len + (s.is_whole_prompt() ? 1 : 0) &&
                     (s.max_tokens > 0) != s.embeds,
-                "a prompt of ", s.prompt_tokens, " tokens, ", s.max_tokens, " to generate, where ",
-                config_.max_model_len, " may be");
+                "a prompt of ", s.prompt_tokens, " tokens, ", s.max_tokens,
+                " to generate, does not fit into ", config_.max_model_len, " tokens");
   s.arrival = ++arrivals_;
   s.state = Sequence::State::kWaiting;
   waiting_.emplace(order(s), std::move(sequence));
@@ -126,7 +129,7 @@ void Scheduler::propose_drafts() {
       std::ssize(running_) <= how.max_running_sequences && switch_.should_draft(decode);
   under_way_.back().speculates = counts_.speculates;
   if (!counts_.speculates) return;
-  // Drafts take no token from others: this is left once every running sequence has one.
+  // Budget for drafts: the tokens that are left once every running sequence has one.
   int64_t budget = config_.max_step_tokens - std::ssize(running_);
   for (const auto& [place, sequence] : running_) {
     const Sequence& s = *sequence;
@@ -364,7 +367,7 @@ void Scheduler::ask(SequenceStep& step, Sequence& s) const {
 
 Scheduler::UnderWay Scheduler::take_under_way(uint64_t number) {
   TRIREME_CHECK(!under_way_.empty() && under_way_.front().number == number, "step ", number,
-                " ends out of order");
+                " ended, expected the oldest step in flight");
   UnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
   return step;
@@ -382,8 +385,8 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::failed(const SchedulerOutput& 
 }
 
 std::vector<Progress> Scheduler::done(const SchedulerOutput& plan, StepOutput result) {
-  TRIREME_CHECK(result.number == plan.number, "the result of step ", result.number, " for that of ",
-                plan.number);
+  TRIREME_CHECK(result.number == plan.number, "result of step ", result.number,
+                ", expected that of step ", plan.number);
   const UnderWay step = take_under_way(plan.number);
   note_seconds(plan, step, result);
   decoded_ = decoding_of(plan, result);

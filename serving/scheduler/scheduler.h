@@ -2,16 +2,17 @@
 // (Agrawal et al. 2023, "Sarathi"): plans the tokens and sequences of each step.
 //
 // A step has at most max_step_tokens tokens of at most max_sequences sequences. Decoding sequences
-// come first, one token each; the rest of the budget is for prompts, running ones before waiting
-// ones, each in the order of (priority, arrival). A sequence starts when a slot is free and the
-// pool has blocks for all of its tokens, plus one for each running sequence. When a running
-// sequence needs a block and none is free, the last one in that order releases its blocks and waits
-// again, at its old position (preemption); its tokens are computed again later, except those whose
-// published blocks are still in the cache.
+// come first, one token each. The rest of the token budget is for prompts: running sequences before
+// waiting ones, each group in the order of (priority, arrival). A sequence starts when a slot is
+// free and the pool has blocks for all of its tokens, plus one block for each running sequence.
 //
-// A sequence whose mask is not ready (RuleReader::State::kPending) waits and keeps its slot and
-// blocks while others continue; the result of its last step is reported once the mask is ready:
-// settle().
+// Preemption: when a running sequence needs a block and none is free, the last running sequence in
+// that order releases its blocks and waits again, at its old position. Its tokens are computed
+// again later, except those whose published blocks are still in the cache.
+//
+// A sequence whose grammar mask is not ready (RuleReader::State::kPending) waits, keeping its slot
+// and blocks, while others continue. settle() reports the result of its last step once the mask is
+// ready.
 //
 // While sequences of several tenants decode, those of tenants whose tokens take long to sample take
 // turns (serving/scheduler/sampling_turns.h).
@@ -20,8 +21,8 @@
 // budget and the free blocks allow, unless drafting has proved slower
 // (serving/scheduler/speculation_switch.h).
 //
-// Not thread-safe. next() and done() alternate, or next() runs ahead by several steps; results must
-// be passed to done() in the order of the plans.
+// Not thread-safe. next() may run several steps ahead of done(); done() gets the results in the
+// order of the plans.
 #pragma once
 
 #include <deque>
@@ -41,7 +42,7 @@ namespace trireme {
 struct BatchingConfig {
   int64_t max_sequences = 256;
   int64_t max_step_tokens = 2048;  // at least max_sequences
-  int64_t max_model_len = 0;       // tokens of a sequence; the pool has blocks for that many
+  int64_t max_model_len = 0;       // maximum tokens of a sequence; must fit into the pool
   bool prefix_caching = true;
   SpeculationConfig speculation = {};
 };
@@ -54,7 +55,7 @@ struct SchedulerCounts {
   int64_t accepted_tokens = 0;                  // draft tokens accepted
   double draft_seconds = 0;                     // spent on drafting
   int64_t speculation_changes = 0;              // times that speculation was switched on or off
-  bool speculates = false;                      // the last decoding step was to have drafts
+  bool speculates = false;                      // the last decoding step was planned with drafts
   int64_t failed_steps = 0;                     // steps without a result
   double speculation_gain = 0;                  // SpeculationSwitch::gain()
 };
@@ -64,10 +65,10 @@ struct Progress {
   std::shared_ptr<Sequence> sequence;
   std::vector<OutputToken> prompt = {};  // prompt log-probabilities
   std::vector<float> embedding = {};     // of the prompt
-  std::vector<OutputToken> tokens = {};  // sampled; also in sequence->tokens, unless the id is < 0
+  std::vector<OutputToken> tokens = {};  // sampled; those with id >= 0 are in sequence->tokens, too
   std::optional<FinishReason> finish = {};  // set: the sequence has ended
-  // Causes of kError that no token id reports: the rule allows no further token before min_tokens,
-  // or memory for the rule ran out.
+  // Causes of kError that no token id reports. nothing_left: the rule allows no further token
+  // before min_tokens. lacks_memory: out of memory for the rule's masks.
   bool nothing_left = false, lacks_memory = false;
   bool says_something() const { return !tokens.empty() || finish || !prompt.empty(); }
 };
@@ -77,27 +78,28 @@ class Scheduler {
   // drafter: used if config.speculation.tokens > 0; nullptr: a TextDrafter.
   Scheduler(const BatchingConfig& config, KvBlockPool& pool, std::unique_ptr<Drafter> drafter = {});
 
-  // Queues a sequence. Its prompt must be shorter than max_model_len, or at most that long if
-  // nothing is computed after the prompt (Sequence::is_whole_prompt()).
+  // Queues a sequence. Its prompt has at most max_model_len - 1 tokens, or max_model_len if nothing
+  // is computed after it (Sequence::is_whole_prompt()).
   void add(std::shared_ptr<Sequence> sequence);
   // Ends a sequence in any state; the next plan may reuse its blocks. No effect if it has ended.
   void cancel(Sequence& sequence);
-  // Drops the unreported progress of cancelled sequences, and with it their grammars. Call after
-  // cancel(), but not inside settle().
+  // Drops the unreported progress of cancelled sequences, which keeps their grammars alive. Call
+  // after cancel(), but not inside settle().
   void forget_ended();
 
-  // Plans the next step. Empty: nothing can run before results of steps in flight or masks arrive.
+  // Plans the next step. Empty: nothing can run until the result of a step in flight or a mask
+  // arrives.
   SchedulerOutput next();
   // True if a sequence was left out of the last plan because its mask was not ready.
   bool waits_for_masks() const { return waits_for_masks_; }
   // Returns the progress of sequences whose masks have become ready. Call before next().
   std::vector<Progress> settle();
-  // Takes the result of a step and returns its sequences' progress.
+  // Applies the result of a step and returns the progress of its sequences.
   std::vector<Progress> done(const SchedulerOutput& plan, StepOutput result);
-  // Instead of done(), for a step without a result: ends its sequences and returns them.
+  // Replaces done() for a failed step: ends its sequences and returns them.
   std::vector<std::shared_ptr<Sequence>> failed(const SchedulerOutput& plan);
   // Reports the duration of the last step passed to done(), planning included. Without these
-  // reports speculation is never switched off and sampling takes no turns.
+  // reports speculation is never switched off, and sequences take no turns to sample.
   void took(double seconds);
 
   // Discards all steps in flight; their sequences must have been cancelled.

@@ -1,9 +1,9 @@
-// Plan and result of one engine step, which every rank computes. A rank keeps, for each slot, the
-// block table of its sequence and, where tokens are sampled, the SamplingParams; a plan has the
-// changes.
+// Plan of one engine step, which every rank executes, and its result. For each slot a rank keeps
+// the block table of the sequence, and the SamplingParams if it samples. A plan contains only the
+// changes to them.
 //
-// A plan holds no strings of a request, neither text nor names: all that a rank can do with it is
-// run the model.
+// A plan contains no strings of a request, neither text nor names: a rank can only run the model
+// with it.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace trireme {
 
-// A sequence enters a slot, for the first time or after preemption.
+// Entry of a sequence into a slot, for the first time or after preemption.
 struct SlotStart {
   int32_t slot = 0;
   int64_t prompt_tokens = 0;     // number of prompt tokens at the start of `history`
-  std::vector<int32_t> history;  // prompt and completion so far; empty if the choice needs none
+  std::vector<int32_t> history;  // prompt and completion so far; empty if `choice` does not need it
   int64_t generated = 0;         // tokens of the completion so far
   uint64_t draw = 0;             // random stream of the sequence (sampling_params.h)
   int32_t adapter = -1;          // index of the LoRA adapter; -1: base model
@@ -30,21 +30,21 @@ struct SequenceStep {
   int32_t slot = 0;
   int32_t first_token = 0, tokens = 0;  // range of SchedulerOutput::tokens
   int32_t past = 0;                     // tokens before them
-  int32_t kept_blocks = 0;              // first blocks of the slot's table that are kept
-  int32_t first_block = 0, blocks = 0;  // range of SchedulerOutput::blocks that is appended to them
+  int32_t kept_blocks = 0;              // blocks kept at the start of the slot's table
+  int32_t first_block = 0, blocks = 0;  // range of SchedulerOutput::blocks to append to the table
   bool samples = false;                 // samples the token after the last of these
   // Number of draft tokens at the end of the tokens (serving/scheduler/speculation.h). With
-  // `samples`, the token after the last other one is sampled. As long as a sample equals its draft
-  // token, the next one is sampled too.
+  // `samples`, sampling starts after the last token that is not a draft, and continues while each
+  // sample equals the draft token.
   int32_t draft_tokens = 0;
-  bool embeds = false;  // the last token is the end of a prompt to embed
+  bool embeds = false;  // returns the embedding of the last token, the end of a prompt
   // First row of the sequence's masks in SchedulerOutput::masks: for the next token, then one row
   // after each draft token; -1: all tokens are allowed.
   int32_t mask = -1;
   // Prompt log-probabilities: scores the token after each of the tokens [first_asked, first_asked +
   // asked) of this step.
   int32_t first_asked = 0, asked = 0;
-  int32_t following = -1;  // token after the last of these, used if the step ends there; -1: none
+  int32_t following = -1;  // token after the last of these if it is not in this step; -1: none
 };
 
 struct SchedulerOutput {
@@ -62,9 +62,9 @@ struct TokenLogprob {
   double logprob = 0;
 };
 
-// Values in place of a token id.
-inline constexpr int32_t kNotFinite = -1;  // the logits are not finite
-// The choice and the mask together forbid every token.
+// Values of OutputToken::id when no token could be sampled.
+inline constexpr int32_t kNotFinite = -1;  // a logit is not finite
+// SamplingParams and mask together forbid every token.
 inline constexpr int32_t kNothingLeft = -2;
 
 // Token with its log-probability and those of the most probable tokens, in descending order.
@@ -72,18 +72,19 @@ struct OutputToken {
   int32_t id = kNotFinite;
   double logprob = 0;
   std::vector<TokenLogprob> top = {};
-  int64_t rank = 0;  // of a prompt token: its position by probability, from 1
+  int64_t rank = 0;  // of a prompt token: its rank by probability, from 1
 };
 
 struct StepOutput {
   uint64_t number = 0;
   // Sampled tokens of the sequences that sample, in the plan's order. Each sequence has its
-  // accepted draft tokens and one more: after a token that equals its draft token, the next one is
+  // accepted draft tokens and one more. So a token that equals its draft token is followed by one
   // of the same sequence.
   std::vector<OutputToken> chosen;
   // Scored prompt tokens of the sequences with asked > 0, in the plan's order.
   std::vector<std::vector<OutputToken>> prompt;
-  // (C) of the sequences that embed, in the plan's order: last token's state after the final norm.
+  // Embeddings (C) of the sequences that embed, in the plan's order: hidden state of the last token
+  // after the final norm.
   std::vector<std::vector<float>> embeddings;
   // Seconds spent on sampling and scoring, for each of the plan's sequences; empty: unknown.
   std::vector<float> choice_seconds = {};
@@ -91,13 +92,13 @@ struct StepOutput {
   double choosing_seconds = 0;
 };
 
-// Executor of plans, one at a time.
+// Interface of executors, which run one plan at a time.
 class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
   virtual StepOutput execute(const SchedulerOutput& plan) = 0;
-  // Seconds that this process spent in the last execute() sending the plan to other ranks, which
-  // are neither compute nor waiting time.
+  // Seconds that the last execute() spent on sending the plan to other ranks: neither compute time
+  // nor waiting time.
   virtual double report_seconds() const { return 0; }
   // True if an exception from execute() affects only the sequences of its plan: the next plan may
   // continue with the others.

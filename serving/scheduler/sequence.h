@@ -18,7 +18,7 @@ namespace trireme {
 enum class FinishReason {
   kStop,    // a stop token id (SamplingParams::stop_token_ids), or the prompt has been embedded
   kWhole,   // the rule allows no further token; the last token is part of the completion
-  kLength,  // max_tokens or the model's length reached, or no token can continue an incomplete text
+  kLength,  // max_tokens or max_model_len reached, or no token can continue an incomplete text
   kError,   // logits not finite, no token left to sample, or no memory for the rule
 };
 
@@ -36,7 +36,7 @@ struct SequenceRequest {
   std::shared_ptr<Sequence> sibling = {};
   int32_t adapter = -1;                       // index of the LoRA adapter; -1: base model
   std::shared_ptr<const TextRule> rule = {};  // constraint on the completion; nullptr: none
-  std::shared_ptr<MaskPace> pace = {};        // for the rule's masks; set by the engine
+  std::shared_ptr<MaskPace> pace = {};        // work limit of the rule's masks; set by the engine
   bool embeds = false;                        // returns the prompt's embedding, generates nothing
 };
 
@@ -83,10 +83,10 @@ class Sequence {
   std::chrono::steady_clock::time_point begun = {};  // first start
   int64_t computed = 0;         // tokens with keys in the cache, counting steps in flight
   int64_t cached_prompt = 0;    // prompt tokens found in the cache at the first start
-  std::vector<int32_t> blocks;  // for the first `computed` tokens, and possibly more
-  int64_t known_blocks = 0;     // of these, the first ones that the ranks know
-  int64_t published = 0;        // of these, the first ones that others can find (KvBlockPool)
-  PrefixId prefix = 0;          // id of the prefix in the published blocks
+  std::vector<int32_t> blocks;  // hold the first `computed` tokens, and possibly more
+  int64_t known_blocks = 0;     // number of these, from the first, that the ranks know
+  int64_t published = 0;        // number of these, from the first, that are published
+  PrefixId prefix = 0;          // id of the prefix that the published blocks hold
   DraftAllowance draft_allowance;
   bool unsettled = false;      // its last result is held until the mask is ready (settle())
   uint64_t turn = 0;           // step of its last turn (sampling_turns.h); 0: none yet

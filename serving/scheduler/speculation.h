@@ -1,18 +1,18 @@
-// Speculative decoding (Leviathan, Kalman and Matias 2023): drafts the next tokens of a sequence
-// and verifies them in one step. Drafters: prompt lookup in the sequence itself (Saxena 2023,
-// "Prompt Lookup Decoding"), or a draft model (model_drafter.h).
+// Speculative decoding (Leviathan, Kalman and Matias 2023): a drafter proposes the next tokens of a
+// sequence, and one step verifies them. Drafters: prompt lookup in the sequence itself (Saxena
+// 2023, "Prompt Lookup Decoding"), or a draft model (model_drafter.h).
 //
 // A step computes the last token of a sequence followed by its draft tokens, and samples at each of
 // these positions as it would without a draft. As long as the sampled token equals the draft token,
-// the next position's logits are valid and its sample counts; from the first mismatch on they are
-// dropped. A sample is a function of the seed, the position and the logits
-// (engine/ops/sampling/sample.h), so the output is the same with and without speculation, greedy or
-// not: no distribution needs to be corrected, and drafts need no probabilities. Keys of dropped
-// tokens are overwritten when their positions are computed again.
+// the logits of the next position are valid and its sample counts. All samples after the first
+// mismatch are dropped; their keys are overwritten when the positions are computed again. A sample
+// is a function of the seed, the position and the logits (engine/ops/sampling/sample.h), so the
+// output is the same with and without speculation, greedy or not. No distribution needs to be
+// corrected, and drafts need no probabilities.
 //
 // A draft token costs a row of a step. With few running sequences that is almost free, since a step
-// reads all weights anyway; with many it costs as much as another sequence's token. So above
-// max_running_sequences nothing is drafted, and below only where that has not been slower
+// reads all weights in any case; with many it costs as much as another sequence's token. So nothing
+// is drafted above max_running_sequences, nor where drafting has proved slower
 // (speculation_switch.h). The allowance of a sequence doubles, up to `tokens`, when its whole draft
 // is accepted, and halves when none of it is; after a single draft token is rejected, the sequence
 // drafts nothing for kRest tokens.
@@ -25,10 +25,10 @@
 namespace trireme {
 
 struct SpeculationConfig {
-  int64_t tokens = 0;    // maximum draft tokens of a sequence and step; 0: no speculation
+  int64_t tokens = 0;    // maximum draft tokens per sequence and step; 0: no speculation
   int64_t longest = 4;   // maximum length of the suffix that prompt lookup searches for
   int64_t shortest = 2;  // minimum length of that suffix
-  int64_t max_running_sequences = 32;  // running; above that nothing is drafted
+  int64_t max_running_sequences = 32;  // nothing is drafted while more are running
 };
 
 // Prompt lookup: the tokens after an earlier occurrence of the text's suffix, preferring the

@@ -1,18 +1,20 @@
-// Switches speculation on and off by measured throughput, for each number of decoding sequences:
-// whether it pays depends on model, machine, drafter and text.
+// Speculation switch: turns speculation on and off by measured throughput, for each number of
+// decoding sequences. Whether speculation pays depends on model, machine, drafter and text.
 //
-// For each power of two of sequences, the throughput of steps that only decode is kept with and
-// without drafts, in tokens a second: the sum of their tokens over the sum of their seconds,
-// drafting included, with older steps decaying (half after 22 steps). gain = with / without, that
-// is (1 + accepted draft tokens per sequence and step) times the step time without drafts over that
-// with drafts. Speculation starts on; it is switched off where the gain is below 1, and on again
-// from kOnGain.
+// For each power of two of sequences, the throughput with and without drafts is tracked in tokens
+// per second: the sum of tokens over the sum of seconds, drafting included, of steps that only
+// decode. Older steps decay (half after 22 steps). The gain is
 //
-// The other mode is probed for kProbe steps after an interval of kFirstInterval steps in the
-// current one; the interval doubles after each probe without a change, up to kMaxInterval. The
-// first kSettling steps after a change of mode do not count, since a draft model first catches up
-// with the sequences. Steps of the drafting mode that got no draft do not count either: they cost
-// next to nothing.
+//   throughput with drafts / throughput without
+//   = (1 + accepted draft tokens per sequence and step) * step time without drafts / with drafts
+//
+// Speculation starts on. It is switched off where the gain is below 1, and on again from kOnGain.
+//
+// After an interval of steps in the current mode, the other mode is probed for kProbe steps. The
+// interval is kFirstInterval steps at first, and doubles up to kMaxInterval after each probe that
+// changes nothing. The first kSettling steps after a change of mode do not count, since a draft
+// model first catches up with the sequences. Steps of the drafting mode that got no draft do not
+// count either: they cost next to nothing.
 #pragma once
 
 #include <array>
@@ -39,8 +41,8 @@ class SpeculationSwitch {
   bool should_draft(int64_t sequences) const;
   void measured(const DecodeTiming& step);
 
-  int64_t changes() const { return changes_; }  // times switched, all loads together
-  double gain() const { return gain_; }         // last compared, of any load; 0: none yet
+  int64_t changes() const { return changes_; }  // number of switches, at all loads
+  double gain() const { return gain_; }         // last one measured, at any load; 0: none yet
 
  private:
   struct Rate {

@@ -1,4 +1,5 @@
-// Constraint on a completion, followed token by token: gives the mask of allowed next tokens.
+// Constraint on a completion (structured output). A RuleReader follows the completion token by
+// token and gives the mask of allowed next tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace trireme {
 
-// Work limit and wake-up of all rule readers of one thread: bounds the time that the thread spends
-// on their masks, and notifies it of masks that other threads have made.
+// Work limit of all rule readers of one thread: bounds the time that the thread spends on their
+// masks, and notifies it of masks that other threads have computed.
 class MaskPace {
  public:
   explicit MaskPace(std::function<void()> wake) : wake_(std::move(wake)) {}
@@ -43,8 +44,8 @@ class RuleReader {
   enum class State : uint8_t {
     kOpen,     // further tokens are allowed: mask()
     kEnded,    // no further token is allowed
-    kPending,  // another thread makes the mask; MaskPace::notify() follows
-    kRefused,  // no memory to make the mask
+    kPending,  // another thread computes the mask; MaskPace::notify() follows
+    kRefused,  // no memory for the mask
   };
   virtual ~RuleReader() = default;
   // In kPending, checks whether the mask is ready. The first call starts the first mask.
@@ -59,21 +60,21 @@ class RuleReader {
     const State now = accept(std::span<const int32_t>(&id, 1));
     return now == State::kOpen || now == State::kPending;
   }
-  // Returns how many of `ids`, from the first, are allowed and leave a further token allowed, and
-  // appends to `masks` the mask after each of them. Fewer where the work would exceed
-  // MaskPace::left. Leaves the completion unchanged. Requires kOpen.
+  // Counts the ids, from the first, that are allowed and after which a further token is allowed;
+  // appends the mask after each of them to `masks`. Stops early where the work would exceed
+  // MaskPace::left. The completion stays unchanged. Requires kOpen.
   virtual size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) = 0;
-  // True if the rule allows the completion so far as a whole.
+  // True if the completion may end here.
   virtual bool is_whole() const = 0;
 };
 
-// Thread-safe; shared by sequences.
+// Rule that several sequences may share. Thread-safe.
 class TextRule {
  public:
   virtual ~TextRule() = default;
-  // Reader at the start of a completion of at most max_tokens tokens. As they run short, the masks
-  // steer towards a near end. pace: nullptr: masks are made at once, however long that takes, and
-  // kPending does not occur.
+  // Returns a reader at the start of a completion of at most max_tokens tokens. As tokens run
+  // short, the masks allow only continuations that can still end in time. pace: nullptr: every mask
+  // is computed at once, however long that takes, and kPending does not occur.
   virtual std::unique_ptr<RuleReader> begin(std::vector<int32_t> stop_token_ids, int64_t max_tokens,
                                             std::shared_ptr<MaskPace> pace = {}) const = 0;
 };

@@ -64,9 +64,9 @@ Node AdditionalMembers::make_members(int64_t least, int64_t most, bool is_first)
 Node AdditionalMembers::different_members(int64_t least, int64_t most, bool is_first) {
   if (least > kMaxDifferentNames || most > kMaxDifferentMembers)
     fail_keyword(path_, most > kMaxDifferentMembers ? "maxProperties" : "minProperties",
-                 concat("is not supported where more than ", kMaxDifferentNames,
-                        " properties with other names than the schema's are needed, or more than ",
-                        kMaxDifferentMembers, " of them are allowed beside a minimum of 2"));
+                 concat("is not supported with more than ", kMaxDifferentNames,
+                        " required additional properties, or with more than ", kMaxDifferentMembers,
+                        " allowed ones where 2 or more are required"));
   g_.budget().note_count(1, concat("schema ", path_, ": \"minProperties\""));
   std::map<std::pair<uint64_t, int64_t>, Node> known;  // by set of sums and number of members
   const auto make = [&](const auto& self, uint64_t sums, int64_t count) -> Node {

@@ -17,19 +17,19 @@ namespace trireme {
 struct MemberKind {
   std::string pattern = {};  // of the names; unused if has_pattern is false
   bool has_pattern = false;
-  std::vector<FiniteAutomaton> automata = {};  // each also accepts the names
+  std::vector<FiniteAutomaton> automata = {};  // each must accept the names, too
   Grammar::Node value = -1;
 };
 
 class AdditionalMembers {
  public:
-  // s: constraints of the object; named: names of the listed members, which these may not have. The
-  // referenced objects must outlive this one.
+  // s: constraints of the object. named: names of the listed members, which additional members
+  // cannot have. The referenced objects must outlive this one.
   AdditionalMembers(Subschemas& subschemas, const Schema& s, std::vector<std::string> named,
                     std::vector<MemberKind> kinds, const std::string& path, int depth);
 
-  // Grammar of `least` to `most` different members (most < 0: unbounded). is_first: no member
-  // precedes them, so no comma does.
+  // Grammar of `least` to `most` additional members with different names (most < 0: unbounded).
+  // is_first: no member, and so no comma, precedes them.
   Grammar::Node members(int64_t least, int64_t most, bool is_first);
 
  private:

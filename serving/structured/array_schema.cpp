@@ -37,7 +37,7 @@ class ArrayBuilder {
     if (max_ >= 0 && min_ > max_) return g_.choice({});
     if (has_prefix) {
       if (!s_["prefixItems"].is_array() || s_["prefixItems"].empty())
-        fail_keyword(path_, "prefixItems", "must be an array that is not empty");
+        fail_keyword(path_, "prefixItems", "must be a non-empty array");
       for (const Schema& one : s_["prefixItems"]) schemas_.push_back(one);
     }
     places_ = std::ssize(schemas_);
@@ -119,7 +119,7 @@ class ArrayBuilder {
       if (!sub_.exclude_each_other(Schema::array({of, contains}), inside))
         fail_keyword(
             path_, "maxContains",
-            "is not supported where an element of many values may satisfy contains or not");
+            "is not supported unless each element has few values, or its schema excludes contains");
       return {.other = element(schema), .match = g_.choice({})};
     }
     if (matches_all) {
@@ -140,8 +140,8 @@ class ArrayBuilder {
     const int64_t matches = allowed >= 0 ? allowed : wanted;
     if ((elements + 1) * (matches + 1) > kMaxCountedRules)
       fail_keyword(path_, "contains",
-                   concat("is not supported beside ", elements, " elements and ", matches,
-                          " matches: these are more than ", kMaxCountedRules, " combinations"));
+                   concat("is not supported with ", elements, " elements and ", matches,
+                          " matches: they make more than ", kMaxCountedRules, " combinations"));
     std::vector<Split> splits;
     for (size_t i = 0; i < schemas_.size(); ++i)
       splits.push_back(i < static_cast<size_t>(places_) || has_rest_ ? split(i, allowed >= 0)
@@ -193,11 +193,10 @@ class ArrayBuilder {
       if (max_ >= 0 && static_cast<int64_t>(i) >= max_) break;
       const auto values = sub_.list_values(schemas_[i], path_of(i), kMaxDistinctValues);
       if (!values || known.all.size() + values->size() > 2 * kMaxDistinctValues)
-        fail_keyword(
-            path_, "uniqueItems",
-            concat("is not supported where elements are not of at most ", kMaxDistinctValues,
-                   " known values: enum, const, true and false, null, integers between "
-                   "bounds"));
+        fail_keyword(path_, "uniqueItems",
+                     concat("is not supported unless elements have at most ", kMaxDistinctValues,
+                            " known values: enum, const, true and false, null, or integers "
+                            "between bounds"));
       for (const Schema& value : *values) {
         const auto at = std::ranges::find_if(
             known.all, [&](const Schema& one) { return are_equal(one, value); });

@@ -6,19 +6,20 @@
 
 namespace trireme {
 
-// Meaning of a configuration's count (grammar_states.h) in this state. A counted repetition needs
-// one set of states for all of its turns (iterations), where a chain would need one set per turn.
+// Meaning of a configuration's count (grammar_states.h) in this state. With a count, a repetition
+// needs one set of states for all of its turns (iterations); without one, each turn has its own
+// states.
 enum class StateCounter : uint8_t {
   kNone,    // unused: 0
-  kLoop,    // turns begun so far, between turns: another turn may begin, or the loop ends
-  kInLoop,  // turns begun so far, inside a turn
+  kLoop,    // turns begun so far; between turns: another one may begin, or the loop ends
+  kInLoop,  // turns begun so far; inside a turn
   kBytes,   // bytes of the rule read so far
 };
 
 struct AutomatonState {
   struct Edge {
     uint8_t first = 0, last = 0;  // bytes
-    bool begins_turn = false;     // in kLoop
+    bool begins_turn = false;     // in kLoop only
     int32_t target = 0;
   };
   struct Call {

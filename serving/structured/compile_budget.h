@@ -1,5 +1,5 @@
-// Compile-time limits of a grammar. Grammars come from untrusted clients: everything that grows is
-// charged before it is made, and excess is an InputError of that request alone.
+// Limits on compiling a grammar. Grammars come from untrusted clients, so everything that grows is
+// charged before it is allocated. Above a limit only that request fails, with InputError.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ struct GrammarLimits {
   int64_t min_counted = 64;  // minimum optional turns of a counted repetition (StateCounter)
 };
 
-// Tracks the cost of one compilation on one thread. Time is that thread's CPU time: a busy machine
+// Cost of one compilation on one thread. Time is that thread's CPU time, so that a busy machine
 // refuses nothing that an idle one compiles.
 class CompileBudget {
  public:
@@ -30,13 +30,15 @@ class CompileBudget {
   void take_bytes(int64_t bytes) {
     bytes_ += bytes;
     if (bytes_ > limits_.bytes)
-      fail_input("compiling it takes more than ", limits_.bytes >> 20, " MiB: make it simpler");
+      fail_input("compiling the constraint takes more than ", limits_.bytes >> 20,
+                 " MiB: make it simpler");
     check_time();
   }
   void take_state() {
     if (++states_ > limits_.states)
-      fail_input("its automaton has more than ", limits_.states, " states: make it simpler",
-                 largest_count_.empty() ? "" : ", beginning with ", largest_count_);
+      fail_input("the constraint's automaton has more than ", limits_.states,
+                 " states: make it simpler", largest_count_.empty() ? "" : ", beginning with ",
+                 largest_count_);
   }
   // For the error of take_state(): a part of the source and its number of states. The error names
   // the largest part.
@@ -46,12 +48,12 @@ class CompileBudget {
     largest_count_ = part;
   }
   void check_depth(int depth) const {
-    if (depth > limits_.depth) fail_input("it is nested deeper than ", limits_.depth);
+    if (depth > limits_.depth) fail_input("the constraint is nested deeper than ", limits_.depth);
   }
   // Reads the clock, which is a system call, on every 256th call.
   void check_time() {
     if ((++asked_ & 255) == 0 && out_of_time())
-      fail_input("compiling it takes longer than ", limits_.time.count(),
+      fail_input("compiling the constraint takes longer than ", limits_.time.count(),
                  " ms of CPU time: make it simpler");
   }
   bool out_of_time() const { return cpu_time() > end_; }

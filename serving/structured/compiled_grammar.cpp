@@ -54,7 +54,10 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
 }
 
 GrammarMemoryError::GrammarMemoryError(GrammarMemory::ChargeResult why)
-    : Error("the memory for schemas, expressions and grammars in use is taken"), why_(why) {}
+    : Error(
+          "grammar memory is full: schemas, expressions and grammars of running requests use all "
+          "of it"),
+      why_(why) {}
 
 // Mask that a reader waits for. Shared by reader and worker.
 struct MaskJob final : MaskWork {
@@ -254,8 +257,10 @@ void CompiledGrammar::prepare() {
   // Which bound it was is unknown; a tenant's share is never larger than the memory of all.
   if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::ChargeResult::kShareIsFull);
   if (found.gave_up)
-    fail_input("its texts can be read in too many ways at once: make it less ambiguous");
-  if (!found.goes_on) fail_input("no token of this model begins a text that satisfies it");
+    fail_input(
+        "the constraint's texts can be read in too many ways at once: make it less ambiguous");
+  if (!found.goes_on)
+    fail_input("no token of this model begins a text that satisfies the constraint");
 }
 
 std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> stop_token_ids,

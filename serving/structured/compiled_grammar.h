@@ -1,4 +1,4 @@
-// Grammar compiled for a model's vocabulary (serving/scheduler/text_rule.h).
+// Compiled grammar: a TextRule (serving/scheduler/text_rule.h) for the vocabulary of a model.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,24 @@
 
 namespace trireme {
 
-// Source of a grammar: what a completion must be, in one of the supported languages.
+// Source of a grammar: the required form of a completion, in one of the supported languages.
 struct GrammarSource {
   enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar, kToolCalls };
   Kind kind = Kind::kJsonObject;
   std::string text = {};  // JSON Schema, regular expression, grammar, or the tools as JSON
   std::vector<std::string> choices = {};  // of kChoice
-  std::string tools = {};  // tools whose calls are allowed instead of such a text; "": none
+  std::string tools = {};  // tools that may be called instead of writing such a text; "": none
   bool operator==(const GrammarSource&) const = default;
 };
 
 Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source);
 
-// Owner of a grammar: tenant that its memory is charged to, and worker for masks that an engine's
-// thread has no time for.
+// Owner of a grammar: the tenant whose budget its memory is charged to, and the worker for masks
+// that are too slow for an engine's thread.
 struct GrammarOwner {
   std::string tenant = {};
   std::shared_ptr<GrammarMemory> memory = {};  // nullptr: unlimited
-  std::weak_ptr<MaskWorker> worker = {};       // expired: masks are made on the reader's own thread
+  std::weak_ptr<MaskWorker> worker = {};       // expired: the reader's thread computes all masks
 };
 
 // The budget of GrammarMemory is exhausted.
@@ -55,8 +55,8 @@ class CompiledGrammar final : public TextRule,
                                                         const GrammarLimits& limits = {},
                                                         GrammarOwner owner = {});
 
-  // If every single byte is a token, a completion is cut off only where even its shortest text has
-  // more than max_tokens bytes.
+  // If every single byte is a token, a completion is cut off only if even the grammar's shortest
+  // text has more than max_tokens bytes.
   std::unique_ptr<RuleReader> begin(std::vector<int32_t> stop_token_ids, int64_t max_tokens,
                                     std::shared_ptr<MaskPace> pace = {}) const override;
   const PushdownAutomaton& automaton() const { return automaton_; }
@@ -85,8 +85,8 @@ class CompiledGrammar final : public TextRule,
                   GrammarOwner owner);
   void prepare();
   bool charge(int64_t bytes) const;
-  // Advances a position by `bytes` and sets `mask` to the tokens allowed next, of a completion that
-  // may have tokens_left further tokens.
+  // Advances a position by `bytes` and sets `mask` to the tokens allowed next. The completion may
+  // have tokens_left further tokens.
   Found read(ReadPosition& position, std::string_view bytes, int64_t tokens_left,
              std::span<uint32_t> mask) const;
   // Like read(), if that costs at most `work`, which is reduced by the cost, and no other thread is

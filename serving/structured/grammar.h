@@ -20,9 +20,9 @@ class Grammar {
     kLiteral,   // bytes
     kChars,     // one character of a set
     kSequence,  // of parts; without parts: the empty text
-    kChoice,    // between parts; without parts: no text at all
+    kChoice,    // one of the parts; without parts: no text at all
     kRepeat,    // of parts[0], least to most times
-    kCall,      // of a rule
+    kCall,      // call of a rule
   };
   struct Expression {
     Kind kind = Kind::kSequence;

@@ -153,7 +153,7 @@ GrammarCompiler::Outcome GrammarCompiler::outcome_of(Job& job) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    return {nullptr, {Kind::kInvalid, concat("it cannot be compiled: ", error.what())}};
+    return {nullptr, {Kind::kInvalid, concat("the constraint cannot be compiled: ", error.what())}};
   }
 }
 

@@ -1,7 +1,8 @@
-// Compiler of grammars with its own threads and a cache of the last used ones: neither the engine
-// nor other requests wait for a slow one. Tenants (API keys) are served in turn, and a single key
-// occupies at most all threads but one; requests without a key may occupy all. A compiled grammar
-// is cached for its tenant alone, and its memory is charged to that tenant (grammar_memory.h).
+// Grammar compiler with its own threads and a cache of recently used grammars, so that neither the
+// engine nor other requests wait for a slow compilation. Tenants (API keys) are served in turn. One
+// key occupies at most all threads but one; requests without a key may occupy all. A compiled
+// grammar is cached only for its tenant, and its memory is charged to that tenant
+// (grammar_memory.h).
 #pragma once
 
 #include <condition_variable>
@@ -18,15 +19,15 @@ namespace trireme {
 struct GrammarCompilerConfig {
   GrammarLimits limits = {};
   int threads = 2;
-  int64_t kept_bytes = int64_t{256} << 20;  // of cached grammars
-  int64_t live_bytes = int64_t{1} << 30;    // of all grammars
+  int64_t kept_bytes = int64_t{256} << 20;  // maximum bytes of cached grammars
+  int64_t live_bytes = int64_t{1} << 30;    // maximum bytes of all grammars, in use or cached
 };
 
 struct GrammarRefusal {
   enum class Kind {
     kInvalid,       // the source is invalid
-    kShareIsFull,   // the tenant's grammars in use leave no memory for it
-    kMemoryIsFull,  // all grammars in use together leave no memory for it
+    kShareIsFull,   // no memory left in the tenant's share
+    kMemoryIsFull,  // no memory left for any grammar
   };
   Kind kind = Kind::kInvalid;
   std::string message = {};
@@ -40,17 +41,17 @@ class GrammarCompiler {
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
-  // Compiles a grammar for a tenant. done: receives the rule, or nullptr and the refusal. Called
-  // once: from compile() itself if the rule is cached, else on a compiler thread; must not throw.
-  // wanted: false once no client waits; such jobs are not compiled.
+  // Compiles a grammar for a tenant. done: receives the rule, or nullptr and the refusal. It is
+  // called once, from compile() itself if the rule is cached, else on a compiler thread; it must
+  // not throw. wanted: returns false once no client waits; such jobs are skipped.
   using Done = std::function<void(std::shared_ptr<const TextRule>, const GrammarRefusal& refusal)>;
   using Wanted = std::function<bool()>;
   void compile(const std::string& tenant, GrammarSource source, const Done& done, Wanted wanted);
 
   struct Counts {
     int64_t waiting = 0;     // jobs not started
-    int64_t live_bytes = 0;  // of all grammars
-    int64_t masks = 0;       // made by the mask worker since start
+    int64_t live_bytes = 0;  // bytes of all grammars
+    int64_t masks = 0;       // computed by the mask worker since start
   };
   Counts counts() const;
 

@@ -15,7 +15,7 @@ namespace trireme {
 class GrammarMemory {
  public:
   enum class ChargeResult { kTaken, kShareIsFull, kAllIsFull };
-  // Drops one grammar that no request uses: of that tenant, or of any (nullptr). False: there is
+  // Drops one cached grammar that no request uses: of that tenant; nullptr: of any. False: there is
   // none.
   using Evict = std::function<bool(const std::string* tenant)>;
 
@@ -23,7 +23,7 @@ class GrammarMemory {
   GrammarMemory(const GrammarMemory&) = delete;
   GrammarMemory& operator=(const GrammarMemory&) = delete;
 
-  // Sets the callback for when memory is short; it may call give_back(), but not take().
+  // Sets the callback that frees memory when it is short. It may call give_back(), but not take().
   void set_evict(Evict evict);
   ChargeResult take(const std::string& tenant, int64_t bytes);
   void give_back(const std::string& tenant, int64_t bytes);

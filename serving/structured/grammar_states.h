@@ -1,10 +1,10 @@
-// Reader states: each is the set of all ways to read the text so far, as configurations (state of
-// the pushdown automaton, stack of states to return to). A set gets a number when it is first
-// reached, is found again when it is reached again, and remembers the transition of each byte, so
-// that reading a byte is a table lookup.
+// Reader states of a grammar. A reader state is the set of all ways to read the text so far; each
+// way is a configuration (state of the pushdown automaton, stack of states to return to). A set
+// gets a number when it is first reached, and is found again later. It stores its transition for
+// each byte, so that reading a byte is a table lookup.
 //
-// The bottom of a stack is the end of the text, or of a rule that is read without its callers;
-// is_whole() is true if it can be reached.
+// The bottom of a stack is the end of the text, or of a rule that is read without its callers.
+// is_whole() is true if the bottom can be reached without a further byte.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,9 @@ class GrammarStates {
   int32_t at(int32_t state);
   // The same without the state's calls: only its own edges.
   int32_t on_edges_of(int32_t state, int32_t count = 0);
-  // Representative of a state: it has the same continuations of up to `reach` bytes, and as many
-  // bytes to its end. States that differ only in counts which no bound affects within `reach` bytes
-  // have the same representative.
+  // Representative of a state, with the same continuations of up to `reach` bytes and the same
+  // distance to the end. States have the same representative if they differ only in counts that
+  // reach no bound within `reach` bytes.
   int32_t alike(int32_t state);
   // Reader state after a rule has ended and returned to `stack`, which is not the bottom.
   int32_t behind(int32_t stack);
@@ -48,15 +48,15 @@ class GrammarStates {
   }
   bool is_whole(int32_t state) const { return whole_[static_cast<size_t>(state)] != 0; }
   bool can_go_on(int32_t state) const { return !configurations(state).empty(); }
-  // All of them have edges that may be followed.
+  // Configurations of a state. All have edges that may be followed.
   std::span<const Configuration> configurations(int32_t state) const;
-  // Bytes missing to the shortest text that continues from the state.
+  // Bytes from the state to the end of the shortest text that continues from it.
   int64_t bytes_to_end(int32_t state) const { return to_end_[static_cast<size_t>(state)]; }
-  // The same from the return to `stack`.
+  // The same after the return to `stack`.
   int64_t bytes_behind(int32_t stack) const { return behind_end_[static_cast<size_t>(stack)]; }
 
-  // Copy of a state that survives clear(). Frames come after those they return to; `stack` is 0 for
-  // the bottom, n for the n-th frame.
+  // Copy of a state that survives clear(). A frame comes after the one it returns to. `stack` is 0
+  // for the bottom, n for the n-th frame.
   struct Snapshot {
     std::vector<Configuration> frames = {}, configurations = {};
     bool whole = false;

@@ -1,8 +1,8 @@
-// JSON grammar rules shared by schemas (RFC 8259).
+// Grammar rules of JSON (RFC 8259) that schemas share.
 //
-// Narrower than JSON, so that texts end and every parser accepts them: between values there is
-// nothing, a space, or a line end with up to 20 spaces; integers have up to 18 digits, fractions up
-// to 17, exponents up to 2; no escape is half of a surrogate pair.
+// The rules are narrower than JSON, so that texts end and every parser accepts them. Between values
+// there is nothing, a space, or a line end with up to 20 spaces. Integers have up to 18 digits,
+// fractions up to 17, exponents up to 2. No escape is half of a surrogate pair.
 #pragma once
 
 #include <functional>

@@ -181,11 +181,12 @@ class SchemaCompiler final : public Subschemas {
   void check_exclusive(const Schema& beside, const Schema& alternatives, const std::string& path) {
     const SchemaFinder find = finder(path);
     if (const auto two = find_overlap(beside, alternatives, find, path + "/oneOf", strings_))
-      fail_keyword(path, "oneOf",
-                   concat("is not supported where a value may satisfy two of its schemas, as here ",
-                          two->first, " and ", two->second,
-                          ": give them different types or values, or a required property "
-                          "with a different const in each, or use anyOf"));
+      fail_keyword(
+          path, "oneOf",
+          concat("is not supported where a value may satisfy two of its schemas, here numbers ",
+                 two->first, " and ", two->second,
+                 ": give them different types or values, or a required property "
+                 "with a different const in each, or use anyOf"));
   }
 
   // Intersection of constraints without `nullable` and a schema.
@@ -221,7 +222,7 @@ class SchemaCompiler final : public Subschemas {
 
   Schema list(const Schema& s, const char* name, const std::string& path) {
     if (!s[name].is_array() || s[name].empty())
-      fail_keyword(path, name, "must be an array that is not empty");
+      fail_keyword(path, name, "must be a non-empty array");
     return s[name];
   }
 

@@ -1,7 +1,7 @@
-// JSON Schema (2020-12, and earlier drafts where they mean the same) as a grammar all of whose
-// texts are valid. Not every valid value has a text: properties come in the schema's order, schemas
-// with properties have no additional ones unless they mention them, names of additional properties
-// have no escapes, and numbers have the digits of JsonGrammar.
+// Grammar of a JSON Schema (2020-12, and earlier drafts where they mean the same). Every text of
+// the grammar is valid, but not every valid value has a text: properties come in the schema's
+// order, there are no additional properties unless a schema with properties mentions them, names of
+// additional properties have no escapes, and numbers have the digits of JsonGrammar.
 //
 // Supported: type, enum and const (serving/structured/schema_values.h), objects
 // (serving/structured/object_schema.h), arrays (serving/structured/array_schema.h), strings
@@ -19,9 +19,9 @@ namespace trireme {
 
 // schema: JSON.
 Grammar::Node json_schema_grammar(Grammar& grammar, std::string_view schema);
-// The same; several schemas of a grammar can share the rules of JSON.
+// The same, for several schemas of a grammar, which share the rules of JSON.
 Grammar::Node json_schema_grammar(JsonGrammar& json, std::string_view schema);
-// Any object, for {"type": "json_object"}.
+// Grammar of any object, for {"type": "json_object"}.
 Grammar::Node json_object_grammar(Grammar& grammar);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Thread that makes the masks that are too slow for an engine's thread. Tenants (API keys) are
-// served in turn; within a tenant, the completion whose masks have cost least so far comes first.
+// Thread that computes the masks that are too slow for an engine's thread. Tenants (API keys) are
+// served in turn. Within a tenant, the completion whose masks have cost least so far comes first.
 #pragma once
 
 #include <atomic>
@@ -15,14 +15,14 @@
 
 namespace trireme {
 
-// Job that makes one mask; the worker calls exactly one of its functions, once.
+// Job that computes one mask. The worker calls either run() or refuse(), once.
 struct MaskWork {
   MaskWork() = default;
   MaskWork(const MaskWork&) = delete;
   MaskWork& operator=(const MaskWork&) = delete;
   virtual ~MaskWork() = default;
   virtual void run() = 0;
-  virtual void refuse() = 0;  // the worker stops; the mask is not made
+  virtual void refuse() = 0;  // the worker stops: the mask is not computed
 };
 
 class MaskWorker {

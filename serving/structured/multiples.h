@@ -1,4 +1,4 @@
-// Multiples of a decimal number: exact check, and finite automaton over digits.
+// Multiples of a decimal number: an exact check, and a finite automaton over digits.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ Factor integer_factor(const Factor& factor);
 // True if a JSON number is exactly a multiple of the factor.
 bool is_multiple(const std::string& number, const Factor& factor);
 
-// Automaton of sign, digits and fraction whose number is a multiple of the factor; to be
-// intersected with a grammar of numbers without exponents, whose other rules (leading zeros) it
-// does not enforce. Its state is the number so far modulo the numerator; for a factor without
-// decimals only as far as later digits depend on it, so that multiples of 1000 need 4 states.
-// nullopt: more than max_states states.
+// Automaton of the numbers (sign, digits, fraction) that are multiples of the factor. Must be
+// intersected with a grammar of numbers without exponents, whose other rules, such as those on
+// leading zeros, it does not enforce. Its state is the number so far modulo the numerator. For a
+// factor without decimals, remainders with the same continuations share a state, so that multiples
+// of 1000 need 4 states. nullopt: more than max_states states.
 std::optional<FiniteAutomaton> multiples_automaton(const Factor& factor, size_t max_states);
 
 }  // namespace trireme

@@ -12,8 +12,8 @@
 namespace trireme {
 
 // s: constraints as returned by constraints_of() or merged(); type: "integer" or "number". With
-// multipleOf, numbers have no exponent and, unless a bound is larger, up to 15 digits, which a
-// double holds exactly. InputError with path and keyword.
+// multipleOf, numbers have no exponent, and up to 15 digits, which a double holds exactly, unless a
+// bound has more. InputError with path and keyword.
 Grammar::Node number_schema_grammar(JsonGrammar& json, const Schema& s, const std::string& type,
                                     const std::string& path);
 

@@ -12,16 +12,17 @@ namespace trireme {
 // s: constraints as returned by constraints_of() or merged().
 //
 // Members with known names come in a fixed order: properties, then names that appear only in
-// required, dependentRequired or propertyNames. There is a rule for each of them, for each number
-// of members before it, as far as bounds depend on that number, and for each set of later members
-// that the earlier ones require or exclude. Additional members follow. For minProperties they count
-// only if the byte sums of their names differ modulo 5, which few states can distinguish. More
-// additional members are allowed, but do not count.
+// required, dependentRequired or propertyNames. Such a member has one rule for each combination of
+//  - the number of members before it, as far as bounds depend on that number;
+//  - the set of later members that the earlier ones require or exclude.
+// Additional members follow. For minProperties, additional members count only if the byte sums of
+// their names differ modulo 5, because few states can distinguish these. Further ones are allowed,
+// but do not count.
 //
 // An additional name that matches a pattern of patternProperties matches no other pattern. If
 // additionalProperties is absent, there are no additional names that match no pattern.
 //
-// InputError with path and keyword for anything else, and for too many of these rules.
+// InputError with path and keyword for anything else, and for too many rules.
 Grammar::Node object_schema_grammar(Subschemas& subschemas, const Schema& s,
                                     const std::string& path, int depth);
 

@@ -26,7 +26,7 @@ PushdownAutomaton::PushdownAutomaton(const Grammar& grammar, int32_t root, Compi
   root_ = start(root);
   const State& first = states_[static_cast<size_t>(root_)];
   if (!first.final && first.edges.empty() && first.calls.empty())
-    fail_input("no text at all satisfies it");
+    fail_input("no text satisfies the constraint");
   merge_equal(budget);
   root_ = start(root);
   check_left_recursion(budget);

@@ -39,7 +39,7 @@ class RegexParser {
       const Node body = sequence(true);
       const bool ends = take('$');
       if (at_ < chars_.size() && chars_[at_] != '|')
-        fail(chars_[at_] == ')' ? "a ) without a (" : "$ before the end of the expression");
+        fail(chars_[at_] == ')' ? "unmatched )" : "$ before the end of the expression");
       alternatives.push_back(use_ == RegexUse::kJsonString ? found(body, begins, ends) : body);
     } while (take('|'));
     return grammar_.choice(std::move(alternatives));
@@ -55,7 +55,7 @@ class RegexParser {
     return true;
   }
   uint32_t next() {
-    if (at_ == chars_.size()) fail("it ends too early");
+    if (at_ == chars_.size()) fail("the expression ends too early");
     return chars_[at_++];
   }
   Node one_of(const CharSet& set) {
@@ -109,7 +109,7 @@ class RegexParser {
     const size_t begin = at_;
     for (; at_ < chars_.size() && chars_[at_] >= '0' && chars_[at_] <= '9'; ++at_) {
       value = value * 10 + (chars_[at_] - '0');
-      if (value > kMaxRegexRepeats) fail("a repetition of more than 10000 times");
+      if (value > kMaxRegexRepeats) fail("a repetition may have at most 10000 turns");
     }
     return at_ > begin ? std::optional(value) : std::nullopt;
   }
@@ -129,7 +129,7 @@ class RegexParser {
     }
     least = *first;
     most = last ? *last : -1;
-    if (last && most < least) fail("a repetition with its bounds in the wrong order");
+    if (last && most < least) fail("the bounds of a repetition are in the wrong order");
     return true;
   }
 
@@ -141,27 +141,28 @@ class RegexParser {
       case '.': return one_of(complement(kLineEnds));
       case '\\': return one_of(escape(false, false));
       case '^':
-      case '$': fail("^ and $ are understood at the ends of the expression only");
+      case '$': fail("^ is supported only at the start of the expression, $ only at its end");
       case '*':
       case '+':
-      case '?': fail("a repetition of nothing");
+      case '?': fail("there is nothing to repeat");
       default: return one_of({{c, c}});
     }
   }
 
   Node group() {
     if (take('?')) {
-      if (take('P') && (at_ == chars_.size() || chars_[at_] != '<')) fail("this kind of group");
+      if (take('P') && (at_ == chars_.size() || chars_[at_] != '<'))
+        fail("this kind of group is not supported");
       if (take('<')) {
         if (at_ < chars_.size() && (chars_[at_] == '=' || chars_[at_] == '!'))
-          fail("lookaround is not regular: it is not supported");
+          fail("lookaround is not supported: it is not regular");
         while (next() != '>') continue;
       } else if (!take(':')) {
         fail("lookaround and flags are not supported");
       }
     }
     const Node body = choice();
-    if (!take(')')) fail("a ( without a )");
+    if (!take(')')) fail("unmatched (");
     return body;
   }
 
@@ -169,7 +170,7 @@ class RegexParser {
     uint32_t value = 0;
     for (int i = 0; i < digits; ++i) {
       const int digit = hex_value(next());
-      if (digit < 0) fail("a hexadecimal digit is missing");
+      if (digit < 0) fail("expected a hexadecimal digit");
       value = value * 16 + static_cast<uint32_t>(digit);
     }
     return value;
@@ -179,7 +180,7 @@ class RegexParser {
     uint32_t value = 0;
     while (!take('}')) {
       value = value * 16 + hex(1);
-      if (value > kLastChar) fail("no character has this number");
+      if (value > kLastChar) fail("no Unicode character has this number");
     }
     return value;
   }
@@ -209,7 +210,7 @@ class RegexParser {
         break;
       default: break;
     }
-    if (c >= '0' && c <= '9') fail("backreferences are not regular: they are not supported");
+    if (c >= '0' && c <= '9') fail("backreferences are not supported: they are not regular");
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) fail("this escape is not supported");
     return one(c);
   }
@@ -241,10 +242,10 @@ class RegexParser {
         ++at_;
         const CharSet last = take('\\') ? escape(true, negated) : CharSet{{next(), 0}};
         if (first.size() != 1 || first[0].first != first[0].last || last.size() != 1)
-          fail("a range of a class that is no single character");
-        if (last[0].first < first[0].first) fail("a range with its bounds in the wrong order");
+          fail("expected a single character at each end of a range, got a class");
+        if (last[0].first < first[0].first) fail("the bounds of a range are in the wrong order");
         if (last[0].last != 0 && last[0].last != last[0].first)
-          fail("a range of a class that is no single character");
+          fail("expected a single character at each end of a range, got a class");
         first[0].last = last[0].first;
       }
       set.insert(set.end(), first.begin(), first.end());
@@ -270,7 +271,7 @@ uint32_t next_char(std::string_view text, size_t& at) {
   const uint8_t first = byte(0);
   const size_t bytes = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
   if (at + bytes > text.size() || find_invalid_utf8(text.substr(at, bytes)) != bytes)
-    fail_input("byte ", at, " is no valid UTF-8");
+    fail_input("byte ", at, " is not valid UTF-8");
   uint32_t c = bytes == 1 ? first : first & (0xFFu >> (bytes + 1));
   for (size_t i = 1; i < bytes; ++i) c = c << 6 | (byte(i) & 0x3Fu);
   at += bytes;

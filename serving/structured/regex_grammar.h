@@ -1,8 +1,8 @@
-// Regular expressions as grammars: the syntax of JSON Schema's `pattern` (ECMA-262), as far as it
-// is regular: literals, `.` (no line end), classes with \d \w \s (ASCII) and their complements,
-// escapes \t \n \r \f \v \xHH \uHHHH \u{H...}, groups (capturing or not, named or not),
-// alternatives, * + ? {n} {n,} {n,m} (lazy ones have the same texts), ^ at the start and $ at the
-// end of the alternatives of the whole expression.
+// Regular expressions as grammars. Supported is the regular part of the syntax of JSON Schema's
+// `pattern` (ECMA-262): literals, `.` (no line end), classes with \d \w \s (ASCII) and their
+// complements, escapes \t \n \r \f \v \xHH \uHHHH \u{H...}, groups (capturing or not, named or
+// not), alternatives, * + ? {n} {n,} {n,m} (lazy ones have the same texts), ^ at the start and $ at
+// the end of the alternatives of the whole expression.
 //
 // InputError for anything else: backreferences, lookaround, \b, \p, flags.
 #pragma once

@@ -1,9 +1,9 @@
 // Automaton of one rule: expression -> nondeterministic automaton (Thompson 1968) -> deterministic
 // automaton by the subset construction (Rabin and Scott 1959). Calls are symbols like bytes.
 //
-// Repetitions with many optional turns become loops with a counter (StateCounter) if each byte
-// decides between another turn, the current one and the continuation: true of JSON, where a quote
-// ends a string and a bracket an array. Otherwise each turn has its own states.
+// A repetition with many optional turns becomes a loop with a counter (StateCounter) if each byte
+// decides whether the current turn continues, another one begins, or the loop ends. That holds in
+// JSON, where a quote ends a string and a bracket an array. Otherwise each turn has its own states.
 #pragma once
 
 #include <vector>

@@ -13,8 +13,8 @@ enum class CandidateSource {
   kTypes,  // also booleans, null, integers between bounds, and the schemas of anyOf and oneOf
 };
 
-// Array of at most max_count values that contains every value of the schema; some may not satisfy
-// it. nullopt: none found in a bounded search.
+// Returns an array of at most max_count values that contains every value of the schema, possibly
+// with others. nullopt: a bounded search found none.
 std::optional<Schema> candidate_values(const Schema& schema, const SchemaFinder& find,
                                        CandidateSource source, size_t max_count);
 

@@ -184,10 +184,11 @@ void merge_keyword(Schema& out, const std::string& name, const Schema& value,
     for (const Schema& one : value) old.push_back(one);
   } else if (name == "anyOf" || name == "oneOf" || name == "allOf" || name == "$ref") {
     if (!out.contains("allOf")) out["allOf"] = Schema::array();
-    if (!out["allOf"].is_array()) fail_keyword(path, "allOf", "must be an array that is not empty");
+    if (!out["allOf"].is_array()) fail_keyword(path, "allOf", "must be a non-empty array");
     out["allOf"].push_back(Schema{{name, value}});
   } else {
-    fail_keyword(path, name.c_str(), "appears twice, with different values, and both must hold");
+    fail_keyword(path, name.c_str(),
+                 "is not supported with different values in schemas that must both hold");
   }
 }
 
@@ -353,7 +354,7 @@ int64_t count_of(const Schema& s, const char* keyword, int64_t otherwise, const 
 
 Schema merged(const Schema& a, const Schema& b, const std::string& path, CompileBudget& budget) {
   budget.take_bytes(static_cast<int64_t>(64 * (a.size() + b.size()) + 256));
-  if (budget.out_of_time()) fail_input("compiling it takes too long: make it simpler");
+  if (budget.out_of_time()) fail_input("compiling the constraint takes too long: make it simpler");
   // `items` applies after the `prefixItems` of its own schema only.
   const auto prefix = [](const Schema& s) { return s.value("prefixItems", Schema()); };
   const auto speaks = [](const Schema& s) {
@@ -362,15 +363,16 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
   if (speaks(a) && speaks(b) && prefix(a) != prefix(b) &&
       (a.contains("items") || b.contains("items")))
     fail_keyword(path, "items",
-                 "does not go with prefixItems of another schema that must hold, too");
+                 "is not supported beside prefixItems of another schema that must also hold");
   // Patterns determine which properties are additional.
   for (const auto& [one, other] : {std::pair{&a, &b}, {&b, &a}})
     if (one->contains("patternProperties") &&
         (closes(*other) ||
          (closes(*one) && (other->contains("patternProperties") || other->contains("properties")))))
-      fail_keyword(path, "patternProperties",
-                   "does not go with properties of another schema that must hold, too, beside "
-                   "additionalProperties of one of them");
+      fail_keyword(
+          path, "patternProperties",
+          "is not supported beside properties of another schema that must also hold, if one "
+          "of them has additionalProperties");
   Schema out = with_additional(a, b);
   const Schema more = with_additional(b, a);
   for (const auto& [name, value] : more.items()) {
@@ -402,7 +404,10 @@ std::vector<std::string> types_of(const Schema& constraints, const std::string& 
     for (const Schema& one : type.is_array() ? type : Schema::array({type})) {
       const bool known =
           one.is_string() && std::ranges::any_of(kTypes, [&](const char* t) { return one == t; });
-      if (!known) fail_keyword(path, "type", "must be a type of JSON, or an array of them");
+      if (!known)
+        fail_keyword(path, "type",
+                     "must be object, array, string, number, integer, boolean or null, or an array "
+                     "of these");
       if (std::ranges::find(out, one.get<std::string>()) == out.end()) out.push_back(one);
     }
   } else {

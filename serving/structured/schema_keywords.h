@@ -1,5 +1,5 @@
-// Normalised constraints of schemas, and their intersection. For .cpp files only (it includes the
-// JSON library).
+// Normalised constraints of schemas, and intersections of them. For .cpp files only (it includes
+// the JSON library).
 #pragma once
 
 #include <functional>
@@ -28,8 +28,8 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
 // `type`, all types that the other keywords refer to.
 std::vector<std::string> types_of(const Schema& constraints, const std::string& path);
 
-// Value of minLength, maxItems and the like. A maximum beyond any text is reduced. InputError if it
-// is not a count, or a minimum that is too large.
+// Value of a counting keyword such as minLength or maxItems; `otherwise` if absent. A maximum
+// beyond any text is reduced. InputError if it is not a count, or if a minimum is too large.
 int64_t count_of(const Schema& s, const char* keyword, int64_t otherwise, const std::string& path);
 
 // True if a value has the type of that name.

@@ -137,8 +137,7 @@ class OverlapSearch {
       if (!s.contains(name)) continue;
       const Schema list = s[name];
       s.erase(name);
-      if (!list.is_array() || list.empty())
-        fail_keyword(path_, name, "must be an array that is not empty");
+      if (!list.is_array() || list.empty()) fail_keyword(path_, name, "must be a non-empty array");
       if (name[1] == 'l') {
         Schema rest = Schema::array();
         for (size_t i = 1; i < list.size(); ++i) rest.push_back(list[i]);

@@ -1,5 +1,5 @@
-// Search for values that satisfy two of several schemas, such as those of oneOf. For .cpp files
-// only (it includes the JSON library).
+// Overlap search: finds two schemas, such as two of oneOf, that a value may both satisfy. For .cpp
+// files only (it includes the JSON library).
 #pragma once
 
 #include <optional>
@@ -11,13 +11,15 @@
 
 namespace trireme {
 
-// First two schemas that may overlap: a text generated for the first (json_schema_grammar.h) may
-// satisfy the second. nullopt: no two of them can. Two schemas are distinguished by their types,
-// values, bounds of numbers, lengths and numbers of elements; by a pattern or factor that a value
-// does not match (but not by a format, which may be an annotation to others); by a property that
-// one requires and the other cannot have; or by a property that both have, that one requires, and
-// whose schemas are distinguished in the same way. schemas: an array; beside: constraints that
-// apply to all of them; path: of the schemas, for errors. InputError as json_schema_grammar().
+// Returns the first two schemas that may overlap: a text generated for the first
+// (json_schema_grammar.h) may satisfy the second. nullopt: no two of them overlap. These
+// distinguish two schemas:
+//  - types, values, bounds of numbers, lengths, numbers of elements;
+//  - a pattern or factor that a value does not match (not a format, which may be an annotation);
+//  - a property that one requires and the other cannot have;
+//  - a property that both have and one requires, if its schemas are distinguished in these ways.
+// schemas: an array; beside: constraints that apply to all of them; path: of the schemas, for
+// errors. InputError as json_schema_grammar().
 std::optional<std::pair<size_t, size_t>> find_overlap(const Schema& beside, const Schema& schemas,
                                                       const SchemaFinder& find,
                                                       const std::string& path,

@@ -45,7 +45,7 @@ class ValueCheck {
 
   bool hold_of(const Schema& value, const Schema& s, const char* name, int depth) {
     if (!s[name].is_array() || s[name].empty())
-      fail_keyword(path_, name, "must be an array that is not empty");
+      fail_keyword(path_, name, "must be a non-empty array");
     const auto count = std::ranges::count_if(
         s[name], [&](const Schema& one) { return holds(value, one, depth + 1); });
     return name[1] == 'l' ? count == std::ssize(s[name]) : name[0] == 'o' ? count == 1 : count > 0;
@@ -73,7 +73,7 @@ class ValueCheck {
       return number.is_number_float() || std::abs(number.get<double>()) <= kExactIntegers;
     };
     if (a.is_number_float() != b.is_number_float() && (!is_exact(a) || !is_exact(b)))
-      fail_keyword(path_, keyword, "is not supported beside values of so many digits");
+      fail_keyword(path_, keyword, "cannot be compared exactly with a value of that many digits");
     return a <= b;
   }
 

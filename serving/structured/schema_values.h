@@ -1,4 +1,4 @@
-// Filter for the values of enum and const by the schema's other keywords. For .cpp files only (it
+// Filter of the values of enum and const by a schema's other keywords. For .cpp files only (it
 // includes the JSON library).
 #pragma once
 
@@ -14,8 +14,8 @@ namespace trireme {
 bool are_equal(const Schema& a, const Schema& b);
 bool contains_value(const Schema& values, const Schema& value);
 
-// Elements of an array that satisfy constraints, exactly; constraints as returned by
-// constraints_of() or merged(). find: resolves references; strings: shared by the values of all
+// Returns the elements of an array that satisfy constraints, exactly. constraints: as returned by
+// constraints_of() or merged(). find: resolves references. strings: shared by the values of all
 // schemas. InputError with path and keyword if that cannot be decided.
 std::vector<Schema> satisfying(const Schema& values, const Schema& constraints,
                                const SchemaFinder& find, const std::string& path,

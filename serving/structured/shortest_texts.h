@@ -1,5 +1,5 @@
 // Shortest distance in bytes from each state to the end of its rule, by Dijkstra's algorithm for
-// grammars (Knuth 1977). A call is as long as the shortest text of its rule.
+// grammars (Knuth 1977). The length of a call is that of the shortest text of the called rule.
 #pragma once
 
 #include <algorithm>

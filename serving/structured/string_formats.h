@@ -6,9 +6,10 @@
 
 namespace trireme {
 
-// For generation: every match has the format, in its usual forms. "" for an unknown format.
+// Expression for generation: every match has the format, in one of its usual forms. "": unknown
+// format.
 std::string format_expression(std::string_view format);
-// For checking given strings: all strings of a known format, by RFC 3339 (date, time, duration),
+// Expression for checks: matches all strings of a known format, by RFC 3339 (date, time, duration),
 // 4122 (uuid), 5321 (email), 1123 (hostname, except its limit of 253 characters), 4291 (ipv6), 3986
 // (uri), 3987 (iri), 6901 (json-pointer).
 std::string format_check(std::string_view format);

@@ -43,7 +43,7 @@ Node expression_grammar(Grammar& g, const StringExpression& expression, const st
     return g.sequence(
         {quote, regex_grammar(g, format_expression(text), RegexUse::kWholeText), quote});
   } catch (const InputError& error) {
-    fail_keyword(path, keyword.c_str(), concat("is refused: ", error.what()));
+    fail_keyword(path, keyword.c_str(), concat("cannot be compiled: ", error.what()));
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// Pattern or format, as keyword and value.
+// A pattern or format: keyword and value.
 using StringExpression = std::pair<std::string, std::string>;
 
 // s: constraints as returned by constraints_of() or merged(). With a pattern or format, maxLength

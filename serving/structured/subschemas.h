@@ -1,4 +1,4 @@
-// Compiler interface for the subschemas of arrays and objects.
+// Interface of the schema compiler for the subschemas of arrays and objects.
 // For .cpp files only (it includes the JSON library).
 #pragma once
 

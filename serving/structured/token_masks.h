@@ -1,13 +1,14 @@
-// Masks of the tokens allowed next. The part that depends on an automaton state alone is computed
-// once per state (XGrammar: Dong et al. 2024): tokens that stay within the state's rule are allowed
-// whatever the stack is. Where the rule may end inside a token, the trie node is kept, and the
-// tokens below it are checked with the actual stack; that result is kept for the reader state.
+// Token masks of a grammar: the tokens allowed next in each reader state. The part that depends
+// only on an automaton state is computed once per state (XGrammar: Dong et al. 2024): tokens that
+// stay within the state's rule are allowed with any stack. Where the rule may end inside a token,
+// the trie node is stored, and the tokens below it are checked with the actual stack. That result
+// is stored for the reader state.
 //
-// Costs O(words) for a known reader state, otherwise a walk over the readable part of the trie for
-// each way to read the text so far. Work is counted in trie nodes, and a mask that takes more than
-// begin() allows is given up; what has been computed is kept and makes a second attempt cheaper.
-// Memory is charged before it is allocated; if that is refused, the mask is given up, too, and
-// clear() frees memory.
+// A mask costs O(words) for a known reader state, otherwise a walk over the readable part of the
+// trie for each way to read the text so far. Work is counted in trie nodes. A mask that takes more
+// than begin() allows is given up; its computed parts make a second attempt cheaper. Memory is
+// charged before it is allocated. If the charge is refused, the mask is given up, too; clear()
+// frees memory.
 #pragma once
 
 #include <functional>
@@ -23,18 +24,18 @@ namespace trireme {
 class TokenMasks {
  public:
   static constexpr int64_t kMaxWork = int64_t{1} << 24;
-  // Asks for a total of `bytes`; false: refused. Called when the total exceeds what was granted,
-  // and when it has decreased.
+  // Requests a total of `bytes`; false: refused. Called when the total exceeds the granted one, and
+  // when it has decreased.
   using Charge = std::function<bool(int64_t bytes)>;
   // Automaton and trie must outlive this object. max_work: limit for the first mask.
   TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t max_work = kMaxWork,
              Charge charge = {});
 
   GrammarStates& states() { return states_; }
-  // Adds the bits of the tokens that can be read from `state` to `mask`, (trie.words()). False:
-  // there are none, or the search was given up. Tokens after which more than `most` bytes are
-  // missing (GrammarStates::bytes_to_end) are left out; if that leaves none and the text may not
-  // end here, those with the fewest missing bytes are added.
+  // Adds the bits of the tokens that can be read from `state` to `mask` (trie.words()). False:
+  // there are none, or the search was given up. Leaves out tokens after which the text needs more
+  // than `most` further bytes (GrammarStates::bytes_to_end). If that leaves none and the text may
+  // not end here, adds those that need the fewest.
   bool add(int32_t state, int64_t most, std::span<uint32_t> mask);
   // Sets the work limit of the following step() and add() calls together.
   void begin(int64_t max_work);
@@ -42,7 +43,7 @@ class TokenMasks {
   // True if work or memory did not suffice since begin().
   bool gave_up() const { return work_left_ < 0; }
   bool lacks_memory() const { return lacks_memory_; }
-  // State after a byte. kDead: there is none, or the search was given up.
+  // Returns the state after a byte. kDead: there is none, or the search was given up.
   int32_t step(int32_t state, uint8_t byte);
   int32_t restore(const GrammarStates::Snapshot& saved);
   // Computes the parts that depend on automaton states alone, starting with the states that accept

@@ -13,7 +13,8 @@ constexpr size_t kLongest = 1024;  // bytes; longer tokens are left out
 }  // namespace
 
 TokenTrie::TokenTrie(const Tokenizer& tokenizer, int64_t model_ids) : ids_(model_ids) {
-  TRIREME_CHECK(tokenizer.vocab_size() <= model_ids, tokenizer.vocab_size(), " ids of ", model_ids);
+  TRIREME_CHECK(tokenizer.vocab_size() <= model_ids, tokenizer.vocab_size(),
+                " token ids, expected at most ", model_ids);
   std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 0; id < tokens.size(); ++id)
     if (!tokenizer.is_control(static_cast<int32_t>(id)))

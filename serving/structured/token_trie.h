@@ -1,5 +1,5 @@
-// Trie of a vocabulary's tokens by their bytes. Nodes are in depth-first order: a walk is a loop,
-// and subtrees that cannot match are skipped.
+// Trie of a vocabulary's tokens by their bytes. Nodes are in depth-first order, so that a walk is a
+// loop that can skip subtrees.
 #pragma once
 
 #include <cstdint>

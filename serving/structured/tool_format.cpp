@@ -112,7 +112,8 @@ ToolFormat tool_format_of_templates(const ChatTemplateSources& sources) {
 ToolFormat tool_format(std::string_view name) {
   for (const Form& form : kForms)
     if (form.name == name) return form.format;
-  fail_input("\"", name, "\" is no form of tool calls; there are hermes, llama3_json and mistral");
+  fail_input("\"", name,
+             "\" is not a supported format of tool calls; supported: hermes, llama3_json, mistral");
 }
 
 const char* text(ToolFormat format) {

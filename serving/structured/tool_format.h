@@ -18,7 +18,7 @@ namespace trireme {
 
 enum class ToolFormat { kNone, kHermes, kLlama3, kMistral };
 
-// Format that the chat template for conversations with tools uses; kNone: unknown.
+// Format of the chat template that is used with tools; kNone: unknown.
 ToolFormat tool_format_of_templates(const ChatTemplateSources& sources);
 // InputError for an unknown name.
 ToolFormat tool_format(std::string_view name);

@@ -26,12 +26,13 @@ class GrammarParser {
     for (skip(); at_ < text_.size(); skip()) {
       const std::string name = take_name();
       skip();
-      if (!take("::=")) fail("::= is missing after the name of a rule");
+      if (!take("::=")) fail("expected ::= after the name of a rule");
       const int32_t rule = rule_of(name);
       if (!defined_.insert(name).second) fail(concat("the rule ", name, " is defined twice"));
       g_.define(rule, choice());
       skip();
-      if (at_ < text_.size() && !at_rule()) fail("this belongs to no rule");
+      if (at_ < text_.size() && !at_rule())
+        fail("expected a rule, NAME ::= ..., or the end of the grammar");
     }
     for (const auto& [name, rule] : rules_)
       if (!defined_.contains(name)) fail_input("grammar: the rule ", name, " is not defined");
@@ -60,7 +61,7 @@ class GrammarParser {
   std::string take_name() {
     const size_t begin = at_;
     while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
-    if (at_ == begin) fail("the name of a rule is missing");
+    if (at_ == begin) fail("expected the name of a rule");
     return std::string(text_.substr(begin, at_ - begin));
   }
   // True at the start of the next rule.
@@ -100,14 +101,14 @@ class GrammarParser {
   Node item() {
     if (take("(")) {
       const Node inner = choice();
-      if (!take(")")) fail("a ( without a )");
+      if (!take(")")) fail("unmatched (");
       return inner;
     }
     if (take("\"")) return literal();
     if (take("[")) return char_class();
     if (take(".")) return g_.chars({{0, kLastChar}});
     if (is_name_char(text_[at_])) return g_.call(rule_of(take_name()));
-    fail(concat("\"", text_.substr(at_, 1), "\" is not understood here"));
+    fail(concat("\"", text_.substr(at_, 1), "\" is not allowed here"));
   }
 
   Node repeated(Node part) {
@@ -137,8 +138,8 @@ class GrammarParser {
       most = at_ < text_.size() && text_[at_] == '}' ? -1 : number();
       skip();
     }
-    if (!take("}")) fail("a { without a }");
-    if (most >= 0 && most < least) fail("a repetition with its bounds in the wrong order");
+    if (!take("}")) fail("unmatched {");
+    if (most >= 0 && most < least) fail("the bounds of a repetition are in the wrong order");
     return g_.repeat(part, least, most);
   }
   int64_t number() {
@@ -146,9 +147,9 @@ class GrammarParser {
     const size_t begin = at_;
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
       value = value * 10 + (text_[at_] - '0');
-      if (value > kMaxGrammarRepeats) fail("a repetition of more than 10000 times");
+      if (value > kMaxGrammarRepeats) fail("a repetition may have at most 10000 turns");
     }
-    if (at_ == begin) fail("a number is missing");
+    if (at_ == begin) fail("expected a number");
     return value;
   }
 
@@ -171,7 +172,7 @@ class GrammarParser {
       default: break;
     }
     if (std::string_view("\\\"[]-^").find(c) == std::string_view::npos)
-      fail(concat("the escape \\", c, " is not known"));
+      fail(concat("the escape \\", c, " is not supported; supported: n r t \\ \" [ ] - ^ x u U"));
     return static_cast<uint32_t>(c);
   }
   uint32_t hex(int digits) {
@@ -182,11 +183,11 @@ class GrammarParser {
                         : c >= 'a' && c <= 'f' ? c - 'a' + 10
                         : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                                : -1;
-      if (digit < 0) fail("a hexadecimal digit is missing");
+      if (digit < 0) fail("expected a hexadecimal digit");
       value = value << 4 | static_cast<uint32_t>(digit);
     }
     if (value > kLastChar || (value >= 0xD800 && value < 0xE000))
-      fail("no character has this number");
+      fail("no Unicode character has this number");
     return value;
   }
   Node literal() {
@@ -207,7 +208,7 @@ class GrammarParser {
         ++at_;
         last = character();
       }
-      if (last < first) fail("a range with its bounds in the wrong order");
+      if (last < first) fail("the bounds of a range are in the wrong order");
       set.push_back({first, last});
       g_.budget().take_bytes(sizeof(CharRange));
     }

@@ -8,7 +8,7 @@ namespace trireme {
 
 StopMatcher::StopMatcher(std::vector<std::string> stops) {
   for (std::string& text : stops) {
-    TRIREME_CHECK(!text.empty(), "an empty stop string");
+    TRIREME_CHECK(!text.empty(), "a stop string is empty");
     std::vector<size_t> border(text.size(), 0);
     for (size_t i = 1, length = 0; i < text.size(); ++i) {
       while (length > 0 && text[i] != text[length]) length = border[length - 1];

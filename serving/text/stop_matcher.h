@@ -10,7 +10,7 @@ namespace trireme {
 
 class StopMatcher {
  public:
-  // stops: none may be empty.
+  // stops: the stop strings; none may be empty.
   explicit StopMatcher(std::vector<std::string> stops);
 
   // Appends one byte. Returns the index of the longest stop string that ends with it; -1: none.

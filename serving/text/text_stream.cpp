@@ -32,7 +32,7 @@ bool TextStream::is_shown(int32_t id, TokenRole role) const {
 }
 
 void TextStream::push(int32_t id, TokenRole role, TextDelta& delta) {
-  TRIREME_CHECK(!stopped(), "a token after the end of the text");
+  TRIREME_CHECK(!stopped(), "push() after a stop string has ended the text");
   const bool shown = is_shown(id, role);
   if (role != TokenRole::kPrompt) ++generated_;
   undecided_.push_back({.id = id,
@@ -50,7 +50,8 @@ void TextStream::push(int32_t id, TokenRole role, TextDelta& delta) {
 size_t TextStream::add_shares(const DetokenizedText& now) {
   size_t at = 0;
   for (const size_t share : now.shares) {
-    TRIREME_CHECK(!undecided_.empty(), "a share of a token that was not pushed");
+    TRIREME_CHECK(!undecided_.empty(),
+                  "the detokenizer reports more shares than tokens were pushed");
     if (!stopped()) add_token(undecided_.front(), std::string_view(now.text).substr(at, share));
     undecided_.pop_front();
     at += share;

@@ -1,12 +1,12 @@
 // Streaming text of a sequence: pieces of valid UTF-8 that are never retracted.
 //
 // Text that a later token may change is held back (engine/text/detokenizer.h), and so is a possible
-// prefix of a stop string. The text ends before the first stop string in it, or after it with
-// include_stop. If several stop strings end with the same byte, the longest counts. So the pieces
-// together equal the whole text, independent of token boundaries.
+// prefix of a stop string. The text ends before the first stop string in it, or with include_stop
+// after it. If several stop strings end with the same byte, the longest counts. So the pieces add
+// up to the same text, however tokens divide it.
 //
-// A token's share of the text is the part that is complete with this token; usually empty for the
-// first tokens of a character that several tokens spell. The shares together are the text.
+// A token's share of the text is the part that this token completes. It is usually empty for the
+// first tokens of a character that several tokens spell. All shares together are the text.
 //
 // Cost: O(bytes of the token) per stop string.
 #pragma once
@@ -27,22 +27,22 @@ struct TextStreamOptions {
   std::vector<std::string> stops = {};  // stop strings, none empty
   bool include_stop = false;            // keeps stop strings and stop tokens in the text
   int64_t min_tokens = 0;               // stop strings that end within this many tokens are ignored
-  bool show_special = false;            // writes control tokens as spelled
-  std::vector<int32_t> shown = {};      // control tokens written in any case
-  bool at_start = false;                // nothing precedes the text (Tokenizer::detokenizer)
+  bool show_special = false;            // includes the spelling of control tokens
+  std::vector<int32_t> shown = {};      // control tokens that are always included
+  bool at_start = false;                // no token precedes the text (Tokenizer::detokenizer)
   bool report_tokens = false;           // fills TextDelta::tokens
 };
 
 struct TokenText {
   int32_t id = 0;
   std::string text = {};   // its share of the text, truncated where the text ends
-  std::string bytes = {};  // its own bytes, possibly a part of a character
-  int64_t offset = 0;      // characters of the text before its share
+  std::string bytes = {};  // bytes of the token itself, possibly a part of a character
+  int64_t offset = 0;      // number of characters of the text before its share
 };
 
 struct TextDelta {
   std::string text = {};
-  std::vector<TokenText> tokens = {};  // final, in the order of push()
+  std::vector<TokenText> tokens = {};  // tokens whose text is final, in the order of push()
 };
 
 enum class TokenRole {
@@ -56,10 +56,10 @@ class TextStream {
   // The tokenizer must outlive this object.
   TextStream(const Tokenizer& tokenizer, TextStreamOptions options);
 
-  // Adds the next token and appends final text to `delta`. Not allowed once stopped(). Tokens after
-  // the end of the text are not reported.
+  // Adds the next token and appends the text that is now final to `delta`. Not allowed once
+  // stopped(). Tokens after the end of the text are not reported.
   void push(int32_t id, TokenRole role, TextDelta& delta);
-  // Ends the tokens and appends the rest of the text, which may contain a stop string: see
+  // Adds no further token: appends the rest of the text. It may contain a stop string, see
   // stopped().
   void finish(TextDelta& delta);
   // True if a stop string has ended the text.
@@ -100,10 +100,10 @@ class TextStream {
   std::deque<Waiting> waiting_;
 };
 
-// Own bytes of a token: for a control token, its spelling.
+// Bytes of a token by itself; for a control token, its spelling.
 std::string token_bytes(const Tokenizer& tokenizer, int32_t id);
 
-// Characters in valid UTF-8.
+// Number of characters in valid UTF-8.
 int64_t count_characters(std::string_view text);
 
 }  // namespace trireme

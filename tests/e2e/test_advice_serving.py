@@ -84,7 +84,7 @@ class Serving(served_run.ServerTest):
             with self.subTest(name):
                 self.follow(refused, advice, *followed)
         status, text = self.raw(COMPLETIONS, TEXT, **{"Content-Encoding": "gzip"})
-        self.assertEqual((status, "is not read: send the body as it is" in text), (415, True), text)
+        self.assertEqual((status, "is not supported: send the body uncompressed" in text), (415, True), text)
         self.assertEqual(self.raw(COMPLETIONS, TEXT)[0], 200)
         self.stop(server)
 
@@ -155,7 +155,7 @@ class Serving(served_run.ServerTest):
         self.starts("--ranks", 2, "--tensor", 2)
         self.refused("give at least as many", "--kv-cache-memory-bytes", 16)
         _, stderr = self.trireme("serve", "--model", "run", "--kv-cache-memory-bytes", 16, expect=2)
-        least = int(stderr.split(" tokens takes ")[1].split(";")[0])
+        least = int(stderr.split(" tokens needs ")[1].split(" bytes")[0])
         self.starts("--kv-cache-memory-bytes", least)
         self.refused("tokens; give more --kv-cache-memory-bytes", "--max-model-len", 512, "--kv-cache-memory-bytes", least)
         self.starts("--max-model-len", 512, "--kv-cache-memory-bytes", 512 * least)
@@ -197,7 +197,7 @@ class Serving(served_run.ServerTest):
         self.wait_for(lambda: self.ask("GET", "/health/ready")[0], 200)
         load = ("/v1/load_lora_adapter", {"lora_name": "a", "lora_path": adapter})
         status, text = self.raw(*load)
-        self.assertEqual((status, "is not relayed: ask each server for it itself" in text), (404, True), text)
+        self.assertEqual((status, "is not relayed: send it to each server directly" in text), (404, True), text)
         self.stop(router)
         self.port = behind
         self.assertEqual(self.raw(*load)[0], 200)
@@ -208,7 +208,7 @@ class Serving(served_run.ServerTest):
         self.starts("--expert-parallel-size", 1, "--tensor", 2, "--ranks", 2)
 
     def test_addresses(self):
-        self.refused("is no address: give one of this machine, such as 127.0.0.1 or 0.0.0.0", "--host", "nowhere.invalid")
+        self.refused("is not an address: give one of this machine, such as 127.0.0.1 or 0.0.0.0", "--host", "nowhere.invalid")
         self.starts("--host", "127.0.0.1")
         open_to_all = "give one (--api-key-file), or listen on 127.0.0.1, or allow all clients (--insecure)"
         self.refused(open_to_all, "--host", "0.0.0.0")

@@ -121,7 +121,7 @@ class Server(served_run.ServerTest):
         for layout, ranks in ((), 1), (("--data-parallel-size", 2), 2):
             with self.subTest(ranks=ranks):
                 _, said = self.trireme(*command, *layout, "--gpu-memory-utilization", 1e-6, expect=2, program=program)
-                found = re.search(r"of (\d+) bytes of GPU 0 (\d+) are in use .* leaves it 0, and 16 tokens take (\d+)", said)
+                found = re.search(r"of (\d+) bytes of GPU 0, (\d+) are in use .*; 0 bytes are left for the cache, and 16 tokens need (\d+)", said)
                 total, used, block = map(int, found.groups())
                 self.assertEqual(total, 16 << 30)
                 self.write("serve.json", json.dumps({"gpu_memory_utilization": (used + 100.5 * ranks * block) / total}))

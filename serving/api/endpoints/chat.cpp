@@ -23,15 +23,15 @@ void add_template_fields(FieldTable<ChatFields>& t) {
   using R = ChatFields;
   t.other(
       "chat_template", FieldKind::kString, "", "",
-      "Name of one of the model's templates (default: tool_use with tools if the model has it, "
-      "else default). Templates are programs, so a request cannot bring its own.",
+      "Name of one of the model's chat templates (default: with tools tool_use, if the model has "
+      "it, else default). Templates are programs, so a request cannot bring its own.",
       [](R& r, const ApiJson& v, const Field& f) { r.given["chat_template"] = read_string(f, v); });
   t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
-          "Variables of the model's template, such as enable_thinking.",
+          "Variables of the chat template, such as enable_thinking.",
           [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
       .entries(0, 32);
   t.other("documents", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
-          "Documents for the model's template; 400 if the template does not render them.",
+          "Documents for the chat template; 400 if the template does not render them.",
           [](R& r, const ApiJson& v, const Field&) { r.given["documents"] = read_documents(v); })
       .entries(0, 128);
 }
@@ -39,7 +39,8 @@ void add_template_fields(FieldTable<ChatFields>& t) {
 void add_conversation_fields(FieldTable<ChatFields>& t) {
   using R = ChatFields;
   t.other("messages", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
-          "The conversation: role (system, developer, user, assistant, tool) and content.",
+          "Messages of the conversation, each with role (system, developer, user, assistant, tool) "
+          "and content.",
           [](R& r, const ApiJson& v, const Field&) {
             r.given["messages"] = read_messages(v, r.unknown);
           })
@@ -50,24 +51,25 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
           [](R& r, const ApiJson& v, const Field&) { r.given["tools"] = read_tools(v, r.tools); });
   t.other("tool_choice", FieldKind::kOther, "",
           R"({"oneOf":[{"enum":["none","auto","required"]},{"type":"object"}]})",
-          "none, auto, required, or the function to call.",
+          "Whether the model calls tools: none, auto, required, or the function to call.",
           [](R& r, const ApiJson& v, const Field&) { r.choice = v; });
   t.boolean("parallel_tool_calls", &R::parallel_tool_calls, "true",
             "Allow several function calls in one message.");
   t.other(
       "add_generation_prompt", FieldKind::kBoolean, "true", "",
-      "End the prompt with the start of an assistant's message (default: false with "
+      "End the prompt with the start of an assistant message (default: true, but false with "
       "continue_final_message).",
       [](R& r, const ApiJson& v, const Field& f) { r.add_generation_prompt = read_boolean(f, v); });
-  t.boolean("continue_final_message", &R::continue_final_message, "false",
-            "End the prompt with the last message's text, which the completion continues.");
+  t.boolean(
+      "continue_final_message", &R::continue_final_message, "false",
+      "End the prompt with the text of the last message, so that the completion continues it.");
   add_template_fields(t);
   t.boolean("add_special_tokens", &R::add_special, "false",
             "Add the special tokens that the model expects before a text, such as <s>, before the "
             "rendered template.");
   t.other("reasoning_effort", FieldKind::kString, "", "",
-          "Variable of the model's template; \"none\" also sets enable_thinking and thinking to "
-          "false, other values to true.",
+          "Variable of the chat template; \"none\" also sets enable_thinking and thinking to "
+          "false, other values set them to true.",
           [](R& r, const ApiJson& v, const Field& f) {
             r.given["reasoning_effort"] = read_string(f, v);
           })
@@ -81,7 +83,7 @@ FieldTable<ChatFields> make_chat_table() {
   add_conversation_fields(t);
   for (const char* name : {"max_completion_tokens", "max_tokens"})
     t.other(name, FieldKind::kInteger, "", "",
-            "Maximum tokens of the completion; absent: as many as the model's length leaves.",
+            "Maximum tokens of the completion; absent: up to the model's maximum length.",
             [](R& r, const ApiJson& v, const Field& f) {
               const int64_t tokens = read_integer(f, v);
               r.max_tokens = std::min(r.max_tokens.value_or(tokens), tokens);
@@ -90,7 +92,7 @@ FieldTable<ChatFields> make_chat_table() {
   t.boolean("logprobs", &R::logprobs, "false",
             "Return log-probabilities of the completion's tokens.");
   t.integer("top_logprobs", &R::top_logprobs, "0",
-            "With `logprobs` only: number of most probable tokens to return at each position.")
+            "Number of most probable tokens to return at each position. Only with `logprobs`.")
       .range(0, static_cast<double>(kMaxTopLogprobs));
   add_ending_fields(t);
   add_sampling_fields(t);
@@ -106,7 +108,7 @@ const FieldTable<ChatFields>& chat_table() {
 
 [[noreturn]] void fail_choice() {
   fail_field("tool_choice",
-             "tool_choice must be \"none\", \"auto\", \"required\" or "
+             "tool_choice: expected \"none\", \"auto\", \"required\" or "
              "{\"type\": \"function\", \"function\": {\"name\": ...}}");
 }
 
@@ -125,7 +127,8 @@ void read_tool_choice(ChatFields& r) {
   } else {
     if (!r.choice.is_object() || !r.choice.contains("type")) fail_choice();
     if (r.choice["type"] == "allowed_tools")
-      fail_unavailable("tool_choice", "tool_choice of type allowed_tools is not available");
+      fail_unavailable("tool_choice",
+                       "tool_choice of type allowed_tools is not supported; supported: function");
     check_members("tool_choice", r.choice, {"type", "function"});
     if (r.choice["type"] != "function" || !r.choice.contains("function") ||
         !r.choice["function"].is_object() || !r.choice["function"].contains("name") ||

@@ -25,7 +25,7 @@ struct ChatRequest : GenerationRequest {
   bool add_special = false;
 };
 
-// ApiError names the field (400; 501 if it is not available on this server).
+// Parses a body. ApiError that names the field: 400, or 501 if the server does not support it.
 ChatRequest parse_chat(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kChatEndpoint;

@@ -27,14 +27,14 @@ FieldTable<CompletionRequest> make_completion_table() {
       .range(0, 1e9);
   t.boolean("echo", &R::echo, "false", "Return the prompt before the completion.");
   t.integer("logprobs", &R::top_logprobs, "",
-            "Number of most probable tokens whose log-probabilities are returned with each token's "
-            "own; with echo also for the prompt.")
+            "Number of most probable tokens to return at each position, with log-probabilities, "
+            "besides the token itself; with echo also for the prompt.")
       .range(0, static_cast<double>(kMaxTopLogprobs));
   t.boolean("add_special_tokens", &R::add_special, "true",
             "Add the special tokens that the model expects before a text, such as <s>.");
   t.integer("best_of", &R::best_of, "0",
-            "Number of choices to compute; the n with the highest log-probability per token are "
-            "returned. 0: n. Not with stream.")
+            "Number of choices to compute, of which the n with the highest log-probability per "
+            "token are returned; 0: n. Above n not with stream.")
       .range(0, 128);
   add_ending_fields(t);
   add_sampling_fields(t);

@@ -17,7 +17,7 @@ struct CompletionRequest : GenerationRequest {
   int64_t best_of = 0;
 };
 
-// ApiError names the field (400; 501 if it is not available on this server).
+// Parses a body. ApiError that names the field: 400, or 501 if the server does not support it.
 CompletionRequest parse_completion(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kCompletionsEndpoint;

@@ -8,7 +8,9 @@ namespace {
 FieldTable<AdapterRequest> adapter_table(bool loads) {
   using R = AdapterRequest;
   FieldTable<R> t;
-  t.string("lora_name", &R::name, "Id of the adapter in requests.").entries(1, 512).required();
+  t.string("lora_name", &R::name, "Model id that requests name to use the adapter.")
+      .entries(1, 512)
+      .required();
   if (loads) {
     t.string("lora_path", &R::path, "Path of a PEFT adapter directory on the server.")
         .entries(1, 4096)

@@ -16,7 +16,7 @@ struct AdapterRequest {
   std::vector<std::string> unknown;
 };
 
-// ApiError names the field (400; 501 if it is not available on this server).
+// Parses a body. ApiError that names the field: 400, or 501 if the server does not support it.
 AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits = {});
 AdapterRequest parse_unload_adapter(std::string_view body, const RequestLimits& limits = {});
 

@@ -1,4 +1,4 @@
-// Endpoints that only report: models, health, version, metrics and the OpenAPI document.
+// Status endpoints, which only report: models, health, version, metrics, OpenAPI document.
 #pragma once
 
 #include "serving/api/endpoint.h"

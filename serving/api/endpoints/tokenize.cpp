@@ -86,8 +86,7 @@ TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limit
   TokenizeFields r;
   tokenize_table().read(parse_body(body, limits.json_depth), r, r.unknown);
   const bool chat = r.given.contains("messages");
-  if (chat == r.is_text)
-    fail_field("prompt", "one of prompt and messages is required, and not both");
+  if (chat == r.is_text) fail_field("prompt", "expected either prompt or messages");
   r.add_special = r.special.value_or(!chat);
   if (chat) {
     add_prompt_ending(r.add_generation_prompt, r.continue_final_message, r.given);

@@ -21,7 +21,7 @@ struct TokenizeRequest {
   std::vector<std::string> unknown;
 };
 
-// ApiError names the field (400; 501 if it is not available on this server).
+// Parses a body. ApiError that names the field: 400, or 501 if the server does not support it.
 TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kTokenizeEndpoint;

@@ -10,13 +10,14 @@ const FieldTable<WeightsRequest>& weights_table() {
     using R = WeightsRequest;
     FieldTable<R> t;
     t.string("model", &R::model,
-             "Path on the server, as for --model; absent: the served path, for a run its newest "
-             "complete checkpoint.")
+             "Path on the server, as for --model; for a run its newest complete checkpoint. "
+             "Absent: the path that is served.")
         .entries(1, 4096);
-    t.other("mode", FieldKind::kString, "\"wait\"", "",
-            "Handling of running and waiting requests: wait: they finish first; abort: they fail; "
-            "keep: they continue with the new weights on the keys and values of the old ones.",
-            [](R& r, const ApiJson& v, const Field& f) { r.mode = read_string(f, v); })
+    t.other(
+         "mode", FieldKind::kString, "\"wait\"", "",
+         "Handling of running and waiting requests: wait (they finish first), abort (they fail), "
+         "or keep (they continue with the new weights and the old weights' keys and values).",
+         [](R& r, const ApiJson& v, const Field& f) { r.mode = read_string(f, v); })
         .one_of({"wait", "abort", "keep"});
     return t;
   }();

@@ -11,12 +11,12 @@
 namespace trireme {
 
 struct WeightsRequest {
-  std::string model;  // path; empty: the one that is served
+  std::string model;  // path of the new weights; empty: the served path
   std::string mode = "wait";
   std::vector<std::string> unknown;
 };
 
-// ApiError names the field (400; 501 if it is not available on this server).
+// Parses a body. ApiError that names the field: 400, or 501 if the server does not support it.
 WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits = {});
 
 extern const Endpoint kReplaceWeightsEndpoint, kServedWeightsEndpoint;

@@ -1,4 +1,4 @@
-// Origins of other web pages that may use a server (CORS of the Fetch standard).
+// Allowed origins: those whose web pages may use the server (CORS of the Fetch standard).
 #pragma once
 
 #include <optional>

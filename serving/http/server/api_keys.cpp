@@ -19,7 +19,7 @@ constexpr size_t kMaxLine = 4096, kMaxKeys = 10'000;  // per file
 ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   Digest out{};
   const int done = EVP_Digest(key.data(), key.size(), out.data(), nullptr, EVP_sha256(), nullptr);
-  TRIREME_CHECK(done == 1, "SHA-256 of OpenSSL failed");
+  TRIREME_CHECK(done == 1, "OpenSSL cannot compute SHA-256");
   return out;
 }
 
@@ -76,7 +76,8 @@ std::string ApiKeys::check(const std::string* authorization, Access access) cons
     return {};
   }
   if (authorization == nullptr)
-    refuse(401, "no API key was given: Authorization: Bearer KEY", "missing_api_key");
+    refuse(401, "missing API key: expected the header Authorization: Bearer KEY",
+           "missing_api_key");
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view given = *authorization;
   bool bearer = given.size() > kScheme.size();

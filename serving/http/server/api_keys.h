@@ -1,5 +1,5 @@
-// API keys and what each may access. Only digests of keys are stored, and they are compared in
-// constant time.
+// API keys and their access rights. Only digests of keys are stored; they are compared in constant
+// time.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@ namespace trireme {
 
 class ApiKeys {
  public:
-  // Admin keys have the rights of user keys too. Without any key everyone is a user and nobody an
-  // admin.
+  // Admin keys have the rights of user keys, too. Without any key every client has the rights of a
+  // user, and none those of an admin.
   ApiKeys() = default;
   ApiKeys(const std::vector<std::string>& user_keys, const std::vector<std::string>& admin_keys,
           bool open_metrics = false);
 
   bool empty() const { return keys_.empty(); }
-  // authorization: the header's value, "Bearer KEY"; nullptr: the header is absent. Throws ApiError
-  // 401 or 403. Returns a name for the key, equal for equal keys, which reveals nothing of the key;
-  // "" if there is at most one key.
+  // Checks the header Authorization, "Bearer KEY" (nullptr: absent). Throws ApiError 401 or 403.
+  // Returns a name for the key: equal for equal keys, and independent of the key's text; "" if the
+  // server has at most one key.
   std::string check(const std::string* authorization, Access access) const;
 
  private:
@@ -37,8 +37,9 @@ class ApiKeys {
   bool open_metrics_ = false;
 };
 
-// API keys of a file: one per line, trimmed; empty lines and lines that begin with # are ignored.
-// InputError when the file cannot be read or has no key. Warns when everyone may read the file.
+// Reads API keys from a file: one per line, trimmed. Ignores empty lines and lines that begin with
+// #. InputError when the file cannot be read or has no key. Logs a warning when every user of the
+// machine may read the file.
 std::vector<std::string> read_api_keys(const std::string& path);
 
 }  // namespace trireme

@@ -18,7 +18,7 @@ class ByteBudget {
   // whole: budget that contains this one; bytes are taken from it as well.
   explicit ByteBudget(int64_t bytes, std::shared_ptr<ByteBudget> whole = {})
       : left_(bytes), whole_(std::move(whole)) {}
-  // False: not enough left; nothing is taken.
+  // False: too few bytes are left; takes none.
   bool take(int64_t bytes) {
     if (!take_own(bytes)) return false;
     if (whole_ == nullptr || whole_->take(bytes)) return true;
@@ -45,7 +45,7 @@ class ByteBudget {
 };
 
 // One budget for all requests, and within it one per tenant, so that no API key uses up the bytes
-// of the others. Requests without a key (tenant "") come from the only user, who may use all.
+// of the others. Requests without a key (tenant "") come from the only user, and may use all.
 class TenantBudgets {
  public:
   TenantBudgets(int64_t all, int64_t of_a_tenant)
@@ -71,7 +71,7 @@ class TenantBudgets {
 // Bytes that a request has taken from a budget; returned on destruction.
 class ByteShare {
  public:
-  ByteShare() = default;  // no budget: it cannot grow
+  ByteShare() = default;  // has no budget: cannot grow
   explicit ByteShare(std::shared_ptr<ByteBudget> budget) : budget_(std::move(budget)) {}
   ByteShare(ByteShare&& other) noexcept { *this = std::move(other); }
   ByteShare& operator=(ByteShare&& other) noexcept {
@@ -83,7 +83,7 @@ class ByteShare {
   ~ByteShare() { release(); }
 
   int64_t bytes() const { return bytes_; }
-  // False: the budget has not enough left; the share is unchanged.
+  // False: too few bytes are left in the budget; the share is unchanged.
   bool grow(int64_t more) {
     if (budget_ == nullptr || !budget_->take(more)) return false;
     bytes_ += more;
@@ -98,13 +98,13 @@ class ByteShare {
   int64_t bytes_ = 0;
 };
 
-// Bytes buffered for one request: up to `always` bytes are free; bytes beyond count against the
-// common budget.
+// Bytes buffered for one request. Up to `always` bytes are free; bytes beyond that are taken from
+// the budget `all`.
 class HeldBytes {
  public:
   HeldBytes(int64_t max_bytes, int64_t always, std::shared_ptr<ByteBudget> all)
       : max_bytes_(max_bytes), always_(always), share_(std::move(all)) {}
-  // False: over the limit of the request, or of the budget.
+  // Sets the number of buffered bytes. False: over the limit of the request, or of the budget.
   bool set(int64_t bytes) {
     bytes_ = bytes;
     if (bytes > max_bytes_) return false;

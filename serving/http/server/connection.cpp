@@ -58,7 +58,7 @@ Connection::Awaitable<void> Connection::run(bool tls) {
       co_await transport_->take_leave();
     }
   } catch (const std::exception& error) {
-    log_error("closing a connection: ", error.what());
+    log_error("cannot close a connection: ", error.what());
   }
   transport_->disarm();
   transport_->close();
@@ -94,7 +94,7 @@ Connection::Awaitable<void> Connection::refuse_slow_head() {
   exchange.keep = false;
   exchange.request.arrival = HttpExchange::Clock::now();
   exchange.request.id = random_request_id();
-  const ApiError error(408, "the request's head took too long", "", "request_timeout");
+  const ApiError error(408, "the request's head did not arrive in time", "", "request_timeout");
   co_await writer_.write_whole(exchange, response_of(error));
 }
 

@@ -1,5 +1,5 @@
-// One connection of a server: serves its requests one after the other. For .cpp files only
-// (includes Asio).
+// Connection of a server: serves its requests one after the other. For .cpp files only (includes
+// Asio).
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
              std::unique_ptr<HttpTransport> transport);
   ~Connection();
   void start(bool tls);
-  // Any thread. Closes the connection unless a request has begun; before the first request, only
-  // after limits.unasked_time.
+  // Closes the connection when it is idle. Before its first request it gets limits.unasked_time to
+  // send one. Any thread.
   void leave_when_idle();
 
  private:

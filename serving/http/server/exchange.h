@@ -36,7 +36,7 @@ struct HttpRequest {
   std::string body;
   ByteShare share;     // bytes of the body, in the budget of all bodies
   std::string id;      // X-Request-Id
-  std::string tenant;  // name of the API key, reveals nothing of it; "" without keys
+  std::string tenant;  // name of the API key (ApiKeys::check), not its text; "" without keys
   std::chrono::steady_clock::time_point arrival;
   std::optional<std::chrono::milliseconds> timeout;  // X-Request-Timeout-Ms
 
@@ -47,7 +47,7 @@ struct HttpRequest {
 struct HttpResponse {
   int status = 200;
   std::string body = {};
-  // Replaces `body`: one document shared by all connections, however slowly they read it.
+  // Replaces `body`: one document that all connections share, however slowly they read it.
   std::shared_ptr<const std::string> document = {};
   std::string content_type = "application/json";
   Headers headers = {};
@@ -58,21 +58,21 @@ struct HttpResponse {
 
 // Response to an error: its body, and the headers that belong to its status.
 HttpResponse response_of(const ApiError& error);
-// Error that the client sees for any exception: ApiError unchanged, InputError as 400, anything
-// else as 500 without details, which are logged.
+// Error that the client gets for an exception: ApiError unchanged, InputError as 400. Anything else
+// is 500 without details, which are logged.
 ApiError api_error_of(const std::exception& error, const std::string& request_id);
 HttpResponse response_of(const std::exception& error, const std::string& request_id);
 
-// Bytes that a response may read, copy or write on a thread that serves connections; above that,
-// use ResponseProducer::Part::work.
+// Maximum bytes that a response may read, copy or write on a thread that serves connections. Above
+// it, use ResponseProducer::Part::work.
 inline constexpr int64_t kQuickBytes = 64 << 10;
 
-// Response that is produced incrementally. Called by one thread at a time.
+// Producer of an incremental response. One thread at a time calls it.
 class ResponseProducer {
  public:
   virtual ~ResponseProducer() = default;  // cancels what is still being computed
 
-  // wake: called from any thread when take() may have something new, never after this object's
+  // wake: called when take() may have something new, from any thread, and never after this object's
   // destruction. An exception of start() or take() ends the response with an error.
   virtual void start(std::function<void()> wake) = 0;
 
@@ -81,14 +81,14 @@ class ResponseProducer {
     std::string events = {};                 // next events of a stream
     bool done = false;
     bool failed = false;  // `events` end with an error: the connection is closed after them
-    // Slow work, instead of all fields above and before the first event of a stream. A worker runs
-    // it; then take() is called again, or this object is destroyed. An exception of the work ends
-    // the response with an error.
+    // Slow work; then all fields above are unset. Only before the first event of a stream. A worker
+    // runs it; then take() is called again, or this object is destroyed. An exception of the work
+    // ends the response with an error.
     std::function<void()> work = {};
   };
   virtual Part take() = 0;
-  // Notification that an exception of start(), take() or their work has ended the response, for
-  // metrics. After it only error_event() is called.
+  // Reports that an exception of start(), take() or their work has ended the response, for metrics.
+  // After it only error_event() is called.
   virtual void failed() noexcept {}
   // Event that ends a stream after an error.
   virtual std::string error_event(const ApiError& error) const = 0;
@@ -97,8 +97,8 @@ class ResponseProducer {
 // Body of a non-streamed response, written by a worker if it is large.
 class WholeBody {
  public:
-  // Returns the last part if `bytes` (approximate) is small or the body is written, else the work
-  // that writes it.
+  // Returns the last part if the body is small (about `bytes` bytes) or written already, else the
+  // work that writes it.
   ResponseProducer::Part part(int64_t bytes, std::function<std::string()> write);
 
  private:

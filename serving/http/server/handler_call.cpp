@@ -36,7 +36,8 @@ TimedTransport::Awaitable<bool> run_at_worker(HttpExchange& exchange,
   const auto ticket =
       submit_task(workers, exchange.request.tenant, exchange.body_bytes, call, transport);
   if (!ticket) {
-    exchange.refusal.emplace(503, "too many requests wait to be read", "", "server_overloaded");
+    exchange.refusal.emplace(503, "too many requests are waiting to be processed", "",
+                             "server_overloaded");
     exchange.refusal->retry_after(1000);
     co_return true;
   }

@@ -35,8 +35,8 @@ bool is_local_name(const std::string& host) {
   return !error && address.is_loopback();
 }
 
-// Value of a media type's parameter, without quotes; empty: absent. Does not support ; within
-// quotes, which no character set contains.
+// Value of a media type's parameter, without quotes; empty: absent. Does not support a
+// semicolon within quotes, which no character set contains.
 std::string parameter_of(std::string_view content_type, std::string_view name) {
   while (content_type.find(';') != std::string_view::npos) {
     content_type.remove_prefix(content_type.find(';') + 1);
@@ -58,15 +58,16 @@ void check_body_headers(const RequestHead& head) {
   };
   const std::string* type = head.find("content-type");
   if (type == nullptr || trimmed_lower(type->substr(0, type->find(';'))) != "application/json")
-    refuse("the header Content-Type must be application/json");
+    refuse("expected the header Content-Type: application/json");
   const std::string charset = parameter_of(*type, "charset");
   if (!charset.empty() && charset != "utf-8" && charset != "utf8" && charset != "us-ascii")
-    refuse(concat("the charset ", charset.substr(0, 100), " is not read: JSON is UTF-8"));
+    refuse(concat("the charset ", charset.substr(0, 100),
+                  " is not supported; supported: utf-8, us-ascii"));
   // Repeated headers form one list (RFC 9110, 5.3).
   for (const auto& [name, value] : head.headers)
     if (name == "content-encoding" && trimmed_lower(value) != "identity")
       refuse(concat("the Content-Encoding ", value.substr(0, 100),
-                    " is not read: send the body as it is"));
+                    " is not supported: send the body uncompressed"));
 }
 
 }  // namespace
@@ -104,9 +105,9 @@ const Route& find_route(const HeadRules& rules, HttpRequest& request, std::strin
   request.tenant = rules.keys.check(head.find("authorization"),
                                     route == nullptr ? Access::kUser : route->access);
   if (route == nullptr && other_methods.empty())
-    throw ApiError(404, concat("there is nothing at ", head.path.substr(0, 200)), "", "not_found");
+    throw ApiError(404, concat("unknown path ", head.path.substr(0, 200)), "", "not_found");
   if (route == nullptr)
-    throw ApiError(405, concat(head.path.substr(0, 200), " takes ", other_methods), "",
+    throw ApiError(405, concat(head.path.substr(0, 200), " supports only ", other_methods), "",
                    "method_not_allowed");
   return *route;
 }
@@ -116,8 +117,10 @@ void check_headers(const Route& route, HttpRequest& request) {
   const bool has_body = head.chunked || head.content_length.value_or(0) > 0;
   if (const std::string* expect = head.find("expect");
       expect != nullptr && trimmed_lower(*expect) != "100-continue")
-    throw ApiError(417, concat("the expectation ", expect->substr(0, 100), " cannot be met"), "",
-                   "expectation_failed");
+    throw ApiError(417,
+                   concat("the header Expect: ", expect->substr(0, 100),
+                          " is not supported; supported: 100-continue"),
+                   "", "expectation_failed");
   if (route.method == "POST" && has_body) check_body_headers(head);
   const std::string* timeout = head.find("x-request-timeout-ms");
   if (timeout == nullptr) return;
@@ -125,7 +128,8 @@ void check_headers(const Route& route, HttpRequest& request) {
   const char* end = timeout->data() + timeout->size();
   const auto read = std::from_chars(timeout->data(), end, ms);
   if (read.ec != std::errc() || read.ptr != end || ms < 1 || ms > 86'400'000)
-    throw ApiError(400, "X-Request-Timeout-Ms must be from 1 to 86400000", "", "invalid_value");
+    throw ApiError(400, "X-Request-Timeout-Ms: expected milliseconds from 1 to 86400000", "",
+                   "invalid_value");
   request.timeout = std::chrono::milliseconds(ms);
 }
 

@@ -10,7 +10,7 @@ HttpExchange::~HttpExchange() {
   try {
     report();
   } catch (const std::exception& error) {
-    log_error("request ", request.id, " is not counted: ", error.what());
+    log_error("request ", request.id, " is missing in the metrics: ", error.what());
   }
   --state.exchanges;
 }
@@ -32,7 +32,8 @@ bool HttpExchange::expects_continue() const {
 }
 
 ApiError deadline_error() {
-  return {504, "the request's own time limit has passed", "", "deadline_exceeded"};
+  return {504, "the time limit of the request (X-Request-Timeout-Ms) has passed", "",
+          "deadline_exceeded"};
 }
 
 }  // namespace trireme

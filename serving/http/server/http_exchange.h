@@ -1,4 +1,5 @@
-// Request of a connection, from its head to the end of its response.
+// Exchange of a connection: a request and its response, from the request's head to the end of the
+// response.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,7 @@
 
 namespace trireme {
 
-// Counted in the server's state while it exists; reported to on_request at its end.
+// Counted in the server's state while it exists; reported to on_request at the end.
 struct HttpExchange {
   using Clock = std::chrono::steady_clock;
 
@@ -29,7 +30,7 @@ struct HttpExchange {
   HttpRequest request;  // without its body
   const Route* route = nullptr;
   std::optional<ApiError> refusal;
-  std::string other_methods;  // methods of the path, if it lacks the request's
+  std::string other_methods;  // methods of the path, if the request's is not among them
   Headers origin_headers;     // CORS headers of its response (AllowedOrigins)
   bool keep = true;           // the connection stays open after it
   int status = 0;

@@ -24,7 +24,7 @@ void RefusalLog::note(const std::string& peer, const std::string& route, const A
   }
   log_warning("refused a request from ", peer, " to ", route.empty() ? "no route" : route, " with ",
               error.status(), " ", error.error_code(),
-              unwritten > 0 ? concat("; ", unwritten, " more before it") : "");
+              unwritten > 0 ? concat("; ", unwritten, " more since the last line") : "");
 }
 
 }  // namespace trireme

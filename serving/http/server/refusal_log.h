@@ -17,8 +17,8 @@ class RefusalLog {
   static constexpr int kLines = 5;  // per period; the rest is only counted
   static constexpr std::chrono::seconds kPeriod{60};
 
-  // Any thread. peer: an address; route: a path of the server's own table, or empty. Neither the
-  // key nor anything else written by the client is logged.
+  // Logs or counts a refusal. peer: an address; route: a path of the server's routes, or empty.
+  // Logs neither the key nor any other text of the client. Any thread.
   void note(const std::string& peer, const std::string& route, const ApiError& error,
             Clock::time_point now = Clock::now());
 
@@ -26,7 +26,7 @@ class RefusalLog {
   std::mutex mutex_;
   Clock::time_point begun_{};  // start of the period
   int lines_ = 0;              // logged in the period
-  // Refusals since the last logged line.
+  // Refusals that are not logged, since the last line.
   int64_t unwritten_ = 0;
 };
 

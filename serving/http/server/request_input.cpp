@@ -72,7 +72,8 @@ RequestInput::Awaitable<bool> RequestInput::read_body(RequestReader& reader,
     if (reader.state() != RequestReader::State::kBody || taken > 0 || co_await transport_.fill())
       continue;
     if (!transport_.expired()) co_return false;
-    exchange.refusal.emplace(408, "the request's body took too long", "", "request_timeout");
+    exchange.refusal.emplace(408, "the request's body did not arrive in time", "",
+                             "request_timeout");
     exchange.keep = false;
     break;
   }

@@ -20,16 +20,17 @@ class RequestInput {
 
   // kRead: the head is complete, or the reader has rejected it.
   Awaitable<Head> read_head(RequestReader& reader);
-  // Sets exchange.refusal when the body is rejected or too slow. False: the connection is broken.
+  // Reads the body. Sets exchange.refusal when it is rejected or too slow. False: the connection is
+  // broken.
   Awaitable<bool> read_body(RequestReader& reader, HttpExchange& exchange);
   // Reads and drops the body of a rejected request. False: it did not arrive.
   Awaitable<bool> discard_body(RequestReader& reader);
   // True if the body is small enough to read and drop, which keeps the connection open.
   bool has_small_body(const RequestReader& reader, const HttpExchange& exchange) const;
-  // The response to the first request has been sent.
+  // Call when the response to the first request has been sent.
   void end_first() { first_ = false; }
-  // Accepts no request that has not begun; before the first request, only after
-  // limits.unasked_time.
+  // From now on accepts no request that has not begun. Before the first request, waits
+  // limits.unasked_time for one.
   void leave();
 
  private:

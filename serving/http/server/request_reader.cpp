@@ -66,7 +66,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   size_t keep(BeastText body, error_code& error) {
     if (!reader_.keep_body_) return body.size();
     if (!reader_.share_.grow(static_cast<int64_t>(body.size()))) {
-      reader_.refuse(503, "the server holds too many large requests", "server_overloaded");
+      reader_.refuse(503, "the server buffers too many large requests", "server_overloaded");
       error = http::error::body_limit;
       return 0;
     }
@@ -110,9 +110,9 @@ size_t RequestReader::feed_head(std::string_view bytes) {
   if (is_fault_of_size(error)) {
     refuse(413, concat("the body is larger than ", limits_.body, " bytes"), "body_too_large");
   } else if (error && error != http::error::need_more) {
-    refuse(400, concat("not a request of HTTP: ", error.message()), "bad_request");
+    refuse(400, concat("invalid HTTP request: ", error.message()), "bad_request");
   } else if (!parser_->is_header_done() || taken != scanned_) {
-    refuse(400, "not a request of HTTP", "bad_request");
+    refuse(400, "invalid HTTP request", "bad_request");
   } else {
     finish_head();
   }
@@ -128,7 +128,7 @@ bool RequestReader::scan(std::string_view bytes) {
     size_t length = (complete ? end : bytes.size()) - line_;
     if (complete) {
       if (length == 0 || bytes[end - 1] != '\r') {
-        refuse(400, "a line of the head does not end with CR LF", "bad_request");
+        refuse(400, "expected CR LF at the end of each line of the head", "bad_request");
         return false;
       }
       --length;
@@ -157,9 +157,10 @@ bool RequestReader::end_line(size_t length, std::string_view bytes) {
     refuse(431, concat("the headers are larger than ", limits_.headers_bytes, " bytes"),
            "headers_too_large");
   } else if (length > 0 && lines_ > limits_.headers) {
-    refuse(431, concat("more than ", limits_.headers, " headers"), "too_many_headers");
+    refuse(431, concat("the request has more than ", limits_.headers, " headers"),
+           "too_many_headers");
   } else if (length > 0 && (bytes[line_] == ' ' || bytes[line_] == '\t')) {
-    refuse(400, "a header is folded", "bad_request");
+    refuse(400, "folded headers are not supported", "bad_request");
   } else {
     return true;
   }
@@ -171,7 +172,7 @@ bool RequestReader::end_line(size_t length, std::string_view bytes) {
 bool RequestReader::to_origin_form() {
   const size_t hosts = head_.count("host");
   if (hosts > 1 || (head_.version == 11 && hosts == 0)) {
-    refuse(400, "exactly one Host header is required", "bad_request");
+    refuse(400, "expected exactly one Host header", "bad_request");
     return false;
   }
   const size_t colon = head_.target.find("://");
@@ -182,7 +183,7 @@ bool RequestReader::to_origin_form() {
   const size_t end = std::min(head_.target.find_first_of("/?#", begin), head_.target.size());
   const std::string host = head_.target.substr(begin, end - begin);
   if (host.empty() || host.find('@') != std::string::npos) {
-    refuse(400, "the request's target has no host, or a user before it", "bad_request");
+    refuse(400, "expected a host without a user name in the request's target", "bad_request");
     return false;
   }
   std::string rest = head_.target.substr(end);
@@ -202,17 +203,18 @@ void RequestReader::finish_head() {
   if (const auto bytes = parser_->content_length()) head_.content_length = *bytes;
   const std::string* coding = head_.find("transfer-encoding");
   if (head_.path.empty() || head_.path[0] != '/')
-    return refuse(400, "the request's target does not begin with /", "bad_request");
+    return refuse(400, "expected a request target that begins with /", "bad_request");
   const std::string* length = head_.find("content-length");
   if (length != nullptr && length->find(',') != std::string::npos)
-    return refuse(400, "the header Content-Length is a list", "bad_request");
+    return refuse(400, "expected one value for the header Content-Length", "bad_request");
   for (const char* name : kSingleHeaders)
     if (head_.count(lower(name)) > 1)
       return refuse(400, concat("the header ", name, " is given twice"), "bad_request");
   if (coding != nullptr && head_.version < 11)
-    return refuse(400, "Transfer-Encoding in a request of HTTP/1.0", "bad_request");
+    return refuse(400, "Transfer-Encoding is not supported in HTTP/1.0", "bad_request");
   if (coding != nullptr && lower(*coding) != "chunked")
-    return refuse(501, "the only supported transfer coding is chunked", "not_implemented");
+    return refuse(501, "the Transfer-Encoding is not supported; supported: chunked",
+                  "not_implemented");
   state_ = parser_->is_done() ? State::kDone : State::kBody;
   if (state_ == State::kBody) parser_->eager(true);
 }
@@ -227,11 +229,11 @@ size_t RequestReader::feed_body(std::string_view bytes) {
   if (is_fault_of_size(error)) {
     refuse(413, concat("the body is larger than ", limits_.body, " bytes"), "body_too_large");
   } else if (error && error != http::error::need_more) {
-    refuse(400, concat("not a body of HTTP: ", error.message()), "bad_request");
+    refuse(400, concat("invalid HTTP body: ", error.message()), "bad_request");
   } else if (parser_->is_done()) {
     state_ = State::kDone;
   } else if (taken == 0 && head_.chunked && has_bare_line_feed(bytes)) {
-    refuse(400, "a chunk's head does not end with CR LF", "bad_request");
+    refuse(400, "expected CR LF at the end of a chunk's head", "bad_request");
   } else if (taken == 0 && bytes.size() > kMaxChunkHead) {
     refuse(400, "a chunk's head is too long", "bad_request");
   }

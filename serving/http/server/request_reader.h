@@ -1,7 +1,7 @@
-// Incremental parser of HTTP/1.1 requests (RFC 9112), with limits. Stricter than the RFC where
-// leniency enables attacks: lines must end with CRLF, headers must not be folded, Content-Length
-// must occur at most once and not beside Transfer-Encoding, which must be "chunked". A target in
-// absolute form is converted to its path and host.
+// Incremental parser of HTTP/1.1 requests (RFC 9112), with limits. It is stricter than the RFC
+// where leniency enables attacks: lines must end with CRLF; headers must not be folded;
+// Content-Length must occur at most once, and not together with Transfer-Encoding, which must be
+// "chunked". A target in absolute form is converted to its path and host.
 #pragma once
 
 #include <memory>
@@ -24,19 +24,19 @@ class RequestReader {
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  // bytes: all received bytes not consumed yet. Returns the number consumed, possibly 0. Stops at
-  // the end of the head, then at the end of the body.
+  // Parses received bytes that are not consumed yet. Returns the number consumed, possibly 0. Stops
+  // at the end of the head, then at the end of the body.
   size_t feed(std::string_view bytes);
   State state() const { return state_; }
   bool begun() const { return begun_; }              // at least one byte of the request has arrived
   const RequestHead& head() const { return head_; }  // valid once state() is past kHead
-  // Reads the rest of the body without storing it.
+  // Drops the body: its rest is parsed, but not stored.
   void discard_body() {
     keep_body_ = false;
     body_ = {};
     share_.release();
   }
-  // For kDone. The share is the part of the budget that the body uses.
+  // For kDone. The share holds the body's bytes in the budget.
   std::string take_body() { return std::move(body_); }
   ByteShare take_share() { return std::move(share_); }
   const ApiError& refusal() const { return *refusal_; }  // for kRefused

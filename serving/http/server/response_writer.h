@@ -18,7 +18,7 @@ class ResponseWriter {
   ResponseWriter(TimedTransport& transport, const ServerState& state)
       : transport_(transport), state_(state) {}
 
-  // Returns whether the connection stays open.
+  // Writes a complete response. Returns whether the connection stays open.
   Awaitable<bool> write_whole(HttpExchange& exchange, const HttpResponse& whole);
   // Writes events of a stream, possibly none: after the head if `begins`, with the end of the
   // stream if `ends`. False: the peer has disconnected.

@@ -1,4 +1,4 @@
-// Routes of a server: the paths it serves, their requirements and handlers.
+// Routes of a server: its paths, their requirements and handlers.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ struct Route {
   Access access = Access::kUser;
   // Runs on a worker thread, several calls in parallel. An exception becomes an error response.
   std::function<HandlerResult(HttpRequest&)> handle;
-  // Early rejection: called before the body is read, and again before the request is queued for a
-  // worker. Throws ApiError if the request would be rejected anyway. tenant: name of the API key.
-  // Runs on a thread that serves connections: must not block.
+  // Early check of admission: called before the body is read, and again before the request is
+  // queued for a worker. Throws ApiError if handle() would reject the request in any case. tenant:
+  // name of the API key. Runs on a thread that serves connections; must not block.
   std::function<void(const RequestHead&, const std::string& tenant)> admit = {};
-  // handle() neither blocks nor runs long: it is called on the connection's thread, even when the
-  // workers' queue is full.
+  // True if handle() neither blocks nor runs long. It is then called on the connection's thread,
+  // even when the workers' queue is full.
   bool is_quick = false;
 };
 

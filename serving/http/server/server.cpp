@@ -33,8 +33,8 @@ asio::ip::address address_of(const std::string& host) {
   asio::ip::address address =
       asio::ip::make_address(name == "localhost" ? "127.0.0.1" : name, error);
   if (error)
-    fail_input("host \"", host, "\" is no address: give one of this machine, such as 127.0.0.1 or ",
-               "0.0.0.0");
+    fail_input("host \"", host,
+               "\" is not an address: give one of this machine, such as 127.0.0.1 or ", "0.0.0.0");
   return address;
 }
 
@@ -44,9 +44,9 @@ std::unique_ptr<asio::ssl::context> tls_context(const TlsFiles& files) {
                    asio::ssl::context::no_tlsv1_1);
   error_code error;
   tls->use_certificate_chain_file(files.certificate, error);
-  if (error) fail_input("the certificate ", files.certificate, ": ", error.message());
+  if (error) fail_input("cannot read the certificate ", files.certificate, ": ", error.message());
   tls->use_private_key_file(files.key, asio::ssl::context::pem, error);
-  if (error) fail_input("the private key ", files.key, ": ", error.message());
+  if (error) fail_input("cannot read the private key ", files.key, ": ", error.message());
   return tls;
 }
 
@@ -90,7 +90,8 @@ HttpServer::Impl::Impl(HttpConfig config, Routes routes,
     : state_(std::make_shared<ServerState>(std::move(config), std::move(routes),
                                            std::move(on_request))) {
   const HttpConfig& given = state_->config;
-  TRIREME_CHECK(given.threads > 0 && given.workers > 0, "a server without threads");
+  TRIREME_CHECK(given.threads > 0 && given.workers > 0,
+                "expected at least one thread and one worker");
   if (given.tls) tls_ = tls_context(*given.tls);
   for (int i = 0; i < given.threads; ++i) {
     contexts_.push_back(std::make_unique<Context>(1));
@@ -111,7 +112,7 @@ void HttpServer::Impl::run(Context& context, size_t number) {
       context.run();
       done = true;
     } catch (const std::exception& error) {
-      log_error("a thread that serves connections: ", error.what());
+      log_error("a handler of a connection failed: ", error.what());
     }
   }
 }

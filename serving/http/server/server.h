@@ -1,7 +1,7 @@
 // HTTP/1.1 server: few threads, thousands of connections, a time limit on every wait.
 //
-// Requests of a connection are served one after the other, in order. When a peer closes its
-// connection, even only its sending half, while a POST is running, the request is cancelled.
+// Requests of a connection are served one after the other, in order. A running POST is cancelled
+// when its peer closes the connection, or only the sending half of it.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace trireme {
 struct HttpCounts {
   int64_t connections = 0;
   int64_t exchanges = 0;  // requests whose responses are incomplete
-  int64_t waiting = 0;    // those that wait for the workers
+  int64_t waiting = 0;    // requests that wait for a worker
 };
 
 class HttpServer {
@@ -33,10 +33,10 @@ class HttpServer {
 
   int port() const;
   HttpCounts counts() const;
-  // Starts draining: closes idle connections now and the others after their current response. A
-  // connection without any request yet gets limits.unasked_time, since its first request may be on
-  // the way. Waits until no response is pending (true) or until the limit (false). Rejecting
-  // requests meanwhile is up to the routes.
+  // Starts draining: closes idle connections now, and the others after their current response. A
+  // connection that has not sent a request yet gets limits.unasked_time, since its first one may be
+  // on the way. Waits until no response is pending (true), or for `limit` (false). Routes must
+  // reject the requests that arrive meanwhile.
   bool drain(std::chrono::milliseconds limit);
   // Closes all connections and cuts off incomplete responses.
   void stop();

@@ -1,4 +1,4 @@
-// Configuration of an HTTP server, and its report about a request.
+// Configuration of an HTTP server, and the summary that it reports for each request.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,13 @@ struct HttpConfig {
   std::optional<TlsFiles> tls = {};
   ApiKeys keys = {};
   AllowedOrigins origins = {};
-  // Allows serving without API keys beyond this machine. Without keys and unless set, only a
-  // loopback address may be bound, and only local host names are accepted (DNS rebinding).
+  // Allows serving other machines without API keys. If it is false and there are no keys, only a
+  // loopback address may be bound, and only local host names are accepted, as protection against
+  // DNS rebinding.
   bool insecure = false;
 };
 
-// Request with its response, for metrics. Reported on a thread that serves connections.
+// Summary of a request and its response, for metrics. Reported on a thread that serves connections.
 struct RequestSummary {
   std::string handler;  // path of the route, or "none"
   std::string method;

@@ -55,9 +55,9 @@ void TimedTransport::arm(std::chrono::milliseconds limit) {
   });
 }
 
-// Same for a peer that reads nothing of what is written. A peer that reads a little now and then
-// keeps its connection. The completion of a write does not show this: the kernel's buffer is large,
-// and accepts more only when much of it has been read.
+// Same for a peer that reads nothing of the written bytes. A peer that reads a little now and then
+// keeps its connection. Progress is measured by unacknowledged bytes, since a write completes only
+// when much of the kernel's large buffer has been read.
 void TimedTransport::arm_against_stall(Clock::time_point since, int unsent) {
   const auto limit = stall_time_;
   expired_ = false;

@@ -1,8 +1,7 @@
-// Transport of a connection with a time limit on every wait: reads, writes and deadlines. For .cpp
-// files only (includes Asio).
+// Transport of a connection, with a time limit on every wait. For .cpp files only (includes Asio).
 //
-// Runs on the single thread of its socket's io_context. Every wait uses the same timer: reads,
-// writes, deadlines and other threads store their results and cancel it.
+// Runs on the single thread of its socket's io_context. Every wait uses the same timer. Completed
+// reads and writes, deadlines and other threads store their results and cancel it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,7 +16,7 @@
 
 namespace trireme {
 
-// Pending handlers own it until they have run.
+// Pending handlers own this object until they have run.
 class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,8 +39,8 @@ class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
   // Received bytes; the reader erases those that it consumes.
   std::string& received() { return in_; }
   void free_received();  // frees the capacity of an empty buffer
-  // Reads more. False: nothing arrived before the peer closed or the deadline passed, or
-  // set_unwanted(true) is in effect.
+  // Reads more bytes. False: the peer closed the connection or the deadline passed before any
+  // arrived, or set_unwanted(true) is in effect.
   Awaitable<bool> fill();
   // While set, fill() does not wait.
   void set_unwanted(bool unwanted) { unwanted_ = unwanted; }
@@ -52,8 +51,8 @@ class TimedTransport : public std::enable_shared_from_this<TimedTransport> {
   // While set, write() also fails once the peer has closed its sending half (has_left()).
   void set_streaming(bool streaming) { streaming_ = streaming; }
 
-  // For use while a response is pending. has_left(): the peer has disconnected. What the peer sends
-  // meanwhile is kept, up to limits.read_ahead.
+  // For use while a response is pending: true if the peer has disconnected. Bytes that the peer
+  // sends meanwhile are buffered, up to limits.read_ahead.
   bool has_left() const;
   // Waits until notified, until `until`, or until the peer has disconnected; may return earlier.
   Awaitable<void> wait_or_leave(Clock::time_point until = Clock::time_point::max());

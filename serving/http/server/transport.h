@@ -16,7 +16,7 @@ class HttpTransport {
  public:
   using Done = std::function<void(boost::system::error_code, size_t)>;
   virtual ~HttpTransport() = default;
-  // At most one pending call of each kind.
+  // Each function may have one pending call.
   virtual void read(boost::asio::mutable_buffer space, Done done) = 0;
   virtual void write(boost::asio::const_buffer bytes, Done done) = 0;
   virtual void greet(Done done) = 0;       // TLS handshake
@@ -28,9 +28,10 @@ class HttpTransport {
 std::unique_ptr<HttpTransport> make_transport(boost::asio::ip::tcp::socket socket,
                                               boost::asio::ssl::context* tls);
 
-// Bytes written to a socket that the peer has not acknowledged.
+// Number of bytes written to a socket that the peer has not acknowledged.
 int unsent_bytes(int socket);
-// The peer has closed, even only its sending half, whether or not its earlier bytes are read.
+// True if the peer has closed the connection, or only its sending half, whether or not its earlier
+// bytes are read.
 bool has_hung_up(int socket);
 
 }  // namespace trireme

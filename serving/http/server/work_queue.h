@@ -1,5 +1,6 @@
-// Queue of slow work of requests (parsing JSON, tokenizing, writing large responses) for a few
-// threads. API keys take turns; waiting work is limited in total and per key, and can be withdrawn.
+// Work queue for the slow work of requests (parsing JSON, tokenizing, writing large responses),
+// with a few threads. API keys take turns. Waiting work is limited in total and per key, and can be
+// withdrawn.
 #pragma once
 
 #include <condition_variable>
@@ -17,9 +18,10 @@ namespace trireme {
 
 struct WorkLimits {
   int64_t jobs = 1024;
-  int64_t bytes = int64_t{64} << 20;  // of bodies; while none wait, any size is accepted
-  // Jobs with larger bodies use at most all threads but one (at least one), so that small ones
-  // never wait for large ones alone.
+  int64_t bytes =
+      int64_t{64} << 20;  // bodies of waiting jobs; while none waits, any size is accepted
+  // Jobs with larger bodies use all threads but one, and at least one, so that small jobs do not
+  // wait for large ones only.
   int64_t large = int64_t{256} << 10;
 };
 
@@ -36,10 +38,10 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  // Refused (number 0): the queue is full, the tenant has used its share (tenant_share), or the
-  // queue has stopped. Exceptions of `work` are logged.
+  // Queues work. The ticket has number 0 if it is refused: the queue is full, the tenant has used
+  // its share (tenant_share), or the queue has stopped. Exceptions of `work` are logged.
   Ticket push(const std::string& tenant, int64_t bytes, std::function<void()> work);
-  // False: the work has begun, or has ended.
+  // Removes waiting work. False: the work has begun, or has ended.
   bool withdraw(const Ticket& ticket);
   // Waits for running work; drops waiting work.
   void stop();

@@ -1,4 +1,4 @@
-// Work of a connection that runs on a worker thread. For .cpp files only (includes Asio).
+// Task of a connection that runs on a worker thread. For .cpp files only (includes Asio).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct WorkerTask {
 };
 
 // Runs the task on a worker, then sets `done` on the connection's thread and notifies the
-// transport. A ticket that is false: the workers have refused it.
+// transport. The ticket is false if the workers have refused the task.
 WorkQueue::Ticket submit_task(WorkQueue& workers, const std::string& tenant, int64_t bytes,
                               const std::shared_ptr<WorkerTask>& task, TimedTransport& transport);
 

@@ -1,13 +1,14 @@
-// Admission control: decides before a prompt is tokenized, so that a refusal is cheap.
+// Admission control: admits or refuses a request before its prompt is tokenized, so that a refusal
+// is cheap.
 //
 // Limits: `running` + `waiting` unfinished sequences, and waiting_tokens prompt tokens that are not
-// computed yet (one request is always admitted, however long).
+// computed yet. While no prompt token waits, a prompt of any length is admitted.
 //
 // With several tenants (API keys), those that have sequences share both limits equally. A single
-// active tenant leaves half for others, but may always use `running` places. A tenant above its
-// share keeps its sequences and gets 429 until it is below. A tenant without sequences may always
-// submit one, even when all places are taken: there are only as many tenants as keys. Other
-// refusals are 503, or 429 while no other tenant has sequences.
+// active tenant leaves half for others, but may always have `running` sequences. A tenant above its
+// share keeps its sequences, and gets 429 until it is below. A tenant without sequences may always
+// submit one, even when there are `running` + `waiting` of them: there are only as many tenants as
+// keys. Other refusals are 503, or 429 while no other tenant has sequences.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,9 @@ struct AdmissionLimits {
   int64_t waiting_tokens = INT64_MAX;
   bool several_tenants = false;
 
-  // Sequences that one of `active` tenants may have.
+  // Maximum sequences of one of `active` tenants.
   int64_t share(int64_t active) const;
-  // Sequences that one request may have: a request for more could never be admitted.
+  // Maximum sequences of one request: a request for more could never be admitted.
   int64_t of_a_tenant() const { return share(1); }
 };
 
@@ -34,7 +35,8 @@ class Admission {
  public:
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
-  // Admission of a request; its destructor returns what is left of it.
+  // Admission of a request. The destructor returns its remaining sequences and tokens to the
+  // limits.
   class Ticket {
    public:
     Ticket(Admission& admission, std::string tenant, int64_t sequences, int64_t prompt_tokens)
@@ -45,7 +47,7 @@ class Admission {
     ~Ticket();
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
-    void set_prompt_tokens(int64_t tokens);  // once known; 0: computed
+    void set_prompt_tokens(int64_t tokens);  // once known; 0 once computed
     void end_sequence();                     // one of its sequences has ended
 
    private:
@@ -56,7 +58,7 @@ class Admission {
 
   // Throws ApiError 429 or 503 if one more sequence would be refused now.
   void check(const std::string& tenant) const;
-  // Same for `sequences` with about prompt_tokens in total; admits them.
+  // Admits `sequences` with about prompt_tokens in total, or throws like check().
   std::unique_ptr<Ticket> enter(const std::string& tenant, int64_t sequences,
                                 int64_t prompt_tokens);
   // Refuses every request with 503, this code and message. Empty code: admits again.

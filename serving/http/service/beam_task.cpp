@@ -106,8 +106,8 @@ ResponseProducer::Part BeamTask::take() {
   if (!error.empty())
     part.whole = response_of(engine_error(error, of_engine));
   else if (!work_.held.set(bytes))
-    part.whole = response_of(
-        size_error(work_.held, "ask for fewer beams, tokens or log-probabilities", "n"));
+    part.whole =
+        response_of(size_error(work_.held, "use fewer beams, tokens or log-probabilities", "n"));
   else if (open_ == 0)
     part = body_.part(bytes, [this] { return work_.response.body(); });
   part.done = part.whole.has_value();

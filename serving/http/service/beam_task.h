@@ -1,6 +1,6 @@
-// Completion or chat by beam search (serving/scheduler/beam_search.h). Each round submits one
-// sequence of one token per beam to the engine, which finds their common prefix in its cache. The
-// sequences are cancelled with the request.
+// Task of a completion or chat by beam search (serving/scheduler/beam_search.h). Each round submits
+// one sequence per beam to the engine, to generate one token. The engine finds the common prefix of
+// the beams in its cache. The sequences are cancelled with the request.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace trireme {
 struct BeamWork {
   // max_tokens: of the search. Only prompt_logprobs of their `choice` is used.
   std::vector<SequenceRequest> prompts;
-  size_t n = 1;                 // texts returned per prompt
+  size_t n = 1;                 // completions returned per prompt
   BeamSearchConfig search;      // its max_tokens is ignored
   GenerationResponse response;  // has n choices per prompt
   AskedFor asked = {};
@@ -53,10 +53,10 @@ class BeamTask final : public ResponseProducer {
     BeamSearch beams;
     std::vector<SequenceId> ids = {};                       // of this round; 0: it has ended
     std::vector<std::vector<TokenLogprob>> following = {};  // top tokens after each beam
-    size_t open = 0;  // sequences of this round that have not ended
+    size_t open = 0;  // number of sequences of this round that have not ended
     // First sequence; later ones run on its replica, whose prefix cache has the prompt.
     SequenceId first = 0;
-    bool reported = false;                 // its texts are in the response
+    bool reported = false;                 // its completions are in the response
     std::vector<OutputToken> prompt = {};  // log-probabilities of the prompt
     int64_t cached_prompt = 0;
     Clock::time_point begun = {}, first_token = {};

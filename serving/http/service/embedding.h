@@ -1,4 +1,4 @@
-// Embedding requests of an endpoint: from texts to a response with their vectors.
+// Embedding of an endpoint's texts: from a request's texts to the response with their vectors.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 namespace trireme {
 
 struct EmbeddingResponse {
-  int64_t dimensions = 0;    // of the returned vectors, which are truncated to it
+  int64_t dimensions = 0;    // to which the returned vectors are truncated
   bool normalises = true;    // scales each vector to length 1
   int64_t bytes = 0;         // upper bound of the body's size
-  const char* way_out = "";  // hint to the client when `bytes` exceeds the limit
+  const char* way_out = "";  // advice in the error when `bytes` exceeds the limit
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
                             int64_t prompt_tokens)>
       write_body = {};

@@ -46,7 +46,7 @@ EmbeddingTask::~EmbeddingTask() {
     for (size_t i = 0; i < ids_.size(); ++i)
       if (!ended[i]) engines_.cancel(ids_[i]);
   } catch (const std::exception& error) {
-    log_error("cannot cancel the texts of an embeddings request: ", error.what());
+    log_error("cannot cancel an embeddings request: ", error.what());
   }
 }
 

@@ -1,5 +1,5 @@
-// Request for embeddings on the engine. Its texts run in the same steps as generation, at most
-// at_a_time of them at once, and are cancelled with the request.
+// Task of an embeddings request on the engine. Its texts run in the same steps as generation, at
+// most at_a_time of them at once. They are cancelled with the request.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ struct EmbeddingWork {
   std::vector<SequenceRequest> texts;
   size_t dimensions = 0;
   bool normalises = true;
-  size_t at_a_time = 1;  // texts in the engine at once, admitted by `ticket`
+  size_t at_a_time = 1;  // maximum texts in the engine at once, admitted by `ticket`
   HeldBytes held;        // for the response
   std::function<std::string(const std::vector<std::vector<float>>& embeddings,
                             int64_t prompt_tokens)>

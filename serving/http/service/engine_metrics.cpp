@@ -57,8 +57,8 @@ struct EngineMetrics::Series {
     return counter("vllm:prompt_tokens_by_source_total",
                    "Prompt tokens by source: computed, or found in a cache.", {{"source", source}});
   }
-  // Constant series that dashboards expect of any server. This one never sleeps, and has no
-  // external or multimodal caches.
+  // Adds constant series that dashboards expect: this server never sleeps, and has no external or
+  // multimodal caches.
   void add_what_is_not_there() {
     for (const std::string state : {"awake", "weights_offloaded", "discard_all"})
       gauge("vllm:engine_sleep_state",
@@ -210,7 +210,8 @@ EngineMetrics::EngineMetrics(prometheus::Registry& registry, const std::string& 
   s.add_what_is_not_there();
   if (cache.old_names) s.add_old_names();
   if (cache.speculation) {
-    s.drafts = &s.counter("vllm:spec_decode_num_drafts_total", "Sequence steps with draft tokens.");
+    s.drafts = &s.counter("vllm:spec_decode_num_drafts_total",
+                          "Drafts, one for each sequence and step with draft tokens.");
     s.draft_tokens = &s.counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens.");
     s.accepted = &s.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted draft tokens.");
     s.drafting = &s.histogram("trireme:step_draft_seconds", "Seconds per step to draft tokens.",

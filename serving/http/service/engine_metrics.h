@@ -1,5 +1,6 @@
-// Prometheus metrics of one engine, under the names that dashboards for vLLM read. Every series has
-// the labels model_name and engine (number of the replica). Thread-safe, except where stated.
+// Prometheus metrics of one engine, under vLLM's names, so that dashboards for vLLM can read them.
+// Every series has the labels model_name and engine (number of the replica). Thread-safe, except
+// where stated.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ struct FinishedSequence {
   int64_t generated = 0;
   double seconds = 0;         // since the request arrived
   double decode_seconds = 0;  // from the first token to the last
-  // Absent for phases that it has not reached: until its first step, from there to the first token,
-  // and from there to the last token.
+  // Seconds until its first step, from the first step to the first token, and from the first step
+  // to the last token. Absent for phases that it has not reached.
   std::optional<double> queue_seconds = {}, prefill_seconds = {}, inference_seconds = {};
 };
 
@@ -49,14 +50,15 @@ class EngineMetrics {
   ~EngineMetrics();
 
   void step(const StepReport& report);
-  // A request was submitted. max_tokens: 0: limited only by the context length.
+  // Records a submitted request. max_tokens: 0: limited only by the context length.
   void entered(int64_t n, int64_t max_tokens);
   void prompt_computed(int64_t tokens, int64_t cached);  // once per prompt
   void first_token(double seconds);                      // since the request arrived
   void next_token(double seconds);                       // since the previous token
   void generated(int64_t tokens);
   void finished(const FinishedSequence& sequence);
-  // All sequences of a prompt have ended. longest: tokens of the longest one.
+  // Records that all sequences of a prompt have ended. longest: generated tokens of the longest
+  // one.
   void prompt_finished(int64_t longest);
 
   // The rest must be called by one thread at a time. running, waiting: comma-separated adapter

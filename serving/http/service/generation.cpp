@@ -47,12 +47,15 @@ int64_t tokens_to_generate(const ServiceContext& service, const GenerationReques
   // the KV cache nor computed with, so it needs no room.
   const bool scores = request.max_tokens == 0 && room == 0;
   if (room < 1 && !scores)
-    fail_length("prompt", concat(name, " has ", prompt, " tokens, and with one more it may have ",
-                                 service.config.max_model_len));
+    fail_length(
+        "prompt",
+        concat(name, " has ", prompt,
+               " tokens, which leaves no room for a completion in the model's context length of ",
+               service.config.max_model_len));
   const int64_t wanted = request.max_tokens.value_or(room);
   if (wanted > room)
-    fail_length("max_tokens", concat(name, " has ", prompt, " tokens: with ", wanted,
-                                     " to generate they are more than the model's ",
+    fail_length("max_tokens", concat(name, " has ", prompt, " tokens, and with ", wanted,
+                                     " to generate it exceeds the model's context length of ",
                                      service.config.max_model_len));
   return std::max<int64_t>(wanted, 1);  // an echo with max_tokens 0 needs one
 }

@@ -1,5 +1,4 @@
-// Generation requests of an endpoint: from a request and its prompts to a response computed by the
-// engines.
+// Generation for an endpoint: from a request and its prompts to a response computed by the engines.
 #pragma once
 
 #include <memory>
@@ -11,14 +10,14 @@
 
 namespace trireme {
 
-// Estimate for admission, used for prompts before they are tokenized.
+// Estimated bytes per token of a prompt, for its admission before it is tokenized.
 inline constexpr int64_t kBytesPerToken = 4;
 
-// Salt of the prefix cache. Prefixes are shared among requests with equal salts: same API key, same
-// cache_salt and same adapter, in whatever slot.
+// Salt of the prefix cache, which shares prefixes only among requests with equal salts: same API
+// key, same cache_salt and same adapter, in any slot.
 std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt);
 
-// ApiError when a prompt leaves no room for the tokens that the request wants.
+// ApiError when a prompt leaves no room for the requested tokens.
 HandlerResult generate(ServiceContext& service, const HttpRequest& http,
                        const GenerationRequest& request, ResponseForm form,
                        std::vector<std::vector<int32_t>> prompts,

@@ -35,7 +35,7 @@ ApiError grammar_error(const GrammarRefusal& refusal, const std::string& param) 
 
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param) {
   if (held.bytes() <= held.max_bytes())
-    return ApiError(503, "the server holds too many large responses", "", "server_overloaded")
+    return ApiError(503, "the server buffers too many large responses", "", "server_overloaded")
         .retry_after(1000);
   return {400, concat("the response is larger than ", held.max_bytes(), " bytes: ", way_out), param,
           "answer_too_large"};
@@ -337,8 +337,8 @@ void GenerationTask::check_size(Part& part) {
   if (part.done || held_.set(bytes)) return;
   part.events.clear();
   fail(work_.stream
-           ? size_error(held_, "ask for fewer choices at a time", "n")
-           : size_error(held_, "set stream to true, or request fewer tokens or log-probabilities",
+           ? size_error(held_, "use fewer choices at a time", "n")
+           : size_error(held_, "set stream to true, or use fewer tokens or log-probabilities",
                         "logprobs"),
        part);
 }

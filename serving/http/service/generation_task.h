@@ -1,5 +1,5 @@
-// Completion or chat on the engine: submits its sequences when it starts and cancels them with the
-// request.
+// Task of a completion or chat on the engine: submits its sequences when it starts, and cancels
+// them with the request.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct ResponseLimits {
   int64_t of_a_key = int64_t{256} << 20;
 };
 
-// Values for metrics: n and max_tokens of the request; 0: limited only by the context length.
+// Requested values, for metrics. max_tokens: 0: limited only by the context length.
 struct AskedFor {
   int64_t n = 1, max_tokens = 0;
 };
@@ -44,8 +44,8 @@ struct GenerationWork {
   std::chrono::steady_clock::time_point arrival;
   ResponseLimits limits = {};
   std::shared_ptr<ByteBudget> all_responses;
-  // Grammar of the texts, and the request's field that sets it. Compiled before anything is
-  // computed.
+  // Grammar of the completions, and the request's field that sets it. It is compiled before any
+  // step.
   std::optional<GrammarSource> grammar = {};
   std::string grammar_param = {};
   std::string tenant = {};
@@ -53,11 +53,11 @@ struct GenerationWork {
   std::shared_ptr<const void> lease = {};  // keeps the adapter's slot (served_ids.h)
 };
 
-// Error when the response exceeds its own limit, or the budget of all responses. `param`: the field
-// to change.
+// Error of a response that exceeds its own limit, or the budget of all responses. way_out: advice
+// to the client; param: the field to change.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
-// Error for a failed sequence. of_engine: the engine has failed, not the request: 503, since the
-// request may be retried.
+// Error of a failed sequence. of_engine: the engine has failed, not the request; the status is 503,
+// since the request may be retried.
 ApiError engine_error(const Failure& failure, bool of_engine);
 
 class GenerationTask final : public ResponseProducer {
@@ -111,7 +111,7 @@ class GenerationTask final : public ResponseProducer {
   Clock::time_point entered_;     // time of submission to the engine
   HeldBytes held_;                // of a non-streamed response, or of unsent events
   WholeBody body_;
-  // Rule with which a worker is to submit the sequences; absent: no submission is waiting.
+  // Rule of the sequences that a worker will submit; absent: no submission is waiting.
   std::optional<std::shared_ptr<const TextRule>> entering_;
   int64_t prompt_tokens_ = 0;  // prompt tokens not computed yet
   bool begun_ = false;         // an event of the stream has been sent

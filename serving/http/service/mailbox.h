@@ -11,7 +11,8 @@
 
 namespace trireme {
 
-// Thread-safe. Callbacks that get the contents have exclusive access and must not call the mailbox.
+// Thread-safe. A callback that gets the contents has exclusive access to them, and must not call
+// the mailbox.
 template <class Contents>
 class Mailbox {
  public:
@@ -29,8 +30,8 @@ class Mailbox {
     return static_cast<bool>(wake_);
   }
 
-  // put(contents) returns whether to wake the reader. Does not throw, as the engine's thread
-  // requires: data lost for lack of memory is reported by failure().
+  // Calls put(contents), which returns whether to wake the reader. Does not throw, as the engine's
+  // thread requires: failure() reports data that was lost because memory ran out.
   template <class Put>
   void put(Put&& put) noexcept {
     const std::lock_guard lock(mutex_);
@@ -47,10 +48,10 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     return look(contents_);
   }
-  // Error of lost data; empty: none.
+  // Error if data was lost; empty: none was.
   std::string failure() const {
     const std::lock_guard lock(mutex_);
-    return lost_ ? "the server has not enough memory" : "";
+    return lost_ ? "the server is out of memory" : "";
   }
 
  private:
@@ -58,7 +59,7 @@ class Mailbox {
     lost_ = true;
     try {
       wake_();
-      log_error("a message for a response was lost: ", error.what());
+      log_error("data for a response was lost: ", error.what());
     } catch (...) {  // the reader checks failure() when it looks next
     }
   }

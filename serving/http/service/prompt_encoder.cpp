@@ -19,8 +19,8 @@ void PromptEncoder::check_bytes(std::string_view text, std::optional<int64_t> ma
   const int64_t of_token = tokenizer_.max_bytes_of_id();
   if (of_token == 0 || !max_tokens || std::ssize(text) / of_token <= *max_tokens) return;
   throw ApiError(400,
-                 concat(field.name(), " has ", text.size(), " bytes, which are more than ",
-                        *max_tokens, " tokens, the maximum"),
+                 concat(field.name(), " has ", text.size(), " bytes, too many for the maximum of ",
+                        *max_tokens, " tokens"),
                  field.param, "context_length_exceeded");
 }
 
@@ -52,7 +52,8 @@ void PromptEncoder::check_template(const nlohmann::ordered_json& variables) cons
   try {
     (void)chosen_chat_template(chat_->sources(), variables.contains("tools"), asked);
   } catch (const InputError& error) {
-    fail_field("chat_template", error.what(), asked.empty() ? "" : "; no others are run");
+    fail_field("chat_template", error.what(),
+               asked.empty() ? "" : "; a request cannot bring its own template");
   }
 }
 

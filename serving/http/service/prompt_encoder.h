@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-// Text of a request, for errors: its field, and its index if the field is a list.
+// Location of a text in a request, for errors: its field, and its index if the field is a list.
 struct TextField {
   const char* param = "prompt";
   size_t index = 0, count = 1;
@@ -24,11 +24,12 @@ struct TextField {
 
 class PromptEncoder {
  public:
-  // Both must outlive this object. chat: nullptr: conversations are rejected. adds_special: texts
-  // get the tokenizer's special tokens if the request wants them.
+  // Both must outlive this object. chat: nullptr: conversations are rejected. adds_special: false:
+  // texts never get the tokenizer's special tokens, whatever the request says.
   PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* chat, bool adds_special);
 
-  // ApiError 400 before tokenizing if the text must have more than max_tokens tokens.
+  // Encodes a prompt. ApiError 400, before tokenizing, if the text is certain to have more than
+  // max_tokens tokens.
   std::vector<int32_t> encode(const Prompt& prompt, bool add_special,
                               std::optional<int64_t> max_tokens = {},
                               const TextField& field = {}) const;
@@ -40,7 +41,8 @@ class PromptEncoder {
     std::vector<int32_t> tokens;
     std::vector<std::string> unread_members;  // keys of messages whose text the template ignored
   };
-  // ApiError 400 when the template refuses the conversation, or ignores its tools or documents.
+  // Encodes a conversation. ApiError 400 when the template refuses it, or ignores its tools or
+  // documents.
   Chat encode_chat(const nlohmann::ordered_json& variables, bool add_special,
                    std::optional<int64_t> max_tokens = {}) const;
 

@@ -59,7 +59,7 @@ std::string ServedIds::name_of(int32_t slot) const {
 }
 
 int32_t ServedIds::free_slot(const std::string& name) const {
-  if (find(name)) fail_field("lora_name", "`", name.substr(0, 200), "` is served already");
+  if (find(name)) fail_field("lora_name", "`", name.substr(0, 200), "` is already served");
   const std::lock_guard lock(in_slots_->mutex);
   const auto at =
       std::ranges::find_if(in_slots_->all, [](const Slot& slot) { return !slot.taken; });

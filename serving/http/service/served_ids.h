@@ -1,5 +1,5 @@
-// Model ids that requests may name: those of the model, and those of adapters, which can be loaded
-// and unloaded at run time.
+// Served model ids: those of the model, and those of adapters, which can be loaded and unloaded at
+// run time.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,7 @@
 
 namespace trireme {
 
-// Model id of a request. While a copy of the lease exists, the slot is not given to another
-// adapter.
+// Model id that a request names. While a copy of the lease exists, no other adapter gets the slot.
 struct ServedId {
   ModelCard card;
   uint64_t generation = 0;  // 0: the model alone; unique for each adapter ever served
@@ -38,12 +37,13 @@ class ServedIds {
   // Number of adapter slots; without run-time loading, that of the adapters served from the start.
   int64_t places() const { return std::ssize(in_slots_->all); }
 
-  // Returns a slot that no sequence uses, for an unused name. ApiError 400, or 503 when all slots
+  // Returns a slot that no sequence uses. ApiError 400 if the name is in use, 503 when all slots
   // are taken. Does not reserve the slot: callers must serialize free_slot() and add().
   int32_t free_slot(const std::string& name) const;
-  // Serves the card's id from now on, in the card's slot.
+  // Adds the card's id, which is served from the card's slot from now on.
   void add(const ModelCard& card);
-  // Requests that use the adapter already keep it. ApiError 404 if it is not an adapter.
+  // Removes an adapter's id. Running requests keep the adapter. ApiError 404 if it is not the id of
+  // an adapter.
   void remove(const std::string& name);
 
  private:

@@ -1,4 +1,4 @@
-// HTTP service of a model: routes for the handlers of all endpoints.
+// HTTP service of a model: routes to the handlers of all endpoints.
 #pragma once
 
 #include "serving/http/server/routes.h"
@@ -16,7 +16,7 @@ class Service {
 
   // One route for each endpoint that this server offers. This object must outlive the server.
   Routes routes();
-  // Metrics of a request; for HttpServer's on_request.
+  // Adds a request to the metrics; for HttpServer's on_request.
   void count(const RequestSummary& summary);
   Admission& admission() { return context_.admission; }
   GrammarCompiler::Counts grammars() const { return context_.compiler.counts(); }

@@ -23,14 +23,14 @@
 namespace trireme {
 
 struct ServiceConfig {
-  // At least one. All are the same model, under different ids or with one of its adapters.
+  // At least one: the same model under different ids, or with one of its adapters.
   std::vector<ModelCard> models;
   std::string version, fingerprint;
   int64_t max_model_len = 0;
   int64_t embedding_size = 0;          // dimensions of the model's embeddings
   std::vector<int32_t> eos_token_ids;  // EOS token ids of the model
-  // The model was trained with the special tokens that its tokenizer adds around texts. If false,
-  // the field add_special_tokens has no effect on texts.
+  // True if the model was trained with the special tokens that its tokenizer adds around texts. If
+  // false, the field add_special_tokens has no effect on texts.
   bool adds_special = true;
   RequestLimits requests;
   AdmissionLimits admission;
@@ -43,7 +43,7 @@ struct ServiceConfig {
   int64_t adapters = 0;  // slots for adapters loaded at run time; 0: none can be loaded
 };
 
-// Handlers run on several threads in parallel; all members are safe for that.
+// Handlers run on several threads in parallel, so all members are thread-safe.
 struct ServiceContext {
   // All must outlive this object. chat: nullptr: chats are rejected.
   ServiceContext(Replicas& replicas, const Tokenizer& tokens, const ChatTemplate* chat,

@@ -1,5 +1,5 @@
-// Prometheus metrics of a server: those of its engines (engine_metrics.h), and its own, whose
-// series have the label model_name only. Thread-safe.
+// Prometheus metrics of a server: those of its engines (engine_metrics.h), and its own, whose only
+// common label is model_name. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ class ServingMetrics {
   ~ServingMetrics();
 
   EngineMetrics& of(size_t engine);
-  void weights(int64_t version);  // version that is served; called only if weights can be replaced
+  void weights(int64_t version);  // served version; called only if weights can be replaced
   void weights_replaced(const char* outcome);  // done, refused or failed
-  // Grammars waiting to be compiled, bytes of all live grammars, and masks computed outside the
-  // engines' threads so far.
+  // Sets the numbers of grammars waiting for compilation, of bytes of all live grammars, and of
+  // masks computed outside the engines' threads since start.
   void grammars(int64_t waiting, int64_t bytes, int64_t masks);
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);

@@ -92,7 +92,7 @@ std::unique_ptr<ResponseProducer> WeightReload::begin(const char* doing,
                                                       std::function<HttpResponse()> work) {
   const std::lock_guard lock(mutex_);
   if (doing_ != nullptr)
-    throw ApiError(409, "the weights are being replaced already", "", "reload_in_progress");
+    throw ApiError(409, "the weights are already being replaced", "", "reload_in_progress");
   if (thread_.joinable()) thread_.join();  // short: it has reset doing_
   const auto outcome = std::make_shared<Outcome>();
   auto response = std::make_unique<Response>(outcome);
@@ -120,8 +120,8 @@ std::unique_ptr<ResponseProducer> WeightReload::begin_adapter(std::function<Http
     } catch (const ApiError& error) {
       return response_of(error);
     } catch (const std::exception& error) {
-      log_error("an adapter is not loaded: ", error.what());
-      return response_of(ApiError(500, "the adapter is not loaded", "", "internal_error"));
+      log_error("cannot load an adapter: ", error.what());
+      return response_of(ApiError(500, "the adapter could not be loaded", "", "internal_error"));
     }
   });
 }
@@ -129,7 +129,7 @@ std::unique_ptr<ResponseProducer> WeightReload::begin_adapter(std::function<Http
 void WeightReload::load_adapter(int32_t slot, const std::string& path) {
   const auto fail_for_now = [&](const std::exception& error) {
     drop();
-    log_error("adapter ", path, " is not loaded: ", error.what());
+    log_error("adapter ", path, " could not be loaded: ", error.what());
     throw ApiError(503, "the adapter cannot be loaded now; the server's log has the reason", "",
                    "engine_failure")
         .retry_after(1000);
@@ -158,8 +158,10 @@ void WeightReload::use_on_all(Handover how) {
     engines_.change_weights(how, [this](size_t replica) { weights_.use(replica); });
   } catch (const std::exception& error) {
     if (!comes_back) throw;
-    log_warning("switched to what was loaded, but replicas switch one after the other: ",
-                error.what());
+    log_warning(
+        "the weights change, but a replica failed while it switched, and gets them when it "
+        "restarts: ",
+        error.what());
   }
 }
 
@@ -186,10 +188,10 @@ HttpResponse WeightReload::run(const WeightsRequest& request) {
     counted = "done";
   } catch (const InputError& error) {
     counted = "refused";
-    log_warning("weights are not replaced: ", error.what());
+    log_warning("cannot replace the weights: ", error.what());
     response = response_of(ApiError(400, error.what(), "model", "invalid_value"));
   } catch (const std::exception& error) {
-    log_error("weights are not replaced: ", error.what());
+    log_error("cannot replace the weights: ", error.what());
     response =
         response_of(ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000));
   }

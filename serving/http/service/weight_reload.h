@@ -23,12 +23,12 @@ class WeightReload {
   ~WeightReload();  // waits for a running change
 
   // Starts a change. The response is complete when the weights are replaced or the change has
-  // failed; the change continues if the client leaves. ApiError 409 while another change is
+  // failed. The change continues if the client disconnects. ApiError 409 while another change is
   // running.
   std::unique_ptr<ResponseProducer> begin(const WeightsRequest& request);
 
-  // Same for an adapter: `load`, which calls load_adapter(), produces the response on a separate
-  // thread.
+  // Same for an adapter: `load` calls load_adapter() and returns the response; it runs on a
+  // separate thread.
   std::unique_ptr<ResponseProducer> begin_adapter(std::function<HttpResponse()> load);
   // Loads into a slot that no sequence uses. ApiError 400 if the adapter cannot be served, 503 if
   // the engine or a rank fails meanwhile.

@@ -28,10 +28,11 @@ TEST(Fields, NameTheRangeOfIntegers) {
     EXPECT_EQ(seed(number), high) << number;
   for (const char* number : {"-9223372036854775809", "-18446744073709551616", "-1e19"})
     EXPECT_EQ(seed(number), "seed must be >= -9223372036854775808") << number;
-  EXPECT_EQ(seed("1e17"),
-            "seed is rounded: integers beyond 9007199254740992 must have neither a point nor an "
-            "exponent");
-  EXPECT_EQ(seed("1.5"), "seed must be an integer, not a number");
+  EXPECT_EQ(
+      seed("1e17"),
+      "seed cannot be read exactly: integers beyond 9007199254740992 must have neither a decimal "
+      "point nor an exponent");
+  EXPECT_EQ(seed("1.5"), "seed: expected an integer, got a number");
   EXPECT_EQ(seed("9007199254740992.0"), "");
 }
 

@@ -38,7 +38,7 @@ TEST(GrammarCompiler, ReportsTheRuleOrWhyThereIsNone) {
   compiler.compile("", {Kind::kRegex, "a+"}, good.done(), always);
   compiler.compile("", {Kind::kRegex, "a("}, bad.done(), always);
   EXPECT_EQ(good.outcome.get_future().get(), "rule");
-  EXPECT_NE(bad.outcome.get_future().get().find("( without"), std::string::npos);
+  EXPECT_NE(bad.outcome.get_future().get().find("unmatched ("), std::string::npos);
   EXPECT_NE(hard.outcome.get_future().get().find("make it simpler"), std::string::npos);
   // A compiled grammar is returned immediately.
   RecordedOutcome again;

@@ -170,13 +170,14 @@ TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
   EXPECT_NE(why(R"({"$ref":"http://a/b"})").find("not within the schema"), std::string::npos);
   EXPECT_NE(why(R"({"$ref":"#/$defs/x"})").find("refers to nothing"), std::string::npos);
   EXPECT_NE(why(R"({"type":"text"})").find("type"), std::string::npos);
-  EXPECT_EQ(why(R"({"$ref":"#"})"), "no text at all satisfies it");
+  EXPECT_EQ(why(R"({"$ref":"#"})"), "no text satisfies the constraint");
   EXPECT_NE(why(R"({"type":"integer","minimum":2,"maximum":1})").find("no integer"),
             std::string::npos);
   EXPECT_NE(why("{").find("schema"), std::string::npos);
   EXPECT_EQ(why(R"({"$ref":"#/$defs/a","allOf":5,"$defs":{"a":{"allOf":[true]}}})"),
-            "schema #: \"allOf\" must be an array that is not empty");
-  EXPECT_EQ(why(R"({"type":"string","anyOf":[{"type":["x",1]}]})"), "no text at all satisfies it");
+            "schema #: \"allOf\" must be a non-empty array");
+  EXPECT_EQ(why(R"({"type":"string","anyOf":[{"type":["x",1]}]})"),
+            "no text satisfies the constraint");
 }
 
 std::string with(const std::string& schema, const std::string& more) {
@@ -239,7 +240,7 @@ TEST(JsonSchema, StringsOfSeveralConstraints) {
   expect_schema(R"({"format":"uri","minLength":1,"maxLength":2083})", {R"("https://a.b/c?d=e")"},
                 {R"("https://")"});
   EXPECT_EQ(refused(Kind::kJsonSchema, R"({"type":"string","format":"date","maxLength":9})"),
-            "no text at all satisfies it");
+            "no text satisfies the constraint");
   EXPECT_NE(refused(Kind::kJsonSchema,
                     R"({"properties":{"a":{"type":"string","pattern":"a","minLength":9999}}})")
                 .find("schema #/properties/a: \"minLength\" is larger than 1024"),
@@ -272,7 +273,7 @@ TEST(JsonSchema, EnumsAreWhatTheRestLeavesOfThem) {
                 {R"({"a":1})"}, {R"({"b":1})", R"({"a":"x"})"});
   expect_schema(R"({"const":7,"anyOf":[{"minimum":9},{"maximum":8}]})", {"7"}, {});
   EXPECT_EQ(refused(Kind::kJsonSchema, R"({"const":"abc","maxLength":2})"),
-            "no text at all satisfies it");
+            "no text satisfies the constraint");
 }
 
 TEST(JsonSchema, NumbersOfProperties) {
@@ -327,7 +328,8 @@ TEST(JsonSchema, CountsThatAreTooLargeAreNamed) {
   EXPECT_EQ(why(R"({"properties":{"x":{"type":"string","minLength":100001}}})"),
             "schema #/properties/x: \"minLength\" is larger than 100000");
   EXPECT_EQ(why(R"({"items":{"type":"string","pattern":"^(a|b)*a(a|b){9}$","minLength":99}})"),
-            "its automaton has more than 30000 states: make it simpler, beginning with schema "
+            "the constraint's automaton has more than 30000 states: make it simpler, beginning "
+            "with schema "
             "#/items: \"minLength\"");
 }
 
@@ -425,7 +427,7 @@ TEST(Hostile, NestingIsBoundedAtItsDepth) {
   for (const auto& [kind, most] :
        {std::pair{Kind::kJsonSchema, 64}, {Kind::kRegex, 64}, {Kind::kGrammar, 63}}) {
     EXPECT_EQ(refused(kind, nested(kind, most)), "nothing");
-    EXPECT_EQ(refused(kind, nested(kind, most + 1)), "it is nested deeper than 64");
+    EXPECT_EQ(refused(kind, nested(kind, most + 1)), "the constraint is nested deeper than 64");
   }
 }
 
@@ -443,8 +445,8 @@ TEST(Hostile, AutomataAreBoundedAtTheirStates) {
   EXPECT_EQ(GrammarLimits{}.states, 30'000);
   for (const int states : {100, 1000}) {
     EXPECT_EQ(refused_with(states, states - 1), "nothing");
-    EXPECT_EQ(refused_with(states, states),
-              concat("its automaton has more than ", states, " states: make it simpler"));
+    EXPECT_EQ(refused_with(states, states), concat("the constraint's automaton has more than ",
+                                                   states, " states: make it simpler"));
   }
 }
 

@@ -113,7 +113,7 @@ TEST(SchemaMultiples, LargeFactorsAreRefusedWithTheirPath) {
               std::string::npos)
         << factor;
   EXPECT_EQ(why(R"({"type":"integer","multipleOf":10,"minimum":1,"maximum":9})"),
-            "no text at all satisfies it");
+            "no text satisfies the constraint");
 }
 
 }  // namespace

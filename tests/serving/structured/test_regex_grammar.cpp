@@ -29,8 +29,8 @@ TEST(Regex, IsASubsetThatSaysWhatItLacks) {
   EXPECT_NE(why("(?!a)").find("lookaround"), std::string::npos);
   EXPECT_NE(why("(?<=a)b").find("lookaround"), std::string::npos);
   EXPECT_NE(why("a\\b").find("boundary"), std::string::npos);
-  EXPECT_NE(why("(a").find("( without"), std::string::npos);
-  EXPECT_NE(why("a)").find(") without"), std::string::npos);
+  EXPECT_NE(why("(a").find("unmatched ("), std::string::npos);
+  EXPECT_NE(why("a)").find("unmatched )"), std::string::npos);
   EXPECT_NE(why("[a").find("too early"), std::string::npos);
   EXPECT_NE(why("[z-a]").find("wrong order"), std::string::npos);
   EXPECT_NE(why("a{3,2}").find("wrong order"), std::string::npos);

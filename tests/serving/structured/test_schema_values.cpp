@@ -58,7 +58,7 @@ TEST(SchemaValues, SeveralExpressionsThatHoldTogether) {
   expect_schema(R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"},{"const":"ab"}]})", {R"("ab")"}, {});
   EXPECT_EQ(
       refused(Kind::kJsonSchema, R"({"allOf":[{"pattern":"^a"},{"pattern":"b$"},{"const":"a"}]})"),
-      "no text at all satisfies it");
+      "no text satisfies the constraint");
   expect_schema(R"({"allOf":[{"format":"uri"},{"format":"uri-reference"},)"
                 R"({"enum":["http://a.b","/a","-"]}]})",
                 {R"("http://a.b")"}, {R"("/a")", R"("-")"});
@@ -146,7 +146,7 @@ TEST(SchemaValues, ListsWithinOtherSchemas) {
   expect_schema(R"({"nullable":true,"allOf":[{"$ref":"#/$defs/e"}],"$defs":{"e":{"enum":["a"]}}})",
                 {R"("a")", "null"}, {R"("b")"});
   EXPECT_EQ(refused(Kind::kJsonSchema, R"({"allOf":[{"enum":[1]},{"enum":[2]}]})"),
-            "no text at all satisfies it");
+            "no text satisfies the constraint");
 }
 
 TEST(SchemaValues, ValuesBesideStringsThatAreOthers) {

@@ -22,7 +22,7 @@ TEST(WrittenGrammar, IsReadAsLlamaCppWritesIt) {
   EXPECT_NE(why("root ::= root \"a\" | \"b\"").find("left recursion"), std::string::npos);
   EXPECT_NE(why("root ::= a \"x\"\na ::= \"y\"? root | \"z\"").find("left recursion"),
             std::string::npos);
-  EXPECT_EQ(why("root ::= \"a\" root"), "no text at all satisfies it");
+  EXPECT_EQ(why("root ::= \"a\" root"), "no text satisfies the constraint");
   EXPECT_NE(why("root ::= \"a\"\nroot ::= \"b\"").find("twice"), std::string::npos);
 }
 

@@ -14,9 +14,10 @@ namespace {
 // calls.
 void use_tools(const ServiceContext& service, ChatRequest& request, ResponseForm& form) {
   if (service.config.tools == ToolFormat::kNone)
-    fail_unavailable("tools",
-                     "this model's format of tool calls is not known from its chat template; the "
-                     "server's option --tool-call-parser sets it");
+    fail_unavailable(
+        "tools",
+        "the format of this model's tool calls is unknown: its chat template does not show it; the "
+        "server's option --tool-call-parser sets it");
   const bool automatic = request.tool_choice == ToolChoice::kAuto;
   const bool constrained = request.constraint.kind != Constraint::Kind::kNone;
   const bool free = automatic && !constrained;

@@ -13,18 +13,18 @@ HandlerResult embeddings(ServiceContext& service, HttpRequest& http) {
   const int64_t size = service.config.embedding_size;
   if (request.dimensions.value_or(1) > size)
     fail_field("dimensions", "dimensions must be at most ", size,
-               ", which the model's embeddings have");
+               ", the size of the model's embeddings");
   const int64_t dimensions = request.dimensions.value_or(size);
   const int64_t longest = service.config.max_model_len;
   const int64_t kept = request.truncate_prompt_tokens.value_or(0);
   if (kept > longest)
     fail_field("truncate_prompt_tokens", "truncate_prompt_tokens must be at most ", longest,
-               ", which is what a text may have");
+               ", the maximum length of a text");
   EmbeddingResponse response{
       .dimensions = dimensions,
       .normalises = request.normalize,
       .bytes = embeddings_bytes(std::ssize(request.inputs), dimensions, request.format.base64),
-      .way_out = "ask for fewer texts or dimensions at once, or for base64",
+      .way_out = "use fewer texts or dimensions at once, or base64",
       .write_body = [id = request.model, format = request.format](const auto& vectors,
                                                                   int64_t tokens) {
         return embeddings_body(id, vectors, tokens, format);

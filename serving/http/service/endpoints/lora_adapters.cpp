@@ -38,7 +38,7 @@ HandlerResult load_adapter(ServiceContext& service, HttpRequest& http) {
 HandlerResult unload_adapter(ServiceContext& service, HttpRequest& http) {
   const AdapterRequest request = service.read(parse_unload_adapter, http.body);
   service.ids.remove(request.name);
-  log_info("adapter ", request.name, " is not served any more");
+  log_info("adapter ", request.name, " is no longer served");
   return {adapter_success(kUnloadAdapterEndpoint, "removed", request.name)};
 }
 

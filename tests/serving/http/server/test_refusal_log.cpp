@@ -54,7 +54,7 @@ TEST(RefusalLog, CountsWhatItDoesNotWrite) {
   ASSERT_EQ(std::ssize(lines), RefusalLog::kLines + 1);
   EXPECT_NE(lines[0].find("192.0.2.7 to no route with 403 admin_key_required"), std::string::npos);
   EXPECT_NE(lines.back().find("192.0.2.8 to /metrics"), std::string::npos) << lines.back();
-  EXPECT_NE(lines.back().find("95 more before it"), std::string::npos) << lines.back();
+  EXPECT_NE(lines.back().find("95 more since the last line"), std::string::npos) << lines.back();
 }
 
 }  // namespace
