@@ -7,8 +7,8 @@
 namespace trireme {
 
 CLI::App* add_absent_command(CLI::App& parent, const std::string& name, const AbsentPart& part) {
-  CLI::App* command =
-      parent.add_subcommand(name, concat("Not in this program: it was built without ", part.name));
+  CLI::App* command = parent.add_subcommand(
+      name, concat("Not available: this program was built without ", part.name));
   command->allow_extras();
   command->callback([name, part] {
     fail_input("this program was built without ", part.name, " (-D", part.option,

@@ -1,4 +1,4 @@
-// Placeholders for commands of a part that this build leaves out.
+// Placeholder commands, for a part that this build does not include.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ class App;
 
 namespace trireme {
 
-// Part that a build leaves out: its name in messages ("the server"), and the CMake option that
-// includes it ("TRIREME_SERVING").
+// Part that the build does not include: its name in messages ("the server"), and the CMake option
+// that includes it ("TRIREME_SERVING").
 struct AbsentPart {
   std::string name, option;
 };
 
-// Adds a command that accepts any arguments and fails with an InputError that names the part.
+// Adds a command that accepts any arguments and throws an InputError that names the part.
 CLI::App* add_absent_command(CLI::App& parent, const std::string& name, const AbsentPart& part);
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// Command line of this process, for starting the same command on several ranks (parallel/launch.h).
+// Command line of this process, which is used to start the same command on several ranks
+// (parallel/launch.h).
 #pragma once
 
 namespace trireme {

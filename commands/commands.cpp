@@ -34,7 +34,7 @@ namespace trireme {
 namespace {
 
 constexpr const char* kDescription =
-    "Trains and serves transformer language models: one program, one JSON file a run.";
+    "Trains and serves transformer language models: one program, one JSON file per run.";
 constexpr const char* kFooter =
     "Exit codes: 0 done, 1 unexpected failure, 2 bad input (the message says what to change),\n"
     "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: "
@@ -51,7 +51,7 @@ void complete_footers(CLI::App& app) {
 }
 
 void add_bench_command(CLI::App& app, const CommandLine& line) {
-  CLI::App* bench = app.add_subcommand("bench", "Benchmarks of this machine");
+  CLI::App* bench = app.add_subcommand("bench", "Benchmark this machine, or a server");
   bench->require_subcommand(1);
   add_bench_gemm(*bench);
   add_bench_train(*bench);
@@ -69,8 +69,8 @@ void add_commands(CLI::App& app, const CommandLine& line) {
                        "Print versions, backends and processor, and exit");
   app.add_option_function<std::string>(
          "--isa", [](const std::string& name) { limit_instruction_set(parse_isa(name)); },
-         "Best instruction set for kernels and the GEMM library: auto, avx512, avx2, portable "
-         "(before the command; default: auto)")
+         "Newest instruction set that kernels and the GEMM library may use: auto, avx512, avx2, "
+         "portable; give it before the command (default: auto)")
       ->type_name("SET");
   app.footer(kFooter);  // inherited by every command added below
   app.require_subcommand(1);
@@ -92,9 +92,10 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   complete_footers(app);
 }
 
-// Output that did not reach its file (a full disk, a closed pipe) is a failure, not success.
+// Exit code after checking standard output: output that could not be written (full disk, closed
+// pipe) is a failure.
 int finish(int code) {
-  // A loss that this rank noticed only after its own work was done.
+  // A rank was lost, which this rank noticed only after its own work was done.
   if (code == 0 && loss_announced()) return static_cast<int>(ExitCode::kLostRank);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   return code != 0 ? code : fail_command("cannot write to standard output", ExitCode::kFailure);

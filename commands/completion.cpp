@@ -120,7 +120,7 @@ std::string fish_script(const std::vector<Node>& nodes) {
 void add_completion_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("completion", "Print a completion script for a shell");
   auto shell = std::make_shared<std::string>();
-  command->add_option("shell", *shell, "bash, zsh or fish")
+  command->add_option("shell", *shell, "Shell: bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   command->callback([&app, shell] {

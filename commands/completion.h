@@ -1,4 +1,4 @@
-// trireme completion bash | zsh | fish
+// Command `trireme completion`, which prints a completion script for bash, zsh or fish.
 #pragma once
 
 namespace CLI {
@@ -7,8 +7,8 @@ class App;
 
 namespace trireme {
 
-// Adds the command that prints a completion script. It walks the finished tree of `app` and so
-// covers every command.
+// Adds the command. When it runs it reads all commands and options of `app`, including those added
+// later.
 void add_completion_command(CLI::App& app);
 
 }  // namespace trireme

@@ -19,7 +19,7 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
-// Appends the command-line form of a value; false if it has none.
+// Appends the value as a command line has it; false if a command line cannot have it.
 bool read_words(const Json& value, std::vector<std::string>& words) {
   if (value.is_null()) return false;
   words.push_back(value.is_string() ? value.get<std::string>() : value.dump());
@@ -42,23 +42,25 @@ bool read_value(const CLI::Option& option, const Json& value, std::vector<std::s
 
 void apply(CLI::App& command, const std::string& file) {
   const Json json = parse_strict_json<Json>(read_small_file(file), file);
-  if (!json.is_object()) fail_input(file, ": an object of options is expected");
+  if (!json.is_object()) fail_input(file, ": expected an object of options");
   std::string problems;
   std::vector<std::pair<CLI::Option*, std::vector<std::string>>> given;
   for (const auto& [key, value] : json.items()) {
     const std::string name = option_name(key);
     CLI::Option* option = command.get_option_no_throw(name);
     if (option == nullptr || name == kConfig || name == "--help") {
-      problems += concat("\n  ", key, ": no option has this name", suggest_option(name, command));
+      problems +=
+          concat("\n  ", key, ": not an option of this command", suggest_option(name, command));
       continue;
     }
     std::vector<std::string> words;
     if (!read_value(*option, value, words))
-      problems += concat("\n  ", key, ": ", value.dump().substr(0, 60), " is no value for ", name);
+      problems +=
+          concat("\n  ", key, ": ", value.dump().substr(0, 60), " is not a value of ", name);
     else if (!words.empty() && option->count() == 0)
       given.emplace_back(option, std::move(words));
   }
-  if (!problems.empty()) fail_input(file, ": options that cannot be read:", problems);
+  if (!problems.empty()) fail_input(file, ": invalid options:", problems);
   for (auto& [option, words] : given) option->add_result(std::move(words));
 }
 

@@ -1,4 +1,4 @@
-// Connection of a command's ranks, and a check that all run the same command.
+// Connection of a command's ranks, with a check that all of them run the same command.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,14 @@ class App;
 
 namespace trireme {
 
-// Facts of a command: the program, and its options and arguments, from the command line or from its
-// options file. Options of a single rank (its threads, its address) are left out. So are options
-// that name a run's configuration: its contents are compared instead.
+// Facts that must be the same on all ranks: the version of the program, the command, and its
+// options from the command line or options file. Excluded are options that may differ between ranks
+// (threads, addresses) and those that name a run configuration, whose contents are compared
+// instead.
 RankFacts facts_of_command(const CLI::App& command);
 
-// Connects this process's ranks, sets the rank of the log, and compares facts. Throws InputError as
-// before_connecting() and require_same_on_ranks() do.
+// Connects the ranks, sets the rank of the log, and checks that `facts` are the same on all ranks.
+// Throws as before_connecting() and require_same_on_ranks().
 std::unique_ptr<World> connect_ranks(const WorldOptions& options, const RankFacts& facts);
 
 }  // namespace trireme

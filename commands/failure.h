@@ -1,4 +1,4 @@
-// Failure report and exit code of a command.
+// Failure report and exit code of a failed command.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace trireme {
 
-// Reports the failure (report_failure) and returns the code's number. A lost rank is reported once,
-// by the first thread that gets here.
+// Reports the failure (report_failure()) and returns the exit code. A lost rank is reported only
+// once, by the first thread that calls this or announce_loss().
 int fail_command(const std::string& message, ExitCode code);
-// For the watchdog (WorldOptions::announce_loss), called in its thread.
+// Reports a lost rank, unless that was done already. The watchdog calls it in its own thread
+// (WorldOptions::announce_loss).
 void announce_loss(const std::string& message);
 bool loss_announced();
 

@@ -44,8 +44,8 @@ struct GenerateArguments {
   bool allow_non_finite = false;
 };
 
-// Tokens of the prompt as a user message, up to the start of the response. Special tokens spelled
-// in the prompt are text.
+// Tokens of the prompt, rendered as a user message and the generation prompt. Special tokens that
+// are spelled in the prompt are plain text.
 std::vector<int32_t> encoded_message(const GenerateArguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   const ChatTemplate chat(
@@ -63,7 +63,8 @@ std::vector<int32_t> encoded_prompt(const GenerateArguments& args, const LoadedM
   return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
 }
 
-// Generates one text and prints it on rank 0. For a conversation prints only the response.
+// Generates one text and prints it on rank 0: the prompt and its continuation, or with --chat only
+// the response.
 void generate_one(const GenerateArguments& args, const GenerateOptions& options,
                   LoadedModel& loaded, const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
   const std::vector<int32_t> prompt = encoded_prompt(args, loaded, tokenizer);
@@ -138,8 +139,8 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   add_non_finite_option(*command, args->allow_non_finite);
   command->add_option("--prompt", args->prompt, "Text to continue (default: a line break)");
   command->add_flag("--chat", args->chat,
-                    "Prompt as a user's message, rendered with the model's chat template; only the "
-                    "response is printed");
+                    "Render the prompt as a user message with the model's chat template, and print "
+                    "only the response");
   command
       ->add_option("--chat-template", args->chat_template,
                    "Chat template for --chat: a file, a tokenizer directory that has one, or the "
@@ -157,7 +158,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->capture_default_str();
   command
       ->add_option("--top-p", s.top_p,
-                   "Cumulative probability of the most probable tokens to sample from")
+                   "Cumulative probability of the most probable tokens to sample from; 1: all")
       ->capture_default_str();
   command
       ->add_option("--min-p", s.min_p,
@@ -168,7 +169,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   add_dtype_option(*command, args->dtype);
   add_quantization_option(*command, args->quantization);
   command->add_option("--seed", s.seed, "Seed of sampling")->capture_default_str();
-  command->add_option("--samples", args->samples, "Completions to generate")
+  command->add_option("--samples", args->samples, "Number of completions to generate")
       ->capture_default_str()
       ->check(whole_number(1));
   command->add_option("--tokenizer", args->tokenizer,
@@ -180,9 +181,9 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->check(whole_number(1));
   add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
   command->footer(
-      "Several ranks generate the same text as one rank up to rounding: they sum in another order, "
-      "so of two tokens with nearly equal probabilities the other one may be sampled, above all in "
-      "bfloat16.");
+      "Several ranks generate the same text as one rank, up to rounding: they sum in another "
+      "order. If two tokens are almost equally probable, they may therefore sample the other one, "
+      "mostly in bfloat16.");
   add_ranks_option(*command, args->ranks);
   command->callback([args, command, line] { run_generate(*args, *command, line); });
   return command;

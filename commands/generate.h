@@ -1,4 +1,4 @@
-// trireme generate
+// Command `trireme generate`, which generates text with a saved model.
 #pragma once
 
 namespace CLI {

@@ -49,24 +49,24 @@ Sequences read_sequences(const LogitsArguments& args, const ModelConfig& model) 
     auto json = parse_strict_json<nlohmann::json>(line, what);
     if (json.is_object() && json.contains("ids")) json = nlohmann::json(json["ids"]);
     if (!json.is_array() || json.empty())
-      fail_input(what, ": no list of ids, such as [1, 2] or {\"ids\": [1, 2]}");
+      fail_input(what, ": expected a list of ids, such as [1, 2] or {\"ids\": [1, 2]}");
     std::vector<int32_t>& ids = sequences.emplace_back();
     for (const auto& item : json) {
       const int64_t id = item.is_number_integer() ? item.get<int64_t>() : -1;
       if (id < 0 || id >= model.vocab_size)
-        fail_input(what, ": ", item.dump().substr(0, 40), " is no id from 0 to ",
+        fail_input(what, ": ", item.dump().substr(0, 40), " is not a token id from 0 to ",
                    model.vocab_size - 1);
       ids.push_back(static_cast<int32_t>(id));
     }
     if (std::ssize(ids) > longest_sequence(model))
-      fail_input(what, ": ", ids.size(), " tokens, the model has ", longest_sequence(model),
-                 " positions");
+      fail_input(what, ": ", ids.size(), " tokens, expected at most the model's ",
+                 longest_sequence(model), " positions");
   }
-  if (sequences.empty()) fail_input(args.tokens, ": holds no sequence");
+  if (sequences.empty()) fail_input(args.tokens, ": has no sequences");
   return sequences;
 }
 
-// Opens the output, which is filled sequence by sequence; ids and offsets come first.
+// Opens the output file and writes ids and offsets; the logits are written sequence by sequence.
 std::unique_ptr<SafetensorsWriter> open_output(const LogitsArguments& args,
                                                const Sequences& sequences, int64_t vocabulary) {
   std::vector<int32_t> ids, offsets = {0};
@@ -90,7 +90,7 @@ void run_logits(const LogitsArguments& args, const CLI::App& command, const Comm
       connect_ranks(world_options(CommConfig{}), facts_of_command(command));
   RankDevice device;  // outlives the objects on it
   LoadedModel loaded(args.model, world->world(), args.dtype);
-  loaded.allow_non_finite();  // they may be what is compared
+  loaded.allow_non_finite();  // non-finite weights may be what is compared
   const ModelConfig& model = loaded.config();
   Sequences sequences;
   ParallelSizes sizes;
@@ -100,7 +100,7 @@ void run_logits(const LogitsArguments& args, const CLI::App& command, const Comm
     for (const auto& s : sequences) longest = std::max(longest, std::ssize(s));
     sizes = resolve_layout(args.layout, model, world->size());
     if (sizes.pp > 1 || sizes.dp > 1 || sizes.cp > 1)
-      fail_input("logits are computed by tensor-parallel ranks: start --tensor-parallel of them");
+      fail_input("logits supports tensor-parallel ranks only: start --tensor-parallel of them");
   });
   device = open_rank_device(*world, args.device, loaded.bundle().device_backend);
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
@@ -132,13 +132,15 @@ CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
       app.add_subcommand("logits", "Write a model's logits for given token ids, for comparisons");
   add_model_option(*command, args->model);
   command
-      ->add_option("--tokens", args->tokens,
-                   "Sequences, one a line: [1, 2, 3], or {\"ids\": [...]} of `trireme tokenize`")
+      ->add_option(
+          "--tokens", args->tokens,
+          "Sequences of token ids, one per line: [1, 2, 3], or {\"ids\": [...]} of `trireme "
+          "tokenize`")
       ->required()
       ->type_name("FILE");
   command
       ->add_option("--output", args->output,
-                   "A .safetensors to write: input_ids (T), cu_seqlens (N + 1), logits (T, V)")
+                   "Output .safetensors file: input_ids (T), cu_seqlens (N + 1), logits (T, V)")
       ->required()
       ->type_name("FILE");
   add_device_option(*command, args->device);

@@ -1,5 +1,5 @@
-// trireme logits MODEL --tokens FILE --output FILE: a model's logits for given ids, for other
-// programs.
+// Command `trireme logits`, which writes a model's logits for given token ids to a file, for
+// comparison with other programs.
 #pragma once
 
 namespace CLI {

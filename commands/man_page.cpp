@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-// Text that roff prints literally: no escapes, hyphens that can be copied, no line that begins with
-// a macro.
+// Escapes a text for roff, so that it is printed literally: with hyphens that can be copied, and
+// without lines that start a macro.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -27,7 +27,7 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-// Keeps line breaks, since the text includes examples.
+// Paragraph with the text's own line breaks, since it includes examples.
 std::string paragraph(const std::string& text) {
   if (text.empty()) return {};
   return concat(".PP\n.nf\n", plain(text), "\n.fi\n");
@@ -63,8 +63,7 @@ std::string options_of(CLI::App& command) {
 void add_sections(CLI::App& command, const std::string& path, std::string& page) {
   page += concat(".SS ", plain(path), "\n", plain(command.get_description()), "\n");
   page += options_of(command);
-  // Without the exit codes at the end of a command's own footer: they are the same for every
-  // command.
+  // Without the exit codes at the end of the footer, which are the same for every command.
   const std::string footer = command.get_footer();
   page += paragraph(footer.substr(0, footer.find("Exit codes:")));
   for (CLI::App* child : command.get_subcommands([](CLI::App*) { return true; }))

@@ -1,4 +1,4 @@
-// trireme man
+// Command `trireme man`, which prints the manual page.
 #pragma once
 
 namespace CLI {
@@ -7,8 +7,8 @@ class App;
 
 namespace trireme {
 
-// Adds the command that prints the manual page of every command (roff, macros of man(7)) from the
-// finished tree of `app`.
+// Adds the command. When it runs it prints one page with all commands and options of `app`, in roff
+// with the macros of man(7).
 void add_man_command(CLI::App& app);
 
 }  // namespace trireme

@@ -23,8 +23,8 @@ CLI::Option* add_model_option(CLI::App& command, std::string& model, const char*
 
 void add_non_finite_option(CLI::App& command, bool& allowed) {
   command.add_flag("--allow-non-finite", allowed,
-                   "Load weights that have NaN or infinity, with a warning; they are refused "
-                   "otherwise");
+                   "Load weights that contain NaN or infinity, with a warning (default: refuse "
+                   "them)");
 }
 
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer) {
@@ -32,7 +32,7 @@ CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer) {
     tokenizer = given == "byte" ? given : local_model(given);
     if (!newest_checkpoint_at(tokenizer).empty())
       tokenizer = open_described_model(tokenizer, tokenizer)->tokenizer();
-    if (tokenizer.empty()) fail_input(given, ": a model without a tokenizer");
+    if (tokenizer.empty()) fail_input(given, ": this model has no tokenizer");
   };
   return command
       .add_option_function<std::string>(
@@ -47,8 +47,7 @@ std::function<void()> add_model_and_places(CLI::App& command,
   const auto model = std::make_shared<std::string>();
   for (const ModelArgument& place : places)
     command.add_option(place.name, *place.value, place.help)->type_name("PATH");
-  command.add_option("--model", *model, "The model, instead of the first argument")
-      ->type_name("PATH");
+  command.add_option("--model", *model, "Model, in place of the first argument")->type_name("PATH");
   return [&command, model, places] {
     const std::string name =
         concat("trireme ", command.get_parent()->get_name(), " ", command.get_name());

@@ -1,5 +1,5 @@
-// Model argument of a command, as MODEL or --model MODEL: a path, or the name of a model in the
-// hub's cache (engine/io/hub_cache.h).
+// Model and tokenizer arguments of commands. A model is given as MODEL or --model MODEL: a path, or
+// the name of a model in the HuggingFace Hub's cache (engine/io/hub_cache.h).
 #pragma once
 
 #include <functional>
@@ -14,17 +14,19 @@ class Option;
 namespace trireme {
 
 inline constexpr const char* kAnyModel =
-    "Run, checkpoint, HuggingFace directory or .gguf; or ORG/NAME of a model in the hub's cache";
+    "Model: run directory, checkpoint, HuggingFace directory or .gguf; or ORG/NAME of a model in "
+    "the HuggingFace Hub's cache";
 
-// `model` is set to a path. as_named: optional output, the name that the user gave.
+// Adds the model argument; it sets `model` to a path. as_named: optional output, the text that the
+// user gave.
 CLI::Option* add_model_option(CLI::App& command, std::string& model, const char* help = kAnyModel,
                               std::string* as_named = nullptr);
 
-// --allow-non-finite: load weights even if some are not finite.
+// Adds --allow-non-finite: load weights even if some are NaN or infinite.
 void add_non_finite_option(CLI::App& command, bool& allowed);
 
-// Tokenizer argument, as TOKENIZER, --tokenizer or --model: anything that load_tokenizer() accepts,
-// one of our runs or checkpoints, or the name of a model in the hub's cache.
+// Adds the tokenizer argument: TOKENIZER, --tokenizer or --model. Accepted is whatever
+// load_tokenizer() reads, a run or checkpoint, or the name of a model in the Hub's cache.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& tokenizer);
 
 struct ModelArgument {
@@ -33,9 +35,10 @@ struct ModelArgument {
   const char* help;
 };
 
-// Arguments of a command that reads a model, places[0], and others: MODEL OTHER..., or OTHER... and
-// --model MODEL in any order. Call the returned function first in the command's callback: it sets
-// the values, with InputError if one is missing or the model is given twice.
+// Adds the arguments of a command that reads a model, places[0], and has further arguments. They
+// are given as MODEL OTHER..., or as OTHER... and --model MODEL in any order. The command's
+// callback must first call the returned function, which sets the values. It throws InputError if
+// one is missing or the model is given twice.
 std::function<void()> add_model_and_places(CLI::App& command,
                                            const std::vector<ModelArgument>& places);
 

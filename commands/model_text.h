@@ -10,8 +10,9 @@
 
 namespace trireme {
 
-// The tokenizer's EOS, the ids listed in the files beside it, and the tokens with which the chat
-// templates (empty: none) end a response.
+// Stop token ids: the tokenizer's EOS, the ids listed in config.json and generation_config.json of
+// its folder, and the tokens that end a response in the chat templates. spec: path of the
+// tokenizer. chat: empty: no templates.
 std::vector<int32_t> stop_tokens(const std::string& spec, const Tokenizer& tokenizer,
                                  const ChatTemplateSources& chat);
 

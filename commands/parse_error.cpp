@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-// Innermost command that was recognised.
+// Innermost command of the command line that the parser recognised.
 CLI::App& deepest(CLI::App& app) {
   CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
@@ -32,7 +32,7 @@ std::vector<std::string> command_names(CLI::App& app) {
   return names;
 }
 
-// Adds the names of all commands at and below a command, without the program's: "checkpoint
+// Adds the names of all subcommands, at every depth, without the program's name: "checkpoint
 // convert".
 void add_full_names(CLI::App& app, std::vector<std::string>& names) {
   for (CLI::App* sub : subcommands(app)) {
@@ -53,7 +53,7 @@ std::string did_you_mean(const std::string& name) {
   return name.empty() ? "" : concat("; did you mean \"", name, "\"?");
 }
 
-// Names of commands in other programs.
+// Command names of other programs, and our names for them.
 constexpr std::pair<const char*, const char*> kForeignCommands[] = {{"train", "pretrain"},
                                                                     {"sft", "finetune"},
                                                                     {"dpo", "finetune"},
@@ -72,7 +72,7 @@ constexpr std::pair<const char*, const char*> kForeignCommands[] = {{"train", "p
                                                                     {"validate", "config resolve"},
                                                                     {"info", "checkpoint inspect"}};
 
-// Suggests the nearest command at this level, else anywhere.
+// Suggests the most similar command at this level, else at any level.
 std::string suggest_command(const std::string& word, CLI::App& at) {
   if (const std::string near = nearest_word(word, command_names(at)); !near.empty())
     return did_you_mean(near);
@@ -120,7 +120,7 @@ std::string explain_parse_error(CLI::App& app, const CLI::ParseError& error) {
   CLI::App& at = deepest(app);
   const std::string name = full_name(at);
   std::string line = concat(name, ": ", problem(at, error), " (see ", name, " --help)");
-  // The library ends some of its messages with a line feed.
+  // CLI11 ends some of its messages with a line feed.
   std::replace(line.begin(), line.end(), '\n', ' ');
   return line;
 }

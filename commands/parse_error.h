@@ -1,5 +1,5 @@
-// One-line message for an invalid command line: the error, the nearest known word, and where to
-// find help.
+// One-line error message for an invalid command line: what is wrong, the most similar valid word,
+// and the help to read.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ class ParseError;
 
 namespace trireme {
 
-// `app` is the tree whose parse() threw `error`.
+// Message for `error`, which app.parse() threw.
 std::string explain_parse_error(CLI::App& app, const CLI::ParseError& error);
 
-// "; did you mean "--x"?" if an option of the command is similar enough, else "".
+// Suggestion "; did you mean "--x"?" if the command has an option similar to `name`; else "".
 std::string suggest_option(const std::string& name, CLI::App& command);
 
 }  // namespace trireme

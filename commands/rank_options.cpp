@@ -9,7 +9,7 @@ namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks) {
   add_ranks_option(command, ranks, 4096,
-                   "Ranks to start on this machine through mpirun (default: as launched)");
+                   "Ranks to start on this machine through mpirun (default: the launcher's, or 1)");
 }
 
 void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help) {
@@ -56,8 +56,8 @@ void add_quantization_option(CLI::App& command, std::optional<BlockFormat>& form
   command
       .add_option_function<std::string>(
           "--quantization", [&format](const std::string& name) { format = kNames.at(name); },
-          "Format to which weights of linear layers are quantized while loading, in blocks of 32: "
-          "q8_0 (8 bits) or q4_0 (4 bits) (default: none, type of --dtype)")
+          "Quantization of linear weights while loading, in blocks of 32: q8_0 (8 bits) or q4_0 (4 "
+          "bits) (default: none)")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"q8_0", "q4_0"}));
 }
@@ -75,9 +75,9 @@ void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type) {
   command
       .add_option_function<std::string>(
           "--kv-cache-dtype", [&type](const std::string& name) { type = kNames.at(name); },
-          "Type of the KV cache: auto (that of the weights), float32, float16, bfloat16, or with 8 "
-          "bits and a scale per row int8, fp8_e4m3 (fp8), fp8_e5m2 (on a GPU auto or 8 bits; "
-          "default: auto)")
+          "Type of the KV cache: auto (type of the weights), float32, float16, bfloat16; or, with "
+          "8 bits and a scale per row: int8, fp8_e4m3 (fp8), fp8_e5m2. On a GPU only auto and the "
+          "8-bit types (default: auto)")
       ->type_name("TYPE")
       ->check(CLI::IsMember(
           {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"}));
@@ -100,7 +100,8 @@ const CLI::Range kSize(1, 1 << 20);
 void add_sequence_options(CLI::App& command, LayoutOptions& layout) {
   ParallelSizes& sizes = layout.sizes;
   command
-      .add_option("--context-parallel", sizes.cp, "Ranks that split every sequence (default: 1)")
+      .add_option("--context-parallel", sizes.cp,
+                  "Context-parallel size: ranks that split every sequence (default: 1)")
       ->check(kSize);
   command.add_flag("--sequence-parallel", sizes.sequence_parallel,
                    "Split norms and the residual stream over the tensor-parallel ranks too");
@@ -110,13 +111,14 @@ void add_sequence_options(CLI::App& command, LayoutOptions& layout) {
           [&layout](const std::string& name) {
             layout.cp_comm_type = parse_context_comm_type(name);
           },
-          "Communication between context-parallel ranks (default: p2p)")
+          "Communication of context-parallel attention, as parallel.cp_comm_type (default: p2p)")
       ->check(CLI::IsMember(context_comm_types()));
   command
       .add_option_function<std::string>(
           "--cp-balance",
           [&sizes](const std::string& name) { sizes.cp_balance = parse_context_balance(name); },
-          "Assignment of a sequence's parts to context-parallel ranks (default: zigzag)")
+          "Chunks of a sequence on each context-parallel rank, as parallel.cp_balance (default: "
+          "zigzag)")
       ->check(CLI::IsMember(context_balances()));
 }
 
@@ -126,22 +128,26 @@ void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use)
   ParallelSizes& sizes = layout.sizes;
   command
       .add_option("--tensor-parallel,--tensor-parallel-size,--tensor", sizes.tp,
-                  "Ranks that split every matrix (default: 1)")
+                  "Tensor-parallel size: ranks that split every matrix (default: 1)")
       ->check(kSize);
   command
       .add_option("--pipeline-parallel,--pipeline-parallel-size,--pipeline", sizes.pp,
-                  "Pipeline stages of consecutive layers (default: 1)")
+                  "Pipeline-parallel size: stages of consecutive layers (default: 1)")
       ->check(kSize);
   const bool all = use == LayoutUse::kAll;
   command
       .add_option("--expert-parallel,--expert-parallel-size", sizes.ep,
-                  all ? "Ranks that divide the experts (default: 1)"
-                      : "Tensor-parallel ranks that divide the experts (default: 1)")
+                  all ? "Expert-parallel size: ranks that divide the experts (default: 1)"
+                      : "Expert-parallel size: tensor-parallel ranks that divide the experts "
+                        "(default: 1)")
       ->check(kSize);
   command
-      .add_option("--expert-tensor-parallel", sizes.etp,
-                  all ? "Ranks that split the matrices of each expert (default: 1)"
-                      : "Tensor-parallel ranks that split the matrices of each expert (default: 1)")
+      .add_option(
+          "--expert-tensor-parallel", sizes.etp,
+          all ? "Expert-tensor-parallel size: ranks that split the matrices of each expert "
+                "(default: 1)"
+              : "Expert-tensor-parallel size: tensor-parallel ranks that split the matrices "
+                "of each expert (default: 1)")
       ->check(kSize);
   if (all) add_sequence_options(command, layout);
 }

@@ -1,4 +1,4 @@
-// Options shared by commands that may run on several ranks.
+// Options shared by commands that run on one or several ranks: ranks, layout, device and types.
 #pragma once
 
 #include <optional>
@@ -16,23 +16,29 @@ class App;
 
 namespace trireme {
 
-void add_ranks_option(CLI::App& command, int& ranks);  // --ranks N, through mpirun
-// --ranks N for a command that starts ranks in another way. Both functions call claim_ranks().
+// Adds --ranks N, which starts ranks through mpirun. Both functions call claim_ranks() when the
+// option is parsed.
+void add_ranks_option(CLI::App& command, int& ranks);
+// Adds --ranks N for a command that starts its ranks in another way.
 void add_ranks_option(CLI::App& command, int& ranks, int max_ranks, const std::string& help);
 void add_adapter_option(CLI::App& command, std::string& adapter);       // --adapter DIR
 void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16
 void add_quantization_option(CLI::App& command,
                              std::optional<BlockFormat>& format);  // --quantization q8_0|q4_0
-// --kv-cache-dtype: absent for auto, the model's dtype.
+// Adds --kv-cache-dtype. type: absent for auto, which is the model's dtype.
 void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type);
+// Name of the weights' format ("q8_0"), or of the dtype `otherwise` if they are not quantized.
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
-double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
-// --tensor-parallel, --pipeline-parallel, --expert-parallel and --expert-tensor-parallel, which
-// split the model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with
-// kAll also --context-parallel and --sequence-parallel, which split sequences.
+// Bytes of one weight in this format, or in the dtype `otherwise` if it is not quantized.
+double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);
+// Adds the options of the parallel layout. kModelOnly: --tensor-parallel, --pipeline-parallel,
+// --expert-parallel and --expert-tensor-parallel, which split the model, also under vLLM's names
+// (--tensor-parallel-size) and some without -parallel. kAll: also --context-parallel and
+// --sequence-parallel, which split sequences.
 enum class LayoutUse { kModelOnly, kAll };
 void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use);
+// Options of the connection for the section "comm" of a configuration.
 WorldOptions world_options(const CommConfig& config);
 
 }  // namespace trireme

@@ -42,7 +42,7 @@ void print_head(const Schedule& schedule, const StageTimes& times) {
 void show(const ShowArguments& arguments) {
   const Schedule schedule = chosen_schedule(arguments);
   const Timeline timeline = simulate(schedule, arguments.times);
-  // Files first, so that a write error is reported before a screen of text hides it.
+  // Writes the files before it prints, so that a write error is not lost in a screen of text.
   if (!arguments.svg.empty())
     write_file_atomically(arguments.svg, timeline_svg(schedule, arguments.times, timeline));
   if (!arguments.json.empty()) write_file_atomically(arguments.json, schedule_json(schedule));
@@ -60,7 +60,7 @@ void add_times(CLI::App& command, StageTimes& times) {
         ->check(CLI::Range(0.0, 1e6))
         ->capture_default_str();
   };
-  add("--forward", times.forward, "Time of a chunk's forward pass, any unit");
+  add("--forward", times.forward, "Time of a chunk's forward pass, in any unit");
   add("--backward-input", times.backward_input, "Time of the gradient of a chunk's input");
   add("--backward-weight", times.backward_weight, "Time of the gradient of a chunk's weights");
   add("--transfer", times.transfer, "Time of a message between two ranks");
@@ -73,14 +73,15 @@ CLI::App* add_show(CLI::App& parent) {
   CLI::Option* name =
       command
           ->add_option("-s,--schedule", arguments->schedule,
-                       "gpipe, 1f1b, interleaved_1f1b, zb_h1 or zb_h2, or a file's path")
+                       "Schedule: gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2, or the path of a "
+                       "schedule file")
           ->capture_default_str();
   const auto add_size = [&](const char* option, int& value, const char* description) {
     return command->add_option(option, value, description)
         ->check(CLI::Range(1, 1 << 22))
         ->capture_default_str();
   };
-  CLI::Option* stages = add_size("-p,--stages", arguments->stages, "Ranks of the pipeline");
+  CLI::Option* stages = add_size("-p,--stages", arguments->stages, "Pipeline stages (ranks)");
   CLI::Option* batches = add_size("-m,--micro-batches", arguments->micro_batches,
                                   "Micro-batches of one optimizer step");
   CLI::Option* chunks =
@@ -92,11 +93,11 @@ CLI::App* add_show(CLI::App& parent) {
       ->excludes(stages)
       ->excludes(batches)
       ->excludes(chunks);
-  command->add_option("--svg", arguments->svg, "Write the timeline as a picture")
+  command->add_option("--svg", arguments->svg, "Output SVG file for the timeline")
       ->type_name("FILE");
   command
       ->add_option("--json", arguments->json,
-                   "Write the schedule as a file that --file and a configuration read")
+                   "Output schedule file, for --file and parallel.pipeline_schedule")
       ->type_name("FILE");
   command->footer(
       "docs/design/pipeline-parallelism.md explains the schedules and the file format.");

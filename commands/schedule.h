@@ -1,4 +1,4 @@
-// trireme schedule show
+// Command `trireme schedule show`, which draws a pipeline schedule.
 #pragma once
 
 namespace CLI {

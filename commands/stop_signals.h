@@ -1,4 +1,4 @@
-// Records SIGTERM and SIGINT in a counter that callers poll.
+// Counter of SIGTERM and SIGINT, which callers poll.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Counts signals from construction on. A closed reader of the log (SIGPIPE) no longer ends the
-// process.
+// Counts signals from construction on. Also ignores SIGPIPE, so that a closed reader of the log
+// does not end the process.
 class StopSignals {
  public:
   StopSignals() {
@@ -23,7 +23,7 @@ class StopSignals {
     std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal
   }
   static int count() { return count_; }
-  // Ignores signals from now on, for a process that another process ends.
+  // Ignores all three signals from now on, for a process that another process stops.
   static void leave_to_others() {
     for (const int signal : {SIGTERM, SIGINT, SIGPIPE})
       std::signal(signal, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for these

@@ -1,4 +1,4 @@
-// Tables on standard output.
+// Table printer for standard output.
 #pragma once
 
 #include <string>

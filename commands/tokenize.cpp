@@ -53,12 +53,12 @@ void for_each_line(const char* key, Use&& use) {
 std::vector<int32_t> ids_of(const nlohmann::json& value, const Tokenizer& tokenizer,
                             const std::string& what) {
   if (!value.is_array())
-    fail_input(what, " is no list of ids, such as [1, 2], or {\"ids\": [1, 2]}");
+    fail_input(what, ": expected a list of ids, such as [1, 2], or {\"ids\": [1, 2]}");
   std::vector<int32_t> ids;
   for (const auto& item : value) {
     const int64_t id = item.is_number_integer() ? item.get<int64_t>() : -1;
     if (id < 0 || id >= tokenizer.vocab_size())
-      fail_input(what, ": ", item.dump().substr(0, 40), " is no id from 0 to ",
+      fail_input(what, ": ", item.dump().substr(0, 40), " is not a token id from 0 to ",
                  tokenizer.vocab_size() - 1);
     ids.push_back(static_cast<int32_t>(id));
   }
@@ -71,7 +71,7 @@ nlohmann::ordered_json conversation_of(const std::string& input, const std::stri
       input, what, {.keys_per_object = 4096, .long_integers = true});
   if (given.is_array()) given = {{"messages", given}};
   if (!given.is_object() || !given.contains("messages"))
-    fail_input(what, " is neither a list of messages nor an object with \"messages\"");
+    fail_input(what, ": expected a list of messages, or an object with \"messages\"");
   nlohmann::ordered_json variables = {{"add_generation_prompt", false}};
   variables.update(given);
   return variables;
@@ -131,7 +131,7 @@ void tokenize(const TokenizeArguments& a) {
   };
   if (!a.jsonl) return show(standard_input());
   for_each_line("text", [&](const nlohmann::json& text, size_t number) {
-    if (!text.is_string()) fail_input("line ", number, " of the input is no text");
+    if (!text.is_string()) fail_input("line ", number, " of the input: expected a string");
     show(text.get<std::string>());
   });
 }
@@ -197,13 +197,13 @@ void add_tokenize_commands(CLI::App& parent) {
   command->add_flag("--render", forth->render,
                     "With --chat: print the rendered text instead of its tokens");
   command->footer(
-      "With --jsonl an input line is a JSON string or an object with a \"text\", with --chat a "
-      "conversation.");
+      "With --jsonl, each input line is a JSON string or an object with a \"text\"; with --chat it "
+      "is a conversation.");
   command->callback([forth] { tokenize(*forth); });
 
   const auto back = std::make_shared<TokenizeArguments>();
   command = add(parent, "detokenize", "Show the text of the token ids on standard input", back);
-  command->add_flag("--no-special", back->no_special, "Leave out special tokens");
+  command->add_flag("--no-special", back->no_special, "Omit special tokens from the text");
   command->add_flag("--json", back->json, "Write {\"text\": ...}");
   command->footer(
       "Token ids are numbers separated by spaces or commas, a JSON list, or {\"ids\": [...]}; with "

@@ -1,4 +1,4 @@
-// trireme tokenize, trireme detokenize: text to token ids and back.
+// Commands `trireme tokenize` and `trireme detokenize`, which convert text to token ids and back.
 #pragma once
 
 namespace CLI {

@@ -1,13 +1,13 @@
-// Version and environment of this binary.
+// Version, build and machine information for `trireme --version`.
 #pragma once
 
 #include <string>
 
 namespace trireme {
 
-// Several lines: version and commit, compiler, backends, libraries, processor, chosen kernels.
+// Lines with version and commit, compiler, devices, libraries, processor and kernels.
 std::string version_text();
-// "1.0.0"
+// Version alone, such as "1.0.0".
 std::string version_number();
 
 }  // namespace trireme

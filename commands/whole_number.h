@@ -1,5 +1,5 @@
-// Check for options that take an integer without an upper bound. The library's own check
-// (CLI::PositiveNumber) reports an input such as 8G with the 309 digits of the largest double.
+// Validator of integer options without an upper bound. It replaces CLI11's CLI::PositiveNumber,
+// whose error for an input such as 8G has the 309 digits of the largest double.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ class Validator;
 
 namespace trireme {
 
-// Rejects values that are not integers >= `least`, which is 0 or 1; the message has the option's
-// name and the value.
+// Rejects values that are not integers >= `least`, which is 0 or 1. The message has the name of the
+// option and the value.
 CLI::Validator whole_number(int64_t least);
 
 }  // namespace trireme

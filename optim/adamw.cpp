@@ -8,9 +8,9 @@ namespace trireme {
 std::unique_ptr<Optimizer> AdamW::clone() const { return std::make_unique<AdamW>(*this); }
 
 void AdamW::visit(HyperparameterVisitor& visitor) {
-  visitor.betas(betas,
-                betas_row("decay of the first and second moment, each from 0 up to below 1"));
-  Hyperparameter row = hyperparameter("eps", "added to the root of the second moment");
+  visitor.betas(betas, betas_row("decay rates of the first and second moment, each in [0, 1)"));
+  Hyperparameter row =
+      hyperparameter("eps", "constant added to the square root of the second moment");
   row.key.above(0).alias({"adam_eps"});
   visitor.number(eps, row);
 }
@@ -35,8 +35,8 @@ std::unique_ptr<Optimizer> Adam::clone() const { return std::make_unique<Adam>(*
 std::vector<Optimizer::Finding> Adam::review(double, double weight_decay) const {
   if (weight_decay <= 0) return {};
   return {{.key = "optimizer.type",
-           .message = "Adam adds weight decay to the gradient; AdamW decays the weights themselves "
-                      "(DeepSpeed's Adam does the latter unless adam_w_mode is false)",
+           .message = "Adam adds the weight decay to the gradient; AdamW decays the weights "
+                      "directly, as DeepSpeed's Adam does unless adam_w_mode is false",
            .error = false}};
 }
 

@@ -1,5 +1,5 @@
-// AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), and Adam (Kingma & Ba 2015) with weight decay
-// added to the gradient. States: exp_avg and exp_avg_sq.
+// AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), which decays the weights directly, and Adam
+// (Kingma & Ba 2015), which adds the weight decay to the gradient. States: exp_avg and exp_avg_sq.
 #pragma once
 
 #include "optim/optimizer.h"

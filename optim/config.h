@@ -1,5 +1,5 @@
-// Configuration of optimizer, offload, schedule and loss scale; part of RunConfig
-// (training/config/run_config.h).
+// Configuration of the optimizer, of the offload of its states, of the learning-rate schedule and
+// of the loss scale. Part of RunConfig (training/config/run_config.h).
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,44 @@ class Optimizer;
 std::shared_ptr<const Optimizer> default_optimizer();  // AdamW
 
 struct OptimizerConfig {
-  std::shared_ptr<const Optimizer> rule = default_optimizer();  // with its hyper-parameters
+  // Update rule and its hyper-parameters.
+  std::shared_ptr<const Optimizer> rule = default_optimizer();
   double lr = 3e-4, weight_decay = 0.1;
-  DType state_dtype = DType::kF32;  // of the moments: float32 or bfloat16
-  bool master_weights = true;       // false with bf16: stochastic rounding
+  DType state_dtype = DType::kF32;  // dtype of the moments: float32 or bfloat16
+  // Float32 copy of bfloat16 or float16 weights. Without it updates of bfloat16 weights are rounded
+  // stochastically.
+  bool master_weights = true;
 };
 
 // Storage of optimizer states between updates.
 enum class OffloadDevice {
-  kNone,  // in the same memory as the parameters
-  kCpu,   // in host memory; no difference when computing on the CPU
-  kFile,  // in a file
+  kNone,  // memory of the compute device
+  kCpu,   // host memory; the same as kNone if the CPU is the compute device
+  kFile,  // file on a disk
 };
 
 struct OffloadConfig {
   OffloadDevice device = OffloadDevice::kNone;
-  std::string path;                   // kFile: the folder
-  int64_t buffer_count = 3;           // kFile: windows of the file in memory, at least 2
-  int64_t buffer_elements = 1 << 22;  // of each state in a window
+  std::string path;                   // kFile: folder of the file
+  int64_t buffer_count = 3;           // kFile: windows of the file held in memory, at least 2
+  int64_t buffer_elements = 1 << 22;  // kFile: elements of each state per window
 };
 
 struct SchedulerConfig {
   DecayStyle style = DecayStyle::kCosine;
   int64_t warmup_steps = 0;
-  bool log_warmup = false;  // logarithmic instead of linear, from 0
-  // The rates of DeepSpeed's class for the style: WarmupLR, WarmupDecayLR or WarmupCosineLR.
+  bool log_warmup = false;  // logarithmic warm-up from 0, instead of a linear one
+  // Rates as DeepSpeed computes them: WarmupLR (constant), WarmupDecayLR (linear), WarmupCosineLR
+  // (cosine).
   bool deepspeed = false;
-  int64_t decay_steps = 0;  // step at which the decay ends; WSD: length of the decay
+  int64_t decay_steps = 0;  // step at which the decay ends; WSD: number of decay steps
   double min_lr = 0.0;
   WsdDecay wsd_decay = WsdDecay::kLinear;
 };
 
-struct LossScaleConfig {      // fp16 only
+// Loss scale of float16 training. The dynamic scale starts at 2^initial_scale_power, doubles after
+// `window` finite steps in a row, and halves, not below min_scale, at the `hysteresis`-th overflow.
+struct LossScaleConfig {
   double static_scale = 0.0;  // 0: dynamic
   int64_t initial_scale_power = 16, window = 1000, hysteresis = 2;
   double min_scale = 1.0;

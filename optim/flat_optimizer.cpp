@@ -37,19 +37,19 @@ std::vector<StateStorage::Kind> FlatOptimizer::kinds() const {
   return out;
 }
 
-// Shards, boxes of tensor parallelism and windows of a file split matrices.
+// Matrices are split by ZeRO shards, by tensor parallelism and by the windows of a state file.
 void FlatOptimizer::check_matrices(const OffloadConfig& offload) const {
   if (!config_.rule->needs_matrices()) return;
   if (offload.device == OffloadDevice::kFile)
     fail_input(
-        "zero_optimization.offload_optimizer.device: a file holds parts of matrices, and "
-        "optimizer.type ",
-        config_.rule->name(), " updates whole ones; use \"cpu\" or \"none\"");
+        "zero_optimization.offload_optimizer.device: nvme is not supported with optimizer.type ",
+        config_.rule->name(),
+        ", which updates whole matrices (a file is read in windows); supported: none, cpu");
   for (const Segment& part : segments_) {
     const ParameterSpec& spec = store_.specs()[static_cast<size_t>(part.parameter)];
     if (spec.shape.rank() < 2 || part.flat.size() == spec.shape.numel()) continue;
     fail_input("optimizer.type: ", config_.rule->name(),
-               " updates whole matrices, and this rank holds ", part.flat.size(), " of the ",
+               " updates whole matrices, but this rank holds only ", part.flat.size(), " of the ",
                spec.shape.numel(), " elements of ", spec.name,
                "; use zero_optimization.stage 0 and tensor_model_parallel_size 1");
   }
@@ -84,8 +84,8 @@ void FlatOptimizer::update(Ctx& ctx, const ConstTensor& scalars) {
   if (scalars.device() == DeviceType::kCpu) {
     StepScalars decided;
     std::memcpy(&decided, scalars.raw(), sizeof decided);
-    if (decided.skip != 0) return;  // nothing to read from a file either
-  }                                 // on a GPU the kernels look for themselves
+    if (decided.skip != 0) return;  // saves reading a state file
+  }                                 // on a GPU the kernels read the flag
   storage_.for_each_window([&](const FlatRange& window, std::span<const Tensor> states) {
     for_each_part(window, [&](const Segment& part) {
       std::vector<Tensor> mine;
@@ -103,7 +103,7 @@ void FlatOptimizer::update_part(Ctx& ctx, const ConstTensor& scalars, const Segm
     return array.slice(0, at, at + part.flat.size());
   };
   const ParameterSpec& spec = store_.specs()[static_cast<size_t>(part.parameter)];
-  // The same random bits for an element in every layout.
+  // An element gets the same random bits in every layout.
   const uint64_t stream = substream(stream_id("stochastic_rounding"), stream_id(spec.name));
   ElementIndex index = spec.element_index();
   index.offset = part.flat.begin - store_.range(part.parameter).begin;

@@ -1,5 +1,5 @@
-// Optimizer states over the part of a ParameterStore's flat range that this rank updates, and their
-// update.
+// Optimizer of one rank: states and updates of the parameters that this rank updates, which are a
+// part of the ParameterStore's flat range (all of it without ZeRO).
 #pragma once
 
 #include <string>
@@ -16,21 +16,22 @@ struct Ctx;
 
 class FlatOptimizer {
  public:
-  // Keeps a reference to the store. States are laid out by its state_map(). Throws InputError if
-  // the optimizer needs whole matrices and the layout splits them.
+  // `store` must outlive this object; its state_map() determines the layout of the states. Throws
+  // InputError if the optimizer needs whole matrices and the layout splits them.
   FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload, ParameterStore& store,
                 uint64_t seed);
   void allocate(Ctx& ctx) { storage_.allocate(ctx); }
   // Initializes the master weights from the parameters.
   void initialize(Ctx& ctx);
-  int64_t state_bytes() const { return storage_.memory_bytes(); }
-  int64_t file_bytes() const { return storage_.file_bytes(); }  // of states kept in a file
+  int64_t state_bytes() const { return storage_.memory_bytes(); }  // bytes of states in memory
+  int64_t file_bytes() const { return storage_.file_bytes(); }     // bytes of states in a file
 
-  // Updates every parameter this rank has states for, from the store's gradients; `scalars` as in
-  // engine/ops/optimizer/optimizer_step.h. Norms and biases are not decayed.
+  // Updates every parameter that this rank has states for, from the store's gradients. scalars: as
+  // in engine/ops/optimizer/optimizer_step.h. Norms and biases get no weight decay.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
-  // States in a checkpoint: "master" if weights are kept in float32, and the optimizer's own.
+  // States to save in a checkpoint: "master" if there are float32 master weights, and those of the
+  // optimizer ("exp_avg", ...).
   struct State {
     std::string kind;
     Tensor flat;
@@ -38,9 +39,9 @@ class FlatOptimizer {
   std::vector<State> states() const;
 
  private:
-  struct Segment {   // part of a parameter in one piece
-    FlatRange flat;  // of the store's flat range
-    int64_t offset;  // of the optimizer states
+  struct Segment {   // contiguous part of one parameter
+    FlatRange flat;  // position in the store's flat range
+    int64_t offset;  // position in the optimizer states
     ParamHandle parameter;
   };
   template <class F>

@@ -1,5 +1,5 @@
-// Hyper-parameters of optimizers: their rows in the configuration of a run, and the visitor that
-// reads and writes them.
+// Hyper-parameters of optimizers: their keys in the run configuration, and the visitor that reads
+// and writes their values.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace trireme {
 
-// A key of optimizer.params. Its default is the value of a default-constructed optimizer.
+// Key under optimizer.params. Its default is the value in a default-constructed optimizer.
 struct Hyperparameter {
-  Key key;  // path: the name under optimizer.params
-  // The default has no effect: it may be given with any other optimizer.
+  Key key;  // path: relative to optimizer.params
+  // The default value changes nothing, so it is also accepted with optimizers without this key.
   bool default_is_neutral = false;
-  // End of the error when the key is refused for another optimizer. advice: follows "is for SGD,
-  // not for optimizer.type AdamW". needs: if the type is not the whole condition, "needs " and this
-  // text replace both.
+  // The error for an optimizer without this key is "needs optimizer.type SGD, got AdamW", followed
+  // by `advice`. If the key needs more than the type, set `needs`: the error is then "needs "
+  // followed by `needs`.
   std::string advice = {};
   std::string needs = {};
 };
 
-// Decay rates of the first and second moment, or of the two uses of one moment.
+// Decay rates: of the first and second moment (Adam), or for the two uses of one moment (Lion).
 struct Betas {
   double first = 0.0, second = 0.0;
 };
 
-// Visits each hyper-parameter of an optimizer in the order of its resolved configuration: to add
-// rows to a schema, to set values from a document, or to write values into one.
+// Visitor of an optimizer's hyper-parameters, in the order of the resolved configuration.
+// Implementations add keys to a schema, set values from a document, or write values to one.
 class HyperparameterVisitor {
  public:
   virtual ~HyperparameterVisitor() = default;
@@ -35,9 +35,9 @@ class HyperparameterVisitor {
   virtual void betas(Betas& value, const Hyperparameter& row) = 0;
 };
 
-// Row of the key `name`; HuggingFace's "auto" counts as left out.
+// Hyper-parameter with the key `name`. HuggingFace's "auto" counts as a missing value.
 Hyperparameter hyperparameter(std::string name, std::string help);
-// Row of "betas", shared by all optimizers that have them.
+// "betas", shared by all optimizers that have them.
 Hyperparameter betas_row(std::string help);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Lion (Chen et al. 2023, arXiv 2302.06675): steps by the sign of an interpolation between momentum
-// and gradient. State: exp_avg.
+// Lion (Chen et al. 2023, arXiv 2302.06675): the update is the sign of an interpolation between
+// momentum and gradient, times the learning rate. State: exp_avg.
 #pragma once
 
 #include "optim/optimizer.h"

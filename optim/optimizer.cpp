@@ -7,8 +7,8 @@ namespace trireme {
 std::vector<Optimizer::Finding> Optimizer::review(double lr, double weight_decay) const {
   if (lr >= 1 || lr * weight_decay <= 1) return {};
   return {{.key = "optimizer.params.weight_decay",
-           .message = concat("times optimizer.params.lr is ", lr * weight_decay,
-                             ", above 1: a step changes the sign of the weights that decay"),
+           .message = concat("weight_decay x lr = ", lr * weight_decay,
+                             " is above 1: each step changes the sign of the decayed weights"),
            .error = false}};
 }
 

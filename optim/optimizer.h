@@ -1,6 +1,6 @@
-// Interface of an optimizer: hyper-parameters, state tensors and the update of a range. One pair of
-// files and one row of optimizers.cpp per optimizer; nothing outside this folder compares names of
-// optimizers.
+// Interface of an optimizer: hyper-parameters, state tensors and the update of a range. Each
+// optimizer has its own header and source file, and one row in optimizers.cpp. Code outside this
+// folder does not depend on the name of an optimizer.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,16 @@ namespace trireme {
 
 struct Ctx;
 
-// Operands of one update: a contiguous range of one parameter, and the states of the same elements.
+// Operands of one update: n consecutive elements of one parameter, and their states.
 struct UpdatePart {
   const ParameterSpec& spec;
   Tensor param, master;            // (n); master: float32, or absent
   ConstTensor grad;                // (n) float32, or float64 for float64 parameters
   std::span<const Tensor> states;  // (n) each, in the order of Optimizer::states()
   ConstTensor scalars;             // a StepScalars (engine/ops/optimizer/optimizer_scalars.h)
-  double weight_decay = 0.0;       // 0 where the parameter is not decayed
-  RandomKey rounding;              // key of stochastic rounding, with the index below
-  ElementIndex index;              // global index of the range's elements
+  double weight_decay = 0.0;       // 0 for norms and biases
+  RandomKey rounding;              // random key of stochastic rounding, used with `index`
+  ElementIndex index;              // global indices of the elements
 };
 
 class Optimizer {
@@ -38,27 +38,27 @@ class Optimizer {
   // The value of optimizer.type.
   virtual const char* name() const = 0;
 
-  // Visits the rule's own hyper-parameters: lr and weight_decay are OptimizerConfig's.
+  // Visits the hyper-parameters of this optimizer; lr and weight_decay are in OptimizerConfig.
   virtual void visit(HyperparameterVisitor& visitor) = 0;
-  // One "optimizer.params.momentum: problem", or a note, about values that are valid one by one.
+  // Error or note about a combination of values, each of which is valid by itself.
   struct Finding {
-    std::string key;
-    std::string message;
-    bool error = true;  // false: a note
+    std::string key;      // "optimizer.params.momentum"
+    std::string message;  // what is reported for the key
+    bool error = true;    // false: a note
   };
-  // Findings about the rule's values and OptimizerConfig's two. Default: a note if a decoupled
-  // decay, weight -= lr x weight_decay x weight, changes the sign of weights.
+  // Checks this optimizer's values together with lr and weight_decay. Default: a note if decoupled
+  // decay, weight -= lr x weight_decay x weight, would change the sign of weights.
   virtual std::vector<Finding> review(double lr, double weight_decay) const;
-  // Whether an update changes every weight by about the learning rate, regardless of the size of
-  // its gradient.
+  // True if an update changes every weight by about the learning rate, however large its gradient
+  // is.
   virtual bool normalizes() const = 0;
 
-  // State tensors by their kind in checkpoints, all initialized to zero. dtype:
-  // optimizer.state_dtype, or float64 for float64 parameters; a state that needs more precision
-  // than bfloat16 may use another.
+  // State tensors, named by their kind in checkpoints; all start at zero. dtype:
+  // optimizer.state_dtype, or float64 for float64 parameters. A state that needs more precision
+  // than bfloat16 may use another dtype.
   virtual std::vector<StateStorage::Kind> states(DType dtype) const = 0;
-  // Whether update() must see each parameter of two or more dimensions as one whole range; layouts
-  // that split matrices are then refused.
+  // True if update() needs each parameter of two or more dimensions as one range. Layouts that
+  // split matrices are then refused.
   virtual bool needs_matrices() const { return false; }
   virtual void update(Ctx& ctx, const UpdatePart& part) const = 0;
 };

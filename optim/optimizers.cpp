@@ -16,12 +16,12 @@ std::unique_ptr<Optimizer> make() {
   return std::make_unique<T>();
 }
 
-// A new optimizer is a row here.
+// Register a new optimizer by adding a row.
 constexpr OptimizerRow kOptimizers[] = {
-    {"AdamW", make<AdamW>, "AdamW decays weights apart from the gradient"},
-    {"Adam", make<Adam>, "Adam adds the decay to the gradient", "AdamW"},
+    {"AdamW", make<AdamW>, "AdamW decays the weights directly"},
+    {"Adam", make<Adam>, "Adam adds the weight decay to the gradient", "AdamW"},
     {"SGD", make<Sgd>, ""},
-    {"Lion", make<Lion>, "Lion steps by the sign of a momentum"},
+    {"Lion", make<Lion>, "Lion updates by the sign of the momentum"},
 };
 
 constexpr const char* kUnavailableOptimizers[] = {
@@ -37,7 +37,7 @@ std::span<const char* const> unavailable_optimizers() { return kUnavailableOptim
 const OptimizerRow& optimizer_row(const std::string& name) {
   const auto* const found =
       std::ranges::find_if(kOptimizers, [&](const OptimizerRow& row) { return name == row.name; });
-  TRIREME_CHECK(found != std::end(kOptimizers), "no optimizer ", name, " in the table");
+  TRIREME_CHECK(found != std::end(kOptimizers), "optimizer ", name, " is not in the table");
   return *found;
 }
 

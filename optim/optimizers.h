@@ -12,17 +12,17 @@ namespace trireme {
 struct OptimizerRow {
   const char* name;  // value of optimizer.type
   std::unique_ptr<Optimizer> (*make)();
-  const char* summary;  // for the configuration reference; "": none
-  // Optimizer type selected by optimizer.params.adam_w_mode: true, DeepSpeed's default; nullptr:
+  const char* summary;  // line of the configuration reference; "": none
+  // Optimizer used instead if optimizer.params.adam_w_mode is true (DeepSpeed's default). nullptr:
   // the key has no effect.
   const char* with_adam_w_mode = nullptr;
 };
 
-// The first row is the default of optimizer.type.
+// All optimizers; the first is the default of optimizer.type.
 std::span<const OptimizerRow> optimizers();
-// Optimizer names of other programs that are not implemented here.
+// Names of other programs' optimizers that are not implemented here.
 std::span<const char* const> unavailable_optimizers();
-// Throws for an unknown name.
+// Row of an optimizer. An unknown name is a failed check: the configuration refuses it earlier.
 const OptimizerRow& optimizer_row(const std::string& name);
 
 }  // namespace trireme

@@ -14,12 +14,12 @@ constexpr const char* kNesterovNeeds = "optimizer.type SGD and a momentum above 
 std::unique_ptr<Optimizer> Sgd::clone() const { return std::make_unique<Sgd>(*this); }
 
 void Sgd::visit(HyperparameterVisitor& visitor) {
-  Hyperparameter row = hyperparameter("momentum", "SGD only");
+  Hyperparameter row = hyperparameter("momentum", "momentum of SGD; 0: plain gradient descent");
   row.key.at_least(0).below(1).alias({"sgd_momentum"});
   row.default_is_neutral = true;
   row.advice = "; see optimizer.params.betas";
   visitor.number(momentum, row);
-  row = hyperparameter("nesterov", "SGD with momentum only");
+  row = hyperparameter("nesterov", "Nesterov momentum; SGD with momentum only");
   row.default_is_neutral = true;
   row.needs = kNesterovNeeds;
   visitor.flag(nesterov, row);

@@ -1,5 +1,5 @@
-// Stochastic gradient descent with PyTorch's momentum, optionally Nesterov's. State: momentum,
-// unless it is 0.
+// Stochastic gradient descent with momentum as in PyTorch, optionally Nesterov's. State: momentum;
+// none if the momentum is 0.
 #pragma once
 
 #include "optim/optimizer.h"

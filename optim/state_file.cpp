@@ -13,7 +13,9 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPage = 4096;  // bytes; elements too: windows are page-aligned for every dtype
+// Page size in bytes. A window has a multiple of as many elements, so that it is page-aligned for
+// every dtype.
+constexpr int64_t kPage = 4096;
 constexpr const char* kKey = "zero_optimization.offload_optimizer";
 
 int64_t array_bytes(DType dtype, int64_t elements) {
@@ -26,14 +28,14 @@ int64_t window_size(int64_t elements, const OffloadConfig& offload) {
 
 }  // namespace
 
-// The main thread has computed `computed` windows; the I/O thread has read `read` and written
-// `written`. Window i uses buffer i % buffers.
+// Numbers of windows that the I/O thread has read, the calling thread has computed, and the I/O
+// thread has written back. Window i uses buffer i % buffers.
 struct StateFile::Progress {
   std::mutex mutex;
   std::condition_variable changed;
   int64_t windows = 0;
   int64_t read = 0, computed = 0, written = 0;
-  bool stop = false;  // the caller's function failed
+  bool stop = false;  // the function on a window has thrown
   std::exception_ptr error;
 };
 
@@ -57,7 +59,8 @@ StateFile::StateFile(const std::vector<StateKind>& kinds, int64_t elements,
       elements_(elements),
       window_elements_(window_size(elements, offload)),
       bytes_(file_bytes(kinds, elements)) {
-  TRIREME_CHECK(offload.buffer_count >= 2, offload.buffer_count, " windows of optimizer states");
+  TRIREME_CHECK(offload.buffer_count >= 2, offload.buffer_count,
+                " windows of optimizer states, expected at least 2");
   int64_t begin = 0, window_bytes = 0;
   for (const StateKind& kind : kinds) {
     begins_.push_back(begin);
@@ -70,10 +73,10 @@ StateFile::StateFile(const std::vector<StateKind>& kinds, int64_t elements,
   const auto fail = [&](const char* action, int why) {
     fail_input(kKey, ": cannot ", action, " ", bytes_, " bytes of optimizer states in ",
                offload.path, ": ", std::strerror(why),
-               "; free space there, or give another nvme_path");
+               "; free some space there, or set nvme_path to another folder");
   };
   descriptor_ = ::mkostemp(name_.data(), O_CLOEXEC);
-  if (descriptor_ < 0) fail("keep", errno);
+  if (descriptor_ < 0) fail("store", errno);
   ::unlink(name_.c_str());
   const int problem = bytes_ > 0 ? ::posix_fallocate(descriptor_, 0, bytes_) : 0;
   if (problem != 0) {
@@ -119,7 +122,7 @@ void StateFile::transfer(int64_t index, bool write) {
         fail_input(kKey, ": cannot ", write ? "write" : "read", " ", kinds_[k].name, " at byte ",
                    at, " of ", name_, ": ", std::strerror(errno));
       if (moved == 0)
-        fail_input(kKey, ": ", name_, " ends at byte ", at, ", inside ", kinds_[k].name);
+        fail_input(kKey, ": ", name_, " ends early, at byte ", at, ", within ", kinds_[k].name);
       data += moved;
       at += moved;
       left -= moved;
@@ -127,7 +130,7 @@ void StateFile::transfer(int64_t index, bool write) {
   }
 }
 
-// Writes take precedence over reads: a write frees a buffer.
+// I/O thread. Writes take precedence over reads, since a write frees a buffer.
 void StateFile::serve(Progress& p) {
   const auto buffers = std::ssize(buffers_);
   std::unique_lock lock(p.mutex);

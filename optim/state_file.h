@@ -1,6 +1,6 @@
-// Optimizer states in a file: page-aligned arrays, one after the other, streamed through a few
-// windows by a thread that lives as long as the loop. The file is unlinked once it is open, so that
-// it disappears with the process however that ends.
+// File of optimizer states: one page-aligned array per kind, one after the other. An update streams
+// the arrays through a few windows in memory, which an I/O thread reads ahead and writes back. The
+// file is unlinked as soon as it is open, so it never outlives the process.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,8 @@ namespace trireme {
 
 class StateFile {
  public:
-  // Reserves the space. Windows are rounded up to whole pages of every array.
+  // Creates the file in offload.path and reserves its space; InputError if that fails. A window is
+  // rounded up to whole pages of every array.
   StateFile(const std::vector<StateKind>& kinds, int64_t elements, const OffloadConfig& offload);
   ~StateFile();
   StateFile(const StateFile&) = delete;
@@ -24,11 +25,12 @@ class StateFile {
   static int64_t file_bytes(const std::vector<StateKind>& kinds, int64_t elements);
   static int64_t memory_bytes(const std::vector<StateKind>& kinds, int64_t elements,
                               const OffloadConfig& offload);
+  // Both as in StateStorage (optim/state_storage.h).
   void for_each_window(const StateVisit& f);
   Tensor whole(size_t kind);
 
  private:
-  struct Progress;  // of one loop
+  struct Progress;  // progress of one for_each_window()
   FlatRange window(int64_t index) const;
   std::vector<Tensor> states_of(int64_t index) const;
   void transfer(int64_t index, bool write);
@@ -37,7 +39,7 @@ class StateFile {
   int64_t elements_;
   int64_t window_elements_;
   std::vector<int64_t> begins_;  // byte offset of each kind in the file
-  std::string name_;             // for messages
+  std::string name_;             // path, for error messages
   int descriptor_ = -1;
   void* mapping_ = nullptr;
   int64_t bytes_;

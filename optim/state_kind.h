@@ -1,4 +1,4 @@
-// Kind of optimizer state: one array as long as the parameters.
+// Kind of optimizer state: an array with one element per parameter element.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ struct StateKind {
   DType dtype;
 };
 
-// Called for a window of elements with its part of each kind of state.
+// Function on a window of elements. states: the window's part of each kind of state.
 using StateVisit = std::function<void(const FlatRange& window, std::span<const Tensor> states)>;
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Storage of optimizer states, in memory or in a file: arrays of equal length, and one loop over
-// windows of all of them in which an update runs.
+// Storage of optimizer states in memory or in a file: one array per kind, all of equal length, and
+// a loop over windows of them in which an update runs.
 #pragma once
 
 #include <memory>
@@ -17,27 +17,27 @@ struct Ctx;
 class StateStorage {
  public:
   using Kind = StateKind;
-  // Allocates nothing before allocate().
+  // Stores the sizes only; allocate() allocates.
   StateStorage(std::vector<Kind> kinds, int64_t elements, const OffloadConfig& offload);
   ~StateStorage();
   StateStorage(const StateStorage&) = delete;
   StateStorage& operator=(const StateStorage&) = delete;
 
-  // Allocates zeroed states in the context's kind of memory (a file: host memory). Throws
-  // InputError naming the folder if a file of this size cannot be created.
+  // Allocates states of zero in the memory of the context's device, or a file and its windows in
+  // host memory. InputError names the folder if a file of this size cannot be created.
   void allocate(Ctx& ctx);
   const std::vector<Kind>& kinds() const { return kinds_; }
-  int64_t memory_bytes() const;  // of the states, or of a file's windows
+  int64_t memory_bytes() const;  // bytes of the states, or of a file's windows
   int64_t file_bytes() const;    // 0: there is no file
 
-  // Calls f for consecutive windows that cover all elements: states[k] (window size) is kind k's
-  // part, read before the call and written back after it. Without a file there is one window. With
-  // a file, a thread prefetches windows and writes them back asynchronously, so that at most
-  // buffer_count windows are in memory; a file error ends the loop and is thrown here.
+  // Calls f for consecutive windows that cover all elements. states[k] (window size) is the window
+  // of kind k, read before the call and written back after it. Without a file there is one window.
+  // With a file, a thread prefetches windows and writes them back asynchronously, and at most
+  // buffer_count windows are in memory. A file error ends the loop and is thrown here.
   using Visit = StateVisit;
   void for_each_window(const Visit& f);
 
-  // All of kind k, for saving or loading: a mapping if it is in a file.
+  // Whole array of a kind, for saving or loading; memory-mapped if it is in a file.
   Tensor whole(size_t kind) const;
 
  private:

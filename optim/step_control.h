@@ -1,7 +1,9 @@
-// Decision of a step from the loss and the gradient norm: clip, skip, loss scale, update count.
+// Decision of a training step from its loss and gradient norm: gradient clipping, skipping, loss
+// scale, update count.
 //
-// The decision reads and writes device views only; the host reads the result after the step for its
-// records. A step whose loss or gradient norm is not finite changes nothing and is counted.
+// The decision reads and writes memory of the compute device only; the host reads the result after
+// the step. A step whose loss or gradient norm is not finite is skipped: it leaves weights and
+// optimizer states unchanged and is counted.
 #pragma once
 
 #include "engine/ops/optimizer/optimizer_step.h"
@@ -11,19 +13,20 @@ namespace trireme {
 
 StepState initial_step_state(DType dtype, const LossScaleConfig& config);
 
-// sum_of_squares (1) float64: over all gradients, still multiplied by the loss scale.
-// loss_sum (1) float64: only whether it is finite matters.
+// sum_of_squares (1) float64: over all gradients, which are still multiplied by the loss scale.
+// loss_sum (1) float64: only checked for being finite.
 // Writes `scalars` (a StepScalars) for the optimizer kernels and updates `state` (a StepState):
-//   norm = sqrt(sum) / loss_scale;  multiplier = min(1, clip / (norm + 1e-6)) / loss_scale
-// Dynamic scale: a non-finite step uses up one of `hysteresis` tolerated overflows, then halves the
-// scale (not below min_scale); `window` finite steps in a row double it and restore the hysteresis.
+//   norm = sqrt(sum_of_squares) / loss_scale
+//   multiplier = min(1, clip / (norm + 1e-6)) / loss_scale
+// Dynamic loss scale: the `hysteresis`-th non-finite step halves the scale (not below min_scale),
+// and so does each one after it. `window` finite steps in a row double the scale and reset that
+// count.
 void decide_step(Ctx& ctx, const Tensor& scalars, const Tensor& state,
                  const ConstTensor& sum_of_squares, const ConstTensor& loss_sum,
                  const StepDecision& decision);
 
-// scale (2) float64: the factor of the gradient of each of `valid_tokens` tokens,
-//   loss_scale / max(1, valid_tokens)
-// (a batch of only masked tokens has zero gradients, not infinite ones), and the loss scale itself.
+// Writes scale (2) float64: the factor of each token's gradient, loss_scale / max(1, valid_tokens),
+// and the loss scale itself. The maximum keeps the gradients of a batch without valid tokens at 0.
 void gradient_scale(Ctx& ctx, const Tensor& scale, const ConstTensor& state, int64_t valid_tokens);
 
 }  // namespace trireme

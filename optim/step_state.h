@@ -1,5 +1,5 @@
-// State of the training steps and the decision of one step: one function for CPU and GPU, since the
-// decision is made where the gradients are.
+// State that training steps carry from one to the next, and the decision of one step. The same
+// functions run on CPU and GPU, since the decision is made on the device that has the gradients.
 #pragma once
 
 #include <algorithm>
@@ -10,20 +10,20 @@
 
 namespace trireme {
 
-// Lives in one device view (kStepStateBytes uint8); saved in checkpoints.
+// Stored as kStepStateBytes of uint8 in memory of the compute device; saved in checkpoints.
 struct StepState {
   double loss_scale = 1.0;
   int64_t updates = 0;  // optimizer updates made
-  int64_t skipped = 0;  // steps skipped in all
+  int64_t skipped = 0;  // total of skipped steps
   int64_t consecutive_skips = 0;
   int64_t good_since_growth = 0;  // dynamic loss scale: finite steps since it last changed
-  int64_t hysteresis_left = 2;    // overflows tolerated before the scale halves
-  double grad_norm = 0.0;         // of the last step, unscaled, before clipping
+  int64_t hysteresis_left = 2;    // the scale halves at this many further overflows
+  double grad_norm = 0.0;         // of the last step, without loss scale, before clipping
 };
 inline constexpr int64_t kStepStateBytes = sizeof(StepState);
 
 struct StepDecision {
-  double clip = 1.0;  // global-norm limit; 0: none
+  double clip = 1.0;  // maximum of the global gradient norm; 0: no clipping
   double learning_rate = 0.0;
   bool dynamic_scale = false;
   LossScaleConfig loss_scale;
@@ -42,23 +42,22 @@ TRIREME_HOST_DEVICE inline void adapt_loss_scale(StepState& state, const LossSca
       return;
     }
     state.loss_scale = std::max(config.min_scale, state.loss_scale / 2.0);
-    state.hysteresis_left = 1;  // once the scale has begun to fall, each further overflow halves it
-                                // again
+    state.hysteresis_left = 1;  // from here each overflow halves the scale, until it grows again
   }
   state.good_since_growth = 0;
 }
 
-// gradient_scale() of step_control.h on values.
+// gradient_scale() (optim/step_control.h) on host or device values.
 TRIREME_HOST_DEVICE inline void scale_gradient(double* scale, const StepState& state,
                                                int64_t valid_tokens) {
   scale[0] = state.loss_scale / static_cast<double>(valid_tokens > 1 ? valid_tokens : 1);
   scale[1] = state.loss_scale;
 }
 
-// decide_step() of step_control.h on values.
+// decide_step() (optim/step_control.h) on host or device values.
 TRIREME_HOST_DEVICE inline StepScalars decide(StepState& state, double sum_of_squares,
                                               double loss_sum, const StepDecision& decision) {
-  constexpr double kNormFloor = 1e-6;  // as PyTorch and Megatron clip
+  constexpr double kNormFloor = 1e-6;  // as in PyTorch's and Megatron's clipping
   const double norm = std::sqrt(sum_of_squares) / state.loss_scale;
   const bool finite = norm - norm == 0 && loss_sum - loss_sum == 0;
   StepScalars out;

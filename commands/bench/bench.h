@@ -1,6 +1,7 @@
-// Benchmarks of `trireme bench`. `gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm`
-// measure products, ops, training steps, tokens and collectives, relative to limits of this machine
-// that are measured in the same run. `serve` measures a server under load.
+// Subcommands of `trireme bench`. `gemm`, `rows`, `ops`, `train`, `decode`, `steps` and `comm` time
+// matrix products, ops, training steps, decoding, server steps and collectives; most compare the
+// times with limits of this machine, which they measure in the same run. `serve` measures any
+// server under load.
 #pragma once
 
 namespace CLI {
@@ -11,7 +12,7 @@ namespace trireme {
 
 struct CommandLine;
 
-// Each adds its subcommand to `parent`; the subcommand's callback runs the benchmark and prints.
+// Each adds one subcommand to `parent`, which runs the benchmark and prints the results.
 CLI::App* add_bench_gemm(CLI::App& parent);
 CLI::App* add_bench_rows(CLI::App& parent);
 CLI::App* add_bench_ops(CLI::App& parent);

@@ -1,4 +1,4 @@
-// bench comm: every collective over a range of sizes, in the columns of nccl-tests.
+// Benchmark of collectives (`bench comm`) over a range of sizes, with the columns of nccl-tests.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{4} << 30;  // so that elements fit MPI's counts
+constexpr uint64_t kMaxBytes = uint64_t{4} << 30;  // MPI's element counts are 32-bit integers
 
 struct BenchCommArguments {
   std::vector<std::string> operations;
@@ -42,7 +42,8 @@ constexpr std::array<BenchCommKind, 6> kKinds{{{CommKind::kAllReduce, "all_reduc
                                                {CommKind::kBroadcast, "broadcast"},
                                                {CommKind::kSend, "send_recv"}}};
 
-// Bytes that a ring or a direct exchange must send per rank, divided by the operation's size.
+// Ratio of bus bandwidth to algorithm bandwidth, as in nccl-tests: the bytes that each rank must
+// send per byte of the operation.
 double bus_factor(CommKind kind, int ranks) {
   const double n = ranks;
   switch (kind) {
@@ -66,8 +67,8 @@ class Case {
  public:
   Case(Communicator& group, CommKind kind, DType dtype, int64_t n)
       : group_(group), kind_(kind), n_(n), part_(n / group.size()) {
-    // A sum of more than 64 such values would exceed bfloat16's exact integers, so each element has
-    // at most 64 contributors, different ones for neighbouring elements.
+    // bfloat16 represents sums of up to 64 such values exactly. Therefore at most 64 ranks
+    // contribute to an element; neighbouring elements have different ones.
     const bool sums = kind == CommKind::kAllReduce || kind == CommKind::kReduceScatter;
     if (sums) stride_ = ceil_div(group.size(), 64);
     in_ = memory_.zeros(dtype, {kind == CommKind::kAllGather ? part_ : n});
@@ -220,7 +221,7 @@ void run_bench_comm(const BenchCommArguments& args, const CLI::App& command,
       fail_input("--max ", args.most, " is above ", kMaxBytes, ": give at most 4G");
     ensure_ranks(args.ranks, line.argc, line.argv);
     if (detect_launcher().ranks == 1)
-      fail_input("bench comm measures what ranks send each other: give --ranks N, or use mpirun");
+      fail_input("bench comm needs at least 2 ranks: give --ranks N, or use mpirun");
   });
   const std::unique_ptr<World> world =
       connect_ranks(world_options(args.comm), facts_of_command(command));
@@ -245,7 +246,7 @@ void run_bench_comm(const BenchCommArguments& args, const CLI::App& command,
     }
   }
   if (speaks && args.json) std::printf("%s\n", out.dump(2).c_str());
-  if (wrong > 0) throw Error(concat(wrong, " elements were wrong"));
+  if (wrong > 0) throw Error(concat(wrong, " elements of the results were wrong"));
 }
 
 }  // namespace
@@ -261,10 +262,12 @@ CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   command->add_option("--operation", args->operations, "Operations to time (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
-  command->add_option("--dtype", args->dtype, "float32 or bfloat16 (MPI has only the first)")
+  command
+      ->add_option("--dtype", args->dtype,
+                   "Element type: float32 or bfloat16 (MPI's own collectives: float32 only)")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  command->add_option("--min", args->least, "Smallest size in bytes: 8, 64K, 1M")
+  command->add_option("--min", args->least, "Smallest size in bytes, such as 8, 64K or 1M")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   command->add_option("--max", args->most, "Largest size in bytes")
@@ -273,14 +276,16 @@ CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   command->add_option("--factor", args->factor, "Ratio of each size to the one before")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
-  command->add_option("--iterations", args->iterations, "Timed calls")
+  command->add_option("--iterations", args->iterations, "Timed calls per size")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  command->add_option("--algorithm", args->comm.algorithm, "auto, ring or shm (comm.algorithm)")
+  command
+      ->add_option("--algorithm", args->comm.algorithm,
+                   "Algorithm: auto, ring or shm (comm.algorithm)")
       ->capture_default_str();
   command
       ->add_option("--ranks-per-node", args->comm.ranks_per_node,
-                   "Virtual nodes (comm.ranks_per_node)")
+                   "Ranks per virtual node; 0: no virtual nodes (comm.ranks_per_node)")
       ->capture_default_str();
   add_ranks_option(*command, args->ranks);
   command->add_flag("--json", args->json, "Print one JSON object");

@@ -1,5 +1,5 @@
-// bench decode: one sequence, token after token, compared with the time for reading the weights and
-// the cached keys and values once.
+// Benchmark of decoding one sequence (`bench decode`): time per token, compared with the time of
+// reading the weights and the cached keys and values once.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -68,7 +68,8 @@ BenchDecodeResult measure(Ctx& ctx, const BenchDecodeOptions& options, DType dty
   generation.kv_type = kept;
   BenchDecodeResult result;
   result.parameters = store.parameter_count();
-  // The first pass warms up caches and plans; the second counts. Each token has reached the host.
+  // The first pass warms up caches and plans; the second is reported. The time of a token ends when
+  // the host has it.
   for (int pass = 0; pass < 2; ++pass) {
     std::vector<double> seconds;
     const int64_t launched = ctx.gpu != nullptr ? ctx.gpu->launches : 0;
@@ -95,9 +96,9 @@ void print(const BenchDecodeOptions& options, const Ctx& ctx, DType dtype, doubl
   const std::string type(dtype_name(dtype)), kept = text(options.kv_type.value_or(KvType{dtype}));
   if (!options.json) {
     std::printf(
-        "%s, %s, weights %s, cache %s, prompt %lld: %.2f ms the prompt, %.3f ms a token, %.1f "
+        "%s, %s, weights %s, cache %s, prompt of %lld tokens: prompt %.2f ms, token %.3f ms, %.1f "
         "tokens/s\n"
-        "            %.3f ms to read %.2f GB at %.0f GB/s: %.1f %% of that rate\n",
+        "            floor %.3f ms per token, to read %.2f GB at %.0f GB/s: %.1f %% of that rate\n",
         options.model.c_str(), type.c_str(), quantization_name(options.quantization, dtype).c_str(),
         kept.c_str(), static_cast<long long>(options.prompt), r.prompt_ms, r.median_ms,
         1e3 / r.median_ms, r.floor_ms, static_cast<double>(r.read_bytes) * 1e-9, gbytes,
@@ -146,10 +147,10 @@ void run_bench_decode(const BenchDecodeOptions& options) {
 
 CLI::App* add_bench_decode(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
-      "decode", "Time the decoding of one sequence, per token, against reading the weights once");
+      "decode", "Time decoding of one sequence, per token, against reading the weights once");
   auto options = std::make_shared<BenchDecodeOptions>();
   add_bench_options(*app, *options);
-  app->add_option("--model", options->model, bench_model_names() + " or the path of a config.json")
+  app->add_option("--model", options->model, bench_model_names() + ", or the path of a config.json")
       ->capture_default_str();
   app->add_option("--prompt", options->prompt, "Tokens of the prompt")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))

@@ -1,5 +1,5 @@
-// bench gemm: every matrix product of a training step, as called by the layers, for three workloads
-// or for a model.
+// Benchmark of matrix products (`bench gemm`): those of a training step, as the layers call them,
+// for three workloads or for a model.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ struct Layer {
   bool head = false;  // logits: float32, rows padded to 64 elements
 };
 
-// The head works on chunks of tokens: 512 and 1024 for 1024 and 2048 tokens.
+// The head processes chunks of tokens: 512 of 1024 tokens, 1024 of 2048.
 const std::vector<Layer> kLayers = {
     {"gpt2-124m B4 T64", "qkv", 256, 2304, 768},
     {"gpt2-124m B4 T64", "proj", 256, 768, 768},
@@ -203,7 +203,7 @@ CLI::App* add_bench_gemm(CLI::App& parent) {
   auto options = std::make_shared<BenchGemmOptions>();
   add_bench_options(*app, *options);
   app->add_option("--model", options->model,
-                  "Products of this model (" + bench_model_names() + ", or a config.json)");
+                  "Model whose products are timed (" + bench_model_names() + ", or a config.json)");
   app->add_option("--tokens", options->tokens, "With --model: tokens of a micro-batch")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();

@@ -1,6 +1,6 @@
-// bench ops: time of each op, compared with the minimum for the machine: the bytes it must move at
-// the measured bandwidth, or its multiply-adds at the measured peak (CPU: of float32; GPU: of
-// matrix products of the operands' type).
+// Benchmark of ops (`bench ops`): time of each op, compared with the floor of the machine, which is
+// the time of the op's bytes at the measured bandwidth, or of its multiply-adds at the measured
+// peak (CPU: of float32; GPU: of matrix products of the operands' type).
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -294,21 +294,21 @@ void run_bench_ops(const BenchOpsOptions& options) {
   std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
   print_ops_table(results, ceiling);
   std::printf(
-      "\n%% floor: the time that the op's bytes take at the measured bandwidth, or its\n"
-      "multiply-adds at the measured peak, whichever is longer, over the time it took.\n");
+      "\n%% floor: floor divided by the op's time. The floor is the time of the op's bytes at the\n"
+      "measured bandwidth, or of its multiply-adds at the measured peak, whichever is longer.\n");
 }
 
 }  // namespace
 
 CLI::App* add_bench_ops(CLI::App& parent) {
   CLI::App* app =
-      parent.add_subcommand("ops", "Time every op against the memory bandwidth or the peak");
+      parent.add_subcommand("ops", "Time every op against the measured memory bandwidth or peak");
   auto options = std::make_shared<BenchOpsOptions>();
   add_bench_options(*app, *options);
-  app->add_option("--tokens", options->tokens, "Rows of the operands")
+  app->add_option("--tokens", options->tokens, "Rows (tokens) of the operands")
       ->check(CLI::Range(int64_t{16}, int64_t{1} << 20))
       ->capture_default_str();
-  app->add_option("--sequence", options->sequence, "Tokens of a sequence in attention")
+  app->add_option("--sequence", options->sequence, "Sequence length of attention, in tokens")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   app->callback([options] { run_bench_ops(*options); });

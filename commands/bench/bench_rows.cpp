@@ -1,5 +1,5 @@
-// bench rows: products of few rows, as in generation, compared with reading their weights once from
-// memory (on a GPU: at the rate of a copy, read plus written).
+// Benchmark of matrix products with few rows (`bench rows`), as in generation, compared with
+// reading their weights once from memory (on a GPU: at the bandwidth of a copy, read plus written).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -33,14 +33,15 @@ struct BenchRowsResult {
   DType dtype;
   int64_t rows = 0;
   double seconds = 0;
-  // Time for reading the weight at the measured rate, divided by `seconds`. share_of_floor: the
-  // same for the operations at the peak, if that time is longer. Codes are multiplied as integers,
-  // whose peak is not measured, so reading counts.
+  // share_of_reading: time of reading the weight at the measured bandwidth, divided by `seconds`.
+  // share_of_floor: the same, but with the time of the operations at the measured peak if that is
+  // longer. Quantized weights are multiplied as integers, whose peak is not measured; both shares
+  // are then equal.
   double share_of_reading = 0, share_of_floor = 0;
 };
 
-// Matrices that are read one after the other. If they exceed a cache together, none is in it when
-// it is read again.
+// Weight matrices that are read one after the other. If together they exceed the caches, every read
+// comes from memory.
 class WeightSet {
  public:
   WeightSet(Ctx& ctx, const BenchRowsOptions& options, DType dtype)
@@ -102,8 +103,8 @@ double gflops(const BenchRowsResult& r) {
   return 2e-9 * static_cast<double>(r.rows * kOut * kIn) / r.seconds;
 }
 
-// Each round measures the rate of reading and every number of rows; the best rate of all rounds is
-// the ceiling.
+// Measures the bandwidth and every number of rows in each round. The ceiling is the best bandwidth
+// of all rounds.
 std::vector<BenchRowsResult> measure(Ctx& ctx, const BenchRowsOptions& options, DType dtype) {
   const WeightSet weights(ctx, options, dtype);
   std::vector<std::vector<double>> seconds(options.rows.size());
@@ -179,8 +180,9 @@ void run_bench_rows(const BenchRowsOptions& options) {
 }  // namespace
 
 CLI::App* add_bench_rows(CLI::App& parent) {
-  CLI::App* app =
-      parent.add_subcommand("rows", "Time products of few rows against reading their weights once");
+  CLI::App* app = parent.add_subcommand(
+      "rows",
+      "Time matrix products with few rows, as in decoding, against reading their weights once");
   auto options = std::make_shared<BenchRowsOptions>();
   add_bench_options(*app, *options);
   add_quantization_option(*app, options->quantization);
@@ -188,7 +190,8 @@ CLI::App* add_bench_rows(CLI::App& parent) {
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->capture_default_str();
-  app->add_option("--weights-mib", options->mib, "MiB of weights, more than the caches hold")
+  app->add_option("--weights-mib", options->mib,
+                  "Size of the weights in MiB; must exceed the processor's caches")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str();
   app->callback([options] { run_bench_rows(*options); });

@@ -1,5 +1,5 @@
-// bench steps: the server's engine step by step: host time besides the model, and the cost of
-// deterministic mode and other KV cache types.
+// Benchmark of a server's engine steps (`bench steps`): host time outside the model, and the cost
+// of deterministic mode and of other KV cache types.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -44,7 +44,7 @@ SequenceRequest request_of(int64_t prompt, int64_t tokens) {
   return request;
 }
 
-// A step without model, sampling and masks; it includes encoding the plan for other ranks.
+// Executor without model, sampling and masks. It encodes the scheduler output as for other ranks.
 class HostOnly final : public StepExecutor {
  public:
   explicit HostOnly(const StepLimits& limits)
@@ -74,7 +74,7 @@ struct HostTimes {
 // Times of steps in which every sequence decodes.
 HostTimes measure_host(const BenchStepsOptions& o) {
   const int64_t step_tokens = std::max<int64_t>(2048, 4 * o.host_sequences);
-  // The first sequence runs until the last prompt is computed, and some steps more.
+  // The first sequence runs until the last prompt is computed, and for some further steps.
   const int64_t length = o.host_prompt + 2 * o.host_prompt * o.host_sequences / step_tokens + 300;
   const StepLimits limits{
       .tokens = step_tokens,
@@ -94,7 +94,7 @@ HostTimes measure_host(const BenchStepsOptions& o) {
                     times.push_back(1e6 * (r.plan_seconds + r.execute_seconds + r.report_seconds));
                 });
   std::vector<std::promise<void>> ended(static_cast<size_t>(o.host_sequences));
-  // Adds all of them before the first step, however busy the machine is.
+  // Adds all sequences before the first step, even on a busy machine.
   engine.between_steps([&] {
     for (std::promise<void>& end : ended)
       engine.add(request_of(o.host_prompt, length - o.host_prompt), [&end](SequenceEvent&& event) {
@@ -179,16 +179,16 @@ void print(const BenchStepsOptions& o, DType dtype, const ModeTimes& t) {
     return;
   }
   const auto line = [&](const char* what, const double(&ms)[3]) {
-    std::printf("  %-28s %10.3f ms, deterministic %10.3f ms: %.2f times as long\n", what, ms[0],
+    std::printf("  %-28s %10.3f ms, deterministic %10.3f ms (%.2f times as long)\n", what, ms[0],
                 ms[1], ms[1] / ms[0]);
     if (o.kv_type)
-      std::printf("  %-28s    the cache in %10s %10.3f ms: %.2f times as long\n", "",
+      std::printf("  %-28s   KV cache in %10s %10.3f ms (%.2f times as long)\n", "",
                   text(*o.kv_type).c_str(), ms[2], ms[2] / ms[0]);
   };
   std::printf("%s, %s, %lld sequences\n", o.model.c_str(), type.c_str(),
               static_cast<long long>(o.sequences));
   line(concat("prompts of ", o.prompt, " tokens").c_str(), t.prompt_ms);
-  line("a token of each", t.token_ms);
+  line("one token per sequence", t.token_ms);
 }
 
 void run_bench_steps(const BenchStepsOptions& o) {
@@ -203,8 +203,8 @@ void run_bench_steps(const BenchStepsOptions& o) {
                             .c_str());
   else
     std::printf(
-        "host, %lld sequences of at most %lld tokens: %.0f us a step, P99 %.0f us (without model, "
-        "sampling and masks)\n",
+        "host work, %lld sequences of at most %lld tokens: %.0f us per step, P99 %.0f us (without "
+        "model, sampling and masks)\n",
         static_cast<long long>(o.host_sequences), static_cast<long long>(o.host_length),
         host.median_us, host.p99_us);
   for (const DType dtype : o.dtypes()) print(o, dtype, measure_modes(o, dtype, threads));
@@ -215,20 +215,21 @@ void run_bench_steps(const BenchStepsOptions& o) {
 CLI::App* add_bench_steps(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "steps",
-      "Time the server's steps: the host's part, deterministic mode, types of the KV cache (CPU)");
+      "Time a server's engine steps on the CPU: host work, deterministic mode, KV cache types");
   auto options = std::make_shared<BenchStepsOptions>();
   add_bench_options(*app, *options);
   const auto number = [&](const char* name, int64_t& value, int64_t most, const char* help) {
     app->add_option(name, value, help)->check(CLI::Range(int64_t{1}, most))->capture_default_str();
   };
-  app->add_option("--model", options->model, bench_model_names() + " or the path of a config.json")
+  app->add_option("--model", options->model, bench_model_names() + ", or the path of a config.json")
       ->capture_default_str();
   number("--prompt", options->prompt, 1 << 20, "Tokens of each prompt");
-  number("--tokens", options->tokens, 1 << 20, "Tokens to generate of each");
-  number("--sequences", options->sequences, 1 << 12, "Sequences at a time");
-  number("--host-sequences", options->host_sequences, 1 << 12, "Sequences for the host's part");
+  number("--tokens", options->tokens, 1 << 20, "Tokens to generate per sequence");
+  number("--sequences", options->sequences, 1 << 12, "Concurrent sequences");
+  number("--host-sequences", options->host_sequences, 1 << 12,
+         "Concurrent sequences when host work is timed");
   number("--host-length", options->host_length, 1 << 20,
-         "Maximum tokens per sequence for the host's part");
+         "Maximum tokens per sequence when host work is timed");
   add_kv_cache_option(*app, options->kv_type);
   app->callback([options] { run_bench_steps(*options); });
   return app;

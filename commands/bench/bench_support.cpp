@@ -31,7 +31,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
   add_device_option(app, options.device);
   app.add_option("--threads", options.threads, "OpenMP threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--samples", options.samples, "Timed samples; the median counts")
+  app.add_option("--samples", options.samples, "Timed samples; the result is their median")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   add_peak_option(app, options.peak_side);
@@ -65,7 +65,8 @@ ModelConfig bench_model(const std::string& name) {
     return config;
   }
   if (name.find_first_of("./") == std::string::npos)
-    fail_input("--model ", name, " is no path and none of ", bench_model_names());
+    fail_input("--model ", name,
+               " is not a path and not a known model; supported: ", bench_model_names());
   std::vector<std::string> notes;
   ModelConfig config = load_model_config(local_model(name), notes);
   for (const std::string& note : notes) log_info(note);

@@ -1,4 +1,5 @@
-// Parts shared by the bench commands: device, models by name, operands, planned calls, timing.
+// Shared parts of the bench commands: options, device, models by name, operands, timing and the
+// machine's limits.
 #pragma once
 
 #include <functional>
@@ -17,45 +18,45 @@ class App;
 
 namespace trireme {
 
-// Options of the benchmarks of single calls.
+// Options of benchmarks that time single calls.
 struct BenchOptions {
   std::string dtype = "all";
   std::string device = "auto";
-  int threads = 0;  // 0: all cores
-  int samples = 5;
-  int64_t peak_side = kPeakSide;
+  int threads = 0;                // 0: all cores
+  int samples = 5;                // timed samples; the result is their median
+  int64_t peak_side = kPeakSide;  // --peak-side
   bool json = false;
-  std::vector<DType> dtypes() const;  // the types that `dtype` selects
+  std::vector<DType> dtypes() const;  // the element types that `dtype` selects
 };
 void add_bench_options(CLI::App& app, BenchOptions& options);
-// --peak-side N: side of the products and copies that determine a GPU's ceilings.
+// Adds --peak-side N: side of the square matrices with which a GPU's limits are measured.
 void add_peak_option(CLI::App& app, int64_t& side);
 
-// Device selected by --device, for a command of one rank; null: the CPU.
+// Opens the device that --device selects, for a command of one rank. Null: the CPU.
 std::unique_ptr<cuda::Context> open_bench_device(const std::string& device);
 
-// Model of configs/models by its file's name, such as "qwen2.5-0.5b", or by the path of a
-// config.json.
+// Configuration of a model. name: file name in configs/models, such as "qwen2.5-0.5b", or the path
+// of a config.json.
 ModelConfig bench_model(const std::string& name);
 std::string bench_model_names();  // "gpt2-124m, gpt2-1.5b, ..."
 
-// Owner of operands in the context's memory. Random values are uniform in [-0.5, 0.5): denormal
-// numbers or NaN would change speed, and so would zeros on a GPU.
+// Operands of benchmarks, allocated in the memory of the context's device. Random values are
+// uniform in [-0.5, 0.5), because denormal numbers, NaN, and on a GPU zeros would change the speed.
 class Operands {
  public:
-  Operands() = default;  // on the host
+  Operands() = default;  // in host memory
   explicit Operands(Ctx& ctx) : ctx_(&ctx) {}
-  Tensor make(DType dtype, const Shape& shape);  // float types
+  Tensor make(DType dtype, const Shape& shape);  // random values of a float type
   Tensor zeros(DType dtype, const Shape& shape);
-  Tensor ids(const Shape& shape, int64_t below);  // int32, scattered over [0, below)
-  // Tensor of element type T with values written by `fill` on the host.
+  Tensor ids(const Shape& shape, int64_t below);  // int32, spread over [0, below)
+  // Tensor of element type T whose values `fill` writes on the host.
   template <class T>
   Tensor filled(const Shape& shape, const std::function<void(T*)>& fill) {
     std::vector<T> values(static_cast<size_t>(shape.numel()));
     fill(values.data());
     return copied(ConstTensor(values.data(), dtype_of<T>, shape));
   }
-  Tensor copied(const ConstTensor& host);
+  Tensor copied(const ConstTensor& host);  // copy of a host tensor
 
  private:
   Tensor take(DType dtype, const Shape& shape);
@@ -63,35 +64,37 @@ class Operands {
   std::vector<Buffer> buffers_;
 };
 
-// Seconds of one call: the median of `samples` averages, each over as many calls as fill
-// `sample_seconds`. Scratch is planned as in a training step; the first call does not count. GPU
-// calls are timed with the GPU's clock.
+// Seconds of one call: the median of `samples` averages, each over as many calls as take about
+// `sample_seconds`. The first call is a warm-up. Scratch memory is planned as in a training step.
+// GPU calls are timed by the GPU's clock.
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
 
-double median(std::vector<double> values);  // the upper one of two
+double median(std::vector<double> values);  // of an even number: the upper of the two middle values
 
-// Adds the implementations used by a GPU's calls: "attention", "gemm_choice", and "notes" if a
-// library refused something.
+// Adds the implementations that the GPU's calls use: "attention", "gemm_choice", and "notes" if a
+// library refused a call.
 void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu);
 
-// Performance limits of the measured device.
+// Measured performance limits of the device.
 struct BenchCeiling {
   MachinePeak cpu;
-  std::vector<DevicePeak> gpu;  // by dtype of the options; empty on the CPU
+  std::vector<DevicePeak> gpu;  // one for each of BenchOptions::dtypes(); empty on the CPU
   double gflops(DType dtype) const;
-  // Rates of reading, and of reading and writing, `bytes` repeatedly (engine/ops/gemm/peak.h). On a
-  // GPU: of copies.
+  // Memory bandwidth in GB/s of reading, and of reading and writing, a buffer of `bytes` repeatedly
+  // (engine/ops/gemm/peak.h). On a GPU: bandwidth of copies.
   double reading_gbytes(double bytes) const;
   double moving_gbytes(double bytes) const;
 };
-// Pins the team of options.threads; measures the peak of ctx's device.
+// Pins a thread team of options.threads; returns its size.
 int prepare_bench(const BenchOptions& options);
+// Measures the limits of ctx's device.
 BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options);
-// Measures a CPU's ceilings again and keeps the maximum; call after each part of a long run.
-// with_memory: also measures reading. A GPU's ceilings do not change.
+// Measures a CPU's limits again and keeps the maximum, since other processes may have disturbed the
+// first measurement; call after each part of a long benchmark. with_memory: also the bandwidth. A
+// GPU's limits are not measured again.
 void raise_ceiling(const Ctx& ctx, BenchCeiling& ceiling, bool with_memory = true);
 std::string ceiling_line(const Ctx& ctx,
-                         const BenchCeiling& ceiling);  // the device, and the peaks
+                         const BenchCeiling& ceiling);  // text: the device, and its limits
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
-// Timing of op calls, compared with the minimum for the machine: the bytes that a call must move at
-// the measured bandwidth, or its multiply-adds at the measured peak.
+// Timing of op calls, compared with the floor of the machine. The floor is the time of the bytes
+// that a call must move at the measured bandwidth, or of its multiply-adds at the measured peak,
+// whichever is longer.
 #pragma once
 
 #include <functional>
@@ -14,10 +15,11 @@ struct BenchOpsResult {
   std::string op, shape;
   DType dtype;
   double seconds, bytes, operations;
-  // Type whose peak limits the operations. On a CPU float32, in which ops other than products sum.
+  // Type whose peak limits the operations. On a CPU float32, since ops other than matrix products
+  // sum in float32.
   DType sums_dtype;
 
-  // Time of the bytes or operations at the ceiling, divided by the op's time.
+  // Floor divided by `seconds`: 1 is as fast as possible.
   double share(const BenchCeiling& ceiling) const;
 };
 
@@ -25,7 +27,8 @@ class OpTimer {
  public:
   OpTimer(Ctx& ctx, int samples, DType dtype) : ctx_(ctx), samples_(samples), dtype_(dtype) {}
 
-  // bytes: minimum that the op must read and write; operations: twice its multiply-adds.
+  // Times `call`. bytes: minimum bytes that the op reads and writes. operations: twice the number
+  // of its multiply-adds.
   void time(const std::string& op, const Shape& shape, double bytes, double operations,
             const std::function<void()>& call);
 
@@ -41,11 +44,12 @@ class OpTimer {
   std::vector<BenchOpsResult> results_;
 };
 
-// Ops of a server's step. time_paged_attention(): one query per sequence, by context and batch; and
-// prompts after a cached prefix. time_sampler(): the sampler, by filter and vocabulary, and other
-// per-token work of request options on the host. cached: keys in the pool of the CPU's cases; the
-// GPU's cases have typical server lengths.
+// Paged attention of a server's step: decoding (one query per sequence) by context length and batch
+// size, and prompt chunks after a cached prefix. cached: number of cached keys in the CPU's cases;
+// the GPU's cases have typical lengths of a server.
 void time_paged_attention(OpTimer& timer, int64_t cached);
+// Sampler of a server's step, by filter and vocabulary size, and the per-token work of other
+// request options on the host.
 void time_sampler(OpTimer& timer);
 
 }  // namespace trireme

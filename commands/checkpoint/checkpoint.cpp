@@ -118,7 +118,7 @@ std::string describe_model(const std::string& path) {
   }
 }
 
-// Tensors as named and stored in the files, whether or not a model reads them.
+// Lists tensors as they are named and stored in the files, even if the model does not use them.
 void inspect_tensors(const CheckpointArguments& arguments) {
   const std::unique_ptr<TensorSource> source = open_tensors(arguments.path);
   std::map<std::string, std::array<int64_t, 3>> kinds;
@@ -195,9 +195,10 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
                               "third-party model or .safetensors file",
                               arguments, inspect);
   list->add_flag("-t,--tensors", arguments->tensors, "List every tensor");
-  add_action(*command, "verify",
-             "Read every byte and compare checksums; exit code 2 names the damaged shard",
-             arguments, verify);
+  add_action(
+      *command, "verify",
+      "Read every byte and compare checksums; if a shard is damaged, exit code 2 and its name",
+      arguments, verify);
   add_checkpoint_copy_commands(*command);
   add_checkpoint_quantize_command(*command);
   return command;

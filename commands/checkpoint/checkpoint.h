@@ -1,5 +1,5 @@
-// trireme checkpoint inspect | verify PATH, and the commands of
-// commands/checkpoint/checkpoint_copy.h
+// Command `trireme checkpoint` with its subcommands: inspect and verify, those of
+// commands/checkpoint/checkpoint_copy.h, and quantize.
 #pragma once
 
 namespace CLI {

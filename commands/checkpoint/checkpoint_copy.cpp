@@ -34,14 +34,15 @@ struct CopyArguments {
   double tolerance = 0;
 };
 
-// Absent: each tensor keeps its type.
+// Value of --dtype. Absent: each tensor keeps its type.
 std::optional<DType> dtype_of(const CopyArguments& args) {
   static const std::map<std::string, DType> kNames = {
       {"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}};
   const auto found = kNames.find(args.dtype);
   if (found != kNames.end()) return found->second;
   if (args.dtype.empty()) return {};
-  fail_input("--dtype ", args.dtype, " is for GGUF; here fp32, bf16 and fp16 are available");
+  fail_input("--dtype ", args.dtype,
+             " is not supported for this output format; supported: fp32, bf16, fp16");
 }
 
 // kept: bytes of `bytes` that an interrupted copy had written already.
@@ -69,9 +70,8 @@ void export_to(const CopyArguments& args) {
   report("exported", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(", ", written.files, written.files == 1 ? " file" : " files"));
   if (written.tokenizer_files.empty())
-    log_warning(
-        "no tokenizer files written: the model has no tokenizer that HuggingFace can read (",
-        source->tokenizer().empty() ? "none" : source->tokenizer(), ")");
+    log_warning("wrote no tokenizer files: the model has no tokenizer that HuggingFace can read (",
+                source->tokenizer().empty() ? "none" : source->tokenizer(), ")");
 }
 
 void merge_lora(const CopyArguments& args) {
@@ -124,7 +124,7 @@ void to_gguf(const CopyArguments& args) {
       {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});
   report("converted", args, written.bytes, written.kept, status.seconds());
   if (words.empty())
-    log_warning("no tokenizer in the file: the model has none that GGUF can represent (",
+    log_warning("wrote no tokenizer: the model has none that GGUF can represent (",
                 tokenizer.empty() ? "none" : tokenizer, ")");
 }
 
@@ -179,7 +179,9 @@ void add_dtype(CLI::App& command, CopyArguments& args) {
 }
 
 void add_shard_size(CLI::App& command, CopyArguments& args) {
-  command.add_option("--max-shard-size", args.max_shard_size, "Maximum size of a weight file")
+  command
+      .add_option("--max-shard-size", args.max_shard_size,
+                  "Maximum size of a weight file, such as 5GB or 512MiB")
       ->capture_default_str()
       ->type_name("SIZE");
 }
@@ -228,9 +230,9 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
       "Compare two models tensor by tensor; exit code 0: no difference, 1: differences, 2: error",
       diff, args, "Any model, or a .safetensors file", "Model to compare with");
   compared
-      ->add_option(
-          "--tolerance", args->tolerance,
-          "Accepted difference, as a fraction of the larger value; above 0, dtypes may differ too")
+      ->add_option("--tolerance", args->tolerance,
+                   "Accepted difference, as a fraction of the larger value; if above 0, dtypes may "
+                   "differ too")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e9));
 }

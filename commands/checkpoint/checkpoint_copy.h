@@ -1,5 +1,5 @@
-// trireme checkpoint export | import | convert | diff: copies of models between our format and
-// third-party formats, and comparison.
+// Commands `trireme checkpoint export`, `merge-lora`, `import` and `convert`, which copy models
+// between our format and third-party formats, and `diff`, which compares two models.
 #pragma once
 
 namespace CLI {

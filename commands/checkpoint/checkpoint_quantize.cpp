@@ -61,7 +61,7 @@ void print_report(const QuantisationReport& report) {
   print_table(rows);
 }
 
-// Type of the tensors that are not quantized, as in the model.
+// GGUF type of the tensors that are not quantized: the model's type.
 std::string gguf_type_of(DType dtype) {
   if (dtype == DType::kBF16) return "BF16";
   return dtype == DType::kF16 ? "F16" : "F32";
@@ -85,8 +85,7 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
                                           .progress = status.progress()});
   bytes = written.bytes;
   say_kept(written.kept);
-  if (words.empty())
-    log_warning("no tokenizer in the file: the model has none that GGUF can represent");
+  if (words.empty()) log_warning("wrote no tokenizer: the model has none that GGUF can represent");
   return written.report;
 }
 
@@ -112,8 +111,9 @@ void quantize(const QuantizeArguments& args) {
   const CheckpointQuantizeKind& kind = kinds().at(args.kind);
   const bool to_gguf = args.to.ends_with(".gguf");
   if (to_gguf != !kind.gguf.empty())
-    fail_input("--quantization ", args.kind, " is written as a ",
-               to_gguf ? "HuggingFace directory" : "file that ends in .gguf", ", not as ", args.to);
+    fail_input("--quantization ", args.kind, " needs a ",
+               to_gguf ? "HuggingFace directory" : "file that ends in .gguf", " as output, got ",
+               args.to);
   int64_t bytes = 0;
   const QuantisationReport report = to_gguf ? write_gguf_file(args, kind.gguf, bytes)
                                             : write_directory(args, kind.quantization, bytes);
@@ -135,12 +135,14 @@ void add_checkpoint_quantize_command(CLI::App& checkpoint) {
   for (const auto& [name, kind] : kinds()) names.push_back(name);
   command
       ->add_option("--quantization", args->kind,
-                   "Format: fp8 (E4M3 in blocks of 128 by 128), gptq4, gptq8 (groups of 128, round "
-                   "to nearest) for HuggingFace directories; q8_0, q6_k, q4_k, q4_0 for GGUF "
-                   "files. Embeddings, head, norms and routers are not quantized")
+                   "Format of the weights. HuggingFace directories: fp8 (E4M3 in blocks of 128 by "
+                   "128), gptq4, gptq8 (groups of 128, round to nearest). GGUF files: q8_0, q6_k, "
+                   "q4_k, q4_0. Embeddings, head, norms and routers are not quantized")
       ->required()
       ->check(CLI::IsMember(names));
-  command->add_option("--max-shard-size", args->max_shard_size, "Maximum size of a weight file")
+  command
+      ->add_option("--max-shard-size", args->max_shard_size,
+                   "Maximum size of a weight file, such as 5GB or 512MiB")
       ->capture_default_str()
       ->type_name("SIZE");
   command->callback([args, settle] {

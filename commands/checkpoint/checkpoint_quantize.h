@@ -1,4 +1,4 @@
-// trireme checkpoint quantize: writes a model with quantized linear weights.
+// Command `trireme checkpoint quantize`, which writes a model with quantized linear weights.
 #pragma once
 
 namespace CLI {

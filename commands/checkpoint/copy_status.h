@@ -1,5 +1,5 @@
-// Status of a copy in progress: name, amount, speed, remaining time. A line at the bottom of a
-// terminal; elsewhere a log line twice a minute.
+// Progress display of a copy: bytes, speed and remaining time. On a terminal it is a status line at
+// the bottom, elsewhere a log line every 30 seconds.
 #pragma once
 
 #include <chrono>
@@ -12,18 +12,18 @@ namespace trireme {
 class CopyStatus {
  public:
   explicit CopyStatus(const char* what) : what_(what), start_(Clock::now()), logged_(start_) {}
-  ~CopyStatus();  // removes the line
+  ~CopyStatus();  // removes the status line
   CopyStatus(const CopyStatus&) = delete;
   CopyStatus& operator=(const CopyStatus&) = delete;
 
-  CopyProgress progress();  // valid while this object lives
+  CopyProgress progress();  // callback of the copy; must not outlive this object
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   void update(int64_t done, int64_t total);
   const char* what_;
-  int64_t first_ = -1;  // bytes at the first update, not counted for the speed
+  int64_t first_ = -1;  // bytes at the first update, which do not count for the speed
   Clock::time_point start_, began_, drawn_, logged_;
 };
 

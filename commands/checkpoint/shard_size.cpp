@@ -16,7 +16,7 @@ int64_t size_of_text(const std::string& size) {
   if (digits == 0 || digits > 9 || unit == kUnits.end())
     fail_input("--max-shard-size ", size, ": give a number and a unit, as 5GB or 512MiB");
   const int64_t bytes = std::stoll(size.substr(0, digits)) * unit->second;
-  if (bytes < 1) fail_input("--max-shard-size ", size, ": at least one byte");
+  if (bytes < 1) fail_input("--max-shard-size ", size, ": expected at least 1 byte");
   return bytes;
 }
 

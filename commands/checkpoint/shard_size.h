@@ -1,4 +1,4 @@
-// Values of --max-shard-size, for commands that write HuggingFace directories.
+// Parser of --max-shard-size, an option of commands that write HuggingFace directories.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-// Bytes of "5GB", "512MiB", "100000". InputError for anything else.
+// Number of bytes for "5GB", "512MiB" or "100000". InputError if the text is not a size.
 int64_t size_of_text(const std::string& size);
 
 }  // namespace trireme

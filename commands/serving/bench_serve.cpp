@@ -1,4 +1,4 @@
-// bench serve: performance of any server with OpenAI's API under load.
+// Benchmark of a server under load (`bench serve`): any server of OpenAI's API.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
@@ -37,7 +37,8 @@ void complete(BenchServeOptions& options) {
     options.load.path = options.load.chat ? "/v1/chat/completions" : "/v1/completions";
   if (options.load.path.find_first_of(" \t\r\n") != std::string::npos ||
       !options.load.path.starts_with('/'))
-    fail_input("--endpoint ", options.endpoint, " is no path: it begins with / and has no spaces");
+    fail_input("--endpoint ", options.endpoint,
+               " is not a path: expected one that begins with / and has no spaces");
   for (const char c : options.load.api_key)
     if (c <= ' ' || c > '~')
       fail_input("--api-key has a character that is not allowed in a header");
@@ -130,7 +131,7 @@ void print(const BenchServeOptions& options, const LoadReport& report) {
       {"completed", count(report.completed)},
       {"failed", count(report.failed)},
       {"duration", fixed(report.duration, 2), "s"},
-      {"most at a time", count(report.max_concurrent)},
+      {"max concurrent", count(report.max_concurrent)},
       {"input tokens", count(report.input_tokens)},
       {"output tokens", count(report.output_tokens)},
       {"requests", fixed(report.request_rate(), 2), "requests/s"},
@@ -189,12 +190,12 @@ void run(BenchServeOptions options) {
 
 void add_workload_options(CLI::App& app, BenchServeOptions& options) {
   WorkloadOptions& w = options.workload;
-  app.add_option("--num-prompts", options.prompts, "Timed requests")
+  app.add_option("--num-prompts", options.prompts, "Number of timed requests")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   app.add_option("--dataset-name", w.dataset,
-                 "random: prompts of --input-len tokens; sharegpt: first turns; custom: JSON lines "
-                 "with \"prompt\" or \"messages\"")
+                 "Source of prompts: random: --input-len random tokens; sharegpt: first turns; "
+                 "custom: JSON lines with \"prompt\" or \"messages\"")
       ->check(CLI::IsMember({"random", "sharegpt", "custom"}))
       ->capture_default_str();
   app.add_option("--dataset-path", w.path, "File of the sharegpt or custom data set")
@@ -211,7 +212,7 @@ void add_workload_options(CLI::App& app, BenchServeOptions& options) {
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
   app.add_option("--random-vocab-size", w.vocab_size,
-                 "Vocabulary size of random prompts: their token ids are below")
+                 "Vocabulary size of random prompts: their token ids are below this number")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
   app.add_option("--seed", w.seed, "Seed of prompts and arrival times")->capture_default_str();
@@ -259,7 +260,7 @@ CLI::App* add_bench_serve(CLI::App& parent) {
                   "CA certificates for TLS, in addition to the system's (PEM)")
       ->type_name("FILE");
   app->add_option("--timeout", options->timeout_seconds,
-                  "Silence of the server after which a request counts as failed, in seconds")
+                  "Seconds without data from the server after which a request counts as failed")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   add_workload_options(*app, *options);

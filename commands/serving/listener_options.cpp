@@ -34,18 +34,19 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
                   "Port to listen on; 0: any free port, printed at the start")
       ->capture_default_str()
       ->check(CLI::Range(0, 65535));
-  add_repeatable(command, "--api-key", options.keys,
-                 "API key that clients send as Authorization: Bearer KEY (repeatable); without "
-                 "keys only loopback addresses can be listened on");
+  add_repeatable(
+      command, "--api-key", options.keys,
+      "API key that clients send as Authorization: Bearer KEY (repeatable); without keys "
+      "the server listens on loopback addresses only");
   add_repeatable(command, "--api-key-file", options.key_files,
                  "File of API keys, one per line; # begins a comment line (repeatable)")
       ->type_name("FILE");
   command.add_flag("--insecure", options.insecure,
-                   "Listen on other than loopback addresses without API keys: every client that "
+                   "Allow addresses other than loopback without API keys: every client that "
                    "reaches the port is served");
   add_repeatable(command, "--allowed-origins", options.origins,
-                 "Origins of web pages that may use the server, such as https://example.org "
-                 "(repeatable, or a comma-separated list); \"*\": all (default: none)")
+                 "Origin whose web pages may use the server, such as https://example.org "
+                 "(repeatable, or a comma-separated list); \"*\": all origins (default: none)")
       ->type_name("ORIGIN")
       ->delimiter(',');
   command.add_option("--ssl-certfile", options.tls.certificate, "TLS certificate chain, PEM")
@@ -53,7 +54,7 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
   command.add_option("--ssl-keyfile", options.tls.key, "TLS private key, PEM")->type_name("FILE");
   command
       .add_option("--max-connections", options.connections,
-                  "Maximum open connections; further ones get 503")
+                  "Maximum open connections; further ones are refused with 503")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   command

@@ -1,4 +1,4 @@
-// Listener, API key and TLS options, shared by `serve` and `route`.
+// Options of the HTTP listener, API keys and TLS, shared by `trireme serve` and `trireme route`.
 #pragma once
 
 #include <string>
@@ -20,29 +20,31 @@ struct ListenerOptions {
   TlsFiles tls;
   int64_t connections = HttpLimits{}.connections;
   int64_t connections_per_address = HttpLimits{}.connections_per_address;
-  int shutdown_seconds = 60;
+  int shutdown_seconds = 60;  // drain timeout after a stop signal
   std::string metrics_access = "admin";
-  std::vector<std::string> origins;
+  std::vector<std::string> origins;  // allowed origins of web pages
 };
 
-// --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --max-connections,
+// Adds --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --max-connections,
 // --max-connections-per-address, --shutdown-timeout, --api-key, --api-key-file and
 // --allowed-origins.
 void add_listener_options(CLI::App& command, ListenerOptions& options);
-// --admin-api-key, --admin-api-key-file and --metrics-access.
+// Adds --admin-api-key, --admin-api-key-file and --metrics-access.
 void add_admin_key_options(CLI::App& command, ListenerOptions& options);
 
-// Adds the keys of the key files. InputError if a file cannot be read.
+// Reads the key files and adds their keys to `options`. InputError if a file cannot be read.
 void read_key_files(ListenerOptions& options);
 
-// InputError if only one of the two TLS files is given, or for an origin that no browser sends.
+// Configuration of the HTTP server. InputError if only one of the two TLS files is given, or if an
+// allowed origin is not a valid origin.
 HttpConfig http_config(const ListenerOptions& options);
 
-// Prints the address, for the process that started the server and waits until it accepts requests.
+// Prints "listening on URL" to standard output. The process that started the server may wait for
+// this line.
 void print_listening(const ListenerOptions& options, int port);
 
-// Waits until all requests have finished, the drain timeout expires, or a second signal arrives.
-// Returns false if some requests have not finished.
+// Waits until all requests have finished, the drain timeout expires, or a second stop signal
+// arrives. Returns false if some requests have not finished.
 bool drain_requests(const ListenerOptions& options, HttpServer& server);
 
 }  // namespace trireme

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int64_t kOtherFiles = 1024;  // kept connections, and health checks
+constexpr int64_t kOtherFiles = 1024;  // for kept connections and health checks
 
 struct RouteArguments {
   ListenerOptions listener;
@@ -41,7 +41,7 @@ RouterConfig router_config(const RouteArguments& args) {
                       .health_timeout = milliseconds_of(args.health_timeout),
                       .health_failures = args.health_failures};
   if (args.servers.size() > kMaxServers)
-    fail_input("--server: ", args.servers.size(), " servers, at most ", kMaxServers);
+    fail_input("--server: ", args.servers.size(), " servers, expected at most ", kMaxServers);
   std::set<std::string> known;
   for (const std::string& url : args.servers) {
     config.servers.push_back(parse_server_address(url, "--server"));
@@ -85,7 +85,7 @@ void add_router_options(CLI::App& command, RouteArguments& args) {
       ->type_name("FILE");
   command
       .add_option("--timeout", args.silence_seconds,
-                  "Longest silence of a server within a request, in seconds")
+                  "Maximum seconds without data from a server within a request")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   command.add_option("--health-interval", args.health_interval, "Seconds between health checks")
@@ -106,18 +106,19 @@ void add_router_options(CLI::App& command, RouteArguments& args) {
 void add_balance_options(CLI::App& command, BalanceRule& balance) {
   command
       .add_option("--cache-threshold", balance.cache_threshold,
-                  "Fraction of a prompt that a server must have seen to be preferred for it")
+                  "Fraction of a prompt that a server must have seen before to be preferred for it")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
       .add_option("--balance-abs-threshold", balance.absolute,
-                  "Load difference in requests, highest minus lowest, above which the lowest load "
-                  "decides instead of the prompt")
+                  "Load difference in requests between the most and the least loaded server above "
+                  "which the least loaded one is chosen, whatever the prompt")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command
       .add_option("--balance-rel-threshold", balance.relative,
-                  "Ratio of highest to lowest load that must be exceeded too")
+                  "Ratio of the highest to the lowest load that must be exceeded too, in addition "
+                  "to --balance-abs-threshold")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
 }

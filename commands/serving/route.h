@@ -1,4 +1,4 @@
-// `trireme route`: one address in front of several servers.
+// Command `trireme route`, a load balancer for several servers.
 #pragma once
 
 namespace CLI {

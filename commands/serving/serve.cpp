@@ -96,7 +96,7 @@ void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& s
     for (size_t replica = 0; replica < engines.size(); ++replica) {
       const Failure failure = engines[replica].failure();
       if (failure.empty() || model.recovers_from(failure.cause)) continue;
-      engines.stop();                    // also engines of healthy replicas
+      engines.stop();                    // those of healthy replicas too
       server.drain(milliseconds(2000));  // clients receive errors
       throw Error(concat("engine failed: ", failure.why));
     }
@@ -184,7 +184,7 @@ void serve(const ServeArguments& args, ServedModel& model) {
   if (!sources.empty()) chat = std::make_unique<ChatTemplate>(sources);
   ServingMetrics metrics(args.names.front(), model.limits().length, cache_info(args, model),
                          model.replicas());
-  // Only the engines' threads keep to their own cores.
+  // Only the engines' threads are pinned; this and later threads may use all cores.
   allow_cores(0, available_cores());
   Replicas engines = start_engines(args, model, metrics);
   const AttachedEngines attached(model, engines);
@@ -205,13 +205,13 @@ void serve(const ServeArguments& args, ServedModel& model) {
 void split_modules(ServeArguments& args) {
   if ((!args.modules.empty() || args.model.room.slots > 0) && !args.model.adapter.empty())
     fail_input("--adapter and ", args.modules.empty() ? "--max-loras" : "--lora-modules",
-               " do not go together: give all as --lora-modules");
+               " cannot be combined: give all as --lora-modules");
   if (args.model.room.slots == 0) args.model.room = {};
   std::set<std::string> names(args.names.begin(), args.names.end());
   for (std::string& module : args.modules) {
     const size_t at = module.find('=');
     if (at == 0 || at == std::string::npos || at + 1 == module.size())
-      fail_input("--lora-modules ", module, ": NAME=DIRECTORY is expected");
+      fail_input("--lora-modules ", module, ": expected NAME=DIRECTORY");
     args.model.modules.push_back(module.substr(at + 1));
     module.resize(at);
     if (!names.insert(module).second)
@@ -219,8 +219,8 @@ void split_modules(ServeArguments& args) {
   }
 }
 
-// Ranks under a launcher: rank 0 serves, the others compute with it until it ends. Launchers send
-// signals to all ranks; only rank 0 handles them.
+// Serves under a launcher: rank 0 serves, the others are follower ranks until it ends. Launchers
+// send signals to all ranks; only rank 0 handles them.
 void serve_under_launcher(const ServeArguments& args) {
   if (detect_launcher().rank != 0) StopSignals::leave_to_others();
   RankModel model(args.model);
@@ -237,7 +237,7 @@ void read_speculation(ServeArguments& args) {
   args.model.draft_sequences = options.config.max_running_sequences;
 }
 
-// Sets the number of ranks to what the sizes need, since vLLM's options do not include it.
+// Sets the number of ranks that the parallel sizes need, since vLLM has no option for it.
 void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   const ParallelSizes& sizes = model.layout.sizes;
   if (launcher.kind != Launcher::kNone) {
@@ -251,8 +251,8 @@ void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   if (model.ranks > 0 || needed == 1) return;
   if (needed > kMaxRanks)
     fail_input("--tensor-parallel-size ", sizes.tp, " x --pipeline-parallel-size ", sizes.pp,
-               " x --data-parallel-size ", model.replicas, ": at most ", kMaxRanks,
-               " ranks can be started");
+               " x --data-parallel-size ", model.replicas, ": expected at most ", kMaxRanks,
+               " ranks");
   model.ranks = static_cast<int>(needed);
 }
 
@@ -295,13 +295,14 @@ void add_server_options(CLI::App& command, ServeArguments& args) {
 void add_scheduling_option(CLI::App& command, ServeArguments& args) {
   command
       .add_option("--scheduling-policy", args.policy,
-                  "fcfs: first come, first served; priority: lower `priority` of requests first")
+                  "Order of waiting requests: fcfs: first come, first served; priority: lower "
+                  "`priority` of a request first")
       ->capture_default_str()
       ->check(CLI::IsMember({"fcfs", "priority"}));
   command
       .add_option("--max-waiting-tokens", args.waiting_tokens,
-                  "Prompt tokens that may wait, in addition to one request of any length; requests "
-                  "beyond them are refused (default: no limit beyond that of waiting requests)")
+                  "Maximum prompt tokens of waiting requests, in addition to one request of any "
+                  "length; further requests are refused (default: only their number is limited)")
       ->check(whole_number(1));
 }
 
@@ -323,8 +324,8 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
       ->check(whole_number(1));
   command
       .add_option("--max-num-seqs", model.max_num_seqs,
-                  "Sequences that run at a time on each replica (default: 256); four times as many "
-                  "may wait")
+                  "Maximum sequences that run concurrently on each replica (default: 256); four "
+                  "times as many may wait")
       ->check(whole_number(1));
   command
       .add_option("--max-num-batched-tokens", model.max_batched_tokens,
@@ -333,8 +334,8 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
       ->check(whole_number(1));
   command
       .add_option("--kv-cache-memory-bytes", model.cache_bytes,
-                  "Bytes of each rank's KV cache (default: what all sequences may need, at most 4 "
-                  "GiB; on a GPU what --gpu-memory-utilization leaves)")
+                  "KV cache of each rank, in bytes (default: enough for all sequences, at most 4 "
+                  "GiB; on a GPU: what --gpu-memory-utilization leaves)")
       ->check(whole_number(1));
   const auto is_share = [](const std::string& word) {
     double share = 0;
@@ -350,7 +351,8 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
   add_kv_cache_option(command, model.kv_type);
   add_non_finite_option(command, model.allow_non_finite);
   command.add_flag("--deterministic", model.deterministic,
-                   "Bit-identical output, whatever else is computed or cached; slower, CPU only");
+                   "Bit-identical output, whatever other requests run and whatever is cached; "
+                   "slower, CPU only");
 }
 
 void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
@@ -371,9 +373,10 @@ void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
 
 void add_rank_options(CLI::App& command, ServedModelOptions& model) {
   add_layout_options(command, model.layout, LayoutUse::kModelOnly);
-  add_ranks_option(command, model.ranks, kMaxRanks,
-                   "Ranks to start and supervise, which share the model; this process only handles "
-                   "requests (default: as launched, else as many as the parallel sizes need)");
+  add_ranks_option(
+      command, model.ranks, kMaxRanks,
+      "Ranks to start and supervise, which split the model, while this process handles "
+      "requests (default: the launcher's, else as many as the parallel sizes need)");
   command
       .add_option("--data-parallel,--data-parallel-size", model.replicas,
                   "Replicas of the model, each on its own group of ranks; a lost replica is "
@@ -408,7 +411,8 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   add_adapter_option(*command, args->model.adapter);
   command
       ->add_option("--lora-modules", args->modules,
-                   "PEFT adapter served under its own model id, beside the base model (repeatable)")
+                   "PEFT adapter served under its own model id, in addition to the base model "
+                   "(repeatable)")
       ->take_all()
       ->type_name("NAME=DIR");
   add_adapter_room_options(*command, args->model.room);

@@ -1,4 +1,4 @@
-// trireme serve
+// Command `trireme serve`, which serves a saved model over HTTP.
 #pragma once
 
 namespace CLI {

@@ -21,7 +21,7 @@ struct Member {
 void read_number(const Member& member, const nlohmann::ordered_json& value) {
   *member.value = strict_size(value, concat(kSpeculativeOption, ": ", member.name));
   if (*member.value < member.least || *member.value > member.most)
-    fail_input(kSpeculativeOption, ": ", member.name, " is ", *member.value, ", not from ",
+    fail_input(kSpeculativeOption, ": ", member.name, " is ", *member.value, ", expected ",
                member.least, " to ", member.most);
 }
 
@@ -30,7 +30,7 @@ bool read_method(const nlohmann::ordered_json& json) {
   const auto& method = json.at("method");
   if (method != "ngram" && method != "draft_model")
     fail_input(kSpeculativeOption, ": method ", method.dump().substr(0, 40),
-               ": only \"ngram\" and \"draft_model\" are supported");
+               " is not supported; supported: \"ngram\", \"draft_model\"");
   const bool drafts = method == "draft_model";
   if (json.contains("model") != drafts)
     fail_input(kSpeculativeOption,
@@ -47,7 +47,8 @@ SpeculativeOptions read_speculative_config(const std::string& json_text) {
   const auto json = parse_strict_json<nlohmann::ordered_json>(json_text, kSpeculativeOption);
   if (!json.is_object() || !json.contains("method") || !json.contains("num_speculative_tokens"))
     fail_input(
-        kSpeculativeOption, " needs {\"method\": \"ngram\", \"num_speculative_tokens\": N}, or ",
+        kSpeculativeOption,
+        ": expected {\"method\": \"ngram\", \"num_speculative_tokens\": N}, or ",
         "{\"method\": \"draft_model\", \"model\": DIRECTORY, \"num_speculative_tokens\": N}");
   SpeculationConfig& config = options.config;
   const Member members[] = {{"num_speculative_tokens", &config.tokens, 1, 64},
@@ -60,7 +61,7 @@ SpeculativeOptions read_speculative_config(const std::string& json_text) {
     if (name == "model") {
       if (!value.is_string() || value.get_ref<const std::string&>().empty())
         fail_input(kSpeculativeOption, ": model is ", value.dump().substr(0, 40),
-                   ", not a directory");
+                   ", expected a directory");
       options.draft = value.get<std::string>();
       continue;
     }

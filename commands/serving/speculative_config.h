@@ -1,4 +1,5 @@
-// --speculative-config of `trireme serve`, with vLLM's member names.
+// Parser of --speculative-config of `trireme serve`: speculative decoding, with vLLM's member
+// names.
 #pragma once
 
 #include <string>
@@ -9,14 +10,15 @@ namespace trireme {
 
 struct SpeculativeOptions {
   SpeculationConfig config;
-  std::string draft;  // directory of the draft model; empty: n-gram drafts from the text
+  std::string draft;  // directory of the draft model; empty: n-gram drafting
 };
 
-// Parses the option's JSON; empty: no speculation. InputError names the invalid member.
+// Parses the option's JSON; empty: no speculative decoding. InputError names the invalid member.
 //   {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4,
-//    "prompt_lookup_min": 2, "disable_by_batch_size": 32}: the last three are optional
+//    "prompt_lookup_min": 2, "disable_by_batch_size": 32}
 //   {"method": "draft_model", "model": DIRECTORY, "num_speculative_tokens": 4,
-//    "disable_by_batch_size": 32}: the last is optional
+//    "disable_by_batch_size": 32}
+// prompt_lookup_max, prompt_lookup_min and disable_by_batch_size are optional.
 SpeculativeOptions read_speculative_config(const std::string& json_text);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// bench train: whole training steps on random tokens.
+// Benchmark of training steps (`bench train`) on random tokens.
 #include "training/run/bench_train.h"
 
 #include <CLI/CLI.hpp>
@@ -104,14 +104,14 @@ void print_rates(const BenchTrainArguments& args, const BenchTrainReport& r,
                  const cuda::Context* gpu) {
   if (gpu != nullptr) {
     const double tflops = r.gflops * 1e-3;
-    std::printf("arithmetic  %.1f TFLOP/s by %s = %.1f %% of the measured product %.1f", tflops,
+    std::printf("arithmetic  %.1f TFLOP/s by %s = %.1f %% of the measured GEMM peak %.1f", tflops,
                 kFlopsFormula, 100 * tflops / r.device_peak.gemm_tflops, r.device_peak.gemm_tflops);
     if (r.device_peak.nominal_tflops > 0)
       std::printf(", %.1f %% of the nominal %.0f", 100 * tflops / r.device_peak.nominal_tflops,
                   r.device_peak.nominal_tflops);
     std::printf("\nmemory      %s planned, %s of the device in use\n",
                 format_bytes(r.bytes).c_str(), format_bytes(r.device_bytes).c_str());
-    std::printf("launches    %lld a micro-batch; %s\n", static_cast<long long>(r.launches),
+    std::printf("launches    %lld per micro-batch; %s\n", static_cast<long long>(r.launches),
                 r.deterministic ? "deterministic" : "not deterministic");
     return;
   }
@@ -142,14 +142,16 @@ void print_text(const BenchTrainArguments& args, const BenchTrainReport& r,
               place.c_str());
   const auto steps = static_cast<long long>(args.options.steps);
   if (gpu != nullptr)
-    std::printf("step        %.1f ms mean of %lld\n", r.mean_ms, steps);
+    std::printf("step        mean %.1f ms of %lld steps\n", r.mean_ms, steps);
   else
-    std::printf("step        %.1f ms median of %lld, %.1f ms least\n", r.median_ms, steps,
+    std::printf("step        median %.1f ms of %lld steps, minimum %.1f ms\n", r.median_ms, steps,
                 r.least_ms);
   if (args.options.micro_batches > 1)
-    std::printf("            %.2f ms a micro-batch, %.2f ms the update: %.1f ms for %lld of them\n",
-                r.micro_ms, r.update_ms, r.step_ms, static_cast<long long>(r.step_micro_batches));
-  if (r.whole_step_ms > 0) std::printf("            %.1f ms a whole one\n", r.whole_step_ms);
+    std::printf(
+        "            micro-batch %.2f ms, update %.2f ms: %.1f ms with %lld micro-batches\n",
+        r.micro_ms, r.update_ms, r.step_ms, static_cast<long long>(r.step_micro_batches));
+  if (r.whole_step_ms > 0)
+    std::printf("            measured whole step %.1f ms\n", r.whole_step_ms);
   std::printf("throughput  %.1f tokens/s\n", r.tokens_per_second);
   print_rates(args, r, gpu);
 }
@@ -165,8 +167,8 @@ void run(BenchTrainArguments& args) {
   o.deterministic = !args.not_deterministic;
   if (o.autotune && o.deterministic)
     fail_input(
-        "--autotune: which algorithm is the fastest differs from run to run; give "
-        "--not-deterministic too");
+        "--autotune is not deterministic, since the fastest algorithm may differ between runs; "
+        "give --not-deterministic too");
   o.float8.enabled = args.fp8 != "none";
   o.float8.recipe = args.fp8 == "tensorwise"  ? Float8Recipe::kTensorwise
                     : args.fp8 == "blockwise" ? Float8Recipe::kBlockwise
@@ -178,7 +180,7 @@ void run(BenchTrainArguments& args) {
   WorldOptions single;
   single.backend = "single";
   const std::unique_ptr<World> world = make_world(single);
-  if (o.launch_times && gpu == nullptr) fail_input("--launch-times: times are a GPU's");
+  if (o.launch_times && gpu == nullptr) fail_input("--launch-times needs a GPU");
   const BenchTrainReport report = bench_train(o, *world, gpu.get());
   if (args.json)
     std::printf("%s\n", to_json(args, report, gpu.get()).dump().c_str());
@@ -198,26 +200,28 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
       ->check(CLI::Range(1, 1'000'000));
   command
       .add_option("--micro-batches", o.micro_batches,
-                  "Micro-batches per step; above 1, micro-batch and update are timed separately, "
-                  "from steps of 1 and of this many")
+                  "Micro-batches per step; if above 1, steps of 1 and of this many are timed, from "
+                  "which the times of a micro-batch and of the update follow")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
   command
       .add_option("--step-tokens", o.step_tokens,
-                  "Tokens of the step that is derived from micro-batch and update")
+                  "Tokens of the step whose time is derived from micro-batch and update")
       ->capture_default_str()
       ->check(whole_number(1));
-  command.add_flag("--whole-step", o.whole_step, "Also run one step of --step-tokens");
+  command.add_flag("--whole-step", o.whole_step, "Also time one step of --step-tokens");
 }
 
 }  // namespace
 
 CLI::App* add_bench_train(CLI::App& parent) {
   auto args = std::make_shared<BenchTrainArguments>();
-  CLI::App* command = parent.add_subcommand("train", "Whole training steps on random tokens");
-  command->add_option("--model", args->model, bench_model_names() + " or the path of a config.json")
+  CLI::App* command = parent.add_subcommand("train", "Time whole training steps on random tokens");
+  command
+      ->add_option("--model", args->model, bench_model_names() + ", or the path of a config.json")
       ->capture_default_str();
-  command->add_option("--dtype", args->dtype, "float32 or bfloat16")
+  command
+      ->add_option("--dtype", args->dtype, "Type of weights and activations: float32 or bfloat16")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   command->add_option("--state-dtype", args->state_dtype, "Type of the optimizer's moments")
@@ -231,12 +235,12 @@ CLI::App* add_bench_train(CLI::App& parent) {
       ->check(CLI::IsMember({"none", "delayed", "tensorwise", "blockwise"}));
   add_device_option(*command, args->device);
   command->add_flag("--not-deterministic", args->not_deterministic,
-                    "On a GPU: nondeterministic order of sums where that is faster");
+                    "On a GPU: allow nondeterministic summation order where that is faster");
   command->add_flag("--autotune", args->options.autotune,
-                    "On a GPU: time the library's algorithms of each product once");
+                    "On a GPU: choose the fastest library algorithm for each product by timing");
   command->add_flag(
       "--launch-times", args->options.launch_times,
-      "On a GPU: also the device time of each kernel of one step, which runs without CUDA graphs");
+      "On a GPU: also time each kernel of one step, which then runs without CUDA graphs");
   add_step_options(*command, args->options);
   command->add_option("--threads", args->options.threads, "Threads (default: all cores)")
       ->check(CLI::Range(1, 4096));

@@ -37,7 +37,7 @@ void add_resolve(CLI::App& parent) {
   CLI::App* command = parent.add_subcommand(
       "resolve", "Check a run's configuration and print it in full, defaults included");
   auto options = std::make_shared<ResolveOptions>();
-  command->add_option("--config", options->file, "The run's JSON file")->required();
+  command->add_option("--config", options->file, "Run configuration (JSON file)")->required();
   command->add_option("--set", options->overrides, "Override of one key, a.b=value (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
@@ -52,7 +52,8 @@ void add_resolve(CLI::App& parent) {
 }  // namespace
 
 CLI::App* add_config_command(CLI::App& parent) {
-  CLI::App* command = parent.add_subcommand("config", "Explain and check configuration files");
+  CLI::App* command =
+      parent.add_subcommand("config", "Check configuration files and print reference pages");
   command->require_subcommand(1);
   add_resolve(*command);
   command->add_subcommand("schema", "Print the JSON Schema of a run's configuration, for editors")

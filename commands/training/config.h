@@ -1,4 +1,5 @@
-// trireme config resolve | schema | reference
+// Command `trireme config`, which checks configurations (resolve) and prints the JSON Schema and
+// the reference pages.
 #pragma once
 
 namespace CLI {

@@ -1,4 +1,4 @@
-// data prepare, train-tokenizer, inspect: preparation of training data.
+// Preparation of training data: `data prepare`, `data train-tokenizer`, `data inspect`.
 #include "commands/training/data.h"
 
 #include <CLI/CLI.hpp>
@@ -58,7 +58,7 @@ void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
              stats.tokens, " tokens (", format_count(static_cast<double>(stats.tokens)), ") from ",
              stats.files, " files, ", format_bytes(stats.text_bytes), " of text"));
   if (stats.empty_documents > 0) {
-    console_print(Stream::kOut, concat(stats.empty_documents, " empty documents left out"));
+    console_print(Stream::kOut, concat(stats.empty_documents, " empty documents skipped"));
   }
   if (stats.skipped_documents > 0) {
     std::string lines = concat(stats.skipped_documents, " documents skipped that cannot be read");
@@ -76,7 +76,7 @@ void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
              format_count(static_cast<double>(stats.tokens) / seconds), " tokens/s"));
 }
 
-// Under mpirun or srun the ranks share the work; only rank 0 prints.
+// Runs `data prepare`. Under mpirun or srun the ranks share the work; only rank 0 prints.
 void run_prepare(PrepareOptions options, const CLI::App& command) {
   join_console();
   std::unique_ptr<World> world =
@@ -105,15 +105,15 @@ void add_prepare(CLI::App& parent) {
   options->threads = 0;
   CLI::App* app = parent.add_subcommand(
       "prepare",
-      "Tokenise text into a token file, the pair PREFIX.bin and PREFIX.idx of Megatron-LM.\nEach "
-      "text file is one document. A .jsonl or .json file has one JSON object per line, each with "
-      "one document; a .json file may be one array of them instead. All may be compressed (.gz, "
-      ".zst). Folders are read recursively in sorted order. Under mpirun or srun the ranks share "
-      "the work. The result does not depend on the number of threads and ranks.");
-  app->add_option("--input,-i", options->inputs, "Text files and folders, in this order")
+      "Tokenise text into a token file, PREFIX.bin and PREFIX.idx, in Megatron-LM's format.\nEach "
+      "text file is one document. A .jsonl or .json file has one JSON object per line, which is "
+      "one document; a .json file may be one array of objects instead. Files may be compressed "
+      "(.gz, .zst). Folders are read recursively, in sorted order. Under mpirun or srun the ranks "
+      "share the work. The result does not depend on the number of threads and ranks.");
+  app->add_option("--input,-i", options->inputs, "Input text files and folders, read in this order")
       ->required()
       ->type_name("PATH");
-  app->add_option("--output,-o", options->output, "Name of the pair, without .bin or .idx")
+  app->add_option("--output,-o", options->output, "Output token file, without .bin or .idx")
       ->required()
       ->type_name("PREFIX");
   app->add_option(
@@ -124,15 +124,15 @@ void add_prepare(CLI::App& parent) {
   app->add_option("--json-key", options->json_key, "Key of the text in JSON lines")
       ->capture_default_str();
   app->add_flag("--append-eod", options->append_eod,
-                "Put the tokenizer's end-of-document id after each document");
+                "End each document with the tokenizer's end-of-document token");
   app->add_flag(
       "--skip-invalid", options->skip_invalid,
-      "Leave out documents that cannot be read (lines that are no JSON object, without the "
-      "key, not UTF-8), count them and show the first; default: an error");
+      "Skip documents that cannot be read (a line that is not a JSON object, lacks the key, or is "
+      "not UTF-8), count them and print the first ones (default: fail)");
   app->add_option("--threads", options->threads,
-                  "Threads that tokenise (default: the cores of the host, shared by its ranks)")
+                  "Threads of each rank (default: the host's cores divided by its ranks)")
       ->check(CLI::Range(1, 1024));
-  app->add_flag("--overwrite", options->overwrite, "Replace the pair if it exists");
+  app->add_flag("--overwrite", options->overwrite, "Replace the token file if it exists");
   app->footer("Example: trireme data prepare -i corpus/ -o data/corpus --append-eod");
   app->callback([options, app] { run_prepare(*options, *app); });
 }
@@ -142,9 +142,9 @@ void add_train_tokenizer(CLI::App& parent) {
   auto max_megabytes = std::make_shared<int64_t>(options->max_bytes >> 20);
   CLI::App* app = parent.add_subcommand(
       "train-tokenizer",
-      "Train a SentencePiece model on text. Text is kept as it is (no normalisation, unknown "
-      "characters as bytes), so decoding gives back what was encoded. The same text gives the same "
-      "model on every machine.");
+      "Train a SentencePiece model on text. Text is not normalised, and unknown characters are "
+      "encoded as bytes, so that decoding gives exactly the encoded text. The same text gives the "
+      "same model on every machine.");
   app->add_option("--input,-i", options->inputs, "Text files and folders, as for `data prepare`")
       ->required()
       ->type_name("PATH");
@@ -152,17 +152,18 @@ void add_train_tokenizer(CLI::App& parent) {
       ->required()
       ->type_name("X.model");
   app->add_option("--vocab-size", options->vocab_size,
-                  "Ids of the vocabulary, 259 of them reserved (control ids and bytes)")
+                  "Vocabulary size; 259 ids are reserved (control tokens and bytes)")
       ->required()
       ->type_name("N");
-  app->add_option("--model-type", options->model_type, "Algorithm")
+  app->add_option("--model-type", options->model_type, "Tokenizer algorithm")
       ->check(CLI::IsMember({"bpe", "unigram"}))
       ->capture_default_str();
   app->add_option("--json-key", options->json_key, "Key of the text in JSON lines")
       ->capture_default_str();
   app->add_option(
          "--max-megabytes", *max_megabytes,
-         "Maximum MiB of text, from the start of the input; training needs many times that memory")
+         "Maximum MiB of text, from the start of the input; training needs many times as much "
+         "memory")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app->add_flag("--overwrite", options->overwrite, "Replace the model if it exists");

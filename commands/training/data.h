@@ -1,4 +1,4 @@
-// trireme data prepare | train-tokenizer | inspect
+// Command `trireme data` with its subcommands prepare, train-tokenizer and inspect.
 #pragma once
 
 namespace CLI {

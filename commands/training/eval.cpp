@@ -32,7 +32,8 @@ nlohmann::ordered_json to_json(const EvaluateReport::Set& set) {
           {"perplexity", std::exp(set.result.loss)}};
 }
 
-// Format: docs/reference/metrics.md. A single set has the empty name, which no other set can have.
+// Prints the report in the format of docs/reference/metrics.md. A set without a name is listed
+// under the empty name.
 void print_json(const EvaluateReport& report) {
   nlohmann::ordered_json out = {{"checkpoint", report.checkpoint}};
   for (const EvaluateReport::Set& set : report.sets) {
@@ -58,7 +59,7 @@ void print(const EvaluateReport& report) {
     if (!set.name.empty()) std::printf("set         %s\n", set.name.c_str());
     const double loss = set.result.loss;
     std::printf(
-        "data        %s\ntokens      %lld\nloss        %.6f nats a token\nperplexity  %.4f\n",
+        "data        %s\ntokens      %lld\nloss        %.6f nats per token\nperplexity  %.4f\n",
         set.data.c_str(), static_cast<long long>(set.result.tokens), loss, std::exp(loss));
   }
   for (const TaskMetric& metric : report.metrics) {
@@ -98,7 +99,7 @@ CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
   CLI::Option* chat =
       command
           .add_flag("--apply-chat-template", o.apply_chat_template,
-                    "Render every question as a user's message with the model's chat template")
+                    "Render every context as a user message with the model's chat template")
           ->needs(task);
   command
       .add_option("--chat-template", o.chat_template,
@@ -106,7 +107,9 @@ CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
                   "one, or the name of one of the model's templates (default: the model's)")
       ->type_name("PATH")
       ->needs(chat);
-  command.add_option("--samples", o.samples, "Output file for the log-likelihoods of each record")
+  command
+      .add_option("--samples", o.samples,
+                  "Output file for the log-likelihoods of each record, as JSON lines")
       ->type_name("FILE")
       ->needs(task);
   command.add_option("--tokenizer", o.tokenizer, "Tokenizer of the task (default: the model's)")
@@ -119,7 +122,8 @@ CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
 
 CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<EvalArguments>();
-  CLI::App* command = app.add_subcommand("eval", "Measure the loss of a saved model");
+  CLI::App* command =
+      app.add_subcommand("eval", "Measure the loss of a saved model, or its metrics on a task");
   EvaluateOptions& o = args->options;
   add_model_option(*command, o.model);
   CLI::Option* data =
@@ -143,7 +147,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
       ->check(whole_number(1));
   command
       ->add_option("--micro-batch-size", o.micro_batch_size,
-                   "Sequences at a time on each rank (default: as trained)")
+                   "Sequences per forward pass on each rank (default: as trained)")
       ->check(whole_number(1));
   command
       ->add_option("--max-samples", o.max_samples,

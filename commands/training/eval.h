@@ -1,4 +1,4 @@
-// trireme eval
+// Command `trireme eval`, which evaluates a saved model.
 #pragma once
 
 namespace CLI {

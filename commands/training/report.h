@@ -1,4 +1,4 @@
-// trireme report RUN... [--output FILE]
+// Command `trireme report`, which draws loss and throughput of runs.
 #pragma once
 
 namespace CLI {

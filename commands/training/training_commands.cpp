@@ -30,7 +30,7 @@ struct TrainingArguments {
 // Checks that the configuration is of the command's kind.
 void check_kind(const RunConfig& config, bool finetune) {
   if (finetune && !config.finetune.enabled)
-    fail_input("finetune.train_file: is required: the examples to learn from");
+    fail_input("finetune.train_file: is required: the training examples");
   if (!finetune && config.finetune.enabled)
     fail_input("the configuration has a section finetune: run it with trireme finetune");
 }
@@ -46,7 +46,7 @@ void run(TrainingArguments args, const CLI::App& command, const CommandLine& lin
     return;
   }
   before_connecting([&] {
-    // The number of ranks is known before they connect: a bad configuration fails early.
+    // The number of ranks is known before they connect, so that a bad configuration fails early.
     config = load_run_config(args.config, with_key_flags(command, args.overrides),
                              detect_launcher().ranks, [&](const RunConfig& read_so_far) {
                                const int threads =
@@ -77,10 +77,11 @@ void add_training_command(CLI::App* command, const CommandLine& line, bool finet
   command
       ->add_option(
           "--resume", args->options.resume,
-          "auto: continue the run in output_dir, or start it; PATH: start from this checkpoint")
+          "auto: continue the run in output_dir, or start it; PATH: continue from this checkpoint")
       ->type_name("auto|PATH");
-  command->add_flag("--validate", args->options.validate_only,
-                    "Check everything, print the bytes each rank will need, train nothing");
+  command->add_flag(
+      "--validate", args->options.validate_only,
+      "Check configuration and data, print the memory that each rank needs, and exit");
   add_ranks_option(*command, args->ranks);
   command->footer(
       "Signals: SIGUSR1 saves and continues; SIGUSR2, Ctrl-C, SIGTERM, SIGHUP and a closed "
@@ -98,10 +99,8 @@ void add_training_command(CLI::App* command, const CommandLine& line, bool finet
 void add_training_commands(CLI::App& app, const CommandLine& line) {
   add_training_command(app.add_subcommand("pretrain", "Train a model from a JSON configuration"),
                        line, false);
-  add_training_command(
-      app.add_subcommand("finetune",
-                         "Train a saved model further, on examples of prompts and responses"),
-      line, true);
+  add_training_command(app.add_subcommand("finetune", "Fine-tune a saved model on examples"), line,
+                       true);
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// trireme pretrain, trireme finetune
+// Commands `trireme pretrain` and `trireme finetune`.
 #pragma once
 
 namespace CLI {

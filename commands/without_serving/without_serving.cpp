@@ -1,4 +1,4 @@
-// Stubs for -DTRIREME_SERVING=OFF: the commands of commands/serving/ refuse with an InputError.
+// Placeholders of the commands in commands/serving/ for a build with -DTRIREME_SERVING=OFF.
 #include "commands/absent_command.h"
 #include "commands/bench/bench.h"
 #include "commands/serving/route.h"

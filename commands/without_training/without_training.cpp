@@ -1,4 +1,4 @@
-// Stubs for -DTRIREME_TRAINING=OFF: the commands of commands/training/ refuse with an InputError.
+// Placeholders of the commands in commands/training/ for a build with -DTRIREME_TRAINING=OFF.
 #include "commands/absent_command.h"
 #include "commands/bench/bench.h"
 #include "commands/training/config.h"

@@ -4,7 +4,7 @@
 namespace trireme::cuda {
 namespace {
 
-constexpr int kThreads = 32;  // only one of them decides
+constexpr int kThreads = 32;  // one warp, of which only thread 0 works
 
 __global__ void __launch_bounds__(kThreads)
     decide_kernel(StepScalars* scalars, StepState* state, const double* sum_of_squares,

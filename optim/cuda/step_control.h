@@ -1,4 +1,4 @@
-// decide_step() and gradient_scale() of optim/step_control.h on a GPU.
+// CUDA implementations of decide_step() and gradient_scale() (optim/step_control.h).
 #pragma once
 
 #include "engine/device/context.h"

@@ -32,15 +32,15 @@ CONFIG = {
     "set_without_name": ({"data": {**DATA, "valid_data_path": {"": "valid"}}}, "has a set with an empty name; give it one",
                          [{"data": {**DATA, "valid_data_path": {"words": "valid"}}}]),
     "set_named_test": ({"data": {**DATA, "valid_data_path": {"test": "valid"}}},
-                       "is what the loss on data.test_data_path is called; use another",
+                       "is reserved for data.test_data_path; use another",
                        [{"data": {**DATA, "valid_data_path": {"held_out": "valid"}}}]),
-    "no_set": ({"data": {**DATA, "valid_data_path": {}}, "evaluation": OFF}, "names no set; use null for none",
+    "no_set": ({"data": {**DATA, "valid_data_path": {}}, "evaluation": OFF}, "expected at least one set; use null for none",
                [{"data": {**DATA, "valid_data_path": None}, "evaluation": OFF}]),
     "unavailable_value": ({"optimizer": {"state_dtype": "fp16"}}, "is not available in this version; use ",
                           [{"optimizer": {"state_dtype": "bf16"}}, {"optimizer": {"state_dtype": "fp32"}}]),
     "key_and_alias": ({"learning_rate": 1e-3}, "means the same as ", [{"learning_rate": 1e-3, "optimizer": {}}, {}]),
     "deepspeed_twice": ({"deepspeed": {"zero_optimization": {"stage": 1}}, "deepspeed_config": {"zero_optimization": {}}},
-                        "means the same as deepspeed, which is given too; keep one",
+                        "is an alias of deepspeed, which is set too; keep one",
                         [{"deepspeed": {"zero_optimization": {"stage": 1}}}]),
     "param_dtype": ({"data_types": {"param_dtype": "bf16"}}, "write bf16.enabled or fp16.enabled",
                     [{"bf16": {"enabled": True}}, {"fp16": {"enabled": True}}]),
@@ -63,12 +63,12 @@ CONFIG = {
     "tensor_parallel": ({"tensor_parallel": {"tp_size": 2}}, "write tensor_parallel.autotp_size",
                         [{"tensor_parallel": {"autotp_size": 2}}], 2),
     "betas": ({"optimizer": {"params": {**PARAMS, "betas": [0.9, 0.99]}}, "adam_beta1": 0.8},
-              "adam_beta1: means the same as optimizer.params.betas, which is given too; keep one",
+              "adam_beta1: sets a part of optimizer.params.betas, which is set too; keep one",
               [{"optimizer": {"params": {**PARAMS, "betas": [0.9, 0.99]}}}, {"adam_beta1": 0.8}]),
     "momentum_of_lion": ({"optimizer": {"type": "Lion", "params": {"momentum": 0.9}}}, "see optimizer.params.betas",
                          [{"optimizer": {"type": "Lion", "params": {"betas": [0.9, 0.99]}}}]),
     "layers_per_chunk": ({"num_layers_per_virtual_pipeline_stage": 1},
-                         "give parallel.virtual_pipeline_stages, the chunks on each rank",
+                         "give parallel.virtual_pipeline_stages, the number of chunks per rank",
                          [pipeline(4, "interleaved_1f1b", 2)], 2),
     "validation_sets": ({"multiple_validation_sets": True}, 'name the sets: data.valid_data_path: {"wiki": path, "code": path}',
                         [{"data": {**DATA, "valid_data_path": {"wiki": "valid", "code": "valid"}}}]),
@@ -106,7 +106,7 @@ CONFIG = {
     "more_ranks": (parallel(data_parallel_size=2, tensor_model_parallel_size=2), "change the layout or start 4",
                    [(parallel(data_parallel_size=2, tensor_model_parallel_size=2), 4)], 2),
     "shards": ({"parallelism": {"data_parallel_replicate_degree": 2, "data_parallel_shard_degree": 2}},
-               "take -1 and 1 to shard over all of them, or 1 to shard nothing",
+               "supported: -1 and 1 (shard over all of them), or 1 (no sharding)",
                [{"parallelism": {"data_parallel_replicate_degree": 1, "data_parallel_shard_degree": -1}},
                 {"parallelism": {"data_parallel_replicate_degree": 4, "data_parallel_shard_degree": 1}}], 4),
     "device": ({"device": "cuda"}, 'set "device": "cpu", or run on a machine with a GPU and its driver', [{"device": "cpu"}]),
@@ -114,16 +114,16 @@ CONFIG = {
                        "is true together with fp16.enabled; choose one",
                        [{"bf16": {"enabled": True}}, {"fp16": {"enabled": True}}]),
     "end_of_documents": ({"model": ENDLESS, "data": {**PATHS, "eod_mask_loss": True}},
-                         "needs to know the end of a document: give data.eod_token_id or data.tokenizer",
+                         "needs the end-of-document id: give data.eod_token_id or data.tokenizer",
                          [{"model": ENDLESS, "data": {**PATHS, "eod_mask_loss": True, "eod_token_id": 256}},
                           {"model": ENDLESS, "data": {**DATA, "eod_mask_loss": True}}]),
     "data_twice": ({"data": {**DATA, "data_path": "train"}}, "; keep one",
                    [{"data": DATA}, {"data": {"data_path": "documents", "tokenizer": "byte"}}]),
-    "split_of_whole_files": ({"data": {**DATA, "split": "90,5,5"}}, "is used whole: leave one of the two out",
+    "split_of_whole_files": ({"data": {**DATA, "split": "90,5,5"}}, "no effect on data.train_data_path: leave one of the two out",
                              [{"data": DATA},
                               {"data": {"data_path": "documents", "split": "90,5,5", "tokenizer": "byte"}}]),
-    "autotune": ({"cuda": {"autotune": True}}, "give cuda.gemm_algorithms a folder that keeps the choices, or set "
-                 "deterministic to false, or cuda.autotune",
+    "autotune": ({"cuda": {"autotune": True}}, "set cuda.gemm_algorithms to a folder that stores the choices, or "
+                 "set deterministic or cuda.autotune to false",
                  [{"cuda": {"autotune": True, "gemm_algorithms": "algorithms"}},
                   {"cuda": {"autotune": True}, "deterministic": False}, {"cuda": {"autotune": False}}]),
     "algorithms": ({"cuda": {"gemm_algorithms": "algorithms"}}, "which is false: set it to true",
@@ -157,17 +157,17 @@ CONFIG = {
                         [{"data": {**DATA, "valid_data_path": {"a": "train", "b": "valid"}}},
                          {"data": {**DATA, "valid_data_path": {"b": "valid"}}}]),
     "no_validation_file": ({"data": {"train_data_path": "train", "tokenizer": "byte"}},
-                           "data.valid_data_path is not given; give it; or set evaluation.eval_interval to 0",
+                           "data.valid_data_path is not set; give it; or set evaluation.eval_interval to 0",
                            [{}, {"data": {"train_data_path": "train", "tokenizer": "byte"}, "evaluation": OFF}]),
     "empty_validation_file": ({"data": {**DATA, "valid_data_path": "letter"}, "evaluation": OFF},
-                              "holds no two tokens; prepare it from more text", [{"data": DATA, "evaluation": OFF}]),
+                              "has fewer than two tokens; prepare it from more text", [{"data": DATA, "evaluation": OFF}]),
     "one_document": ({"data": {"data_path": "train", "tokenizer": "byte"}},
-                     "prepare the text as several documents, or validation text of its own and give data.train_data_path and "
+                     "prepare the text as several documents, or prepare separate validation text and set data.train_data_path and "
                      "data.valid_data_path; or set evaluation.eval_interval to 0",
                      [{"data": {"data_path": "documents", "tokenizer": "byte"}}, {"data": DATA},
                       {"data": {"data_path": "train", "tokenizer": "byte"}, "evaluation": OFF}]),
     "no_share": ({"data": {"data_path": "documents", "split": "100,0,0", "tokenizer": "byte"}},
-                 "gives no share to validation; give it one",
+                 "has no share for validation; give it one",
                  [{"data": {"data_path": "documents", "split": "90,10,0", "tokenizer": "byte"}}]),
 }
 
@@ -209,7 +209,7 @@ class Config(advice.AdviceTest):
         """A path that a folder cannot have, and another one."""
         zero = {"stage": 1, "offload_optimizer": {"device": "nvme", "nvme_path": "train.bin/states"}}
         self.document({"zero_optimization": zero, "scheduler": {}})
-        self.assertIn("; free space there, or give another nvme_path", self.pretrain(expect=2)[1])
+        self.assertIn("; free some space there, or set nvme_path to another folder", self.pretrain(expect=2)[1])
         zero["offload_optimizer"]["nvme_path"] = "states"
         self.document({"zero_optimization": zero, "scheduler": {}})
         self.pretrain()
@@ -243,7 +243,8 @@ class Config(advice.AdviceTest):
     def test_deepspeeds_file_as_a_runs(self):
         """Both ways: named in a configuration, and by flags alone."""
         self.write("zero.json", json.dumps({"train_batch_size": 8, "zero_optimization": {"stage": 1}}))
-        ways_out = 'DeepSpeed\'s: give a run\'s keys by flags, or name it as "deepspeed" in a run\'s configuration'
+        ways_out = ('a DeepSpeed configuration: give a run\'s keys by flags, or set "deepspeed" of a run\'s configuration '
+                    'to this file')
         self.document({"deepspeed": "zero.json", "train_micro_batch_size_per_gpu": None})
         model = self.write("model.json", json.dumps(MODEL))
         self.follow(ways_out, ["pretrain", "--config", "zero.json", "--validate"],

@@ -269,7 +269,7 @@ class Models(advice.AdviceTest):
         self.model(tokenizer=LETTERS)
         task = ["eval", "model", "--task", "task.jsonl"]
         self.write("task.jsonl", '{"context": "", "choices": ["A", "B"], "label": 0}\n')
-        self.refused_with("has no beginning and no end of text: give a context", *task)
+        self.refused_with("has neither a BOS nor an end-of-document token: give a context", *task)
         self.write("task.jsonl", '{"context": "C", "choices": ["A", "B"], "label": 0}\n')
         self.trireme(*task)
 

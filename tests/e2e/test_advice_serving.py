@@ -127,7 +127,7 @@ class Serving(served_run.ServerTest):
 
     def test_adapters(self):
         adapter = self.finetune_adapter("tuned", lambda word: word[::-1])
-        both = "do not go together: give all as --lora-modules"
+        both = "cannot be combined: give all as --lora-modules"
         self.refused(both, "--adapter", adapter, "--lora-modules", f"b={adapter}")
         self.refused(both, "--adapter", adapter, "--max-loras", 1)
         self.starts("--lora-modules", f"a={adapter}", f"b={adapter}", "--max-loras", 2)

@@ -348,7 +348,7 @@ class Runs(advice.AdviceTest):
     def test_a_model_that_has_no_data(self):
         self.trireme(*SHORT)
         self.trireme("checkpoint", "convert", "run", "weights", "--to", "hf")
-        self.follow("comes without data of its own; give --data PREFIX", ["eval", "weights"],
+        self.follow("has no validation data of its own; give --data PREFIX", ["eval", "weights"],
                     ["eval", "weights", "--data", "valid"])
 
     def test_a_run_that_has_no_validation_data(self):
@@ -369,7 +369,7 @@ class Runs(advice.AdviceTest):
                     ["eval", "run", "--ranks", 2, "--context-parallel", 2, "--cp-comm-type", "p2p"])
         self.write("ids", "[1, 2, 3]\n")
         logits = ["logits", "run", "--tokens", "ids", "--output", "out.safetensors", "--ranks", 2]
-        self.follow("logits are computed by tensor-parallel ranks: start --tensor-parallel of them",
+        self.follow("logits supports tensor-parallel ranks only: start --tensor-parallel of them",
                     [*logits, "--pipeline-parallel", 2], [*logits, "--tensor-parallel", 2])
 
 
@@ -380,10 +380,10 @@ RECORDS = {
     "no_content": ({"messages": [ASKED, {"role": "assistant"}]}, "give it one, or leave the record out",
                    {"messages": [ASKED, SAID]}),
     "content_of_a_number": ({"messages": [ASKED, {**SAID, "content": 5}]},
-                            'give a string, or a list of parts such as {"type": "text", "text": ...}',
+                            'give a string, or a list of parts, such as {"type": "text", "text": ...}',
                             {"messages": [ASKED, {**SAID, "content": "5"}]},
                             {"messages": [ASKED, {**SAID, "content": [{"type": "text", "text": "5"}]}]}),
-    "role": ({"messages": [{**ASKED, "role": "rower"}, SAID]}, "which the chat template does not name; rename it",
+    "role": ({"messages": [{**ASKED, "role": "rower"}, SAID]}, "roles that the chat template names; rename it",
              {"messages": [ASKED, SAID]}),
     "unread_tools": ({"messages": [ASKED, SAID], "tools": [{"type": "function", "function": {"name": "f"}}]},
                      "leave them out, or use a template that writes them", {"messages": [ASKED, SAID]}),
@@ -416,21 +416,21 @@ TURNS = {"train_file": "turns.jsonl", "valid_file": "turns.jsonl"}
 TUNE = {"train_file": "tune.jsonl", "valid_file": "tune.jsonl", "chat_template": "chat.jinja"}
 # Name: changes that are refused, the advice, changes for each way out; "finetune" is merged into TUNE.
 FINETUNE = {
-    "bits_without_adapters": ({"finetune": {"quantization": "nf4"}}, "give finetune.lora.rank to train adapters beside them, "
-                              'or set it to "none" to train all weights',
+    "bits_without_adapters": ({"finetune": {"quantization": "nf4"}}, "set finetune.lora.rank to train adapters, "
+                              'or finetune.quantization to "none" to train all weights',
                               {"finetune": {"quantization": "nf4", "lora": LORA}}, {"finetune": {"quantization": "none"}}),
     "load_in_4bit": ({"load_in_4bit": True}, 'write finetune.quantization: "nf4"',
                      {"finetune": {"quantization": "nf4", "lora": LORA}}),
     "quantization_bit": ({"quantization_bit": 4}, 'write finetune.quantization: "nf4"',
                          {"finetune": {"quantization": "nf4", "lora": LORA}}),
-    "held_out_twice": ({"finetune": {"val_size": 1}}, "finetune.valid_file is given; keep one", {},
+    "held_out_twice": ({"finetune": {"val_size": 1}}, "finetune.valid_file is set too; keep one", {},
                        {"finetune": {"val_size": 1, "valid_file": None}}),
     "steps_and_epochs": ({"train_steps": 7, "finetune": {"num_train_epochs": 2}},
                          "set train_steps to auto, or num_train_epochs to null",
                          {"train_steps": "auto", "finetune": {"num_train_epochs": 2}},
                          {"train_steps": 7, "finetune": {"num_train_epochs": None}}),
     "nothing_held_out": ({"finetune": {"valid_file": None}, "evaluation": {"eval_interval": 1}},
-                         "neither finetune.valid_file nor finetune.val_size is given; give one; or set "
+                         "neither finetune.valid_file nor finetune.val_size is set; give one; or set "
                          "evaluation.eval_interval to 0",
                          {"evaluation": {"eval_interval": 1}},
                          {"finetune": {"valid_file": None, "val_size": 1}, "evaluation": {"eval_interval": 1}},
@@ -441,8 +441,8 @@ FINETUNE = {
                               "template with {% generation %} and {% endgeneration %}",
                               {"finetune": {**TURNS, "chat_template": "marked.jinja"}}),
     "template_with_another_end": ({"finetune": {**TURNS, "chat_template": "ends.jinja"}},
-                                  "in another way when it is the last: mark the assistant's text in the template with "
-                                  "{% generation %} and {% endgeneration %}",
+                                  "differently when it is the last one: mark the assistant's text in the template with "
+                                  "{% generation %} and {% endgeneration %} tags",
                                   {"finetune": {**TURNS, "chat_template": "marked.jinja"}}),
 }
 
@@ -564,7 +564,7 @@ class Finetuning(advice.AdviceTest):
         self.document(finetune={"valid_file": None, "val_size": 1}, output_dir="part")
         self.finetune()
         self.examples({"messages": [ASKED, {**SAID, "content": "of a sea"}]})
-        self.follow("so that no part of them is known to be held out; give --data PREFIX", ["eval", "part"],
+        self.follow("so none of them is known to be held out; give --data PREFIX", ["eval", "part"],
                     ["eval", "part", *data])
         self.document(finetune={"valid_file": None}, output_dir="none")
         self.finetune()
@@ -573,7 +573,7 @@ class Finetuning(advice.AdviceTest):
         self.examples({"prompt": "a", "chosen": "d", "rejected": "e"}, ())
         self.document(finetune={"method": "dpo", "chat_template": None}, output_dir="pairs")
         self.finetune()
-        self.follow("have no loss of their own here; give --data PREFIX or --task FILE", ["eval", "pairs"],
+        self.follow("whose loss eval does not compute; give --data PREFIX or --task FILE", ["eval", "pairs"],
                     ["eval", "pairs", *data], ["eval", "pairs", *task])
 
     def test_a_run_that_diverged(self):

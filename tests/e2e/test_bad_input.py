@@ -70,7 +70,7 @@ class BadRun(tiny_run.RunTest):
         self.refused("data.split 969,30,1", "1 document in train", *ways_out)
         self.refused("data.split 969,30,1", arguments=("--validate",))
         self.configure(data={"train_data_path": "train", "tokenizer": "byte"})
-        self.refused("evaluation.eval_interval 10", "data.valid_data_path is not given")
+        self.refused("evaluation.eval_interval 10", "data.valid_data_path is not set")
         self.write("letter.txt", "a")
         self.trireme("data", "prepare", "--input", "letter.txt", "--output", "letter")
         self.configure(data={"train_data_path": "train", "valid_data_path": "letter", "tokenizer": "byte"},
@@ -81,7 +81,7 @@ class BadRun(tiny_run.RunTest):
         self.configure(data={"data_path": "train", "tokenizer": "byte"}, evaluation={"eval_interval": 0},
                        train_steps=6)
         _, stderr = self.pretrain("--ranks", "2")
-        said = "no validation loss will be taken: data.split 969,30,1"
+        said = "the run has no validation loss: data.split 969,30,1"
         self.assertEqual(stderr.count(said), 1, stderr)
         self.assertEqual((self.folder / "run/train.log").read_text().count(said), 1)
         self.assertFalse(any("validation_loss" in record for record in self.records()))

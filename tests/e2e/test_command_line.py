@@ -78,16 +78,17 @@ class CommandLine(harness.CommandTest):
         self.write("all.json", json.dumps({"max_num_sequences": 4, "port": [1, 2], "insecure": 1, "api-key": ["a", {}],
                                            "config": "all.json", "host": None}))
         self.assert_refused("serve", "--model", "m", "--config", "all.json", says=[
-            "max_num_sequences: no option has this name; did you mean \"--max-num-seqs\"", "port: [1,2] is no value for --port",
-            "insecure: 1 is no value for --insecure", 'api-key: ["a",{}] is no value for --api-key',
-            "config: no option has this name", "host: null is no value for --host"])
+            "max_num_sequences: not an option of this command; did you mean \"--max-num-seqs\"",
+            "port: [1,2] is not a value of --port", "insecure: 1 is not a value of --insecure",
+            'api-key: ["a",{}] is not a value of --api-key', "config: not an option of this command",
+            "host: null is not a value of --host"])
         self.write("range.json", '{"model": "m", "port": 70000}')
         self.assert_refused("serve", "--config", "range.json", says="--port: Value 70000 not in range")
         self.write("name.json", '{"model": "of the file"}')
         self.assert_refused("serve", "--config", "name.json", says="of the file")
         self.assert_refused("serve", "--config", "name.json", "--model", "of the line", says="of the line")
         self.write("list.json", "[]")
-        self.assert_refused("serve", "--model", "m", "--config", "list.json", says="list.json: an object of options")
+        self.assert_refused("serve", "--model", "m", "--config", "list.json", says="list.json: expected an object of options")
         self.assert_refused("serve", "--model", "m", "--config", "absent.json", says="absent.json")
 
     def test_full_disk_behind_standard_output(self):

@@ -62,7 +62,7 @@ class OnGpu(tiny_run.RunTest):
         self.assertEqual(self.losses("again"), self.losses("gpu"))
         path.write_text(text.replace("device ", "device other "))
         _, stderr = self.on_gpu("--set", "output_dir=other", *chosen, expect=2)
-        self.assertRegex(stderr, "kept/rank-00000.txt has algorithms of other .* remove the file to choose again")
+        self.assertRegex(stderr, "kept/rank-00000.txt has algorithms for other .* remove the file to choose again")
 
     def test_records_of_every_step_though_read_a_step_late(self):
         self.configure(train_steps=7, evaluation={"eval_interval": 3, "eval_iters": 1}, checkpoint={"save_interval": 4},

@@ -64,7 +64,7 @@ class DeepSpeed(tiny_run.RunTest):
                      "--train-steps", 3, "--cpu-threads-per-rank", 1)
         self.assertEqual(len(self.records()), 3)
         self.assert_refused("pretrain", "--config", FILES / "zero3.json",
-                            says=["name it as \"deepspeed\" in a run's configuration", "model: is required"])
+                            says=["set \"deepspeed\" of a run's configuration", "model: is required"])
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Evaluation(tiny_run.RunTest):
         self.assertEqual(list(alone["sets"]), [""])
         self.assertEqual(alone["sets"][""], {member: alone[member] for member in sets["wiki"]})
         self.assert_refused("eval", "run", "--validation-set", "wikis", says=["wikis", "wiki, code.c-1"])
-        self.assert_refused("eval", "plain", "--validation-set", "wiki", says="no validation sets with names")
+        self.assert_refused("eval", "plain", "--validation-set", "wiki", says="no named validation sets")
         # Two ranks, and a run that continues.
         self.pretrain("--ranks", 2, "--set", "output_dir=two")
         for one, many in zip(records, self.records("two"), strict=True):
@@ -114,7 +114,7 @@ class Evaluation(tiny_run.RunTest):
         self.named({"short": "letters", "gone": "nowhere", "good": "valid"})
         for arguments in ((), ("--validate",), ("--ranks", 2)):
             self.assert_refused("pretrain", "--config", "run.json", *arguments,
-                                says=["2 problems", "data.valid_data_path.short: holds 2 tokens",
+                                says=["2 problems", "data.valid_data_path.short: has 2 tokens",
                                       "data.valid_data_path.gone: "])
         self.configure(multiple_validation_sets=True)
         self.assert_refused("pretrain", "--config", "run.json",

@@ -92,7 +92,7 @@ class Finetuning(tiny_run.RunTest):
         # Its own validation examples, unless it is told.
         report = json.loads(self.trireme("eval", "tuned", "--json")[0])
         self.assertAlmostEqual(report["loss"], records[-1]["validation_loss"], delta=1e-5)
-        self.assert_refused("eval", "tuned", "--validation-set", "a", says="has one set, without a name")
+        self.assert_refused("eval", "tuned", "--validation-set", "a", says="has one validation set, without a name")
         for option in (["--max-samples", 2], ["--validation-set", "a"]):
             self.assert_refused("eval", "tuned", "--task", "task.jsonl", *option, says="excludes")
 
@@ -345,7 +345,7 @@ class Finetuning(tiny_run.RunTest):
         self.write("wrong.jsonl", '{"messages": []}\n{"question": "a"}\n')
         refused = ["finetune", "--config", "tune.json"]
         self.assert_refused(*refused, "--set", "finetune.train_file=wrong.jsonl", says=["wrong.jsonl:2", "messages"])
-        self.assert_refused(*refused, "--set", "data.data_path=letters", says="finetune.train_file names the examples")
+        self.assert_refused(*refused, "--set", "data.data_path=letters", says="fine-tuning reads finetune.train_file")
         self.assert_refused("pretrain", "--config", "tune.json", says="trireme finetune")
         self.assert_refused("finetune", "--config", "run.json", says="finetune.train_file")
         self.assert_refused(*refused, "--set", "checkpoint.load=nowhere", says="nowhere")

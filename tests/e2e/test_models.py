@@ -29,7 +29,7 @@ class Models(CommandTest):
     def test_refused(self):
         self.model("model")
         self.assert_refused("generate", "some-org/model", says=["hf download some-org/model", "huggingface/hub"])
-        self.assert_refused("eval", "model", says=["comes without data", "--data PREFIX"])
+        self.assert_refused("eval", "model", says=["has no validation data", "--data PREFIX"])
         self.assert_refused("generate", "model", says=["names no tokenizer", "--tokenizer"])
         self.assert_refused("generate", "model", "--tokenizer", "byte", says=["has 257 ids, the model only 61"])
         self.assert_refused("checkpoint", "export", "model", "model", says="is not empty")
@@ -154,7 +154,7 @@ class Models(CommandTest):
             for a, b in zip(one, two):
                 self.assertLess(abs(a - b), 1e-5 * largest)
         self.write("tokens", "[61]\n")
-        self.assert_refused(*arguments, "x.safetensors", says=["line 1", "61 is no id from 0 to 60"])
+        self.assert_refused(*arguments, "x.safetensors", says=["line 1", "61 is not a token id from 0 to 60"])
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ class Removed(OutputDirectory):
         path = self.folder / "run/metrics.jsonl"
         self.wait_for(lambda: path.read_text().count("\n") > 2, process)
         stderr = self.stop(process)
-        self.assertIn(f"was removed or replaced while the run wrote to it: made again at step {step}", stderr)
+        self.assertIn(f"was removed or replaced while the run wrote to it: created again at step {step}", stderr)
         self.assertEqual(self.records()[0]["step"], step + 1)
         self.assertIn("was removed or replaced", (self.folder / "run/train.log").read_text())
         self.assertTrue((self.folder / "run/resolved_config.json").exists())
@@ -190,13 +190,13 @@ class OtherTokens(OutputDirectory):
         self.write("train.txt", tiny_run.text(3000, 9))
         self.trireme("data", "prepare", "--input", "train.txt", "--output", "train", "--overwrite")
         self.assert_refused(*AUTO, "--set", "train_steps=20",
-                            says=["data.train_data_path train is another token file", "then ", "; now ", "checksum"])
+                            says=["data.train_data_path train has changed", "expected ", ", got ", "checksum"])
 
     def test_a_replaced_validation_file_is_refused_and_another_one_is_not(self):
         self.pretrain("--set", "train_steps=20")
         self.write("valid.txt", tiny_run.text(300, 9))
         self.trireme("data", "prepare", "--input", "valid.txt", "--output", "valid", "--overwrite")
-        self.assert_refused(*AUTO, "--set", "train_steps=20", says="data.valid_data_path valid is another token file")
+        self.assert_refused(*AUTO, "--set", "train_steps=20", says="data.valid_data_path valid has changed")
         self.trireme("data", "prepare", "--input", "valid.txt", "--output", "held_out")
         self.trireme(*AUTO, "--set", "train_steps=20", "--set", "data.valid_data_path=held_out")
 

@@ -253,11 +253,11 @@ class Server(served_run.ServerTest):
         self.wait_for(lambda: self.ask("GET", "/health/ready")[0], 200)
 
     def test_adapters_that_cannot_be_served(self):
-        for given, says in (("run", "NAME=DIRECTORY is expected"), ("a=run", "adapter_config.json"),
+        for given, says in (("run", "expected NAME=DIRECTORY"), ("a=run", "adapter_config.json"),
                             ("m=x", "another model is served under this name")):
             self.assert_refused("serve", "--model", "run", "--served-model-name", "m", "--lora-modules", given, says=says)
-        self.assert_refused("serve", "--model", "run", "--adapter", "x", "--lora-modules", "a=x", says="do not go together")
-        self.assert_refused("serve", "--model", "run", "--adapter", "x", "--max-loras", 2, says="do not go together")
+        self.assert_refused("serve", "--model", "run", "--adapter", "x", "--lora-modules", "a=x", says="cannot be combined")
+        self.assert_refused("serve", "--model", "run", "--adapter", "x", "--max-loras", 2, says="cannot be combined")
         self.assert_refused("serve", "--model", "run", "--max-lora-rank", 2, says="--max-loras")
 
     def test_routes_and_chats(self):

@@ -175,7 +175,7 @@ class Weights(harness.CommandTest):
         config = tiny_run.config(model="nan", output_dir="from-nan", checkpoint={"load": "nan"}, evaluation={"eval_iters": 0})
         config["data"]["valid_data_path"] = "train"
         self.write("run.json", json.dumps(config))
-        self.assert_refused("pretrain", "--config", "run.json", says=[tensor, "every step of a run", "would be skipped"])
+        self.assert_refused("pretrain", "--config", "run.json", says=[tensor, "every step from these weights", "would be skipped"])
         server = self.serve(*ARGUMENTS)
         before = self.text()
         status, response = self.replace(model="nan")

@@ -140,7 +140,7 @@ TEST(FlatOptimizer, WhatNeedsMatricesIsRefusedByNameWhereTheyAreCut) {
     return "";
   };
   const std::string cut =
-      "optimizer.type: MatrixFiller updates whole matrices, and this rank holds ";
+      "optimizer.type: MatrixFiller updates whole matrices, but this rank holds only ";
   const std::string way_out = "; use zero_optimization.stage 0 and tensor_model_parallel_size 1";
   EXPECT_EQ(problem({{0, 0}, {20, kColumns}}, {}, {}),
             cut + "6000 of the 12000 elements of w" + way_out);
@@ -149,8 +149,9 @@ TEST(FlatOptimizer, WhatNeedsMatricesIsRefusedByNameWhereTheyAreCut) {
   OffloadConfig file;
   file.device = OffloadDevice::kFile;
   EXPECT_EQ(problem({}, {}, file),
-            "zero_optimization.offload_optimizer.device: a file holds parts of matrices, and "
-            "optimizer.type MatrixFiller updates whole ones; use \"cpu\" or \"none\"");
+            "zero_optimization.offload_optimizer.device: nvme is not supported with optimizer.type "
+            "MatrixFiller, which updates whole matrices (a file is read in windows); supported: "
+            "none, cpu");
   for (const OffloadDevice other : {OffloadDevice::kCpu, OffloadDevice::kNone}) {
     file.device = other;
     EXPECT_EQ(problem({}, {}, file), "");

@@ -46,7 +46,7 @@ StepState step_state_from_json(const Json& j) {
   return s;
 }
 
-// Parts that this rank writes: those it owns, whether or not other ranks store them too.
+// Parts of the tensors that this rank owns and writes; other ranks may store copies.
 std::vector<CheckpointPart> owned_parts(const TrainState& state) {
   const ParameterStore& store = state.store;
   std::vector<CheckpointPart> parts;
@@ -64,7 +64,8 @@ std::vector<CheckpointPart> owned_parts(const TrainState& state) {
   return parts;
 }
 
-// A checkpoint of training without fp8 has no scales: the next step then acts as a first step.
+// Loads the fp8 state. A checkpoint of a run without fp8 has none; the next step then behaves like
+// the first step of a run.
 void load_float8(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
   if (model.float8() == nullptr) return;
   const std::vector<Float8State::Named> tensors = model.float8()->saved();
@@ -79,7 +80,8 @@ void load_float8(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
   model.float8()->set_remembers();
 }
 
-// Adds this rank's part of the fp8 state, which is the same on all ranks that have the layers.
+// Adds the fp8 state of this rank's layers. All ranks with these layers have the same state; one of
+// them adds it.
 void add_float8_parts(const Model& model, const Layout& layout,
                       std::vector<CheckpointPart>& parts) {
   if (model.float8() == nullptr || !model.float8()->remembers()) return;
@@ -154,14 +156,14 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
   const Json of_run = model_config_to_json(wanted).flatten();
   for (const auto& [key, value] : of_run.items())
     if (const bool same = of_source.contains(key) && of_source[key] == value; !same)
-      log_info("model.", key.substr(1), " is ", value.dump(), ", of the weights in ", path, " ",
+      log_info("model.", key.substr(1), " is ", value.dump(), ", but in the model ", path, " ",
                of_source.contains(key) ? of_source[key].dump() : "unset");
   state.store.initialize(ctx, ctx.seed, false);  // adapters; frozen weights are read below
   source->load(ctx, state.model, state.store);
   std::string bad = find_non_finite(ctx, state.store);
   if (bad.empty()) bad = find_non_finite(state.model);
   if (!bad.empty())
-    fail_input(path, ": ", bad, ", so every step of a run that starts from it would be skipped");
+    fail_input(path, ": ", bad, ", so that every step from these weights would be skipped");
   if (!adapter.empty())
     PeftAdapter(adapter).load_adapters(ctx, state.model, state.store);
   else if (begins)

@@ -1,5 +1,5 @@
-// Checkpoint of a training run: parameters, optimizer state, step state, data position,
-// configuration. The file format is engine/io/sharded_checkpoint.h.
+// Checkpoint of a training run: parameters, optimizer state, step state, data position and
+// configuration, in the file format of engine/io/sharded_checkpoint.h.
 #pragma once
 
 #include "engine/io/sharded_checkpoint.h"
@@ -13,10 +13,10 @@ namespace trireme {
 struct CheckpointLineage;
 
 struct TrainPosition {
-  int64_t step = 0;              // optimizer steps done, including skipped ones
-  int64_t consumed_samples = 0;  // sequences taken from the training data
-  // Consecutive non-finite steps up to this one that were skipped, except those explained by a
-  // dynamic loss scale.
+  int64_t step = 0;              // completed optimizer steps, including skipped ones
+  int64_t consumed_samples = 0;  // sequences read from the training data
+  // Number of consecutive skipped steps that end at this step. Steps skipped while a dynamic loss
+  // scale searches for its value do not count.
   int64_t skipped_row = 0;
 };
 
@@ -26,24 +26,26 @@ struct CheckpointSources {
   const std::vector<TokenFileIdentity>* data = nullptr;
 };
 
-// Saves a checkpoint. Collective: every rank writes its share of the tensors. With adapters, frozen
-// weights are not written; they are those of checkpoint.load. InputError on all ranks if one fails
-// (full disk); no partial checkpoint remains and older ones are kept. sources: on rank 0.
+// Saves a checkpoint. Collective: every rank writes the tensors that it owns. With adapters, frozen
+// weights are not saved, since checkpoint.load has them. If one rank fails (full disk), all ranks
+// throw InputError, no partial checkpoint remains, and older checkpoints are kept. sources: used on
+// rank 0.
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups,
                                       const CheckpointSources& sources = {});
 
-// Token files on which the checkpoint's run was trained; empty if an earlier version saved it.
+// Identities of the token files that the checkpoint's run trained on; empty if an earlier version
+// saved the checkpoint.
 std::vector<TokenFileIdentity> saved_data_identity(const CheckpointReader& reader);
 
-// Loads everything into an allocated state. InputError if the checkpoint's tensors do not fit the
-// model of `config`.
+// Loads all tensors and the step state into an allocated `state`; returns the position. InputError
+// if a tensor is missing or does not have the shape that the model expects.
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
-// Loads parameters and router biases from a model found by find_model(); everything else as in a
-// new run. Adapters come from the PEFT directory `adapter`; empty: adapters without effect. begins:
-// these adapters are used. If a checkpoint is loaded over them next, the row norms of the weights
-// need not be computed. Logs where the configuration of the run differs from the model's.
+// Loads parameters and router biases from `path`, a model found by find_model(); everything else
+// starts as in a new run. adapter: PEFT directory of the initial adapters; empty: adapters that
+// change nothing. begins: false if a checkpoint's adapters replace these next, so that DoRA's row
+// norms of the weights are not needed. Logs each model key whose value differs from the run's.
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
                           bool begins, TrainState& state);
 

@@ -5,15 +5,16 @@
 namespace trireme {
 namespace {
 
+// Batch sizes of the configuration.
 struct Given {
-  int64_t total = 0, micro = 0, passes = 0;  // 0: to be determined
+  int64_t total = 0, micro = 0, passes = 0;  // 0: follows from the others
 };
 
 std::string ranks_text(int data_ranks) {
   return concat(data_ranks, data_ranks == 1 ? " data-parallel rank" : " data-parallel ranks");
 }
 
-// total / factor; an error if it is not whole. `words` describes the factor.
+// Returns total / factor; reports an error if that is not an integer. words: the factor's terms.
 int64_t quotient(const ConfigValues& values, int64_t total, int64_t factor,
                  const std::string& words, ConfigReport& report) {
   if (total % factor == 0) return total / factor;
@@ -36,9 +37,9 @@ void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
   const std::string ranks = ranks_text(data_ranks);
   if (given.total == 0 && given.micro == 0)
     return report.error(kTotal, concat("is required, or ", kMicro));
-  // With one size given, a step is one forward pass.
+  // If only one size is set, a step is one forward pass.
   if (given.passes == 0 && (given.total == 0 || given.micro == 0)) given.passes = 1;
-  constexpr int64_t kMax = 1 << 24;  // the schema's bound for each, so that products stay exact
+  constexpr int64_t kMax = 1 << 24;  // upper bound of each size in the schema
   if (given.total == 0) {
     if (given.micro * given.passes > kMax / data_ranks)
       return report.error(

@@ -1,5 +1,5 @@
 // Batch rule: train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x
-// data-parallel ranks. Missing sizes follow from the given ones.
+// data-parallel ranks. Sizes that the configuration does not set follow from those that it sets.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-// Sets the three sizes of `config`. Given may be any two; train_batch_size alone (one micro-batch
-// per step); or train_micro_batch_size_per_gpu alone (one micro-batch per step). If all three are
-// given they must agree.
+// Sets the three sizes of `config`. The configuration may set any two of them, or only
+// train_batch_size or train_micro_batch_size_per_gpu (then gradient_accumulation_steps is 1). If it
+// sets all three, they must satisfy the rule.
 void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
                 ConfigReport& report);
 

@@ -13,14 +13,14 @@ namespace trireme {
 namespace {
 
 constexpr const char* kForms =
-    "must be a prefix, a list [weight, prefix, ...], or a string \"weight prefix ...\"";
+    "expected a prefix, a list [weight, prefix, ...], or a string \"weight prefix ...\"";
 
 bool as_number(const std::string& word, double& out) {
   const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out);
   return problem == std::errc() && end == word.data() + word.size() && std::isfinite(out);
 }
 
-// List items: numbers, numbers as strings, and prefixes.
+// Reads a list item that is a number, or a number as a string.
 bool item_number(const Json& item, double& out) {
   if (item.is_string()) return as_number(item.get<std::string>(), out);
   if (!item.is_number()) return false;
@@ -41,7 +41,7 @@ Json words_of(const std::string& text_value) {
   return words;
 }
 
-// Problem of the name of a set; "" if it is valid.
+// Error in the name of a validation set; "" if the name is valid.
 std::string name_problem(const std::string& name) {
   constexpr size_t kLongest = 64;
   const bool fit = std::ranges::all_of(name, [](char c) {
@@ -50,11 +50,10 @@ std::string name_problem(const std::string& name) {
   if (name.empty()) return "has a set with an empty name; give it one";
   const std::string quoted = shown(Json(name));
   if (!fit || name.size() > kLongest)
-    return concat("the name ", quoted, " must be of letters, digits, '_', '-' and '.', at most ",
-                  kLongest, ", because tags and lines of the log carry it");
+    return concat("the set name ", quoted, " is not valid: expected at most ", kLongest,
+                  " letters, digits, '_', '-' and '.'");
   if (name == "test")
-    return concat("the name ", quoted,
-                  " is what the loss on data.test_data_path is called; use another");
+    return concat("the set name ", quoted, " is reserved for data.test_data_path; use another");
   return "";
 }
 
@@ -71,22 +70,23 @@ std::vector<BlendPart> read_data_path(const Json& value, const std::string& path
   if (!items.is_array() || items.empty()) return fail(kForms);
   if (items.size() == 1 && items[0].is_string() && !items[0].get<std::string>().empty())
     return {{1.0, without_suffix(items[0].get<std::string>())}};
-  if (items.size() % 2 != 0) return fail("must have a weight before each prefix");
+  if (items.size() % 2 != 0) return fail("expected a weight before each prefix");
   std::vector<BlendPart> parts;
   double sum = 0;
   for (size_t i = 0; i < items.size(); i += 2) {
     double weight = 0;
-    if (!item_number(items[i], weight)) return fail("must have a weight before each prefix");
-    if (!(weight > 0)) return fail(concat("weight ", weight, " is not above 0"));
+    if (!item_number(items[i], weight)) return fail("expected a weight before each prefix");
+    if (!(weight > 0)) return fail(concat("expected weights above 0, which ", weight, " is not"));
     if (!items[i + 1].is_string() || items[i + 1].get<std::string>().empty()) return fail(kForms);
     parts.push_back({weight, without_suffix(items[i + 1].get<std::string>())});
     sum += weight;
   }
-  if (!std::isfinite(sum)) return fail("has weights whose sum is infinity in float64");
-  // A part with this weight gets none of the largest possible number of samples.
+  if (!std::isfinite(sum)) return fail("expected weights with a finite sum in float64");
+  // With a smaller fraction a part would get no sample of the largest possible number of samples.
   for (const BlendPart& part : parts)
     if (part.weight / sum < 0x1p-62)
-      return fail(concat("weight ", part.weight, " is negligible in a sum of ", sum));
+      return fail(
+          concat("expected no negligible weight, but one is ", part.weight, " in a sum of ", sum));
   return parts;
 }
 
@@ -108,7 +108,8 @@ std::vector<ValidationSet> read_validation_sets(const Json& value, const std::st
       sets.push_back({"", std::move(parts)});
     return sets;
   }
-  if (value.empty()) report.error(path, "names no set; use null for none");
+  if (value.empty())
+    report.error(path, "is an empty object, expected at least one set; use null for none");
   for (const auto& [name, files] : value.items()) {
     if (const std::string problem = name_problem(name); !problem.empty()) {
       report.error(path, problem);
@@ -130,7 +131,7 @@ Json validation_sets_to_json(const std::vector<ValidationSet>& sets) {
 }
 
 std::string read_split(const std::string& split, std::array<double, 3>& weights) {
-  std::string rule = "must be up to three numbers, not negative and not all 0, like 969,30,1";
+  std::string rule = "expected up to three numbers, none negative and not all 0, such as 969,30,1";
   weights = {};
   double sum = 0;
   size_t count = 0;

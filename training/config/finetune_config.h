@@ -1,4 +1,4 @@
-// Section "finetune" of a run's configuration: training examples and method.
+// Section "finetune" of the run configuration: training examples and method.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,32 @@
 namespace trireme {
 
 struct FinetuneConfig {
-  bool enabled = false;  // the configuration has the section
-  std::string method = "sft";
+  bool enabled = false;                               // the configuration has the section
+  std::string method = "sft";                         // "sft" or "dpo"
   std::vector<std::string> train_files, valid_files;  // JSON lines
-  double val_size = 0;  // held-out share of the training examples if below 1, else their number
-  bool packing = true;
-  bool drop_long = false;  // drop examples longer than a sequence; else truncate them at the end
+  // Training examples held out for validation: a fraction if below 1, else their number.
+  double val_size = 0;
+  bool packing = true;     // several examples per sequence
+  bool drop_long = false;  // examples longer than a sequence: drop them; false: truncate the end
   bool assistant_only_loss = true;
-  bool parse_special = false;  // special tokens spelled in messages are parsed; else they are text
+  bool parse_special = false;  // parse special tokens spelled in messages; false: they are text
   // File, tokenizer directory, or name of one of its templates; empty: the tokenizer's own.
   std::string chat_template;
-  // Template sources used by the run of a checkpoint, wherever they are now. Not a key; empty:
-  // unknown.
+  // Sources of the chat templates as saved in the run's checkpoint; empty: none saved. Not a
+  // configuration key.
   ChatTemplateSources kept_chat_templates;
-  double num_train_epochs = 0;  // 0: train_steps applies
+  double num_train_epochs = 0;  // 0: train_steps is set instead
   LoraConfig lora;
-  std::string initial_adapter;  // initial adapters in PEFT's format; empty: no effect
-  PackingConfig base;           // quantization of the weights under the adapters
+  std::string initial_adapter;  // PEFT directory; empty: adapters that change nothing
+  PackingConfig base;           // quantization of the frozen weights
   PreferenceConfig dpo;
 };
 
-// True if the method trains on preferences: each record has a chosen and a rejected response.
+// True if the method trains on preference pairs: each record has a chosen and a rejected response.
 inline bool learns_from_pairs(const FinetuneConfig& config) { return config.method == "dpo"; }
 
-// True if checkpoints need the base weights: those of adapters contain only the adapters, and
-// preferences are measured against the initial weights.
+// True if resuming a checkpoint needs the base model: a checkpoint of adapters has no other
+// weights, and the reference model of preferences is the base model.
 inline bool depends_on_base(const FinetuneConfig& config) {
   return config.lora.enabled() || learns_from_pairs(config);
 }

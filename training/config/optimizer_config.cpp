@@ -26,7 +26,8 @@ std::string param_path(const Hyperparameter& row) {
 
 Json json_of(const Betas& betas) { return Json::array({betas.first, betas.second}); }
 
-// Default of a fine-tuning run; the rates of training from scratch would destroy a trained model.
+// Default rate of a fine-tuning run. The default for training from scratch would destroy a trained
+// model.
 double finetuning_learning_rate(const FinetuneConfig& config) {
   if (learns_from_pairs(config)) return config.lora.enabled() ? 1e-5 : 1e-6;
   return config.lora.enabled() ? 2e-4 : 2e-5;
@@ -34,7 +35,7 @@ double finetuning_learning_rate(const FinetuneConfig& config) {
 
 // --- schema ---
 
-// Schema row of a hyper-parameter, and the optimizers that have it.
+// Hyper-parameter, and the names of the optimizers that have it.
 struct SharedRow {
   Hyperparameter row;
   std::vector<std::string> optimizers;
@@ -45,8 +46,8 @@ std::string default_text(double value) {
   return whole ? Json(static_cast<int64_t>(value)).dump() : Json(value).dump();
 }
 
-// Collects the rows of all optimizers. The help names an optimizer whose default differs from the
-// first one's.
+// Collects the hyper-parameters of all optimizers. If an optimizer's default differs from the first
+// one's, the help gives it.
 class RowCollector final : public HyperparameterVisitor {
  public:
   std::vector<SharedRow> rows;
@@ -72,7 +73,7 @@ class RowCollector final : public HyperparameterVisitor {
     if (known != rows.end()) {
       known->optimizers.push_back(name_);
       Key& key = known->row.key;
-      if (key.default_json != preset) key.help += concat("; for ", name_, " by default ", preset);
+      if (key.default_json != preset) key.help += concat("; default for ", name_, ": ", preset);
       return;
     }
     rows.push_back({row, {name_}});
@@ -107,7 +108,7 @@ void add_type(Schema& s) {
 
 void add_weight_decay(Schema& s) {
   s.number(kWeightDecay, default_text(OptimizerConfig().weight_decay),
-           "weight decay of matrices; norms and biases have none; in fine-tuning by default 0")
+           "weight decay; norms and biases are not decayed; default in fine-tuning: 0")
       .at_least(0)
       .auto_left_out()
       .alias({"weight_decay"});
@@ -118,17 +119,17 @@ void add_weight_decay(Schema& s) {
 void read_betas(const ConfigValues& values, Betas& out, ConfigReport& report) {
   const bool given = values.given(kBetas);
   const Json betas = given ? values.raw(kBetas) : json_of(out);
-  // Also in float32, in which the averages are computed.
+  // Below 1 in float32 too, in which the moving averages are computed.
   const auto fits = [](const Json& beta) {
     return beta.is_number() && beta >= 0.0 && static_cast<float>(beta.get<double>()) < 1.0f;
   };
   if (!betas.is_array() || betas.size() != 2 || !fits(betas[0]) || !fits(betas[1]))
     return report.error(values.spelled(kBetas),
-                        "must be two numbers from 0 up to below 1 in float32, got " + shown(betas));
+                        "expected two numbers in [0, 1) in float32, got " + shown(betas));
   out = {betas[0].get<double>(), betas[1].get<double>()};
   for (const char* word : kBetaWords)
     if (values.given(word) && given)
-      report.error(word, concat("means the same as ", kBetas, ", which is given too; keep one"));
+      report.error(word, concat("sets a part of ", kBetas, ", which is set too; keep one"));
   if (values.given(kBetaWords[0])) out.first = values.number(kBetaWords[0]);
   if (values.given(kBetaWords[1])) out.second = values.number(kBetaWords[1]);
 }
@@ -155,13 +156,13 @@ class ValueReader final : public HyperparameterVisitor {
 std::string listed_names(const std::vector<std::string>& names) {
   std::string out = names.front();
   for (size_t i = 1; i < names.size(); ++i)
-    out += concat(i + 1 == names.size() ? " and " : ", ", names[i]);
+    out += concat(i + 1 == names.size() ? " or " : ", ", names[i]);
   return out;
 }
 
 std::string refusal(const SharedRow& shared, const std::string& type) {
   if (!shared.row.needs.empty()) return concat("needs ", shared.row.needs);
-  return concat("is for ", listed_names(shared.optimizers), ", not for optimizer.type ", type,
+  return concat("needs optimizer.type ", listed_names(shared.optimizers), ", got ", type,
                 shared.row.advice);
 }
 
@@ -207,8 +208,8 @@ class ValueWriter final : public HyperparameterVisitor {
 void add_optimizer_keys(Schema& s) {
   add_type(s);
   s.number(kLr, default_text(OptimizerConfig().lr),
-           "learning rate after warm-up; in fine-tuning by default 2e-5, for adapters 2e-4, with "
-           "dpo 1e-6 and 1e-5")
+           "learning rate after warm-up; default in fine-tuning: 2e-5 (adapters: 2e-4), with dpo "
+           "1e-6 (adapters: 1e-5)")
       .at_least(0)
       .auto_left_out()
       .alias({"lr", "learning_rate"});
@@ -227,17 +228,18 @@ void add_optimizer_keys(Schema& s) {
   add_weight_decay(s);
   for (const SharedRow& shared : shared_rows())
     if (!of_first(shared)) add(shared);
-  s.boolean(kAdamWMode, false, "DeepSpeed's name: with type Adam, true is AdamW").auto_left_out();
+  s.boolean(kAdamWMode, false, "DeepSpeed's switch: with type Adam, true selects AdamW")
+      .auto_left_out();
   s.choice("optimizer.state_dtype", "fp32", {"fp32", "bf16"}, "data type of the moments")
       .synonym("float32", "fp32")
       .synonym("bfloat16", "bf16")
       .not_yet({"fp16", "fp8"})
       .alias({"exp_avg_dtype"});
   s.boolean(kMasterWeights, true,
-            "fp32 master weights in addition to the bf16 or fp16 ones; false: bf16 only, with "
-            "stochastic rounding");
-  s.number(kBetaWords[0], "", "the first of optimizer.params.betas").at_least(0).below(1);
-  s.number(kBetaWords[1], "", "the second of optimizer.params.betas").at_least(0).below(1);
+            "fp32 copy of bf16 or fp16 weights, which the optimizer updates; false (bf16 only): "
+            "the weights are updated with stochastic rounding");
+  s.number(kBetaWords[0], "", "first of optimizer.params.betas").at_least(0).below(1);
+  s.number(kBetaWords[1], "", "second of optimizer.params.betas").at_least(0).below(1);
 }
 
 void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
@@ -254,8 +256,8 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
   optimizer.lr = by_method(kLr, finetuning_learning_rate(config.finetune));
   if (rule->normalizes() && optimizer.lr >= 1)
     report.note(values.spelled(kLr),
-                concat(optimizer.lr, " changes every weight by about as much in each step of ",
-                       type, "; rates from 1e-5 to 1e-2 are usual"));
+                concat(optimizer.lr, " is about the change of every weight in each step of ", type,
+                       "; rates from 1e-5 to 1e-2 are usual"));
   optimizer.weight_decay = by_method(kWeightDecay, 0);
   if (optimizer.lr * optimizer.weight_decay > std::numeric_limits<float>::max())
     report.error(values.spelled(kWeightDecay),
@@ -274,9 +276,8 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
   optimizer.rule = rule;
   if (!optimizer.master_weights && config.dtype != DType::kBF16)
     report.error(values.spelled(kMasterWeights),
-                 concat("false needs bf16.enabled; with ", config.dtype,
-                        " there is no rounding rule "
-                        "for updates without fp32 weights"));
+                 concat("false is not supported with ", config.dtype,
+                        ", which has no stochastic rounding of updates; supported: bfloat16"));
 }
 
 Json optimizer_to_json(const OptimizerConfig& optimizer) {

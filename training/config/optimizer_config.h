@@ -1,5 +1,5 @@
-// Section "optimizer" of a run's configuration: schema rows, reader and writer. All are derived
-// from the table of optimizers (optim/optimizers.h) and the hyper-parameters that each declares.
+// Section "optimizer" of the run configuration: its keys, reader and writer. All three are derived
+// from the table of optimizers (optim/optimizers.h) and their hyper-parameters.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -8,7 +8,7 @@
 namespace trireme {
 
 void add_optimizer_keys(Schema& schema);
-// Needs config.dtype and config.finetune.
+// Sets config.optimizer. Needs config.dtype and config.finetune.
 void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 Json optimizer_to_json(const OptimizerConfig& optimizer);
 

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// "file" or ["file", ...]
+// Reads "file" or ["file", ...].
 std::vector<std::string> read_files(const ConfigValues& values, const char* key,
                                     ConfigReport& report) {
   std::vector<std::string> files;
@@ -21,17 +21,18 @@ std::vector<std::string> read_files(const ConfigValues& values, const char* key,
   for (const Json& file : list) {
     if (!file.is_string() || file.get<std::string>().empty()) {
       report.error(values.spelled(key),
-                   concat("must be a path or a list of paths, got ", shown(value)));
+                   concat("expected a path or a list of paths, got ", shown(value)));
       return {};
     }
     files.push_back(file.get<std::string>());
   }
-  if (files.empty()) report.error(values.spelled(key), "is an empty list");
+  if (files.empty())
+    report.error(values.spelled(key), "expected a path or a list of paths, got an empty list");
   return files;
 }
 
-// A text with characters that no module name has is a regular expression, matched against whole
-// names.
+// Reads target_modules. A string with characters that no module name has is a regular expression,
+// which is matched against whole names.
 void read_targets(const ConfigValues& values, const ModelConfig& model, LoraConfig& lora,
                   ConfigReport& report) {
   const char* const kTargets = "finetune.lora.target_modules";
@@ -40,8 +41,9 @@ void read_targets(const ConfigValues& values, const ModelConfig& model, LoraConf
   const Json& value = values.raw(kTargets);
   const auto check = [&](const LoraConfig& targets, const std::string& text) {
     if (report.ok() && !has_targets(model, targets))
-      report.error(values.spelled(kTargets),
-                   concat("\"", text, "\" is no linear layer of attention or an MLP of the model"));
+      report.error(
+          values.spelled(kTargets),
+          concat("\"", text, "\" matches no linear layer of the model's attention or MLPs"));
   };
   if (value.is_string() &&
       value.get<std::string>().find_first_of("^$*+?()[]{}|\\") != std::string::npos) {
@@ -58,7 +60,8 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   if (!values.given("finetune.lora.rank")) {
     for (const Key& key : run_schema().keys())
       if (key.path.starts_with("finetune.lora.") && values.given(key.path))
-        return report.error("finetune.lora.rank", "is required beside other keys of adapters");
+        return report.error("finetune.lora.rank",
+                            "is required if another key of finetune.lora is set");
     return;
   }
   lora.rank = values.integer("finetune.lora.rank");
@@ -70,23 +73,24 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   config.finetune.initial_adapter = values.word("finetune.lora.adapter");
   read_targets(values, config.model, lora, report);
   if (config.checkpoint.load.empty())
-    report.error("checkpoint.load", "is required: the model that adapters are for");
+    report.error("checkpoint.load", "is required: the base model of the adapters");
   if (config.float8.enabled)
-    report.error(values.spelled("fp8.enabled"), "is not available together with adapters");
+    report.error(values.spelled("fp8.enabled"),
+                 "is not supported together with adapters (finetune.lora.rank)");
 }
 
-// Call after the adapters are read.
+// Reads the quantization of the frozen weights. Needs config.finetune.lora.
 void read_base(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   PackingConfig& packing = config.finetune.base;
   packing.enabled = values.word("finetune.quantization") == "nf4";
   packing.double_quantization = values.flag("finetune.double_quantization");
   if (packing.double_quantization && !packing.enabled)
     report.error(values.spelled("finetune.double_quantization"),
-                 "is for finetune.quantization \"nf4\"");
+                 "needs finetune.quantization \"nf4\"");
   if (packing.enabled && !config.finetune.lora.enabled())
     report.error(values.spelled("finetune.quantization"),
-                 "is for weights that stay as they are: give finetune.lora.rank to train adapters "
-                 "beside them, or set it to \"none\" to train all weights");
+                 "nf4 needs frozen weights: set finetune.lora.rank to train adapters, or "
+                 "finetune.quantization to \"none\" to train all weights");
 }
 
 void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
@@ -98,19 +102,21 @@ void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& repor
   if (!learns_from_pairs(config.finetune)) {
     for (const Key& key : run_schema().keys())
       if (key.path.starts_with("finetune.dpo.") && values.given(key.path))
-        report.error(values.spelled(key.path), "is for finetune.method dpo");
+        report.error(values.spelled(key.path), "needs finetune.method dpo");
     return;
   }
   if (ipo && dpo.label_smoothing > 0)
-    report.error(values.spelled("finetune.dpo.label_smoothing"), "is for loss_type sigmoid");
+    report.error(values.spelled("finetune.dpo.label_smoothing"),
+                 "needs finetune.dpo.loss_type sigmoid");
   if (config.parallel.cp > 1)
     report.error(values.spelled("parallel.context_parallel_size"),
                  "must be 1 with finetune.method dpo: its loss needs all tokens of a response");
   if (config.checkpoint.load.empty())
-    report.error("checkpoint.load", "is required: the reference model, which training starts from");
+    report.error("checkpoint.load",
+                 "is required: the model that training starts from, and the reference model");
 }
 
-// Makes checkpoint.load absolute, so that it is found from other folders too.
+// Makes checkpoint.load absolute, so that the run can be resumed from another current directory.
 void keep_place_of_base(RunConfig& config) {
   std::string& load = config.checkpoint.load;
   std::error_code ignored;
@@ -123,14 +129,14 @@ void check_data(const ConfigValues& values, const RunConfig& config, ConfigRepor
        {"data.data_path", "data.train_data_path", "data.valid_data_path", "data.test_data_path"})
     if (values.given(key))
       report.error(values.spelled(key),
-                   "names token files; finetune.train_file names the examples");
+                   "is for pretraining on token files; fine-tuning reads finetune.train_file");
   for (const char* key :
        {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
     if (values.given(key) && values.flag(key))
       report.error(values.spelled(key),
                    "applies to token files only: examples never attend to each other");
   if (config.data.tokenizer.empty())
-    report.error("data.tokenizer", "is required: examples are tokenised with it");
+    report.error("data.tokenizer", "is required to tokenise the examples");
 }
 
 }  // namespace
@@ -141,7 +147,7 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
   if (!finetune.enabled) {
     for (const Key& key : run_schema().keys())
       if (key.path.starts_with("finetune.") && values.given(key.path))
-        return report.error("finetune.train_file", "is required beside other keys of the section");
+        return report.error("finetune.train_file", "is required if another key of finetune is set");
     return;
   }
   finetune.method = values.word("finetune.method");
@@ -160,10 +166,10 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
   read_dpo(values, config, report);
   if (finetune.val_size >= 1 && finetune.val_size != std::floor(finetune.val_size))
     report.error(values.spelled("finetune.val_size"),
-                 "is a part below 1 or a whole number of examples");
+                 "expected a fraction below 1 or a whole number of examples");
   if (finetune.val_size > 0 && !finetune.valid_files.empty())
     report.error(values.spelled("finetune.val_size"),
-                 "holds examples out, and finetune.valid_file is given; keep one");
+                 "holds out training examples, but finetune.valid_file is set too; keep one");
   check_data(values, config, report);
   keep_place_of_base(config);
 }
@@ -177,14 +183,17 @@ void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
                       const CountSequences& sequences) {
   config.train_steps = values.is_auto("train_steps") ? 0 : values.integer("train_steps");
   if (!values.is_auto("train_steps") || !values.valid("train_steps")) return;
-  if (!config.finetune.enabled) return report.error("train_steps", "is required: optimizer steps");
+  if (!config.finetune.enabled)
+    return report.error("train_steps", "is required: the number of optimizer steps");
   if (!values.given("finetune.num_train_epochs"))
     return report.error("train_steps", "is required, or finetune.num_train_epochs");
-  // Earlier problems would be reported again by the data, in other words.
+  // Reading the data would report earlier problems a second time.
   config.train_steps = 1;
   if (!report.ok()) return;
   if (!sequences)
-    return report.error("train_steps", "auto counts examples: give the number of steps");
+    return report.error(
+        "train_steps",
+        "auto needs the training examples, which this command does not read: give a number");
   config.train_steps = finetune_steps(config, sequences(config));
 }
 

@@ -1,4 +1,4 @@
-// Reader of the section "finetune".
+// Section "finetune" of the run configuration: reader and writer.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -6,10 +6,10 @@
 
 namespace trireme {
 
-// Call after the model, the batch and the tokenizer are read.
+// Sets config.finetune. Needs the model, the batch sizes and the tokenizer.
 void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& report);
-// Sets train_steps, from num_train_epochs if that is given; `sequences` counts an epoch's
-// sequences.
+// Sets config.train_steps; "auto" is computed from num_train_epochs. sequences: counts the
+// sequences of one epoch.
 void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report,
                       const CountSequences& sequences);
 Json finetune_json(const FinetuneConfig& finetune);

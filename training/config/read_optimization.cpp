@@ -14,13 +14,13 @@ namespace {
 // Default warm-up of a fine-tuning run.
 constexpr double kFinetuneWarmupRatio = 0.03;
 
-// Checks the sizes of products against those that the library's kernels support
+// Checks that the fp8 matrix products have sizes that the library's kernels support
 // (engine/ops/quantized/float8_gemm.h).
 void check_float8_sizes(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   const auto check = [&](const char* what, int64_t size, int64_t multiple) {
     if (size % multiple != 0)
       report.error(values.spelled("fp8.enabled"),
-                   concat("needs ", what, " that is a multiple of ", multiple, ", not ", size));
+                   concat("needs ", what, " that is a multiple of ", multiple, ", got ", size));
   };
   constexpr int64_t kMultiple = 16;
   const ModelConfig& model = config.model;
@@ -63,16 +63,17 @@ void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& re
   float8.margin = static_cast<int>(values.integer("fp8.margin"));
   if (config.dtype == DType::kF16)
     report.error(values.spelled("fp8.enabled"),
-                 "requires bf16.enabled or fp32; fp16.enabled is not supported");
+                 "is not supported with fp16.enabled; supported: bf16.enabled, or fp32");
   if (config.parallel.tp_comm_overlap == Overlap::kOn)
     report.error(values.spelled(key::kTensorOverlap),
-                 "cannot be true with fp8.enabled, whose scales are those of all tokens");
+                 "true is not supported with fp8.enabled, whose scales need all tokens at once; "
+                 "supported: auto, false");
   check_float8_sizes(values, config, report);
 }
 
 namespace {
 
-// DeepSpeed's three schedules, whose missing parameters have other defaults than ours.
+// Reads DeepSpeed's three schedules, whose defaults differ from ours.
 DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& type,
                                RunConfig& config, ConfigReport& report) {
   const char *const kShape = "scheduler.params.warmup_type", *const kSteps =
@@ -80,8 +81,8 @@ DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& ty
   if (!values.given(kShape)) {
     config.scheduler.log_warmup = true;
     report.note(values.spelled("scheduler.type"),
-                concat(type, " warms up along a logarithm, as in DeepSpeed; ", kShape,
-                       ": \"linear\" makes it linear"));
+                concat(type, " has a logarithmic warm-up, as in DeepSpeed; ", kShape,
+                       " \"linear\" makes it linear"));
   }
   if (!config.finetune.enabled && !values.given(kSteps) && !values.left_to_default(kSteps) &&
       !values.given("scheduler.params.warmup_ratio"))
@@ -116,10 +117,10 @@ void read_decay_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
                  concat("warm-up ", warmup, " and decay ", decay,
                         " together are more than train_steps ", config.train_steps));
   else if (!wsd && !values.is_auto(kKey) && decay < warmup)
-    report.error(values.spelled(kKey),
-                 concat("the decay ends at step ", decay, ", before the warm-up does at ", warmup));
+    report.error(values.spelled(kKey), concat("the decay ends at step ", decay,
+                                              ", before the end of the warm-up at ", warmup));
   if (!wsd || !values.is_auto(kKey)) return;
-  // An automatic decay is shortened for the warm-up, but not to nothing.
+  // An automatic decay is shortened to the steps that the warm-up leaves, at least one.
   if (warmup == config.train_steps)
     return report.error(values.spelled("scheduler.params.warmup_steps"),
                         concat(warmup, " leaves no step of train_steps ", config.train_steps,
@@ -133,15 +134,15 @@ int64_t read_warmup(const ConfigValues& values, const RunConfig& config, ConfigR
   const auto part = [&](double ratio) {
     return static_cast<int64_t>(std::ceil(ratio * static_cast<double>(config.train_steps)));
   };
-  // HuggingFace writes both into its files, with 0 for the unused one.
+  // HuggingFace's files have both keys; the unused one is 0.
   const int64_t steps = values.integer(kSteps);
   const double ratio = values.given(kRatio) ? values.number(kRatio) : 0;
   if (ratio > 0 && steps > 0)
     report.error(values.spelled(kRatio),
-                 concat("says the same as ", values.spelled(kSteps), "; keep one"));
+                 concat("sets the same as ", values.spelled(kSteps), "; keep one"));
   if (values.given(kRatio) && steps == 0) return part(ratio);
   if (!config.finetune.enabled || values.given(kSteps)) return steps;
-  // The warm-up is shortened for a configured decay.
+  // The default warm-up is shortened to what a configured decay leaves.
   int64_t most = config.train_steps - 1;
   if (const char* const kDecay = "scheduler.params.decay_steps"; !values.is_auto(kDecay)) {
     const int64_t decay = values.integer(kDecay);
@@ -164,7 +165,7 @@ WsdDecay wsd_decay_of(const std::string& word) {
   return word == "minus_sqrt" ? WsdDecay::kMinusSqrt : WsdDecay::kLinear;
 }
 
-// All updates after the warm-up may have rate 0, for example if the decay is as short as the
+// Notes if all updates after the warm-up have rate 0, for example because the decay ends with the
 // warm-up.
 void note_zero_rates(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   int64_t first = config.scheduler.warmup_steps;  // from 0
@@ -175,7 +176,7 @@ void note_zero_rates(const ConfigValues& values, const RunConfig& config, Config
   if (rate(first) > 0) ++first;
   if (rate(first) > 0) return;
   report.note(values.spelled("scheduler.params.warmup_steps"),
-              concat("the learning rate is 0 from step ", first + 1, " to the last, ",
+              concat("the learning rate is 0 from step ", first + 1, " to the last step ",
                      config.train_steps, ", because the decay ends with the warm-up"));
 }
 
@@ -193,14 +194,14 @@ void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport&
       scheduler.deepspeed ? read_deepspeed_type(values, type, config, report) : style_of(type);
   if (values.given("scheduler.params.decay_style") && scheduler.style != DecayStyle::kWsd)
     report.error(values.spelled("scheduler.params.decay_style"),
-                 concat("is for scheduler.type WSD, not for ", type));
+                 concat("needs scheduler.type WSD, got ", type));
   const char* const kMaxLr = "scheduler.params.warmup_max_lr";
   if (values.given(kMaxLr) && values.number(kMaxLr) != config.optimizer.lr)
     report.error(kMaxLr, concat(values.number(kMaxLr), " differs from optimizer.params.lr ",
-                                config.optimizer.lr, ", which is the rate after warm-up"));
+                                config.optimizer.lr, ": both are the rate after warm-up"));
   if (values.given("scheduler.params.cos_min_ratio") && type != "WarmupCosineLR")
     report.error("scheduler.params.cos_min_ratio",
-                 "is for scheduler.type WarmupCosineLR; give scheduler.params.min_lr");
+                 "needs scheduler.type WarmupCosineLR; give scheduler.params.min_lr instead");
   if (scheduler.min_lr > config.optimizer.lr)
     report.error(
         values.spelled("scheduler.params.min_lr"),

@@ -1,4 +1,5 @@
-// Readers of the sections fp8 and scheduler of a run's configuration, including DeepSpeed's names.
+// Readers of the sections "fp8" and "scheduler" of the run configuration, which include DeepSpeed's
+// names.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -6,9 +7,9 @@
 
 namespace trireme {
 
-// Needs config.dtype, the model, the layout and the sizes of a batch.
+// Sets config.float8. Needs config.dtype, the model, the layout and the batch sizes.
 void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& report);
-// Needs config.train_steps and config.optimizer.lr.
+// Sets config.scheduler. Needs config.train_steps and config.optimizer.lr.
 void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// List of layer counts; empty for "auto".
+// Reads the list of layer counts; empty for "auto".
 std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& report) {
   std::vector<int64_t> counts;
   if (values.is_auto(key::kStageLayers)) return counts;
@@ -24,17 +24,17 @@ std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& repor
       });
   if (!numbers) {
     report.error(values.spelled(key::kStageLayers),
-                 "must be a list of layer counts, such as [3, 4, 4, 3]");
+                 "expected a list of layer counts, such as [3, 4, 4, 3]");
     return counts;
   }
   for (const Json& n : list) counts.push_back(n.get<int64_t>());
   return counts;
 }
 
-// Requires that there are no more chunks than layers.
+// Checks the schedule for the run's sizes. Precondition: there are no more chunks than layers.
 void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
                           ConfigReport& report) {
-  constexpr int64_t kMaxOperations = 1 << 26;  // a schedule is stored as a list of them
+  constexpr int64_t kMaxOperations = 1 << 26;  // a schedule is a list of its operations
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (chunks > kMaxOperations / config.gradient_accumulation_steps) {
     report.error(values.spelled(key::kPipeline),
@@ -51,8 +51,8 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   }
 }
 
-// Checks the value of the key alone, so that an error is reported with the other problems of a
-// configuration.
+// Checks the schedule without the run's sizes, if those have errors, so that all errors of a
+// configuration are reported at once.
 void check_schedule_name(const ConfigValues& values, const RunConfig& config,
                          ConfigReport& report) {
   const std::string& schedule = config.pipeline.schedule;
@@ -67,7 +67,7 @@ void check_schedule_name(const ConfigValues& values, const RunConfig& config,
   }
 }
 
-// Determines the number of context-parallel ranks that exchange heads.
+// Reads the context-parallel communication; sets how many ranks exchange heads (Ulysses).
 void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   ParallelSizes& sizes = config.parallel;
   config.cp_comm_type = parse_context_comm_type(values.word(key::kContextType));
@@ -84,7 +84,8 @@ void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& r
     sizes.cp_ulysses = ulysses.ranks;
 }
 
-// A resolved configuration contains the number of ranks twice: in dp and in the batch rule.
+// Advice for a resolved configuration, which fixes the number of ranks twice: by dp and by the
+// batch sizes.
 std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
   if (problem.key != key::kTensor || values.is_auto(key::kData)) return "";
   return concat(", or let the number of ranks follow: --set ", key::kData,
@@ -95,30 +96,30 @@ bool by_replicate_degree(const std::string& spelled) {
   return spelled.ends_with("data_parallel_replicate_degree");
 }
 
-// Configured number of data-parallel ranks, including TorchTitan's two degrees; 0: what the other
-// sizes leave.
+// Reads the number of data-parallel ranks, which TorchTitan sets by two degrees. 0: not set; the
+// other sizes determine it.
 int read_data_ranks(const ConfigValues& values, ConfigReport& report) {
   const auto ranks = values.is_auto(key::kData) ? 0 : static_cast<int>(values.integer(key::kData));
   const auto shard = static_cast<int>(values.integer(key::kDataShard));
   if (!values.given(key::kDataShard) || shard == 1) return ranks;
   const bool replicas = ranks > 0 && by_replicate_degree(values.spelled(key::kData));
   if (shard == 0) {
-    report.error(values.spelled(key::kDataShard), "must be -1 or at least 1, got 0");
+    report.error(values.spelled(key::kDataShard), "expected -1 or at least 1, got 0");
   } else if (replicas && ranks > 1) {
     report.error(values.spelled(key::kDataShard),
                  concat(shard, " with ", values.spelled(key::kData), " ", ranks,
-                        " shards over a part of the data-parallel ranks, which is not available; "
-                        "take -1 and 1 to shard over all of them, or 1 to shard nothing"));
+                        " shards over a part of the data-parallel ranks, which is not supported; "
+                        "supported: -1 and 1 (shard over all of them), or 1 (no sharding)"));
   } else if (shard > 1 && !replicas && ranks > 0 && ranks != shard) {
     report.error(values.spelled(key::kDataShard),
-                 concat(shard, " is not ", values.spelled(key::kData), " ", ranks));
+                 concat(shard, " differs from ", values.spelled(key::kData), " ", ranks));
   } else if (shard > 1) {
     return shard;
   }
   return replicas ? 0 : ranks;
 }
 
-// DeepSpeed's and TorchTitan's switch is off: their expert size has no effect.
+// True if DeepSpeed's and TorchTitan's switch is off, so that their expert size has no effect.
 bool experts_switched_off(const ConfigValues& values) {
   return values.given(key::kAutoExpert) && !values.flag(key::kAutoExpert) &&
          values.spelled(key::kExpert) == key::kAutoExpertSize;
@@ -138,9 +139,8 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.order = values.word(key::kOrder);
   sizes.sequence_parallel = values.flag(key::kSequence);
   if (sizes.sequence_parallel && sizes.tp == 1)
-    report.note(
-        values.spelled(key::kSequence),
-        concat("divides what ", key::kTensor, " ranks have in common, and that is 1: no effect"));
+    report.note(values.spelled(key::kSequence),
+                concat("has no effect: it needs ", key::kTensor, " above 1"));
   const auto overlap = [&](const char* key) {
     if (values.is_auto(key)) return Overlap::kAuto;
     return values.flag(key) ? Overlap::kOn : Overlap::kOff;
@@ -148,7 +148,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.tp_comm_overlap = overlap(key::kTensorOverlap);
   sizes.moe_shared_overlap = overlap(key::kSharedOverlap);
   read_context(values, config, report);
-  // Below 2^60: the schema limits each to 2^20. An invalid size is reported and reads as 1.
+  // At most 2^60, since the schema limits each to 2^20. An invalid size is reported and read as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   const int data_ranks = read_data_ranks(values, report);
   if (data_ranks > 0) {
@@ -185,10 +185,10 @@ void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& repo
                         values.spelled(kStage), " is ", zero.stage));
   if (values.flag(kDistributed) && zero.stage == 0) {
     if (values.given(kStage) || values.given(kStrategy))
-      report.error(values.spelled(kDistributed),
-                   concat("divides the optimizer state, but ",
-                          values.spelled(values.given(kStage) ? kStage : kStrategy),
-                          " says that nothing is divided"));
+      report.error(
+          values.spelled(kDistributed),
+          concat("shards the optimizer state, but ",
+                 values.spelled(values.given(kStage) ? kStage : kStrategy), " disables sharding"));
     zero.stage = 1;
   }
   const bool sharded = values.given(key::kDataShard) && values.integer(key::kDataShard) != 1;
@@ -198,8 +198,8 @@ void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   if (sharded) zero.stage = 3;
   if (values.word("zero_optimization.offload_param.device") == "cpu")
     report.note(values.spelled("zero_optimization.offload_param.device"),
-                "weights stay in the memory of the device that computes: on a GPU more ranks or "
-                "another layout make room");
+                "has no effect: weights stay in the memory of the compute device; on a GPU, more "
+                "ranks or another layout need less memory per rank");
   zero.prefetch = values.flag("zero_optimization.stage3_prefetch");
   OffloadConfig& out = zero.offload_optimizer;
   const std::string device = values.word(offload + "device");

@@ -1,4 +1,5 @@
-// Reader of the layout keys of a configuration, and checks of combinations.
+// Reader of the parallel-layout and ZeRO keys of the run configuration, and checks of their
+// combinations.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -11,7 +12,8 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
                    ConfigReport& report);
 // Sets config.zero.
 void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& report);
-// Checks batch and model against the sizes of the layout; needs the batch sizes.
+// Checks that the layout fits the model, the batch sizes and the pipeline schedule. Needs all
+// three.
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report);
 
 }  // namespace trireme

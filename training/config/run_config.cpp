@@ -43,7 +43,7 @@ void read_precision(const ConfigValues& values, RunConfig& config, ConfigReport&
   config.loss_scale.min_scale = values.number("fp16.min_loss_scale");
 }
 
-// Path of a model, or of a model with a tokenizer.
+// Reads the path of a model or tokenizer; a model of the hub's cache is replaced by its path.
 std::string model_word(const ConfigValues& values, const char* key, ConfigReport& report) {
   std::string word = values.word(key);
   if (word.empty() || word == "byte") return word;
@@ -55,9 +55,9 @@ std::string model_word(const ConfigValues& values, const char* key, ConfigReport
   }
 }
 
-// The masks depend on the end-of-document id, so it becomes part of the configuration where masks
-// are used. If the tokenizer has changed when the run is resumed, the run is refused instead of
-// using the new id.
+// Reads the end-of-document id. If masks are used, which depend on it, the id becomes part of the
+// configuration: if the tokenizer has changed when the run is resumed, the run is refused instead
+// of continuing with another id.
 void read_eod(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   DataConfig& data = config.data;
   const bool given = values.given("data.eod_token_id");
@@ -73,13 +73,13 @@ void read_eod(const ConfigValues& values, RunConfig& config, ConfigReport& repor
   if (masks && data.eod_token_id < 0) data.eod_token_id = config.model.eos_token_id;
   if (data.eod_token_id >= config.model.vocab_size && config.model.vocab_size > 0)
     report.error(values.spelled("data.eod_token_id"),
-                 concat("must be below the model's vocab_size ", config.model.vocab_size, ", got ",
-                        data.eod_token_id, given ? "" : " from data.tokenizer"));
+                 concat("expected an id below the model's vocab_size ", config.model.vocab_size,
+                        ", got ", data.eod_token_id, given ? "" : " from data.tokenizer"));
   for (const char* key :
        {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
     if (values.flag(key) && data.eod_token_id < 0)
       report.error(values.spelled(key),
-                   "needs to know the end of a document: give data.eod_token_id or data.tokenizer");
+                   "needs the end-of-document id: give data.eod_token_id or data.tokenizer");
 }
 
 void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
@@ -100,15 +100,15 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
                  "that `trireme data prepare` writes");
   if (split && whole)
     report.error(values.spelled("data.train_data_path"),
-                 concat("is given together with ", values.spelled("data.data_path"), "; keep one"));
+                 concat("is set together with ", values.spelled("data.data_path"), "; keep one"));
   for (const char* key : {"data.valid_data_path", "data.test_data_path"})
     if (values.given(key) && !whole)
       report.error(values.spelled(key),
                    "requires data.train_data_path; data.data_path is divided by data.split");
   if (whole && values.given("data.split"))
-    report.error(
-        values.spelled("data.split"),
-        "divides data.data_path; data.train_data_path is used whole: leave one of the two out");
+    report.error(values.spelled("data.split"),
+                 "divides data.data_path and has no effect on data.train_data_path: leave one of "
+                 "the two out");
   data.train = read(whole ? "data.train_data_path" : "data.data_path");
   data.valid = read_validation_sets(values.raw("data.valid_data_path"),
                                     values.spelled("data.valid_data_path"), report);
@@ -157,7 +157,7 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   if (config.threads_per_rank > available_cores())
     report.note(values.spelled("cpu.threads_per_rank"),
                 concat(config.threads_per_rank, " threads share the ", available_cores(),
-                       " cores that this process may use: slower than one thread a core"));
+                       " cores of this process, which is slower than one thread per core"));
   config.isa = values.word("cpu.isa");
   config.deterministic = values.flag("deterministic");
   config.cuda_autotune = values.flag("cuda.autotune");
@@ -168,11 +168,11 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   const bool keeps = !config.cuda_gemm_algorithms.empty();
   if (config.cuda_autotune && config.deterministic && !keeps)
     report.error(values.spelled("cuda.autotune"),
-                 "true chooses by time: give cuda.gemm_algorithms a folder that keeps the choices, "
-                 "or set deterministic to false, or cuda.autotune");
+                 "true is not deterministic: set cuda.gemm_algorithms to a folder that stores the "
+                 "choices, or set deterministic or cuda.autotune to false");
   if (keeps && !config.cuda_autotune)
     report.error(values.spelled("cuda.gemm_algorithms"),
-                 "keeps what cuda.autotune chooses, which is false: set it to true");
+                 "stores the choices of cuda.autotune, which is false: set it to true");
 }
 
 void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
@@ -212,8 +212,8 @@ RunConfig read_checked(Json json, int world_size, ConfigReport& report,
   return config;
 }
 
-// Replaces a path under "model" by the object in that file; third-party models are translated to
-// our keys, with a note on the settings that are ignored. `folder`: base of a relative path.
+// Replaces a path under "model" by the object in that file. The keys of a third-party model are
+// translated to ours; ignored settings are added to `notes`. folder: base of a relative path.
 // Returns the file, or "" if the model is not a path.
 std::string inline_model(Json& document, const std::filesystem::path& folder,
                          std::vector<std::string>& notes) {
@@ -237,7 +237,7 @@ std::string inline_model(Json& document, const std::filesystem::path& folder,
   return file;
 }
 
-// Value of a key under any of its names; nullptr: not given.
+// Value of a key under any of its names; nullptr: not set.
 const Json* given_value(const Json& document, const std::string& path) {
   const Key* const key = run_schema().find(path);
   std::vector<std::string> names = key != nullptr ? key->aliases : std::vector<std::string>();
@@ -250,7 +250,7 @@ const Json* given_value(const Json& document, const std::string& path) {
   return nullptr;
 }
 
-// Path where the run saves its checkpoints.
+// Folder in which the run saves its checkpoints.
 std::string saves_of(const Json& document) {
   const Json *const saves = given_value(document, "checkpoint.save"), *const folder = given_value(
                                                                           document, "output_dir");
@@ -259,8 +259,8 @@ std::string saves_of(const Json& document) {
   return named ? (std::filesystem::path(folder->get<std::string>()) / "checkpoints").string() : "";
 }
 
-// A fine-tuning run without a model or tokenizer uses those of its own checkpoints, or of the
-// weights it starts from.
+// Adds the model and tokenizer to a fine-tuning run that does not set them: those of the run's own
+// checkpoints, or of checkpoint.load.
 void take_from_weights(Json& document) {
   if (!document.is_object() || !document.contains("finetune")) return;
   const Json* const load = given_value(document, "checkpoint.load");
@@ -287,22 +287,23 @@ std::string inline_deepspeed(Json& document, const std::filesystem::path& folder
   return file;
 }
 
-// Files that a message may refer to.
+// Title of an error message: the configuration file and the files that it includes.
 std::string title_of(const std::string& path, const std::string& model_file,
                      const std::string& deepspeed_file) {
   std::string parts;
   if (!model_file.empty()) parts = concat("model: ", model_file);
   if (deepspeed_file == path)
-    parts += concat(parts.empty() ? "" : ", ",
-                    "DeepSpeed's: give a run's keys by flags, or name it as \"deepspeed\" in a "
-                    "run's configuration");
+    parts +=
+        concat(parts.empty() ? "" : ", ",
+               "a DeepSpeed configuration: give a run's keys by flags, or set \"deepspeed\" of "
+               "a run's configuration to this file");
   else if (!deepspeed_file.empty())
     parts += concat(parts.empty() ? "" : ", ", "deepspeed: ", deepspeed_file);
   return parts.empty() ? path : concat(path, " (", parts, ")");
 }
 
-// Overrides that replace a file named by the document itself. They are relative to the current
-// directory, and are applied before keys inside the file (model.n_layer=2).
+// True for overrides of "model" and "deepspeed", whose values may be paths. Such a path is relative
+// to the current directory, and is read before overrides of keys inside the file (model.n_layer=2).
 bool names_a_file(const std::string& path) {
   const Key* const key = run_schema().find_any(path);
   return key != nullptr && (key->path == "model" || key->path == "deepspeed");

@@ -46,7 +46,7 @@ const char* word(Recompute recompute) {
   TRIREME_UNREACHABLE("recompute");
 }
 
-// Reduces paths in strings and lists of strings to file names: files may move to another folder.
+// Replaces paths by file names in strings and lists of strings, since files may be moved.
 void keep_file_names(Json& value) {
   if (value.is_string())
     value = std::filesystem::path(value.get<std::string>()).filename().string();
@@ -218,12 +218,12 @@ std::string trajectory_hash(const RunConfig& config) {
   Json json = run_config_to_json(config);
   for (const Key& key : run_schema().keys())
     if (key.status == KeyStatus::kImplemented && !key.is_trajectory) erase_path(json, key.path);
-  if (!config.float8.enabled) json.erase("fp8");  // it did not exist in earlier versions
+  if (!config.float8.enabled) json.erase("fp8");  // earlier versions do not have this section
   for (const char* key : {"data_path", "train_data_path"})
     if (json["data"].contains(key)) keep_file_names(json["data"][key]);
   if (json.contains("finetune"))
     for (const char* key : {"train_file", "chat_template"}) keep_file_names(json["finetune"][key]);
-  // FNV-1a, 64 bits: stable over machines and versions of libraries.
+  // FNV-1a, 64 bits: the same on all machines and with all library versions.
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : json.dump()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   std::string digits(16, '0');
@@ -276,13 +276,13 @@ RunConfig resolved_run_config(const Json& json) {
   const int64_t micro = number("train_micro_batch_size_per_gpu");
   const int64_t passes = number("gradient_accumulation_steps");
   constexpr int64_t kMax =
-      1 << 24;  // the schema's bound; the product of any two integers overflows
+      1 << 24;  // upper bound in the schema; products of larger integers could overflow
   const bool sizes = micro > 0 && micro <= kMax && passes > 0 && passes <= kMax;
   const int64_t share = sizes ? micro * passes : 0;
   const int64_t batch = number("train_batch_size");
   if (share <= 0 || batch <= 0 || batch % share != 0 || batch / share > 1 << 20)
     fail_input("it is not a resolved configuration: train_batch_size ", batch,
-               " over micro-batch times accumulation ", share, " gives no number of ranks");
+               " is not a multiple of micro-batch size x accumulation steps (", share, ")");
   const auto degree = [&](const char* key) {
     const Json* parallel = json.contains("parallel") ? &json["parallel"] : nullptr;
     const bool given = parallel != nullptr && parallel->is_object() && parallel->contains(key) &&

@@ -14,37 +14,40 @@ constexpr double kMaxSteps = 1e12;
 constexpr double kMaxTrainSteps = 99'999'999;  // checkpoints have eight digits: step-00000100
 
 void add_run(Schema& s) {
-  s.any("model", "", "path or object",
-        "the model: path of a config.json or of a HuggingFace directory, relative to "
-        "this file, or the object itself")
+  s.any(
+       "model", "", "path or object",
+       "model configuration: path of a config.json or of a HuggingFace directory, relative to this "
+       "file, or an object")
       .required();
   s.string("output_dir", "",
-           "folder of the run: resolved_config.json, metrics.jsonl, train.log, "
-           "checkpoints")
+           "folder of the run, for resolved_config.json, metrics.jsonl, train.log and checkpoints")
       .required()
       .beside_trajectory();
   s.any("deepspeed", "null", "path or object",
-        "a [DeepSpeed configuration](deepspeed-keys.md) under this one's keys: path of the file, "
-        "relative to this file, or the object itself")
+        "[DeepSpeed configuration](deepspeed-keys.md), whose keys apply where this file does not "
+        "set them: path, relative to this file, or an object")
       .or_null()
       .beside_trajectory()
       .alias({"deepspeed_config"});
   s.integer("train_batch_size", "\"auto\"",
-            "sequences of one optimizer step over all ranks; = train_micro_batch_size_per_gpu x "
-            "gradient_accumulation_steps x ranks, of which two (or one) are given")
+            "sequences of one optimizer step over all ranks: train_micro_batch_size_per_gpu x "
+            "gradient_accumulation_steps x data-parallel ranks; auto: from the other two sizes. "
+            "Two of the three sizes determine the third, and one alone means one forward pass per "
+            "step")
       .or_auto()
       .at_least(1)
       .at_most(kMaxBatch)
       .alias({"global_batch_size", "training.global_batch_size"});
   s.integer("train_micro_batch_size_per_gpu", "\"auto\"",
-            "sequences of one forward pass on one rank (a rank need not have a GPU)")
+            "sequences of one forward pass on one rank, with or without a GPU")
       .or_auto()
       .at_least(1)
       .at_most(kMaxBatch)
       .beside_trajectory()
       .alias({"micro_batch_size", "local_batch_size", "per_device_train_batch_size",
               "training.local_batch_size", "tokens.micro_batch_size"});
-  s.integer("gradient_accumulation_steps", "\"auto\"", "forward passes of one rank in one step")
+  s.integer("gradient_accumulation_steps", "\"auto\"",
+            "forward passes of one rank in one optimizer step")
       .or_auto()
       .at_least(1)
       .at_most(kMaxBatch)
@@ -56,9 +59,9 @@ void add_run(Schema& s) {
       .at_most(1 << 30)
       .alias({"seq_length", "max_length", "max_context_length", "training.max_context_length",
               "training.seq_len", "tokens.sequence_length"});
-  s.integer("train_steps", "\"auto\"",
-            "optimizer steps of the whole run; auto: from finetune.num_train_epochs; required "
-            "without it")
+  s.integer(
+       "train_steps", "\"auto\"",
+       "optimizer steps of the whole run; auto: from finetune.num_train_epochs, if that is set")
       .or_auto()
       .at_least(1)
       .at_most(kMaxTrainSteps)
@@ -68,14 +71,14 @@ void add_run(Schema& s) {
       .at_least(0)
       .at_most(4294967295.0);
   s.choice("device", "auto", {"auto", "cpu", "cuda"},
-           "device; auto: GPUs if every rank sees one, else the CPU")
+           "compute device; auto: GPUs if every rank sees one, else the CPU")
       .beside_trajectory();
   s.boolean("deterministic", true,
-            "bit-identical runs of one layout; false allows faster, nondeterministic attention on "
-            "a GPU and has no effect on the CPU")
+            "repeated runs of one layout are bit-identical; false: allows faster, nondeterministic "
+            "attention on a GPU (no effect on a CPU)")
       .beside_trajectory()
       .alias({"deterministic_mode"});
-  s.number("gradient_clipping", "1", "maximum norm of the whole gradient; 0: no clipping")
+  s.number("gradient_clipping", "1", "maximum of the global gradient norm; 0: no clipping")
       .at_least(0)
       .auto_left_out()
       .alias({"clip_grad", "max_norm", "max_grad_norm", "training.max_norm"});
@@ -86,13 +89,13 @@ void add_run(Schema& s) {
 }
 
 void add_precision(Schema& s) {
-  s.section("bf16", "Without bf16 and fp16 everything is computed in fp32.");
+  s.section("bf16", "Without bf16 and fp16 all computation is in fp32.");
   s.boolean("bf16.enabled", false, "weights and activations in bfloat16, sums in fp32")
       .auto_left_out()
       .alias({"bfloat16.enabled"});
-  s.section("fp16", "Half precision with a loss scale that follows DeepSpeed's rule.");
+  s.section("fp16", "Half precision, with a loss scale as in DeepSpeed.");
   s.boolean("fp16.enabled", false, "weights and activations in float16").auto_left_out();
-  s.number("fp16.loss_scale", "0", "constant factor on the loss; 0: dynamic")
+  s.number("fp16.loss_scale", "0", "constant loss scale; 0: dynamic loss scale")
       .at_least(0)
       .auto_left_out()
       .alias({"loss_scale"});
@@ -100,12 +103,15 @@ void add_precision(Schema& s) {
       .at_least(0)
       .at_most(60)
       .auto_left_out();
-  s.integer("fp16.loss_scale_window", "1000", "finite steps before the loss scale is doubled")
+  s.integer("fp16.loss_scale_window", "1000",
+            "consecutive finite steps after which the loss scale doubles")
       .at_least(1)
       .at_most(kMaxSteps)
       .auto_left_out()
       .alias({"loss_scale_window"});
-  s.integer("fp16.hysteresis", "2", "overflows tolerated before the loss scale is halved")
+  s.integer("fp16.hysteresis", "2",
+            "number of overflows at which the loss scale halves; afterwards every overflow halves "
+            "it, until it doubles again")
       .at_least(1)
       .at_most(kMaxSteps)
       .auto_left_out()
@@ -117,30 +123,33 @@ void add_precision(Schema& s) {
 }
 
 void add_float8(Schema& s) {
-  s.section("fp8",
-            "Linear layers of transformer blocks in 8-bit floats ([how](../design/float8.md)), "
-            "with the names of Transformer Engine and Megatron.");
+  s.section(
+      "fp8",
+      "Matrix products of transformer blocks in 8-bit floats ([design](../design/float8.md)). "
+      "Keys have the names of Transformer Engine and Megatron.");
   s.boolean("fp8.enabled", false,
-            "matrix products in 8-bit floats; everything else in bf16 or fp32");
+            "matrix products of linear layers in 8-bit floats; everything else in bf16 or fp32");
   s.choice("fp8.format", "hybrid", {"hybrid", "e4m3"},
-           "format of gradients, E5M2 or E4M3; weights and activations are E4M3")
+           "format of gradients; hybrid: E5M2; e4m3: E4M3. Weights and activations are E4M3")
       .alias({"fp8_format"});
   s.choice(
        "fp8.recipe", "delayed", {"delayed", "tensorwise", "blockwise"},
-       "scales per tensor from earlier steps (delayed), per tensor from itself (tensorwise), or "
-       "per 1 x 128 elements of activations and gradients and 128 x 128 of weights (blockwise)")
+       "scales; delayed: per tensor, from earlier steps; tensorwise: per tensor, from its current "
+       "values; blockwise: per 1 x 128 elements of activations and gradients, and per 128 x 128 of "
+       "weights")
       .synonym("current", "tensorwise")
       .not_yet({"mxfp8"})
       .alias({"fp8_recipe"});
   s.integer("fp8.amax_history_len", "16",
-            "delayed: number of steps whose largest magnitudes are kept")
+            "delayed: number of earlier steps whose largest magnitude (amax) is kept")
       .at_least(1)
       .at_most(4096)
       .alias({"fp8_amax_history_len"});
-  s.choice("fp8.amax_compute_algo", "max", {"max", "most_recent"},
-           "delayed: scale by the largest or the most recent of them")
+  s.choice(
+       "fp8.amax_compute_algo", "max", {"max", "most_recent"},
+       "delayed: amax from which the scale follows, the largest or the most recent of the history")
       .alias({"fp8_amax_compute_algo"});
-  s.integer("fp8.margin", "0", "margin of tensor scales, as a power of 2 by which they are smaller")
+  s.integer("fp8.margin", "0", "margin of per-tensor scales: they are divided by 2^margin")
       .at_least(0)
       .at_most(32)
       .alias({"fp8_margin"});
@@ -149,16 +158,16 @@ void add_float8(Schema& s) {
 void add_scheduler(Schema& s) {
   s.section(
       "scheduler",
-      "The rate rises over warmup_steps, then follows the type. Update k of a run, from 1, has the "
-      "rate lr x k / warmup_steps in the warm-up (HuggingFace and Megatron: k - 1, so that their "
-      "first update changes nothing) and after it, as theirs, has done the part "
-      "(k - 1 - warmup_steps) / (decay_steps - warmup_steps) of the decay: min_lr is the rate of "
-      "update decay_steps + 1, and the last update of a run whose decay ends with it is one step "
-      "above min_lr. DeepSpeed's WarmupLR (constant), WarmupDecayLR (linear) and WarmupCosineLR "
-      "(cosine) give update k what DeepSpeed's classes have after k calls of their step(), which "
-      "is "
-      "0 for the first; they rise along a logarithm, over at least 2 steps, unless "
-      "`\"warmup_type\": \"linear\"` says otherwise.");
+      "The learning rate rises over warmup_steps and then follows the type. Updates are numbered "
+      "from 1. In the warm-up, update k has the rate lr x k / warmup_steps; HuggingFace and "
+      "Megatron use k - 1, so that their first update changes nothing. After the warm-up, update k "
+      "has completed the fraction (k - 1 - warmup_steps) / (decay_steps - warmup_steps) of the "
+      "decay, as in HuggingFace and Megatron. Update decay_steps + 1 therefore has the rate "
+      "min_lr, and if the run ends with the decay, its last update is one step above min_lr. The "
+      "types WarmupLR (constant), WarmupDecayLR (linear) and WarmupCosineLR (cosine) are "
+      "DeepSpeed's: update k has the rate of DeepSpeed's class after k calls of its step(), which "
+      "is 0 for the first. Their warm-up is logarithmic, over at least 2 steps, unless "
+      "`warmup_type` is `\"linear\"`.");
   s.choice("scheduler.type", "cosine",
            {"constant", "linear", "cosine", "inverse_sqrt", "WSD", "WarmupLR", "WarmupDecayLR",
             "WarmupCosineLR"},
@@ -171,7 +180,7 @@ void add_scheduler(Schema& s) {
       .beside_trajectory()
       .alias({"lr_decay_style", "lr_scheduler_type"});
   s.integer("scheduler.params.warmup_steps", "0",
-            "warm-up steps, at most train_steps; in fine-tuning by default 3 % of them")
+            "warm-up steps, at most train_steps; default in fine-tuning: 3 % of train_steps")
       .at_least(0)
       .at_most(kMaxSteps)
       .auto_left_out()
@@ -184,9 +193,9 @@ void add_scheduler(Schema& s) {
       .beside_trajectory()
       .alias({"warmup_ratio"});
   s.integer("scheduler.params.decay_steps", "\"auto\"",
-            "updates after which the rate is min_lr, warm-up included (auto: train_steps); WSD: "
-            "length of "
-            "the decay that ends the run (auto: a tenth of train_steps)")
+            "step at which the decay ends, counted from the start of the run (auto: train_steps); "
+            "WSD: number of steps of the decay, which ends with the run (auto: a tenth of "
+            "train_steps)")
       .or_auto()
       .at_least(1)
       .at_most(kMaxSteps)
@@ -201,8 +210,8 @@ void add_scheduler(Schema& s) {
       .beside_trajectory()
       .alias({"lr_wsd_decay_style"});
   s.choice("scheduler.params.warmup_type", "linear", {"linear", "log"},
-           "shape of the warm-up; log, DeepSpeed's: lr log(step) / log(warmup_steps); DeepSpeed's "
-           "scheduler types have it by default")
+           "shape of the warm-up; log, the default of DeepSpeed's types: lr x log(step) / "
+           "log(warmup_steps)")
       .auto_left_out()
       .beside_trajectory();
   s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's name: must equal optimizer.params.lr")
@@ -216,23 +225,24 @@ void add_scheduler(Schema& s) {
 
 void add_data(Schema& s) {
   s.section("data",
-            "A token file is named by the prefix of its .bin and .idx. A path is one prefix, a "
-            "list `[0.3, \"a\", 0.7, \"b\"]` of weights and prefixes, or that list as one string, "
-            "as in Megatron.");
-  s.any("data.data_path", "null", "prefix or list", "token files, divided by `split`")
+            "A token file is a .bin and an .idx with the same prefix. A path is one prefix, a list "
+            "`[0.3, \"a\", 0.7, \"b\"]` of weights and prefixes, or such a list as one string, as "
+            "in Megatron.");
+  s.any("data.data_path", "null", "prefix or list",
+        "token files, which `split` divides among training, validation and test")
       .or_null()
       .alias({"data_path"});
   s.any("data.train_data_path", "null", "prefix or list", "token files for training only")
       .or_null()
       .alias({"train_data_path"});
   s.any("data.valid_data_path", "null", "prefix, list or object",
-        "token files for validation, with train_data_path; {\"wiki\": path, \"code\": path}: named "
-        "sets, each with its own loss")
+        "token files for validation, if train_data_path is set; {\"wiki\": path, \"code\": path}: "
+        "named sets, each with its own loss")
       .or_null()
       .beside_trajectory()
       .alias({"valid_data_path"});
   s.any("data.test_data_path", "null", "prefix or list",
-        "token files for the test after the last step, with train_data_path")
+        "token files for the test after the last step, if train_data_path is set")
       .or_null()
       .beside_trajectory()
       .alias({"test_data_path"});
@@ -251,9 +261,8 @@ void add_data(Schema& s) {
   s.boolean("data.eod_mask_loss", false,
             "no loss at positions whose input token is the end of a document")
       .alias({"eod_mask_loss"});
-  s.integer(
-       "data.eod_token_id", "null",
-       "token id of the end of a document; null: the tokenizer's, else the model's eos_token_id")
+  s.integer("data.eod_token_id", "null",
+            "id of the end-of-document token; null: the tokenizer's, else the model's eos_token_id")
       .or_null()
       .at_least(0)
       .at_most(2147483646);
@@ -261,8 +270,8 @@ void add_data(Schema& s) {
 
 void add_places(Schema& s) {
   s.choice("activation_checkpointing.granularity", "none", {"none", "selective", "full"},
-           "activations that backward recomputes: none, those of norms and MLPs, or whole blocks; "
-           "the results are the same")
+           "activations that backward recomputes; selective: those of norms and MLPs; full: "
+           "those of whole transformer blocks. The results are the same")
       .or_null()
       .beside_trajectory()
       .alias({"recompute_granularity"});
@@ -271,9 +280,9 @@ void add_places(Schema& s) {
       .beside_trajectory()
       .alias({"save"});
   s.string("checkpoint.load", "null",
-           "checkpoint, or folder of checkpoints, to continue from; or a HuggingFace directory or "
-           "an imported checkpoint, from which a run takes only the weights and starts at step 0 "
-           "(Megatron's --finetune)")
+           "checkpoint, or folder of checkpoints, from which the run continues; or a HuggingFace "
+           "directory or imported checkpoint, of which the run loads only the weights and starts "
+           "at step 0 (Megatron's --finetune)")
       .or_null()
       .beside_trajectory()
       .alias({"load", "model_name_or_path"});
@@ -282,12 +291,12 @@ void add_places(Schema& s) {
       .at_most(kMaxSteps)
       .beside_trajectory()
       .alias({"save_interval", "save_steps"});
-  s.integer("checkpoint.keep_last", "3", "number of checkpoints to keep; 0: all")
+  s.integer("checkpoint.keep_last", "3", "number of newest checkpoints to keep; 0: all")
       .at_least(0)
       .at_most(kMaxSteps)
       .beside_trajectory()
       .alias({"save_total_limit"});
-  s.integer("logging.log_interval", "1", "steps between lines on the console")
+  s.integer("logging.log_interval", "1", "steps between console lines")
       .at_least(1)
       .at_most(kMaxSteps)
       .auto_left_out()
@@ -302,9 +311,10 @@ void add_places(Schema& s) {
       .at_most(kMaxSteps)
       .beside_trajectory()
       .alias({"eval_interval", "eval_steps"});
-  s.integer("evaluation.eval_iters", "0",
-            "batches of train_batch_size per validation of a set, of evenly spaced samples; 0: the "
-            "whole set")
+  s.integer(
+       "evaluation.eval_iters", "0",
+       "size of a validation: batches of train_batch_size evenly spaced samples of each set; 0: "
+       "the whole set")
       .at_least(0)
       .at_most(kMaxCount)
       .beside_trajectory()
@@ -319,15 +329,16 @@ void add_machine(Schema& s) {
            "algorithm of all-reduce and of ZeRO's collectives on one node; auto: shared memory "
            "within a node, ring between nodes")
       .beside_trajectory();
-  s.choice("comm.device_backend", "auto", {"auto", "nccl", "staged"},
-           "communication of GPU tensors: NCCL, which needs a GPU for each rank, or through host "
-           "memory")
+  s.choice(
+       "comm.device_backend", "auto", {"auto", "nccl", "staged"},
+       "communication of GPU tensors; nccl: NCCL, which needs one GPU per rank; staged: through "
+       "host memory")
       .beside_trajectory();
-  s.integer("comm.ranks_per_node", "0", "ranks per virtual node; 0: the real nodes")
+  s.integer("comm.ranks_per_node", "0", "ranks per virtual node; 0: no virtual nodes")
       .at_least(0)
       .at_most(1 << 20)
       .beside_trajectory();
-  s.integer("comm.bucket_size", "6553600", "gradient elements (4 bytes each) per reduction")
+  s.integer("comm.bucket_size", "6553600", "size of a gradient bucket, in elements of 4 bytes")
       .at_least(1024)
       .at_most(1e12)
       .auto_left_out()
@@ -347,28 +358,29 @@ void add_machine(Schema& s) {
       .at_most(4096)
       .beside_trajectory();
   s.choice("cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
-           "most advanced instruction set of kernels and the GEMM library; auto: the processor's")
+           "newest instruction set that kernels and the GEMM library may use; auto: the "
+           "processor's")
       .beside_trajectory();
-  s.boolean("cuda.autotune", false,
-            "time the library's algorithms for each matrix product once and keep the fastest; the "
-            "choice, and with it the last bits, may differ between runs: requires deterministic "
-            "false, or gemm_algorithms to store the choice")
+  s.boolean(
+       "cuda.autotune", false,
+       "choose the fastest of the library's algorithms for each matrix product by timing them "
+       "once. The choice, and with it the last bits of results, may differ between runs: needs "
+       "deterministic false, or gemm_algorithms, which stores the choice")
       .beside_trajectory();
   s.string("cuda.gemm_algorithms", "null",
-           "folder for the algorithms that autotune chose, one file per rank; a run that finds "
-           "them uses them, with the same bits, and adds missing ones when it saves")
+           "folder of the algorithms that autotune chose, one file per rank. A run uses those that "
+           "it finds there, which gives the same bits again, and adds missing ones when it saves")
       .or_null()
       .beside_trajectory();
   s.choice("cuda.graphs", "auto", {"auto", "off"},
-           "CUDA graphs; auto: record the work of a micro-batch on the GPU once and run it again "
-           "at the cost of one launch, if nothing in it waits for the host or another rank; off: "
-           "launch every kernel")
+           "CUDA graphs; auto: capture the GPU work of a micro-batch once and replay it with one "
+           "launch, if nothing in it waits for the host or another rank; off: launch every kernel")
       .beside_trajectory();
   s.boolean("cuda.cudnn_attention", true,
-            "attention by cuDNN where available; false: only by Trireme's own kernels")
+            "cuDNN attention where available; false: only Trireme's own kernels")
       .beside_trajectory();
   s.boolean("cuda.synchronous", false,
-            "wait after every piece of work on the GPU, so that an error names its operation; slow")
+            "wait for every kernel on the GPU, so that an error names the operation; slow")
       .beside_trajectory();
 }
 

@@ -1,5 +1,5 @@
-// Keys of other frameworks' configurations that are not ours. Each row has a reason; a key without
-// a row is unknown, and so an error.
+// Keys of other frameworks that a run does not read, each with the reason. A key that is not listed
+// here is an error, as an unknown key.
 #include "training/config/deepspeed/keys.h"
 #include "training/config/run_schema.h"
 
@@ -8,11 +8,11 @@ namespace {
 
 void add_layouts(Schema& s) {
   s.refused("num_layers_per_virtual_pipeline_stage", {},
-            "give parallel.virtual_pipeline_stages, the chunks on each rank");
+            "give parallel.virtual_pipeline_stages, the number of chunks per rank");
   for (const char* key : {"moe", "num_experts"})
     s.refused(key, {"0", "1"},
-              "experts are described under \"model\", in HuggingFace's words, and divided by "
-              "parallel.expert_model_parallel_size");
+              "experts are described under \"model\", with HuggingFace's keys; "
+              "parallel.expert_model_parallel_size divides them over ranks");
 }
 
 void add_megatron(Schema& s) {
@@ -39,7 +39,7 @@ void add_megatron(Schema& s) {
                           "vocab_size",
                           "padded_vocab_size",
                           "init_method_std"})
-    s.refused(key, {}, "the model is described under \"model\", in HuggingFace's words");
+    s.refused(key, {}, "the model is described under \"model\", with HuggingFace's keys");
   s.refused("multiple_validation_sets", {"false"},
             "name the sets: data.valid_data_path: {\"wiki\": path, \"code\": path}");
   s.refused("load_in_4bit", {"false"}, "write finetune.quantization: \"nf4\"");
@@ -50,21 +50,21 @@ void add_megatron(Schema& s) {
   s.refused("distributed_timeout_minutes", {}, "give comm.timeout, in seconds");
   s.refused("recompute_activations", {"false"},
             "write activation_checkpointing.granularity: \"selective\"");
-  s.unavailable("rampup_batch_size", {}, "a batch size that grows");
+  s.unavailable("rampup_batch_size", {}, "batch size ramp-up");
   s.unavailable("qk_clip", {"false"}, "clipping of attention logits");
   s.unavailable("grad_reduce_in_bf16", {"false"}, "gradients reduced in less than fp32");
   s.unavailable("lr_warmup_init", {"0"}, "warm-up that does not start at 0");
-  s.unavailable("checkpoint.async_save", {"false"}, "saving while training continues")
-      .alias({"async_save"});
+  s.unavailable("checkpoint.async_save", {"false"}, "asynchronous saving").alias({"async_save"});
   s.no_effect("activation_checkpointing.modules",
-              "selective computes norms and MLP activations again")
+              "selective always recomputes norms and MLP activations")
       .alias({"recompute_modules"});
   s.no_effect(
       "tensorboard_dir",
       "event files are in output_dir/tensorboard; logging.tensorboard.enabled switches them on");
   s.no_effect("distributed_backend", "comm.backend selects the communication of ranks");
   s.no_effect("tokenizer_type", "data.tokenizer names the tokenizer");
-  s.no_effect("data.cache_path", "no index is built: order follows from a closed form")
+  s.no_effect("data.cache_path",
+              "no index is built: the sample order is computed when it is needed")
       .alias({"data_cache_path"});
   s.no_effect("make_vocab_size_divisible_by", "the engine pads the vocabulary as its kernels need");
   for (const char* key : {"logging.log_throughput", "log_throughput", "logging.jsonl"})

@@ -1,4 +1,4 @@
-// Keys of the parallel layout.
+// Keys of the parallel layout and of ZeRO.
 #include "parallel/config_keys.h"
 #include "parallel/context/options.h"
 #include "training/config/run_schema.h"
@@ -13,11 +13,13 @@ Key& size(Schema& s, const char* name, const char* help) {
 }
 
 void add_zero_keys(Schema& s) {
-  s.section("zero_optimization",
-            "Ranks that hold the same parameters (dp x cp) shard them: see docs/design/zero.md. "
-            "Works with every layout.");
-  s.integer("zero_optimization.stage", "0",
-            "1: optimizer state sharded; 2: gradients too; 3: weights too")
+  s.section(
+      "zero_optimization",
+      "ZeRO: the ranks with the same parameters (dp x cp) shard optimizer state, gradients and "
+      "weights, in every layout (docs/design/zero.md).");
+  s.integer(
+       "zero_optimization.stage", "0",
+       "ZeRO stage; 0: no sharding; 1: optimizer state sharded; 2: gradients too; 3: weights too")
       .at_least(0)
       .at_most(3)
       .beside_trajectory()
@@ -29,28 +31,29 @@ void add_zero_keys(Schema& s) {
            "Megatron's names for zero_optimization.stage 0, 1, 2 and 3")
       .beside_trajectory();
   s.boolean("zero_optimization.stage3_prefetch", true,
-            "stage 3: gather the next transformer block's weights while the current one computes; "
-            "false: one gathered block in memory instead of two")
+            "stage 3: gather the weights of the next transformer block while the current one is "
+            "computed; false: keeps one gathered block in memory instead of two")
       .beside_trajectory();
   const std::string offload = "zero_optimization.offload_optimizer.";
   s.choice("zero_optimization.offload_param.device", "none", {"none", "cpu"},
-           "where sharded weights are stored; cpu: in the memory of the device that computes, "
-           "which is host memory on a CPU")
+           "storage of sharded weights: always the memory of the compute device, so cpu has no "
+           "effect on a GPU")
       .not_yet({"nvme"})
       .beside_trajectory();
   s.choice(offload + "device", "none", {"none", "cpu", "nvme"},
-           "where optimizer state is stored: with the weights, in host memory (the same if the CPU "
-           "computes), or in a file")
+           "storage of the optimizer state; none: memory of the compute device; cpu: host memory; "
+           "nvme: a file")
       .beside_trajectory();
-  s.string(offload + "nvme_path", "null", "folder of the file, on a disk of each rank's machine")
+  s.string(offload + "nvme_path", "null",
+           "folder of the state file, on a disk of each rank's machine")
       .or_null()
       .beside_trajectory();
-  s.integer(offload + "buffer_count", "3", "windows of the file in memory at the same time")
+  s.integer(offload + "buffer_count", "3", "nvme: windows of the file held in memory")
       .at_least(2)
       .at_most(64)
       .auto_left_out()
       .beside_trajectory();
-  s.integer(offload + "buffer_size", "4194304", "elements of each state in a window")
+  s.integer(offload + "buffer_size", "4194304", "nvme: elements of each state per window")
       .at_least(4096)
       .at_most(1e10)
       .auto_left_out()
@@ -58,33 +61,35 @@ void add_zero_keys(Schema& s) {
 }
 
 void add_context_keys(Schema& s) {
-  size(s, key::kContext, "ranks that split every sequence")
+  size(s, key::kContext, "context-parallel size: ranks that split every sequence")
       .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
               "parallelism.cp", "parallelism.context_parallel_degree"});
   s.choice(key::kContextType, "p2p", context_comm_types(),
-           "communication of context-parallel attention: keys and values around a ring (p2p), "
-           "heads by all-to-all (a2a), or heads between neighbours and keys between their groups")
+           "communication of context-parallel attention; p2p: keys and values around a ring; a2a: "
+           "heads by all-to-all (Ulysses); a2a+p2p: heads within groups of neighbours, keys and "
+           "values between the groups")
       .beside_trajectory()
       .alias({"cp_comm_type"});
   s.choice(key::kContextBalance, "zigzag", context_balances(),
-           "chunks of a sequence on each context-parallel rank: an early and a late one, which "
-           "balances causal attention, or neighbours")
+           "chunks of a sequence on each context-parallel rank; zigzag: an early and a late chunk, "
+           "which balances causal attention; contiguous: neighbouring chunks")
       .beside_trajectory();
 }
 
 void add_expert_keys(Schema& s) {
-  size(s, key::kExpert, "ranks that divide the experts")
+  size(s, key::kExpert, "expert-parallel size: ranks that divide the experts")
       .alias({"expert_model_parallel_size", key::kAutoExpertSize, "ep_size",
               "expert_parallel_degree", "parallelism.expert_parallel_degree"});
-  size(s, key::kExpertTensor, "ranks that split each expert's matrices")
+  size(s, key::kExpertTensor,
+       "expert-tensor-parallel size: ranks that split the matrices of each expert")
       .alias({"expert_tensor_parallel_size", "expert_parallel.expert_tensor_parallel_size"});
   s.boolean(key::kAutoExpert, false,
-            "DeepSpeed's and TorchTitan's switch: false disables expert_parallel.autoep_size, true "
-            "requires a model with experts")
+            "DeepSpeed's and TorchTitan's switch; false: expert_parallel.autoep_size is ignored; "
+            "true: the model must have experts")
       .beside_trajectory();
-  s.boolean_or_auto(key::kSharedOverlap,
-                    "compute the shared experts while tokens are dispatched to the experts and "
-                    "combined; auto: on GPUs")
+  s.boolean_or_auto(
+       key::kSharedOverlap,
+       "compute shared experts during the dispatch and combine of tokens; auto: on GPUs")
       .beside_trajectory()
       .alias({"moe_shared_expert_overlap"});
 }
@@ -93,29 +98,30 @@ void add_expert_keys(Schema& s) {
 
 void add_parallel_keys(Schema& s) {
   s.section("parallel",
-            "Ranks form a pp x dp x cp x tp mesh; dp = ranks / (pp x cp x tp). Losses, gradients "
-            "and norms do not depend on the layout.");
-  size(s, key::kTensor, "ranks that split every matrix")
+            "Ranks form a pp x dp x cp x tp mesh, where dp = ranks / (pp x cp x tp). Losses, "
+            "gradients and norms do not depend on the layout.");
+  size(s, key::kTensor, "tensor-parallel size: ranks that split every matrix")
       .alias({"tensor_model_parallel_size", "tensor_parallel.autotp_size", "tensor_parallel_degree",
               "tp", "parallelism.tp", "parallelism.tensor_parallel_degree"});
-  s.boolean(key::kSequence, false,
-            "norms, dropout and the residual stream split by tokens over the tensor-parallel ranks "
-            "too: same traffic, less memory")
+  s.boolean(
+       key::kSequence, false,
+       "norms, dropout and the residual stream are split by tokens over the tensor-parallel ranks: "
+       "less memory, same traffic")
       .beside_trajectory()
       .alias({"sequence_parallel"});
   s.boolean_or_auto(key::kTensorOverlap,
-                    "with sequence_parallel: exchange tokens in one piece per rank while the "
-                    "products of other pieces are computed; same traffic. auto: on GPUs")
+                    "with sequence_parallel: exchange tokens in one piece per rank, during the "
+                    "matrix products of other pieces; same traffic. auto: on GPUs")
       .beside_trajectory()
       .alias({"tp_comm_overlap"});
-  size(s, key::kPipeline, "pipeline stages of consecutive layers")
+  size(s, key::kPipeline, "pipeline-parallel size: stages of consecutive layers")
       .alias({"pipeline_model_parallel_size", "pipeline.stages", "pipeline_parallel_degree", "pp",
               "parallelism.pp", "parallelism.pipeline_parallel_degree"});
-  size(s, key::kVirtualStages, "chunks of layers per pipeline rank")
+  size(s, key::kVirtualStages, "chunks of layers per pipeline rank (virtual stages)")
       .alias({"num_virtual_stages_per_pipeline_rank"});
   s.string(key::kSchedule, "\"1f1b\"",
-           "order of forward and backward on the stages: gpipe, 1f1b, interleaved_1f1b, zb_h1, "
-           "zb_h2, or the path of a schedule file (`trireme schedule show` draws them)")
+           "pipeline schedule: gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2, or the path of a "
+           "schedule file (`trireme schedule show` draws them)")
       .beside_trajectory();
   s.any(key::kStageLayers, "\"auto\"", "list of layer counts",
         "layers per chunk in model order; auto: as equal as possible")
@@ -123,21 +129,23 @@ void add_parallel_keys(Schema& s) {
       .beside_trajectory();
   add_context_keys(s);
   add_expert_keys(s);
-  s.integer(key::kData, "\"auto\"", "ranks that share the batch; auto: ranks / (tp x pp x cp)")
+  s.integer(key::kData, "\"auto\"",
+            "data-parallel size: ranks that divide the batch; auto: ranks / (tp x pp x cp)")
       .or_auto()
       .at_least(1)
       .at_most(kMaxRanks)
       .beside_trajectory()
       .alias({"parallelism.dp", key::kDataReplicate, "data_parallel_replicate_degree", "dp"});
   s.integer(key::kDataShard, "",
-            "TorchTitan's name: data-parallel ranks that shard the weights, "
-            "zero_optimization.stage 3; -1: all, 1: none")
+            "TorchTitan's name for zero_optimization.stage 3: data-parallel ranks that shard the "
+            "weights; -1: all; 1: no sharding")
       .at_least(-1)
       .at_most(kMaxRanks)
       .beside_trajectory()
       .alias({"data_parallel_shard_degree"});
   s.string(key::kOrder, "\"tp-cp-dp-pp\"",
-           "mesh dimensions from that with neighbouring ranks to that with ranks farthest apart")
+           "mesh dimensions, from the one whose groups have neighbouring ranks to the one whose "
+           "ranks are farthest apart")
       .beside_trajectory();
   add_zero_keys(s);
 }

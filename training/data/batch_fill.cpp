@@ -11,7 +11,7 @@ namespace trireme {
 BatchFill::BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t count)
     : options_(options), batch_(batch) {
   const int64_t S = options.sequence_length;
-  TRIREME_CHECK(count > 0 && S > 0, "a micro-batch of ", count, " sequences of ", S, " tokens");
+  TRIREME_CHECK(count > 0 && S > 0, "micro-batch of ", count, " sequences of ", S, " tokens");
   const auto tokens = static_cast<size_t>(checked_mul(count, S));
   narrow<int32_t>(tokens);  // cu_seqlens are int32
   batch.tokens.resize(tokens);

@@ -1,4 +1,5 @@
-// Conversion of token sequences to a MicroBatch: targets, positions, document boundaries, masks.
+// Builder of a MicroBatch from token sequences: adds targets, positions, document boundaries and
+// loss masks.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +11,21 @@ namespace trireme {
 
 struct BatchFillOptions {
   int64_t sequence_length = 0;
-  int64_t vocab_size = 0;
-  int32_t eod = -1;
+  int64_t vocab_size = 0;             // of the model
+  int32_t eod = -1;                   // id of the end-of-document token; -1: not needed
   bool reset_position_ids = false;    // positions restart after each eod
   bool reset_attention_mask = false;  // a new cu_seqlens entry after each eod
   bool eod_mask_loss = false;         // no loss where the input is eod
 };
 
-// Usage: construct, add() each of the `count` sequences, finish().
+// Usage: construct for `count` sequences, add() each of them, finish().
 class BatchFill {
  public:
   BatchFill(const BatchFillOptions& options, MicroBatch& batch, int64_t count);
 
-  // Adds the next sequence: tokens (S+1), of which the first num_tokens are real; the last one is
-  // only a target. source: name of their file, for errors.
+  // Adds the next sequence. tokens (S+1): the first num_tokens are real, the rest is padding; the
+  // last real one is only a target. sample: number of the sequence. source: name of the token file,
+  // for errors.
   void add(const int32_t* tokens, int64_t num_tokens, int64_t sample, const std::string& source);
   void finish();
 

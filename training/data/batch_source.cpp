@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-// Tokens of each file that are checked against the vocabulary before a run begins; the others are
-// checked when they are used.
+// Number of tokens of each file that are checked against the vocabulary before a run begins; the
+// others are checked when they are used.
 constexpr int64_t kProbedTokens = 1 << 20;
 
 enum class Set { kTrain, kValidation, kTest };
@@ -37,12 +37,13 @@ void probe_vocabulary(const TokenFile& file, int64_t vocab_size) {
              ": raise model.vocab_size or prepare the data with the model's tokenizer");
 }
 
-// True if every set has its own files, so that data.split divides nothing.
+// True if each set lists its own files, so that data.split is not used.
 bool has_own_files(const DataConfig& config) {
   return config.split.empty() || !config.valid.empty() || !config.test.empty();
 }
 
-// `split`: the share of `set`; empty: uses the files as a whole.
+// Opens the files of a blend. split: data.split, of which the share of `set` is used; empty: whole
+// files.
 std::vector<Part> open_files(const std::vector<BlendPart>& listed, const std::string& split,
                              Set set, int64_t vocab_size) {
   std::vector<Part> parts;
@@ -57,7 +58,7 @@ std::vector<Part> open_files(const std::vector<BlendPart>& listed, const std::st
   return parts;
 }
 
-// Opens the files of sets without a name.
+// Opens the files of a set without a name.
 std::vector<Part> open_parts(const DataConfig& config, Set set, int64_t vocab_size) {
   const bool own_files = has_own_files(config);
   if (!own_files) return open_files(config.train, config.split, set, vocab_size);
@@ -86,8 +87,8 @@ BatchFillOptions fill_options(const DataConfig& config, const BatchSourceOptions
   }
   const bool needs_eod = fill.reset_position_ids || fill.reset_attention_mask || fill.eod_mask_loss;
   if (needs_eod && eod < 0) {
-    fail_input("data.reset_position_ids, reset_attention_mask and eod_mask_loss need the id that ",
-               "ends a document: set data.eod_token_id or data.tokenizer");
+    fail_input("data.reset_position_ids, reset_attention_mask and eod_mask_loss need the ",
+               "end-of-document id: set data.eod_token_id or data.tokenizer");
   }
   if (needs_eod && eod >= options.vocab_size) {
     fail_input("data.eod_token_id ", eod, " is outside the model's vocabulary of ",
@@ -97,20 +98,20 @@ BatchFillOptions fill_options(const DataConfig& config, const BatchSourceOptions
   return fill;
 }
 
-// Blend weights, normalised.
+// Normalised blend weights.
 std::vector<double> blend_weights(const std::vector<Part>& parts) {
   std::vector<double> weights;
   for (const Part& part : parts) {
     if (!(part.weight > 0)) {
-      fail_input("data.data_path: the weight ", part.weight, " of ", part.file->prefix(),
-                 " must be above 0");
+      fail_input("data.data_path: weight ", part.weight, " of ", part.file->prefix(),
+                 " is not above 0");
     }
     weights.push_back(part.weight);
   }
   return normalize_weights(weights);
 }
 
-// Samples with which each part is built, for a run that takes total_samples.
+// Number of samples to build of each part, for a run that reads total_samples.
 std::vector<int64_t> samples_of_parts(const std::vector<Part>& parts, int64_t total_samples) {
   if (parts.size() == 1) return {total_samples};
   return blend_sizes(blend_weights(parts), total_samples).build;
@@ -122,7 +123,7 @@ class TrainSource : public BatchSource {
       : fill_(fill_options(config, options)) {
     const std::vector<Part> parts = open_parts(config, Set::kTrain, options.vocab_size);
     if (parts.empty())
-      fail_input("data.data_path names no token file: there is nothing to train on");
+      fail_input("data.data_path names no token file, expected at least one to train on");
     const auto add = [&](const Part& part, int64_t samples) {
       datasets_.emplace_back(part.file, part.range, samples, options.sequence_length, options.seed);
     };
@@ -172,7 +173,7 @@ class TrainSource : public BatchSource {
     const std::vector<double> weights = blend_weights(parts);
     const BlendSizes sizes = blend_sizes(weights, total_samples);
     for (size_t d = 0; d < parts.size(); ++d) add(parts[d], sizes.build[d]);
-    // Megatron normalises once more where it builds the index.
+    // Megatron normalises a second time when it builds the index.
     blend_ = build_blend_index(normalize_weights(weights), sizes.total);
     num_samples_ = sizes.total;
     std::vector<int64_t> drawn(parts.size(), 0);
@@ -180,8 +181,8 @@ class TrainSource : public BatchSource {
     for (size_t d = 0; d < parts.size(); ++d) {
       if (drawn[d] <= datasets_[d].num_samples()) continue;
       fail_input("data.data_path: the blend draws ", drawn[d], " samples of ",
-                 parts[d].file->prefix(), ", which was built with ", datasets_[d].num_samples(),
-                 "; raise its weight or leave it out");
+                 parts[d].file->prefix(), ", which was built with only ",
+                 datasets_[d].num_samples(), "; raise its weight or leave it out");
     }
   }
 
@@ -192,7 +193,7 @@ class TrainSource : public BatchSource {
   std::vector<int32_t> tokens_;  // (S+1) of one sample
 };
 
-// The parts one after the other; each begins a new sample.
+// Source of validation data: the parts one after the other, each starting with a new sample.
 class SequentialSource : public BatchSource {
  public:
   SequentialSource(std::vector<Part> parts, const BatchFillOptions& fill)
@@ -260,8 +261,8 @@ std::unique_ptr<BatchSource> make_named(const DataConfig& config, const BatchSou
   const int64_t least = options.whole_sequences ? options.sequence_length + 1 : 2;
   if (longest < least)
     fail_input(
-        "holds ", longest, " tokens", parts.size() > 1 ? " in its longest file" : "",
-        ", fewer than ",
+        "has ", longest, " tokens", parts.size() > 1 ? " in its longest file" : "",
+        ", expected at least ",
         options.whole_sequences ? "one sequence and its last target" : "a token and its target",
         " (", least, "); prepare it from more text, or leave the set out");
   return make_sequential(config, options, std::move(parts));
@@ -319,11 +320,12 @@ std::string order_change(const DataConfig& config, const BatchSourceOptions& opt
     const EpochPlan was = plan(before[d]), is = plan(now[d]);
     if (was == is) continue;
     const auto shown = [](const EpochPlan& p) {
-      return concat(p.epochs, p.epochs == 1 ? " epoch" : " epochs",
-                    p.first_part < p.samples ? ", the last shuffled apart" : " shuffled together");
+      return concat(
+          p.epochs, p.epochs == 1 ? " epoch" : " epochs",
+          p.first_part < p.samples ? ", the last one shuffled separately" : " shuffled together");
     };
     return concat("the samples of ", parts[d].file->prefix(), " have another order (", shown(was),
-                  " before; ", shown(is), " now): further steps may repeat samples of the ",
+                  " before, ", shown(is), " now), so that further steps may repeat samples of the ",
                   "current epoch");
   }
   return "";
@@ -331,16 +333,16 @@ std::string order_change(const DataConfig& config, const BatchSourceOptions& opt
 
 std::string why_no_validation(const DataConfig& config) {
   if (has_own_files(config)) {
-    if (config.valid.empty()) return "data.valid_data_path is not given; give it";
+    if (config.valid.empty()) return "data.valid_data_path is not set; give it";
     return concat("data.valid_data_path ", config.valid.front().parts.front().prefix,
-                  " holds no two tokens; prepare it from more text");
+                  " has fewer than two tokens; prepare it from more text");
   }
   constexpr const char* kWayOut =
-      "; prepare the text as several documents, or validation text of its own and give "
+      "; prepare the text as several documents, or prepare separate validation text and set "
       "data.train_data_path and data.valid_data_path";
   const std::string split = concat("data.split ", config.split);
   if (const SequenceRange all = split_sequences(config.split, 1 << 20)[1]; all.begin == all.end)
-    return concat(split, " gives no share to validation; give it one");
+    return concat(split, " has no share for validation; give it one");
   std::string files;
   int64_t held_out = 0;
   for (const BlendPart& blend : config.train) {
@@ -351,9 +353,9 @@ std::string why_no_validation(const DataConfig& config) {
                     file.num_sequences() == 1 ? " document in " : " documents in ", blend.prefix);
   }
   if (held_out > 0)
-    return concat(split, " leaves validation documents of fewer than two tokens (", files, ")",
+    return concat(split, " gives validation only documents of fewer than two tokens (", files, ")",
                   kWayOut);
-  return concat(split, " leaves validation no whole document (", files,
+  return concat(split, " gives validation less than one document (", files,
                 "; a text file is one document, whatever its size)", kWayOut);
 }
 

@@ -10,9 +10,10 @@
 namespace trireme {
 namespace {
 
-constexpr double kSurplus = 0.005;
+constexpr double kSurplus = 0.005;  // as in Megatron
 
-// numpy.sum of float64: eight running sums up to 128 elements, halves above (multiples of eight).
+// numpy.sum of float64, bit for bit: eight running sums for up to 128 elements; more elements are
+// split in half, at a multiple of eight.
 double numpy_sum(const double* values, size_t n) {
   if (n < 8) {
     double sum = 0;
@@ -45,7 +46,7 @@ std::vector<double> normalize_weights(const std::vector<double>& weights) {
 
 BlendIndex build_blend_index(const std::vector<double>& weights, int64_t size) {
   TRIREME_CHECK(!weights.empty() && weights.size() < std::numeric_limits<int16_t>::max(),
-                weights.size(), " datasets in a blend");
+                weights.size(), " datasets in a blend, expected 1 to 32766");
   BlendIndex index;
   index.dataset.resize(static_cast<size_t>(size));
   index.sample.resize(static_cast<size_t>(size));

@@ -79,14 +79,14 @@ std::string changed_file(const std::vector<TokenFileIdentity>& saved,
   for (const TokenFileIdentity& file : now) {
     const auto before = files_of(saved, file.key), today = files_of(now, file.key);
     const auto place = static_cast<size_t>(std::ranges::find(today, &file) - today.begin());
-    // A set with other file names is another set, which the configuration may use.
+    // Files with other names are other data, which a configuration may use.
     if (place >= before.size() || before[place]->name != file.name) continue;
     const TokenFileIdentity& was = *before[place];
     if (was.checksum == file.checksum && was.index_bytes == file.index_bytes &&
         was.data_bytes == file.data_bytes)
       continue;
-    return concat(file.key, " ", file.prefix, " is another token file than before: then ",
-                  text(was), "; now ", text(file));
+    return concat(file.key, " ", file.prefix, " has changed since the checkpoint: expected ",
+                  text(was), ", got ", text(file));
   }
   return "";
 }

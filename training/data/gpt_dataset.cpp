@@ -15,13 +15,13 @@ namespace trireme {
 std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t num_sequences) {
   std::array<double, 3> weights{};
   if (const std::string problem = read_split(split, weights); !problem.empty())
-    fail_input("data.split \"", split, "\" ", problem);
+    fail_input("data.split \"", split, "\": ", problem);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::array<SequenceRange, 3> ranges;
   double fraction = 0;
   for (size_t i = 0; i < 3; ++i) {
     const double next = fraction + weights[i] / sum;
-    // nearbyint rounds halves to even.
+    // nearbyint() rounds half to even.
     const auto boundary = [&](double f) {
       return static_cast<int64_t>(std::nearbyint(f * static_cast<double>(num_sequences)));
     };
@@ -50,21 +50,21 @@ GptDataset::GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange rang
                        int64_t num_samples, int64_t sequence_length, uint64_t seed)
     : file_(std::move(file)), sequence_length_(sequence_length) {
   if (seed > std::numeric_limits<uint32_t>::max()) {
-    fail_input("seed ", seed, " is too large: the order of the data needs one below 4294967296");
+    fail_input("seed ", seed, " is too large, expected a seed below 4294967296");
   }
   const int64_t S = sequence_length;
   tokens_per_epoch_ = file_->sequence_begin(range.end) - file_->sequence_begin(range.begin);
   if (tokens_per_epoch_ < S + 1) {
     fail_input("token file ", file_->prefix(), ": its split of ", range.end - range.begin,
-               " sequences holds ", tokens_per_epoch_, " tokens, fewer than the ", S + 1,
+               " sequences has ", tokens_per_epoch_, " tokens, expected at least the ", S + 1,
                " of one sample; use more text, another data.split or a shorter sequence_length");
   }
   const EpochPlan plan = plan_epochs(tokens_per_epoch_, num_samples, S);
   num_epochs_ = plan.epochs;
   const int64_t total = plan.samples;
   if (total >= std::numeric_limits<uint32_t>::max()) {
-    fail_input("data: ", total, " samples of ", file_->prefix(), " are more than this version ",
-               "orders (4294967294); use fewer steps or longer sequences");
+    fail_input("data: ", total, " samples of ", file_->prefix(), " are not supported, expected at ",
+               "most 4294967294; use fewer steps or longer sequences");
   }
   const bool last_apart = plan.first_part != total;
   NumpyRandomState random(static_cast<uint32_t>(seed));

@@ -1,9 +1,9 @@
-// One token file in Megatron's sample order, without its index files.
+// Samples of one token file in Megatron's order, without Megatron's index files.
 //
-// The sequences of the split, repeated for E epochs and shuffled, form one stream of tokens. Sample
-// j is stream tokens [j*S, j*S + S], S+1 of them, the last shared with sample j+1. Samples are
-// visited in a shuffled order. A prefix sum over the stream and a binary search replace Megatron's
-// sample index.
+// The sequences of the range are repeated for E epochs and shuffled; one after the other they form
+// a stream of tokens. Sample j is the S+1 stream tokens [j*S, j*S + S]; its last token is also the
+// first of sample j+1. Samples are visited in a shuffled order. Megatron's sample index is replaced
+// by a binary search in a prefix sum of the sequence lengths.
 #pragma once
 
 #include <array>
@@ -18,28 +18,30 @@ namespace trireme {
 
 class NumpyRandomState;
 
+// Sequences [begin, end) of a token file.
 struct SequenceRange {
-  int64_t begin = 0, end = 0;  // of sequences of a token file
+  int64_t begin = 0, end = 0;
 };
 
-// "969,30,1": weights of train, validation and test, as parsed by read_split() of
-// training/config/data_path.h. Boundaries are rounded half to even, as in Python. InputError for
-// invalid weights.
+// Divides a file's sequences among training, validation and test by data.split ("969,30,1", see
+// read_split() in training/config/data_path.h). Boundaries are rounded half to even, as in Python.
+// InputError for an invalid split.
 std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t num_sequences);
 
-// Plan for taking num_samples samples from a range of sequences; equal plans give equal orders.
+// Epochs from which num_samples samples are read; equal plans give equal sample orders.
 struct EpochPlan {
-  int64_t epochs = 1;      // smallest number that gives num_samples
-  int64_t samples = 0;     // in all epochs
-  int64_t first_part = 0;  // samples shuffled together; if < `samples`, the last epoch separately
+  int64_t epochs = 1;   // smallest number that gives num_samples
+  int64_t samples = 0;  // in all epochs
+  // Samples that are shuffled together; the rest, if any, is the last epoch, shuffled separately.
+  int64_t first_part = 0;
   bool operator==(const EpochPlan&) const = default;
 };
 EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t sequence_length);
 
 class GptDataset {
  public:
-  // Takes at least num_samples samples, from the epochs of plan_epochs().
-  // InputError if the range holds fewer than S+1 tokens, or if seed does not fit 32 bits.
+  // Provides at least num_samples samples, from the epochs of plan_epochs(). InputError if the
+  // range has fewer than S+1 tokens, or if `seed` does not fit in 32 bits.
   GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange range, int64_t num_samples,
              int64_t sequence_length, uint64_t seed);
 
@@ -52,7 +54,7 @@ class GptDataset {
   void copy_sample(int64_t index, int32_t* tokens) const;
 
  private:
-  // last_apart: the last epoch is shuffled separately, after the others.
+  // last_apart: the last epoch is shuffled separately.
   void build_document_index(NumpyRandomState& random, SequenceRange range, bool last_apart);
   void build_shuffle_index(NumpyRandomState& random, bool last_apart, int64_t first_part,
                            int64_t total);

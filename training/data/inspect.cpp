@@ -92,13 +92,13 @@ std::string inspect_token_file(const std::string& prefix, const Tokenizer* token
   out += concat("largest id    ", largest, "\n");
   if (tokenizer != nullptr) {
     if (largest >= tokenizer->vocab_size()) {
-      fail_input("token file ", file.prefix(), " holds id ", largest, ", but tokenizer ",
+      fail_input("token file ", file.prefix(), " has id ", largest, ", but tokenizer ",
                  tokenizer->name(), " has only ", tokenizer->vocab_size(),
-                 " ids: it was made with another one");
+                 " ids: the file was made with another tokenizer");
     }
     out += concat("tokenizer     ", tokenizer->name(), " (", tokenizer->vocab_size(), " ids)\n");
   }
-  out += "checks        index, sizes and every token: good\n";
+  out += "checks        index, sizes and every token: ok\n";
   for (int64_t d = 0; d < std::min(show_documents, file.num_documents()); ++d) {
     out += show_document(file, d, tokenizer);
   }

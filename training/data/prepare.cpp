@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Text collected before it is tokenised on several threads.
+// Bytes of text that are collected before several threads tokenise them.
 constexpr size_t kTextBatchBytes = size_t{16} << 20;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -30,8 +30,8 @@ void refuse_existing(const std::string& path, bool overwrite) {
   fail_input(path, " exists already: choose another output or pass --overwrite");
 }
 
-// Folder of an output file, created if missing. Without keep() the destructor removes the folders
-// that it created: invalid input leaves nothing.
+// Folder of an output file, created if missing. The destructor removes the folders that were
+// created, unless keep() was called, so that invalid input leaves no empty folders.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& file) {
@@ -89,7 +89,7 @@ class BatchTokenizer {
                    }
                  });
     for (size_t i = 0; i < documents.size(); ++i) {
-      // Rethrows the first in order, so that the error is always the same.
+      // The first failure in input order, so that the error is always the same.
       if (documents[i].failure) std::rethrow_exception(documents[i].failure);
       write(writer, documents[i], numbers_[i], stats, keep_empty);
     }
@@ -190,7 +190,7 @@ PrepareStats tokenize_share(const PrepareOptions& options, const std::string& pr
   }
   flush();
   if (stats.documents == 0 && ranks == 1) {
-    fail_input("the input holds no text: nothing but empty or skipped documents");
+    fail_input("the input has no text: all documents are empty or skipped");
   }
   writer.commit();
   stats.seconds = seconds_since(start);
@@ -215,7 +215,8 @@ PrepareStats prepare_part(const PrepareOptions& options, int rank, int ranks,
   const std::string prefix = token_file_prefix(options.output);
   refuse_existing(prefix + ".idx", options.overwrite);
   refuse_existing(prefix + ".bin", options.overwrite);
-  // Empty documents stay in the parts: the merge finds document d as number d / ranks of its rank.
+  // The parts keep empty documents, because the merge finds document d as document d / ranks of its
+  // rank.
   return tokenize_share(options, part_prefix(options, rank, ranks), rank, ranks,
                         /*keep_empty=*/true, progress);
 }
@@ -234,7 +235,7 @@ void merge_parts(const PrepareOptions& options, int ranks) {
     writer.add_document_of(part, document);
   }
   if (writer.num_documents() == 0) {
-    fail_input("the input holds no text: nothing but empty or skipped documents");
+    fail_input("the input has no text: all documents are empty or skipped");
   }
   writer.commit();
   for (int rank = 0; rank < ranks; ++rank) remove_part(options, rank, ranks);
@@ -242,7 +243,7 @@ void merge_parts(const PrepareOptions& options, int ranks) {
 
 namespace {
 
-// Runs `work` on the participating ranks, then agrees: an error of any rank is thrown on all.
+// Runs `work` on the participating ranks; an error of any rank is thrown on all. Collective.
 template <class Work>
 void together(Communicator& world, bool takes_part, const Work& work) {
   std::string problem;
@@ -309,12 +310,12 @@ PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
 
 int64_t train_tokenizer(const TrainTokenizerOptions& options) {
   if (!options.output.ends_with(".model")) {
-    fail_input("the output ", options.output, " must end in .model, as a tokenizer's path does");
+    fail_input("output ", options.output, ": expected a path that ends in .model");
   }
   refuse_existing(options.output, options.overwrite);
   OutputFolder folder(options.output);
   TextReader reader(list_text_files(options.inputs), options.json_key);
-  // The trainer's sentences are lines; white space inside them is kept.
+  // The trainer reads lines as sentences; white space inside a line is kept.
   std::string text;
   size_t at = 0;
   int64_t used = 0;

@@ -1,6 +1,6 @@
-// Subset of numpy.random.RandomState on which Megatron's data order depends: MT19937 seeded with
-// one 32-bit integer, and its shuffle (Fisher-Yates from the top, each index drawn by masked
-// rejection).
+// Subset of numpy.random.RandomState, bit for bit, on which Megatron's data order depends: MT19937
+// seeded with one 32-bit integer, and shuffle() (Fisher-Yates from the last element down, each
+// index drawn by masked rejection).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class NumpyRandomState {
  public:
   explicit NumpyRandomState(uint32_t seed) : generator_(seed) {}
 
-  // Uniform in [0, largest].
+  // Random integer, uniform in [0, largest].
   uint64_t interval(uint64_t largest) {
     if (largest == 0) return 0;
     uint64_t mask = largest;

@@ -15,14 +15,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr size_t kMaxUnreadNames = 16;  // names stored
+constexpr size_t kMaxUnreadNames = 16;  // maximum number of stored names of unread members
 
 int64_t characters(const std::string& text) {
   return std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
 }
 
-// Bytes of white space at a position, as matched by Python's \s; 0: none.
+// Bytes of the white-space character at a position, as matched by Python's \s; 0: none.
 size_t white_space(std::string_view text, size_t at) {
   const auto c = static_cast<unsigned char>(text[at]);
   if (c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F)) return 1;
@@ -46,7 +46,7 @@ double words(std::string_view text) {
   return pieces;
 }
 
-// Start of the white space at the end, as in Python's rstrip().
+// Length of the text without the white space at its end, as by Python's rstrip().
 size_t end_without_space(std::string_view text) {
   size_t end = 0;
   for (size_t at = 0; at < text.size();) {
@@ -57,7 +57,7 @@ size_t end_without_space(std::string_view text) {
   return end;
 }
 
-// Share of hits (each 0 or 1), and its standard error.
+// Fraction of hits (each 0 or 1), and its standard error.
 TaskMetric share(const char* name, const std::vector<double>& hits) {
   const auto n = static_cast<double>(hits.size());
   double mean = 0, squares = 0;
@@ -75,14 +75,14 @@ size_t label_of(const OrderedJson& label, const std::vector<std::string>& choice
   if (label.is_string())
     if (const auto at = std::ranges::find(choices, label.get<std::string>()); at != choices.end())
       return static_cast<size_t>(at - choices.begin());
-  fail_input("\"label\" ", label.dump(), " is neither one of the choices nor their number from 0");
+  fail_input("\"label\" ", label.dump(), ": expected one of the choices, or its number from 0");
 }
 
-// Text before the choices.
+// Text that precedes the choices.
 WrittenConversation context_of(const OrderedJson& context, const ConversationWriter* chat) {
   if (chat == nullptr) {
     if (!context.is_string())
-      fail_input("\"context\" is no text; a list of messages needs --apply-chat-template");
+      fail_input("\"context\": expected a string; a list of messages needs --apply-chat-template");
     return {{context.get<std::string>(), {}}, {}};
   }
   OrderedJson messages = context;
@@ -91,7 +91,7 @@ WrittenConversation context_of(const OrderedJson& context, const ConversationWri
   check_messages(messages, "context");
   if (messages.empty() || is_assistant(messages.back()))
     fail_input(
-        "\"context\" must end with the message that the choices reply to, not with an assistant's "
+        "\"context\": expected a last message that the choices reply to, got an assistant's "
         "message");
   return chat->write({{"messages", messages}, {"add_generation_prompt", true}});
 }
@@ -104,7 +104,7 @@ EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
       specials_(options.chat == nullptr ? Trie() : special_tokens(tokenizer)) {
   TextReader lines(list_text_files({file}));
   if (!lines.files().front().json_lines)
-    fail_input(file, " is no task: its name must end in .jsonl or .json");
+    fail_input(file, " is not a task file: expected a name that ends in .jsonl or .json");
   for (TextRecord record; lines.next(&record);) {
     const std::string place = lines.place(record);
     const std::string line = std::move(record.bytes);
@@ -115,7 +115,7 @@ EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
     }
     record = {};
   }
-  if (documents_.empty()) fail_input(file, " holds no question and no text");
+  if (documents_.empty()) fail_input(file, " has no questions and no texts");
 }
 
 std::vector<std::string> EvalTask::warnings() const {
@@ -130,19 +130,19 @@ std::vector<std::string> EvalTask::warnings() const {
 void EvalTask::add(const std::string& line, const std::string& place,
                    const EvalTaskOptions& options) {
   const auto record = parse_strict_json<OrderedJson>(line, "record");
-  if (!record.is_object()) fail_input("is no object");
+  if (!record.is_object()) fail_input("expected an object");
   if (record.contains("text") && record["text"].is_string())
     return add_text(record["text"].get<std::string>(), options.sequence_length);
   const auto has = [&](const char* key) { return record.contains(key); };
   if (!has("context") || !has("choices") || !record["choices"].is_array() || !has("label"))
-    fail_input("has neither a \"text\" nor a \"context\" with \"choices\" and a \"label\"");
+    fail_input("expected a \"text\", or a \"context\" with \"choices\" and a \"label\"");
   std::vector<std::string> choices;
   for (const OrderedJson& choice : record["choices"]) {
     if (!choice.is_string() || choice.get<std::string>().empty())
-      fail_input("\"choices\" has an entry that is not a text");
+      fail_input("\"choices\" has an entry that is not a string, or is empty");
     choices.push_back(choice.get<std::string>());
   }
-  if (choices.size() < 2) fail_input("\"choices\" are fewer than two");
+  if (choices.size() < 2) fail_input("\"choices\": expected at least two");
   const WrittenConversation context = context_of(record["context"], options.chat);
   for (const std::string& name : context.unread_members)
     if (unread_members_.size() < kMaxUnreadNames) unread_members_.emplace(name, place);
@@ -167,7 +167,7 @@ int32_t EvalTask::beginning() const {
   const int32_t id = tokenizer_.bos_id() >= 0 ? tokenizer_.bos_id() : tokenizer_.eod_id();
   if (id < 0)
     fail_input("tokenizer ", tokenizer_.name(),
-               " has no beginning and no end of text: give a context");
+               " has neither a BOS nor an end-of-document token: give a context");
   return id;
 }
 
@@ -190,7 +190,7 @@ void EvalTask::add_continuation(WrittenConversation context, const std::string& 
     }
   }
   if (asked >= example.tokens.size())
-    fail_input("a choice has no token of its own after its context");
+    fail_input("a choice adds no token to its context, expected at least one");
   example.learned.assign(example.tokens.size(), 0);
   std::fill(example.learned.begin() + static_cast<std::ptrdiff_t>(asked), example.learned.end(),
             uint8_t{1});
@@ -208,7 +208,7 @@ void EvalTask::add_text(const std::string& text, int64_t window) {
   item.first = documents_.size();
   item.words = words(text);
   item.bytes = static_cast<double>(text.size());
-  for (int64_t done = 1; done < all;) {  // the tokens before `done` are predicted already
+  for (int64_t done = 1; done < all;) {  // tokens before `done` have been predicted
     const int64_t end = std::min(all, done + window);
     const int64_t begin = std::max<int64_t>(0, end - window - 1);
     Example& example = documents_.emplace_back();
@@ -221,7 +221,7 @@ void EvalTask::add_text(const std::string& text, int64_t window) {
 }
 
 std::vector<TaskMetric> EvalTask::metrics(const std::vector<double>& lls) const {
-  TRIREME_CHECK(lls.size() == documents_.size(), lls.size(), " log-likelihoods of ",
+  TRIREME_CHECK(lls.size() == documents_.size(), lls.size(), " log-likelihoods for ",
                 documents_.size(), " documents");
   std::vector<TaskMetric> out;
   std::vector<double> plain, norm, bytes;

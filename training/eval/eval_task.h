@@ -1,35 +1,35 @@
-// Tasks of `trireme eval --task`: questions with choices, and texts, scored as in
+// Evaluation tasks of `trireme eval --task`: multiple-choice questions and texts, scored as in
 // lm-evaluation-harness.
 //
-// One JSON object per line:
+// A task file has one JSON object per line:
 //   {"context": ..., "choices": ["...", ...], "label": 1}
-//       label: a number from 0, or the choice itself
+//       question; label: the number of the right choice, from 0, or the choice itself
 //   {"text": ...}
-// A choice follows the context and a delimiter, a space by default. Spaces at the end of the
-// context belong to the continuation. Context and continuation are tokenised together; the tokens
-// after the context's own are the continuation. Its log-likelihood is ln p(continuation | context),
-// over the tokens that fit: without a context, after the beginning-of-text token; with a long one,
-// over the last sequence_length + 1 tokens.
-//   acc        share of questions whose choice with the largest log-likelihood is the right one
-//   acc_norm   the same, with log-likelihoods divided by the choices' lengths in characters,
+//
+// Questions. The continuation of a context is a delimiter (by default a space) and a choice. White
+// space at the end of the context is moved to the continuation. Both are tokenised together, and
+// the tokens after those of the context alone are the continuation's. Its log-likelihood is ln
+// p(continuation | context). An empty context is replaced by the beginning-of-text token; with
+// add_bos every context starts with that token, as Gemma's models require. Of a long context only
+// the end is used: context and continuation have at most sequence_length + 1 tokens.
+//   acc        fraction of questions whose right choice has the largest log-likelihood
+//   acc_norm   the same, with log-likelihoods divided by the length of the choice in characters,
 //              without the delimiter
-//   acc_bytes  the same, in bytes
-// With add_bos every context begins with the beginning-of-text token, as Gemma's models require.
+//   acc_bytes  the same, with lengths in bytes
+// These have a standard error, s / sqrt(n), where s is the sample's standard deviation.
 //
-// With a chat template (the harness's --apply_chat_template) the template writes the context as a
-// user message, up to the start of the response, and the choice follows without a delimiter. White
-// space at the end of the template's text belongs to the continuation, like other white space. The
-// template's markup is parsed; markup spelled in a message or a choice is text. "context" may then
-// also be a list of messages: a system message, and earlier turns as examples. Texts are used
-// without a template.
+// Questions with a chat template (the harness's --apply_chat_template). The context is rendered as
+// a user message, followed by the template's generation prompt, and the choice follows without a
+// delimiter. White space at the end of the rendered text is moved to the continuation too. Special
+// tokens of the template are parsed; those spelled in a message or a choice are plain text.
+// "context" may then also be a list of messages: a system message, and earlier turns as examples.
 //
-// Each metric has its standard error, s / sqrt(n) with s the sample's standard deviation. For
-// texts:
-//   word_perplexity  exp(-sum ll / sum words), words as re.split(r"\s+") counts them
+// Texts. A text is evaluated in windows of sequence_length predictions; a window starts with one
+// token of the window before it, and the last one starts early enough to be full. Chat templates do
+// not apply. With ll the log-likelihood of a text:
+//   word_perplexity  exp(-sum ll / sum words), words as counted by Python's re.split(r"\s+")
 //   byte_perplexity  exp(-sum ll / sum bytes)
 //   bits_per_byte    -sum ll / sum bytes / ln 2
-// A long text is evaluated in windows of sequence_length predictions, each after one token of the
-// previous window; the last window starts early enough to be full.
 #pragma once
 
 #include <map>
@@ -46,7 +46,7 @@ struct EvalTaskOptions {
   int64_t sequence_length = 0;
   std::string delimiter = " ";
   bool add_bos = false;
-  const ConversationWriter* chat = nullptr;  // null: contexts are used as they are
+  const ConversationWriter* chat = nullptr;  // chat template; null: none
 };
 
 struct TaskMetric {
@@ -57,20 +57,21 @@ struct TaskMetric {
 
 class EvalTask {
  public:
-  // InputError with file and line of a record that is neither.
+  // Reads the file. InputError, with file and line, if a record is neither a question nor a text.
   EvalTask(const std::string& file, const Tokenizer& tokenizer, const EvalTaskOptions& options);
-  // Documents to evaluate: the log-likelihood of each one's trained tokens.
+  // Documents to evaluate. metrics() and samples() need the log-likelihood of each document's
+  // trained tokens, in this order.
   const std::vector<Example>& documents() const { return documents_; }
   int64_t questions() const { return static_cast<int64_t>(questions_.size()); }
   int64_t texts() const { return static_cast<int64_t>(texts_.size()); }
-  int64_t truncated() const { return truncated_; }  // choices whose contexts were cut at the start
+  int64_t truncated() const { return truncated_; }  // choices whose contexts were truncated
   int64_t longest() const;                          // predictions of the longest document
-  // One line per member of messages that the chat template does not read, with its first record.
+  // One warning for each member of messages that the chat template does not read, with the file and
+  // line of its first record.
   std::vector<std::string> warnings() const;
-  // Metrics from the log-likelihoods of the documents.
   std::vector<TaskMetric> metrics(const std::vector<double>& log_likelihoods) const;
-  // One JSON object per line and record: {"log_likelihoods": [...], "label": 1}, or for a text
-  // {"log_likelihood": ..., "words": ..., "bytes": ...}
+  // One JSON object per record, on a line: {"log_likelihoods": [...], "label": 1} for a question,
+  // {"log_likelihood": ..., "words": ..., "bytes": ...} for a text. The questions come first.
   std::string samples(const std::vector<double>& log_likelihoods) const;
 
  private:
@@ -80,7 +81,7 @@ class EvalTask {
     size_t label = 0;
   };
   struct Text {
-    size_t first = 0, last = 0;  // documents
+    size_t first = 0, last = 0;  // its documents, [first, last)
     double words = 0, bytes = 0;
   };
   void add(const std::string& line, const std::string& place, const EvalTaskOptions& options);
@@ -90,7 +91,7 @@ class EvalTask {
   int32_t beginning() const;
   const Tokenizer& tokenizer_;
   Trie specials_;                                      // markup of the chat template
-  std::map<std::string, std::string> unread_members_;  // name -> its first record
+  std::map<std::string, std::string> unread_members_;  // name -> file and line of its first record
   std::vector<Example> documents_;
   std::vector<Question> questions_;
   std::vector<Text> texts_;

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// Sample number `index` of `total` at equal distances among `all`.
+// Sample number of the `index`-th of `total` samples that are evenly spaced among `all` samples.
 int64_t spread_sample(int64_t index, int64_t total, int64_t all) {
   return index * (all / total) + index * (all % total) / total;
 }
@@ -37,7 +37,7 @@ double Evaluator::forward() {
   const Activation unused_scale = ctx_.allocate("evaluation.scale", DType::kF64, Shape{1});
   fill_zero(ctx_, loss);
   fill_zero(ctx_, unused_scale);
-  // On ranks with the head: token losses of this rank.
+  // Losses of this rank's tokens; written on ranks with the head.
   std::vector<Activation> losses;
   std::vector<Tensor> views;
   views.reserve(local_.size());
@@ -54,7 +54,7 @@ double Evaluator::forward() {
   return sum;
 }
 
-// Tensor-parallel ranks have the same tokens: one of them reports.
+// Reports token losses on one rank of each tensor-parallel group, since all have the same tokens.
 void Evaluator::take_losses(const std::vector<Activation>& losses) const {
   const Layout& layout = groups_.layout;
   if (layout.tp.index != 0 || layout.pp.index + 1 != layout.pp.size) return;
@@ -95,7 +95,7 @@ ArenaPlan Evaluator::plan() {
 }
 
 void Evaluator::fill(BatchSource& source, int64_t begin, int64_t total, int64_t all) {
-  // Every run has the planned size; samples past the end are padding.
+  // Every pass has the planned size; samples past the end are padding.
   const GroupCoord& dp = groups_.layout.dp;
   for (size_t i = 0; i < local_.size(); ++i) {
     const int64_t group = begin + static_cast<int64_t>(i) * micro_batch_size_ * dp.size;
@@ -129,7 +129,7 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
       throw;
     }
     ctx_.arena.end_step();
-    // Tensor-parallel ranks of the last stage compute the same loss: one of them counts.
+    // The tensor-parallel ranks of the last stage compute the same loss; only one of them counts.
     if (layout.tp.index == 0 && layout.pp.index + 1 == layout.pp.size) {
       sums[0] += loss;
       for (const MicroBatch& local : local_)

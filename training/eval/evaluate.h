@@ -1,4 +1,5 @@
-// Validation loss over a set of sequences, divided among the data-parallel ranks of a layout.
+// Evaluator of a model in any parallel layout: validation loss, and log-likelihoods of documents.
+// The data-parallel ranks share the samples.
 #pragma once
 
 #include "training/data/examples/example_set.h"
@@ -9,7 +10,7 @@ namespace trireme {
 struct EvalResult {
   double loss = 0;                       // nats per token with a target
   int64_t tokens = 0;                    // tokens with a target
-  int64_t samples = 0, all_samples = 0;  // evaluated, and in the set
+  int64_t samples = 0, all_samples = 0;  // evaluated samples, and all samples of the source
 };
 
 class Evaluator {
@@ -17,19 +18,19 @@ class Evaluator {
   Evaluator(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
             int64_t micro_batch_size, int64_t sequence_length);
 
-  // Activations and scratch of one run of the pipeline, from a planning run.
+  // Memory plan of activations and scratch for one pass through the pipeline, from a planning run.
   ArenaPlan plan();
-  // Evaluates max_samples samples of `source` at equal distances, the same in every layout and
-  // every time (0: all of them). Every rank gets the same result; no state of the training changes.
-  // Calls progress(done, total) on every rank.
+  // Evaluates max_samples evenly spaced samples of `source` (0: all). The choice of samples does
+  // not depend on the layout. Collective; every rank returns the same result, and no training state
+  // changes. Calls progress(done, total), in samples, on every rank.
   EvalResult run(BatchSource& source, int64_t max_samples, const ArenaPlan& plan,
                  const std::function<void(int64_t, int64_t)>& progress = {});
-  // The same for all samples, also calling take(row, loss) for every token with a target, on one of
-  // the ranks. row: number of the token in the source, sample x sequence length + position.
+  // The same for all samples. Also calls take(row, loss) for every token with a target, on one of
+  // the ranks. row: global token index in the source, sample x sequence_length + position.
   using TakeLoss = std::function<void(int64_t row, double loss)>;
   EvalResult run_tokens(BatchSource& source, const ArenaPlan& plan, const TakeLoss& take);
-  // Sums of the log-probabilities of the trained tokens of each document of a set; the same on all
-  // ranks. source: all items of the set, in order.
+  // Log-likelihood of each document of a set: the sum of the log-probabilities of its trained
+  // tokens; the same on all ranks. source: all items of the set, in order.
   std::vector<double> log_likelihoods(const ExampleSet& set, ExampleSource& source,
                                       const ArenaPlan& plan);
 

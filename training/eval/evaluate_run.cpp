@@ -17,9 +17,9 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kThirdPartyLength = 2048;  // sequence length if no run defines it
+constexpr int64_t kThirdPartyLength = 2048;  // maximum default sequence length without a run
 
-// Settings taken from the run that trained the model: its data, and the sizes of its batches.
+// Settings of the run that trained the model: its data, and the sizes of its batches.
 struct TrainedBy {
   std::optional<RunConfig> run;  // absent: a third-party model
   DataConfig data;
@@ -47,7 +47,7 @@ TrainedBy trained_by(const LoadedModel& loaded) {
   return out;
 }
 
-// Data of the run. With a selected validation set: only that set.
+// Data of the run; with --validation-set only that set.
 DataConfig data_of_run(const std::string& validation_set, const TrainedBy& trained) {
   DataConfig data = trained.data;
   if (validation_set.empty()) return data;
@@ -57,8 +57,8 @@ DataConfig data_of_run(const std::string& validation_set, const TrainedBy& train
   std::erase_if(data.valid, [&](const ValidationSet& set) { return set.name != validation_set; });
   if (data.valid.empty())
     fail_input("--validation-set ", validation_set, ": the run ",
-               names.empty() ? "has no validation sets with names"
-                             : concat("has the validation sets ", names));
+               names.empty() ? "has no named validation sets"
+                             : concat("does not have this set; it has: ", names));
   return data;
 }
 
@@ -83,8 +83,8 @@ int64_t length_of(const EvaluateOptions& options, const TrainedBy& trained,
   return length;
 }
 
-// Limit on the tokens of a task. A model that was not trained from scratch here may use all of its
-// positions; memory is planned for what the task needs.
+// Maximum tokens of a document of a task. A model that was not trained from scratch here may use
+// all its positions; memory is planned for the longest document.
 int64_t limit_of_task(const EvaluateOptions& options, const LoadedModel& loaded, int64_t length) {
   const bool all = options.sequence_length == 0 && loaded.wants_special_tokens();
   return all ? std::max(length, longest_sequence(loaded.config())) : length;
@@ -99,22 +99,21 @@ std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
                                             const LoadedModel& loaded, const RunConfig& trained,
                                             int64_t length, int threads) {
   if (learns_from_pairs(trained.finetune))
-    fail_input(options.model, " was trained on preferences, which have no loss of their own here; ",
+    fail_input(options.model, " was trained on preferences, whose loss eval does not compute; ",
                "give --data PREFIX or --task FILE");
   if (!options.validation_set.empty())
     fail_input("--validation-set ", options.validation_set,
-               ": a fine-tuning run has one set, without a name");
+               ": a fine-tuning run has one validation set, without a name");
   RunConfig config = trained;
   config.sequence_length = length;
   const auto data = open_finetune_data(config, threads);
-  // A share of the training examples is only reproducible for the same examples and sequence
-  // length.
+  // The held-out examples can only be determined again with the same examples and sequence length.
   const CheckpointLineage& lineage = loaded.bundle().lineage;
   const bool known = length == trained.sequence_length && !lineage.examples.empty();
   if (trained.finetune.val_size > 0 && known && lineage.examples != data->train_set->fingerprint())
-    fail_input(
-        options.model, " has learned from other examples than its finetune.train_file holds now (",
-        lineage.data, "), so that no part of them is known to be held out; give --data PREFIX");
+    fail_input(options.model,
+               " was trained on other examples than its finetune.train_file has now (",
+               lineage.data, "), so none of them is known to be held out; give --data PREFIX");
   if (data->validation == nullptr)
     fail_input(options.model, ": the run has no validation data (neither finetune.valid_file nor ",
                "finetune.val_size); give --data PREFIX or --task FILE");
@@ -126,17 +125,17 @@ std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
 std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const TrainedBy& trained,
                                            const ModelConfig& model, int64_t length) {
   if (options.data.empty() && trained.data.train.empty())
-    fail_input(options.model, " comes without data of its own; give --data PREFIX");
+    fail_input(options.model, " has no validation data of its own; give --data PREFIX");
   const DataConfig data = data_of(options, trained);
   std::vector<ValidationSource> sources = make_validation_sources(
       data, {.sequence_length = length, .vocab_size = model.vocab_size, .seed = trained.seed});
   if (!sources.empty()) return sources;
-  if (!options.data.empty()) fail_input("--data ", options.data, " holds no two tokens");
+  if (!options.data.empty()) fail_input("--data ", options.data, " has fewer than two tokens");
   fail_input(options.model, ": the run has no validation data (", why_no_validation(data),
              "); give --data PREFIX");
 }
 
-// Opens a task. At most `limit` tokens of context and choice are read.
+// Opens a task. limit: maximum tokens of a context and a choice.
 EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
                    const Tokenizer& tokenizer, int64_t limit) {
   std::optional<ChatTemplate> chat;
@@ -153,7 +152,7 @@ EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
                    .chat = writer ? &*writer : nullptr});
 }
 
-// Evaluates the documents of a task, packed into sequences as in fine-tuning.
+// Evaluates the documents of a task, which are packed into sequences as in fine-tuning.
 void run_task(const EvalTask& task, const EvaluateOptions& options, Evaluator& evaluator,
               int64_t length, const ArenaPlan& plan, EvaluateReport& report) {
   const auto set = std::make_shared<const ExampleSet>(task.documents());
@@ -175,7 +174,7 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
   RankDevice device;  // outlives the objects on it
   LoadedModel loaded(options.model, world.world(), options.dtype, options.adapter,
                      options.quantization);
-  loaded.allow_non_finite();  // non-finite weights show in the loss
+  loaded.allow_non_finite();  // the loss shows them
   const ModelConfig& model = loaded.config();
   device = open_rank_device(world, options.device, loaded.bundle().device_backend);
   Ctx ctx(pin_rank(world, 0), "activations", device.get());
@@ -200,7 +199,7 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
       if (world.rank() == 0)
         for (const std::string& warning : task->warnings()) log_warning(warning);
       if (task->truncated() > 0 && world.rank() == 0)
-        log_warning(task->truncated(), " choices have contexts that were cut: a sequence has ",
+        log_warning(task->truncated(), " choices have truncated contexts: a sequence has at most ",
                     limit, " tokens");
     }
     sizes = resolve_layout(options.layout, model, world.size());

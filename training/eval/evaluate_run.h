@@ -1,4 +1,4 @@
-// `trireme eval`: loss or task metrics of a saved model.
+// Evaluation of a saved model by `trireme eval`: losses of token files, or metrics of a task.
 #pragma once
 
 #include <optional>
@@ -15,42 +15,46 @@ struct EvaluateOptions {
   std::string model;                        // run directory, checkpoint, or third-party model
   std::string adapter;                      // PEFT adapter for the model; empty: none
   std::optional<DType> dtype;               // compute dtype; absent: the checkpoint's
-  std::optional<BlockFormat> quantization;  // of the weights, as in LoadedModel
+  std::optional<BlockFormat> quantization;  // quantization of the weights, as in LoadedModel
   std::string data;  // token file prefix; empty: the run's own validation data
-  std::string task;  // questions or texts (training/eval/eval_task.h) instead of data
-  // Delimiter between context and choice of a task; absent: a space, or nothing after a chat
-  // template's text.
+  // Task file (training/eval/eval_task.h) to evaluate instead of token files; empty: none. The next
+  // six options are for tasks only.
+  std::string task;
+  // Text between a context and a choice; absent: a space, or nothing after a chat template.
   std::optional<std::string> delimiter;
-  bool add_bos = false;              // for a task's contexts; always set for Gemma
-  bool apply_chat_template = false;  // for a task's contexts
-  std::string chat_template;         // file, or a tokenizer's directory; empty: the model's
-  std::string tokenizer;             // for a task; empty: the run's
-  std::string samples;  // for a task: output file of the log-likelihoods per record; empty: none
-  std::string validation_set;    // of the run's named sets; empty: all of them
-  int64_t sequence_length = 0;   // 0: as trained; task on a third-party model: the model's limit
-  int64_t micro_batch_size = 0;  // 0: as trained
-  int64_t max_samples = 0;       // of each set, at equal distances; 0: all
+  bool add_bos = false;              // start contexts with the BOS token; always done for Gemma
+  bool apply_chat_template = false;  // render contexts with the chat template
+  std::string chat_template;         // file, or tokenizer directory; empty: the model's
+  std::string tokenizer;             // empty: the model's
+  std::string samples;               // output file of each record's log-likelihoods; empty: none
+  std::string validation_set;        // name of one of the run's validation sets; empty: all sets
+  // Tokens. 0: as trained; a task on a third-party model: the model's limit.
+  int64_t sequence_length = 0;
+  int64_t micro_batch_size = 0;  // sequences; 0: as trained
+  int64_t max_samples = 0;       // evenly spaced samples of each set; 0: all
   std::string device = "auto";   // auto, cpu, cuda
-  // Any layout, whatever the model was trained with; the remaining ranks share the samples.
+  // Layout, which may differ from the one of the training run. Ranks that it leaves over become
+  // data-parallel ranks and share the samples.
   LayoutOptions layout;
 };
 
 struct EvaluateReport {
   std::string checkpoint;
   struct Set {
-    std::string name;  // "" for a single set, and for EvaluateOptions::data
-    std::string data;  // description
+    std::string name;  // "" for a set without a name, and for EvaluateOptions::data
+    std::string data;  // BatchSource::describe()
     EvalResult result;
   };
   std::vector<Set> sets;
   // Results of a task.
   int64_t questions = 0, texts = 0;
-  int64_t truncated = 0;  // choices whose contexts were cut
+  int64_t truncated = 0;  // choices whose contexts were truncated
   std::vector<TaskMetric> metrics;
-  std::string samples;  // path of the file, if requested
-  double seconds = 0;
+  std::string samples;  // content for the file EvaluateOptions::samples, if requested
+  double seconds = 0;   // of the whole evaluation, including loading
 };
 
+// Collective over `world`; every rank returns the same report.
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world);
 
 }  // namespace trireme

@@ -50,7 +50,7 @@ double mean_of_last(const std::vector<double>& values, size_t count) {
   return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
 }
 
-// Value of a config key under its GPT-2 or its Llama name, as text.
+// Value of a model key under its Llama or its GPT-2 name, as text.
 std::string either(const OrderedJson& model, const char* llama, const char* gpt2) {
   const char* key = model.contains(llama) ? llama : gpt2;
   return model.contains(key) ? model[key].dump() : "?";
@@ -85,7 +85,7 @@ std::vector<double> points_only(const std::vector<double>& values, const std::ve
   return kept;
 }
 
-// Pale raw values below a smoothed curve, one colour per run.
+// Adds a smoothed curve above pale raw values; each run has its colour.
 void add_curve(Plot& plot, const std::string& name, const std::vector<double>& x,
                const std::vector<double>& y, int colour) {
   const double window = std::max(1.0, static_cast<double>(y.size()) / 100);
@@ -126,7 +126,7 @@ std::vector<ReportChart> make_charts(const std::vector<RunRecord>& runs, ReportA
   return {loss, speed, norm, rate};
 }
 
-// Adds the loss of one validation set of the last record, if it is a number.
+// Adds the last record's loss of one validation set, if it is a number.
 void add_validation(RunRecord& run, const std::string& name, const OrderedJson& loss) {
   if (!loss.is_number()) return;
   auto curve = std::ranges::find(run.validation, name, &ValidationCurve::name);

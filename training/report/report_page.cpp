@@ -31,7 +31,8 @@ th{white-space:normal;color:var(--soft);font-weight:500}th:first-child,td:first-
 pre{overflow-x:auto;font-size:12px;margin:10px 0 0}summary{cursor:pointer}footer{color:var(--soft);font-size:12px}
 )";
 
-// Draws each chart over its static picture; keeps the picture if anything fails.
+// Script that replaces each static picture by an interactive chart, and keeps the picture if that
+// fails.
 constexpr const char* kScript = R"(
 const dark = matchMedia('(prefers-color-scheme: dark)').matches;
 const palette = dark ? ['#4aa8e0','#f08a3c','#2fc79a','#cc79a7','#e69f00','#56b4e9']
@@ -116,7 +117,7 @@ std::string summary_table(const std::vector<RunRecord>& runs) {
   return out + "</table></div></section>\n";
 }
 
-// A number with six digits: enough for a screen, at a third of the size.
+// Number with six significant digits, which are enough for a chart and take a third of the bytes.
 PageJson rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
   char buffer[32];
@@ -187,9 +188,9 @@ std::string report_page(const std::vector<RunRecord>& runs, const std::vector<Re
   out += "</div>\n<br>";
   for (const RunRecord& run : runs) out += config_section(run);
   out += interactive
-             ? "<footer>Drag over a chart to zoom, double-click to see all of it; pale lines "
-               "are single steps, strong ones a moving average.</footer>\n"
-             : "<footer>Pale lines are single steps, strong ones a moving average.</footer>\n";
+             ? "<footer>Drag over a chart to zoom; double-click to reset. Pale lines are single "
+               "steps, strong lines are moving averages.</footer>\n"
+             : "<footer>Pale lines are single steps, strong lines are moving averages.</footer>\n";
   if (interactive) {
     PageJson data = PageJson::array();
     for (const ReportChart& chart : charts) data.push_back(chart_data(chart));

@@ -1,4 +1,4 @@
-// HTML page of a report.
+// HTML page of a report (training/report/report.h).
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 namespace trireme {
 
 struct ReportChart {
-  std::string id;  // "loss": the element's id and the picture's name
+  std::string id;  // "loss": id of the HTML element, and part of the SVG file's name
   Plot plot;
 };
 
-// dygraphs_script, dygraphs_style: contents of the library's files, or empty for static pictures
-// only.
+// Text of the page. dygraphs_script, dygraphs_style: contents of the library's files; empty: static
+// pictures only.
 std::string report_page(const std::vector<RunRecord>& runs, const std::vector<ReportChart>& charts,
                         const std::string& dygraphs_script, const std::string& dygraphs_style);
 

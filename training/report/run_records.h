@@ -1,5 +1,5 @@
-// Records of a run in progress: metrics.jsonl, console lines, train.log, progress bar. Only on rank
-// 0.
+// Writer of a run's records, on rank 0 only: metrics.jsonl, console lines, train.log, TensorBoard
+// events, progress bar.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ std::string metrics_path(const RunConfig& config);
 
 class RunRecords {
  public:
-  // Opens the files in config.output_dir; drops records after `resume_step`.
+  // Opens the files in config.output_dir and removes records of steps after `resume_step`.
   RunRecords(const RunConfig& config, int64_t resume_step);
   ~RunRecords();
   RunRecords(const RunRecords&) = delete;
@@ -26,7 +26,7 @@ class RunRecords {
  private:
   int64_t log_interval_;
   MetricsFile metrics_;
-  std::optional<TensorBoardWriter> events_;  // logging.tensorboard.enabled
+  std::optional<TensorBoardWriter> events_;  // only with logging.tensorboard.enabled
   ProgressBar progress_;
 };
 

@@ -3,7 +3,7 @@
 namespace trireme {
 namespace {
 
-// Kinds that send bytes: a receive sends none, a barrier's messages are empty.
+// Kinds that send bytes; not a receive, nor a barrier, whose messages are empty.
 constexpr std::array kKinds{CommKind::kAllReduce, CommKind::kAllGather, CommKind::kReduceScatter,
                             CommKind::kBroadcast, CommKind::kAllToAll,  CommKind::kSend,
                             CommKind::kControl};

@@ -1,4 +1,4 @@
-// Bytes sent by all ranks, by kind of operation, as members of the step's record
+// Metrics of communication: bytes sent by all ranks in a step, by kind of collective
 // (docs/reference/metrics.md).
 #pragma once
 
@@ -9,8 +9,8 @@ namespace trireme {
 
 class TrafficMetrics {
  public:
-  // Collective. Adds comm_<kind>_bytes and comm_window_bytes since the last call. Bytes sent by
-  // this call itself count in the next one.
+  // Adds comm_<kind>_bytes and comm_window_bytes: the bytes since the last call. Collective; what
+  // this call itself sends counts in the next call.
   void add(World& world, StepMetrics& metrics);
 
  private:

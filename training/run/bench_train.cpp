@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kWarmUpSteps = 2;  // first touches, primitive creation
+constexpr int64_t kWarmUpSteps = 2;  // they touch memory first and create the library's primitives
 
 RunConfig config_of(const BenchTrainOptions& options, int64_t micro_batches) {
   RunConfig config;
@@ -57,8 +57,8 @@ MicroBatch make_batch(const RunConfig& config) {
 }
 
 struct Timing {
-  std::vector<double> seconds;  // of each timed step, ascending; GPU: their mean
-  Profile profile;              // of the timed steps together
+  std::vector<double> seconds;  // time of each step, ascending; GPU: one element, their mean
+  Profile profile;              // of all timed steps together
   bool on_gpu = false;
   int64_t allocations = 0, launches = 0;
   double loss = 0;
@@ -69,7 +69,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Steps with one number of micro-batches; all share one state and one context.
+// Times steps of different numbers of micro-batches, which share one state and one context.
 class StepBench {
  public:
   StepBench(const BenchTrainOptions& options, const Groups& groups, Ctx& ctx)
@@ -90,9 +90,9 @@ class StepBench {
     state_.initialize(ctx_);
   }
 
-  // A step ends when its loss has reached the host, so that the host's clock covers a GPU's whole
-  // work. As in a run, the host has then queued the next step: it may see two steps of a GPU end
-  // together, and only their mean is the time of one.
+  // Times steps. A step ends when its loss has reached the host, so that the host's clock covers
+  // all GPU work. As in a run, the host has then queued the next step, and may see two steps of a
+  // GPU end together. Only the mean over the steps is therefore the time of one step.
   Timing run(int64_t micro_batches, int64_t warm_up, int64_t steps) {
     const RunConfig config = config_of(options_, micro_batches);
     TrainStep step(config, state_, groups_, ctx_);
@@ -152,11 +152,11 @@ class StepBench {
   TrainState state_;
   std::vector<Planned> plans_;  // by number of micro-batches
   int64_t capacity_ = 0;
-  int64_t taken_ = 0;   // steps taken
-  uint64_t drawn_ = 0;  // batches drawn
+  int64_t taken_ = 0;   // steps run so far
+  uint64_t drawn_ = 0;  // random batches filled so far
 };
 
-// Time shares of a CPU's step by category.
+// Fractions of a CPU step's time by category.
 void add_shares(const Timing& timing, BenchTrainReport& report) {
   double total = 0, known = 0;
   for (const double s : timing.seconds) total += s;
@@ -218,7 +218,7 @@ void measure(const BenchTrainOptions& options, StepBench& bench, BenchTrainRepor
 }  // namespace
 
 BenchTrainReport bench_train(const BenchTrainOptions& options, World& world, cuda::Context* gpu) {
-  TRIREME_CHECK(world.size() == 1, "bench_train on ", world.size(), " ranks");
+  TRIREME_CHECK(world.size() == 1, "bench_train() on ", world.size(), " ranks, expected 1");
   const int threads = options.threads > 0 ? options.threads : available_cores();
   pin_team(0, threads);
   BenchTrainReport report;

@@ -25,7 +25,7 @@ void open_gemm_algorithms(const std::string& directory, int rank, cuda::Context&
   if (std::filesystem::exists(path, ignored)) {
     GemmAlgorithms kept = read_gemm_algorithms(read_small_file(path), path);
     if (kept.device != here.device || kept.version != here.version)
-      fail_input(path, " has algorithms of ", kept.device, " with ", kept.version, ", and this is ",
+      fail_input(path, " has algorithms for ", kept.device, " with ", kept.version, ", expected ",
                  here.device, " with ", here.version,
                  ": give cuda.gemm_algorithms another folder, or remove the file to choose again");
     here = std::move(kept);

@@ -27,8 +27,8 @@ namespace {
 
 constexpr int64_t kOpenFiles = 1 << 16;  // two for each token file of a blend
 
-// Advice for a run that diverged; `newest`: its newest good checkpoint, empty: none. Changed
-// settings make another run, which could not resume that checkpoint.
+// Advice for a run that diverged. newest: its newest good checkpoint; empty: none. A run with
+// changed settings is another run, so it cannot resume that checkpoint.
 std::string advice_for_divergence(const RunConfig& config, const std::string& newest) {
   const bool fp16 = config.dtype == DType::kF16;
   std::string settings =
@@ -76,10 +76,8 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
   if (device_.gpu == nullptr) return;
   if (config.zero.offload_optimizer.device != OffloadDevice::kNone)
     fail_input(
-        "zero_optimization.offload_optimizer.device: with device cuda the optimizer's state stays "
-        "on the "
-        "GPU in this version; set it to none (ZeRO stages divide the state over ranks), or device "
-        "to cpu");
+        "zero_optimization.offload_optimizer.device: offload is not supported with device cuda; "
+        "set it to none (ZeRO stages shard the optimizer state over ranks), or device to cpu");
   device_.gpu->deterministic = config.deterministic;
   device_.gpu->autotune = config.cuda_autotune;
   if (!config.cuda_cudnn_attention) {
@@ -89,7 +87,7 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
   device_.gpu->synchronous = config.cuda_synchronous;
 }
 
-// Opens the batches of a fine-tuning run: its only difference from pretraining.
+// Opens the data of a fine-tuning run, which otherwise runs as pretraining does.
 void PretrainRun::open_examples() {
   std::shared_ptr<FinetuneData> data = options_.finetune;
   if (data == nullptr) data = open_finetune_data(config_, ctx_.threads);
@@ -97,7 +95,7 @@ void PretrainRun::open_examples() {
   const int64_t sequences = data->train->samples_per_epoch();
   if (epochs > 0 && config_.train_steps != finetune_steps(config_, sequences))
     fail_input("train_steps ", config_.train_steps, " and finetune.num_train_epochs ", epochs,
-               " do not agree: ", sequences, " sequences come to ",
+               " do not agree: ", sequences, " sequences per epoch give ",
                finetune_steps(config_, sequences), " steps; set train_steps to auto, or ",
                "num_train_epochs to null");
   examples_summary_ = data->summary;
@@ -109,7 +107,7 @@ void PretrainRun::open_examples() {
   if (data->validation != nullptr)
     validation_data_.push_back({"", std::move(data->validation)});
   else
-    no_validation_ = "neither finetune.valid_file nor finetune.val_size is given; give one";
+    no_validation_ = "neither finetune.valid_file nor finetune.val_size is set; give one";
   if (validation_data_.empty() && config_.eval_interval > 0)
     fail_input("evaluation.eval_interval ", config_.eval_interval, " requests validation, but ",
                no_validation_, "; or set evaluation.eval_interval to 0");
@@ -127,7 +125,7 @@ void PretrainRun::open_data() {
   validation_data_ = make_validation_sources(config_.data, source);
   test_data_ = make_test_source(config_.data, source);
   if (!test_data_ && !config_.data.test.empty())
-    fail_input("data.test_data_path holds no two tokens of one file: nothing to test on");
+    fail_input("data.test_data_path: expected a file with at least two tokens");
   if (!validation_data_.empty()) return;
   no_validation_ = why_no_validation(config_.data);
   if (config_.eval_interval > 0)
@@ -189,11 +187,11 @@ void PretrainRun::start_or_resume() {
   for (const std::string& note : resume_notes) log_warning(note);
   for (const std::string& note : config_.notes) log_info(note);
   if (group_.rank() == 0 && !no_validation_.empty())
-    log_warning("no validation loss will be taken: ", no_validation_);
+    log_warning("the run has no validation loss: ", no_validation_);
   if (!weights.empty() && checkpoint.empty())
     log_info("starting at step 0 with the weights of ", weights,
              adapter.empty() ? "" : concat(" and the adapters of ", adapter),
-             "; optimizer, learning rate and data start from the beginning");
+             "; optimizer state, learning rate and data position are new");
   if (position_.skipped_row > 0 && position_.step >= config_.train_steps)
     fail_at_diverged_end(config_, checkpoint);
   if (position_.step > config_.train_steps)
@@ -203,11 +201,10 @@ void PretrainRun::start_or_resume() {
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
 }
 
-// Computes the reference log-probabilities of preferences: those of every response under the
-// initial model.
+// Computes the reference log-probabilities of all responses, with the initial model.
 void PretrainRun::compute_reference_log_probabilities() {
   const auto of = [&](const ExampleSet& set) {
-    log_info("reference model: ", set.documents(), " answers");
+    log_info("computing reference log-probabilities of ", set.documents(), " responses");
     return std::make_shared<const std::vector<double>>(log_likelihoods(set));
   };
   const auto train = of(train_examples_->set());
@@ -266,7 +263,7 @@ void PretrainRun::finish_steps(int64_t open) {
   while (std::ssize(open_steps_) > open) finish_step();
 }
 
-// Reads the result of the oldest open step; after the last one, evaluates if that is due.
+// Reads the result of the oldest open step, evaluates if that is due, and writes the record.
 void PretrainRun::finish_step() {
   const StepResult result = step_.finish();
   if (device_.gpu != nullptr) log_notes(*device_.gpu);
@@ -278,7 +275,7 @@ void PretrainRun::finish_step() {
   std::ranges::copy(open.sent.extra, std::back_inserter(metrics.extra));
   const bool last = metrics.step == config_.train_steps;
   if (last || due(config_.eval_interval, metrics.step)) {
-    TRIREME_CHECK(open_steps_.empty(), "an evaluation while steps are open");
+    TRIREME_CHECK(open_steps_.empty(), "evaluation while steps are open");
     validate(metrics);
   }
   if (last && test_data_) metrics.test_loss = loss_on(*test_data_, "test", metrics);
@@ -286,7 +283,7 @@ void PretrainRun::finish_step() {
   check_divergence(metrics.step, result);
 }
 
-// True if a skipped step belongs to a dynamic loss scale's search for its largest value.
+// True if a step was skipped only because a dynamic loss scale is still too large.
 bool PretrainRun::is_loss_scale_search(const StepResult& result) const {
   const LossScaleConfig& scale = config_.loss_scale;
   return config_.dtype == DType::kF16 && scale.static_scale == 0 && std::isfinite(result.loss) &&
@@ -318,7 +315,7 @@ void PretrainRun::fail_diverged(int64_t step, int64_t skips, const std::string& 
 
 // Loss on evaluation.eval_iters batches of `data`.
 double PretrainRun::loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics) {
-  // 0: all samples, also used if the number of samples overflows.
+  // 0: all samples; also if the number of samples would overflow.
   const int64_t batch = config_.train_batch_size;
   const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
   const int64_t samples = countable ? config_.eval_steps * batch : 0;
@@ -383,7 +380,7 @@ void PretrainRun::mark_saved(const std::string& checkpoint) const {
   }
 }
 
-// Writes the adapters of a checkpoint for PEFT, in the run's folder.
+// Writes the adapters of a checkpoint in PEFT's format to output_dir/adapter.
 void PretrainRun::write_adapter(const std::string& checkpoint) const {
   if (!config_.finetune.lora.enabled() || group_.rank() != 0) return;
   const std::string folder = (std::filesystem::path(config_.output_dir) / "adapter").string();
@@ -391,25 +388,25 @@ void PretrainRun::write_adapter(const std::string& checkpoint) const {
     write_peft_adapter(config_.finetune.lora, config_.model, CheckpointModel(checkpoint),
                        lineage_.base, folder);
     write_chat_template_files(lineage_.chat_templates, folder);
-    log_info("wrote ", folder, " for PEFT");
+    log_info("wrote ", folder, ", an adapter in PEFT's format");
   } catch (const InputError& e) {  // the checkpoint is complete
-    log_warning("no adapter for PEFT: ", e.what());
+    log_warning("cannot write a PEFT adapter: ", e.what());
   }
 }
 
-// Called on rank 0 once output_dir or checkpoint.save no longer leads to what the run has locked:
-// the run continues and creates the directories again.
+// Creates output_dir and checkpoint.save again after one of them was removed or replaced, so that
+// the run continues. Called on rank 0.
 void PretrainRun::restore_directory() {
   records_.reset();
-  lock_.reset();  // removes only what is still its own
+  lock_.reset();  // removes a lock file only if it is still this run's
   lock_ = std::make_unique<RunLock>(config_);
   check_own_records(config_);
   write_run_directory(config_);
   records_ = std::make_unique<RunRecords>(config_, position_.step);
   log_warning("output_dir ", config_.output_dir, " or checkpoint.save ", config_.checkpoint.save,
-              " was removed or replaced while the run wrote to it: made again at step ",
-              position_.step, "; a checkpoint is saved in it after the first step from here that ",
-              "is not skipped; earlier records and checkpoints may be lost");
+              " was removed or replaced while the run wrote to it: created again at step ",
+              position_.step, "; the next step that is not skipped saves a checkpoint; ",
+              "earlier records and checkpoints may be lost");
 }
 
 StopRequest PretrainRun::agreed_request() {
@@ -444,7 +441,7 @@ ExitCode PretrainRun::run() {
   if (options_.validate_only) {
     from_rank_0(group_, [&] { return plan_start().checkpoint; });
     if (group_.rank() == 0) {
-      if (!no_validation_.empty()) log_warning("no validation loss: ", no_validation_);
+      if (!no_validation_.empty()) log_warning("the run has no validation loss: ", no_validation_);
       std::printf("configuration is valid for %d rank%s\n%s%s", group_.size(),
                   group_.size() == 1 ? "" : "s", memory_report().c_str(),
                   train_plan_.table(8).c_str());
@@ -460,7 +457,7 @@ ExitCode PretrainRun::run() {
   for (const auto& [name, source] : validation_data_)
     if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
   if (!step_.graphs().why_not().empty())
-    log_info("cuda.graphs: a micro-batch is not recorded on the GPU: ", step_.graphs().why_not());
+    log_info("cuda.graphs: not used: ", step_.graphs().why_not());
   log_info(memory_report());
   peak_tflops_ = peak_of_rank();
 
@@ -469,7 +466,7 @@ ExitCode PretrainRun::run() {
     start_step();
     const bool last = position_.step == config_.train_steps;
     const bool saves = last || save_waits_ || due(config_.checkpoint.save_interval, position_.step);
-    // Readers of the model need the state after a step whose result is known.
+    // Saving and evaluation need the model after this step, so all open steps are finished first.
     const bool read = saves || due(config_.eval_interval, position_.step);
     finish_steps(read ? 0 : step_.max_open() - 1);
     const StopRequest request = agreed_request();
@@ -487,7 +484,7 @@ ExitCode PretrainRun::run() {
 
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals) {
-  // Settings of a rank's parameters may be impossible in its layout.
+  // The state's constructor throws if the parameters of a rank are impossible in its layout.
   agreed(world.world(),
          [&] { const TrainState state(config, layout_of(config.parallel, world.world().rank())); });
   return PretrainRun(config, world, options, signals).run();

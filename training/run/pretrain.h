@@ -1,5 +1,4 @@
-// Training run, from new weights or for fine-tuning: everything between a checked configuration and
-// a saved model.
+// Training run, pretraining or fine-tuning, from a checked configuration to a saved model.
 #pragma once
 
 #include <memory>
@@ -15,11 +14,11 @@ struct FinetuneData;
 
 struct PretrainOptions {
   std::string resume;  // "", "auto" or a checkpoint (training/run/run_directory.h)
-  std::shared_ptr<FinetuneData> finetune = {};  // for fine-tuning; null: opened by the run
-  bool validate_only = false;  // print what the run will need, train nothing, write nothing
+  std::shared_ptr<FinetuneData> finetune = {};  // fine-tuning: opened data; null: the run opens it
+  bool validate_only = false;  // check everything, print the memory needed, and return
 };
 
-// Runs on every rank of `world`. Returns kDone, or kStoppedSaved after a stop by signal; throws
+// Trains. Collective over `world`. Returns kDone, or kStoppedSaved after a stop by signal. Throws
 // Error with kDiverged after max_consecutive_skips non-finite steps in a row.
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals);

@@ -12,12 +12,12 @@ namespace trireme {
 // GPU: the vendor's nominal peak. CPU: the peak measured at the start of the run.
 double PretrainRun::peak_of_rank() const {
   if (device_.gpu != nullptr) return cuda::nominal_tflops(device_.gpu->info, config_.dtype);
-  const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan
+  const MachinePeak peak = measure_peak(ctx_.threads, false);  // false: needs no extra memory
   const bool half = config_.dtype == DType::kBF16;
   return (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
 }
 
-// Memory that this rank uses, without the optimizer's file.
+// Bytes of memory that this rank needs, without the optimizer's state file.
 int64_t PretrainRun::planned_bytes() const {
   const int64_t tokens = config_.micro_batch_size * config_.sequence_length / config_.parallel.cp;
   const int64_t batches = device_.gpu == nullptr
@@ -36,7 +36,7 @@ std::string PretrainRun::memory_report() const {
     return concat("  ", what, " ", format_bytes(bytes), " (", bytes, " bytes)\n");
   };
   std::string report = concat(
-      "bytes on each rank, from a counting run of one step:\n",
+      "memory of each rank, from a planning run of one step:\n",
       line("parameters              ", store.value_bytes()),
       store.packed_bytes() == 0 ? std::string()
                                 : line("  of these in 4 bits    ", store.packed_bytes()),
@@ -56,17 +56,17 @@ std::string PretrainRun::memory_report() const {
   return report;
 }
 
-// Checks free memory before any is allocated. In use at that time: memory of the runtime and
-// libraries, communicator buffers, and other users of the GPU.
+// Checks that the GPU has enough free memory, before the run allocates any. Already in use are the
+// memory of the runtime, of libraries, of communicator buffers and of other processes.
 void PretrainRun::check_device_memory() const {
   if (device_.gpu == nullptr) return;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
   if (planned_bytes() <= memory.free()) return;
-  fail_input("the run needs ", format_bytes(planned_bytes()), " on each rank, and GPU ",
-             device_.gpu->device, " has ", format_bytes(memory.free()), " free of ",
+  fail_input("the run needs ", format_bytes(planned_bytes()), " on each rank, but GPU ",
+             device_.gpu->device, " has only ", format_bytes(memory.free()), " free of ",
              format_bytes(memory.total),
              "; lower train_micro_batch_size_per_gpu or sequence_length, set "
-             "activation_checkpointing.granularity to selective or full, or divide the model over "
+             "activation_checkpointing.granularity to selective or full, or shard the model over "
              "more ranks (zero_optimization.stage, tensor or pipeline parallelism)\n",
              memory_report());
 }
@@ -90,7 +90,7 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   m.model_tflops = training_flops_per_token(config_.model, parameters_, config_.sequence_length,
                                             adapter_parameters_) *
                    m.tokens_per_second / group_.size() / 1e12;
-  // Above 1 the peak was measured while the machine was busy: no value is better than a wrong one.
+  // An MFU above 1 would mean that the peak was measured on a busy machine; it is not reported.
   if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
   m.arena_bytes = ctx_.arena.capacity();
   m.allocation_count = open.allocations;
@@ -99,7 +99,7 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   double known = 0;
   for (size_t c = 0; c + 1 < kTimeCategories; ++c) {
     const auto category = static_cast<TimeCategory>(c);
-    // Host times of GPU work only measure its queueing.
+    // On a GPU, host times measure only the queueing of work.
     if (device_.gpu != nullptr && category != TimeCategory::kData) continue;
     const double ms = open.profile.seconds(category) * 1e3;
     known += ms;

@@ -1,5 +1,5 @@
-// Training run of one rank. pretrain.cpp has the phases of a run in order, pretrain_report.cpp its
-// reports.
+// Training run of one rank. pretrain.cpp has the phases of a run in order, pretrain_report.cpp the
+// memory report and the metrics of a step.
 #pragma once
 
 #include <chrono>
@@ -28,12 +28,12 @@ class PretrainRun {
   ExitCode run();
 
  private:
-  // Step that was started and whose result has not been read, with data for its record.
+  // Step that has started and whose result has not been read yet, with data for its record.
   struct OpenStep {
     TrainPosition position;  // after the step
     Profile profile;
     int64_t allocations = 0;
-    StepMetrics sent;  // only TrafficMetrics
+    StepMetrics sent;  // only the members of TrafficMetrics
   };
   void open_examples();
   void compute_reference_log_probabilities();
@@ -53,11 +53,11 @@ class PretrainRun {
     return device_.gpu != nullptr && !config_.cuda_gemm_algorithms.empty();
   }
   bool due(int64_t interval, int64_t step) const { return interval > 0 && step % interval == 0; }
-  // name: of the set in `metrics`.
+  // name: of the set, for metrics.partial_sets.
   double loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics);
   void validate(StepMetrics& metrics);
-  // Postpones a save while steps are skipped, since the weights may be the cause, unless the run
-  // ends there.
+  // Saves, unless the last step was skipped: bad weights may be the cause, so the save waits for
+  // the next step that is not skipped. Saves in any case if the run ends here.
   void save_if_finite(StopRequest request);
   void save();
   void mark_saved(const std::string& checkpoint) const;
@@ -97,16 +97,16 @@ class PretrainRun {
   TrainPosition position_;  // includes the open steps
   // Started and not finished; oldest first.
   std::deque<OpenStep> open_steps_;
-  std::chrono::steady_clock::time_point counted_until_;  // earlier time belongs to finished steps
+  std::chrono::steady_clock::time_point counted_until_;  // end of the last finished step
   int64_t last_saved_ = -1;
-  std::string last_checkpoint_;     // not of a skipped step; empty: none yet
-  std::string first_bad_;           // first non-finite gradient
-  bool save_waits_ = false;         // until a step is not skipped
-  double peak_tflops_ = 0;          // of this rank
-  int64_t parameters_ = 0;          // of the whole model
-  int64_t adapter_parameters_ = 0;  // in addition to parameters_
+  std::string last_checkpoint_;  // newest one whose last step was not skipped; empty: none
+  std::string first_bad_;        // name of the first non-finite gradient of the last skipped step
+  bool save_waits_ = false;      // a save is due at the next step that is not skipped
+  double peak_tflops_ = 0;       // peak of this rank's device
+  int64_t parameters_ = 0;       // of the whole model
+  int64_t adapter_parameters_ = 0;  // not included in parameters_
   TrafficMetrics traffic_metrics_;
-  std::unique_ptr<RunLock> lock_;  // on rank 0, once the run may write; outlives the records
+  std::unique_ptr<RunLock> lock_;  // on rank 0, from before the first write; outlives records_
   std::unique_ptr<RunRecords> records_;
 };
 

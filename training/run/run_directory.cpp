@@ -31,14 +31,14 @@ std::string latest_path(const RunConfig& config) {
   return (fs::path(config.checkpoint.save) / "latest").string();
 }
 
-// True if there are records, or a checkpoint, even a damaged one.
+// True if output_dir has records, or checkpoint.save has a checkpoint, even a damaged one.
 bool holds_run(const RunConfig& config) {
   if (is_present(metrics_path(config)) || is_present(latest_path(config))) return true;
   const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save, false);
   return !newest.directory.empty() || !newest.skipped.empty();
 }
 
-// Keys that determine the training trajectory, {"/a/b": value}.
+// Keys that determine the training trajectory, and those of the schedule: {"/a/b": value}.
 Json trajectory_keys(const RunConfig& config) {
   Json json = run_config_to_json(config);
   for (const Key& key : run_schema().keys()) {
@@ -49,7 +49,7 @@ Json trajectory_keys(const RunConfig& config) {
   return json.flatten();
 }
 
-// Keys whose values differ, for the message that refuses to continue another run.
+// List of the keys whose values differ, "KEY before -> now, ...", for errors.
 std::string differences(const RunConfig& saved, const RunConfig& wanted) {
   std::string out;
   const Json before = trajectory_keys(saved), now = trajectory_keys(wanted);
@@ -77,7 +77,7 @@ double rate_of(const RunConfig& config, int64_t step) {
   return learning_rate(config.scheduler, config.optimizer.lr, step, config.train_steps);
 }
 
-// Advice for keeping, in a run of `config`, the learning rates of the steps completed by `saved`.
+// Advice on how a run of `config` can keep the learning rates of the steps that `saved` completed.
 std::string advice_for_rates(const SchedulerConfig& saved, const SchedulerConfig& config) {
   const bool wsd = saved.style == DecayStyle::kWsd;
   std::string keys;
@@ -98,8 +98,8 @@ void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t s
   for (int64_t step = 0; step < steps_done; ++step) {
     if (rate_of(saved, step) == rate_of(config, step)) continue;
     fail_input(checkpoint, " took step ", step + 1, " with learning rate ", rate_of(saved, step),
-               ", this configuration (", differences(saved, config), ") gives it ",
-               rate_of(config, step), "; a run can be extended where the rates of its past stay: ",
+               ", but this configuration (", differences(saved, config), ") gives it ",
+               rate_of(config, step), "; completed steps must keep their learning rates: ",
                advice_for_rates(saved.scheduler, config.scheduler), "set them back, or ",
                advice_for_another_run(config, plan));
   }
@@ -111,8 +111,8 @@ void check_same_data(const RunConfig& config, const CheckpointReader& reader,
   const std::vector<TokenFileIdentity> saved = saved_data_identity(reader);
   if (saved.empty())
     plan.notes.push_back(
-        concat(plan.checkpoint, " does not record its token files (an ",
-               "earlier version saved it): whether they have changed is not checked"));
+        concat(plan.checkpoint, " does not record its token files, because an ",
+               "earlier version saved it: cannot check whether they have changed"));
   if (const std::string changed = changed_file(saved, data); !changed.empty())
     fail_input(plan.checkpoint, ": ", changed, "; put the file back, or ",
                advice_for_another_run(config, plan));
@@ -140,22 +140,22 @@ void check_same_run(const RunConfig& config, const std::vector<TokenFileIdentity
         concat("train_steps ", saved.train_steps, " -> ", config.train_steps, ": ", change));
 }
 
-// True if a model that was found is at the place that a path names.
+// True if the model at `place` is the one that `path` names, or is in that folder.
 bool lies_at(const std::string& place, const std::string& path) {
   const auto full = [](const std::string& p) { return fs::absolute(p).lexically_normal(); };
   const fs::path rest = full(place).lexically_relative(full(checkpoint_place(path)));
   return !rest.empty() && *rest.begin() != "..";
 }
 
-// Checks that records in output_dir are this run's, since a resumed run writes there from its step
-// on. Without a configuration file there, only the run's own checkpoint can prove it. Returns
-// whether output_dir identifies a run.
+// Checks that the records in output_dir are this run's, since a resumed run adds to them. If there
+// is no resolved_config.json, only the run's own checkpoint can show it. Returns true if output_dir
+// has a resolved_config.json.
 bool check_records(const RunConfig& config, bool own_checkpoint) {
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
   std::error_code ignored;
   if (!fs::exists(resolved, ignored)) {
     if (!own_checkpoint && fs::exists(metrics_path(config), ignored))
-      fail_input("output_dir ", config.output_dir, " holds the records of a run without its ",
+      fail_input("output_dir ", config.output_dir, " holds records of a run but no ",
                  "resolved_config.json, so the run is unknown; use another output_dir");
     return false;
   }
@@ -175,20 +175,21 @@ int64_t last_record(const RunConfig& config) {
   return records.empty() ? 0 : records.back()["step"].get<int64_t>();
 }
 
-// File with the name of the run's newest checkpoint; it remains if checkpoint.save is not mounted.
+// File with the name of the run's newest checkpoint. It is there even if checkpoint.save is not
+// mounted.
 std::string saved_mark(const RunConfig& config) {
   return (fs::path(config.output_dir) / "last_checkpoint").string();
 }
 
-// --resume auto without a complete checkpoint: a run starts only if none can have been saved.
-// Otherwise it would replace the earlier run's checkpoints, one after the other.
+// For --resume auto without a complete checkpoint: InputError unless it is certain that no
+// checkpoint was saved. A new run would otherwise replace the earlier run's checkpoints one by one.
 void check_nothing_saved(const RunConfig& config, const std::vector<std::string>& damaged) {
   const std::string& save = config.checkpoint.save;
   if (!damaged.empty()) {
     std::string list;
     for (const std::string& one : damaged) list += "\n  " + one;
     fail_input("--resume auto: none of the ", damaged.size(), " checkpoints in ", save,
-               " is whole, and a run does not start over what is there:", list,
+               " is complete, and a new run would overwrite them:", list,
                "\nrepair one, or move them away with their records, or start a new run in another ",
                "output_dir");
   }
@@ -200,13 +201,13 @@ void check_nothing_saved(const RunConfig& config, const std::vector<std::string>
                kStartAnew);
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
   if (!is_present(resolved.string())) return;
-  // The record of a later step was written after the checkpoint.
+  // A record of a later step shows that the checkpoint had been saved.
   const CheckpointConfig saved = read_resolved(resolved.string()).checkpoint;
   const int64_t last = last_record(config);
   if (saved.save_interval <= 0 || last <= saved.save_interval) return;
-  fail_input("--resume auto: ", metrics_path(config), " holds ", last,
+  fail_input("--resume auto: ", metrics_path(config), " has ", last,
              " steps of a run that saved every ", saved.save_interval, " in ", saved.save, ", but ",
-             save, " holds no checkpoint; ", kStartAnew);
+             save, " has no checkpoint; ", kStartAnew);
 }
 
 }  // namespace
@@ -243,8 +244,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
   ResumePlan plan;
   if (resume.empty() && holds_run(config))
     fail_input("output_dir ", config.output_dir,
-               " holds another run; continue it with "
-               "--resume auto, or choose another output_dir");
+               " holds another run; continue it with --resume auto, or choose another output_dir");
   if (resume == "auto") {
     const NewestCheckpoint newest = find_newest_good(config.checkpoint.save);
     if (newest.directory.empty()) check_nothing_saved(config, newest.skipped);
@@ -273,12 +273,13 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
   if (depends_on_base(config.finetune) && !plan.checkpoint.empty()) {
     plan.weights = find_base(plan.checkpoint, config.checkpoint.load);
     if (!lies_at(plan.weights, config.checkpoint.load))
-      plan.notes.push_back(concat("continues with base model ", plan.weights,
-                                  ", with which it began: ", config.checkpoint.load,
-                                  " is not that model"));
+      plan.notes.push_back(concat("continuing with the run's base model ", plan.weights,
+                                  " instead of checkpoint.load ", config.checkpoint.load,
+                                  ", which is another model"));
   }
   if (!plan.weights.empty()) open_found_model(plan.weights)->check(config.model);
-  // A checkpoint holds the trained adapters, but preferences are measured against the initial ones.
+  // A checkpoint has the trained adapters, but the reference model of preferences needs the initial
+  // ones.
   const FinetuneConfig& finetune = config.finetune;
   if (plan.checkpoint.empty() || learns_from_pairs(finetune))
     plan.adapter = finetune.initial_adapter;
@@ -287,7 +288,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
     plan.notes.push_back(std::move(lost));
   if (!plan.checkpoint.empty()) check_same_run(config, data, plan);
   if (!resume.empty() && check_records(config, plan.is_own) && plan.checkpoint.empty())
-    plan.notes.push_back("no checkpoint yet: the run starts from the beginning");
+    plan.notes.push_back("no checkpoint yet: the run starts at step 0");
   return plan;
 }
 

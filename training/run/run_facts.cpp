@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array kOfARank = {"cpu.threads_per_rank",
                                  "zero_optimization.offload_optimizer.nvme_path"};
-// Machines may have copies of these files in other folders.
+// Keys whose files may be in different folders on different machines.
 constexpr std::array kDataFiles = {"data.data_path",       "data.train_data_path",
                                    "data.valid_data_path", "data.test_data_path",
                                    "finetune.train_file",  "finetune.valid_file"};
@@ -63,7 +63,7 @@ RankFacts run_facts(const RunConfig& config) {
   try {
     add_files(config, facts);
   } catch (const InputError& e) {
-    facts["files"] = e.what();  // on all ranks; reported when the files are opened
+    facts["files"] = e.what();  // if all ranks have this error, opening the files reports it
   }
   return facts;
 }

@@ -6,13 +6,13 @@
 
 namespace trireme {
 
-// Keys of the resolved configuration and their values as JSON; paths of token files without
-// folders. Excluded are settings of a single rank: its threads and the folder of its offloaded
-// states.
+// Keys of the resolved configuration, with their values as JSON and paths of data files without
+// folders. Excluded are keys that may differ between ranks: threads, and the folder of offloaded
+// optimizer states.
 RankFacts config_facts(const RunConfig& config);
 
-// config_facts(), and the sizes and samples of the token files or example files, or why one cannot
-// be read.
+// config_facts(), and the size and checksum of each token file or example file. If a file cannot be
+// read, the error is a fact too.
 RankFacts run_facts(const RunConfig& config);
 
 }  // namespace trireme

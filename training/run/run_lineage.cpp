@@ -38,8 +38,8 @@ void check_same_examples(const RunConfig& config, const ResumePlan& plan,
                          const CheckpointLineage& now) {
   const CheckpointLineage saved = read_lineage(CheckpointReader(plan.checkpoint));
   if (saved.examples.empty() || saved.examples == now.examples) return;
-  fail_input(plan.checkpoint, " has learned from other examples: then ", saved.data, " (",
-             saved.examples, "), now ", now.data, " (", now.examples,
+  fail_input(plan.checkpoint, " was trained on other examples: expected ", saved.data, " (",
+             saved.examples, "), got ", now.data, " (", now.examples,
              "); put the files, the tokenizer and the chat template back as they were, or ",
              advice_for_another_run(config, plan));
 }

@@ -1,4 +1,5 @@
-// Lineage recorded in the checkpoints of a training run.
+// Checkpoint lineage of a training run: the base model, examples and chat templates that its
+// checkpoints record.
 #pragma once
 
 #include <string>
@@ -11,12 +12,12 @@ namespace trireme {
 struct FinetuneData;
 struct ResumePlan;
 
-// data: for fine-tuning, else nullptr.
+// Lineage of a run that follows `plan`. data: examples of a fine-tuning run, else nullptr.
 CheckpointLineage run_lineage(const RunConfig& config, const ResumePlan& plan,
                               const FinetuneData* data);
 
-// InputError with both sets of examples if a run that resumes from the plan's checkpoint has other
-// examples.
+// Checks that a resumed run has the examples that the plan's checkpoint was trained on. InputError
+// names both sets.
 void check_same_examples(const RunConfig& config, const ResumePlan& plan,
                          const CheckpointLineage& now);
 

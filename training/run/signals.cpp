@@ -27,7 +27,7 @@ void raise_to(StopRequest request) {
 extern "C" void on_signal(int signal) {
   if (signal == SIGUSR1) return raise_to(StopRequest::kSave);
   if (signal == SIGINT) {
-    // The second interrupt takes effect at once: restore the default action.
+    // A second interrupt ends the process: restore the default action.
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
     sigaction(SIGINT, &action, nullptr);
@@ -45,9 +45,10 @@ void on_termination() {
 void on_termination_by_mpirun() {
   raise_to(StopRequest::kSaveAndStop);
   console_drop_unread();
-  log_info("SIGTERM: saving and stopping after this step; mpirun kills its ranks soon after it ",
-           "(odls_base_sigkill_timeout, 1 s): kill -USR2 of mpirun, or --ranks instead of mpirun, ",
-           "gives them the time they need");
+  log_info(
+      "SIGTERM: saving and stopping after this step; mpirun kills its ranks 1 s after SIGTERM ",
+      "(odls_base_sigkill_timeout); SIGUSR2 to mpirun, or --ranks instead of mpirun, leaves them ",
+      "the time to save");
 }
 
 bool has_default_action(int signal) {

@@ -1,29 +1,34 @@
-// Requests by signals, handled between steps; one that arrives before the first step is handled
-// after it.
-//   SIGUSR1  save and continue       SIGUSR2  save and stop
-//   SIGINT   save and stop; a second one ends the process at once. Before training begins there is
-//            nothing to save: the first one ends it.
+// Signal handlers of a training run: signals request a save or a stop, which the run handles
+// between steps. A request before the first step is handled after that step.
+//   SIGUSR1  save and continue
+//   SIGUSR2  save and stop
+//   SIGINT   save and stop; a second SIGINT ends the process at once. Before training begins there
+//            is nothing to save, so the first SIGINT ends the process.
 //   SIGTERM, SIGHUP, SIGPIPE (a closed standard output)
-//            save and stop while training; SIGHUP and SIGPIPE only if they are not ignored (nohup).
-//            mpirun sends SIGTERM to the survivors of a dead rank and SIGKILL a second later: there
-//            the watchdog handles SIGTERM, and passes it on if no rank is lost and all ranks are on
-//            this machine.
+//            save and stop, once training has begun. SIGHUP and SIGPIPE are not handled if they
+//            were ignored when the run started (nohup).
+//            mpirun sends SIGTERM to the survivors of a dead rank, and SIGKILL a second later. The
+//            watchdog therefore handles SIGTERM there: it requests a save and stop only if no rank
+//            is lost and all ranks are on this machine, and otherwise ends this rank.
 #pragma once
 
 namespace trireme {
 
 class World;
 
-enum class StopRequest : int { kNone = 0, kSave = 1, kSaveAndStop = 2 };  // ordered: max() joins
+// Ordered, so that the maximum over ranks or signals is the strongest request.
+enum class StopRequest : int { kNone = 0, kSave = 1, kSaveAndStop = 2 };
 
 class SignalRequests {
  public:
-  SignalRequests();   // SIGUSR1 and SIGUSR2; construct first: their default ends the process
+  // Installs the handlers of SIGUSR1 and SIGUSR2. Construct early: their default action ends the
+  // process.
+  SignalRequests();
   ~SignalRequests();  // restores the previous actions
   SignalRequests(const SignalRequests&) = delete;
   SignalRequests& operator=(const SignalRequests&) = delete;
   void training_begins(World& world);  // installs the other handlers
-  StopRequest take();                  // strongest request since the last call
+  StopRequest take();  // returns and clears the strongest request since the last call
 };
 
 }  // namespace trireme

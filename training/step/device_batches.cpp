@@ -19,8 +19,8 @@ int64_t padded(int64_t elements, DType dtype) {
   return round_up(elements * dtype_size(dtype), kAlign);
 }
 
-// A micro-batch has no more documents than tokens; padding adds one document, and there is one more
-// offset than documents.
+// Maximum number of cu_seqlens offsets: at most one document per token, one document of padding,
+// and one more offset than documents.
 int64_t max_offsets(int64_t tokens) { return tokens + 2; }
 
 int64_t bytes_of(int64_t t) {
@@ -29,8 +29,8 @@ int64_t bytes_of(int64_t t) {
 
 int64_t bytes_of(const MicroBatch& batch) { return bytes_of(std::ssize(batch.tokens)); }
 
-// Length of the samples if each is one sequence and they fill the batch, else 0: any other length,
-// even if all are equal, would be an extra shape for the library.
+// Length of the samples if each is one sequence and they fill the batch, else 0. Other lengths,
+// even if all are equal, would be additional shapes for the attention library.
 int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   const std::vector<int32_t>& cu = batch.cu_seqlens;
   if (cu.empty() || cu.back() != std::ssize(batch.tokens)) return 0;
@@ -39,8 +39,8 @@ int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   return length;
 }
 
-// Upper bound of the longest sequence that takes few values: each is an extra shape for the
-// library, and needs a separate record (training/step/micro_batch_graphs.h).
+// Upper bound of the longest sequence, rounded up to few different values: each value is another
+// shape for the attention library, and another CUDA graph (training/step/micro_batch_graphs.h).
 int64_t longest(const MicroBatch& batch, int64_t sequence_length) {
   constexpr uint32_t kShortest = 128;
   const auto most = std::max(kShortest, static_cast<uint32_t>(batch.max_seqlen));
@@ -120,7 +120,7 @@ Tokens DeviceBatches::fixed_tokens(int i) const {
 }
 
 void DeviceBatches::fix(int i) const {
-  // Its arrays are adjacent in both places.
+  // The arrays of a micro-batch are adjacent and in the same order in both buffers.
   cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, block_.data(),
                    placed_[static_cast<size_t>(i)].ids.raw(), bytes_of(batch(i)));
 }

@@ -1,4 +1,4 @@
-// Micro-batches of a step in the memory of the compute device.
+// Micro-batches of one step, in the memory of the compute device.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,22 @@
 
 namespace trireme {
 
-// On the CPU they are used in place. On a GPU place() copies their arrays into one block of device
-// memory; the host data may be changed on return. The block is allocated by the first call and
-// reused by all that need no more.
+// On the CPU the micro-batches are used in place. On a GPU place() copies their arrays to one block
+// of device memory, which is allocated by the first call and grows if a later one needs more.
 class DeviceBatches {
  public:
-  // sequence_length: of each sample.
+  // sequence_length: tokens of a sample.
   DeviceBatches(Ctx& ctx, int64_t sequence_length) : ctx_(ctx), sequence_length_(sequence_length) {}
-  // Bytes on a GPU for `micro_batches` micro-batches of `tokens` tokens, including the fixed place.
+  // Bytes of GPU memory for `micro_batches` micro-batches of `tokens` tokens, and the fixed buffer.
   static int64_t bytes(int64_t tokens, int64_t micro_batches);
-  // The batches must outlive the use of their tokens. A planning run places nothing.
+  // Sets the micro-batches of the step. `batches` must outlive the step; on a GPU its token arrays
+  // may be overwritten on return. A planning run copies nothing.
   void place(const std::vector<MicroBatch>& batches);
   const MicroBatch& batch(int i) const { return (*batches_)[static_cast<size_t>(i)]; }
   Tokens tokens(int i) const;
-  // GPU only: fixed place, the same for all micro-batches of one size, from which recorded work
-  // reads tokens. fix() copies micro-batch i there, in the order of the main stream.
+  // GPU only: fixed buffer at the start of the block. A CUDA graph reads its tokens from there,
+  // whichever micro-batch it is replayed for. fix() queues the copy of micro-batch i to it on the
+  // main stream; fixed_tokens() are views of the buffer with the shapes of micro-batch i.
   const void* fixed_place() const { return block_.data(); }
   Tokens fixed_tokens(int i) const;
   void fix(int i) const;
@@ -33,7 +34,7 @@ class DeviceBatches {
   const std::vector<MicroBatch>* batches_ = nullptr;
   Buffer block_;
   std::vector<Tokens> placed_;  // empty: used in place
-  int64_t largest_ = 0;  // bytes of the largest micro-batch; the block begins with the fixed place
+  int64_t largest_ = 0;         // bytes of the largest micro-batch: size of the fixed buffer
 };
 
 }  // namespace trireme

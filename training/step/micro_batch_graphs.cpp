@@ -7,8 +7,8 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMaxRecords = 16;
-// Capturing and instantiating a graph takes the host about three times as long as queueing the
-// work.
+// Replays that make a capture worthwhile: to capture and instantiate a graph takes the host about
+// three times as long as to queue the work.
 constexpr int64_t kWorthRecording = 4;
 
 // True if each micro-batch runs forward and backward before the next one starts.
@@ -27,15 +27,15 @@ std::string in_the_way(const RunConfig& config, const Groups& groups, const Rank
                        const Ctx& ctx, int64_t served) {
   const Layout& layout = groups.layout;
   if (ctx.gpu->synchronous) return "cuda.synchronous waits after every launch";
-  if (config.model.moe.experts > 0) return "the host reads how many tokens each expert gets";
-  if (learns_from_pairs(config.finetune)) return "preferences are weighed by the host";
-  if (config.float8.enabled) return "the first step with 8-bit floats is unlike the others";
-  if (layout.pp.size > 1) return "stages of the pipeline send each other what they compute";
+  if (config.model.moe.experts > 0) return "the host reads the number of tokens of each expert";
+  if (learns_from_pairs(config.finetune)) return "the host computes the loss of preferences";
+  if (config.float8.enabled) return "the first fp8 step differs from the others";
+  if (layout.pp.size > 1) return "pipeline stages exchange tensors within a micro-batch";
   if (layout.tp.size > 1 || layout.cp.size > 1)
-    return "tensor- and context-parallel ranks exchange tensors within it";
-  if (config.zero.stage >= 2) return "with this ZeRO stage gradients are reduced after each";
-  if (!one_after_the_other(program)) return "the schedule does several at a time";
-  if (served == 0) return "there is one in a step, whose gradients are reduced meanwhile";
+    return "tensor- and context-parallel ranks exchange tensors within a micro-batch";
+  if (config.zero.stage >= 2) return "this ZeRO stage reduces gradients after each micro-batch";
+  if (!one_after_the_other(program)) return "the schedule interleaves micro-batches";
+  if (served == 0) return "a step has one micro-batch, which reduces gradients during backward";
   return "";
 }
 
@@ -45,7 +45,7 @@ MicroBatchGraphs::MicroBatchGraphs(const RunConfig& config, const Groups& groups
                                    const RankProgram& program, ParameterStore& store,
                                    TrainStage& stage, Ctx& ctx)
     : micro_batches_(config.gradient_accumulation_steps),
-      // The gradients of the last one are reduced block by block while the others are computed.
+      // The last micro-batch reduces gradients block by block during backward.
       served_(micro_batches_ - (groups.world.size() > 1 ? 1 : 0)),
       store_(store),
       stage_(stage),
@@ -71,7 +71,7 @@ MicroBatchGraphs::Key MicroBatchGraphs::key_of(int micro_batch, int64_t step) co
           .step = dropout_ ? step : -1};
 }
 
-// Record of a key, moved to the front; a new one if there is none.
+// Returns the record of a key, moved to the front; adds one if there is none.
 MicroBatchGraphs::Record& MicroBatchGraphs::record_of(const Key& key, int64_t step) {
   auto found = std::ranges::find(records_, key, &Record::key);
   if (found == records_.end()) {
@@ -93,7 +93,7 @@ void MicroBatchGraphs::queue(int micro_batch) {
 }
 
 void MicroBatchGraphs::make(Record& record, int micro_batch) {
-  TRIREME_CHECK(ctx_.arena.in_use() == 0, "activations are alive between two micro-batches");
+  TRIREME_CHECK(ctx_.arena.in_use() == 0, "activations are allocated between two micro-batches");
   record.allocation = ctx_.arena.allocations();
   stage_.begin_recording();
   record.graph = cuda::capture(*ctx_.gpu, [&] { queue(micro_batch); });
@@ -112,8 +112,8 @@ void MicroBatchGraphs::run(int64_t step) {
     }
     Record& record = record_of(key_of(micro_batch, step), step);
     const bool made = record.graph.present();
-    // Records may be dropped before they paid off, if there are more kinds of micro-batches than
-    // kept records.
+    // If micro-batches have more cases than records are kept, records may be dropped before their
+    // capture has paid off.
     const bool pays = made_ < 2 * std::ssize(records_) || replayed_ >= kWorthRecording * made_;
     const bool worth = dropout_ ? micro_batches_ - i >= kWorthRecording : pays;
     if (!made && (!std::exchange(record.queued, true) || !worth)) {

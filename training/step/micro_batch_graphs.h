@@ -1,19 +1,19 @@
-// CUDA graphs of micro-batches: the queued work of a micro-batch is captured once and then replayed
-// at the cost of one launch (engine/device/graph.h), so that the host queues a micro-batch of a
-// hundred layers as fast as one of two.
+// CUDA graphs of micro-batches (engine/device/graph.h): forward and backward of a micro-batch are
+// captured once and then replayed with one launch, so that the host's cost of a micro-batch does
+// not grow with the number of layers.
 //
-// One rank's forward and backward of a micro-batch is the same work every time, with few
-// exceptions. Tokens differ: they are read from a fixed place that each replay fills. Each of these
-// cases has a separate record:
-//   - the first micro-batch of a step, which overwrites gradients
-//   - a number of sequences and a longest length, on which some grids and libraries depend
-//   - with dropout a step, whose number is a kernel argument
-// A record is captured when its case occurs a second time (libraries have made their choices by
-// then). The most recently used records are kept. With dropout a record is valid for one step only,
-// and is captured if enough micro-batches of that step follow.
+// Micro-batches of one rank differ in few respects only. Each replay copies its tokens to a fixed
+// buffer, from which the graph reads them. Where micro-batches differ in one of the following, each
+// case has a graph (a record) of its own:
+//   - the first micro-batch of a step overwrites gradients, the others add to them
+//   - numbers of sequences and the longest length determine some grids and library calls
+//   - with dropout the number of the step is a kernel argument
+// A record is captured when its case occurs for the second time, because libraries choose their
+// algorithms in the first. The most recently used records are kept. With dropout a record is valid
+// for one step only, and is captured if enough micro-batches of that step follow.
 //
-// Work that waits for the host or another rank within a micro-batch is not captured; why_not()
-// names it.
+// A run whose micro-batches wait for the host or for another rank uses no graphs; why_not() gives
+// the reason.
 #pragma once
 
 #include <string>
@@ -28,35 +28,35 @@ namespace trireme {
 
 class MicroBatchGraphs {
  public:
-  // All arguments must outlive this object. program: of this rank.
+  // All arguments must outlive this object. program: the pipeline schedule of this rank.
   MicroBatchGraphs(const RunConfig& config, const Groups& groups, const RankProgram& program,
                    ParameterStore& store, TrainStage& stage, Ctx& ctx);
-  // Reason why a run that enables graphs on a GPU gets none; else "".
+  // Reason why this run uses no graphs although cuda.graphs enables them; else "".
   const std::string& why_not() const { return why_not_; }
-  // True if run() replaces the executor for the next work.
+  // True if the caller must use run() instead of the pipeline executor.
   bool serve() const { return on_ && !ctx_.planning() && !ctx_.observer; }
-  // Runs forward and backward of all micro-batches of step number `step`, which the stage has
-  // begun. Once it is queued, all steps before the previous one have completed.
+  // Queues forward and backward of all micro-batches of step `step`, after TrainStage::begin().
+  // Precondition: step - 2 and all earlier steps have completed.
   void run(int64_t step);
 
  private:
-  // Properties on which a record depends.
+  // Values that a captured graph depends on.
   struct Key {
-    bool first = false;  // micro-batch of a step
+    bool first = false;  // first micro-batch of a step
     int64_t tokens = 0, offsets = 0, uniform_length = 0, longest = 0;
-    const void* place = nullptr;  // address of the tokens
-    int64_t arena = 0;            // arena capacity: memory that grows moves
+    const void* place = nullptr;  // address of the fixed buffer
+    int64_t arena = 0;            // capacity of the arena: if it grows, its memory moves
     int64_t moves = 0;            // Context::library_moves
-    int64_t step = -1;            // only with dropout
+    int64_t step = -1;            // number of the step, with dropout; else -1
     bool operator==(const Key&) const = default;
   };
   struct Record {
     Key key;
-    bool queued = false;                      // has been queued once without capture
+    bool queued = false;                      // the case occurred once, without capture
     cuda::Graph graph;                        // absent: not captured yet
-    int64_t allocation = 0, allocations = 0;  // of the arena, at the capture
-    std::vector<int> blocks;                  // in the order in which their gradients were done
-    std::vector<bool> written;                // gradients written after it
+    int64_t allocation = 0, allocations = 0;  // number of the first arena allocation, and count
+    std::vector<int> blocks;                  // store blocks, in order of their complete gradients
+    std::vector<bool> written;                // ParameterStore::written() after the micro-batch
   };
   Key key_of(int micro_batch, int64_t step) const;
   Record& record_of(const Key& key, int64_t step);
@@ -65,13 +65,13 @@ class MicroBatchGraphs {
   bool on_ = false, dropout_ = false;
   std::string why_not_;
   int64_t micro_batches_;
-  int64_t served_;  // micro-batches of a step that may be captured, from the first
+  int64_t served_;  // only the first `served_` micro-batches of a step use graphs
   ParameterStore& store_;
   TrainStage& stage_;
   Ctx& ctx_;
   std::vector<Record> records_;  // most recently used first
   int64_t made_ = 0, replayed_ = 0;
-  // Dropped records, which may still be running, with the step in which they were dropped.
+  // Graphs of dropped records, which may still be running, and the step in which they were dropped.
   std::vector<std::pair<int64_t, cuda::Graph>> dropped_;
 };
 

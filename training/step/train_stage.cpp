@@ -38,7 +38,7 @@ void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
   loss_ = loss;
   block_done_ = std::move(block_done);
   preferences_ = {};
-  recording_ = false;  // still set if a capture failed
+  recording_ = false;  // it may still be set, if a capture failed
   recorded_blocks_.clear();
   passes_left_.assign(passes_left_.size(), options_.micro_batches);
 }
@@ -89,7 +89,7 @@ Activation TrainStage::backward_input(int chunk, int micro_batch, Activation dy)
 }
 
 void TrainStage::backward_weight(int chunk, int micro_batch) {
-  if (!options_.split_backward) return;  // done with the inputs
+  if (!options_.split_backward) return;  // backward_input() has computed them
   with_pass(micro_batch, [&](Pass& pass) {
     model_.backward_weight(pass, chunk, std::move(work(chunk, micro_batch).deferred), count_block_);
   });
@@ -120,11 +120,11 @@ Activation EvalStage::forward(int chunk, int micro_batch, Activation x) {
 }
 
 Activation EvalStage::backward_input(int /*chunk*/, int /*micro_batch*/, Activation /*dy*/) {
-  TRIREME_UNREACHABLE("backward in an evaluation");
+  TRIREME_UNREACHABLE("backward of an EvalStage");
 }
 
 void EvalStage::backward_weight(int /*chunk*/, int /*micro_batch*/) {
-  TRIREME_UNREACHABLE("backward in an evaluation");
+  TRIREME_UNREACHABLE("backward of an EvalStage");
 }
 
 Activation EvalStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {

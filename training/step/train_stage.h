@@ -1,5 +1,5 @@
-// Computation of one rank in a training step or an evaluation: its chunks of the model, for one
-// micro-batch at a time, in the order of a schedule.
+// Pipeline stages of one rank: TrainStage (forward and backward) and EvalStage (forward only). They
+// run this rank's chunks of the model on one micro-batch at a time, in the order of a schedule.
 #pragma once
 
 #include <functional>
@@ -17,35 +17,36 @@ class TrainStage final : public PipelineStage {
     Recompute recompute = Recompute::kNone;
     int64_t micro_batches = 1;  // per step
     int64_t sequence_length = 0;
-    // The schedule computes gradients of inputs and weights at different times. Otherwise both are
-    // computed block by block, so that little memory is kept.
+    // The schedule runs backward of inputs and of weights at different times (zero bubble). If
+    // false, both are computed block by block, which keeps less memory.
     bool split_backward = false;
-    const PreferenceConfig* preferences = nullptr;  // trains on preferences instead of tokens
+    const PreferenceConfig* preferences = nullptr;  // loss of preference pairs; null: of tokens
   };
   // All arguments must outlive this object.
   TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
              const Options& options);
 
-  // batches: the step's micro-batches, reduced to this rank's part. loss: destination of the loss.
-  // block_done(b, last): parameter block b has the gradients of one more micro-batch; last: of the
-  // final one.
+  // Begins a step. batches: this rank's shards of the step's micro-batches. loss: where the loss is
+  // added. block_done(b, last): called when the gradients of store block b include one more
+  // micro-batch; last: they include all of them.
   using StoreBlockDone = std::function<void(int block, bool last)>;
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss, StoreBlockDone block_done);
 
-  // Sums over the pairs of the step so far, on ranks with the head.
+  // Sums over the preference pairs of the step so far; only on ranks with the head.
   const PreferenceSums& preferences() const { return preferences_; }
 
-  // The hidden state is this rank's share of the residual stream, (T / split, C). The last chunk of
-  // the model, where the loss is computed, keeps its output for backward.
+  // Hidden states are (T / split, C): this rank's tokens of the residual stream. The chunk with the
+  // head, which computes the loss, returns nothing from forward() and keeps its output for
+  // backward.
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
   void backward_weight(int chunk, int micro_batch) override;
   Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
 
-  // Capture of work that is replayed on a GPU. Between begin_recording() and end_recording() passes
-  // read their tokens from the fixed place, and blocks whose gradients are done are listed, not
-  // counted. The caller of a replay copies a micro-batch to the fixed place before it, and counts
-  // the blocks after it.
+  // Capture of a CUDA graph (training/step/micro_batch_graphs.h). Between begin_recording() and
+  // end_recording() passes read tokens from the fixed buffer, and store blocks with complete
+  // gradients are recorded, without calling block_done. For each replay the caller first calls
+  // copy_to_fixed_place() and afterwards count_blocks() with the blocks of end_recording().
   Tokens tokens(int micro_batch) const { return batches_.tokens(micro_batch); }
   const void* fixed_place() const { return batches_.fixed_place(); }
   void copy_to_fixed_place(int micro_batch) const { batches_.fix(micro_batch); }
@@ -54,10 +55,10 @@ class TrainStage final : public PipelineStage {
   void count_blocks(const std::vector<int>& blocks) const;
 
  private:
-  struct Work {  // of one chunk and micro-batch
+  struct Work {  // data between forward and backward of one chunk and micro-batch
     Model::Saved saved;
     Model::Deferred deferred;
-    Activation output;  // of the last chunk
+    Activation output;  // only of the chunk with the head
   };
   Work& work(int chunk, int micro_batch);
   Activation head_gradient(Pass& pass, int micro_batch, Work& work);
@@ -72,15 +73,15 @@ class TrainStage final : public PipelineStage {
   Loss loss_;
   StoreBlockDone block_done_;
   Model::StoreBlockDone count_block_;
-  std::vector<int64_t> passes_left_;  // by parameter block: micro-batches still to come
+  std::vector<int64_t> passes_left_;  // by store block: micro-batches whose gradients are missing
   std::vector<Work> work_;            // by (chunk, micro-batch)
   PreferenceSums preferences_;
   bool recording_ = false;
   std::vector<int> recorded_blocks_;
 };
 
-// Forward only: adds to loss.sum on ranks with the head and keeps nothing for backward.
-// token_losses: per micro-batch, destination of the losses of its tokens.
+// Forward only. Ranks with the head add to loss.sum and write the loss of every token to
+// token_losses, one tensor per micro-batch.
 class EvalStage final : public PipelineStage {
  public:
   EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,

@@ -14,12 +14,13 @@
 namespace trireme {
 namespace {
 
-// Slots of TrainState::scalars_, at least one cache line each. kGradScale: gradient_scale() of
-// optim/step_control.h; kFirstBad: position of the first non-finite element of the stored
-// gradients.
+// Slots of TrainState::scalars_, each at least one cache line. kGradScale: output of
+// gradient_scale() (optim/step_control.h). kFirstBad: position of the first non-finite element in
+// the stored gradients.
 enum Slot : int { kState, kScalars, kSums, kGradScale, kFirstBad, kSlots };
 constexpr int64_t kSlotBytes = 128;
-// kSums: loss, sum of squares of the gradients, four router losses; reduced together.
+// Elements of kSums, which are reduced together: loss, sum of squares of the gradients, four router
+// losses.
 enum Sum : int { kLoss = 0, kSquares = 1, kRouters = 2, kSumCount = 6 };
 static_assert(kStepStateBytes <= kSlotBytes && kStepScalarsBytes <= kSlotBytes);
 
@@ -116,7 +117,7 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap}) {
   ParameterStore& store = state.store;
   store.attach(groups, ctx, config.zero.prefetch);
-  // Every element is counted by the one rank that owns it.
+  // Each gradient element enters the norm on the one rank that owns it.
   for (const FlatRange& range : store.counted_ranges())
     store.owned().for_each(range, [&](const FlatRange& part, int64_t) {
       const int64_t at = store.gradient_map().offset(part.begin);
@@ -145,7 +146,7 @@ const std::vector<MicroBatch>& TrainStep::batch_shards(const std::vector<MicroBa
 }
 
 int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) const {
-  // Tensor-parallel ranks and pipeline stages see the same targets: one of each counts.
+  // Tensor-parallel ranks and pipeline stages have the same targets; one of each counts them.
   const Layout& layout = groups_.layout;
   int64_t valid = 0;
   if (layout.tp.index == 0 && layout.pp.index == 0)
@@ -155,8 +156,8 @@ int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) c
   return valid;
 }
 
-// Collective if there are preferences. Every tensor-parallel rank has those of its stage: one
-// counts.
+// Sums over all ranks; collective if the run trains on preferences. Tensor-parallel ranks have the
+// same sums; one of them counts.
 PreferenceSums TrainStep::all_preferences() const {
   if (!learns_from_pairs(config_.finetune)) return {};
   const PreferenceSums mine =
@@ -218,7 +219,7 @@ void TrainStep::reduce_and_update(int64_t step) {
   sync_.finish();
   local_sum_of_squares();
   if (ctx_.planning()) return;
-  // Every tensor-parallel rank has the losses: one counts.
+  // Tensor-parallel ranks have the same losses; one of them counts.
   if (groups_.layout.tp.index != 0) {
     fill_zero(ctx_, sums(kLoss, kLoss + 1));
     fill_zero(ctx_, sums(kRouters, kSumCount));
@@ -247,7 +248,8 @@ double TrainStep::rate(int64_t step) const {
   return learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
 }
 
-// For a skipped step: when the host reads its result, the gradients may be those of the next step.
+// Finds the first non-finite gradient of a skipped step. Runs within the step, because the next
+// step may overwrite the gradients before the host reads the result.
 void TrainStep::search_first_bad() {
   const Tensor first = scalar(kFirstBad, DType::kI64);
   fill_bytes(ctx_, first, kNotFoundByte);
@@ -256,7 +258,8 @@ void TrainStep::search_first_bad() {
                      range.begin, scalar(kScalars, DType::kU8, kStepScalarsBytes));
 }
 
-// First in the model's order, (pipeline stage, element), over all ranks. Collective.
+// Name of the first non-finite gradient over all ranks, in the order of pipeline stages and
+// elements. Collective.
 std::string TrainStep::name_first_bad(int64_t found) const {
   const ParameterStore& store = state_.store;
   std::string mine;
@@ -273,8 +276,8 @@ std::string TrainStep::name_first_bad(int64_t found) const {
 }
 
 void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan) {
-  TRIREME_CHECK(open() < max_open(), "step ", step, " starts while ", open(), " are open");
-  // Without open steps the counted waits are those of an evaluation.
+  TRIREME_CHECK(open() < max_open(), "step ", step, " starts while ", open(), " steps are open");
+  // If no step is open, the waits counted so far belong to an evaluation: discard them.
   if (ctx_.gpu != nullptr && open() == 0)
     (void)cuda::take_wait_seconds(*ctx_.gpu, cuda::waits_counted(*ctx_.gpu));
   const std::vector<MicroBatch>& local = batch_shards(batches);
@@ -293,7 +296,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
     forward_and_backward(step, local);
     reduce_and_update(step);
   } catch (...) {
-    ctx_.arena.abandon_step();  // frees what is held, out of plan order
+    ctx_.arena.abandon_step();  // frees all allocations, in any order
     throw;
   }
   ctx_.arena.end_step();
@@ -306,7 +309,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
   ++started_;
 }
 
-// Queues the copy of the decisions of the step being started.
+// Queues the copy of this step's scalars to the host.
 void TrainStep::copy_scalars() {
   Open& mine = opened(started_);
   mine.waits = cuda::waits_counted(*ctx_.gpu);
@@ -319,7 +322,7 @@ void TrainStep::copy_scalars() {
   cuda::record(mine.copied, ctx_.gpu->main);
 }
 
-// Host copy of the slots of an open step that has completed.
+// Slots of a completed open step, on the host.
 const std::byte* TrainStep::scalars_of(int64_t number) const {
   if (ctx_.gpu == nullptr) return state_.scalars_.data();
   return state_.on_the_host_.data() + number % kMaxOpen * int64_t{kSlots} * kSlotBytes;
@@ -330,12 +333,12 @@ StepResult TrainStep::finish() {
   Open& mine = opened(finished_);
   if (ctx_.gpu != nullptr) {
     cuda::synchronize(mine.copied);
-    groups_.world.check_alive();  // after a loss a GPU returns undefined results
+    groups_.world.check_alive();  // after a rank is lost, a GPU returns undefined results
   }
   const std::byte* const slots = scalars_of(finished_++);
   const auto* totals = reinterpret_cast<const double*>(slots + kSums * kSlotBytes);
   const auto* state = reinterpret_cast<const StepState*>(slots + kState * kSlotBytes);
-  // A batch of masked tokens only has no loss.
+  // At least 1, for a batch in which all tokens are masked.
   const auto count = static_cast<double>(std::max<int64_t>(1, mine.valid_tokens));
   StepResult result;
   result.loss = totals[kLoss] / count;

@@ -1,10 +1,9 @@
-// One training step on one rank of a parallel layout: forward and backward of the micro-batches,
-// gradient reduction, the decision to clip or skip, the update.
+// Training step on one rank of a parallel layout: forward and backward of the micro-batches,
+// gradient reduction, the decision to clip or skip, and the optimizer update.
 //
-// One normaliser: the gradient of every token is multiplied by 1 / (valid targets of the global
-// batch), counted before backward, so that sums over micro-batches and ranks are the gradient of
-//   loss = sum over valid targets / number of valid targets
-// in every layout.
+// The loss of a step is the mean over the valid targets of the global batch. These are counted
+// before backward, and the gradient of every token is divided by their number. The sum over
+// micro-batches and ranks is therefore the gradient of the loss in every layout.
 #pragma once
 
 #include <array>
@@ -25,37 +24,37 @@ struct StepResult {
   double loss = 0;       // mean over the valid tokens of the global batch
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  double loss_scale = 1;       // used by this step
-  int64_t valid_tokens = 0;    // targets with a loss, over all ranks; preferences: pairs
-  PreferenceSums preferences;  // of the step, over all ranks
+  double loss_scale = 1;       // loss scale of this step
+  int64_t valid_tokens = 0;    // targets with loss, over all ranks; preferences: number of pairs
+  PreferenceSums preferences;  // sums over the pairs of all ranks
   bool skipped = false;        // loss or gradient norm was not finite
-  // Name of the first non-finite gradient element of a skipped step, over all ranks.
+  // Skipped step: name of the first non-finite gradient element over all ranks, or "the loss".
   std::string first_bad;
-  int64_t consecutive_skips = 0;
-  int64_t total_skips = 0;
-  // Mixture of experts: router losses of all layers, each a mean over the batch (balance, z,
+  int64_t consecutive_skips = 0;  // skipped steps in a row, up to this one
+  int64_t total_skips = 0;        // skipped steps of the whole run
+  // Mixture of experts: router losses, summed over layers and averaged over the batch (balance, z,
   // importance, load), and how evenly each layer used its experts.
   std::array<double, 4> router_losses{};
   std::vector<ExpertLoad> expert_loads;
-  // Time spent waiting for gradient sums that backward did not hide, and for other pipeline stages.
-  // On a GPU the first is the time in which its main stream waited for any communication.
+  // CPU: time spent waiting for gradient reductions that did not overlap with backward. GPU: time
+  // in which the main stream waited for any communication.
   double exposed_communication_seconds = 0;
-  double pipeline_idle_seconds = 0;
+  double pipeline_idle_seconds = 0;  // time spent waiting for other pipeline stages
 };
 
-// This rank's part of everything that is trained, and its bytes. Construct it first; allocate()
+// Model, parameters and optimizer of one rank. The constructor determines sizes only; allocate()
 // allocates the memory.
 class TrainState {
  public:
   TrainState(const RunConfig& config, const Layout& layout);
   void allocate(Ctx& ctx);
-  void initialize(Ctx& ctx);  // new weights from config.seed
-  int64_t bytes() const;      // parameters, gradients, optimizer state, in memory
+  void initialize(Ctx& ctx);  // new weights, from config.seed
+  int64_t bytes() const;      // memory of parameters, gradients and optimizer state
 
   Model model;
   ParameterStore store;
   FlatOptimizer optimizer;
-  // Decisions of the steps so far; on a GPU reading waits for the last of them.
+  // State after the last started step. On a GPU read_step_state() waits for that step.
   StepState read_step_state(Ctx& ctx) const;
   void write_step_state(Ctx& ctx, const StepState& state);
 
@@ -66,27 +65,29 @@ class TrainState {
   int64_t sequence_length_;
   LossScaleConfig loss_scale_;
   Buffer scalars_;      // StepState, StepScalars, loss sum, sum of squares, gradient scale
-  Buffer on_the_host_;  // GPU: copies of them, one per step that may be open
+  Buffer on_the_host_;  // GPU: host copies of scalars_, one per step that may be open
 };
 
 class TrainStep {
  public:
   TrainStep(const RunConfig& config, TrainState& state, const Groups& groups, Ctx& ctx);
 
-  // Activations and scratch of one step, from a planning run: reads and writes no tensor.
+  // Memory plan of activations and scratch for one step, from a planning run, which reads and
+  // writes no tensor.
   ArenaPlan plan();
-  // batches: whole micro-batches of this rank's data-parallel index; they may be changed on return.
-  // The arena must hold the plan. On a GPU the step is queued and the host does not wait for it,
-  // except for tensors staged through the host and for the token counts of experts.
+  // Starts step `step`. batches: whole micro-batches of this rank's data-parallel index; they may
+  // be overwritten on return. The arena must have the capacity of `plan`. On a GPU the step is
+  // queued; the host waits only for tensors that are staged through the host and for the token
+  // counts of experts.
   void start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
-  // Waits for the oldest started step and returns its result. Collective.
+  // Waits for the oldest open step and returns its result. Collective.
   StepResult finish();
   StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan) {
     start(step, batches, plan);
     return finish();
   }
-  // Limit on open steps (started and not finished): a GPU works on one while the host queues the
-  // next.
+  // Maximum number of open steps (started and not finished). On a GPU it is 2: the GPU runs one
+  // step while the host queues the next.
   int64_t max_open() const { return ctx_.gpu != nullptr ? kMaxOpen : 1; }
   int64_t open() const { return started_ - finished_; }
   const MicroBatchGraphs& graphs() const { return graphs_; }
@@ -94,7 +95,7 @@ class TrainStep {
   static constexpr int64_t kMaxOpen = 2;
 
  private:
-  // Data of an open step besides its scalars.
+  // Data of an open step, in addition to its scalars.
   struct Open {
     int64_t step = 0;
     int64_t valid_tokens = 0;
@@ -102,8 +103,8 @@ class TrainStep {
     std::vector<ExpertLoad> expert_loads;
     double exposed_seconds = 0;  // CPU only
     double idle_seconds = 0;
-    int64_t waits = 0;  // GPU: waits for communication that this step has queued
-    cuda::Event copied;
+    int64_t waits = 0;   // GPU: number of waits for communication that this step queued
+    cuda::Event copied;  // GPU: the scalars are on the host
   };
   Open& opened(int64_t number) { return open_[static_cast<size_t>(number % kMaxOpen)]; }
   const std::byte* scalars_of(int64_t number) const;
@@ -127,22 +128,22 @@ class TrainStep {
   PipelineExecutor executor_;
   TrainStage stage_;
   MicroBatchGraphs graphs_;
-  std::vector<FlatRange> counted_;  // of the stored gradients, in this rank's part of the norm
-  std::vector<MicroBatch> local_;   // if the whole batches cannot be used
+  std::vector<FlatRange> counted_;  // stored gradients that this rank adds to the norm
+  std::vector<MicroBatch> local_;   // batch shards; unused if they are the whole micro-batches
   GradientSync sync_;
   PipelineReport pipeline_;
   std::array<Open, kMaxOpen> open_;
   int64_t started_ = 0, finished_ = 0;
 };
 
-// Allocates the memory of a run whose state is initialized or loaded next: the state's memory and
-// `arena_bytes` for activations and scratch, the capacity of the largest plan.
+// Allocates the memory of a run: that of `state`, which is not initialized yet, and `arena_bytes`
+// for activations and scratch (the capacity of the largest plan).
 void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes);
-// Prepares a first step with new weights, for a run that only trains: plans, allocates,
-// initializes. Returns the plan of a step.
+// Plans a step, allocates the memory and initializes new weights, for a run without evaluation.
+// Returns the plan.
 ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx);
 
-// Whole micro-batch of the right size with arbitrary content, for planning runs.
+// Micro-batch of the given size with unspecified content, for planning runs.
 MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length);
 
 }  // namespace trireme

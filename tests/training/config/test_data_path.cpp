@@ -43,14 +43,15 @@ TEST(DataPath, ValidationSetsHaveNamesOrStandAlone) {
 
 TEST(DataPath, NamesOfValidationSetsAreFitForTags) {
   const std::string path = "data.valid_data_path";
-  EXPECT_EQ(sets("{}"), path + ": names no set; use null for none\n");
+  EXPECT_EQ(sets("{}"),
+            path + ": is an empty object, expected at least one set; use null for none\n");
   EXPECT_EQ(sets(R"({"wiki": null})"),
             path +
-                ".wiki: must be a prefix, a list [weight, prefix, ...], or a string \"weight "
+                ".wiki: expected a prefix, a list [weight, prefix, ...], or a string \"weight "
                 "prefix ...\", got null\n");
   for (const std::string name : {"a b", "a/b", "a\\n", "\u00e9", "a|b"}) {
     const std::string problem = sets(R"({")" + name + R"(": "a"})");
-    EXPECT_NE(problem.find("must be of letters, digits"), std::string::npos) << problem;
+    EXPECT_NE(problem.find("at most 64 letters, digits"), std::string::npos) << problem;
   }
   const std::string longest(64, 'n');
   EXPECT_NE(sets(R"({")" + longest + R"(n": "a"})").find("at most 64"), std::string::npos);
@@ -58,16 +59,15 @@ TEST(DataPath, NamesOfValidationSetsAreFitForTags) {
   // All errors at once, each with its position.
   EXPECT_EQ(sets(R"({"": "a", "test": "b", "wiki": [0, "c"], "code": "d"})"),
             path + ": has a set with an empty name; give it one\n" + path +
-                ": the name \"test\" is what the loss on data.test_data_path is called; use "
-                "another\n" +
-                path + ".wiki: weight 0 is not above 0, got [0,\"c\"]\n");
+                ": the set name \"test\" is reserved for data.test_data_path; use another\n" +
+                path + ".wiki: expected weights above 0, which 0 is not, got [0,\"c\"]\n");
 }
 
 TEST(DataPath, SaysWhatIsWrong) {
   const std::string forms =
-      "data.data_path: must be a prefix, a list [weight, prefix, ...], or a string \"weight prefix "
-      "...\", got ";
-  const std::string weight = "data.data_path: must have a weight before each prefix, got ";
+      "data.data_path: expected a prefix, a list [weight, prefix, ...], or a string \"weight "
+      "prefix ...\", got ";
+  const std::string weight = "data.data_path: expected a weight before each prefix, got ";
   EXPECT_EQ(parts("3"), forms + "3");
   EXPECT_EQ(parts("[]"), forms + "[]");
   EXPECT_EQ(parts("\"\""), forms + "\"\"");
@@ -77,11 +77,13 @@ TEST(DataPath, SaysWhatIsWrong) {
   EXPECT_EQ(parts(R"([0.5, 0.5])"), forms + "[0.5,0.5]");
   EXPECT_EQ(
       parts(R"([1e308, "a", 1e308, "b"])"),
-      R"(data.data_path: has weights whose sum is infinity in float64, got [1e+308,"a",1e+308,"b"])");
+      R"(data.data_path: expected weights with a finite sum in float64, got [1e+308,"a",1e+308,"b"])");
   EXPECT_EQ(
       parts(R"([1e-20, "a", 1e5, "b"])"),
-      R"(data.data_path: weight 1e-20 is negligible in a sum of 1e+05, got [1e-20,"a",100000.0,"b"])");
-  EXPECT_EQ(parts(R"([0, "a"])"), R"(data.data_path: weight 0 is not above 0, got [0,"a"])");
+      "data.data_path: expected no negligible weight, but one is 1e-20 in a sum of 1e+05, got "
+      R"([1e-20,"a",100000.0,"b"])");
+  EXPECT_EQ(parts(R"([0, "a"])"),
+            R"(data.data_path: expected weights above 0, which 0 is not, got [0,"a"])");
   EXPECT_EQ(parts(R"("nan a 1 b")"), weight + R"("nan a 1 b")");
 }
 

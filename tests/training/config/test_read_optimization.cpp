@@ -19,14 +19,14 @@ TEST(RunConfig, SchedulerChecks) {
             "scheduler.params.warmup_steps: 101 is more than train_steps 100");
   EXPECT_EQ(problem({"min_lr=1"}), "min_lr: 1 is more than optimizer.params.lr 3e-04");
   EXPECT_EQ(problem({"lr_warmup_iters=20", "lr_decay_iters=10"}),
-            "lr_decay_iters: the decay ends at step 10, before the warm-up does at 20");
+            "lr_decay_iters: the decay ends at step 10, before the end of the warm-up at 20");
   EXPECT_EQ(problem({"scheduler.type=WSD", "lr_warmup_iters=60", "lr_wsd_decay_iters=50"}),
             "lr_wsd_decay_iters: warm-up 60 and decay 50 together are more than train_steps 100");
   EXPECT_EQ(problem({"scheduler.type=WSD", "lr_decay_iters=50"}),
             "lr_decay_iters: is the end of the whole schedule in Megatron; with WSD give "
             "lr_wsd_decay_iters, the length of the decay");
   EXPECT_EQ(problem({"scheduler.params.decay_style=cosine"}),
-            "scheduler.params.decay_style: is for scheduler.type WSD, not for cosine");
+            "scheduler.params.decay_style: needs scheduler.type WSD, got cosine");
   EXPECT_EQ(read({"scheduler.type=wsd"}).scheduler.decay_steps, 10);
   EXPECT_EQ(read({"scheduler.type=WSD", "warmup_steps=95"}).scheduler.decay_steps, 5);
   EXPECT_EQ(
@@ -50,12 +50,12 @@ TEST(RunConfig, DeepSpeedSchedules) {
   EXPECT_TRUE(by_logarithm.scheduler.log_warmup);
   EXPECT_EQ(by_logarithm.notes,
             std::vector<std::string>{
-                "scheduler.type: WarmupLR warms up along a logarithm, as in DeepSpeed; "
-                "scheduler.params.warmup_type: \"linear\" makes it linear"});
+                "scheduler.type: WarmupLR has a logarithmic warm-up, as in DeepSpeed; "
+                "scheduler.params.warmup_type \"linear\" makes it linear"});
   EXPECT_FALSE(config.scheduler.log_warmup);
   EXPECT_TRUE(read({"scheduler.params.warmup_type=log"}).scheduler.log_warmup);
   EXPECT_EQ(problem({"scheduler.params.warmup_max_lr=0.5"}),
-            "scheduler.params.warmup_max_lr: 0.5 differs from optimizer.params.lr 3e-04, which is "
+            "scheduler.params.warmup_max_lr: 0.5 differs from optimizer.params.lr 3e-04: both are "
             "the rate after warm-up");
   EXPECT_EQ(problem({"scheduler.params.warmup_max_lr=3e-4"}), "");
   const RunConfig cosine =
@@ -82,7 +82,8 @@ TEST(RunConfig, AdamIsSaidToDifferFromDeepSpeeds) {
   const RunConfig plain = read({"optimizer.type=Adam"});
   EXPECT_STREQ(plain.optimizer.rule->name(), "Adam");
   ASSERT_EQ(plain.notes.size(), 1u);
-  EXPECT_TRUE(plain.notes[0].starts_with("optimizer.type: Adam adds weight decay to the gradient"));
+  EXPECT_TRUE(
+      plain.notes[0].starts_with("optimizer.type: Adam adds the weight decay to the gradient"));
   const RunConfig decoupled = read({"optimizer.type=adam", "optimizer.params.adam_w_mode=true"});
   EXPECT_STREQ(decoupled.optimizer.rule->name(), "AdamW");
   EXPECT_TRUE(decoupled.notes.empty());
@@ -101,9 +102,9 @@ TEST(RunConfig, LionHasBetasOfItsOwnAndNoMore) {
   EXPECT_EQ(betas({"optimizer.type=Lion", "adam_beta1=0.8"}), Json::array({0.8, 0.99}));
   EXPECT_EQ(betas({"optimizer.type=AdamW"}), Json::array({0.9, 0.95}));
   EXPECT_EQ(problem({"optimizer.type=Lion", "optimizer.params.eps=1e-6"}),
-            "optimizer.params.eps: is for AdamW and Adam, not for optimizer.type Lion");
+            "optimizer.params.eps: needs optimizer.type AdamW or Adam, got Lion");
   EXPECT_EQ(problem({"optimizer.type=Lion", "sgd_momentum=0.9"}),
-            "sgd_momentum: is for SGD, not for optimizer.type Lion; see optimizer.params.betas");
+            "sgd_momentum: needs optimizer.type SGD, got Lion; see optimizer.params.betas");
   EXPECT_EQ(read({"optimizer.type=Lion", "optimizer.params.lr=2"}).notes.size(), 1u);
 }
 

@@ -54,11 +54,10 @@ TEST(RunConfig, BatchRuleInfersWhatIsLeftOut) {
 }
 
 TEST(RunConfig, BatchRuleShowsTheNumbers) {
-  EXPECT_EQ(problem({"micro_batch_size=3", "gradient_accumulation_steps=2"}, 4),
-            "train_batch_size: 12 is not train_micro_batch_size_per_gpu 3 x "
-            "gradient_accumulation_steps 2 x 4 data-parallel ranks = 24; leave one of the three "
-            "out, or write "
-            "\"auto\"");
+  EXPECT_EQ(
+      problem({"micro_batch_size=3", "gradient_accumulation_steps=2"}, 4),
+      "train_batch_size: 12 is not train_micro_batch_size_per_gpu 3 x gradient_accumulation_steps "
+      "2 x 4 data-parallel ranks = 24; leave one of the three out, or write \"auto\"");
   EXPECT_EQ(
       problem({"micro_batch_size=5"}, 1),
       "train_batch_size: 12 is not divisible by train_micro_batch_size_per_gpu 5 x 1 data-parallel "
@@ -84,28 +83,26 @@ TEST(RunConfig, CrossChecks) {
   EXPECT_EQ(problem({"bf16.enabled=true", "fp16.enabled=true"}),
             "bf16.enabled: is true together with fp16.enabled; choose one");
   EXPECT_EQ(problem({"optimizer.master_weights=false"}),
-            "optimizer.master_weights: false needs bf16.enabled; with float32 there is no rounding "
-            "rule for updates without fp32 weights");
+            "optimizer.master_weights: false is not supported with float32, which has no "
+            "stochastic rounding of updates; supported: bfloat16");
   EXPECT_EQ(problem({"optimizer.master_weights=false", "bf16.enabled=true"}), "");
-  EXPECT_EQ(
-      problem({"optimizer.params.betas=[0.9, 1]"}),
-      "optimizer.params.betas: must be two numbers from 0 up to below 1 in float32, got [0.9,1]");
-  EXPECT_EQ(
-      problem({"optimizer.params.betas=[0.9]"}),
-      "optimizer.params.betas: must be two numbers from 0 up to below 1 in float32, got [0.9]");
+  EXPECT_EQ(problem({"optimizer.params.betas=[0.9, 1]"}),
+            "optimizer.params.betas: expected two numbers in [0, 1) in float32, got [0.9,1]");
+  EXPECT_EQ(problem({"optimizer.params.betas=[0.9]"}),
+            "optimizer.params.betas: expected two numbers in [0, 1) in float32, got [0.9]");
   EXPECT_EQ(problem({"optimizer.params.betas=[0.9, 0.99999999]"}),
-            "optimizer.params.betas: must be two numbers from 0 up to below 1 in float32, got "
+            "optimizer.params.betas: expected two numbers in [0, 1) in float32, got "
             "[0.9,0.99999999]");
   EXPECT_EQ(problem({"optimizer.params.lr=1e30", "optimizer.params.weight_decay=1e30"}),
             "optimizer.params.weight_decay: 1e+30 times optimizer.params.lr 1e+30 is infinity in "
             "float32");
   EXPECT_EQ(problem({"optimizer.params.betas=[0.9,0.9]", "adam_beta1=0.8"}),
-            "adam_beta1: means the same as optimizer.params.betas, which is given too; keep one");
+            "adam_beta1: sets a part of optimizer.params.betas, which is set too; keep one");
   EXPECT_EQ(problem({"optimizer.params.momentum=0.9"}),
-            "optimizer.params.momentum: is for SGD, not for optimizer.type AdamW; see "
+            "optimizer.params.momentum: needs optimizer.type SGD, got AdamW; see "
             "optimizer.params.betas");
   EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.betas=[0.9,0.9]"}),
-            "optimizer.params.betas: is for AdamW, Adam and Lion, not for optimizer.type SGD");
+            "optimizer.params.betas: needs optimizer.type AdamW, Adam or Lion, got SGD");
   EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.nesterov=true"}),
             "optimizer.params.nesterov: needs optimizer.type SGD and a momentum above 0");
   EXPECT_EQ(problem({"data.data_path=null"}),
@@ -115,12 +112,11 @@ TEST(RunConfig, CrossChecks) {
 
 TEST(RunConfig, WhatCanBeMeantBySplitIsSaid) {
   const std::string both = problem({"data.train_data_path=t", "data.split=9,1"});
-  EXPECT_NE(both.find("is given together with data.data_path; keep one"), std::string::npos)
-      << both;
+  EXPECT_NE(both.find("is set together with data.data_path; keep one"), std::string::npos) << both;
   EXPECT_EQ(both.find("not given"), std::string::npos) << both;
   EXPECT_EQ(problem({"data.data_path=null", "data.train_data_path=t", "data.split=9,1"}),
-            "data.split: divides data.data_path; data.train_data_path is used whole: leave one of "
-            "the two out");
+            "data.split: divides data.data_path and has no effect on data.train_data_path: leave "
+            "one of the two out");
 }
 
 TEST(RunConfig, AScheduleThatDoesNotExistIsReportedWithTheOtherMistakes) {
@@ -134,28 +130,30 @@ TEST(RunConfig, WhatChangesNothingOrTooMuchIsNoted) {
     const RunConfig config = read(assignments);
     return config.notes.size() == 1 ? config.notes[0] : concat(config.notes.size(), " notes");
   };
-  EXPECT_TRUE(note({"parallel.sequence_parallel=true"}).ends_with("that is 1: no effect"));
+  EXPECT_TRUE(
+      note({"parallel.sequence_parallel=true"}).ends_with("tensor_model_parallel_size above 1"));
   EXPECT_TRUE(note({"optimizer.params.lr=1e5"})
-                  .starts_with("optimizer.params.lr: 1e+05 changes every weight by about as much"));
+                  .starts_with("optimizer.params.lr: 1e+05 is about the change of every weight"));
   EXPECT_TRUE(note({"cpu.threads_per_rank=4096"})
                   .starts_with("cpu.threads_per_rank: 4096 threads share the "));
   EXPECT_EQ(note({"optimizer.type=SGD", "optimizer.params.lr=2"}), "0 notes");
   EXPECT_EQ(
       note({"optimizer.params.lr=0.001", "optimizer.params.weight_decay=3e3"}),
-      "optimizer.params.weight_decay: times optimizer.params.lr is 3, above 1: a step changes "
-      "the sign of the weights that decay");
+      "optimizer.params.weight_decay: weight_decay x lr = 3 is above 1: each step changes the sign "
+      "of the decayed weights");
   EXPECT_TRUE(note({"optimizer.type=SGD", "weight_decay=3e3", "optimizer.params.lr=0.001"})
-                  .ends_with("the sign of the weights that decay"));
+                  .ends_with("the sign of the decayed weights"));
   // Adam adds weight decay to the gradient, unless DeepSpeed's adam_w_mode makes it AdamW.
   EXPECT_TRUE(note({"optimizer.type=Adam", "optimizer.params.weight_decay=3e4"})
-                  .starts_with("optimizer.type: Adam adds weight decay to the gradient"));
+                  .starts_with("optimizer.type: Adam adds the weight decay to the gradient"));
   EXPECT_TRUE(note({"optimizer.type=Adam", "optimizer.params.adam_w_mode=true",
                     "optimizer.params.weight_decay=3e4"})
-                  .ends_with("the sign of the weights that decay"));
-  EXPECT_EQ(note({"train_steps=100", "scheduler.params.warmup_steps=20",
-                  "scheduler.params.decay_steps=20"}),
-            "scheduler.params.warmup_steps: the learning rate is 0 from step 21 to the last, 100, "
-            "because the decay ends with the warm-up");
+                  .ends_with("the sign of the decayed weights"));
+  EXPECT_EQ(
+      note({"train_steps=100", "scheduler.params.warmup_steps=20",
+            "scheduler.params.decay_steps=20"}),
+      "scheduler.params.warmup_steps: the learning rate is 0 from step 21 to the last step 100, "
+      "because the decay ends with the warm-up");
   EXPECT_EQ(note({"train_steps=100", "scheduler.params.warmup_steps=20",
                   "scheduler.params.decay_steps=25"}),
             "0 notes");
@@ -191,11 +189,11 @@ TEST(RunConfig, WhatIsNotBuiltIsRefused) {
     EXPECT_EQ(problem({assignment}), "") << assignment;
   }
   EXPECT_EQ(problem({"moe={\"num_experts\":8}"}),
-            "moe: {\"num_experts\":8} is refused: experts are described under \"model\", in "
-            "HuggingFace's words, and divided by parallel.expert_model_parallel_size");
+            "moe: {\"num_experts\":8} is refused: experts are described under \"model\", with "
+            "HuggingFace's keys; parallel.expert_model_parallel_size divides them over ranks");
   EXPECT_EQ(problem({"num_layers=2"}),
-            "num_layers: 2 is refused: the model is described under \"model\", in HuggingFace's "
-            "words");
+            "num_layers: 2 is refused: the model is described under \"model\", with HuggingFace's "
+            "keys");
   EXPECT_EQ(read({"wall_clock_breakdown=true"}).notes,
             std::vector<std::string>{"wall_clock_breakdown: has no effect here: times, rates and "
                                      "bytes of each step are in metrics.jsonl"});
@@ -214,8 +212,8 @@ TEST(RunConfig, ZeroInTheWordsOfOthers) {
             "data_parallel_sharding_strategy: optim_grads means zero_optimization.stage 2, but "
             "zero_stage is 1");
   EXPECT_EQ(problem({"zero_optimization.stage=0", "use_distributed_optimizer=true"}),
-            "use_distributed_optimizer: divides the optimizer state, but zero_optimization.stage "
-            "says that nothing is divided");
+            "use_distributed_optimizer: shards the optimizer state, but zero_optimization.stage "
+            "disables sharding");
   EXPECT_EQ(problem({"zero_optimization.offload_optimizer.device=nvme"}),
             "zero_optimization.offload_optimizer.device: nvme needs "
             "zero_optimization.offload_optimizer.nvme_path, a folder on a disk");
@@ -286,7 +284,8 @@ TEST(RunConfig, AResolvedConfigurationNamesTheWayToOtherRanks) {
 
 TEST(RunConfig, ChoosingByTimeIsDeterministicWhereChoicesAreKept) {
   EXPECT_TRUE(read({"deterministic=false", "cuda.autotune=true"}).cuda_autotune);
-  EXPECT_NE(problem({"cuda.autotune=true"}).find("set deterministic to false"), std::string::npos);
+  EXPECT_NE(problem({"cuda.autotune=true"}).find("set deterministic or cuda.autotune to false"),
+            std::string::npos);
   const RunConfig keeps = read({"cuda.autotune=true", "cuda.gemm_algorithms=kept"});
   EXPECT_TRUE(keeps.deterministic);
   EXPECT_EQ(keeps.cuda_gemm_algorithms, "kept");
@@ -332,15 +331,15 @@ TEST(RunConfig, Float8) {
             "blockwise");
   EXPECT_EQ(problem({"fp8_format=e4m3"}), "fp8_format: needs fp8.enabled: true");
   EXPECT_EQ(problem({"fp8.enabled=true", "fp16.enabled=true"}),
-            "fp8.enabled: requires bf16.enabled or fp32; fp16.enabled is not supported");
+            "fp8.enabled: is not supported with fp16.enabled; supported: bf16.enabled, or fp32");
   EXPECT_EQ(
       problem({"fp8.enabled=true", "model.intermediate_size=136"}),
-      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 16, not 136");
+      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 16, got 136");
   EXPECT_EQ(
       problem({"fp8.enabled=true", "tp=2", "model.intermediate_size=144"}, 2),
-      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 32, not 144");
+      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 32, got 144");
   EXPECT_NE(problem({"fp8.enabled=true", "sequence_length=33", "gradient_accumulation_steps=12"})
-                .find("multiple of 16, not 33"),
+                .find("multiple of 16, got 33"),
             std::string::npos);
   // Runs without it resume whether or not this version saved them.
   EXPECT_NE(trajectory_hash(read({"fp8.enabled=true"})), trajectory_hash(read({})));
@@ -348,15 +347,15 @@ TEST(RunConfig, Float8) {
 
 TEST(RunConfig, DocumentsAndTheirEnds) {
   EXPECT_EQ(problem({"data.reset_position_ids=true"}),
-            "data.reset_position_ids: needs to know the end of a document: give data.eod_token_id "
-            "or data.tokenizer");
+            "data.reset_position_ids: needs the end-of-document id: give data.eod_token_id or "
+            "data.tokenizer");
   EXPECT_EQ(problem({"data.reset_position_ids=true", "data.tokenizer=byte"}), "");
   EXPECT_EQ(problem({"data.eod_mask_loss=true", "data.eod_token_id=256"}), "");
   EXPECT_EQ(problem({"data.eod_token_id=257"}),
-            "data.eod_token_id: must be below the model's vocab_size 257, got 257");
-  EXPECT_EQ(
-      problem({"data.eod_mask_loss=true", "data.tokenizer=byte", "model.vocab_size=256"}),
-      "data.eod_token_id: must be below the model's vocab_size 256, got 256 from data.tokenizer");
+            "data.eod_token_id: expected an id below the model's vocab_size 257, got 257");
+  EXPECT_EQ(problem({"data.eod_mask_loss=true", "data.tokenizer=byte", "model.vocab_size=256"}),
+            "data.eod_token_id: expected an id below the model's vocab_size 256, got 256 from "
+            "data.tokenizer");
   EXPECT_NE(problem({"data.eod_mask_loss=true", "data.tokenizer=no.model"}).find("no.model"),
             std::string::npos);
 }

@@ -328,7 +328,7 @@ TEST(ValidationSource, EverySetThatCannotBeUsedIsReportedAtOnce) {
   EXPECT_NE(two.find("2 problems"), std::string::npos) << two;
   EXPECT_NE(two.find("data.valid_data_path.absent: "), std::string::npos) << two;
   EXPECT_NE(two.find("data.valid_data_path.foreign: token 500"), std::string::npos) << two;
-  EXPECT_NE(three.find("data.valid_data_path.whole: holds 5 tokens"), std::string::npos) << three;
+  EXPECT_NE(three.find("data.valid_data_path.whole: has 5 tokens"), std::string::npos) << three;
   config.valid.resize(1);
   EXPECT_EQ(problem(4), "");  // five tokens are four inputs and the last target
 }
@@ -381,7 +381,7 @@ TEST(ValidationSource, SaysWhyItIsAbsent) {
   config.split = "1,1";
   expect(config, {"fewer than two tokens", "2 documents in"});
   config.split.clear();
-  expect(config, {"data.valid_data_path is not given"});
+  expect(config, {"data.valid_data_path is not set"});
   write(dir / "short", {{1}});
   config.valid = {{"", {{1.0, dir / "short"}}}};
   expect(config, {"data.valid_data_path " + (dir / "short"), "two tokens"});

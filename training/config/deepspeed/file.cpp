@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kAt = "deepspeed";
 
-// One merge: the values of the run and of the file, and the file's keys that are overridden.
+// One merge of a DeepSpeed file into a run's document.
 class DeepSpeedMerge {
  public:
   DeepSpeedMerge(Json& document, const Json& file, ConfigReport& report)
@@ -51,7 +51,7 @@ class DeepSpeedMerge {
   void put(const std::string& from, const std::string& to, const Json& value) {
     if (run_says(to)) {
       if (!(ours_.raw(to) == value))
-        report_.note(ours_.spelled(to), concat(shown(ours_.raw(to)), " of the run counts, not ",
+        report_.note(ours_.spelled(to), concat(shown(ours_.raw(to)), " of the run overrides ",
                                                shown(value), " of ", kAt, ".", from));
       return;
     }
@@ -63,25 +63,25 @@ class DeepSpeedMerge {
       if (key.path.starts_with(section + ".")) passed_over_.insert(key.path);
   }
 
-  // The file's section has a type other than the run's: its parameters do not apply.
+  // If the run sets another type than the file's section, the whole section is ignored.
   bool other_type(const std::string& section, const std::string& type) {
     const std::string path = section + ".type";
     if (!run_says(path) || ours_.word(path) == type) return false;
-    report_.note(ours_.spelled(path), concat(ours_.word(path), " of the run counts, and ", kAt, ".",
-                                             section, ", which is of ", type, ", is passed over"));
+    report_.note(ours_.spelled(path), concat(ours_.word(path), " of the run overrides ", kAt, ".",
+                                             section, ", which is for ", type, " and is ignored"));
     pass_over_section(section);
     return true;
   }
 
-  // The run sets the same under another name, which takes precedence.
+  // Ignores a key of the file if the run sets the same under another name.
   void give_way(const std::string& ours, const std::string& theirs) {
     if (!run_says(ours) || !says(theirs) || passed_over_.contains(theirs)) return;
-    report_.note(ours_.spelled(ours), concat(shown(ours_.raw(ours)), " of the run counts, not ",
+    report_.note(ours_.spelled(ours), concat(shown(ours_.raw(ours)), " of the run overrides ",
                                              shown(theirs_.raw(theirs)), " of ", kAt, ".", theirs));
     passed_over_.insert(theirs);
   }
 
-  // The run may set one of the file's pair; the other is taken from the file.
+  // If the run sets only one of the two betas, the other one is taken from the file.
   void settle_betas() {
     const std::string pair = "optimizer.params.betas";
     const std::array<std::string, 2> betas = {"adam_beta1", "adam_beta2"};
@@ -91,7 +91,7 @@ class DeepSpeedMerge {
       const Json& value = theirs_.raw(pair)[i];
       if (run_says(betas[i]))
         report_.note(ours_.spelled(betas[i]),
-                     concat(shown(ours_.raw(betas[i])), " of the run counts, not ", shown(value),
+                     concat(shown(ours_.raw(betas[i])), " of the run overrides ", shown(value),
                             " of ", kAt, ".", pair));
       else
         put(pair, betas[i], value);
@@ -137,21 +137,21 @@ class DeepSpeedMerge {
     if (std::ranges::count_if(sizes, [&](const auto& path) { return run_says(path); }) < 2) return;
     for (const std::string& path : sizes) {
       if (run_says(path) || !says(path)) continue;
-      report_.note(concat(kAt, ".", path),
-                   concat(shown(theirs_.raw(path)),
-                          " is passed over: the run's two batch sizes determine it"));
+      report_.note(
+          concat(kAt, ".", path),
+          concat(shown(theirs_.raw(path)), " is ignored: the run's two batch sizes determine it"));
       passed_over_.insert(path);
     }
   }
 
-  // WarmupLR and WarmupDecayLR set the rate themselves, whatever the optimizer's section contains.
+  // WarmupLR and WarmupDecayLR set the peak rate, which overrides the optimizer's lr.
   void settle_rate() {
     const std::string peak = "scheduler.params.warmup_max_lr", lr = "optimizer.params.lr";
     if (says("scheduler.type") && !passed_over_.contains("scheduler.type") &&
         theirs_.word("scheduler.type") == "WarmupDecayLR" && !theirs_.given(peak)) {
       report_.note(concat(kAt, ".scheduler"),
-                   "WarmupDecayLR without warmup_max_lr: its rate is 0.001, as in DeepSpeed, "
-                   "whatever the optimizer's");
+                   "WarmupDecayLR without warmup_max_lr has the peak rate 0.001, as in DeepSpeed; "
+                   "the optimizer's lr is ignored");
       passed_over_.insert(lr);
       return put(peak, lr, Json(0.001));
     }
@@ -159,7 +159,7 @@ class DeepSpeedMerge {
     passed_over_.insert(peak);
     if (says(lr) && !passed_over_.contains(lr) && !(theirs_.raw(lr) == theirs_.raw(peak)))
       report_.note(concat(kAt, ".", lr),
-                   concat(shown(theirs_.raw(lr)), " is passed over: the rate after warm-up is ",
+                   concat(shown(theirs_.raw(lr)), " is ignored: the rate after warm-up is ",
                           shown(theirs_.raw(peak)), " of ", kAt, ".", peak));
     passed_over_.insert(lr);
     put(peak, lr, theirs_.raw(peak));
@@ -198,13 +198,13 @@ void merge_deepspeed(Json& document, ConfigReport& report) {
     const auto found = document.find(name);
     if (found == document.end()) continue;
     if (!found->is_null() && !file.is_null())
-      report.error(name, concat("means the same as ", kAt, ", which is given too; keep one"));
+      report.error(name, concat("is an alias of ", kAt, ", which is set too; keep one"));
     if (!found->is_null()) file = std::move(*found);
     document.erase(name);
   }
   if (file.is_null()) return;
   if (!file.is_object())
-    return report.error(kAt, concat("must be the path of a DeepSpeed configuration, or the object "
+    return report.error(kAt, concat("expected the path of a DeepSpeed configuration, or the object "
                                     "itself, got ",
                                     shown(file)));
   DeepSpeedMerge(document, file, report).run();

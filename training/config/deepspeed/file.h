@@ -1,8 +1,8 @@
-// DeepSpeed configuration file, merged below a run's own keys.
+// DeepSpeed configuration file, merged into a run's configuration; the run's own keys take
+// precedence.
 //
-// The run names it ("deepspeed": path, --deepspeed PATH), or it is the run's configuration file
-// itself. docs/reference/deepspeed-keys.md lists how each of its keys is handled and which of two
-// values takes precedence.
+// The run names the file ("deepspeed": path, --deepspeed PATH), or the file is passed as the run's
+// configuration (--config). docs/reference/deepspeed-keys.md lists how each key is handled.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@
 
 namespace trireme {
 
-// True if a document is a DeepSpeed file, not a run configuration: it has DeepSpeed keys only.
+// True if a document is a DeepSpeed file and not a run configuration: all its keys are DeepSpeed's.
 bool is_deepspeed_file(const Json& document);
 
-// Merges the object under "deepspeed" below the run's own keys and removes it. Reports problems of
-// the file as "deepspeed.KEY", and values without effect as notes.
+// Merges the object under "deepspeed" into the document, where the run does not set the same key,
+// and removes the object. Reports errors of the file under "deepspeed.KEY", and overridden values
+// as notes.
 void merge_deepspeed(Json& document, ConfigReport& report);
 
 }  // namespace trireme

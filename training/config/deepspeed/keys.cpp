@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-// Rows of DeepSpeed's keys. "auto", which HuggingFace's Trainer replaces before DeepSpeed reads the
-// file, counts as missing.
+// Adds DeepSpeed's keys to a schema. The value "auto", which HuggingFace's Trainer replaces before
+// DeepSpeed reads the file, counts as a missing key.
 class DeepSpeedRows {
  public:
   explicit DeepSpeedRows(Schema& schema) : schema_(schema) {}
@@ -53,26 +53,27 @@ void add_batch_rows(DeepSpeedRows& rows) {
 }
 
 void add_gradient_rows(DeepSpeedRows& rows) {
-  rows.no_effect("", {"prescale_gradients", "gradient_predivide_factor"},
-                 "the loss is normalised once, by the global token count, and gradients are summed "
-                 "in fp32, so no mean over ranks needs scaling");
+  rows.no_effect(
+      "", {"prescale_gradients", "gradient_predivide_factor"},
+      "gradients are summed in fp32 and divided once, by the global token count, so that "
+      "no scaling is needed");
   rows.refused("gradient_allreduce_op", {"\"mean\""},
-               "the gradient is that of the mean loss over all tokens of a step");
+               "the gradient is always that of the mean loss over all tokens of a step");
   for (const char* name : {"communication_data_type", "seq_parallel_communication_data_type"})
     rows.unavailable(name, {"\"fp32\""}, "gradients reduced in less than fp32");
   rows.unavailable("data_types.grad_accum_dtype", {"\"fp32\""},
                    "gradients summed in less than fp32");
   rows.refused("data_types.param_dtype", {}, "write bf16.enabled or fp16.enabled");
-  rows.unavailable("data_types.buffer_dtype", {"\"fp32\""}, "tables in less than fp32");
+  rows.unavailable("data_types.buffer_dtype", {"\"fp32\""}, "buffers in less than fp32");
   rows.unavailable("sparse_gradients", {"false"}, "sparse gradients of the embedding");
 }
 
 void add_precision_rows(DeepSpeedRows& rows) {
-  rows.unavailable("fp16.auto_cast", {"false"}, "casts decided per operation");
+  rows.unavailable("fp16.auto_cast", {"false"}, "automatic casts per operation");
   rows.unavailable("fp16.fp16_master_weights_and_grads", {"false"},
                    "fp16 without fp32 master weights");
   rows.unavailable("fp16.consecutive_hysteresis", {"false"},
-                   "hysteresis restored by each good step");
+                   "hysteresis that is reset by each finite step");
   rows.no_effect("fp16", {"opt_level"}, "it is an option of apex, which fp16 does not use");
   rows.refused("bf16.bf16_master_weights_and_grads", {"false"},
                "write optimizer.master_weights: false");
@@ -92,7 +93,7 @@ void add_optimizer_rows(DeepSpeedRows& rows) {
   rows.unavailable(params + ".amsgrad", {"false"}, "AMSGrad");
   rows.unavailable(params + ".bias_correction", {"true"}, "Adam without bias correction");
   rows.unavailable(params + ".dampening", {"0"}, "SGD with dampening");
-  rows.unavailable(params + ".maximize", {"false"}, "steps up the gradient");
+  rows.unavailable(params + ".maximize", {"false"}, "maximizing the objective");
   rows.no_effect(params,
                  {"torch_adam", "fused", "foreach", "capturable", "differentiable", "set_grad_none",
                   "fp32_optimizer_states"},
@@ -103,7 +104,7 @@ void add_optimizer_rows(DeepSpeedRows& rows) {
       {"freeze_step", "cuda_aware", "comm_backend_name", "var_freeze_step", "var_update_scaler",
        "local_step_scaler", "local_step_clipper", "max_coeff", "min_coeff", "coeff_beta",
        "factor_max", "factor_min", "factor_threshold", "muon_lr", "adam_lr", "ns_method"},
-      "it is of 1-bit Adam, 0/1 Adam, Lamb or Muon, which are not available");
+      "it is a parameter of 1-bit Adam, 0/1 Adam, Lamb or Muon, which are not available");
   rows.unavailable("optimizer.legacy_fusion", {"false"}, "DeepSpeed's old fused optimizer");
 }
 
@@ -111,14 +112,15 @@ void add_scheduler_rows(DeepSpeedRows& rows) {
   const std::string params = "scheduler.params";
   for (const char* name : {".warmup_min_lr", ".warmup_min_ratio"})
     rows.unavailable(params + name, {"0"}, "warm-up that does not start at 0");
-  rows.unavailable(params + ".last_batch_iteration", {"-1"}, "a schedule begun elsewhere");
+  rows.unavailable(params + ".last_batch_iteration", {"-1"},
+                   "a schedule that starts at a later step");
   rows.refused_each(params,
                     {"lr_range_test_min_lr", "lr_range_test_step_rate", "lr_range_test_step_size",
                      "lr_range_test_staircase", "cycle_first_step_size", "cycle_first_stair_count",
                      "cycle_second_step_size", "cycle_second_stair_count", "decay_step_size",
                      "cycle_min_lr", "cycle_max_lr", "decay_lr_rate", "cycle_min_mom",
                      "cycle_max_mom", "decay_mom_rate", "cycle_momentum"},
-                    "it is of OneCycle or LRRangeTest, which are not available");
+                    "it is a parameter of OneCycle or LRRangeTest, which are not available");
 }
 
 void add_zero_rows(DeepSpeedRows& rows) {
@@ -162,15 +164,15 @@ void add_zero_rows(DeepSpeedRows& rows) {
                   "stage3_gather_fp16_weights_on_model_save", "elastic_checkpoint",
                   "load_from_fp32_weights", "pipeline_loading_checkpoint"},
                  kAnyLayout);
-  rows.unavailable(zero + ".zero_hpz_partition_size", {"1"}, "sharding inside a node");
+  rows.unavailable(zero + ".zero_hpz_partition_size", {"1"}, "sharding within a node");
   for (const char* name : {".zero_quantized_weights", ".zero_quantized_nontrainable_weights",
                            ".zero_quantized_gradients", ".zeropp_loco_param"})
-    rows.unavailable(zero + name, {"false"}, "compressed traffic");
-  rows.unavailable(zero + ".mics_shard_size", {"-1"}, "sharding inside groups of ranks");
+    rows.unavailable(zero + name, {"false"}, "quantized communication");
+  rows.unavailable(zero + ".mics_shard_size", {"-1"}, "sharding within groups of ranks");
   rows.unavailable(zero + ".mics_hierarchical_params_gather", {"false"},
-                   "sharding inside groups of ranks");
+                   "sharding within groups of ranks");
   for (const char* name : {"zenflow", "zero_optimization.zenflow"})
-    rows.unavailable(name, {"false"}, "updates that are late for a part of the gradient");
+    rows.unavailable(name, {"false"}, "asynchronous updates with a part of the gradient");
 }
 
 void add_offload_rows(DeepSpeedRows& rows) {
@@ -178,19 +180,21 @@ void add_offload_rows(DeepSpeedRows& rows) {
   rows.no_effect(zero + ".offload_optimizer",
                  {"pin_memory", "pipeline_read", "pipeline_write", "pipeline", "fast_init",
                   "super_offload", "cpuadam_cores_perc"},
-                 "prefetch and write-back are one loop");
-  rows.unavailable(zero + ".offload_optimizer.ratio", {"1"}, "a part of the state off the device");
+                 "states are always prefetched and written back asynchronously");
+  rows.unavailable(zero + ".offload_optimizer.ratio", {"1"},
+                   "offload of a part of the optimizer state");
   rows.no_effect(zero + ".offload_param",
                  {"nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "pin_memory"},
-                 "weights stay in the memory of the device that computes");
+                 "weights stay in the memory of the compute device");
   rows.refused(zero + ".cpu_offload", {"false"},
                "write zero_optimization.offload_optimizer: {\"device\": \"cpu\"}");
   for (const char* name : {".cpu_offload_param", ".cpu_offload_params"})
     rows.refused(zero + name, {"false"},
                  "write zero_optimization.offload_param: {\"device\": \"cpu\"}");
-  rows.no_effect(zero, {"cpu_offload_use_pin_memory"}, "prefetch and write-back are one loop");
+  rows.no_effect(zero, {"cpu_offload_use_pin_memory"},
+                 "states are always prefetched and written back asynchronously");
   rows.no_effect("", {"aio"},
-                 "zero_optimization.offload_optimizer sets how states are stored on a disk");
+                 "zero_optimization.offload_optimizer configures the state file on a disk");
 }
 
 void add_parallel_rows(DeepSpeedRows& rows) {
@@ -198,8 +202,8 @@ void add_parallel_rows(DeepSpeedRows& rows) {
                  {"preset_model", "partition_config", "injection_policy_tuple", "tp_overlap_comm",
                   "keep_module_on_host", "replace_with_kernel_inject", "kernel_inject", "dtype",
                   "tp_grain_size"},
-                 "the model's family determines how its matrices are split, and "
-                 "parallel.tp_comm_overlap whether communication overlaps");
+                 "the model's family determines how matrices are split; parallel.tp_comm_overlap "
+                 "controls overlap");
   rows.refused_each("tensor_parallel", {"tp", "tp_size"}, "write tensor_parallel.autotp_size");
   rows.no_effect(
       "expert_parallel",
@@ -207,7 +211,7 @@ void add_parallel_rows(DeepSpeedRows& rows) {
        "expert_w2", "expert_w3", "num_experts_attr", "top_k_attr", "has_shared_experts",
        "shared_experts_pattern", "shared_experts_gate_pattern", "use_grouped_mm",
        "disable_triton_grouped_mm", "combine_impl", "validate_folding_routing"},
-      "the model's family determines where its experts are");
+      "the model's family determines its experts' parameters and computation");
   rows.refused_each("expert_parallel",
                     {"score_func", "score_apply", "route_norm", "top_k", "routed_scaling_factor",
                      "num_expert_groups", "num_limited_groups", "load_balance_coeff"},
@@ -217,15 +221,15 @@ void add_parallel_rows(DeepSpeedRows& rows) {
   rows.no_effect("pipeline",
                  {"partition", "seed_layers", "activation_checkpoint_interval", "pipe_partitioned",
                   "grad_partitioned", "use_reentrant"},
-                 "parallel.pipeline_layout determines how layers are divided, and "
-                 "activation_checkpointing.granularity what is recomputed");
+                 "parallel.pipeline_layout divides the layers; "
+                 "activation_checkpointing.granularity selects what is recomputed");
   rows.no_effect("activation_checkpointing", {"partition_activations", "cpu_checkpointing"},
-                 "it only saves memory: --validate prints what a rank needs, "
-                 "activation_checkpointing.granularity reduces it");
+                 "it only saves memory; activation_checkpointing.granularity reduces the memory of "
+                 "a rank, which --validate prints");
   rows.no_effect("activation_checkpointing",
                  {"contiguous_memory_optimization", "number_checkpoints",
                   "synchronize_checkpoint_boundary", "profile"},
-                 "activations are in a planned arena");
+                 "activations are in one arena, planned before the run");
 }
 
 void add_monitor_rows(DeepSpeedRows& rows) {
@@ -249,48 +253,49 @@ void add_checkpoint_rows(DeepSpeedRows& rows) {
                   "checkpoint_serialization", "writer"},
                  "one manifest describes the whole checkpoint");
   for (const char* section : {"nebula", "datastates"})
-    rows.unavailable(section, {"false"}, "a checkpoint service beside the run");
+    rows.unavailable(section, {"false"}, "a separate checkpoint service");
 }
 
 void add_technique_rows(DeepSpeedRows& rows) {
   const std::pair<const char*, const char*> techniques[] = {
-      {"elasticity", "batch sizes that follow the number of ranks"},
+      {"elasticity", "batch sizes that adapt to the number of ranks"},
       {"autotuning", "a search for the fastest configuration"},
-      {"compression_training", "quantisation and pruning while training"},
-      {"quantize_training", "quantisation while training"},
-      {"weight_quantization", "quantisation while training"},
-      {"data_efficiency", "curricula and dropped tokens"},
+      {"compression_training", "quantization and pruning during training"},
+      {"quantize_training", "quantization during training"},
+      {"weight_quantization", "quantization during training"},
+      {"data_efficiency", "curriculum learning and random token dropping"},
       {"curriculum_learning", "a curriculum of sequence lengths"},
-      {"progressive_layer_drop", "layers that are dropped at random"},
+      {"progressive_layer_drop", "random dropping of layers"},
       {"eigenvalue", "eigenvalues of the Hessian"},
-      {"sparse_attention", "attention that leaves out positions"},
-      {"hybrid_engine", "training and generation in turns"},
+      {"sparse_attention", "sparse attention"},
+      {"hybrid_engine", "alternating training and generation"},
   };
   for (const auto& [section, what] : techniques) rows.unavailable(section, {"false"}, what);
 }
 
 constexpr const char* kPageHead =
-    "# Keys of a DeepSpeed configuration\n\nMade by `trireme config deepspeed-keys`. A run names "
-    "DeepSpeed's file as it is, by a path relative to its own\nconfiguration, or on the command "
-    "line relative to the current directory:\n\n    {\"model\": \"model.json\", \"output_dir\": "
-    "\"run\", \"deepspeed\": \"ds_z3.json\", ...}\n    trireme pretrain --config run.json "
-    "--deepspeed ds_z3.json\n\nA DeepSpeed file may also be the `--config` itself, if flags give "
-    "the rest (`--model`, `--output-dir`, ...).\n\n- The run's own keys, in its file or as flags, "
-    "override the DeepSpeed file; where both give a key different\n  values, a note names them. If "
-    "the run sets another `optimizer.type`, `scheduler.type` or precision, the\n  file's is "
-    "ignored; if it sets two of the three batch sizes, the file's third is.\n- `\"auto\"` counts "
-    "as absent: the run's own value applies, else the default of the\n  "
-    "[reference](config-reference.md), not HuggingFace's. A key in neither file has that default "
-    "too: weight\n  decay 0.1, betas [0.9, 0.95] and gradients clipped at 1, where DeepSpeed has "
-    "0, [0.9, 0.999] and no clipping.\n- Values mean what they mean in DeepSpeed: `Adam` is AdamW "
-    "unless `adam_w_mode` is false, `WarmupLR` and its like\n  warm up along a logarithm unless "
-    "`warmup_type` is `\"linear\"`, over 1000 steps unless `warmup_num_steps` is\n  given, and "
-    "`warmup_max_lr` is the learning rate (of a WarmupDecayLR without it 0.001, as there).\n  "
-    "Update k has the rate of DeepSpeed's class after k calls of its step(); DeepSpeed's own first "
-    "update comes\n  before the first call, so that its update k + 1 has the rate of update k "
-    "here.\n- An unknown key, a wrong type and a refused value are errors, all reported at once. A "
-    "key without effect is\n  noted once, unless it is false, null or `\"auto\"`. `null` counts as "
-    "absent, and so does a section that\n  is not enabled.\n\n";
+    "# Keys of a DeepSpeed configuration\n\nMade by `trireme config deepspeed-keys`. A run names a "
+    "DeepSpeed file, which needs no change, by a path relative to its own\nconfiguration, or on "
+    "the command line relative to the current directory:\n\n    {\"model\": \"model.json\", "
+    "\"output_dir\": \"run\", \"deepspeed\": \"ds_z3.json\", ...}\n    trireme pretrain --config "
+    "run.json --deepspeed ds_z3.json\n\nA DeepSpeed file may also be the `--config` itself, if "
+    "flags give the rest (`--model`, `--output-dir`, ...).\n\n- The run's own keys, in its file or "
+    "as flags, override the DeepSpeed file. A note names each key that both set to\n  different "
+    "values. If the run sets another `optimizer.type`, `scheduler.type` or precision, the file's "
+    "section is\n  ignored; if it sets two of the three batch sizes, the file's third size is "
+    "ignored.\n- `\"auto\"` counts as absent: the run's own value applies, else the default of "
+    "the\n  [reference](config-reference.md), not HuggingFace's. A key in neither file has that "
+    "default too: weight\n  decay 0.1, betas [0.9, 0.95] and gradients clipped at 1, where "
+    "DeepSpeed has 0, [0.9, 0.999] and no clipping.\n- Values mean what they mean in DeepSpeed. "
+    "`Adam` is AdamW unless `adam_w_mode` is false. `WarmupLR`,\n  `WarmupDecayLR` and "
+    "`WarmupCosineLR` have a logarithmic warm-up, unless `warmup_type` is `\"linear\"`, over "
+    "1000\n  steps, unless `warmup_num_steps` is given. `warmup_max_lr` is the learning rate; a "
+    "WarmupDecayLR without it has\n  0.001. Update k has the rate of DeepSpeed's class after k "
+    "calls of its step(). DeepSpeed's own first update comes\n  before the first call, so that its "
+    "update k + 1 has the rate of update k here.\n- An unknown key, a wrong type and a refused "
+    "value are errors, all reported at once. A key without effect is\n  noted once, unless it is "
+    "false, null or `\"auto\"`. `null` counts as absent, and so does a section that\n  is not "
+    "enabled.\n\n";
 
 // Names in a DeepSpeed file that a run's schema reads, in the order of the page.
 std::vector<std::string> deepspeed_names_read() {

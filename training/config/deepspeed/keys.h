@@ -1,5 +1,4 @@
-// Keys of DeepSpeed configurations: those read by a run, those without effect here, and those
-// refused.
+// Keys of DeepSpeed configurations, each with how it is handled: read, without effect, or refused.
 #pragma once
 
 #include <string>
@@ -8,15 +7,15 @@
 
 namespace trireme {
 
-// Rows of keys that only DeepSpeed has: without effect, refused, or not available. A run's own
-// schema has them too, so that a run's configuration may contain DeepSpeed's keys.
+// Adds the keys that are DeepSpeed's alone: without effect, refused, or not available. The schema
+// of a run has them too, so that a run's configuration may contain DeepSpeed's keys.
 void add_deepspeed_keys(Schema& schema);
 
-// Schema of a whole DeepSpeed file: these rows, and the keys that a run reads under their DeepSpeed
-// names.
+// Schema of a DeepSpeed file: the keys of add_deepspeed_keys(), and those that a run reads, under
+// their DeepSpeed names.
 const Schema& deepspeed_schema();
 
-// Content of docs/reference/deepspeed-keys.md.
+// Text of docs/reference/deepspeed-keys.md.
 std::string deepspeed_keys_page();
 
 }  // namespace trireme

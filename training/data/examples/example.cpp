@@ -20,7 +20,7 @@ bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& to
       if (!text.substr(at).starts_with(piece)) piece.clear();  // added by the tokenizer
     } else {
       tokenizer.append_bytes(id, piece);
-      // The space that a tokenizer adds before a first word, also after markup.
+      // Without the space that a tokenizer adds before a first word or after a special token.
       if (!text.substr(at).starts_with(piece) && piece.starts_with(' ')) piece.erase(0, 1);
       if (!text.substr(at).starts_with(piece)) return false;
     }
@@ -44,27 +44,28 @@ ExampleReader::ExampleReader(const Tokenizer& tokenizer, const ChatTemplateSourc
 WrittenConversation ExampleReader::render(const Json& messages, const Json& record,
                                           bool generation_prompt) const {
   if (writer_ == nullptr)
-    fail_input("messages need a chat template, and tokenizer ", tokenizer_.name(),
+    fail_input("messages need a chat template, but tokenizer ", tokenizer_.name(),
                " has none: give finetune.chat_template");
   Json variables = {{"messages", messages}, {"add_generation_prompt", generation_prompt}};
   add_record_variables(record, variables);
   return writer_->write(std::move(variables));
 }
 
-// The whole conversation, including the record's tools and documents.
+// Renders the whole conversation; InputError if the template ignores the record's tools or
+// documents.
 WrittenConversation ExampleReader::render_whole(const Json& messages, const Json& record) const {
   WrittenConversation chat = render(messages, record, false);
   check_all_read(chat);
   return chat;
 }
 
-// Text of the first `count` messages and the generation prompt for the next response.
+// Rendered text of the first `count` messages and the generation prompt of the next response.
 std::string ExampleReader::written(const Json& messages, size_t count, const Json& record) const {
   return count == 0 ? std::string() : render(first_of(messages, count), record, true).text;
 }
 
-// Adds the ranges of the responses from message `from` on, as the text that each adds; false if the
-// template writes one differently when it is the last.
+// Adds the byte range of each response from message `from`: the text that rendering it adds to the
+// earlier messages. False if the template renders a response differently when it is the last.
 bool ExampleReader::add_gained(const Json& messages, const Json& record, const std::string& text,
                                size_t from, Ranges& ranges) const {
   for (size_t i = from; i < messages.size(); ++i) {
@@ -77,7 +78,8 @@ bool ExampleReader::add_gained(const Json& messages, const Json& record, const s
   return true;
 }
 
-// Byte range from the first to the last text of a message.
+// Byte range of a message in the rendered text, from the start of its first text to the end of its
+// last one.
 ExampleReader::Range ExampleReader::said(const Json& messages, size_t index, const Json& record,
                                          const std::string& text) const {
   const std::string mark = unused_noncharacter(messages);
@@ -86,11 +88,11 @@ ExampleReader::Range ExampleReader::said(const Json& messages, size_t index, con
   if (!place || marked != text)
     fail_input("cannot find where the chat template renders message ", index + 1,
                ": mark the assistant's text in the template with {% generation %} and {% "
-               "endgeneration %}");
+               "endgeneration %} tags");
   return *place;
 }
 
-// End of white space and one special token at the start of a text; 0: there is no special token.
+// Offset after white space and one special token at the start of a text; 0: it does not start so.
 size_t ExampleReader::behind_special(std::string_view text) const {
   const size_t first = text.find_first_not_of(" \n");
   size_t end = 0;
@@ -110,8 +112,8 @@ size_t ExampleReader::end_of_response(const Json& messages, size_t index, const 
   const size_t end = behind_special(rest);
   if (!one_token || closing.empty() || end == 0)
     fail_input("the chat template ends message ", index + 1,
-               " in another way when it is the last: mark the assistant's text in the template "
-               "with {% generation %} and {% endgeneration %}");
+               " differently when it is the last one: mark the assistant's text in the template "
+               "with {% generation %} and {% endgeneration %} tags");
   return said_until + end;
 }
 
@@ -121,7 +123,8 @@ ExampleReader::Range ExampleReader::marked_range(const Json& messages, size_t in
                                                  size_t after) const {
   auto [begin, end] = said(messages, index, record, chat.text);
   if (begin < after)
-    fail_input("the chat template writes message ", index + 1, " before the one before it");
+    fail_input("the chat template renders message ", index + 1,
+               " before the end of the message that precedes it");
   const std::string asked = index == 0 ? "" : written(messages, index, record);
   const std::string unasked =
       index == 0 ? "" : render(first_of(messages, index), record, false).text;
@@ -137,7 +140,7 @@ ExampleReader::Range ExampleReader::marked_range(const Json& messages, size_t in
   return {begin, end_of_response(messages, index, record, chat.text, said_until)};
 }
 
-// Trained ranges of the assistant's messages, starting at number `from`.
+// Trained ranges of the assistant's messages, from message `from`.
 ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, const Json& record,
                                                       const WrittenConversation& chat,
                                                       size_t from) const {
@@ -158,8 +161,8 @@ ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, cons
   return ranges;
 }
 
-// Removes untrained messages from the ranges; a range that an assistant's one touches is removed as
-// a whole.
+// Removes the text of untrained messages from the ranges. A range that overlaps with an untrained
+// message of the assistant is removed as a whole.
 void ExampleReader::leave_out_unlearned(const Json& messages, const Json& record,
                                         const std::string& text, Ranges& ranges) const {
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -177,7 +180,7 @@ void ExampleReader::leave_out_unlearned(const Json& messages, const Json& record
   }
 }
 
-// An unknown role is usually a mistake, and templates accept any.
+// Refuses unknown roles: they are usually mistakes, and templates accept any.
 void ExampleReader::check_roles(const Json& messages) const {
   constexpr std::array kRoles = {"system", "developer", "user",   "assistant",
                                  "tool",   "function",  "ipython"};
@@ -189,9 +192,9 @@ void ExampleReader::check_roles(const Json& messages) const {
     };
     const bool named = template_ != nullptr && std::ranges::any_of(template_->sources(), names);
     if (!named && std::ranges::find(kRoles, role) == kRoles.end())
-      fail_input("message ", i + 1, " is of the role \"", role.substr(0, 40),
-                 "\", which is none of system, developer, user, assistant, tool, function and ",
-                 "ipython, and which the chat template does not name; rename it");
+      fail_input("message ", i + 1, ": role \"", role.substr(0, 40),
+                 "\" is not supported; supported: system, developer, user, assistant, tool, ",
+                 "function, ipython and roles that the chat template names; rename it");
   }
 }
 
@@ -228,7 +231,7 @@ Example ExampleReader::completion_example(const Json& prompt, const Json& comple
   Ranges learned{{assistant_only_ ? before.size() : 0, chat.text.size()}};
   if (assistant_only_ && !chat.text.starts_with(before)) {
     WrittenConversation whole = chat;
-    whole.generated.clear();  // they include those of the prompt
+    whole.generated.clear();  // they include responses in the prompt
     learned = assistant_ranges(messages, record, whole, asked);
   } else {
     leave_out_unlearned(messages, record, chat.text, learned);
@@ -272,7 +275,7 @@ Example ExampleReader::document(const std::string& text, size_t learned_from) co
 }
 
 Example ExampleReader::read(const Json& record) const {
-  if (!record.is_object()) fail_input("is no object");
+  if (!record.is_object()) fail_input("expected an object");
   const auto member = [&](const char* name) { return record_member(record, name); };
   if (const Json* messages = member("messages")) return conversation(*messages, record);
   if (member("conversations") != nullptr)
@@ -282,12 +285,12 @@ Example ExampleReader::read(const Json& record) const {
     return completion_example(*prompt, *completion, record);
   if (member("instruction") != nullptr && member("output") != nullptr) return alpaca(record);
   if (member("text") != nullptr) return document(record_text(record, "text"), 0);
-  fail_input("has none of these: \"messages\", \"conversations\", \"prompt\" with \"completion\", ",
-             "\"instruction\" with \"output\", \"text\"");
+  fail_input("expected \"messages\", \"conversations\", \"prompt\" with \"completion\", ",
+             "\"instruction\" with \"output\", or \"text\"");
 }
 
 std::array<Example, 2> ExampleReader::read_pair(const Json& record) const {
-  if (!record.is_object()) fail_input("is no object");
+  if (!record.is_object()) fail_input("expected an object");
   const Json pair = preference_pair(record);
   return {completion_example(pair["prompt"], pair["chosen"], record),
           completion_example(pair["prompt"], pair["rejected"], record)};
@@ -305,7 +308,7 @@ Example ExampleReader::tokenize(const std::string& text, const Ranges& learned,
     while (range < learned.size() && learned[range].second <= begin && begin < text.size()) ++range;
     bool in = range < learned.size();
     if (in && begin < end) in = learned[range].first < end && begin < learned[range].second;
-    // Tokens that the tokenizer adds after the text belong to its end.
+    // Tokens that the tokenizer adds after the text are trained on if the end of the text is.
     if (in && begin == end) in = begin == text.size() && learned[range].second == text.size();
     out.learned.push_back(in ? 1 : 0);
   }

@@ -1,39 +1,41 @@
-// Fine-tuning record as tokens, with a mask of the tokens that the model trains on.
+// Fine-tuning example: a record as tokens, with a mask of the tokens that have loss (trained
+// tokens).
 //
-// Record forms
+// Forms of a record
 //   {"messages": [{"role": ..., "content": ...}, ...]}
-//       written by the chat template
+//       conversation, rendered by the chat template
 //   {"conversations": [{"from": ..., "value": ...}, ...]}
-//       ShareGPT's names for the same; "system" before them
+//       the same with ShareGPT's names; "system" may hold the system message
 //   {"prompt": ..., "completion": ...}
-//       two strings, concatenated, or two lists of messages
+//       two strings, which are concatenated, or two lists of messages
 //   {"instruction": ..., "input": ..., "output": ...}
-//       Alpaca: with a chat template two messages, the first of which joins instruction and input
-//       with a line end; without one, the text of Stanford's Alpaca
+//       Alpaca. With a chat template it is two messages; the first joins instruction and input with
+//       a line break. Without one it is the prompt text of Stanford's Alpaca
 //   {"text": ...}
-//       a document
+//       document
 //   {"prompt": ..., "chosen": ..., "rejected": ...}
-//       a pair of responses, each as a completion (preferences; the forms are in
-//       training/data/examples/record.h)
-// Other members are ignored, except "system" and the template's variables beside messages: "tools"
-// (a list, or its text), "documents" and "chat_template_kwargs" (further variables). Tools or
-// documents that the template does not read are an error.
+//       two responses to one prompt, each like a completion (training/data/examples/record.h)
+// A record of messages may also have variables for the template: "tools" (a list, or its text),
+// "documents" and "chat_template_kwargs" (any others). Tools or documents that the template does
+// not read are an error. Other members are ignored.
 //
-// Trained tokens of messages: those that the assistant wrote, including its end mark. If the
-// template has {% generation %} tags, that is the text between them. Otherwise it is the text that
-// an assistant's message adds to the conversation of the previous messages and the template's
-// generation prompt. Some templates write a response differently when messages follow it. For these
-// the place of the message is found with marks (training/data/examples/message_place.h): the range
-// begins after the generation prompt if that precedes the response, else with the message's text.
-// It ends after the text that the template writes after a last message, or after the single special
-// token that replaces it. A message with "weight": 0 or "train": false is not trained on. All
-// tokens of a completion or a document are trained on. Text that no template wrote ends with the
-// tokenizer's end of document.
+// Trained tokens
+//   - Messages: the assistant's text, including the token that ends a response. The template's
+//     {% generation %} tags mark this text. Without tags it is what rendering the assistant's
+//     message adds to the rendered earlier messages and generation prompt.
+//   - Some templates render a response differently when messages follow it. Its position is then
+//     found with marks (training/data/examples/message_place.h). The trained range starts after the
+//     generation prompt if that directly precedes the response, else at the message's text. It ends
+//     after the text with which the template closes a last message, or after the single special
+//     token that replaces this closing text.
+//   - A message with "weight": 0 or "train": false has no trained tokens.
+//   - Completions (without their prompts) and documents: all tokens. Text without a template ends
+//     with the tokenizer's end-of-document token.
 //
-// The text is tokenised as a whole. Markup of the template is parsed; text that spells it, in a
-// message (engine/text/conversation.h) or outside a template, is not. A token is trained on if any
-// of its bytes is in a trained range. If the tokens do not spell the text (a normalizer changed
-// it), the parts are tokenised separately.
+// Tokenisation: the text is encoded as a whole. The template's own special tokens are parsed; those
+// spelled in a message (engine/text/conversation.h) or in text without a template are plain text. A
+// token is trained on if any of its bytes is in a trained range. If the tokens do not spell the
+// text because a normalizer changed it, each range is encoded separately.
 #pragma once
 
 #include <array>
@@ -51,22 +53,22 @@ namespace trireme {
 
 struct Example {
   std::vector<int32_t> tokens;
-  std::vector<uint8_t> learned;  // (tokens)
-  bool spells_markup = false;  // special tokens spelled in text that no template wrote remain text
-  // Members of messages with text that the template did not read (WrittenConversation).
+  std::vector<uint8_t> learned;  // (tokens) 1: trained on
+  bool spells_markup = false;    // text without a template spells special tokens, as plain text
+  // Members of messages that have text and that the template did not read (WrittenConversation).
   std::vector<std::string> unread_members = {};
 };
 
 class ExampleReader {
  public:
-  // chat_templates: empty if there is none. assistant_only: false trains on all tokens.
-  // parse_special: parses special tokens spelled in messages and texts.
+  // chat_templates: empty: none. assistant_only: false trains on all tokens. parse_special: parses
+  // special tokens that are spelled in messages and texts.
   ExampleReader(const Tokenizer& tokenizer, const ChatTemplateSources& chat_templates,
                 bool assistant_only, bool parse_special = false);
 
-  // InputError for a record of no known form, and for one that the template refuses.
+  // InputError if the record has none of the forms, or if the template refuses it.
   Example read(const Json& record) const;
-  // Chosen and rejected, each after the prompt.
+  // The prompt with the chosen response, and the prompt with the rejected one.
   std::array<Example, 2> read_pair(const Json& record) const;
 
  private:
@@ -105,8 +107,8 @@ class ExampleReader {
   bool assistant_only_, parse_special_;
 };
 
-// Byte ranges of the tokens in the text; false if the tokens do not spell it. markup: control
-// tokens in the text are parsed as such; otherwise they have no bytes in it.
+// Sets `places` to the byte range of each token in the text; false if the tokens do not spell it.
+// markup: the text spells control tokens; otherwise they have no bytes in it.
 bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                       std::string_view text, bool markup,
                       std::vector<std::pair<size_t, size_t>>& places);

@@ -21,13 +21,13 @@
 namespace trireme {
 namespace {
 
-// Text collected before it is processed on several threads.
+// Bytes of text that are collected before several threads process them.
 constexpr size_t kBatchBytes = size_t{8} << 20;
 
-// Limit on the names of unread members that are counted.
+// Maximum number of names of unread members that are counted.
 constexpr size_t kMaxUnreadNames = 16;
 
-// Limit on keys per object of a record.
+// Maximum number of keys per object of a record.
 constexpr size_t kMaxKeys = 4096;
 
 int64_t targets_of(const Example& example) {
@@ -56,7 +56,8 @@ ExampleSet::ExampleSet(const std::vector<std::string>& files, const ExampleReade
   TextReader lines(list_text_files(files));
   for (const TextFile& file : lines.files())
     if (!file.json_lines)
-      fail_input(file.path, " is no file of examples: its name must end in .jsonl or .json");
+      fail_input(file.path,
+                 " is not a file of examples: expected a name that ends in .jsonl or .json");
   std::vector<TextRecord> batch;
   size_t bytes = 0;
   const auto flush = [&] {
@@ -71,7 +72,7 @@ ExampleSet::ExampleSet(const std::vector<std::string>& files, const ExampleReade
         }
     });
     for (size_t i = 0; i < batch.size(); ++i) {
-      if (failures[i]) std::rethrow_exception(failures[i]);  // the first in order, always the same
+      if (failures[i]) std::rethrow_exception(failures[i]);  // the first in file order
       add_item(read[i], options, place(i));
     }
     batch.clear();
@@ -84,7 +85,7 @@ ExampleSet::ExampleSet(const std::vector<std::string>& files, const ExampleReade
   }
   flush();
   if (items() == 0)
-    fail_input(lines.files().front().path, ": no example is left to learn from (", describe(), ")");
+    fail_input(lines.files().front().path, ": no example is left to train on (", describe(), ")");
 }
 
 void ExampleSet::add_item(std::vector<Example>& documents, const ExampleSetOptions& options,
@@ -145,7 +146,7 @@ void ExampleSet::add_document(const Example& document) {
 
 ExampleSet::ExampleSet(const std::vector<Example>& documents) : documents_per_item_(1) {
   for (const Example& document : documents) {
-    TRIREME_CHECK(document.tokens.size() >= 2, "a document of ", document.tokens.size(), " tokens");
+    TRIREME_CHECK(document.tokens.size() >= 2, "document of ", document.tokens.size(), " tokens");
     add_document(document);
   }
   stats_.records = items();
@@ -175,7 +176,7 @@ std::string ExampleSet::describe() const {
   add(stats_.dropped_cut, "dropped: truncated before the response");
   if (stats_.dropped_cut > 0) out += concat(" (longest ", stats_.longest_cut, " tokens)");
   add(stats_.dropped_unlearned,
-      "dropped: nothing to learn in them (no message of role assistant, or none with a weight)");
+      "dropped: no tokens to train on (no assistant message, or all with weight 0)");
   return out;
 }
 
@@ -234,12 +235,12 @@ PreferenceResponse ExampleSource::preference_response(int64_t d, int64_t begin) 
 }
 
 PreferencePair ExampleSource::pair(int64_t item) const {
-  TRIREME_CHECK(set_->documents_per_item() == 2, "examples without two responses");
+  TRIREME_CHECK(set_->documents_per_item() == 2, "pair() of examples that are not pairs");
   return {preference_response(2 * item, 0), preference_response(2 * item + 1, 0)};
 }
 
 int64_t ExampleSource::document_of(int64_t row) {
-  TRIREME_CHECK(!options_.shuffle, "documents of a source that shuffles");
+  TRIREME_CHECK(!options_.shuffle, "document_of() of a source that shuffles");
   int64_t left = row % options_.sequence_length;
   for (const int64_t item : items_of(row / options_.sequence_length))
     for (int64_t d = 0; d < set_->documents_per_item(); ++d) {
@@ -265,7 +266,7 @@ void ExampleSource::add_document(const ExampleSet::Document& document, MicroBatc
 
 void ExampleSource::fill_samples(std::span<const int64_t> samples, MicroBatch& batch) {
   const int64_t S = options_.sequence_length, count = std::ssize(samples);
-  TRIREME_CHECK(count > 0 && S > 0, "a micro-batch of ", count, " sequences of ", S, " tokens");
+  TRIREME_CHECK(count > 0 && S > 0, "micro-batch of ", count, " sequences of ", S, " tokens");
   const auto tokens = static_cast<size_t>(checked_mul(count, S));
   narrow<int32_t>(tokens);
   batch.tokens.assign(tokens, 0);

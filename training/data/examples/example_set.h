@@ -1,4 +1,4 @@
-// Examples of fine-tuning files in memory, and batches of them.
+// Fine-tuning examples in memory (ExampleSet), and the micro-batches made of them (ExampleSource).
 #pragma once
 
 #include <map>
@@ -15,44 +15,44 @@ namespace trireme {
 struct ExampleSetOptions {
   int64_t sequence_length = 0;
   int64_t vocab_size = 0;  // of the model
-  bool pairs = false;      // preferences: items of two documents, which share a sequence
-  bool drop_long = false;
+  bool pairs = false;      // preferences: an item is two documents, in the same sequence
+  bool drop_long = false;  // drop items that are too long; false: truncate them
   int threads = 1;
 };
 
-// Items of one or two documents, in file order. A document of n tokens takes n - 1 positions of a
-// sequence: its last token is only a target.
+// Items in file order; an item is one document, or the two of a preference pair. A document of n
+// tokens takes n - 1 positions of a sequence, since its last token is only a target.
 class ExampleSet {
  public:
   struct Stats {
     int64_t records = 0;
-    int64_t truncated = 0;          // items with a document cut at the end
-    int64_t dropped_long = 0;       // too long, left out
-    int64_t dropped_cut = 0;        // truncated so that no token of a response remains
-    int64_t longest_cut = 0;        // tokens of the longest of those
-    int64_t dropped_unlearned = 0;  // items without trained tokens
-    int64_t spelling_markup = 0;    // records in which spelled special tokens remain text
-    // Members of messages that the template did not read: number of records, and the first record.
+    int64_t truncated = 0;          // items kept with a truncated document
+    int64_t dropped_long = 0;       // items dropped because they are too long
+    int64_t dropped_cut = 0;        // items dropped because truncation removes the whole response
+    int64_t longest_cut = 0;        // tokens of the longest document of the latter
+    int64_t dropped_unlearned = 0;  // items dropped because they have no trained tokens
+    int64_t spelling_markup = 0;    // records whose text spells special tokens, as plain text
+    // Members of messages that the template did not read, by name.
     struct Unread {
-      int64_t records = 0;
-      std::string first;
+      int64_t records = 0;  // records that have the member
+      std::string first;    // file and line of the first one
     };
     std::map<std::string, Unread> unread_members = {};
-    int64_t tokens = 0;   // in the items kept
-    int64_t targets = 0;  // of these tokens, those with loss
+    int64_t tokens = 0;   // tokens of the kept items
+    int64_t targets = 0;  // those of them with loss
   };
-  // InputError with file and line of a record that cannot be read, or that has a token outside the
-  // model's vocabulary.
+  // Reads the files. InputError, with file and line, if a record cannot be read or has a token
+  // outside the model's vocabulary.
   ExampleSet(const std::vector<std::string>& files, const ExampleReader& reader,
              const ExampleSetOptions& options);
 
-  // One item per document; each has at least two tokens.
+  // One item per document, each of at least two tokens.
   explicit ExampleSet(const std::vector<Example>& documents);
 
   int64_t items() const { return documents() / documents_per_item_; }
   int64_t documents() const { return static_cast<int64_t>(begin_.size()) - 1; }
   int documents_per_item() const { return documents_per_item_; }
-  int64_t length(int64_t item) const;  // positions of a sequence
+  int64_t length(int64_t item) const;  // positions that the item takes in a sequence
   struct Document {
     const int32_t* tokens;
     const uint8_t* learned;
@@ -60,8 +60,8 @@ class ExampleSet {
   };
   Document document(int64_t d) const;
   const Stats& stats() const { return stats_; }
-  std::string describe() const;  // sizes and what was left out
-  // Fingerprint of all tokens and trained-token masks, 16 hex digits: equal if the same tokens are
+  std::string describe() const;  // for the log: sizes, and numbers of dropped items
+  // Checksum of all tokens and masks of trained tokens, 16 hex digits: equal if the same tokens are
   // trained on in the same order.
   std::string fingerprint() const;
 
@@ -76,10 +76,10 @@ class ExampleSet {
   Stats stats_;
 };
 
-// Sequences of whole documents. Positions restart with each document and attention does not cross
-// them; the rest of a sequence is a separate document without targets. Training (shuffle) visits
-// all sequences once per epoch, in an order keyed by epoch number and seed; otherwise they are
-// visited once, in order.
+// Source of sequences that are packed with whole documents. Positions restart with each document,
+// and attention does not cross documents; the padding of a sequence is a separate document without
+// targets. With `shuffle` every epoch visits all sequences, in an order that depends on the epoch
+// and the seed; otherwise they are visited once, in order.
 class ExampleSource : public BatchSource {
  public:
   struct Options {
@@ -87,9 +87,9 @@ class ExampleSource : public BatchSource {
     bool packing = true;
     bool shuffle = false;
     uint64_t seed = 1234;
-    double epochs = 0;  // with shuffle: sequences beyond them are padding; 0: unlimited
+    double epochs = 0;  // with shuffle: samples after these epochs are padding; 0: no limit
   };
-  // items: those of the set that belong to this source.
+  // items: the items of `set` that this source uses.
   ExampleSource(std::shared_ptr<const ExampleSet> set, const std::vector<int64_t>& items,
                 const Options& options);
 
@@ -100,16 +100,16 @@ class ExampleSource : public BatchSource {
   std::string describe() const override;
   const ExampleSet& set() const { return *set_; }
   const std::vector<int64_t>& items() const { return items_; }
-  // Pairs only: sets the reference log-probabilities of each document of the set; batches then
-  // include their pairs.
+  // Pairs only: sets the reference log-probability of each document of the set, for the pairs of
+  // the batches.
   void set_reference_log_probabilities(std::shared_ptr<const std::vector<double>> log_likelihoods) {
     reference_log_probabilities_ = std::move(log_likelihoods);
   }
-  // Pair of the set; its token positions are not those of any batch.
+  // Pair of an item outside any batch: its token positions start at 0.
   PreferencePair pair(int64_t item) const;
-  // Document of a token with a target; row: MicroBatch::rows of a source that does not shuffle.
+  // Document of the token with global index `row` (MicroBatch::rows); only without shuffle.
   int64_t document_of(int64_t row);
-  // Items of a sample, in the order of its documents; none after the last sample.
+  // Items of a sample, in the order of its documents; none if the sample is padding.
   std::vector<int64_t> items_of(int64_t sample);
 
  private:

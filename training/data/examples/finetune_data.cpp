@@ -13,8 +13,9 @@
 namespace trireme {
 namespace {
 
-// Template sources, from the first of these that has a template: a checkpoint, the configuration,
-// the run so far, the run whose weights it starts with, the tokenizer. Empty if none has one.
+// Sources of the chat templates: the first that exists of those of a checkpoint, of the
+// configuration, of the resumed run, of the model that the run starts from, and of the tokenizer.
+// Empty if there are none.
 ChatTemplateSources template_sources(const RunConfig& config) {
   if (!config.finetune.kept_chat_templates.empty()) return config.finetune.kept_chat_templates;
   const auto of_model = [&] {
@@ -24,7 +25,7 @@ ChatTemplateSources template_sources(const RunConfig& config) {
   if (!given.empty()) {
     if (std::filesystem::exists(given)) return read_chat_templates(given, {});
     ChatTemplateSources own = of_model();
-    own.merge(find_chat_templates(config.data.tokenizer));  // names a run's copy may lack
+    own.merge(find_chat_templates(config.data.tokenizer));  // names that a run's copy may not have
     return read_chat_templates(given, own);
   }
   ChatTemplateSources kept = kept_chat_templates(config.checkpoint.save);
@@ -40,8 +41,8 @@ Split split_items(int64_t items, double val_size, uint64_t seed) {
   std::iota(order.begin(), order.end(), int64_t{0});
   const double wanted = val_size < 1 ? std::ceil(val_size * static_cast<double>(items)) : val_size;
   if (wanted >= static_cast<double>(items))
-    fail_input("finetune.val_size ", val_size, " leaves nothing of ", items,
-               " examples to learn from");
+    fail_input("finetune.val_size ", val_size, " holds out all ", items,
+               " examples, expected at least one to train on");
   NumpyRandomState random(static_cast<uint32_t>(seed));
   random.shuffle(std::span<int64_t>(order));
   const auto cut = order.begin() + static_cast<std::ptrdiff_t>(wanted);
@@ -56,11 +57,11 @@ void add_warnings(const ExampleSet::Stats& stats, const FinetuneConfig& finetune
   if (stats.spelling_markup > 0 && !finetune.parse_special)
     warnings.push_back(concat(
         stats.spelling_markup,
-        " records of text that no template wrote spell special tokens, and are learned as that "
-        "text; finetune.parse_special true makes tokens of them"));
+        " records without a chat template spell special tokens, which are trained on as plain "
+        "text; finetune.parse_special true parses them as tokens"));
   for (const auto& [name, unread] : stats.unread_members)
     warnings.push_back(concat(unread.first, ": a message has text in \"", name.substr(0, 64),
-                              "\", which the chat template does not read: it is not learned (",
+                              "\", which the chat template does not read: it is not trained on (",
                               unread.records, " records)"));
 }
 

@@ -1,4 +1,4 @@
-// Training and validation examples of a fine-tuning run.
+// Training and validation data of a fine-tuning run.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,22 @@
 
 namespace trireme {
 
-// Sets and sources of examples. For preferences the reference model evaluates both sets first.
+// Sets of examples and the sources that use them. For preferences the run computes reference
+// log-probabilities of both sets before training.
 struct FinetuneData {
   std::shared_ptr<const ExampleSet> train_set, validation_set;
   std::unique_ptr<ExampleSource> train;
   std::unique_ptr<ExampleSource> validation;  // nullptr: none
-  std::string summary;                        // for the log
-  std::vector<std::string> warnings;          // for the log
+  std::string summary;                        // line of the log
+  std::vector<std::string> warnings;          // warnings of the log
   ChatTemplateSources chat_templates;         // empty: none
 };
 
-// Reads the files of config.finetune on `threads` threads. Without validation files, val_size is
-// the number of examples held out; their choice depends on the number of examples and the seed.
+// Reads the files of config.finetune on `threads` threads. Without validation files, val_size of
+// the training examples are held out; which ones depends on their number and on the seed only.
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads);
 
-// Sequences of an epoch, for load_run_config(); reads the files to count them.
+// Sequences of one epoch, for load_run_config(). Reads all files.
 int64_t count_sequences(const RunConfig& config);
 
 }  // namespace trireme

@@ -9,7 +9,7 @@ constexpr const char* kSpaces = " \t\r\n";
 constexpr std::string_view kThought = "</think>";
 
 // Adds marks inside surrounding white space, which templates strip, and after the thinking, which
-// they cut off.
+// templates remove.
 std::string marked(const std::string& text, const std::string& mark) {
   const size_t first = text.find_first_not_of(kSpaces), last = text.find_last_not_of(kSpaces);
   if (first == std::string::npos) return text;
@@ -22,7 +22,7 @@ std::string marked(const std::string& text, const std::string& mark) {
   return out.insert(first, mark);
 }
 
-// Marks all texts in a value except those that identify types and roles.
+// Marks all strings in a value, except those that name types, roles and ids.
 void mark_texts(Json& value, const std::string& mark) {
   if (value.is_string()) value = marked(value.get<std::string>(), mark);
   if (value.is_array())

@@ -1,12 +1,12 @@
-// Position of a message's text in the output of a chat template, for templates where removing the
-// later messages does not reveal it: those that write a response differently when messages follow
-// (without its thinking, with another end mark).
+// Position of a message's text in the output of a chat template, found with marks.
 //
-// The conversation is written a second time with a character that no text contains
-// (unused_noncharacter()) around the message's texts, including thinking and tool calls. The
-// template's handling of white space and of <think> ... </think> still applies, because the marks
-// are inside of it. If a template nevertheless writes something else because of them, the texts
-// without marks differ, and no position is returned.
+// It is needed for templates that render a response differently when messages follow it (without
+// its thinking, with another closing token): rendering the conversation up to the message does not
+// show the position then. Instead the conversation is rendered a second time, with a character that
+// no text contains (unused_noncharacter()) before and after each text of the message, including
+// thinking and tool calls. The marks are inside surrounding white space, and one more follows
+// <think> ... </think>, so that the template strips white space and thinking as before. If the
+// marks change the output otherwise, the texts without marks differ, which the caller checks.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@
 
 namespace trireme {
 
-// Messages with marks around the texts of one of them.
+// Copy of the messages with marks around all texts of message `index`.
 Json with_marks(const Json& messages, size_t index, const std::string& mark);
 
-// Removes all marks from a text. Returns the byte range between the first and the last mark, or
-// nothing without marks.
+// Removes all marks from `text`. Returns the byte range between the first and the last of them;
+// nullopt if there are none.
 std::optional<std::pair<size_t, size_t>> take_out_marks(std::string& text, const std::string& mark);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-// Role of a ShareGPT speaker.
+// Role for the "from" of a ShareGPT turn.
 std::string role_of(const std::string& from) {
   if (from == "human") return "user";
   if (from == "gpt") return "assistant";
@@ -25,7 +25,8 @@ Json rest_of(const Json& messages, size_t from) {
   return Json(messages.begin() + static_cast<std::ptrdiff_t>(from), messages.end());
 }
 
-// Number of messages that both begin with; at least one message is left of each.
+// Number of messages in the common prefix of two lists, of which at least one message remains in
+// each.
 size_t shared_beginning(const Json& a, const Json& b) {
   const size_t most = std::min(a.size(), b.size());
   size_t n = 0;
@@ -43,10 +44,10 @@ bool says(const Json& messages, size_t count, const Json& text) {
   return false;
 }
 
-// Common prefix of two texts, in whole words.
+// Common prefix of two texts, up to a word boundary.
 std::string shared_beginning(const std::string& a, const std::string& b) {
   const auto n = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
-  // The space before a word belongs to the response, as tokenizers have it.
+  // The space before a word belongs to the response, since tokenizers attach it to the word.
   const size_t space = n == 0 ? std::string::npos : a.find_last_of(" \n", n - 1);
   if (space == std::string::npos) return "";
   return a.substr(0, a[space] == ' ' ? space : space + 1);
@@ -65,7 +66,7 @@ void check_content(const Json& message, const std::string& where) {
   if (!content->is_string() && !is_result &&
       !(content->is_array() && std::ranges::all_of(*content, is_part)))
     fail_input(where, " has the \"content\" ", content->dump().substr(0, 40),
-               "; give a string, or a list of parts such as {\"type\": \"text\", \"text\": ...}");
+               "; give a string, or a list of parts, such as {\"type\": \"text\", \"text\": ...}");
 }
 
 bool says_nothing(const Json& response) {
@@ -77,7 +78,7 @@ bool says_nothing(const Json& response) {
 
 Json pair_of(Json prompt, Json chosen, Json rejected) {
   if (chosen == rejected)
-    fail_input("\"chosen\" and \"rejected\" are the same: nothing can be learned from the pair; ",
+    fail_input("\"chosen\" and \"rejected\" are the same, so the pair shows no preference; ",
                "leave the record out");
   for (const Json* response : {&chosen, &rejected})
     if (says_nothing(*response))
@@ -93,13 +94,13 @@ Json pair_without_prompt(const Json& chosen, const Json& rejected) {
   if (chosen.is_string() && rejected.is_string()) {
     const auto a = chosen.get<std::string>(), b = rejected.get<std::string>();
     const std::string prompt = shared_beginning(a, b);
-    if (prompt.empty()) fail_input("\"chosen\" and \"rejected\" begin with nothing alike", kAdvice);
+    if (prompt.empty()) fail_input("\"chosen\" and \"rejected\" have no common prefix", kAdvice);
     return pair_of(prompt, a.substr(prompt.size()), b.substr(prompt.size()));
   }
   check_messages(chosen, "chosen");
   check_messages(rejected, "rejected");
   const size_t shared = shared_beginning(chosen, rejected);
-  if (shared == 0) fail_input("\"chosen\" and \"rejected\" begin with no message alike", kAdvice);
+  if (shared == 0) fail_input("\"chosen\" and \"rejected\" have no common first message", kAdvice);
   return pair_of(first_of(chosen, shared), rest_of(chosen, shared), rest_of(rejected, shared));
 }
 
@@ -113,25 +114,25 @@ const Json* record_member(const Json& record, const char* name) {
 std::string record_text(const Json& record, const char* name) {
   const Json* value = record_member(record, name);
   if (value == nullptr) return "";
-  if (!value->is_string()) fail_input("\"", name, "\" is no string");
+  if (!value->is_string()) fail_input("\"", name, "\": expected a string");
   return value->get<std::string>();
 }
 
 void check_messages(const Json& messages, const char* name) {
-  if (!messages.is_array()) fail_input("\"", name, "\" is no list of messages");
+  if (!messages.is_array()) fail_input("\"", name, "\": expected a list of messages");
   size_t number = 0;
   for (const Json& message : messages) {
     const std::string where = concat("message ", ++number, " of \"", name, "\"");
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
-      fail_input("\"", name, "\" holds a message without a \"role\"");
+      fail_input("\"", name, "\" has a message without a \"role\"");
     if (const Json* weight = record_member(message, "weight"))
       if (!weight->is_number() || (*weight != 0 && *weight != 1))
-        fail_input("\"", name, "\" holds a message with \"weight\" ", weight->dump().substr(0, 40),
-                   "; it is 0 or 1");
+        fail_input("\"", name, "\" has a message with \"weight\" ", weight->dump().substr(0, 40),
+                   ", expected 0 or 1");
     if (const Json* train = record_member(message, "train"))
       if (!train->is_boolean())
-        fail_input("\"", name, "\" holds a message with \"train\" ", train->dump().substr(0, 40),
-                   "; it is true or false");
+        fail_input("\"", name, "\" has a message with \"train\" ", train->dump().substr(0, 40),
+                   ", expected true or false");
     check_content(message, where);
   }
 }
@@ -152,12 +153,12 @@ void add_record_variables(const Json& record, Json& variables) {
     if (const Json* value = record_member(record, name)) variables[name] = *value;
   const Json* more = record_member(record, "chat_template_kwargs");
   if (more == nullptr) return;
-  if (!more->is_object()) fail_input("\"chat_template_kwargs\" is no object");
+  if (!more->is_object()) fail_input("\"chat_template_kwargs\": expected an object");
   for (const auto& [name, value] : more->items()) {
     if (variables.contains(name) || name == "tools" || name == "documents" ||
         name == "chat_template" || name == "continue_final_message")
       fail_input("\"chat_template_kwargs\" has \"", name,
-                 "\", which is no variable of the template's own");
+                 "\", which is not a variable of the template's own");
     variables[name] = value;
   }
 }
@@ -168,12 +169,12 @@ Json text_message(const char* role, std::string content) {
 
 Json messages_of_conversations(const Json& record) {
   const Json& turns = record["conversations"];
-  if (!turns.is_array()) fail_input("\"conversations\" is no list");
+  if (!turns.is_array()) fail_input("\"conversations\": expected a list");
   Json messages = Json::array();
   for (const Json& turn : turns) {
-    if (!turn.is_object()) fail_input("\"conversations\" has an entry that is not an object");
+    if (!turn.is_object()) fail_input("\"conversations\" has a turn that is not an object");
     const std::string role = role_of(record_text(turn, "from"));
-    if (role.empty()) fail_input("\"conversations\" holds a turn without \"from\"");
+    if (role.empty()) fail_input("\"conversations\" has a turn without \"from\"");
     if (record_member(turn, "value") == nullptr)
       fail_input("turn ", messages.size() + 1, " of \"conversations\" has no \"value\"; give it ",
                  "one, or leave the record out");
@@ -185,7 +186,7 @@ Json messages_of_conversations(const Json& record) {
   const std::string system = record_text(record, "system");
   const bool has_own = !messages.empty() && messages[0]["role"] == "system";
   if (!system.empty() && has_own)
-    fail_input("\"system\" is given, and \"conversations\" begins with one too; keep one");
+    fail_input("the record has \"system\", but \"conversations\" begins with one too; keep one");
   if (!system.empty()) messages.insert(messages.begin(), text_message("system", system));
   return messages;
 }
@@ -207,7 +208,7 @@ Json preference_pair(const Json& record) {
   const Json* chosen = record_member(record, "chosen");
   const Json* rejected = record_member(record, "rejected");
   if (chosen == nullptr || rejected == nullptr)
-    fail_input("has not both of \"chosen\" and \"rejected\"");
+    fail_input("expected both \"chosen\" and \"rejected\"");
   if (prompt == nullptr) return pair_without_prompt(*chosen, *rejected);
   if (prompt->is_string() && chosen->is_string() && rejected->is_string())
     return pair_of(*prompt, *chosen, *rejected);
@@ -216,7 +217,7 @@ Json preference_pair(const Json& record) {
   const Json b = as_messages(*rejected, "assistant", "rejected");
   if (begins_with(a, asked) && begins_with(b, asked))
     return pair_of(asked, rest_of(a, asked.size()), rest_of(b, asked.size()));
-  // A prompt given as text is what the conversations begin with.
+  // A prompt given as text may be repeated at the start of both conversations.
   const size_t shared = shared_beginning(a, b);
   if (prompt->is_string() && says(a, shared, *prompt))
     return pair_of(first_of(a, shared), rest_of(a, shared), rest_of(b, shared));

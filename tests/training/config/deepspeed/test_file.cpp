@@ -65,7 +65,7 @@ TEST(DeepSpeedFiles, StageThreeWithOffload) {
   EXPECT_FALSE(config.scheduler.log_warmup);
   EXPECT_EQ(config.scheduler.warmup_steps, 2);
   EXPECT_EQ(config.scheduler.decay_steps, 100);
-  EXPECT_TRUE(notes_say(config, "offload_param.device: weights stay"));
+  EXPECT_TRUE(notes_say(config, "offload_param.device: has no effect: weights stay"));
 }
 
 TEST(DeepSpeedFiles, AutoWithMonitors) {
@@ -99,7 +99,7 @@ TEST(DeepSpeedFiles, WarmupDecayWithoutAPeakHasDeepSpeedsRate) {
           "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 7, "warmup_type": "linear"}}})",
       kBatch);
   EXPECT_EQ(config.optimizer.lr, 0.001);
-  EXPECT_TRUE(notes_say(config, "WarmupDecayLR without warmup_max_lr: its rate is 0.001"));
+  EXPECT_TRUE(notes_say(config, "WarmupDecayLR without warmup_max_lr has the peak rate 0.001"));
 }
 
 }  // namespace

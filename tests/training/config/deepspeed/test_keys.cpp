@@ -71,8 +71,8 @@ TEST(DeepSpeed, AFileMayBeTheConfigurationWhereFlagsGiveTheRest) {
     FAIL() << "there is no model";
   } catch (const InputError& e) {
     const std::string what = e.what();
-    EXPECT_NE(what.find("zero2.json (DeepSpeed's: give a run's keys by flags, or name it as "
-                        "\"deepspeed\" in a run's configuration)"),
+    EXPECT_NE(what.find("zero2.json (a DeepSpeed configuration: give a run's keys by flags, or set "
+                        "\"deepspeed\" of a run's configuration to this file)"),
               std::string::npos)
         << what;
     EXPECT_NE(what.find("\n  model: is required"), std::string::npos) << what;
@@ -84,7 +84,7 @@ TEST(DeepSpeed, TheRunCountsBeforeTheFileAndConflictsAreNamed) {
       with_deepspeed(R"({"gradient_clipping": 0.5, "zero_optimization": {"stage": 3}})",
                      {"clip_grad=2", "zero_stage=3"});
   EXPECT_EQ(config.gradient_clipping, 2);
-  EXPECT_EQ(config.notes, std::vector<std::string>{"clip_grad: 2 of the run counts, not 0.5 of "
+  EXPECT_EQ(config.notes, std::vector<std::string>{"clip_grad: 2 of the run overrides 0.5 of "
                                                    "deepspeed.gradient_clipping"});
   EXPECT_EQ(
       with_deepspeed(R"({"gradient_clipping": 0.5})", {"gradient_clipping=auto"}).gradient_clipping,
@@ -107,7 +107,7 @@ TEST(DeepSpeed, AnotherTypeOrPrecisionOfTheRunLeavesTheFilesOut) {
   EXPECT_STREQ(theirs.optimizer.rule->name(), "AdamW");
   EXPECT_EQ(betas_of(theirs).first, 0.8);
   EXPECT_EQ(theirs.optimizer.lr, 0.2);  // set by DeepSpeed's scheduler
-  EXPECT_TRUE(notes_say(theirs, "deepspeed.optimizer.params.lr: 0.1 is passed over"));
+  EXPECT_TRUE(notes_say(theirs, "deepspeed.optimizer.params.lr: 0.1 is ignored"));
   EXPECT_EQ(theirs.scheduler.warmup_steps, 7);
   EXPECT_EQ(theirs.dtype, DType::kF16);
 }
@@ -178,7 +178,7 @@ TEST(DeepSpeed, ProblemsAreNamedInTheFile) {
             "expert_parallel.enabled: true, but the model has no experts");
   EXPECT_EQ(
       problem_with("3"),
-      "deepspeed: must be the path of a DeepSpeed configuration, or the object itself, got 3");
+      "deepspeed: expected the path of a DeepSpeed configuration, or the object itself, got 3");
 }
 
 // HuggingFace's Trainer accepts "auto" for each of them.

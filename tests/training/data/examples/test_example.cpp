@@ -223,8 +223,7 @@ TEST(Examples, SaysWhatIsWrong) {
     }
     return std::string();
   };
-  EXPECT_NE(said("", R"({"question": "a"})").find("has none of these: \"messages\""),
-            std::string::npos);
+  EXPECT_NE(said("", R"({"question": "a"})").find("expected \"messages\""), std::string::npos);
   EXPECT_NE(said("", kTalk).find("give finetune.chat_template"), std::string::npos);
   EXPECT_NE(said(kTemplate, R"({"messages": [{"content": "a"}]})").find("without a \"role\""),
             std::string::npos);
@@ -234,7 +233,7 @@ TEST(Examples, SaysWhatIsWrong) {
         concat(R"({"messages": [{"role": "user", "content": "a"}, )", message, "]}").c_str());
   };
   constexpr const char* kRefused[][2] = {
-      {R"({"role": "alien", "content": "b"})", "message 2 is of the role \"alien\""},
+      {R"({"role": "alien", "content": "b"})", "message 2: role \"alien\" is not supported"},
       {R"({"role": "assistant", "content": 5})", "message 2 of \"messages\" has the \"content\" 5"},
       {R"({"role": "assistant", "content": ["b"]})", "has the \"content\" [\"b\"]"},
       {R"({"role": "assistant"})", "no \"content\" and no \"tool_calls\""},

@@ -63,7 +63,7 @@ TEST(ExampleSet, RecordsWithoutAnAssistantAreDistinguished) {
   const ExampleReader reader(*tokenizer, template_sources(kTemplate), true);
   const ExampleSet set({dir / "a.jsonl"}, reader, {.sequence_length = 8, .vocab_size = 257});
   EXPECT_EQ(set.stats().dropped_unlearned, 1);
-  EXPECT_NE(set.describe().find("no message of role assistant"), std::string::npos);
+  EXPECT_NE(set.describe().find("no assistant message"), std::string::npos);
   std::ofstream many(dir / "b.jsonl");
   many << R"({"text": "abc")";
   for (int i = 0; i < 4097; ++i) many << concat(", \"", i, "\": 0");
