@@ -9,6 +9,7 @@
 
 #include "transformer/layers/embedding.h"
 #include "transformer/layers/lm_head.h"
+#include "transformer/layers/lora.h"
 #include "transformer/model/stages.h"
 #include "transformer/model/transformer_block.h"
 #include "transformer/pass/float8_state.h"

@@ -22,12 +22,12 @@ struct Gelu {
   static constexpr F kB = F(0.044715);
 
   template <class V>
-  static TRIREME_INLINE V value(V x) {
+  TRIREME_INLINE static V value(V x) {
     using F = typename Traits<V>::Scalar;
     return x * fast_sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
   }
   template <class V>
-  static TRIREME_INLINE ValueAndSlope<V> value_and_slope(V x) {
+  TRIREME_INLINE static ValueAndSlope<V> value_and_slope(V x) {
     using F = typename Traits<V>::Scalar;
     const V s = fast_sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
     return {x * s, s + x * s * (F(1) - s) * kTwoA<F> * (F(1) + F(3) * kB<F> * x * x)};
@@ -37,11 +37,11 @@ struct Gelu {
 // y = x s with s = sigmoid(x): y' = s + x s (1 - s).
 struct Silu {
   template <class V>
-  static TRIREME_INLINE V value(V x) {
+  TRIREME_INLINE static V value(V x) {
     return x * fast_sigmoid(x);
   }
   template <class V>
-  static TRIREME_INLINE ValueAndSlope<V> value_and_slope(V x) {
+  TRIREME_INLINE static ValueAndSlope<V> value_and_slope(V x) {
     using F = typename Traits<V>::Scalar;
     const V s = fast_sigmoid(x), silu = x * s;
     return {silu, s + silu * (F(1) - s)};
