@@ -110,7 +110,7 @@ class Evaluation(tiny_run.RunTest):
         self.trireme("data", "prepare", "--input", "letters.txt", "--output", "letters")
         self.named({"": "valid", "a b": "valid", "test": "valid", "ok": [0, "valid"]})
         self.assert_refused("pretrain", "--config", "run.json",
-                            says=["4 problems", "empty name", '"a b"', '"test"', "data.valid_data_path.ok: weight 0"])
+                            says=["4 problems", "empty name", '"a b"', '"test"', "data.valid_data_path.ok: expected weights above 0, got [0,"])
         self.named({"short": "letters", "gone": "nowhere", "good": "valid"})
         for arguments in ((), ("--validate",), ("--ranks", 2)):
             self.assert_refused("pretrain", "--config", "run.json", *arguments,

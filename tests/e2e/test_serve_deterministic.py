@@ -198,7 +198,7 @@ class Dense(Deterministic):
         for config, says, *more in (
                 ({}, "num_speculative_tokens"), ("{", "--speculative-config"),
                 ({"method": "eagle", "num_speculative_tokens": 2}, "eagle"),
-                ({"method": "ngram", "num_speculative_tokens": 0}, "from 1 to 64"),
+                ({"method": "ngram", "num_speculative_tokens": 0}, "num_speculative_tokens is 0, expected 1 to 64"),
                 ({"method": "ngram", "num_speculative_tokens": 2, "depth": 1}, "depth"),
                 ({"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_min": 9}, "prompt_lookup_min"),
                 ({"method": "ngram", "num_speculative_tokens": 2, "model": "run"}, '"model" requires'),

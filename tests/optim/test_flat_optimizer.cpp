@@ -237,7 +237,7 @@ TEST(FlatOptimizer, AFileCutShortIsNamed) {
     FAIL() << "a short read was not noticed";
   } catch (const InputError& e) {
     const std::string what = e.what();
-    EXPECT_NE(what.find("ends at byte"), std::string::npos) << what;
+    EXPECT_NE(what.find("ends early, at byte"), std::string::npos) << what;
     EXPECT_NE(what.find("exp_avg"), std::string::npos) << what;
   }
 }

@@ -76,7 +76,7 @@ std::vector<BlendPart> read_data_path(const Json& value, const std::string& path
   for (size_t i = 0; i < items.size(); i += 2) {
     double weight = 0;
     if (!item_number(items[i], weight)) return fail("expected a weight before each prefix");
-    if (!(weight > 0)) return fail(concat("expected weights above 0, which ", weight, " is not"));
+    if (!(weight > 0)) return fail("expected weights above 0");
     if (!items[i + 1].is_string() || items[i + 1].get<std::string>().empty()) return fail(kForms);
     parts.push_back({weight, without_suffix(items[i + 1].get<std::string>())});
     sum += weight;

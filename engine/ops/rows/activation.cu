@@ -17,13 +17,13 @@ struct ValueAndSlope {
   F value, slope;
 };
 
+template <class F>
+constexpr F kTwoA = F(2 * 0.79788456080286535588);  // 2 sqrt(2 / pi)
+template <class F>
+constexpr F kB = F(0.044715);
+
 // The functors of engine/ops/rows/activation.cpu.cpp.
 struct Gelu {
-  template <class F>
-  static constexpr F kTwoA = F(2 * 0.79788456080286535588);
-  template <class F>
-  static constexpr F kB = F(0.044715);
-
   template <class F>
   static __device__ F value(F x) {
     return x * sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));

@@ -205,7 +205,7 @@ TEST(Failure, AMessageOfTheWrongSizeIsNamed) {
     world.rank() == 0 ? world.send(*four, 1) : world.recv(*five, 0);
   };
   const Result result = run_failing(2, rank, options(CommAlgorithm::kAuto));
-  EXPECT_NE(result.errors[1].find("message of 16 bytes from world rank 0 where 20 were expected"),
+  EXPECT_NE(result.errors[1].find("message of 16 bytes from world rank 0, expected 20 bytes"),
             std::string::npos)
       << result.errors[1];
 }

@@ -60,7 +60,7 @@ TEST(DataPath, NamesOfValidationSetsAreFitForTags) {
   EXPECT_EQ(sets(R"({"": "a", "test": "b", "wiki": [0, "c"], "code": "d"})"),
             path + ": has a set with an empty name; give it one\n" + path +
                 ": the set name \"test\" is reserved for data.test_data_path; use another\n" +
-                path + ".wiki: expected weights above 0, which 0 is not, got [0,\"c\"]\n");
+                path + ".wiki: expected weights above 0, got [0,\"c\"]\n");
 }
 
 TEST(DataPath, SaysWhatIsWrong) {
@@ -82,8 +82,7 @@ TEST(DataPath, SaysWhatIsWrong) {
       parts(R"([1e-20, "a", 1e5, "b"])"),
       "data.data_path: expected no negligible weight, but one is 1e-20 in a sum of 1e+05, got "
       R"([1e-20,"a",100000.0,"b"])");
-  EXPECT_EQ(parts(R"([0, "a"])"),
-            R"(data.data_path: expected weights above 0, which 0 is not, got [0,"a"])");
+  EXPECT_EQ(parts(R"([0, "a"])"), R"(data.data_path: expected weights above 0, got [0,"a"])");
   EXPECT_EQ(parts(R"("nan a 1 b")"), weight + R"("nan a 1 b")");
 }
 

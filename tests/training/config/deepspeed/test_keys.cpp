@@ -284,7 +284,7 @@ TEST(TorchTitan, DegreesOfSharding) {
       "data_parallel_shard_degree: 2 with data_parallel_replicate_degree 2 shards over a part "
       "of the data-p");
   EXPECT_EQ(test::problem({"data_parallel_shard_degree=2", "dp=4"}, 4),
-            "data_parallel_shard_degree: 2 is not dp 4");
+            "data_parallel_shard_degree: 2 differs from dp 4");
   EXPECT_EQ(test::problem({"data_parallel_shard_degree=-1", "zero_stage=1"}, 2),
             "data_parallel_shard_degree: shards the weights, but zero_stage is 1");
 }
