@@ -87,7 +87,9 @@ CLI::App* add_show(CLI::App& parent) {
   CLI::Option* chunks =
       add_size("--virtual", arguments->chunks, "Chunks of layers per rank (interleaved_1f1b)");
   add_times(*command, arguments->times);
-  command->add_option("--file", arguments->file, "Schedule file, which also sets the sizes")
+  command
+      ->add_option("--file", arguments->file,
+                   "Schedule file; sets stages, micro-batches and chunks too")
       ->type_name("FILE")
       ->excludes(name)
       ->excludes(stages)

@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Counts signals from construction on. Also ignores SIGPIPE, so that a closed reader of the log
-// does not end the process.
+// Counts signals received since construction. Also ignores SIGPIPE, so that writing the log to a
+// closed pipe does not end the process.
 class StopSignals {
  public:
   StopSignals() {

@@ -13,14 +13,14 @@ namespace trireme {
 
 StepState initial_step_state(DType dtype, const LossScaleConfig& config);
 
-// sum_of_squares (1) float64: over all gradients, which are still multiplied by the loss scale.
-// loss_sum (1) float64: only checked for being finite.
+// sum_of_squares (1) float64: over all gradients, before division by the loss scale.
+// loss_sum (1) float64: only checked to be finite.
 // Writes `scalars` (a StepScalars) for the optimizer kernels and updates `state` (a StepState):
 //   norm = sqrt(sum_of_squares) / loss_scale
 //   multiplier = min(1, clip / (norm + 1e-6)) / loss_scale
-// Dynamic loss scale: the `hysteresis`-th non-finite step halves the scale (not below min_scale),
-// and so does each one after it. `window` finite steps in a row double the scale and reset that
-// count.
+// Dynamic loss scale: the `hysteresis`-th non-finite step and every later one halve the scale (not
+// below min_scale). `window` consecutive finite steps double it and reset the count of non-finite
+// steps.
 void decide_step(Ctx& ctx, const Tensor& scalars, const Tensor& state,
                  const ConstTensor& sum_of_squares, const ConstTensor& loss_sum,
                  const StepDecision& decision);

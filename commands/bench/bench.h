@@ -12,7 +12,7 @@ namespace trireme {
 
 struct CommandLine;
 
-// Each adds one subcommand to `parent`, which runs the benchmark and prints the results.
+// Each adds to `parent` one subcommand that runs the benchmark and prints the results.
 CLI::App* add_bench_gemm(CLI::App& parent);
 CLI::App* add_bench_rows(CLI::App& parent);
 CLI::App* add_bench_ops(CLI::App& parent);

@@ -224,7 +224,7 @@ void add_workload_options(CLI::App& app, BenchServeOptions& options) {
 void add_load_options(CLI::App& app, BenchServeOptions& options) {
   app.add_option(
          "--max-concurrency", options.load.max_concurrency,
-         "Maximum concurrent requests; without --request-rate a closed loop (default: no limit)")
+         "Maximum concurrent requests; closed loop if --request-rate is absent (default: no limit)")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--request-rate", options.rate,
                  "Requests per second, arriving as a Poisson process (default: all at once)")
@@ -237,7 +237,7 @@ void add_load_options(CLI::App& app, BenchServeOptions& options) {
                  "Untimed requests before the run (default: --max-concurrency, or 1)")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--goodput", options.goodput,
-                 "Latency bounds in ms that a good request meets: ttft:MS tpot:MS e2el:MS")
+                 "Service-level objectives in ms for goodput: ttft:MS tpot:MS e2el:MS")
       ->type_name("NAME:MS");
 }
 

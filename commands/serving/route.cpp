@@ -96,9 +96,10 @@ void add_router_options(CLI::App& command, RouteArguments& args) {
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   command
-      .add_option("--health-failures", args.health_failures,
-                  "Consecutive health checks without a response after which requests at the server "
-                  "are aborted")
+      .add_option(
+          "--health-failures", args.health_failures,
+          "Consecutive health checks without a response after which the requests in flight to "
+          "that server are aborted")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 }

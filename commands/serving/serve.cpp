@@ -308,11 +308,12 @@ void add_scheduling_option(CLI::App& command, ServeArguments& args) {
 
 void add_speculation_option(CLI::App& command, std::string& json) {
   command
-      .add_option("--speculative-config", json,
-                  "Speculative decoding: {\"method\": \"ngram\", \"num_speculative_tokens\": 4}: "
-                  "draft tokens copied from earlier tokens of the sequence; {\"method\": "
-                  "\"draft_model\", \"model\": \"DIRECTORY\", \"num_speculative_tokens\": 4}: "
-                  "draft tokens from a smaller model (docs/guide/serving.md)")
+      .add_option(
+          "--speculative-config", json,
+          "Speculative decoding: {\"method\": \"ngram\", \"num_speculative_tokens\": 4}: "
+          "draft tokens copied from earlier tokens of the sequence (prompt lookup); {\"method\": "
+          "\"draft_model\", \"model\": \"DIRECTORY\", \"num_speculative_tokens\": 4}: "
+          "draft tokens from a smaller model (docs/guide/serving.md)")
       ->type_name("JSON");
 }
 

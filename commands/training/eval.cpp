@@ -81,11 +81,12 @@ void run_eval(const EvalArguments& args, const CLI::App& command, const CommandL
 }
 
 CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
-  CLI::Option* task = command
-                          .add_option("--task", o.task,
-                                      "Task in JSON lines: questions with choices, or texts, "
-                                      "scored as in lm-evaluation-harness")
-                          ->type_name("FILE");
+  CLI::Option* task =
+      command
+          .add_option("--task", o.task,
+                      "Task in JSON lines: multiple-choice questions (accuracy), or "
+                      "texts (perplexity), scored as in lm-evaluation-harness")
+          ->type_name("FILE");
   command
       .add_option_function<std::string>(
           "--target-delimiter", [&o](const std::string& text) { o.delimiter = text; },

@@ -1,11 +1,11 @@
-// Standard descriptors 0, 1 and 2 of a process that was started with some of them closed.
+// Standard file descriptors 0, 1 and 2 of a process that was started with some of them closed.
 #pragma once
 
 namespace trireme {
 
-// Call first in main(). Opens /dev/null, read-only, for each of the three that is closed: a file
-// opened later, such as a checkpoint or a socket, never becomes the standard output, and writing
-// there fails as before (EBADF).
+// Opens /dev/null, read-only, as each of the three that is closed, so that a file opened later, for
+// example a checkpoint or a socket, does not become the standard output. Writing to a descriptor
+// opened here fails with EBADF, as if it were closed. Call first in main().
 void open_standard_descriptors();
 
 }  // namespace trireme

@@ -1,8 +1,8 @@
 // Files that are complete or absent.
 //
 // The content is written to "<path>.tmp" next to the final name, fsynced and renamed, and the
-// directory is fsynced: after a crash, a kill or a full disk the final name has the old contents or
-// the new ones, never a part. A "<path>.tmp" left by a killed process is overwritten by the next
+// directory is fsynced: after a crash, a kill or a full disk the final name has all of the old or
+// all of the new contents. A "<path>.tmp" left by a killed process is overwritten by the next
 // writer; two concurrent writers of one path are refused (advisory lock).
 //
 // A file that takes long to write can be resumable: after an error, a kill or a full disk, the
@@ -41,11 +41,12 @@ class AtomicFile {
 
   // Appends. Small pieces are collected in a buffer of 64 KiB; large ones are passed to the system
   // directly, and their writeback is started at once, so that commit() finds little left to do.
-  // Bytes that are kept already are skipped.
+  // Bytes already in place (kept()) are skipped.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view characters);
-  // Makes the bytes written durable under the temporary name: any error of a full disk occurs here.
-  // For two files that are replaced together: sync() both before commit(), which includes it.
+  // Makes the bytes written durable under the temporary name. A full disk is detected here at the
+  // latest. For two files that are replaced together: sync() both before commit(), which includes
+  // it.
   void sync();
   // Makes the file durable under its final name. Nothing may be written afterwards.
   void commit();
@@ -85,14 +86,14 @@ void write_file_atomically(const std::string& path, std::string_view contents);
 // Contents of a small text file; InputError if it cannot be read or is larger than max_bytes.
 std::string read_small_file(const std::string& path, int64_t max_bytes = 64 << 20);
 
-// Reads destination.size() bytes at `offset` of an open file; InputError naming `path` if it ends
-// before.
+// Reads destination.size() bytes at `offset` of an open file; InputError naming `path` if the file
+// is shorter.
 void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
                 const std::string& path);
 
-// Appends all the bytes to an open file in one call, or none: a part written to a full disk is
-// truncated again. Returns 0, or the errno of the failure. For records that may be lost: a failed
-// write must not end the program.
+// Appends all the bytes to an open file in one call, or none: after a partial write (full disk) it
+// truncates the file to its earlier size. Returns 0, or the errno of the failure: for records whose
+// loss must not end the program.
 int append_whole(int descriptor, const std::string& path, std::string_view bytes);
 
 // Makes renames and creations inside `directory` durable.

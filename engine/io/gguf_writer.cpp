@@ -30,7 +30,7 @@ class Bytes {
       number(uint32_t{4});
       number(static_cast<uint32_t>(value));
     } else {
-      TRIREME_CHECK(!in_array, "an array of numbers beyond 32 bits");
+      TRIREME_CHECK(!in_array, "GGUF array element ", value, " does not fit into int32");
       number(uint32_t{11});
       number(value);
     }

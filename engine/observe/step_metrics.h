@@ -35,8 +35,8 @@ struct StepMetrics {
   std::optional<double> validation_loss;  // of an unnamed set
   std::vector<std::pair<std::string, double>> validation_losses;  // of named sets
   std::optional<double> test_loss;                                // last step only
-  // "160 of 549" samples, by name of the set ("" unnamed, "test"), if the loss covers only a part
-  // of them.
+  // Validation and test sets whose loss covers only a part of their samples: set name ("": the
+  // unnamed set; "test") to the covered part, such as "160 of 549".
   std::map<std::string, std::string> partial_sets;
   std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
 };

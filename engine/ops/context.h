@@ -13,11 +13,11 @@ namespace trireme {
 
 class GemmEngine;  // engine/ops/gemm/gemm.h: library handles and cached primitives of this rank
 
-enum class Mode { kTrain, kEval, kInfer };  // dropout acts in kTrain only
+enum class Mode { kTrain, kEval, kInfer };  // dropout in kTrain only
 
 struct Ctx {
-  // gpu: the rank's device, which outlives this; nullptr computes on the CPU. The arena is in the
-  // same memory.
+  // gpu: the rank's device, which must outlive this object; nullptr: the CPU. The arena is in that
+  // device's memory.
   Ctx(int threads, const char* arena_name, cuda::Context* gpu = nullptr);
   ~Ctx();
   Ctx(const Ctx&) = delete;
@@ -31,7 +31,7 @@ struct Ctx {
   uint64_t seed = 0;  // for dropout
   int64_t step = 0;   // training step: part of every dropout key
   Profile* profile = nullptr;
-  // Called with the name and the value of every named intermediate; free when empty.
+  // Called with the name and the value of every named intermediate. Costs nothing if empty.
   std::function<void(const char*, const ConstTensor&)> observer;
 
   // True in a planning run: an op checks its operands, allocates its scratch and returns.

@@ -1,4 +1,4 @@
-// Character classes of Oniguruma (sets, properties, intersections) as fragments of PCRE2.
+// Translation of Oniguruma's character classes (sets, properties, intersections) to PCRE2.
 #pragma once
 
 #include <string>
@@ -27,12 +27,13 @@ CharacterSet property_set(const std::string& name, bool in_class, const std::str
 // Set of [[:name:]]; false for an unknown name.
 bool posix_set(const std::string& name, CharacterSet& out);
 
-// Fragment that matches one character of the set.
+// PCRE2 fragment that matches one character of the set.
 std::string class_fragment(const CharacterSet& set);
-// The same under (?i): the set includes every character that folds like a member, and a set that is
-// not negated also matches the foldings of its members ("ss" for U+00DF).
+// The same under (?i): every character with the same case folding as a member is also a member.
+// With `sequences`, a set that is not negated also matches its members' foldings to several
+// characters ("ss" for U+00DF).
 std::string folded_class_fragment(const CharacterSet& set, bool sequences);
-// Class of these characters.
+// PCRE2 class of these characters.
 std::string class_of(const std::u32string& characters);
 
 std::string code_escape(char32_t c);  // \x{...}

@@ -134,7 +134,7 @@ std::string PatternReader::read_branch(Modes modes) {
       atom.text = literal_fragment({last}, modes.ignore_case, !in_look_behind_, c_);
     }
     flush();
-    if (!atom.repeatable) c_.fail("a quantifier follows nothing that it could repeat");
+    if (!atom.repeatable) c_.fail("a quantifier has nothing to repeat");
     bool again = false;
     do {
       atom.text = repeated_atom(atom.text, quantifier, std::exchange(again, true));
@@ -184,7 +184,7 @@ bool PatternReader::read_literal(std::u32string& out) {
   }
   if (std::string_view(".^$[(*+?").find(c) != std::string_view::npos) return false;
   if (std::string interval; c == '{' && read_interval(interval))
-    c_.fail("a quantifier follows nothing that it could repeat");
+    c_.fail("a quantifier has nothing to repeat");
   out += c_.take_character();
   return true;
 }
@@ -199,7 +199,7 @@ Atom PatternReader::read_atom(const Modes& modes) {
     return {modes.ignore_case ? folded_class_fragment(set, !in_look_behind_) : class_fragment(set)};
   }
   if (c_.take("(")) return read_group(modes);
-  c_.fail("a quantifier follows nothing that it could repeat");
+  c_.fail("a quantifier has nothing to repeat");
 }
 
 Atom PatternReader::read_escape(const Modes& modes) {

@@ -61,11 +61,11 @@ void check_settings(const PlainJson& json, const std::string& name) {
     if (schema.find_any(key) == nullptr) {
       if (value.is_null() || names_token(key, value) || key.ends_with("_token_id")) continue;
       report.error(shown(Json(key)),
-                   concat(value.is_string() ? shown(Json(value.get<std::string>()))
+                   concat("unknown key (value ",
+                          value.is_string() ? shown(Json(value.get<std::string>()))
                                             : value.dump().substr(0, 60),
-                          " is the value of an unknown key, which may change how texts are encoded "
-                          "(docs/reference/model-keys.md lists the known ones); take it out if it "
-                          "does not"));
+                          "), which may change how text is encoded; remove it if it does not "
+                          "(docs/reference/model-keys.md lists the known keys)"));
       if (report.errors().size() >= 20) break;
       continue;
     }

@@ -212,10 +212,10 @@ void check_gguf_tokenizer_keys(const GgufFile& file) {
     }
     if (schema.find_any(key) == nullptr) {
       report.error(shown(Json(name)),
-                   concat(shown(shown_value(value)),
-                          " is the value of an unknown key, which may change how texts are encoded "
-                          "(docs/reference/model-keys.md lists the known ones); give the model's "
-                          "own tokenizer.json with --tokenizer"));
+                   concat("unknown key (value ", shown(shown_value(value)),
+                          "), which may change how text is encoded (docs/reference/model-keys.md "
+                          "lists the known keys); give the model's own tokenizer.json with "
+                          "--tokenizer"));
       if (report.errors().size() >= 20) break;
       continue;
     }

@@ -1,5 +1,5 @@
 // Executor of a rank's communication: runs operations one at a time in the order in which they were
-// started, and keeps posted messages moving meanwhile.
+// started, and progresses posted messages meanwhile.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct Work::State {
   double seconds = 0;
   std::shared_ptr<DevicePart> device;  // device work still to wait for; may be null
   // Posted messages only:
-  CommWorker* driver = nullptr;  // keeps the message moving while a thread waits
+  CommWorker* driver = nullptr;  // progresses the message while a thread waits
   OpInfo op;                     // refers to `group`
   std::string group;
 };
@@ -45,13 +45,14 @@ class CommWorker {
   // in the worker thread.
   void run(const std::function<void()>& f);
   Work start(std::function<void()> f, std::shared_ptr<DevicePart> device = nullptr);
-  // Finished operation whose work is only on the device.
+  // Work whose host part is finished: only the device work remains.
   static Work queued(std::shared_ptr<DevicePart> device);
   void set_cores(int first, int count);  // before the first start()
 
-  // Liveness::background (Transport::progress) moves posted messages. One thread at a time calls
-  // it, never during an operation. A thread that waits for a message calls it again after each
-  // delay that it returns. While no thread waits, the worker thread calls it periodically.
+  // Liveness::background (Transport::progress) progresses posted messages and returns the delay
+  // until its next call. One thread at a time calls it, never during an operation. A thread that
+  // waits for a message calls it after each such delay; while no thread waits, the worker thread
+  // does.
   using Done = std::function<void(std::exception_ptr)>;
   void set_liveness(Liveness& liveness) { liveness_ = &liveness; }
   // hand_over: passes the message and its completion callback to the transport.

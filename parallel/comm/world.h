@@ -1,4 +1,4 @@
-// World: all ranks of a run, however they were started, and their locations.
+// World: all ranks of a run, whatever the launcher, and the hosts and nodes that they run on.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@ struct WorldOptions {
   std::function<void(const std::string&)> announce_loss;
 };
 
-// Connects the ranks and compares build ids and format versions. The destructor says goodbye to the
-// other ranks (and ends MPI). During exception unwinding it instead reports to them that this rank
-// is lost, and does not wait.
+// Connects the ranks and compares build ids and format versions. The destructor notifies the other
+// ranks that this one has finished (and finalizes MPI). During exception unwinding it instead
+// reports this rank as lost, and does not wait.
 class World {
  public:
   explicit World(std::shared_ptr<RankState> state);
@@ -37,12 +37,13 @@ class World {
   int nodes() const;
   std::string backend() const;   // "single", "mpi", "tcp", "threads"
   std::string describe() const;  // "4 ranks over mpi on 1 host, 2 nodes"
-  // Why GPU tensors are staged if comm.device_backend left the choice; else empty.
+  // Reason why GPU tensors are staged through host memory although comm.device_backend is auto;
+  // otherwise empty.
   const std::string& device_note() const;
   // Waits for the operations started so far, then returns this rank's counters over all groups.
   Traffic traffic() const;
-  // Registers the function that a SIGTERM calls, in another thread, instead of ending this rank. No
-  // effect if mpirun's ranks are on several machines: the SIGTERM may then mean that mpirun has
+  // Registers a handler for SIGTERM, which then no longer ends this rank; another thread calls it.
+  // No effect if mpirun's ranks are on several machines: the SIGTERM may then mean that mpirun has
   // lost a rank on another machine and is about to kill this one.
   void on_termination(void (*request)());
   // Cores that the thread of asynchronous operations may use (pin_rank).
@@ -52,7 +53,7 @@ class World {
   std::shared_ptr<RankState> state_;
   std::unique_ptr<Communicator> world_;
   void end();
-  int exceptions_;  // in flight when this object was made
+  int exceptions_;  // uncaught when this object was made
 };
 
 std::unique_ptr<World> make_world(const WorldOptions& options);

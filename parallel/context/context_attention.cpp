@@ -37,9 +37,9 @@ struct Packed {
 
 void check_plan(const ContextPlan& plan, const ContextAttention& attention, const ConstTensor& q) {
   TRIREME_CHECK(plan.ulysses() == attention.ulysses() && q.size(0) == plan.local_tokens(),
-                "context attention over ", q.size(0), " tokens with a plan of ",
-                plan.local_tokens(), ", heads exchanged between ", attention.ulysses(), " and ",
-                plan.ulysses(), " ranks");
+                "context attention: q has ", q.size(0), " tokens and the Ulysses size is ",
+                attention.ulysses(), ", expected the plan's ", plan.local_tokens(), " and ",
+                plan.ulysses());
 }
 
 }  // namespace

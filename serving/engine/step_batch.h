@@ -1,5 +1,5 @@
 // Device batch of a step: the model's inputs for the next tokens of several sequences, in one
-// buffer in the memory of the device that computes.
+// buffer of the compute device.
 #pragma once
 
 #include <optional>
@@ -20,10 +20,10 @@ struct StepLimits {
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
   std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
-  // Batch invariance: the results of a sequence have the same bits whatever else the step computes,
-  // and however its prompt is chunked or cached. Uses batch-invariant matrix products (GemmEngine),
-  // and for whole prompts the attention of later chunks instead of that of training. Slower; CPU
-  // only.
+  // Batch invariance: the results of a sequence are bit-identical whatever else the step computes,
+  // and however its prompt is chunked or cached. Uses batch-invariant matrix products (GemmEngine).
+  // An unchunked prompt uses the attention kernel of chunked prompts, not the training kernel.
+  // Slower; CPU only.
   bool deterministic = false;
   bool adapters = false;  // tokens select LoRA adapters (Part::columns)
   int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
@@ -37,8 +37,8 @@ class StepBatch {
     std::span<const int32_t> ids;    // new tokens
     int64_t past = 0;                // tokens before them
     std::span<const int32_t> table;  // block table of past and new tokens
-    // Identity of the table across calls. A table with the name of an earlier one extends it or is
-    // a prefix of it, so that only its new blocks are copied. 0: no identity; the whole table is
+    // Identity of the table across calls. A table named as in an earlier call extends that table or
+    // is a prefix of it, so that only new blocks are copied. 0: no identity; the whole table is
     // copied.
     uint64_t table_name = 0;
     AdapterColumns columns = {};  // inner columns of the stacked adapters that act on these tokens

@@ -35,13 +35,13 @@ class StepStage final : public PipelineStage {
   StepBatch& batch(int m) { return batches_[static_cast<size_t>(m)]; }
   const StepBatch& batch(int m) const { return batches_[static_cast<size_t>(m)]; }
   int64_t logit_rows() const { return logit_rows_; }
-  // Replaces forward() after a recorded pass over micro-batch 0 has been replayed.
+  // To be called instead of forward() after replaying a recorded pass over micro-batch 0.
   void replayed() { pending_ = {0, 0, batch(0).row_count(), batch(0).samples()}; }
   // Ends the pass: reads all logits and waits until embeddings are on the host.
   void end();
-  // After end(), on the stage with the head: embedding number i of micro-batch m, (C).
+  // Embedding i of micro-batch m, (C). Only after end(), on the stage with the head.
   std::vector<float> embedding(int m, int64_t i) const;
-  // Replaces end() after a pass that threw: drops its unread logits.
+  // To be called instead of end() after a pass that threw: drops its unread logits.
   void abandon() { pending_ = {}; }
 
   // On a GPU, queues work on the main stream without waiting, unless logits of an earlier

@@ -1,5 +1,6 @@
-// Draft model of `trireme serve` (serving/scheduler/model_drafter.h). The process that accepts
-// requests holds all of it, besides its part of the served model if it has one.
+// Draft model of `trireme serve` (serving/scheduler/model_drafter.h). It is not split over ranks:
+// the process that accepts requests loads all of it, in addition to its shard of the served model,
+// if any.
 #pragma once
 
 #include <mutex>
@@ -10,8 +11,8 @@ namespace trireme {
 
 class DraftModel {
  public:
-  // Opens options.draft. InputError if its tokenizer has other token ids than `tokenizer`: drafts
-  // are ids.
+  // Opens options.draft. InputError if its token ids differ from those of `tokenizer`, since drafts
+  // are token ids.
   DraftModel(const ServedModelOptions& options, const Tokenizer& tokenizer);
 
   // Loads the parameters. length: maximum tokens of a served sequence. Sequences longer than the
@@ -19,12 +20,12 @@ class DraftModel {
   void load(int threads, cuda::Context* gpu, int64_t length);
   // Bytes of the draft model's keys and values of block_tokens tokens.
   int64_t block_bytes(int64_t block_tokens);
-  // Sets the size of each drafter's KV cache: as many blocks as the served model's cache has, or as
-  // all drafted sequences need, if fewer.
+  // Sets the size of each drafter's KV cache: the blocks that all drafted sequences need, but no
+  // more than the served model's cache has.
   void divide_memory(const StepLimits& served);
   // The same with at most `bytes` of memory for the caches of all drafters together.
   void divide_memory(const StepLimits& served, int64_t bytes, size_t drafters);
-  // Makes the drafter of one engine. Drafters of several engines compute in turn.
+  // Makes the drafter of one engine. Of the drafters of several engines, one runs at a time.
   std::unique_ptr<Drafter> make_drafter();
   int threads() const { return threads_; }
 

@@ -23,9 +23,9 @@ ModelDrafter::ModelDrafter(std::unique_ptr<StepExecutor> executor, const DraftLi
     : executor_(std::move(executor)),
       limits_(limits),
       pool_(limits.blocks, limits.block_tokens, 0) {  // no secret: nothing is published
-  TRIREME_CHECK(limits.sequences > 0 && limits.step_tokens >= limits.sequences, limits.sequences,
-                " sequences, ", limits.step_tokens,
-                " tokens per step, expected at least 1 sequence and a token for each");
+  TRIREME_CHECK(limits.sequences > 0 && limits.step_tokens >= limits.sequences, "sequences is ",
+                limits.sequences, " and step_tokens ", limits.step_tokens,
+                ", expected step_tokens >= sequences >= 1");
   for (int64_t slot = limits.sequences; slot-- > 0;)
     free_slots_.push_back(static_cast<int32_t>(slot));
 }

@@ -43,8 +43,8 @@ Scheduler::Scheduler(const BatchingConfig& config, KvBlockPool& pool,
   counts_.speculates = config.speculation.tokens > 0;
   if (drafter_ == nullptr) drafter_ = std::make_unique<TextDrafter>(config.speculation);
   TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
-                config.max_sequences, " sequences, ", config.max_step_tokens,
-                " tokens per step, expected at least 1 sequence and a token for each");
+                "max_sequences is ", config.max_sequences, " and max_step_tokens ",
+                config.max_step_tokens, ", expected max_step_tokens >= max_sequences >= 1");
   TRIREME_CHECK(config.max_model_len > 1 &&
                     ceil_div(config.max_model_len, pool.block_tokens()) <= pool.blocks(),
                 "max_model_len is ", config.max_model_len,

@@ -7,15 +7,15 @@
 // the logits of the next position are valid and its sample counts. All samples after the first
 // mismatch are dropped; their keys are overwritten when the positions are computed again. A sample
 // is a function of the seed, the position and the logits (engine/ops/sampling/sample.h), so the
-// output is the same with and without speculation, greedy or not. No distribution needs to be
-// corrected, and drafts need no probabilities.
+// output is the same with and without speculation, greedy or not. There is no rejection sampling,
+// and drafts need no probabilities.
 //
 // A draft token costs a row of a step. With few running sequences that is almost free, since a step
 // reads all weights in any case; with many it costs as much as another sequence's token. So nothing
 // is drafted above max_running_sequences, nor where drafting has proved slower
 // (speculation_switch.h). The allowance of a sequence doubles, up to `tokens`, when its whole draft
-// is accepted, and halves when none of it is; after a single draft token is rejected, the sequence
-// drafts nothing for kRest tokens.
+// is accepted, and halves, down to 1, when none of it is. If none is accepted at an allowance of 1,
+// the sequence drafts nothing for kRest tokens.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ struct SpeculationConfig {
   int64_t max_running_sequences = 32;  // nothing is drafted while more are running
 };
 
-// Prompt lookup: the tokens after an earlier occurrence of the text's suffix, preferring the
-// longest suffix, then the latest occurrence; at most `count`, empty without one. Searches the last
-// kLookBack tokens.
+// Prompt lookup: at most `count` tokens that followed an earlier occurrence of a suffix of `text`
+// in its last kLookBack tokens, preferring the longest suffix, then the latest occurrence. Empty if
+// there is no such occurrence.
 inline constexpr int64_t kLookBack = 1 << 14;
 std::vector<int32_t> draft_from_text(std::span<const int32_t> text, const SpeculationConfig& config,
                                      int64_t count);
@@ -47,7 +47,7 @@ class DraftAllowance {
 
  private:
   static constexpr int64_t kRest = 32;
-  int64_t allowed_ = -1;  // -1: not verified yet, SpeculationConfig::tokens
+  int64_t allowed_ = -1;  // -1: no draft verified yet; stands for `tokens`
   int64_t rest_ = 0;
 };
 

@@ -129,7 +129,7 @@ class RegexParser {
     }
     least = *first;
     most = last ? *last : -1;
-    if (last && most < least) fail("the bounds of a repetition are in the wrong order");
+    if (last && most < least) fail("the minimum of a quantifier is above its maximum");
     return true;
   }
 

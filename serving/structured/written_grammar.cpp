@@ -139,7 +139,7 @@ class GrammarParser {
       skip();
     }
     if (!take("}")) fail("unmatched {");
-    if (most >= 0 && most < least) fail("the bounds of a repetition are in the wrong order");
+    if (most >= 0 && most < least) fail("the minimum of a quantifier is above its maximum");
     return g_.repeat(part, least, most);
   }
   int64_t number() {

@@ -20,7 +20,7 @@ LETTERS = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokeni
            "model": {"type": "BPE", "vocab": {chr(33 + i): i for i in range(61)}, "merges": []}}
 # Name: keys that config.json is refused with, the advice, keys that follow it; None takes a key out.
 KEYS = {
-    "unknown_key": ({"rope_thetta": 5}, "take it out of the file if it does not", {}),
+    "unknown_key": ({"rope_thetta": 5}, "remove it from the file if it does not", {}),
     "class_of_another_model": ({"architectures": ["BertForMaskedLM"]}, "if it does not, name that class",
                                {"architectures": ["LlamaForCausalLM"]}),
     "head_that_is_missing": ({"tie_word_embeddings": False, "without": "lm_head.weight"},
@@ -127,7 +127,7 @@ class Models(advice.AdviceTest):
         self.write("tokenizer.json", json.dumps(TOKENIZER))
         tokenize = ["tokenize", "--tokenizer", "tokenizer.json"]
         self.write("tokenizer_config.json", '{"cuts_words_backwards": true}')
-        self.refused_with("take it out if it does not", *tokenize)
+        self.refused_with("remove it if it does not", *tokenize)
         self.write("tokenizer_config.json", "{}")
         self.trireme(*tokenize)
 

@@ -20,26 +20,25 @@ void check_float8_sizes(const ConfigValues& values, const RunConfig& config, Con
   const auto check = [&](const char* what, int64_t size, int64_t multiple) {
     if (size % multiple != 0)
       report.error(values.spelled("fp8.enabled"),
-                   concat("needs ", what, " that is a multiple of ", multiple, ", got ", size));
+                   concat(what, " is ", size, ", expected a multiple of ", multiple));
   };
   constexpr int64_t kMultiple = 16;
   const ModelConfig& model = config.model;
-  check("a hidden_size of the model", model.hidden_size, kMultiple);
+  check("hidden_size of the model", model.hidden_size, kMultiple);
   const LatentConfig& latent = model.latent;
   if (latent.kv_rank > 0) {
-    check("a q_lora_rank of the model", latent.q_rank, kMultiple);
-    check("a kv_lora_rank of the model", latent.kv_rank, kMultiple);
-    check("a qk_nope_head_dim of the model", latent.nope_dim, kMultiple);
-    check("a qk_rope_head_dim of the model", latent.rope_dim, kMultiple);
-    check("a v_head_dim of the model", latent.value_dim, kMultiple);
+    check("q_lora_rank of the model", latent.q_rank, kMultiple);
+    check("kv_lora_rank of the model", latent.kv_rank, kMultiple);
+    check("qk_nope_head_dim of the model", latent.nope_dim, kMultiple);
+    check("qk_rope_head_dim of the model", latent.rope_dim, kMultiple);
+    check("v_head_dim of the model", latent.value_dim, kMultiple);
   } else {
-    check("a head_dim of the model", model.head_dim, kMultiple);
+    check("head_dim of the model", model.head_dim, kMultiple);
   }
-  check("an intermediate_size of the model", model.intermediate_size,
-        kMultiple * config.parallel.tp);
-  check("a shared_expert_intermediate_size or n_shared_experts of the model",
+  check("intermediate_size of the model", model.intermediate_size, kMultiple * config.parallel.tp);
+  check("the shared experts' width (shared_expert_intermediate_size, n_shared_experts)",
         model.moe.shared_intermediate_size, kMultiple * config.parallel.tp);
-  check("a number of tokens of a forward pass (train_micro_batch_size_per_gpu x sequence_length)",
+  check("the number of tokens of a forward pass (train_micro_batch_size_per_gpu x sequence_length)",
         config.micro_batch_size * config.sequence_length, kMultiple * config.parallel.cp);
 }
 

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// Bounds that keep every product of two sizes and the layer count well inside int64.
+// Bounds that keep vocabulary x width and width x width x layers far below the limit of int64.
 inline constexpr double kMaxVocab = 2147483647;
 inline constexpr double kMaxWidth = 1 << 20;
 inline constexpr double kMaxLayers = 1 << 16;

@@ -108,7 +108,7 @@ void check_scaling(const ConfigValues& values, const ModelConfig& config, Config
     report.error(values.spelled("rope_theta"),
                  concat(config.rope_theta, " is not above 1, as rope_type yarn needs"));
   if (s.type == RopeType::kDynamic && config.head_dim == 2)
-    report.error(values.spelled(path_of("rope_type")), "dynamic needs heads wider than 2");
+    report.error(values.spelled(path_of("rope_type")), "dynamic needs a head_dim above 2");
 }
 
 }  // namespace

@@ -43,10 +43,9 @@ class UnknownKeys {
       else if (!key && report_.errors().size() < kMaxErrors)
         report_.error(
             shown(Json(place)),
-            concat(shown(*at),
-                   " is the value of an unknown key, which may change what the model "
-                   "computes; take it out of the file if it does not (docs/reference/model-keys.md "
-                   "lists the known ones)"));
+            concat("unknown key (value ", shown(*at),
+                   "), which may change the model's output; remove it from the file if it does not "
+                   "(docs/reference/model-keys.md lists the known keys)"));
       at = object.erase(at);
     }
   }

@@ -1,8 +1,8 @@
-// Router of a mixture-of-experts layer: logits x w^T, choice and weights of experts, noise,
-// capacity and auxiliary losses (engine/ops/moe/router.h, router_loss.h, router_noise.h,
+// Router of a mixture-of-experts layer: logits = x w^T, noise, top-k selection and weights of
+// experts, capacity, auxiliary losses (engine/ops/moe/router.h, router_loss.h, router_noise.h,
 // expert_rows.h).
 //
-// Its parameters are replicated. Every rank of dp x cp x tp routes different tokens, so that
+// The parameters are replicated. Every rank of dp x cp x tp routes different tokens, so that
 // gradients are partial sums over tp too. Quantities of the logical micro-batch (auxiliary losses,
 // capacity) are reduced over tp and cp by collectives of a fixed size.
 #pragma once
@@ -13,13 +13,13 @@
 
 namespace trireme {
 
-// Tokens that this rank routes: its share of the residual stream, or without sequence parallelism,
-// where all tensor-parallel ranks have the same tokens, its part of them.
+// Tokens that this rank routes. With sequence parallelism: its shard of the residual stream.
+// Without: its part of the tokens, all of which every tensor-parallel rank holds.
 struct TokenShare {
   int64_t begin = 0;
   int64_t count = 0;
-  int64_t chunk = 0;   // maximum over the ranks
-  bool split = false;  // x holds all tokens, and this share is a part of them
+  int64_t chunk = 0;   // maximum count over the ranks
+  bool split = false;  // without sequence parallelism: x holds all tokens
 };
 TokenShare token_share(const Pass& pass);
 
@@ -41,11 +41,12 @@ class MoeRouter {
     Activation d_logits, d_raw;  // (n, E) of x's dtype
   };
 
-  // x (n, C). Writes the choice into saved. kept (n, k) int32: the same with -1 for dropped pairs.
+  // x (n, C). Fills `saved`. kept (n, k) int32: saved.experts, with -1 for token-expert pairs that
+  // exceed the capacity.
   void forward(Pass& pass, const Tensor& kept, const ConstTensor& x, const TokenShare& share,
                Saved& saved) const;
-  // dx (n, C) += the gradient through the logits, given d_weights (n, k), that of the weights. Adds
-  // the auxiliary losses to pass.router_losses and the counts to pass.routers.
+  // dx (n, C) += gradient through the logits; d_weights (n, k): gradient of saved.weights. Adds the
+  // auxiliary losses to pass.router_losses and the token counts of the experts to pass.routers.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& d_weights,
                           const TokenShare& share, const Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& x, const Deferred& deferred) const;

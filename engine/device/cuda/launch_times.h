@@ -1,4 +1,5 @@
-// Event pairs of engine/device/launch_times.h. For CUDA sources only.
+// CUDA event pairs that time kernels and library calls (engine/device/launch_times.h). For CUDA
+// sources only.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -9,7 +9,8 @@
 
 namespace trireme::cuda {
 
-// Calls f.operator()<codes>(), the same for all threads of a launch.
+// Calls f.operator()<codes>(); nothing for kNone. All threads of a launch have the same `codes`, so
+// that the switch does not diverge.
 template <class F>
 __device__ void with_codes(KvCodes codes, F&& f) {
   switch (codes) {
@@ -20,8 +21,8 @@ __device__ void with_codes(KvCodes codes, F&& f) {
   }
 }
 
-// Value of the lowest byte, without its scale. Exact, including subnormal numbers: a product
-// supplies the difference between the exponents' biases.
+// Value of the code in the lowest byte of `byte`, before scaling. Exact, including subnormal
+// numbers: the multiplication corrects for the different exponent biases.
 template <KvCodes kCodes>
 __device__ float code_number(uint32_t byte) {
   if constexpr (kCodes == KvCodes::kInt8) {
@@ -34,8 +35,8 @@ __device__ float code_number(uint32_t byte) {
   }
 }
 
-// Two such numbers packed as in a fragment register; they have so few bits that T represents them
-// exactly.
+// Two such values packed as in an MMA fragment register. Exact: T represents the value of every
+// code.
 template <class T>
 __device__ uint32_t exact_two(float low, float high) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -44,8 +45,8 @@ __device__ uint32_t exact_two(float low, float high) {
     return pack_two<T>(low, high);
 }
 
-// Code of x, equal in every bit to that of the CPU kernels. The product must not be fused with the
-// operation that rounds it to a code.
+// Code of x * inverse, bit-identical to that of the CPU kernels. The multiplication must not be
+// fused with the rounding to a code.
 template <KvCodes kCodes>
 __device__ uint8_t code_of(float x, float inverse) {
   if constexpr (kCodes == KvCodes::kInt8) {

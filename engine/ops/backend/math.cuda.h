@@ -8,7 +8,8 @@
 
 namespace trireme::cuda {
 
-// Not -infinity: a logit of -infinity must count as 0, not as NaN.
+// Initial value of a running maximum. Not -infinity: for a logit of -infinity, exp(logit - maximum)
+// must be 0, not NaN.
 template <class F>
 inline constexpr F kLowest = std::is_same_v<F, double> ? F(-DBL_MAX) : F(-FLT_MAX);
 

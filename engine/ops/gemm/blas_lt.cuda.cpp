@@ -342,7 +342,7 @@ Plan BlasLt::Impl::make(Context& gpu, const GemmProblem& g, const GemmPointers& 
   throw Error(
       concat("gemm: cuBLASLt has no algorithm for ", g.in, " (", g.m, ", ", g.k, ") x (", g.k, ", ",
              g.n, ") -> ", g.out, ", row strides ", g.lda, ", ", g.ldb, ", ", g.ldc,
-             g.in == DType::kU8 ? "; another fp8.recipe may have one, or fp8.enabled false" : ""));
+             g.in == DType::kU8 ? "; try another fp8.recipe, or set fp8.enabled to false" : ""));
 }
 
 cublasStatus_t BlasLt::Impl::queue(Context& gpu, const Plan& plan,

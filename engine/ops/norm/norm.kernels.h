@@ -1,5 +1,5 @@
-// Kernels of engine/ops/norm/norm.h. RMSNorm is LayerNorm without mean and bias: `mean`, b and db
-// are null then.
+// Kernels of engine/ops/norm/norm.h. RMSNorm is LayerNorm without mean and bias: null `mean`, `b`
+// and `db`.
 #pragma once
 
 #include "engine/core/device_memory.h"

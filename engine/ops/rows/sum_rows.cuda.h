@@ -8,13 +8,14 @@ namespace trireme::cuda {
 
 inline constexpr size_t kMaxTerms = 64;  // per launch
 
-// y or, if more launches follow, sum = [sum +] terms[0] + terms[1] + ...
+// Arguments of one launch: [sum +] terms[0] + terms[1] + ... The last launch writes the result to
+// y, earlier ones to sum.
 template <class T>
 struct SumRows {
-  T* y;               // null: more launches follow
+  T* y;               // null: this is not the last launch
   int64_t y_stride;   // elements between rows
   compute_t<T>* sum;  // (rows, columns); null: this is the only launch
-  bool goes_on;       // adds to the content of sum
+  bool goes_on;       // not the first launch: adds to sum
   const T* terms[kMaxTerms];
   int64_t strides[kMaxTerms];
   int count;

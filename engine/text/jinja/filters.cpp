@@ -213,7 +213,7 @@ Value attr_filter(Renderer& r, const Value& v, const Arguments& a) {
 
 Value format_filter(Renderer& r, const Value& v, const Arguments& a) {
   if (!a.positional.empty() && !a.named.empty())
-    fail("format takes values or named values, not both");
+    fail("format takes positional or keyword arguments, not both");
   if (a.named.empty()) return percent_formatted(r, text_of(v), tuple_of(a.positional));
   Dict named;
   for (const auto& [name, value] : a.named) named[name] = value;

@@ -184,7 +184,7 @@ class PercentFormat {
     at_ = end + 1;
     if (values_.dict() == nullptr) fail("a format with names expects a dict");
     const Value* found = values_.dict()->find(name);
-    if (found == nullptr) fail(concat("a format uses \"", name, "\", which is not given"));
+    if (found == nullptr) fail(concat("a format has no value for \"", name, "\""));
     return found;
   }
 
@@ -412,7 +412,7 @@ class BraceFormat {
     const int64_t i = name.empty() ? next_++ : number_at(name, digits);
     if (!name.empty() && (i == kNone || digits != name.size())) {
       const Value* v = a_.find(SIZE_MAX, name);
-      if (v == nullptr) fail(concat("a format uses \"", name, "\", which is not given"));
+      if (v == nullptr) fail(concat("a format has no value for \"", name, "\""));
       return *v;
     }
     (name.empty() ? counts_ : is_numbered_) = true;

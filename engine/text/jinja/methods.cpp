@@ -64,7 +64,7 @@ Value place_of(const Value& owner, const Arguments& a, bool last, bool must_be_t
   const auto [text, begin] = bounded(*owner.string(), a, 1);
   const Search search(text);
   const size_t at = last ? search.find_last(part) : search.find(part);
-  if (at == std::string::npos && must_be_there) fail("the substring of index is not in the text");
+  if (at == std::string::npos && must_be_there) fail("index: substring not found");
   return at == std::string::npos ? int64_t{-1} : begin + length_of(search.cut(0, at));
 }
 
@@ -209,7 +209,7 @@ Value index_in(Renderer&, const Value& owner, const Arguments& a) {
   const List& list = *owner.list();
   for (size_t i = 0; what != nullptr && i < list.size(); ++i)
     if (equal(list[i], *what)) return static_cast<int64_t>(i);
-  fail("the value of index is not in the list");
+  fail("index: value not found in the list");
 }
 
 Value count_in(Renderer&, const Value& owner, const Arguments& a) {

@@ -1,5 +1,5 @@
-// Collective operation in progress in a group: its identity, its byte counts, and the only access
-// to the transport.
+// Collective operation in progress in a group: its identity, its byte counts, and its access to the
+// transport.
 #pragma once
 
 #include <mutex>
@@ -27,7 +27,7 @@ struct GroupState {
   std::unique_ptr<NodeWindow> window;
 
   uint64_t sequence = 0;  // collectives so far
-  Traffic traffic;        // of operations; only the thread inside one touches it
+  Traffic traffic;        // of operations; accessed only by the thread that runs one
   std::mutex posted_mutex;
   Traffic posted_traffic;  // posted messages and GPU calls, counted by the thread that starts them
 
@@ -65,8 +65,8 @@ class Operation {
     return group_.rank_state->scratch(which, bytes);
   }
 
-  // `to` and `from` are group ranks here; the group's context is added to tags. Skips parts without
-  // bytes unless `empty_too`.
+  // `to` and `from` of the parts are group ranks; the group's context is added to tags. Skips parts
+  // of 0 bytes unless `empty_too`.
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
                 bool empty_too = false);
   // One step of a collective: one message in each direction.

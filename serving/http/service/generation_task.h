@@ -1,5 +1,5 @@
-// Task of a completion or chat on the engine: submits its sequences when it starts, and cancels
-// them with the request.
+// Generation task of a completion or chat request: submits its sequences to the engine when it
+// starts, and cancels them when the request is cancelled.
 #pragma once
 
 #include <chrono>
@@ -23,13 +23,13 @@ namespace trireme {
 struct ResponseLimits {
   int64_t unread = int64_t{4} << 20;   // per request; above it the request is cancelled
   int64_t whole = int64_t{64} << 20;   // per request; above it the request fails
-  int64_t always = int64_t{64} << 10;  // per request, free; bytes beyond count against `all`
+  int64_t always = int64_t{64} << 10;  // per request, not counted; the excess counts in `all`
   int64_t all = int64_t{512} << 20;
   // Per API key, within `all`; without keys a request may use all.
   int64_t of_a_key = int64_t{256} << 20;
 };
 
-// Requested values, for metrics. max_tokens: 0: limited only by the context length.
+// Values of the request, for metrics. max_tokens 0: limited only by the context length.
 struct AskedFor {
   int64_t n = 1, max_tokens = 0;
 };
@@ -111,7 +111,8 @@ class GenerationTask final : public ResponseProducer {
   Clock::time_point entered_;     // time of submission to the engine
   HeldBytes held_;                // of a non-streamed response, or of unsent events
   WholeBody body_;
-  // Rule of the sequences that a worker will submit; absent: no submission is waiting.
+  // Grammar rule of the sequences that a worker has yet to submit (null: no grammar); absent: none
+  // are to be submitted.
   std::optional<std::shared_ptr<const TextRule>> entering_;
   int64_t prompt_tokens_ = 0;  // prompt tokens not computed yet
   bool begun_ = false;         // an event of the stream has been sent

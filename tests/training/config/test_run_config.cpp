@@ -332,14 +332,12 @@ TEST(RunConfig, Float8) {
   EXPECT_EQ(problem({"fp8_format=e4m3"}), "fp8_format: needs fp8.enabled: true");
   EXPECT_EQ(problem({"fp8.enabled=true", "fp16.enabled=true"}),
             "fp8.enabled: is not supported with fp16.enabled; supported: bf16.enabled, or fp32");
-  EXPECT_EQ(
-      problem({"fp8.enabled=true", "model.intermediate_size=136"}),
-      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 16, got 136");
-  EXPECT_EQ(
-      problem({"fp8.enabled=true", "tp=2", "model.intermediate_size=144"}, 2),
-      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 32, got 144");
+  EXPECT_EQ(problem({"fp8.enabled=true", "model.intermediate_size=136"}),
+            "fp8.enabled: intermediate_size of the model is 136, expected a multiple of 16");
+  EXPECT_EQ(problem({"fp8.enabled=true", "tp=2", "model.intermediate_size=144"}, 2),
+            "fp8.enabled: intermediate_size of the model is 144, expected a multiple of 32");
   EXPECT_NE(problem({"fp8.enabled=true", "sequence_length=33", "gradient_accumulation_steps=12"})
-                .find("multiple of 16, got 33"),
+                .find("is 33, expected a multiple of 16"),
             std::string::npos);
   // Runs without it resume whether or not this version saved them.
   EXPECT_NE(trajectory_hash(read({"fp8.enabled=true"})), trajectory_hash(read({})));

@@ -183,8 +183,7 @@ TEST(CompressedTensors, WhatIsNotReadIsNamed) {
   expect_says(weights("ct_int4", "actorder", "group"), group + "weights.actorder: \"group\"");
   expect_says(weights("ct_int4", "dynamic", true), group + "weights.dynamic");
   expect_says(weights("ct_int8", "symmetric", false), group + "weights.symmetric");
-  expect_says(weights("ct_int4", "new_key", 1),
-              group + "weights.new_key: 1 is the value of an unknown key");
+  expect_says(weights("ct_int4", "new_key", 1), group + "weights.new_key: unknown key (value 1)");
   expect_says(changed_group("ct_fp8", {{"input_activations", {{"dynamic", false}}}}),
               group + "input_activations.dynamic: false");
   expect_says(changed_group("ct_fp8", {{"output_activations", {{"num_bits", 8}}}}),

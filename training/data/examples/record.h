@@ -23,7 +23,8 @@ bool is_assistant(const Json& message);
 // (Axolotl's).
 bool may_be_learned(const Json& message);
 // Adds "tools", "documents" and the members of "chat_template_kwargs" to a template's variables.
-// InputError if the kwargs are not an object, or set a variable that has a member of its own.
+// InputError if the kwargs are not an object, or set a name that is already in `variables` or is
+// reserved: "tools", "documents", "chat_template" or "continue_final_message".
 void add_record_variables(const Json& record, Json& variables);
 Json text_message(const char* role, std::string content);
 

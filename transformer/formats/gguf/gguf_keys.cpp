@@ -140,11 +140,9 @@ void check_gguf_keys(const GgufFile& file, const std::string& architecture) {
     if (schema.find(key) == nullptr) {
       report.error(
           shown(Json(name)),
-          concat(
-              shown(json_of(value)),
-              " is the value of an unknown key, which may change what the model "
-              "computes (docs/reference/model-keys.md lists the known ones); use the HuggingFace "
-              "directory of this model"));
+          concat("unknown key (value ", shown(json_of(value)),
+                 "), which may change the model's output (docs/reference/model-keys.md lists the "
+                 "known keys); use the HuggingFace directory of this model"));
       if (report.errors().size() >= 20) break;
       continue;
     }

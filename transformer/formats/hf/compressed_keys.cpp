@@ -30,9 +30,7 @@ class Section {
   void check_all_known() {
     for (const auto& [key, value] : json_.items())
       if (!value.is_null() && std::ranges::find(known_, key) == known_.end())
-        error(key, concat(shown(value),
-                          " is the value of an unknown key, which may change what the "
-                          "weights are"));
+        error(key, concat("unknown key (value ", shown(value), "), which may change the weights"));
   }
 
  private:

@@ -1,4 +1,4 @@
-// Parsed adapter_config.json of PEFT: the layers with adapters, and their ranks and factors.
+// Parsed adapter_config.json of PEFT: the layers with adapters, and their ranks and scales.
 //
 // Layers are named as in HuggingFace's files ("model.layers.0.self_attn.q_proj"). The matching
 // rules are those of PEFT's check_target_module_exists() and get_pattern_key(); regular expressions
@@ -16,8 +16,8 @@
 
 namespace trireme {
 
-// Set of layer names: full names, suffixes of names after a dot, or a regular expression for full
-// names.
+// Set of layer names: a list of full names or of suffixes that begin after a dot, or a regular
+// expression for full names.
 class LayerNames {
  public:
   LayerNames() = default;
@@ -26,9 +26,10 @@ class LayerNames {
   bool empty() const { return names_.empty() && !pattern_.has_value(); }
   bool is_pattern() const { return pattern_.has_value(); }
   const std::vector<std::string>& names() const { return names_; }
-  bool contains(const std::string& layer) const;  // full name, or the regular expression
-  bool matches(const std::string& layer) const;   // or a suffix
-  std::string text() const;                       // for messages
+  // Returns whether a listed full name or the regular expression matches.
+  bool contains(const std::string& layer) const;
+  bool matches(const std::string& layer) const;  // likewise, or a listed suffix
+  std::string text() const;                      // for messages
 
  private:
   std::vector<std::string> names_;
@@ -39,22 +40,22 @@ class PeftConfig {
  public:
   // InputError for an invalid file, and for adapters that are not supported (peft_keys.h).
   explicit PeftConfig(const std::string& file);
-  // Rank, factor and targets of layers that no pattern matches.
+  // Rank, scale and targets of layers that no pattern matches.
   const LoraConfig& lora() const { return lora_; }
   bool targets(const std::string& layer) const;
   // Returns whether the adapter may (modules_to_save, bias), or must, hold a replacement of a base
   // tensor, given by HuggingFace's name.
   bool may_replace(const std::string& tensor) const;
   bool must_replace(const std::string& tensor) const;
-  // ensure_weight_tying: where the head is tied to the embedding, both are changed alike.
+  // ensure_weight_tying: PEFT changes a tied embedding and head equally.
   bool ties() const { return ties_; }
   int64_t rank(const std::string& layer) const;
   double scale(const std::string& layer) const;
   // Returns whether keys other than lora().targets select the layers with adapters.
   bool selects() const { return selects_; }
   bool has_patterns() const { return !ranks_.empty() || !alphas_.empty(); }
-  // Returns whether the patterns are those of GPT-2's c_attn, written from three adapters
-  // (peft_adapter.h).
+  // Returns whether rank_pattern and alpha_pattern are those with which the adapters of query, key
+  // and value are joined into one of GPT-2's c_attn (peft_adapter.h).
   bool has_fused_patterns() const;
   std::string targets_text() const { return targets_.text(); }
 
@@ -74,13 +75,13 @@ class PeftConfig {
   LayerNames targets_, excluded_;
   bool all_linear_ = false, selects_ = false, ties_ = false;
   std::vector<int64_t> layers_;  // layers_to_transform
-  std::vector<Regex> lists_;     // layers_pattern: a name up to the layer number
+  std::vector<Regex> lists_;     // layers_pattern: match a name up to the layer number
   std::vector<Pattern> ranks_, alphas_;
   std::string bias_ = "none";
   std::vector<std::string> saved_modules_;
 };
 
-// Alpha of the fused adapter: three times that of `lora`, so that the factor is unchanged.
+// Alpha of the fused adapter: three times that of `lora`, so that the scale is unchanged.
 double fused_alpha(const LoraConfig& lora);
 
 }  // namespace trireme
