@@ -60,11 +60,10 @@ PackedWeights::Nf4Parameter PackedWeights::packed_parameter(const ParameterSpec&
                " inputs are an odd number, and a byte holds two 4-bit codes; set "
                "finetune.quantization to \"none\"");
   if (first % kNf4Block != 0 || (end % kNf4Block != 0 && end != all))
-    fail_input(
-        spec.name, ": ", parameter.columns(), " of its ", all,
-        " inputs on a rank are not whole blocks of ", kNf4Block,
-        ", each of which shares one scale; lower parallel.tensor_model_parallel_size, or set "
-        "finetune.quantization to \"none\"");
+    fail_input(spec.name, ": ", parameter.columns(), " of its ", all,
+               " inputs on a rank are not whole blocks of ", kNf4Block,
+               ", each with one scale; lower parallel.tensor_model_parallel_size, or set "
+               "finetune.quantization to \"none\"");
   int64_t bytes = 0;
   const auto take = [&bytes](int64_t size) {
     const int64_t at = bytes;

@@ -71,10 +71,9 @@ QuantizedWeights::QuantizedParameter QuantizedWeights::packed_parameter(const Pa
   const int64_t first = parameter.box.start[1], end = first + parameter.columns(),
                 all = spec.shape[1];
   if (first % kQuantBlock != 0 || (end % kQuantBlock != 0 && end != all))
-    fail_input(
-        spec.name, ": ", parameter.columns(), " of its ", all,
-        " inputs on a rank are not whole blocks of ", kQuantBlock,
-        ", each of which shares one scale; lower --tensor-parallel, or leave --quantization out");
+    fail_input(spec.name, ": ", parameter.columns(), " of its ", all,
+               " inputs on a rank are not whole blocks of ", kQuantBlock,
+               ", each with one scale; lower --tensor-parallel, or leave --quantization out");
   parameter.bytes = block_matrix_bytes(format, parameter.rows(), parameter.columns());
   return parameter;
 }
@@ -132,7 +131,7 @@ void QuantizedWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadB
     read(parameter.box, row * columns, w.reshape({n * columns}));
     if (const float x = encode_rows(matrix, bytes, row, w, ctx.threads); x != 0.0f)
       fail_input(parameter.name, ": holds ", x,
-                 ", which exceeds the range of a float16 scale; leave ", "--quantization out");
+                 ", which no float16 scale can represent; leave --quantization out");
   }
   if (ctx.gpu != nullptr) transfer(ctx, there, bytes);
 }

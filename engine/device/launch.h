@@ -1,4 +1,5 @@
-// Launch of a kernel, the only way to run one. For CUDA sources only, those in the cuda/ folders.
+// Launch of a kernel, the only way to run one. For CUDA sources only: files in cuda/ folders
+// and the .cu, .cuda.cpp and .cuda.h files of engine/ops.
 //
 //   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, a...);
 //

@@ -147,7 +147,7 @@ void SafetensorsDirectory::open_indexed(const std::string& index) {
     if (!weight_map.contains(tensor.name)) left_over.push_back(tensor.name);
   if (missing.empty() && left_over.empty()) return;
   fail_input(index, " does not agree with the shards:",
-             missing.empty() ? "" : concat(" missing from the shards: ", listed(missing)),
+             missing.empty() ? "" : concat(" not in the shard that it names: ", listed(missing)),
              left_over.empty() ? ""
                                : concat(missing.empty() ? "" : ";",
                                         " missing from the index: ", listed(left_over)),

@@ -82,8 +82,7 @@ std::vector<TextFile> list_text_files(const std::vector<std::string>& paths) {
       if (seen.insert(fs::canonical(file.path)).second) files.push_back(std::move(file));
     }
   }
-  if (files.empty() && !empty.empty())
-    fail_input("no text to read: all files are empty, such as ", empty);
+  if (files.empty() && !empty.empty()) fail_input("no text to read: all files are empty: ", empty);
   if (files.empty()) fail_input("no input given: name a text file or a folder of them");
   return files;
 }

@@ -29,7 +29,7 @@ def run_ci(name, folder, without_cuda):
     if name == "cold":
         shutil.rmtree(cache, ignore_errors=True)
     elif not cache.exists():
-        sys.exit(f"{folder} has no compiler cache (ccache/); run with --only cold first")
+        sys.exit(f"{folder} has no compiler cache (ccache/); remove cold.log, if it is there, and run with --only cold")
     command = [ROOT / "scripts/before_push.sh", *(["--without-cuda"] if without_cuda else [])]
     with failed.open("w", encoding="utf-8") as written:
         code = subprocess.run(list(map(str, command)), env={**os.environ, "CCACHE_DIR": str(cache.resolve())}, stdout=written,

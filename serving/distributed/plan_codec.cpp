@@ -69,7 +69,7 @@ void check_starts(const SchedulerOutput& plan, const PlanBounds& bounds) {
     require(within(start.generated, 0, bounds.length), start.generated,
             " generated tokens are out of range");
     require(within(start.adapter, -1, bounds.adapters - 1), "adapter is ", start.adapter,
-            ", expected below ", bounds.adapters);
+            ", expected -1 to ", bounds.adapters - 1);
     require(std::ssize(start.history) <= bounds.length && ids_within(start.history, bounds.ids),
             "history too long, or with an id out of range, in slot ", start.slot);
     check_choice(*start.choice, bounds);
@@ -78,7 +78,8 @@ void check_starts(const SchedulerOutput& plan, const PlanBounds& bounds) {
 
 void check_sequence(const SequenceStep& s, const SchedulerOutput& plan, const PlanBounds& bounds) {
   require(within(s.tokens, 1, bounds.tokens) && within(s.past, 0, bounds.length - s.tokens),
-          s.tokens, " tokens after ", s.past, ", expected together at most ", bounds.length);
+          s.tokens, " tokens after ", s.past, " are out of range, expected 1 to ", bounds.tokens,
+          " and together at most ", bounds.length);
   const int64_t most = ceil_div(bounds.length, bounds.block_tokens);
   require(within(s.kept_blocks, 0, most) && within(s.blocks, 0, most - s.kept_blocks),
           "blocks out of range: slot ", s.slot, " keeps ", s.kept_blocks, " and gets ", s.blocks);

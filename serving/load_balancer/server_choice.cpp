@@ -12,8 +12,8 @@ ServerSet bit(size_t server) { return ServerSet{1} << server; }
 }  // namespace
 
 ServerChoice::ServerChoice(size_t servers, const BalanceRule& rule) : rule_(rule), loads_(servers) {
-  TRIREME_CHECK(servers > 0 && servers <= kMaxServers, servers,
-                " servers, expected 1 to kMaxServers");
+  TRIREME_CHECK(servers > 0 && servers <= kMaxServers, servers, " servers, expected 1 to ",
+                kMaxServers);
 }
 
 size_t ServerChoice::least_loaded(ServerSet among) {

@@ -141,7 +141,10 @@ class RegexParser {
       case '.': return one_of(complement(kLineEnds));
       case '\\': return one_of(escape(false, false));
       case '^':
-      case '$': fail("^ is supported only at the start of the expression, $ only at its end");
+      case '$':
+        fail(
+            "^ is supported only at the start of the expression or of an alternative, "
+            "$ only at the end of one");
       case '*':
       case '+':
       case '?': fail("there is nothing to repeat");

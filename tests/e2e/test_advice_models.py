@@ -280,7 +280,7 @@ class Models(advice.AdviceTest):
         tensors[name] = [dtype, shape, struct.pack("<d", 1e9) + data[8:]]
         self.model(tensors=tensors, tokenizer=LETTERS)
         generate = ["generate", "model", "--prompt", "ABC", "--dtype", "fp32", *NEW]
-        self.follow("which exceeds the range of a float16 scale; leave --quantization out", [*generate, "--quantization", "q8_0"],
+        self.follow("which no float16 scale can represent; leave --quantization out", [*generate, "--quantization", "q8_0"],
                     generate)
 
     def test_an_unfinished_copy_of_another_model(self):

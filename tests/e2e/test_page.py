@@ -151,7 +151,7 @@ class Page(served_run.ServerTest):
     def test_what_is_refused_is_said(self):
         page = self.open("--chat-template", "chat.jinja")
         self.set(page, max_tokens=LENGTH)
-        self.assertIn(f"more than the model's {LENGTH}", self.say(page, PROMPT))
+        self.assertIn(f"exceeds the model's context length of {LENGTH}", self.say(page, PROMPT))
         self.assertEqual(page.run("document.querySelectorAll('.wrong').length"), 1)
         # What was refused is no part of what is asked next.
         self.set(page, max_tokens=4)

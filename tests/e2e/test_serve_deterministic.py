@@ -203,7 +203,7 @@ class Dense(Deterministic):
                 ({"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_min": 9}, "prompt_lookup_min"),
                 ({"method": "ngram", "num_speculative_tokens": 2, "model": "run"}, '"model" requires'),
                 ({"method": "draft_model", "num_speculative_tokens": 2}, 'needs "model"'),
-                ({**draft, "model": ""}, "not a directory"), ({**draft, "model": "nowhere"}, "nowhere"),
+                ({**draft, "model": ""}, "expected a directory"), ({**draft, "model": "nowhere"}, "nowhere"),
                 ({**draft, "prompt_lookup_max": 3}, "prompt_lookup_max requires"),
                 (draft, ["257", "61", "the model's tokenizer"], "--tokenizer", "tokenizer.json"),
                 ({**draft, "model": "nowhere"}, "nowhere", "--tensor", 2),

@@ -189,7 +189,7 @@ class Replicas(served_ranks.ServedRanks):
             with self.subTest(arguments=arguments):
                 self.assert_refused("serve", "--model", "run", "--port", 0, *arguments, says=says)
         stderr = self.trireme("serve", "--model", "run", "--port", 0, *TWO, ranks=2, expect=2)[1]
-        self.assertIn("hold the model once", stderr)
+        self.assertIn("hold one copy of the model", stderr)
         self.assertIn("trireme route", stderr)
         self.expect_nobody_left()
 

@@ -282,7 +282,8 @@ RunConfig resolved_run_config(const Json& json) {
   const int64_t batch = number("train_batch_size");
   if (share <= 0 || batch <= 0 || batch % share != 0 || batch / share > 1 << 20)
     fail_input("it is not a resolved configuration: train_batch_size ", batch,
-               " is not a multiple of micro-batch size x accumulation steps (", share, ")");
+               " over micro-batch size x accumulation steps, ", share,
+               ", is not a valid number of ranks");
   const auto degree = [&](const char* key) {
     const Json* parallel = json.contains("parallel") ? &json["parallel"] : nullptr;
     const bool given = parallel != nullptr && parallel->is_object() && parallel->contains(key) &&

@@ -226,7 +226,8 @@ Value truncate_filter(Renderer&, const Value& v, const Arguments& a) {
   const std::string mark = end != nullptr ? text_of(*end) : "...";
   const int64_t length = integer_at(a, 0, "length", 255), leeway = integer_at(a, 3, "leeway", 5),
                 kept = length - length_of(mark);
-  if (kept < 0 || leeway < 0) fail("truncate expects a length of at least its end mark");
+  if (kept < 0 || leeway < 0)
+    fail("truncate expects a length of at least its end mark, and a leeway of at least 0");
   const int64_t size = v.list()   ? std::ssize(*v.list())
                        : v.dict() ? static_cast<int64_t>(v.dict()->size())
                                   : length_of(s);

@@ -34,7 +34,7 @@ FieldTable<CompletionRequest> make_completion_table() {
             "Add the special tokens that the model expects before a text, such as <s>.");
   t.integer("best_of", &R::best_of, "0",
             "Number of choices to compute, of which the n with the highest log-probability per "
-            "token are returned; 0: n. Above n not with stream.")
+            "token are returned; 0: n. Values above n are refused with stream.")
       .range(0, 128);
   add_ending_fields(t);
   add_sampling_fields(t);

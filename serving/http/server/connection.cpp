@@ -58,7 +58,7 @@ Connection::Awaitable<void> Connection::run(bool tls) {
       co_await transport_->take_leave();
     }
   } catch (const std::exception& error) {
-    log_error("cannot close a connection: ", error.what());
+    log_error("a connection failed and is closed: ", error.what());
   }
   transport_->disarm();
   transport_->close();

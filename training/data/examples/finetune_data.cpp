@@ -57,8 +57,8 @@ void add_warnings(const ExampleSet::Stats& stats, const FinetuneConfig& finetune
   if (stats.spelling_markup > 0 && !finetune.parse_special)
     warnings.push_back(concat(
         stats.spelling_markup,
-        " records without a chat template spell special tokens, which are trained on as plain "
-        "text; finetune.parse_special true parses them as tokens"));
+        " records that no chat template rendered spell special tokens, which are trained on as "
+        "plain text; finetune.parse_special true parses them as tokens"));
   for (const auto& [name, unread] : stats.unread_members)
     warnings.push_back(concat(unread.first, ": a message has text in \"", name.substr(0, 64),
                               "\", which the chat template does not read: it is not trained on (",

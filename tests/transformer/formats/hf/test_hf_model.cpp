@@ -355,8 +355,8 @@ TEST(HfModel, MissingTruncatedAndDisagreeingShards) {
   files.write(dir.path(), 3);
   std::map<std::string, FileTensor> other = {{"stray", {DType::kF32, {1}, {0}}}};
   write_safetensors(dir / "model-1.safetensors", other);
-  expect_says(open_refusal(dir.path()),
-              {"does not agree", "missing from the shards", "missing from the index: stray"});
+  expect_says(open_refusal(dir.path()), {"does not agree", "not in the shard that it names",
+                                         "missing from the index: stray"});
 }
 
 TEST(HfModel, AnIndexThatLeadsElsewhereIsRefused) {
