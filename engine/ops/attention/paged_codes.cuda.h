@@ -6,6 +6,7 @@
 #include "engine/core/float8.h"
 #include "engine/device/mma.h"
 #include "engine/ops/attention/kv_codes.h"
+#include "engine/ops/backend/kernel.cuda.h"
 
 namespace trireme::cuda {
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "engine/ops/backend/kernel.cuda.h"
+
 namespace trireme::cuda {
 
 // Initial value of a running maximum. Not -infinity: for a logit of -infinity, exp(logit - maximum)
