@@ -25,7 +25,7 @@ MAX_FLAT = 3  # files of engine/ops itself, which belong to no family
 FORM = re.compile(r"^(\w+)\.(h|cpp|kernels\.h|cpu\.h|cpu\.cpp|cu|cuda\.h|cuda\.cpp)$")
 FORMS = "X.h, X.cpp, X.kernels.h, X.cpu.h, X.cpu.cpp, X.cu, X.cuda.h and X.cuda.cpp"
 BACKEND_FOLDERS = {"cpu": {".h": ".cpu.h", ".cpp": ".cpu.cpp"}, "cuda": {".h": ".cuda.h", ".cpp": ".cuda.cpp"}}
-INCLUDE = re.compile(r'^#include "([^"]+)"')
+INCLUDE = re.compile(r'^\s*#include\s*["<]([^">]+)[">]')
 NOT_PRODUCT = ("tests", "scripts")
 
 
@@ -100,6 +100,8 @@ def included(text):
 
 def check_include(path, name):
     """What is wrong with an include of a file of engine/ops, or None."""
+    if PurePosixPath(name).suffix != ".h":
+        return f"{name} is a source: sources are compiled, not included"
     if not str(path).startswith(OPS + "/"):
         return None if suffix(name) == ".h" else f"{name} is not for other rooms, which include an op's X.h only"
     if suffix(path) == ".h" and suffix(name) != ".h":

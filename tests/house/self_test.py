@@ -130,7 +130,9 @@ class Ops(unittest.TestCase):
                            ("engine/ops/norm/a.cpu.h", "rows/sums.cuda.h"), ("engine/ops/norm/a.kernels.h", "rows/sums.cpu.h"),
                            ("engine/ops/norm/a.kernels.h", "rows/sums.cuda.h"), ("engine/ops/norm/norm.h", "norm/norm.kernels.h"),
                            ("transformer/layers/a.cpp", "norm/norm.kernels.h"), ("optim/cuda/a.cu", "rows/sums.cuda.h")):
-            self.assertEqual(len(self.problems(path, f'#include "engine/ops/{name}"\n')), 1, (path, name))
+            for line in (f'#include "engine/ops/{name}"\n', f"  #include <engine/ops/{name}>\n"):
+                self.assertEqual(len(self.problems(path, line)), 1, (path, line))
+        self.assertEqual(len(self.problems("engine/ops/norm/a.cu", '#include "engine/ops/norm/norm.cpp"\n')), 1)
 
     def test_families(self):
         for path, name in (("engine/ops/rows/sums.cpp", "norm/norm.h"), ("engine/ops/backend/a.h", "gemm/gemm.h"),

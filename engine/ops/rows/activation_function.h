@@ -20,7 +20,7 @@ inline constexpr ActivationOps kActivationOps[] = {
     {"silu_forward", "silu_backward", "silu_gated_forward", "silu_gated_backward"},
 };
 
-constexpr const ActivationOps& op_names(ActivationFunction f) {
+[[gnu::always_inline]] constexpr const ActivationOps& op_names(ActivationFunction f) {
   return kActivationOps[static_cast<int>(f)];
 }
 
