@@ -25,12 +25,12 @@ int64_t max_few_rows(const GemmProcessor& processor, DType dtype) {
   return dtype == DType::kF32 || uses_bf16_dots(processor) ? 16 : 8;
 }
 
-// 4 to 256 rows of bfloat16, by measurement (Emerald Rapids, weights of 8192 x 2048, medians of
-// three runs): gemm_rows.cpu.h takes 0.91 times as long with 2 rows, 1.12 with 4, 1.52 with 8; the
-// library (oneDNN 2.6) 2.2 times as long with 16 rows, 1.5 with 64, 1.46 with 256. More rows were
-// not measured.
+// 9 to 256 rows of bfloat16. Up to 8 rows the bits of a row must not depend on their number, and
+// gemm_rows.cpu.h is as fast with one row. By measurement (Emerald Rapids, weights of 8192 x 2048,
+// medians of three runs) it takes 1.12 times as long with 4 rows and 1.52 with 8; the library
+// (oneDNN 2.6) 2.2 times as long with 16 rows, 1.5 with 64, 1.46 with 256. More were not measured.
 bool is_for_amx(const GemmProcessor& processor, const GemmProblem& g) {
-  constexpr int64_t kMinAmxRows = 4, kMaxAmxRows = 256, kMinAmxOutputs = 16;
+  constexpr int64_t kMinAmxRows = 9, kMaxAmxRows = 256, kMinAmxOutputs = 16;
   return processor.isa == Isa::kAvx512 && processor.has_amx_bf16 && g.in == DType::kBF16 &&
          g.m >= kMinAmxRows && g.m <= kMaxAmxRows && g.n >= kMinAmxOutputs;
 }

@@ -42,8 +42,8 @@ TEST(GemmChoice, RowsOfBfloat16ThatAreOurs) {
   EXPECT_EQ(path({Isa::kAvx512, true, true, false}, 16), GemmPath::kFewRows);
   EXPECT_EQ(path({Isa::kAvx512, true, true, false}, 17), GemmPath::kLibrary);
   const GemmProcessor amx{Isa::kAvx512, true, false, true};
-  EXPECT_EQ(path(amx, 3), GemmPath::kFewRows);
-  EXPECT_EQ(path(amx, 4), GemmPath::kAmx);
+  EXPECT_EQ(path(amx, 8), GemmPath::kFewRows);
+  EXPECT_EQ(path(amx, 9), GemmPath::kAmx);
   EXPECT_EQ(path(amx, 256), GemmPath::kAmx);
   EXPECT_EQ(path(amx, 257), GemmPath::kLibrary);
 }
