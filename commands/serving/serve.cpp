@@ -242,9 +242,10 @@ void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   const ParallelSizes& sizes = model.layout.sizes;
   if (launcher.kind != Launcher::kNone) {
     if (model.replicas > 1)
-      fail_input("--data-parallel-size ", model.replicas, ": the ranks of ", launcher.name,
-                 " hold the model once; start replicas with `trireme serve --ranks N` without a "
-                 "launcher, or start one server for each and `trireme route` in front of them");
+      fail_input(
+          "--data-parallel-size ", model.replicas, ": the ranks of ", launcher.name,
+          " hold one copy of the model; start replicas with `trireme serve --ranks N` without a "
+          "launcher, or start one server for each and `trireme route` in front of them");
     return;
   }
   const int64_t needed = int64_t{sizes.tp} * sizes.pp * model.replicas;
