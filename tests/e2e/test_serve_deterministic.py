@@ -114,11 +114,14 @@ class Deterministic(served_run.ServerTest):
         server = self.serve(*arguments, "--max-num-batched-tokens", CHUNK,
                             "--kv-cache-memory-bytes", BLOCKS * BLOCK_BYTES // ranks)
         began = time.monotonic()
-        got, aborted = self.together(wanted)
+        for _ in range(8):  # a busy machine may spread the requests so that nothing is preempted
+            got, aborted = self.together(wanted)
+            for one, want, fields in zip(got, alone, wanted, strict=True):
+                self.assertEqual(one, want, fields)
+            preempted, hits = self.metric("vllm:num_preemptions_total"), self.metric("vllm:prefix_cache_hits_total")
+            if preempted > 0:
+                break
         seconds = time.monotonic() - began
-        for one, want, fields in zip(got, alone, wanted, strict=True):
-            self.assertEqual(one, want, fields)
-        preempted, hits = self.metric("vllm:num_preemptions_total"), self.metric("vllm:prefix_cache_hits_total")
         print(f"{self.model['model_type']}, {' '.join(map(str, layout)) or 'one process'}: {count} requests in "
               f"{seconds:.1f} s, {aborted} texts left by their clients, {preempted:g} preemptions, {hits:g} tokens of prompts cached: "
               "equal bit for bit, 0 blocks in use", flush=True)
