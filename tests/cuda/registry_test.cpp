@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "engine/ops/norm/norm.h"
+#include "engine/ops/rows/activation_function.h"
 #include "tests/cuda/ops_session.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/source_folder.h"
@@ -54,6 +55,14 @@ std::set<std::string> declared_ops() {
     const std::string source = text.str();
     for (std::sregex_iterator i(source.begin(), source.end(), declaration), end; i != end; ++i)
       ops.insert((*i)[1]);
+  }
+  // Ops of every activation function instead of those that have the function as an argument.
+  for (const auto& [op, name] : {std::pair{"activation_forward", &ActivationOps::forward},
+                                 std::pair{"activation_backward", &ActivationOps::backward},
+                                 std::pair{"gated_forward", &ActivationOps::gated_forward},
+                                 std::pair{"gated_backward", &ActivationOps::gated_backward}}) {
+    if (ops.erase(op) == 0) continue;
+    for (const ActivationOps& names : kActivationOps) ops.insert(names.*name);
   }
   return ops;
 }
