@@ -28,8 +28,8 @@ struct ModelDiff {
 };
 
 // Compares parameters by our names; those in the files may differ (a hub's GPT-2 lacks the prefix).
-// Where a side is a .safetensors file, or a directory of such files without a configuration,
-// compares the names in the files. Streaming.
+// Names in the files are compared if a or b is a .safetensors file, or a directory of such files
+// without a configuration. Streaming.
 ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options = {});
 
 }  // namespace trireme
