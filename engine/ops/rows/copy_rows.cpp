@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBytesWorthAThread = 1 << 16;
+constexpr int64_t kMinCopiedBytesPerThread = 1 << 16;
 
 void check_rows(const char* op, const char* operand, const ConstTensor& t) {
   TRIREME_CHECK(t.rank() == 2 && (t.size(1) <= 1 || t.stride(1) == 1), op, ": ", operand,
@@ -61,7 +61,7 @@ void copy_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTenso
     TRIREME_CHECK((to == nullptr || (to[i] >= 0 && to[i] < y.size(0))) &&
                       (from == nullptr || (from[i] >= 0 && from[i] < x.size(0))),
                   op, ": entry ", i, " names no row");
-  parallel_for(ctx.threads, n, kBytesWorthAThread / (bytes + 1) + 1,
+  parallel_for(ctx.threads, n, kMinCopiedBytesPerThread / (bytes + 1) + 1,
                [=](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i)
                    std::memcpy(target + (to != nullptr ? to[i] : i) * y_stride,

@@ -56,9 +56,9 @@ void fill_zero(Ctx& ctx, const Tensor& y) {
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   if (ctx.gpu != nullptr) return cuda::fill_bytes(*ctx.gpu, ctx.gpu->main, y.raw(), 0, y.bytes());
-  constexpr int64_t kBytesWorthAThread = 1 << 16;
+  constexpr int64_t kMinBytesPerThread = 1 << 16;
   auto* bytes = static_cast<std::byte*>(y.raw());
-  parallel_for(ctx.threads, y.bytes(), kBytesWorthAThread, [=](int64_t begin, int64_t end) {
+  parallel_for(ctx.threads, y.bytes(), kMinBytesPerThread, [=](int64_t begin, int64_t end) {
     std::memset(bytes + begin, 0, static_cast<size_t>(end - begin));
   });
 }
