@@ -68,6 +68,11 @@ CLI::App* add_config_command(CLI::App& parent) {
                        "(docs/reference/model-keys.md)")
       ->callback([] { print_config(model_keys_page()); });
   command
+      ->add_subcommand("models",
+                       "Print the families of models as a Markdown table "
+                       "(docs/reference/models.md)")
+      ->callback([] { print_config(family_table()); });
+  command
       ->add_subcommand("deepspeed-keys",
                        "Print how each key of DeepSpeed configurations is handled, as Markdown "
                        "(docs/reference/deepspeed-keys.md)")

@@ -73,6 +73,12 @@ constinit const Family kDeepseekV2Family = {
     .model_type = "deepseek_v2",
     .architecture = "DeepseekV2ForCausalLM",
     .title = "DeepSeek-V2 style model: latent attention, experts with softmax scores",
+    .models = "DeepSeek-V2, V2-Lite, V2.5, Coder-V2",
+    .special =
+        "[latent attention](#latent-attention), with a latent of the queries or without; softmax "
+        "scores, from all experts or from the best groups",
+    .refused =
+        "normalised weights of experts (transformers' code has none), values wider than keys",
     .positions_key = "max_position_embeddings",
     .names = {},
     .peft_adapts_fused_experts = true,

@@ -81,6 +81,11 @@ constinit const Family kDeepseekV3Family = {
     .model_type = "deepseek_v3",
     .architecture = "DeepseekV3ForCausalLM",
     .title = "DeepSeek-V3 style model: latent attention, experts with sigmoid scores and a bias",
+    .models = "DeepSeek-V3, R1",
+    .special = "latent attention; sigmoid scores, whose choice `e_score_correction_bias` moves",
+    .refused =
+        "values wider than keys; layers for several tokens (`num_nextn_predict_layers`) are left "
+        "out with a note",
     .positions_key = "max_position_embeddings",
     .names = {},
     .peft_adapts_fused_experts = true,

@@ -44,8 +44,12 @@ struct ParameterNames {
 struct Family {
   ModelFamily id;
   const char* model_type;
-  const char* architecture;   // in "architectures"
-  const char* title;          // in the configuration reference
+  const char* architecture;  // in "architectures"
+  const char* title;         // in the configuration reference
+  // The family's line of the table in docs/reference/models.md, as Markdown.
+  const char* models = "";    // published models
+  const char* special = "";   // features, compared with the other families
+  const char* refused = "";   // features of its published models that are not implemented
   const char* positions_key;  // key of the longest sequence, for messages
   ParameterNames names;
   bool qk_norm = false;      // RMSNorm of each head's q and k

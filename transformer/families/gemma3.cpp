@@ -63,19 +63,26 @@ void write_gemma3(const ModelConfig& config, Json& json) {
 
 }  // namespace
 
-constinit const Family kGemma3Family = {.id = ModelFamily::kGemma3,
-                                        .model_type = "gemma3_text",
-                                        .architecture = "Gemma3ForCausalLM",
-                                        .title = "Gemma 3 style model, its text part",
-                                        .positions_key = "max_position_embeddings",
-                                        .names = {.mlp_norm = "pre_feedforward_layernorm",
-                                                  .attention_post_norm = "post_attention_layernorm",
-                                                  .mlp_post_norm = "post_feedforward_layernorm"},
-                                        .qk_norm = true,
-                                        .layer_types = true,
-                                        .begins_with_bos = true,
-                                        .add_keys = add_gemma3_keys,
-                                        .read = read_gemma3,
-                                        .write = write_gemma3};
+constinit const Family kGemma3Family = {
+    .id = ModelFamily::kGemma3,
+    .model_type = "gemma3_text",
+    .architecture = "Gemma3ForCausalLM",
+    .title = "Gemma 3 style model, its text part",
+    .models = "Gemma 3, and the text part of `gemma3`",
+    .special =
+        "norms with 1 + w, before and after attention and MLP; GELU gates; normalised heads of q "
+        "and k; windows and frequencies of their own in most layers; embedding times "
+        "sqrt(hidden_size)",
+    .refused = "soft caps of logits, attention to later tokens, images",
+    .positions_key = "max_position_embeddings",
+    .names = {.mlp_norm = "pre_feedforward_layernorm",
+              .attention_post_norm = "post_attention_layernorm",
+              .mlp_post_norm = "post_feedforward_layernorm"},
+    .qk_norm = true,
+    .layer_types = true,
+    .begins_with_bos = true,
+    .add_keys = add_gemma3_keys,
+    .read = read_gemma3,
+    .write = write_gemma3};
 
 }  // namespace trireme

@@ -99,24 +99,28 @@ void write_gpt2(const ModelConfig& config, Json& json) {
 }  // namespace
 
 // Checkpoints have q, k and v in one tensor, `attn.c_attn`; here they are three parameters.
-constinit const Family kGpt2Family = {.id = ModelFamily::kGpt2,
-                                      .model_type = "gpt2",
-                                      .architecture = "GPT2LMHeadModel",
-                                      .title = "GPT-2 style model",
-                                      .positions_key = "n_positions",
-                                      .names = {.token_embedding = "transformer.wte",
-                                                .position_embedding = "transformer.wpe",
-                                                .layers = "transformer.h",
-                                                .final_norm = "transformer.ln_f",
-                                                .attention_norm = "ln_1",
-                                                .attention = "attn",
-                                                .attention_output = "c_proj",
-                                                .mlp_norm = "ln_2",
-                                                .mlp_up = "c_fc",
-                                                .mlp_down = "c_proj"},
-                                      .conv1d = true,
-                                      .add_keys = add_gpt2_keys,
-                                      .read = read_gpt2,
-                                      .write = write_gpt2};
+constinit const Family kGpt2Family = {
+    .id = ModelFamily::kGpt2,
+    .model_type = "gpt2",
+    .architecture = "GPT2LMHeadModel",
+    .title = "GPT-2 style model",
+    .models = "GPT-2",
+    .special = "LayerNorm, learned positions, GELU, biases, dropout, tied head",
+    .refused = "other activations, attention scaled by layer",
+    .positions_key = "n_positions",
+    .names = {.token_embedding = "transformer.wte",
+              .position_embedding = "transformer.wpe",
+              .layers = "transformer.h",
+              .final_norm = "transformer.ln_f",
+              .attention_norm = "ln_1",
+              .attention = "attn",
+              .attention_output = "c_proj",
+              .mlp_norm = "ln_2",
+              .mlp_up = "c_fc",
+              .mlp_down = "c_proj"},
+    .conv1d = true,
+    .add_keys = add_gpt2_keys,
+    .read = read_gpt2,
+    .write = write_gpt2};
 
 }  // namespace trireme

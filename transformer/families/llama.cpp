@@ -27,14 +27,20 @@ void write_llama(const ModelConfig& config, Json& json) {
 
 }  // namespace
 
-constinit const Family kLlamaFamily = {.id = ModelFamily::kLlama,
-                                       .model_type = "llama",
-                                       .architecture = "LlamaForCausalLM",
-                                       .title = "Llama style model",
-                                       .positions_key = "max_position_embeddings",
-                                       .names = {},
-                                       .add_keys = add_llama_keys,
-                                       .read = read_llama,
-                                       .write = write_llama};
+constinit const Family kLlamaFamily = {
+    .id = ModelFamily::kLlama,
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .title = "Llama style model",
+    .models =
+        "Llama 1, 2, 3, 3.1, 3.2, 3.3, TinyLlama, Vicuna, Yi, SmolLM, DeepSeek-LLM, DeepSeek-Coder "
+        "and others of that shape",
+    .special = "RMSNorm, rotary positions, grouped-query heads, gated MLP; optional biases",
+    .refused = "windows, other activations",
+    .positions_key = "max_position_embeddings",
+    .names = {},
+    .add_keys = add_llama_keys,
+    .read = read_llama,
+    .write = write_llama};
 
 }  // namespace trireme

@@ -29,15 +29,20 @@ void write_qwen2(const ModelConfig& config, Json& json) {
 
 }  // namespace
 
-constinit const Family kQwen2Family = {.id = ModelFamily::kQwen2,
-                                       .model_type = "qwen2",
-                                       .architecture = "Qwen2ForCausalLM",
-                                       .title = "Qwen2 style model",
-                                       .positions_key = "max_position_embeddings",
-                                       .names = {},
-                                       .layer_types = true,
-                                       .add_keys = add_qwen2_keys,
-                                       .read = read_qwen2,
-                                       .write = write_qwen2};
+constinit const Family kQwen2Family = {
+    .id = ModelFamily::kQwen2,
+    .model_type = "qwen2",
+    .architecture = "Qwen2ForCausalLM",
+    .title = "Qwen2 style model",
+    .models = "Qwen2, Qwen2.5",
+    .special =
+        "biases of q, k and v; a window from layer `max_window_layers` on, or by `layer_types`",
+    .refused = "several dimensions of positions (Qwen2-VL)",
+    .positions_key = "max_position_embeddings",
+    .names = {},
+    .layer_types = true,
+    .add_keys = add_qwen2_keys,
+    .read = read_qwen2,
+    .write = write_qwen2};
 
 }  // namespace trireme

@@ -58,6 +58,8 @@ constinit const Family kQwen2MoeFamily = {
     .model_type = "qwen2_moe",
     .architecture = "Qwen2MoeForCausalLM",
     .title = "Qwen2-MoE style model: experts and a shared MLP",
+    .models = "Qwen1.5-MoE, Qwen2-57B-A14B",
+    .special = "experts and a shared MLP with a gate; windows in even layers",
     .positions_key = "max_position_embeddings",
     .names = {.shared_expert = "shared_expert"},
     .layer_types = true,

@@ -84,6 +84,14 @@ std::string key_table(const std::vector<KeyRow>& rows, const std::string& where)
   return out + "\n";
 }
 
+std::string family_table() {
+  std::string out = "| `model_type` | models | specific features | refused |\n|---|---|---|---|\n";
+  for (const Family* family : families())
+    out += concat("| `", family->model_type, "` | ", family->models, " | ", family->special, " | ",
+                  family->refused, *family->refused == '\0' ? "" : " ", "|\n");
+  return out;
+}
+
 std::string model_keys_page() {
   std::vector<std::pair<std::string, const Schema*>> families_of, methods, architectures;
   for (const Family* family : families())

@@ -1,5 +1,5 @@
-// Reference page of all keys in third-party model files and their effect:
-// docs/reference/model-keys.md.
+// Reference pages of third-party models: all keys of their files and their effect
+// (docs/reference/model-keys.md), and the table of the families (docs/reference/models.md).
 #pragma once
 
 #include <string>
@@ -21,5 +21,9 @@ std::string key_table(const std::vector<KeyRow>& rows, const std::string& where)
 
 // The page: config.json of every family, its quantization_config, GGUF metadata.
 std::string model_keys_page();
+
+// Markdown table of the families, a line for each: model_type, models, features, what is refused.
+// docs/reference/models.md has it between two comments.
+std::string family_table();
 
 }  // namespace trireme

@@ -72,6 +72,18 @@ TEST(ModelKeys, ThePageIsUpToDate) {
       << "run: build/release/trireme config model-keys > docs/reference/model-keys.md";
 }
 
+TEST(ModelFamilies, TheTableIsUpToDate) {
+  std::ifstream file(concat(test::source_folder(), "/docs/reference/models.md"));
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string end = "<!-- End of the table. -->\n";
+  const size_t begin = page.find("| `model_type` |"), after = page.find(end);
+  ASSERT_TRUE(begin != std::string::npos && after != std::string::npos);
+  EXPECT_EQ(page.substr(begin, after - begin), family_table())
+      << "replace the table in docs/reference/models.md: build/release/trireme config models";
+  for (const Family* family : families())
+    EXPECT_TRUE(*family->models != '\0' && *family->special != '\0') << family->model_type;
+}
+
 TEST(ConfigSchema, DescribesTheModelToo) {
   const Json schema = run_config_json_schema();
   EXPECT_EQ(schema["required"].dump(), R"(["model","output_dir"])");
