@@ -318,7 +318,7 @@ class Reader {
     if (key.status == KeyStatus::kRefused) return concat(shown(value), " is refused: ", key.help);
     const std::string only =
         key.trivial.empty() ? "" : "; only " + listed(key.trivial, " or ") + " is";
-    return concat(shown(value), " is not available in this version", only);
+    return concat(shown(value), " is not available in this version (", key.help, ")", only);
   }
 
   void unknown(const std::string& path) {

@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/config/nearest_word.h"
 #include "engine/core/error.h"
 #include "transformer/families/foreign_keys.h"
+#include "transformer/families/other_families.h"
 
 namespace trireme {
 namespace {
@@ -66,6 +68,44 @@ std::string known_types(const std::string& last) {
   return out;
 }
 
+// "; nearest names: qwen3, qwen3_moe": the families with the longest part in common with an unknown
+// type, from its first letter on, and the one with the fewest different letters. "": none is near.
+std::string nearest_types(const std::string& type) {
+  constexpr size_t kMinCommon = 4, kMaxLength = 64;
+  if (type.size() > kMaxLength) return "";
+  std::vector<std::string> known, near;
+  size_t longest = kMinCommon;
+  for (const Family* family : families()) {
+    const std::string name = family->model_type;
+    known.push_back(name);
+    const auto common = static_cast<size_t>(std::ranges::mismatch(type, name).in1 - type.begin());
+    if (common < longest) continue;
+    if (common > longest) near.clear();
+    longest = common;
+    near.push_back(name);
+  }
+  const std::string word = nearest_word(type, known);
+  if (!word.empty() && std::ranges::find(near, word) == near.end()) near.push_back(word);
+  std::string out;
+  for (const std::string& name : near)
+    out += concat(out.empty() ? "; nearest names: " : ", ", name);
+  return out;
+}
+
+// " (unlike llama, it has attention sinks)" for a model of another family, or of its text model;
+// "": the family is unknown.
+std::string features_of_other(const Json& json, const std::string& type) {
+  if (const char* const features = other_family_features(type); features != nullptr)
+    return concat(" (unlike llama, it has ", features, ")");
+  const Json text = json.value("text_config", Json());
+  const Json inner = text.is_object() ? text.value("model_type", Json()) : Json();
+  const char* const features =
+      inner.is_string() ? other_family_features(inner.get<std::string>()) : nullptr;
+  return features == nullptr
+             ? ""
+             : concat(" (unlike llama, its text model ", shown(inner), " has ", features, ")");
+}
+
 // Configuration of the text model inside a multimodal one, completed by the keys that apply to all
 // its parts. nullopt where `json` is not such a model. Reports errors and a note.
 std::optional<Json> text_part(const Json& json, const std::string& path, ConfigReport& report) {
@@ -98,8 +138,10 @@ ModelConfig read_model_config(const Json& json, const std::string& path, ConfigR
     else if (type.is_null())
       report.error(place, "is required: " + known_types("or"));
     else if (type.is_string())
-      report.error(place, shown(type) + " is not available in this version" + "; only " +
-                              known_types("and") + " are");
+      report.error(place,
+                   concat(shown(type), " is not available in this version",
+                          features_of_other(json, type.get<std::string>()), "; only ",
+                          known_types("and"), " are", nearest_types(type.get<std::string>())));
     else
       report.error(place, "must be a string, got " + shown(type));
     return {};

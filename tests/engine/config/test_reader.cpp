@@ -172,12 +172,13 @@ TEST(ReadConfig, ForeignKeys) {
   EXPECT_EQ(problem(R"("salt": null)"), "");
   EXPECT_EQ(problem(R"("salt": 2)"), "salt: 2 is refused: the cook salts");
   EXPECT_EQ(problem(R"("guests": 1.0)"), "");
-  EXPECT_EQ(problem(R"("guests": 4)"), "guests: 4 is not available in this version; only 1 is");
+  EXPECT_EQ(problem(R"("guests": 4)"),
+            "guests: 4 is not available in this version (company); only 1 is");
   EXPECT_EQ(problem(R"("band": {"enabled": false, "size": 3})"), "");
   EXPECT_EQ(problem(R"("band": {"device": "none"})"), "");
   EXPECT_EQ(problem(R"("band": {})"), "");
   EXPECT_EQ(problem(R"("band": {"size": 3})"),
-            "band: {\"size\":3} is not available in this version");
+            "band: {\"size\":3} is not available in this version (music)");
 }
 
 TEST(ReadConfig, KeysWithoutEffectAreOneNoteForAReason) {

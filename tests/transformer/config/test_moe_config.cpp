@@ -103,8 +103,9 @@ TEST(MoeConfig, DeepSeekRoutingIsReadAndWritten) {
 }
 
 TEST(MoeConfig, WhatDoesNotFitIsNamed) {
-  EXPECT_EQ(model_problem(moe("deepseek", R"(, "kv_lora_rank": 512)")),
-            "model.kv_lora_rank: 512 is not available in this version");
+  EXPECT_EQ(
+      model_problem(moe("deepseek", R"(, "kv_lora_rank": 512)")),
+      "model.kv_lora_rank: 512 is not available in this version (multi-head latent attention)");
   EXPECT_EQ(model_problem(moe("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 5)")),
             "model.num_experts_per_tok: 5 is more than the 4 experts that a token may choose from");
   EXPECT_EQ(

@@ -10,6 +10,7 @@
 #include "tests/transformer/families/config_case.h"
 #include "transformer/families/config_json.h"
 #include "transformer/families/family.h"
+#include "transformer/families/other_families.h"
 #include "transformer/formats/load_config.h"
 #include "transformer/formats/text_ends.h"
 
@@ -88,27 +89,62 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
             "model.rope_scaling.type: \"longrope\"" + not_here +
                 "; use default, linear, dynamic, llama3, yarn");
   EXPECT_EQ(model_problem(llama_json(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})")),
-            "model.rope_parameters.partial_rotary_factor: 0.5" + not_here + "; only 1 is");
+            "model.rope_parameters.partial_rotary_factor: 0.5" + not_here +
+                " (rotary on a part of the head); only 1 is");
   EXPECT_EQ(model_problem(llama_json(R"(, "sliding_window": 4096)")),
-            "model.sliding_window: 4096" + not_here);
+            "model.sliding_window: 4096" + not_here + " (sliding-window attention)");
   EXPECT_EQ(model_problem(llama_json(R"(, "hidden_act": "gelu")")),
             "model.hidden_act: \"gelu\"" + not_here + "; use silu");
   EXPECT_EQ(model_problem(llama_json(R"(, "num_local_experts": 8)")),
-            "model.num_local_experts: 8" + not_here + "; only 0 or 1 is");
+            "model.num_local_experts: 8" + not_here +
+                " (mixture of experts in a dense family); only 0 or 1 is");
   EXPECT_EQ(model_problem(llama_json(R"(, "quantization_config": {"bits": 4})")),
-            "model.quantization_config: {\"bits\":4}" + not_here);
+            "model.quantization_config: {\"bits\":4}" + not_here +
+                " (quantised weights in a run's configuration; a directory's are read)");
   EXPECT_EQ(model_problem(gpt2(R"(, "activation_function": "relu")")),
             "model.activation_function: \"relu\"" + not_here + "; use gelu_new, gelu_pytorch_tanh");
   EXPECT_EQ(model_problem(gpt2(R"(, "scale_attn_by_inverse_layer_idx": true)")),
-            "model.scale_attn_by_inverse_layer_idx: true" + not_here + "; only false is");
+            "model.scale_attn_by_inverse_layer_idx: true" + not_here +
+                " (attention scaled by 1/layer); only false is");
   EXPECT_EQ(model_problem(gpt2(R"(, "scale_attn_weights": false)")),
-            "model.scale_attn_weights: false" + not_here + "; only true is");
+            "model.scale_attn_weights: false" + not_here +
+                " (attention without the factor 1/sqrt(head_dim)); only true is");
   EXPECT_EQ(model_problem(gpt2(R"(, "add_cross_attention": true)")),
-            "model.add_cross_attention: true" + not_here + "; only false is");
+            "model.add_cross_attention: true" + not_here + " (cross attention); only false is");
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": "mamba"})", "t")),
             "model.model_type: \"mamba\"" + not_here +
                 "; only gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
                 "deepseek, deepseek_v2, deepseek_v3 and gemma3_text are");
+}
+
+TEST(ModelConfig, AFamilyThatIsNotImplementedIsRefusedWithItsFeatures) {
+  const auto names = [](const char* json, const std::string& part) {
+    return model_problem(parse_json(json, "t")).find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(names(R"({"model_type": "smollm3"})",
+                    "model.model_type: \"smollm3\" is not available in this version (unlike llama, "
+                    "it has layers without rotary positions); only gpt2, "));
+  EXPECT_TRUE(names(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral4"}})",
+                    " (unlike llama, its text model \"mistral4\" has latent attention with "));
+  for (const Family* family : families())
+    EXPECT_EQ(other_family_features(family->model_type), nullptr)
+        << family->model_type << " is implemented: transformer/families/other_families.cpp";
+}
+
+TEST(ModelConfig, AnUnknownFamilyNamesTheNearest) {
+  const auto nearest = [](const std::string& type) {
+    const std::string message =
+        model_problem(parse_json(concat("{\"model_type\": \"", type, "\"}"), "t"));
+    const size_t at = message.find("; nearest names: ");
+    return at == std::string::npos ? "" : message.substr(at + 17);
+  };
+  EXPECT_EQ(nearest("lama"), "llama");
+  EXPECT_EQ(nearest("qwen3_next"), "qwen3_moe, qwen3");
+  EXPECT_EQ(nearest("gemma2"), "gemma3_text");
+  EXPECT_EQ(nearest("deepseek_v4"), "deepseek_v2, deepseek_v3");
+  EXPECT_EQ(nearest("ministral"), "mistral");
+  EXPECT_EQ(nearest("bert"), "");
+  EXPECT_EQ(nearest(std::string(100000, 'q')), "");
 }
 
 // Both spellings; older files with the new one contain the type twice.
@@ -349,7 +385,9 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
     FAIL() << "it changes the mathematics";
   } catch (const InputError& e) {
     EXPECT_EQ(e.what(),
-              file + ": rope_interleaved: true is not available in this version; only false is");
+              file +
+                  ": rope_interleaved: true is not available in this version (rotary positions of "
+                  "neighbouring elements); only false is");
   }
 }
 

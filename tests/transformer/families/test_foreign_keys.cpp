@@ -53,7 +53,8 @@ Loaded load(const std::string& type, const std::string& more) {
 TEST(ForeignKeys, NoFamilyAttendsToLaterTokens) {
   for (const Family* family : families()) {
     EXPECT_EQ(load(family->model_type, R"("is_causal": false)").error,
-              ": is_causal: false is not available in this version; only true is")
+              ": is_causal: false is not available in this version (attention to later tokens); "
+              "only true is")
         << family->model_type;
     EXPECT_EQ(load(family->model_type, R"("is_causal": true)").error, "") << family->model_type;
   }

@@ -41,11 +41,14 @@ TEST(Families, Gemma3AsPublished) {
 }
 
 TEST(Families, WhatGemma3CannotBe) {
-  EXPECT_EQ(published_problem(kGemma3, R"("final_logit_softcapping": 30.0)"),
-            "model.final_logit_softcapping: 30.0 is not available in this version");
-  EXPECT_EQ(published_problem(kGemma3, R"("use_bidirectional_attention": true)"),
-            "model.use_bidirectional_attention: true is not available in this version; only false "
-            "is");
+  EXPECT_EQ(
+      published_problem(kGemma3, R"("final_logit_softcapping": 30.0)"),
+      "model.final_logit_softcapping: 30.0 is not available in this version (logits capped by "
+      "tanh)");
+  EXPECT_EQ(
+      published_problem(kGemma3, R"("use_bidirectional_attention": true)"),
+      "model.use_bidirectional_attention: true is not available in this version (attention to "
+      "later tokens); only false is");
   EXPECT_EQ(published_problem(kGemma3, R"("rope_scaling": {"rope_type": "linear"})"),
             "model.rope_scaling.factor: is required by rope_type linear");
 }
