@@ -93,8 +93,10 @@ RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScali
 }
 
 int64_t longest_sequence(const RopeScaling& scaling, int64_t positions) {
+  constexpr double kMax = 0x1p62;  // a hostile factor must not leave int64
   const auto times = [&](int64_t n) {
-    return static_cast<int64_t>(std::floor(scaling.factor * static_cast<double>(n)));
+    return static_cast<int64_t>(
+        std::min(kMax, std::floor(scaling.factor * static_cast<double>(n))));
   };
   switch (scaling.type) {
     case RopeType::kLinear:

@@ -146,6 +146,12 @@ void read_qwen_layer_keys(const ConfigValues& values, MoeConfig& moe, ConfigRepo
     report.error(values.spelled("mlp_only_layers"), "must be a list, got " + shown(layers));
     return;
   }
+  if (static_cast<double>(layers.size()) > kMaxLayers) {
+    report.error(values.spelled("mlp_only_layers"),
+                 concat("holds ", layers.size(), " numbers, and a model has at most ", kMaxLayers,
+                        " layers"));
+    return;
+  }
   for (const Json& layer : layers)
     if (layer.is_number_integer() && layer >= 0)
       moe.dense_layers.push_back(layer.get<int64_t>());

@@ -113,6 +113,7 @@ TEST(Rope, KnowsTheLongestSequence) {
   EXPECT_EQ(longest_sequence(yarn, 100), 200);
   EXPECT_EQ(longest_sequence(yarn, 300), 300);
   EXPECT_EQ(longest_sequence({.type = RopeType::kLlama3, .factor = 8}, 100), 100);
+  EXPECT_EQ(longest_sequence({.type = RopeType::kLinear, .factor = 1e30}, 100), int64_t{1} << 62);
 }
 
 TEST(Rope, RefusesWhatHasNoMeaning) {
