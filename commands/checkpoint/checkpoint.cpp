@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands/checkpoint/checkpoint_copy.h"
 #include "commands/checkpoint/checkpoint_quantize.h"
+#include "commands/checkpoint/model_description.h"
 #include "commands/model_option.h"
 #include "commands/table.h"
+#include "commands/whole_number.h"
 #include "engine/io/gguf.h"
 #include "engine/io/input_file.h"
 #include "engine/io/safetensors.h"
@@ -18,8 +21,10 @@
 #include "engine/io/sharded_checkpoint.h"
 #include "engine/observe/progress.h"
 #include "transformer/checkpoint/find_checkpoint.h"
+#include "transformer/checkpoint/model_bundle.h"
 #include "transformer/families/family.h"
 #include "transformer/formats/gguf/gguf_model.h"
+#include "transformer/formats/hf/hf_model.h"
 
 namespace trireme {
 namespace {
@@ -27,6 +32,9 @@ namespace {
 struct CheckpointArguments {
   std::string path;
   bool tensors = false;
+  bool json = false;
+  int64_t max_model_len = 0;  // 0: the longest sequence of the model
+  bool describes() const { return json || max_model_len > 0; }
 };
 
 void print_kinds(const CheckpointManifest& manifest) {
@@ -107,30 +115,58 @@ std::unique_ptr<TensorSource> open_tensors(const std::string& path) {
   return std::make_unique<SafetensorsDirectory>(path);
 }
 
-// Description of a third-party model whose configuration can be read.
-std::string describe_model(const std::string& path) {
+// Third-party model: its configuration where that can be read, and the remarks about it.
+struct OpenedModel {
+  std::string line;  // what was opened, or why nothing was
+  std::optional<ThirdPartyConfig> description;
+  std::string refused;  // problems of its config.json
+};
+
+OpenedModel open_model(const std::string& path) {
+  OpenedModel out;
+  try {
+    if (is_hf_model(path)) out.description = read_third_party_config(path);
+  } catch (const InputError& e) {
+    out.line = "not opened as a model: its config.json is refused";
+    out.refused = e.what();
+    return out;
+  }
   try {
     const std::unique_ptr<ModelSource> model = open_model_source(path);
-    return concat("model_type ", family_of(model->config().family).model_type, ", ",
-                  parameter_count(model->config()), " parameters");
+    if (!out.description.has_value()) out.description = ThirdPartyConfig{.file = path};
+    out.description->config = model->config();
+    out.line = concat("model_type ", family_of(model->config().family).model_type, ", ",
+                      parameter_count(model->config()), " parameters");
   } catch (const InputError& e) {
-    return concat("not opened as a model: ", e.what());
+    out.line = concat("not opened as a model: ", e.what());
   }
+  return out;
+}
+
+// head: lines above the tables.
+void print_model(const ThirdPartyConfig& model, const CheckpointArguments& arguments,
+                 const std::string& head = "") {
+  const Json description = model_description(model, arguments.max_model_len);
+  if (arguments.json) {
+    std::printf("%s\n", description.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return;
+  }
+  std::printf("%s\n", head.c_str());
+  print_description(description);
 }
 
 // Lists tensors as they are named and stored in the files, even if the model does not use them.
-void inspect_tensors(const CheckpointArguments& arguments) {
-  const std::unique_ptr<TensorSource> source = open_tensors(arguments.path);
+void print_tensors(const TensorSource& source, const CheckpointArguments& arguments,
+                   const std::string& line) {
   std::map<std::string, std::array<int64_t, 3>> kinds;
-  for (const SourceTensor& t : source->tensors()) {
+  for (const SourceTensor& t : source.tensors()) {
     std::array<int64_t, 3>& total = kinds[t.dtype_name];
     ++total[0];
     total[1] += t.numel();
     total[2] += t.bytes;
   }
-  std::printf("%s: %zu tensors in %zu files\n", arguments.path.c_str(), source->tensors().size(),
-              source->files().size());
-  std::printf("%s\n\n", describe_model(arguments.path).c_str());
+  std::printf("%s: %zu tensors in %zu files\n%s\n\n", arguments.path.c_str(),
+              source.tensors().size(), source.files().size(), line.c_str());
   std::vector<std::vector<std::string>> rows = {{"dtype", "tensors", "elements", "bytes"}};
   for (const auto& [dtype, total] : kinds)
     rows.push_back(
@@ -142,18 +178,67 @@ void inspect_tensors(const CheckpointArguments& arguments) {
     return;
   }
   rows = {{"dtype", "bytes", "shape", "name"}};
-  for (const SourceTensor& t : source->tensors())
+  for (const SourceTensor& t : source.tensors())
     rows.push_back({t.dtype_name, format_bytes(t.bytes), shape_text(t.shape), t.name});
   print_table(rows);
 }
 
+// Files with weights; a model of theirs is described too.
+void inspect_model(const CheckpointArguments& arguments) {
+  const std::unique_ptr<TensorSource> source = open_tensors(arguments.path);
+  const OpenedModel model = open_model(arguments.path);
+  if (!arguments.json) print_tensors(*source, arguments, model.line);
+  if (!model.refused.empty()) throw InputError(model.refused);
+  if (model.description.has_value()) {
+    print_model(*model.description, arguments);
+  } else if (arguments.describes()) {
+    fail_input(arguments.path, ": ", model.line);
+  }
+}
+
+// A config.json without weights.
+void inspect_config(const CheckpointArguments& arguments) {
+  const ThirdPartyConfig model = read_third_party_config(arguments.path);
+  const Family& family = family_of(model.config.family);
+  print_model(model, arguments,
+              concat(model.file, ": model_type ", family.model_type, ", ", family.title,
+                     "\nno safetensors: all of this follows from config.json\n"));
+}
+
+void inspect_own(const CheckpointArguments& arguments) {
+  const std::string place = checkpoint_place(arguments.path);
+  const auto holds = [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(std::filesystem::path(place) / name, ignored);
+  };
+  if (std::filesystem::is_directory(place) && !holds(kManifestName) && !holds("latest"))
+    fail_input(arguments.path, ": holds neither a checkpoint (", kManifestName,
+               ", latest) nor a model (config.json, safetensors)", model_advice(arguments.path));
+  const CheckpointReader reader(place);
+  if (!arguments.json) inspect_checkpoint(reader, arguments.tensors);
+  if (!arguments.describes()) return;
+  print_model({.file = reader.directory(), .config = read_model_bundle(reader).model}, arguments);
+}
+
+bool is_config_file(const std::string& path) {
+  std::error_code ignored;
+  return path.ends_with(".json") && !std::filesystem::is_directory(path, ignored);
+}
+
 void inspect(const CheckpointArguments& arguments) {
-  if (is_safetensors(arguments.path)) {
-    inspect_safetensors(arguments.path);
-  } else if (is_model_source(arguments.path) || holds_safetensors(arguments.path)) {
-    inspect_tensors(arguments);
+  const std::string& path = arguments.path;
+  if (is_safetensors(path)) {
+    if (arguments.describes())
+      fail_input(path,
+                 " holds tensors only: no configuration that --json or --max-model-len "
+                 "concerns");
+    inspect_safetensors(path);
+  } else if (is_config_file(path) || (is_hf_model(path) && !holds_safetensors(path))) {
+    inspect_config(arguments);
+  } else if (is_model_source(path) || holds_safetensors(path)) {
+    inspect_model(arguments);
   } else {
-    inspect_checkpoint(CheckpointReader(checkpoint_place(arguments.path)), arguments.tensors);
+    inspect_own(arguments);
   }
 }
 
@@ -178,7 +263,7 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
   CLI::App* command = parent.add_subcommand(name, description);
   add_model_option(*command, arguments->path,
                    "Run, step directory, or directory with `latest`; for inspect also a "
-                   "HuggingFace directory, a .gguf or a .safetensors file");
+                   "HuggingFace directory, a config.json, a .gguf or a .safetensors file");
   command->callback([arguments, action] { action(*arguments); });
   return command;
 }
@@ -192,9 +277,16 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
   const auto arguments = std::make_shared<CheckpointArguments>();
   CLI::App* list = add_action(*command, "inspect",
                               "Print tensors, sizes and training state of a checkpoint, "
-                              "third-party model or .safetensors file",
+                              "third-party model or .safetensors file, and what a config.json "
+                              "alone determines: features, parameters, memory",
                               arguments, inspect);
   list->add_flag("-t,--tensors", arguments->tensors, "List every tensor");
+  list->add_flag("--json", arguments->json,
+                 "Print features, parameters and memory of the model as one JSON object");
+  list->add_option("--max-model-len", arguments->max_model_len,
+                   "Tokens of the sequence whose KV cache is computed (default: the model's "
+                   "positions)")
+      ->check(whole_number(1));
   add_action(
       *command, "verify",
       "Read every byte and compare checksums; if a shard is damaged, exit code 2 and its name",

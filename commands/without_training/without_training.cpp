@@ -6,6 +6,7 @@
 #include "commands/training/eval.h"
 #include "commands/training/report.h"
 #include "commands/training/training_commands.h"
+#include "commands/training/training_memory.h"
 
 namespace trireme {
 namespace {
@@ -38,5 +39,7 @@ CLI::App* add_report_command(CLI::App& parent) {
 CLI::App* add_bench_train(CLI::App& parent) {
   return add_absent_command(parent, "train", kTrainer);
 }
+
+std::vector<TrainingMemoryRow> training_memory(const ModelConfig&, int64_t) { return {}; }
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include "transformer/families/family.h"
 #include "transformer/formats/gguf/gguf_model.h"
 #include "transformer/formats/hf/hf_model.h"
+#include "transformer/formats/hf/quantization_keys.h"
 #include "transformer/formats/peft/peft_adapter.h"
 
 namespace trireme {
@@ -59,21 +60,18 @@ class UnknownKeys {
   std::vector<std::string> names_;
 };
 
-// Removes unknown keys with value null from `json` and returns their names; in a multimodal model,
-// from its text model.
-std::vector<std::string> take_unknown(Json& json, ConfigReport& report) {
+// Family of a config.json's text model, and the section that has its keys; "" at the top level.
+struct TextModel {
+  const Family* family = nullptr;  // nullptr: unknown, or without an object of keys
+  std::string section;
+};
+
+TextModel text_model(const Json& json) {
   if (!json.is_object()) return {};
-  json.erase("quantization_config");
   const Json type = json.value("model_type", Json());
-  const bool has_text = type == "gemma3" && json.contains("text_config");
-  Json& text = has_text ? json["text_config"] : json;
-  const Family* family = has_text           ? find_family("gemma3_text")
-                         : type.is_string() ? find_family(type.get<std::string>())
-                                            : nullptr;
-  if (family == nullptr || !text.is_object()) return {};
-  UnknownKeys unknown(model_schema(family->id), has_text ? "text_config" : "", report);
-  unknown.take("", text);
-  return unknown.names();
+  if (type == "gemma3" && json.contains("text_config"))
+    return {json["text_config"].is_object() ? find_family("gemma3_text") : nullptr, "text_config"};
+  return {type.is_string() ? find_family(type.get<std::string>()) : nullptr, ""};
 }
 
 // "a, b and 3 more", quoted onto one line.
@@ -84,6 +82,51 @@ std::string listed(const std::vector<std::string>& names) {
     out += concat(i == 0 ? "" : ", ", shown(Json(names[i])));
   if (names.size() > kMaxListed) out += concat(" and ", names.size() - kMaxListed, " more");
   return out;
+}
+
+// Removes unknown keys with value null from `json` and returns their names; in a multimodal model,
+// from its text model.
+std::vector<std::string> take_unknown(Json& json, ConfigReport& report) {
+  if (!json.is_object()) return {};
+  json.erase("quantization_config");
+  const TextModel model = text_model(json);
+  if (model.family == nullptr) return {};
+  UnknownKeys unknown(model_schema(model.family->id), model.section, report);
+  unknown.take("", model.section.empty() ? json : json[model.section]);
+  return unknown.names();
+}
+
+// Appends the JSON paths of given keys that have no effect on what the model computes.
+void find_ignored(const Schema& schema, const std::string& prefix, const std::string& section,
+                  const Json& object, std::vector<std::string>& out) {
+  for (const auto& [name, value] : object.items()) {
+    const std::string path = join_path(section, name);
+    const Key* const key = schema.find_any(path);
+    if (key != nullptr && key->status == KeyStatus::kIgnored)
+      out.push_back(join_path(prefix, path));
+    else if (key == nullptr && value.is_object() && schema.is_section(path))
+      find_ignored(schema, prefix, path, value, out);
+  }
+}
+
+std::vector<std::string> ignored_keys(const Json& json) {
+  const TextModel model = text_model(json);
+  std::vector<std::string> out;
+  if (model.family != nullptr)
+    find_ignored(model_schema(model.family->id), model.section, "",
+                 model.section.empty() ? json : json[model.section], out);
+  return out;
+}
+
+// A config.json without its quantization_config. Adds notes; reports errors.
+ModelConfig read_third_party(const Json& whole, std::vector<std::string>& notes,
+                             ConfigReport& report) {
+  Json json = whole;
+  const std::vector<std::string> unknown = take_unknown(json, report);
+  ModelConfig config = read_model_config(json, "", report);
+  if (!unknown.empty())
+    notes.push_back(concat("ignoring unknown keys with the value null: ", listed(unknown)));
+  return config;
 }
 
 // As in transformers 5: a tied model whose files hold a head with other values is untied.
@@ -115,19 +158,43 @@ std::string model_config_file(const std::string& path) {
 ModelConfig load_model_config(const std::string& path, std::vector<std::string>& notes) {
   if (is_gguf(path)) return GgufModel(path).config();
   const std::string file = model_config_file(path);
-  const Json whole = parse_published_json_file(file);
-  Json json = whole;
-  std::vector<std::string> unknown;
+  const Json json = parse_published_json_file(file);
+  std::vector<std::string> found;
   ConfigReport report;
-  if (fs::path(file).filename() == kConfig) unknown = take_unknown(json, report);
-  ModelConfig config = read_model_config(json, "", report);
+  const bool published = fs::path(file).filename() == kConfig;
+  ModelConfig config =
+      published ? read_third_party(json, found, report) : read_model_config(json, "", report);
   report.throw_if_errors(file);
-  untie_head(path, whole, config, notes);
-  if (!unknown.empty())
-    notes.push_back(concat(file, ": ignoring unknown keys with the value null: ", listed(unknown)));
-  std::ranges::transform(report.notes(), std::back_inserter(notes),
+  untie_head(path, json, config, notes);
+  std::ranges::copy(report.notes(), std::back_inserter(found));
+  std::ranges::transform(found, std::back_inserter(notes),
                          [&](const std::string& note) { return concat(file, ": ", note); });
   return config;
+}
+
+ThirdPartyConfig read_third_party_config(const std::string& path) {
+  ThirdPartyConfig out;
+  out.file = model_config_file(path);
+  const Json json = parse_published_json_file(out.file);
+  ConfigReport report;
+  out.config = read_third_party(json, out.notes, report);
+  std::ranges::copy(report.notes(), std::back_inserter(out.notes));
+  std::string problems;
+  const auto add_problems = [&](const auto& check) {
+    try {
+      check();
+    } catch (const InputError& e) {
+      problems += concat(problems.empty() ? "" : "\n", e.what());
+    }
+  };
+  add_problems([&] { report.throw_if_errors(out.file); });
+  const Json quantization = json.is_object() ? json.value("quantization_config", Json()) : Json();
+  if (!quantization.is_null())
+    add_problems(
+        [&] { out.quantization = quantization_name(read_quantization(quantization, out.file)); });
+  if (!problems.empty()) throw InputError(problems);
+  out.ignored = ignored_keys(json);
+  return out;
 }
 
 std::string model_advice(const std::string& path) {

@@ -17,6 +17,18 @@ namespace trireme {
 // Throws InputError with all problems.
 ModelConfig load_model_config(const std::string& path, std::vector<std::string>& notes);
 
+// A third-party config.json by itself: what is known of a model before its weights are there.
+struct ThirdPartyConfig {
+  std::string file = {};
+  ModelConfig config = {};                // a tied head is tied here, whatever the weights hold
+  std::vector<std::string> notes = {};    // one line each, without the file's name
+  std::vector<std::string> ignored = {};  // JSON paths of given keys that have no effect
+  std::string quantization = {};          // of the published weights, "GPTQ 4 bits"; "": none
+};
+// `path`: a JSON file of any name, read as load_model_config() reads a config.json, or a directory
+// with config.json. Throws InputError with all problems, those of quantization_config too.
+ThirdPartyConfig read_third_party_config(const std::string& path);
+
 // `path` itself, or the config.json in it when it is a directory. Throws InputError when absent.
 std::string model_config_file(const std::string& path);
 

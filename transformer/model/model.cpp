@@ -227,11 +227,16 @@ bool has_targets(const ModelConfig& config, const LoraConfig& lora) {
   return std::ranges::any_of(model.parameters().specs(), &ParameterSpec::adapter);
 }
 
-int64_t parameter_count(const ModelConfig& config) {
+ParameterCounts count_parameters(const ModelConfig& config) {
   const Model model(config, DType::kF32);
-  int64_t count = 0;
-  for (const ParameterSpec& spec : model.parameters().specs()) count += spec.shape.numel();
-  return count;
+  int64_t dense = 0, experts = 0;
+  for (const ParameterSpec& spec : model.parameters().specs())
+    (is_dense(spec.region) ? dense : experts) += spec.shape.numel();
+  const MoeConfig& moe = config.moe;  // all experts have the same size
+  const int64_t visited = experts == 0 ? 0 : experts / moe.experts * moe.experts_per_token;
+  return {.all = dense + experts, .active = dense + visited};
 }
+
+int64_t parameter_count(const ModelConfig& config) { return count_parameters(config).all; }
 
 }  // namespace trireme

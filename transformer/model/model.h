@@ -113,7 +113,12 @@ class Model {
 // any rank.
 bool has_targets(const ModelConfig& config, const LoraConfig& lora);
 
-// Number of parameters of the whole model.
-int64_t parameter_count(const ModelConfig& config);
+// Parameters of the whole model, counted in the list that Model builds.
+struct ParameterCounts {
+  int64_t all = 0;
+  int64_t active = 0;  // of a token's pass: from a layer's experts the k that the token visits
+};
+ParameterCounts count_parameters(const ModelConfig& config);
+int64_t parameter_count(const ModelConfig& config);  // all
 
 }  // namespace trireme

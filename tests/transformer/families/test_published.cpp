@@ -14,6 +14,7 @@
 #include "transformer/families/family.h"
 #include "transformer/formats/load_config.h"
 #include "transformer/formats/text_ends.h"
+#include "transformer/model/flops.h"
 #include "transformer/model/model.h"
 
 namespace trireme::test_published {
@@ -61,6 +62,11 @@ TEST_P(PublishedTest, IsReadAsItIs) {
   std::vector<std::string> notes;
   const ModelConfig config = load_model_config(dir.path(), notes);
   EXPECT_EQ(parameter_count(config), expected.parameters);
+  // A token's products are with what it visits, except the rows of the tables that it looks up.
+  const int64_t tables = (config.tie_word_embeddings ? 0 : config.vocab_size * config.hidden_size) +
+                         (config.learned_positions ? config.max_positions * config.hidden_size : 0);
+  EXPECT_EQ(2.0 * static_cast<double>(count_parameters(config).active - tables),
+            inference_cost(config, 2, 2).token_flops);
   EXPECT_EQ(longest_sequence(config), expected.longest);
   EXPECT_EQ(text_ends(dir.path(), config.vocab_size), expected.ends);
   // Our own form is strict, and gives the same configuration.

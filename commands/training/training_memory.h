@@ -1,0 +1,20 @@
+// Memory of training for `trireme checkpoint inspect`; none in a build without the trainer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transformer/model/model.h"
+
+namespace trireme {
+
+struct TrainingMemoryRow {
+  std::string dtype;                                     // of the run: "float32"
+  int64_t parameters = 0, gradients = 0, optimizer = 0;  // bytes
+  int64_t activations = 0;                               // -1: not planned
+};
+// One rank with the whole model, AdamW, micro-batches of one sequence; a row for each dtype.
+std::vector<TrainingMemoryRow> training_memory(const ModelConfig& model, int64_t sequence_length);
+
+}  // namespace trireme

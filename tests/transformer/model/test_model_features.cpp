@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "tests/support/source_folder.h"
+#include "transformer/formats/load_config.h"
+#include "transformer/model/model_features.h"
+
+namespace trireme::test_model_features {
+namespace {
+
+using Features = std::vector<std::string>;
+
+Features features_of(const std::string& published) {
+  return model_features(
+      read_third_party_config(concat(test::source_folder(),
+                                     "/tests/transformer/families/published/", published, ".json"))
+          .config);
+}
+
+TEST(ModelFeatures, PublishedModels) {
+  EXPECT_EQ(
+      features_of("distilgpt2"),
+      (Features{"learned positions, 1024", "LayerNorm with biases", "12 attention heads of 64",
+                "attention with biases of q, k and v, a bias of o",
+                "MLP with GELU of width 3072, with biases",
+                "dropout in training: 0.1 of the embedding, 0.1 of attention, 0.1 of the "
+                "branches",
+                "head tied to the embedding"}));
+  EXPECT_EQ(features_of("llama-3.1-8b-instruct"),
+            (Features{"rotary positions, base 500000, llama3 scaling by 8", "RMSNorm",
+                      "32 attention heads of 128, 8 of keys and values",
+                      "gated MLP with SiLU of width 14336", "head of its own"}));
+  EXPECT_EQ(features_of("gemma-3-1b").at(5), "window of 512 tokens in 22 of 26 layers");
+  EXPECT_EQ(features_of("gemma-3-1b").at(1),
+            "rotary positions, base 1000000 (10000 in layers with a window)");
+  EXPECT_EQ(features_of("gemma-3-1b").at(2), "RMSNorm by 1 + w before and after attention and MLP");
+}
+
+TEST(ModelFeatures, LatentAttentionAndExperts) {
+  const Features features = features_of("deepseek-v3");
+  const Features expected = {
+      "rotary positions, base 10000, yarn scaling by 40, pairs of neighbouring elements",
+      "latent attention, 128 heads of 192 (64 rotated), latent of keys and values 512, of queries "
+      "1536",
+      "gated MLP with SiLU of width 18432",
+      "256 experts of width 2048 in 58 of 61 layers, 8 per token, from 4 of 8 groups",
+      "sigmoid scores of experts, normalised, times 2.5, selection bias",
+      "shared expert of width 2048",
+      "1 layer for multi-token prediction, left out"};
+  for (const std::string& one : expected)
+    EXPECT_NE(std::ranges::find(features, one), features.end()) << one;
+  EXPECT_EQ(features_of("qwen3-30b-a3b").at(4),
+            "128 experts of width 768 in 48 of 48 layers, 8 per token");
+}
+
+}  // namespace
+}  // namespace trireme::test_model_features
