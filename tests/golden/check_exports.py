@@ -28,7 +28,15 @@ def logits(model, ids):
         return model.eval()(torch.tensor([ids])).logits[0].float()
 
 
+# Families that transformers has no class for, and that of the same architecture.
+CLASSES = {"kimi_k2": "deepseek_v3"}
+
+
 def load(folder, **options):
+    path = Path(folder) / "config.json"
+    keys = json.loads(path.read_text()) if path.exists() else {}
+    if keys.get("model_type") in CLASSES:
+        options["config"] = AutoConfig.for_model(CLASSES[keys.pop("model_type")], **keys)
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **options)
 
 

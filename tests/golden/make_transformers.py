@@ -37,7 +37,7 @@ def rope(rope_type, theta=100.0, **keys):
 
 
 # model_type and the keys of config.json; "older": written as transformers before version 5 did, with
-# rope_theta beside rope_scaling.
+# rope_theta beside rope_scaling; "written_as": another model_type in the file.
 CASES = {
     "gpt2": ("gpt2", dict(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64)),
     "llama": ("llama", LLAMA),
@@ -75,13 +75,23 @@ CASES = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention"], rope_parameters=dict(
             full_attention=dict(rope_type="linear", rope_theta=500.0, factor=4.0),
             sliding_attention=dict(rope_type="default", rope_theta=50.0)))),
+    # transformers has no class for it: its directories bring the code, which is DeepSeek-V3's.
+    "kimi_k2": ("deepseek_v3", dict(
+        LATENT, q_lora_rank=10, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1, n_group=1,
+        topk_group=1, routed_scaling_factor=2.827, num_mtp_layers=0, written_as="kimi_k2", older=True,
+        **rope("yarn", theta=50000.0, factor=4.0, original_max_position_embeddings=16, beta_fast=1.0, beta_slow=1.0,
+               mscale=1.0, mscale_all_dim=1.0))),
+    "kimi_k2_plain": ("deepseek_v3", dict(
+        LATENT, num_hidden_layers=3, q_lora_rank=None, n_routed_experts=7, num_experts_per_tok=4, n_shared_experts=2,
+        n_group=1, topk_group=1, routed_scaling_factor=0.7, norm_topk_prob=False, attention_bias=True,
+        tie_word_embeddings=True, num_mtp_layers=0, written_as="kimi_k2", **rope("default"))),
 }
 
 
 def make_model(name):
     """The model with every parameter drawn anew: norms near 1, biases near 0, matrices that keep magnitudes."""
     model_type, keys = CASES[name]
-    keys = {key: value for key, value in keys.items() if key != "older"}
+    keys = {key: value for key, value in keys.items() if key not in ("older", "written_as")}
     keys = dict(dict(bos_token_id=None, eos_token_id=None, pad_token_id=None), **keys)
     config = AutoConfig.for_model(model_type, **keys)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager",
@@ -137,6 +147,7 @@ def expected(model, random):
 
 
 def written_config(name, config):
+    config["model_type"] = CASES[name][1].get("written_as", config["model_type"])
     if CASES[name][1].get("older"):
         scaling = config.pop("rope_parameters")
         config["rope_theta"] = scaling.pop("rope_theta")

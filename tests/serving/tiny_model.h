@@ -27,7 +27,7 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.windows = {7, 0, 7};    // also of the third layer that some tests add
     c.local_rope_theta = 100;
   }
-  if (family == ModelFamily::kDeepseekV3) {
+  if (family == ModelFamily::kDeepseekV3 || family == ModelFamily::kKimiK2) {
     c.latent = {.q_rank = 10, .kv_rank = 9, .nope_dim = 5, .rope_dim = 2, .value_dim = 4};
     c.head_dim = 7;
     c.num_kv_heads = c.num_heads;
@@ -38,10 +38,15 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.qk_norm = true;
     c.rope_scaling = {.type = RopeType::kYarn, .factor = 4, .original_positions = 12};
   }
-  if (family != ModelFamily::kMixtral) return c;
+  if (family != ModelFamily::kMixtral && family != ModelFamily::kKimiK2) return c;
   c.moe.experts = 3;
   c.moe.experts_per_token = 2;
   c.moe.intermediate_size = 13;
+  if (family == ModelFamily::kMixtral) return c;
+  c.moe.sigmoid_scores = c.moe.selection_bias = true;
+  c.moe.shared_intermediate_size = 13;
+  c.moe.weight_scale = 2.5;
+  c.moe.first_sparse = 1;
   return c;
 }
 

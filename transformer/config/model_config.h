@@ -31,7 +31,8 @@ enum class ModelFamily {
   kDeepseek,
   kDeepseekV2,
   kDeepseekV3,
-  kGemma3
+  kGemma3,
+  kKimiK2
 };
 
 // Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +

@@ -31,4 +31,13 @@ void add_latent_keys(Schema& schema);
 void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_latent_keys(const ModelConfig& config, Json& json);
 
+// Keys of DeepSeek-V3 and of models with its architecture: sizes and latent attention, then
+// multi-token prediction and experts. A family's own rows come between them; it sets
+// rope_interleaved.
+void add_deepseek_v3_attention_keys(Schema& schema);
+void add_deepseek_v3_layer_keys(Schema& schema);
+void read_deepseek_v3_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
+void write_deepseek_v3_attention_keys(const ModelConfig& config, Json& json);
+void write_deepseek_v3_layer_keys(const ModelConfig& config, Json& json);
+
 }  // namespace trireme

@@ -10,10 +10,10 @@
 namespace trireme {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kGpt2Family,       &kLlamaFamily,      &kMistralFamily,
-                                       &kQwen2Family,      &kQwen3Family,      &kMixtralFamily,
-                                       &kQwen2MoeFamily,   &kQwen3MoeFamily,   &kDeepseekFamily,
-                                       &kDeepseekV2Family, &kDeepseekV3Family, &kGemma3Family};
+constexpr const Family* kFamilies[] = {
+    &kGpt2Family,       &kLlamaFamily,    &kMistralFamily,  &kQwen2Family,    &kQwen3Family,
+    &kMixtralFamily,    &kQwen2MoeFamily, &kQwen3MoeFamily, &kDeepseekFamily, &kDeepseekV2Family,
+    &kDeepseekV3Family, &kGemma3Family,   &kKimiK2Family};
 
 Schema made(const Family& family) {
   Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));

@@ -18,5 +18,6 @@ extern const Family kDeepseekFamily;
 extern const Family kDeepseekV2Family;
 extern const Family kDeepseekV3Family;
 extern const Family kGemma3Family;
+extern const Family kKimiK2Family;
 
 }  // namespace trireme

@@ -23,8 +23,9 @@ ModelConfig wide_model(ModelFamily family) {
   c.hidden_size = 128;
   c.intermediate_size = 192;
   c.initializer_range = 0.06;
-  if (family == ModelFamily::kMixtral) c.moe.intermediate_size = 64;
-  if (family == ModelFamily::kDeepseekV3) {
+  if (c.moe.experts > 0) c.moe.intermediate_size = 64;
+  if (c.moe.shared_intermediate_size > 0) c.moe.shared_intermediate_size = 64;
+  if (c.latent.kv_rank > 0) {
     c.latent = {.q_rank = 48, .kv_rank = 40, .nope_dim = 24, .rope_dim = 8, .value_dim = 16};
     c.head_dim = 32;
   } else {
@@ -95,9 +96,9 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(wrong / all);
 }
 
-const std::vector<ModelFamily> kFamilies = {ModelFamily::kLlama,   ModelFamily::kGpt2,
-                                            ModelFamily::kMixtral, ModelFamily::kGemma3,
-                                            ModelFamily::kQwen3,   ModelFamily::kDeepseekV3};
+const std::vector<ModelFamily> kFamilies = {
+    ModelFamily::kLlama, ModelFamily::kGpt2,       ModelFamily::kMixtral, ModelFamily::kGemma3,
+    ModelFamily::kQwen3, ModelFamily::kDeepseekV3, ModelFamily::kKimiK2};
 
 // One rounding of 32 normal values to int8 has an RMS error of e / sqrt(12) with e = max / 127:
 // about half a percent of their magnitude. About ten of them follow one another, so that 2 % in the

@@ -28,7 +28,7 @@ const char* const kCases[] = {"gpt2",        "llama",      "llama_linear", "llam
                               "llama3",      "llama_yarn", "mistral",      "llama_yarn_given",
                               "qwen2",       "qwen3",      "mixtral",      "qwen2_window",
                               "qwen2_moe",   "qwen3_moe",  "deepseek_v2",  "deepseek_v2_groups",
-                              "deepseek_v3", "gemma3"};
+                              "deepseek_v3", "gemma3",     "kimi_k2",      "kimi_k2_plain"};
 
 struct NamedSizes {
   const char* name;

@@ -65,6 +65,20 @@ TEST(ModelCopies, ImportThenExportIsByteIdentical) {
     }
 }
 
+// Models of families whose tensors and keys others have too, from transformers and back.
+TEST(ModelCopies, ModelsOfTransformersComeBack) {
+  for (const char* name : {"kimi_k2", "kimi_k2_plain"}) {
+    SCOPED_TRACE(name);
+    const std::string golden = concat(source_folder(), "/tests/golden/hf/", name);
+    const ScratchDirectory dir;
+    const HfModel source(golden);
+    import_model(source, dir / "ours", {});
+    write_hf_directory(CheckpointModel(dir / "ours/step-00000000"), dir / "out", {});
+    expect_same_bytes(golden, dir / "out");
+    EXPECT_TRUE(HfModel(dir / "out").config() == source.config());
+  }
+}
+
 // As published: most weights in bfloat16, some in another dtype.
 TEST(ModelCopies, EachTensorKeepsItsType) {
   const ScratchDirectory dir;

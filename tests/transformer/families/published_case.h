@@ -7,6 +7,7 @@
 
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
+#include "tests/support/source_folder.h"
 #include "transformer/families/config_json.h"
 
 namespace trireme::test {
@@ -37,6 +38,14 @@ inline PublishedConfig read_valid(const std::string& text) {
 inline std::string published_problem(const std::string& text, const std::string& more) {
   const PublishedConfig got = read_published(text, more);
   return got.errors.size() == 1 ? got.errors[0] : concat(got.errors.size(), " errors");
+}
+
+// A file of published/, without its quantization, which belongs to a directory.
+inline std::string published_file(const std::string& name) {
+  Json json = parse_json_file(
+      concat(source_folder(), "/tests/transformer/families/published/", name, ".json"));
+  json.erase("quantization_config");
+  return json.dump();
 }
 
 inline void expect_round_trip(const ModelConfig& config) {

@@ -169,7 +169,8 @@ TEST(ForeignKeys, NullAndForeignTokenIdsAreTransformers) {
   EXPECT_FALSE(v3.config.rope_interleaved || v3.config.moe.normalise_weights) << "null is false";
 }
 
-// DeepSeek-MoE's code normalises where top_k > 1; transformers' deepseek_v3 always does.
+// The code of DeepSeek-MoE and of Kimi K2 normalises where top_k > 1; transformers' deepseek_v3
+// always does.
 TEST(ForeignKeys, OneExpertKeepsItsWeightInDeepseek) {
   const auto normalises = [](const char* type, const char* experts) {
     return load(type, concat(R"("norm_topk_prob": true, "num_experts_per_tok": )", experts))
@@ -178,6 +179,12 @@ TEST(ForeignKeys, OneExpertKeepsItsWeightInDeepseek) {
   EXPECT_FALSE(normalises("deepseek", "1"));
   EXPECT_TRUE(normalises("deepseek", "2"));
   EXPECT_TRUE(normalises("deepseek_v3", "1"));
+  const auto kimi = [](const char* experts) {
+    return load("kimi_k2", concat(R"("num_experts_per_tok": )", experts))
+        .config.moe.normalise_weights;
+  };
+  EXPECT_TRUE(kimi("8"));
+  EXPECT_FALSE(kimi("1"));
 }
 
 TEST(ForeignKeys, GemmasOlderNames) {

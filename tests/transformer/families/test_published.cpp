@@ -46,6 +46,7 @@ const Published kPublished[] = {
     {"qwen3-30b-a3b", 30532122624, 40960, {151645}},
     {"deepseek-v2-lite", 15706484224, 163840, {100001}},
     {"deepseek-v3", 671026404352, 163840, {1}},
+    {"kimi-k2", 1026408209408, 131072, {163585}},
     {"distilgpt2", 81912576, 1024, {50256}},
 };
 
@@ -110,6 +111,7 @@ TEST(Published, HostileSizesAreRefused) {
                 .substr(0, large.size()),
             large);
   EXPECT_EQ(problem("deepseek-v3", "{}"), "");
+  EXPECT_EQ(problem("kimi-k2", "{}"), "");
 }
 
 }  // namespace
