@@ -37,7 +37,7 @@ OTHER = ("no_rope_layers", [1, 0]), ("use_qk_norm", True), ("query_pre_attn_scal
 # family, its sizes, the changed keys, and the expected result: "equal" or "refused"
 CASES = [(family, sizes, {"is_causal": False}, "refused")
          for family, sizes in (("llama", DENSE), ("mistral", DENSE), ("qwen2", DENSE), ("qwen3", DENSE),
-                               ("gemma3_text", GEMMA), ("deepseek_v3", LATENT))]
+                               ("gemma3_text", GEMMA), ("deepseek_v3", LATENT), ("smollm3", DENSE))]
 CASES += [("llama", DENSE, {key: value}, "refused") for key, value in OTHER]
 CASES += [
     ("llama", DENSE, {"is_causal": True, "use_qk_norm": False, "unheard_of": None}, "equal"),
@@ -52,6 +52,10 @@ CASES += [
     ("gemma3_text", GEMMA, {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 4.0}}, "refused"),
     ("gemma3_text", GEMMA, {"rope_parameters": None, "rope_scaling": {"type": "linear", "rope_type": "linear",
                                                                       "factor": 4.0}}, "equal"),
+    ("smollm3", DENSE, {"no_rope_layers": None, "no_rope_layer_interval": 2}, "equal"),
+    ("smollm3", DENSE, {"no_rope_layers": [0, 1, 0]}, "equal"),
+    ("smollm3", DENSE, {"no_rope_layers": [0, 1], "use_sliding_window": True, "sliding_window": 7, "layer_types": None}, "equal"),
+    ("smollm3", DENSE, {"no_rope_layers": [0]}, "refused"),
 ]
 UNTIED = [("llama", DENSE), ("gemma3_text", GEMMA), ("qwen2", DENSE)]
 

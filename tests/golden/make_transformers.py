@@ -85,6 +85,12 @@ CASES = {
         LATENT, num_hidden_layers=3, q_lora_rank=None, n_routed_experts=7, num_experts_per_tok=4, n_shared_experts=2,
         n_group=1, topk_group=1, routed_scaling_factor=0.7, norm_topk_prob=False, attention_bias=True,
         tie_word_embeddings=True, num_mtp_layers=0, written_as="kimi_k2", **rope("default"))),
+    "smollm3": ("smollm3", dict(LLAMA, num_hidden_layers=4, no_rope_layer_interval=2)),
+    # The windows are in the layers without positions, of which there is one more in the list than layers.
+    "smollm3_window": ("smollm3", dict(
+        WIDE, num_hidden_layers=3, no_rope_layers=[0, 1, 0, 1], use_sliding_window=True, sliding_window=7,
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+        **rope("yarn", factor=4.0, original_max_position_embeddings=16))),
 }
 
 

@@ -100,6 +100,14 @@ void set_variant(const std::string& variant, ModelConfig& model) {
     for (size_t l = 0; l < layers; ++l) model.windows.push_back(l % 3 == 1 ? 0 : kWindow);
     model.local_rope_theta = 100;
     rope = {.type = RopeType::kLinear, .factor = 4};
+  } else if (variant == "smollm3") {
+    model.family = ModelFamily::kSmolLm3;
+    model.tie_word_embeddings = true;
+    for (size_t l = 0; l < layers; ++l) {
+      model.rope_layers.push_back(l % 3 == 1 ? 0 : 1);
+      model.windows.push_back(l % 3 == 1 ? kWindow : 0);
+    }
+    rope = {.type = RopeType::kLinear, .factor = 2};
   }
 }
 
@@ -270,7 +278,7 @@ std::vector<LayoutCase> all_cases(int most) {
          {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kFile})
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
         for (const bool packed : {false, true})
-          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3"})
+          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3", "smollm3"})
             for (const bool dropout : {false, true}) {
               c.offload = offload;
               c.recompute = recompute;

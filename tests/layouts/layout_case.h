@@ -24,7 +24,8 @@ struct LayoutCase {
   bool llama = true;  // else GPT-2: tied head, biases, learned positions
   // Variant of llama: "mistral" (a window in all layers, linear RoPE scaling), "qwen2" (biases of
   // q, k and v, tied head, a window in the upper layers, dynamic RoPE scaling), "qwen3" (norms of q
-  // and k, YaRN), "gemma3" (post-norms, own rotary frequencies in layers with a window, tied head).
+  // and k, YaRN), "gemma3" (post-norms, own rotary frequencies in layers with a window, tied head),
+  // "smollm3" (layers without rotary positions, which have a window, tied head).
   std::string variant;
   bool dropout = false;
   DType dtype = DType::kF64;

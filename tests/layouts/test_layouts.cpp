@@ -113,6 +113,7 @@ TEST(Layouts, TheSampleHasEveryVariant) {
                               "model qwen2",
                               "model qwen3",
                               "model gemma3",
+                              "model smollm3",
                               "model mixtral",
                               "model qwen2_moe",
                               "model deepseek",

@@ -33,6 +33,10 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.num_kv_heads = c.num_heads;
     c.rope_interleaved = true;
   }
+  if (family == ModelFamily::kSmolLm3) {
+    c.rope_layers = {0, 1, 1};
+    c.windows = {5, 0, 0};
+  }
   if (family == ModelFamily::kMistral) c.windows = {5, 0, 5};
   if (family == ModelFamily::kQwen3) {
     c.qk_norm = true;

@@ -32,7 +32,8 @@ enum class ModelFamily {
   kDeepseekV2,
   kDeepseekV3,
   kGemma3,
-  kKimiK2
+  kKimiK2,
+  kSmolLm3
 };
 
 // Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +
@@ -85,6 +86,9 @@ struct ModelConfig {
   // token attends to itself and the windows[l] - 1 tokens before it; 0: to all tokens before it.
   // Empty: no layer has a window.
   std::vector<int64_t> windows;
+  // Layers with rotary positions, 1, and without any, 0 (NoPE, Kazemnejad et al. 2023). Empty: all
+  // layers have those of the model.
+  std::vector<uint8_t> rope_layers;
   MoeConfig moe;  // moe.experts == 0: dense model
   LatentConfig latent;
   // Layers of published files after the last one, for multi-token prediction; they are not loaded.
@@ -92,6 +96,9 @@ struct ModelConfig {
 
   int64_t window(int64_t layer) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
+  }
+  bool rotates(int64_t layer) const {
+    return rope_layers.empty() || rope_layers[static_cast<size_t>(layer)] != 0;
   }
   bool has_windows() const { return !windows.empty(); }
   bool operator==(const ModelConfig&) const = default;

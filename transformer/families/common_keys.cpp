@@ -151,6 +151,10 @@ void read_attention_bias(const ConfigValues& values, ModelConfig& config) {
   config.attention_bias = config.attention_output_bias = values.flag("attention_bias");
 }
 
+void add_mlp_bias(Schema& schema) {
+  schema.boolean("mlp_bias", false, "biases of the gate, up and down projections");
+}
+
 bool check_divides(const ConfigValues& values, const std::string& small, int64_t divisor,
                    const std::string& large, int64_t dividend, ConfigReport& report) {
   if (divisor == 0 || dividend % divisor == 0) return true;

@@ -50,6 +50,8 @@ void write_llama_keys(const ModelConfig& config, Json& json);
 // "attention_bias": biases of q, k, v and o.
 void add_attention_bias(Schema& schema);
 void read_attention_bias(const ConfigValues& values, ModelConfig& config);
+// "mlp_bias": biases of the gated MLP.
+void add_mlp_bias(Schema& schema);
 
 // Reports an error unless `divisor` (key `small`) divides `dividend` (key `large`). Returns whether
 // it divides. Expects a divisor of 0 to be reported already.

@@ -10,7 +10,7 @@ namespace {
 void add_llama_keys(Schema& schema) {
   add_llama_keys(schema, {});
   add_attention_bias(schema);
-  schema.boolean("mlp_bias", false, "biases of the gate, up and down projections");
+  add_mlp_bias(schema);
 }
 
 void read_llama(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {

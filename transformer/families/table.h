@@ -19,5 +19,6 @@ extern const Family kDeepseekV2Family;
 extern const Family kDeepseekV3Family;
 extern const Family kGemma3Family;
 extern const Family kKimiK2Family;
+extern const Family kSmolLm3Family;
 
 }  // namespace trireme

@@ -63,11 +63,16 @@ void check_window(const ConfigValues& values, ConfigReport& report) {
         "is no window");
 }
 
-bool has_window(WindowLayers layers, int64_t layer, int64_t most) {
+bool reads_most(WindowLayers layers) {
+  return layers == WindowLayers::kFromMost || layers == WindowLayers::kEvenBelow;
+}
+
+bool has_window(const ModelConfig& config, WindowLayers layers, int64_t layer, int64_t most) {
   switch (layers) {
     case WindowLayers::kFromMost: return layer >= most;
     case WindowLayers::kEvenBelow: return layer % 2 == 0 && layer < most;
     case WindowLayers::kAll: return true;
+    case WindowLayers::kUnrotated: return !config.rotates(layer);
   }
   TRIREME_UNREACHABLE("window layers ", static_cast<int>(layers));
 }
@@ -90,21 +95,20 @@ void write_window_key(const ModelConfig& config, Json& json) {
 void add_qwen_window_keys(Schema& schema, WindowLayers layers) {
   schema.boolean("use_sliding_window", false,
                  "some layers attend to the last sliding_window tokens only");
-  add_size(schema, "4096",
+  add_size(schema, layers == WindowLayers::kUnrotated ? "null" : "4096",
            "tokens that a token attends to, itself included, in those layers; counts with "
            "use_sliding_window only");
-  if (layers == WindowLayers::kAll) {
+  if (reads_most(layers))
+    schema
+        .integer("max_window_layers", "28",
+                 layers == WindowLayers::kFromMost
+                     ? "layers from this number on have the window, where layer_types is not given"
+                     : "layers of even number below this have the window, where layer_types is not "
+                       "given")
+        .at_least(0);
+  else
     schema.ignored("max_window_layers");
-    return;
-  }
-  schema
-      .integer("max_window_layers", "28",
-               layers == WindowLayers::kFromMost
-                   ? "layers from this number on have the window, where layer_types is not given"
-                   : "layers of even number below this have the window, where layer_types is not "
-                     "given")
-      .at_least(0);
-  add_layer_types(schema);
+  if (layers != WindowLayers::kAll) add_layer_types(schema);
 }
 
 void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, ModelConfig& config,
@@ -118,8 +122,9 @@ void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, Mode
       report.error(values.spelled("layer_types"),
                    concat("\"", kSliding, "\" needs use_sliding_window and sliding_window"));
   } else {
-    const int64_t most = layers == WindowLayers::kAll ? 0 : values.integer("max_window_layers");
-    for (int64_t l = 0; l < config.num_layers; ++l) sliding.push_back(has_window(layers, l, most));
+    const int64_t most = reads_most(layers) ? values.integer("max_window_layers") : 0;
+    for (int64_t l = 0; l < config.num_layers; ++l)
+      sliding.push_back(has_window(config, layers, l, most));
   }
   if (values.flag("use_sliding_window") && std::ranges::find(sliding, true) != sliding.end())
     check_window(values, report);

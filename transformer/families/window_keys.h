@@ -19,8 +19,10 @@ enum class WindowLayers {
   kFromMost,   // layers m and above (Qwen2, Qwen3)
   kEvenBelow,  // even-numbered layers below m (Qwen2-MoE)
   kAll,        // all layers; layer_types and m have no effect (Qwen3-MoE)
+  kUnrotated,  // layers without rotary positions; m has no effect (SmolLM3)
 };
 void add_qwen_window_keys(Schema& schema, WindowLayers layers);
+// With kUnrotated after rope_layers is read.
 void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, ModelConfig& config,
                            ConfigReport& report);
 // Writes nothing where no layer has a window.

@@ -29,7 +29,7 @@ class Attention {
   };
 
   // y = attention(x); x, y (T / split, C). cos_sin: the rotary table, absent without rotary
-  // embedding. saved == nullptr: keeps nothing.
+  // embedding or in a layer that it does not rotate. saved == nullptr: keeps nothing.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
   // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight().

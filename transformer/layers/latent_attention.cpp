@@ -20,6 +20,8 @@ LatentAttention::LatentAttention(const ModelConfig& config, const Layout& layout
       sizes_(config.latent),
       pairs_(config.rope_interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves),
       core_(config, layout, layer) {
+  TRIREME_CHECK(config.rotates(layer), "layer ", layer,
+                " has latent attention and no rotary positions");
   const int64_t h = config.num_heads, c = config.hidden_size;
   const int64_t both = sizes_.nope_dim + sizes_.value_dim;
   const double std = config.initializer_range;

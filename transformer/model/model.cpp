@@ -107,8 +107,8 @@ ConstTensor Model::rotary_rows(const Pass& pass) const {
 }
 
 ConstTensor Model::rotary_of(const ConstTensor& tables, size_t layer, int chunk) const {
-  if (!tables.present()) return {};
   const int64_t number = span(chunk).first_layer + static_cast<int64_t>(layer);
+  if (!tables.present() || !config_.rotates(number)) return {};
   const int64_t k = tables.size(0) > 1 && config_.window(number) > 0 ? 1 : 0;
   return tables.slice(0, k, k + 1).reshape({tables.size(1), tables.size(2)});
 }

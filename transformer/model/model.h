@@ -86,7 +86,7 @@ class Model {
   // Rotary tables, checked to cover the pass's positions; placeholders without data in a planning
   // run.
   ConstTensor rotary_rows(const Pass& pass) const;
-  // Rotary table of a layer.
+  // Rotary table of a layer; absent where positions do not rotate it.
   ConstTensor rotary_of(const ConstTensor& tables, size_t layer, int chunk) const;
   struct Layer {
     TransformerBlock block;

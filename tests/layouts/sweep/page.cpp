@@ -214,6 +214,8 @@ void write_legend(std::ostream& page) {
           "| `qwen3` | llama with normalised queries and keys, yarn positions |\n"
           "| `gemma3` | llama with norms behind the branches, GELU gates and two kinds of layers, "
           "with a window and positions of their own or without |\n"
+          "| `smollm3` | llama with layers that no position rotates, and windows in those; tied "
+          "head |\n"
           "| `mixtral`, `qwen2_moe`, `deepseek` | models with experts |\n"
           "| `deepseek_v3` | with experts and latent attention |\n"
           "| `dropout` | dropout 0.1; without it none |\n"

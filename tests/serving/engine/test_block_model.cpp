@@ -98,7 +98,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 
 const std::vector<ModelFamily> kFamilies = {
     ModelFamily::kLlama, ModelFamily::kGpt2,       ModelFamily::kMixtral, ModelFamily::kGemma3,
-    ModelFamily::kQwen3, ModelFamily::kDeepseekV3, ModelFamily::kKimiK2};
+    ModelFamily::kQwen3, ModelFamily::kDeepseekV3, ModelFamily::kKimiK2,  ModelFamily::kSmolLm3};
 
 // One rounding of 32 normal values to int8 has an RMS error of e / sqrt(12) with e = max / 127:
 // about half a percent of their magnitude. About ten of them follow one another, so that 2 % in the

@@ -148,7 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Batches,
                          ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama,
                                            ModelFamily::kMistral, ModelFamily::kQwen3,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
-                                           ModelFamily::kMixtral, ModelFamily::kKimiK2));
+                                           ModelFamily::kMixtral, ModelFamily::kKimiK2,
+                                           ModelFamily::kSmolLm3));
 
 // A pass that throws leaves no state that affects the next one.
 TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {

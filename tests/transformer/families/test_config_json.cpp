@@ -114,7 +114,8 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": "mamba"})", "t")),
             "model.model_type: \"mamba\"" + not_here +
                 "; only gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-                "deepseek, deepseek_v2, deepseek_v3, gemma3_text and kimi_k2 are");
+                "deepseek, deepseek_v2, deepseek_v3, gemma3_text, kimi_k2 and "
+                "smollm3 are");
 }
 
 TEST(ModelConfig, AFamilyThatIsNotImplementedIsRefusedWithItsFeatures) {
@@ -313,7 +314,7 @@ TEST(ModelConfig, MissingAndUnknownKeys) {
   EXPECT_EQ(model_problem(parse_json("{}", "t")),
             "model.model_type: is required: gpt2, llama, mistral, qwen2, qwen3, mixtral, "
             "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
-            "deepseek_v3, gemma3_text or kimi_k2");
+            "deepseek_v3, gemma3_text, kimi_k2 or smollm3");
   EXPECT_EQ(model_problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");

@@ -37,6 +37,12 @@ TEST(LatentAttention, GradientsAreDifferencesOfTheFormula) {
   }
 }
 
+TEST(LatentAttention, IsRefusedWithoutRotaryPositions) {
+  LatentCase c = latent_case("full");
+  c.config.rope_layers = {0};
+  EXPECT_THROW(latent_values(c), Error);
+}
+
 // Documents are independent: a token of one has no gradient from another.
 TEST(LatentAttention, DocumentsAreApart) {
   LatentCase c = latent_case("full"), alone = c;
