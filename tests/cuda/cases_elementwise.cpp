@@ -29,11 +29,14 @@ OpCase add_case(const Size& s, DType dtype) {
   });
 }
 
-OpCase scale_case(const Size& s, DType dtype) {
+OpCase scale_case(const Size& s, DType dtype, FactorRounding rounding) {
   const Shape shape{s.rows, s.columns};
-  return make("scale", s, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {
-    scale(run.ctx, run.output("y", dtype, shape, exact()), run.random("x", dtype, shape), 33.941);
+  OpCase c = make("scale", s, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {
+    scale(run.ctx, run.output("y", dtype, shape, exact()), run.random("x", dtype, shape), 33.941,
+          rounding);
   });
+  if (rounding == FactorRounding::kProduct) c.shape += " unrounded factor";
+  return c;
 }
 
 // Values of all magnitudes that both types represent; half of them are midway between two
@@ -112,7 +115,8 @@ std::vector<OpCase> elementwise_cases() {
   for (DType dtype : floats) {
     for (const Size& s : kSizes) {
       cases.push_back(add_case(s, dtype));
-      cases.push_back(scale_case(s, dtype));
+      for (const FactorRounding rounding : {FactorRounding::kTensor, FactorRounding::kProduct})
+        cases.push_back(scale_case(s, dtype, rounding));
       cases.push_back(fill_case(s, dtype));
       cases.push_back(fill_normal_case(s, dtype));
       cases.push_back(keep_case(s, dtype));

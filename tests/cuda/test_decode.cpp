@@ -121,7 +121,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{ModelFamily::kQwen3, DType::kF64}, Case{ModelFamily::kQwen3, DType::kF32},
                     Case{ModelFamily::kDeepseekV3, DType::kF32},
                     Case{ModelFamily::kGemma3, DType::kF32},
-                    Case{ModelFamily::kSmolLm3, DType::kF32}));
+                    Case{ModelFamily::kSmolLm3, DType::kF32},
+                    Case{ModelFamily::kGranite, DType::kF32}));
 
 // Where the devices compute a key or value with other last bits, its code may be a neighbouring
 // one. In bfloat16 they differ by more: about ten activations of a token by 2^-8 each.

@@ -30,7 +30,8 @@ TEST_P(TrainingOnGpu, EqualsTheCpu) {
 }
 
 std::vector<Named> single_rank_cases() {
-  LayoutCase llama, gpt2, packed, recompute, mixtral, deepseek, qwen, mistral, qwen3, smollm3, bf16;
+  LayoutCase llama, gpt2, packed, recompute, mixtral, deepseek, qwen, mistral, qwen3, smollm3,
+      granite, bf16;
   gpt2.llama = false;
   packed.packed = packed.dropout = true;
   recompute.recompute = Recompute::kFull;
@@ -40,13 +41,15 @@ std::vector<Named> single_rank_cases() {
   mistral.variant = "mistral";
   qwen3.variant = "qwen3";
   smollm3.variant = "smollm3";
+  granite.variant = "granite";
   bf16.dtype = DType::kBF16;
   LayoutCase gpt2_dropout = gpt2;
   gpt2_dropout.dropout = true;
   return {{"llama", llama},       {"gpt2", gpt2},           {"gpt2_dropout", gpt2_dropout},
           {"packed", packed},     {"recompute", recompute}, {"mixtral", mixtral},
           {"deepseek", deepseek}, {"qwen2_moe", qwen},      {"bfloat16", bf16},
-          {"mistral", mistral},   {"qwen3", qwen3},         {"smollm3", smollm3}};
+          {"mistral", mistral},   {"qwen3", qwen3},         {"smollm3", smollm3},
+          {"granite", granite}};
 }
 
 // Every dimension of parallelism, alone and combined. NCCL needs a GPU for each rank; with staged

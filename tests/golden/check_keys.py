@@ -37,7 +37,7 @@ OTHER = ("no_rope_layers", [1, 0]), ("use_qk_norm", True), ("query_pre_attn_scal
 # family, its sizes, the changed keys, and the expected result: "equal" or "refused"
 CASES = [(family, sizes, {"is_causal": False}, "refused")
          for family, sizes in (("llama", DENSE), ("mistral", DENSE), ("qwen2", DENSE), ("qwen3", DENSE),
-                               ("gemma3_text", GEMMA), ("deepseek_v3", LATENT), ("smollm3", DENSE))]
+                               ("gemma3_text", GEMMA), ("deepseek_v3", LATENT), ("smollm3", DENSE), ("granite", DENSE))]
 CASES += [("llama", DENSE, {key: value}, "refused") for key, value in OTHER]
 CASES += [
     ("llama", DENSE, {"is_causal": True, "use_qk_norm": False, "unheard_of": None}, "equal"),
@@ -56,6 +56,10 @@ CASES += [
     ("smollm3", DENSE, {"no_rope_layers": [0, 1, 0]}, "equal"),
     ("smollm3", DENSE, {"no_rope_layers": [0, 1], "use_sliding_window": True, "sliding_window": 7, "layer_types": None}, "equal"),
     ("smollm3", DENSE, {"no_rope_layers": [0]}, "refused"),
+    ("granite", DENSE, {}, "equal"),
+    ("granite", DENSE, {"embedding_multiplier": 12, "attention_multiplier": 0.1, "residual_multiplier": 0.22}, "equal"),
+    ("granite", DENSE, {"logits_scaling": 16.0}, "equal"),
+    ("granite", DENSE, {"position_embedding_type": "nope"}, "refused"),
 ]
 UNTIED = [("llama", DENSE), ("gemma3_text", GEMMA), ("qwen2", DENSE)]
 

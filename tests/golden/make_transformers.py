@@ -91,6 +91,11 @@ CASES = {
         WIDE, num_hidden_layers=3, no_rope_layers=[0, 1, 0, 1], use_sliding_window=True, sliding_window=7,
         attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
         **rope("yarn", factor=4.0, original_max_position_embeddings=16))),
+    "granite": ("granite", dict(LLAMA, embedding_multiplier=12.0, attention_multiplier=0.0625, residual_multiplier=0.22,
+                                logits_scaling=8.0, tie_word_embeddings=True)),
+    "granite_biases": ("granite", dict(
+        WIDE, num_hidden_layers=3, attention_bias=True, mlp_bias=True, embedding_multiplier=0.7, attention_multiplier=0.4,
+        residual_multiplier=1.3, logits_scaling=0.3, **rope("linear", factor=4.0))),
 }
 
 

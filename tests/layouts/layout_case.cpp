@@ -108,6 +108,13 @@ void set_variant(const std::string& variant, ModelConfig& model) {
       model.windows.push_back(l % 3 == 1 ? kWindow : 0);
     }
     rope = {.type = RopeType::kLinear, .factor = 2};
+  } else if (variant == "granite") {
+    model.family = ModelFamily::kGranite;
+    model.tie_word_embeddings = model.exact_embedding_scale = true;
+    model.embedding_scale = 1.7;
+    model.attention_scale = 0.4;
+    model.residual_scale = 0.6;
+    model.logits_divisor = 1.3;
   }
 }
 
@@ -278,7 +285,8 @@ std::vector<LayoutCase> all_cases(int most) {
          {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kFile})
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
         for (const bool packed : {false, true})
-          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3", "smollm3"})
+          for (const char* model :
+               {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3", "smollm3", "granite"})
             for (const bool dropout : {false, true}) {
               c.offload = offload;
               c.recompute = recompute;

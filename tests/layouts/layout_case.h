@@ -25,7 +25,8 @@ struct LayoutCase {
   // Variant of llama: "mistral" (a window in all layers, linear RoPE scaling), "qwen2" (biases of
   // q, k and v, tied head, a window in the upper layers, dynamic RoPE scaling), "qwen3" (norms of q
   // and k, YaRN), "gemma3" (post-norms, own rotary frequencies in layers with a window, tied head),
-  // "smollm3" (layers without rotary positions, which have a window, tied head).
+  // "smollm3" (layers without rotary positions, which have a window, tied head), "granite" (scaled
+  // embedding, softmax, branches and logits, tied head).
   std::string variant;
   bool dropout = false;
   DType dtype = DType::kF64;

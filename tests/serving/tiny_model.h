@@ -37,6 +37,13 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.rope_layers = {0, 1, 1};
     c.windows = {5, 0, 0};
   }
+  if (family == ModelFamily::kGranite) {
+    c.embedding_scale = 3;
+    c.exact_embedding_scale = true;
+    c.attention_scale = 0.3;
+    c.residual_scale = 0.7;
+    c.logits_divisor = 0.6;
+  }
   if (family == ModelFamily::kMistral) c.windows = {5, 0, 5};
   if (family == ModelFamily::kQwen3) {
     c.qk_norm = true;

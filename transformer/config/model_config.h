@@ -33,7 +33,8 @@ enum class ModelFamily {
   kDeepseekV3,
   kGemma3,
   kKimiK2,
-  kSmolLm3
+  kSmolLm3,
+  kGranite
 };
 
 // Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +
@@ -68,13 +69,16 @@ struct ModelConfig {
   double residual_dropout = 0.0;
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
-  bool layer_norm = false;           // LayerNorm, with biases; else RMSNorm
-  bool learned_positions = false;    // a table of P rows, added to the embedding; else RoPE
-  bool gated_mlp = true;             // down(silu(gate x) * up x); else down(gelu_tanh(up x))
-  bool gelu_gate = false;            // gated MLP with gelu_tanh instead of silu
-  bool zero_centered_gamma = false;  // RMSNorm multiplies by 1 + w
-  bool post_norms = false;           // post-norms of attention and MLP, before the residual add
-  double embedding_scale = 1;        // factor of the token embedding, rounded to its dtype
+  bool layer_norm = false;             // LayerNorm, with biases; else RMSNorm
+  bool learned_positions = false;      // a table of P rows, added to the embedding; else RoPE
+  bool gated_mlp = true;               // down(silu(gate x) * up x); else down(gelu_tanh(up x))
+  bool gelu_gate = false;              // gated MLP with gelu_tanh instead of silu
+  bool zero_centered_gamma = false;    // RMSNorm multiplies by 1 + w
+  bool post_norms = false;             // post-norms of attention and MLP, before the residual add
+  double embedding_scale = 1;          // factor of the token embedding
+  bool exact_embedding_scale = false;  // that factor is not rounded to the dtype first
+  double residual_scale = 1;           // factor of attention and MLP before the residual add
+  double logits_divisor = 1;           // logits are divided by it
   bool tie_word_embeddings = false;
   bool qk_norm = false;                // RMSNorm of each head's q and k, before RoPE
   bool attention_bias = false;         // biases of q, k and v

@@ -13,7 +13,7 @@ namespace {
 constexpr const Family* kFamilies[] = {
     &kGpt2Family,       &kLlamaFamily,    &kMistralFamily,  &kQwen2Family,    &kQwen3Family,
     &kMixtralFamily,    &kQwen2MoeFamily, &kQwen3MoeFamily, &kDeepseekFamily, &kDeepseekV2Family,
-    &kDeepseekV3Family, &kGemma3Family,   &kKimiK2Family,   &kSmolLm3Family};
+    &kDeepseekV3Family, &kGemma3Family,   &kKimiK2Family,   &kSmolLm3Family,  &kGraniteFamily};
 
 Schema made(const Family& family) {
   Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));

@@ -34,6 +34,11 @@ constinit const Family kKimiK2Family = {
     .model_type = "kimi_k2",
     .architecture = "DeepseekV3ForCausalLM",
     .title = "Kimi K2 style model: DeepSeek-V3's architecture, its experts in one group",
+    .models = "Kimi K2",
+    .special =
+        "`deepseek_v3`'s architecture, with one group of experts; pairs of neighbours always "
+        "rotate",
+    .refused = "values wider than keys; images (K2.5)",
     .positions_key = "max_position_embeddings",
     .names = {},
     .add_keys = add_kimi_k2_keys,

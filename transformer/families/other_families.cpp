@@ -72,12 +72,10 @@ constexpr OtherFamily kOtherFamilies[] = {
     {"glm4_moe_lite", "latent attention, and experts with sigmoid scores"},
     {"glm_moe_dsa", kIndexedLatent},
     {"gpt_oss", "attention sinks, biases of all projections and experts, and clamped gates"},
-    {"granite", "scaled embeddings, branches, attention and logits"},
     {"granitemoehybrid",
      "layers of Mamba-2 or attention, and scaled embeddings, branches, attention and logits"},
     {"hunyuan_v1_dense", "norms of the heads of q and k after their rotation"},
     {"hunyuan_v1_moe", "norms of the heads of q and k after their rotation, and experts"},
-    {"kimi_k2", "the latent attention and the experts of deepseek_v3"},
     {"kimi_k3", kDeltaAttention},
     {"kimi_linear", kDeltaAttention},
     {"lfm2", "short gated convolutions in place of attention in some layers"},
@@ -112,7 +110,6 @@ constexpr OtherFamily kOtherFamilies[] = {
     {"qwen3_5_text", kDeltaNet},
     {"qwen3_next", kDeltaNetExperts},
     {"seed_oss", "biases of q, k and v without one of o, and dropout of the branches"},
-    {"smollm3", "layers without rotary positions"},
     {"starcoder2", "LayerNorm, biases everywhere, and an MLP without gate"},
     {"xlm-roberta", kEncoder}};
 

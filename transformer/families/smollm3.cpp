@@ -90,6 +90,11 @@ constinit const Family kSmolLm3Family = {
     .model_type = "smollm3",
     .architecture = "SmolLM3ForCausalLM",
     .title = "SmolLM3 style model: layers with and without rotary positions",
+    .models = "SmolLM3",
+    .special =
+        "layers without rotary positions, by `no_rope_layers` or every "
+        "`no_rope_layer_interval`-th; tied head; on request windows in those layers, or by "
+        "`layer_types`",
     .positions_key = "max_position_embeddings",
     .names = {},
     .layer_types = true,

@@ -20,5 +20,6 @@ extern const Family kDeepseekV3Family;
 extern const Family kGemma3Family;
 extern const Family kKimiK2Family;
 extern const Family kSmolLm3Family;
+extern const Family kGraniteFamily;
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #include "transformer/layers/embedding.h"
 
 #include "engine/ops/quantized/quantized_weight.h"
-#include "engine/ops/rows/elementwise.h"
 #include "transformer/families/family.h"
 
 namespace trireme {
@@ -26,7 +25,8 @@ Embedding::Embedding(const ModelConfig& config, const Layout& layout, ParameterL
                      int block, bool shared)
     : width_(config.hidden_size),
       dropout_(config.embedding_dropout),
-      scale_(config.embedding_scale) {
+      scale_(config.embedding_scale),
+      rounding_(config.exact_embedding_scale ? FactorRounding::kProduct : FactorRounding::kTensor) {
   const DimSlice rows = even_slice(config.vocab_size, layout.tp);
   shard_ = {rows.begin, config.vocab_size};
   tokens_ = list.add(embedding_table(config, layout, block, shared ? 2 : 1, 0));
@@ -58,7 +58,7 @@ Activation Embedding::forward(Pass& pass) const {
     else
       embedding_forward(ctx, out, pass.params.value(tokens_), pass.tokens.ids, false, shard_);
   });
-  if (scale_ != 1) scale(ctx, y, y, scale_);
+  if (scale_ != 1) scale(ctx, y, y, scale_, rounding_);
   if (positions_ >= 0)
     embedding_forward(ctx, y, pass.params.value(positions_),
                       pass.residual_part(pass.tokens.positions), true);
@@ -80,7 +80,7 @@ void Embedding::backward(Pass& pass, Activation dy) const {
     embedding_backward(ctx, d_positions.grad, dy, pass.residual_part(pass.tokens.positions),
                        d_positions.accumulate);
   }
-  if (scale_ != 1) scale(ctx, dy, dy, scale_);
+  if (scale_ != 1) scale(ctx, dy, dy, scale_, rounding_);
   const GradientSlot d_tokens = pass.params.gradient(tokens_);
   {
     const AllTokens all = gather_tokens(pass, dy);

@@ -1,8 +1,9 @@
-// Token embedding, scaled (Gemma), plus learned positions (GPT-2), plus dropout. The table is split
-// by rows over the tensor-parallel ranks: each looks up the tokens of its rows, and the results are
-// summed.
+// Token embedding, scaled (Gemma, Granite), plus learned positions (GPT-2), plus dropout. The table
+// is split by rows over the tensor-parallel ranks: each looks up the tokens of its rows, and the
+// results are summed.
 #pragma once
 
+#include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/embedding.h"
 #include "transformer/config/model_config.h"
 #include "transformer/pass/sharding.h"
@@ -25,6 +26,7 @@ class Embedding {
   int64_t width_;
   double dropout_;
   double scale_;
+  FactorRounding rounding_;  // of scale_
   TableShard shard_;
   ParamHandle tokens_ = -1;
   ParamHandle positions_ = -1;

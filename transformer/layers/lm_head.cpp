@@ -51,6 +51,7 @@ LmHead::LmHead(const ModelConfig& config, const Layout& layout, ParameterList& l
                ParamHandle tied_table)
     : vocab_(config.vocab_size),
       rows_(even_slice(config.vocab_size, layout.tp)),
+      divisor_(config.logits_divisor),
       norm_(config, layout, list, parameter_names(config).final_norm, block),
       weight_(add_head(config, layout, list, block, tied_table)) {}
 
@@ -58,6 +59,10 @@ Activation LmHead::normalise(Pass& pass, const ConstTensor& x, Norm::Saved& save
   Activation y = pass.ctx.allocate("head.norm", x.dtype(), x.shape());
   norm_.forward(pass, y, {}, x, {}, saved);
   return y;
+}
+
+void LmHead::divide(Pass& pass, const Tensor& y) const {
+  if (divisor_ != 1) scale(pass.ctx, y, y, 1 / divisor_, FactorRounding::kProduct);
 }
 
 Activation LmHead::allocate_logits(Pass& pass, int64_t rows) const {
@@ -178,12 +183,14 @@ void LmHead::chunk_loss(Pass& pass, const Loss& loss, const Chunk& chunk) const 
 void LmHead::loss(Pass& pass, Activation x, const Loss& loss) const {
   Norm::Saved saved;
   const Activation y = normalise(pass, x, saved);
+  divide(pass, y);
   loss_chunks(pass, gather_tokens(pass, y), loss, false);
 }
 
 Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss) const {
   Norm::Saved saved;
   Activation y = normalise(pass, x, saved);
+  divide(pass, y);
   if (needs_partial_sums(pass)) {
     Activation partial;
     {
@@ -193,11 +200,13 @@ Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss)
     Activation dy = pass.ctx.allocate("head.d_share", y->dtype(), y->shape());
     add_tensor_ranks(pass, dy, partial);
     partial.reset();
+    divide(pass, dy);
     norm_.backward(pass, y, dy, {}, x, saved);
     return y;
   }
   Activation dy = token_gradients(pass, y, loss);
   add_tensor_ranks(pass, dy, dy);
+  divide(pass, dy);
   // The gradient of the norm's input overwrites the norm's output.
   norm_.backward(pass, y, dy, {}, x, saved);
   return y;
@@ -243,6 +252,7 @@ void LmHead::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
                     const ConstTensor& rows) const {
   const int64_t wanted = logits.size(0);
   const Activation y = final_rows(pass, x, wanted, rows);
+  divide(pass, y);
   const Weight weight(pass, weight_);
   if (rows_.size() == vocab_) {
     weight.multiply(pass.ctx, logits, y, {});

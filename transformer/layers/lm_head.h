@@ -2,7 +2,8 @@
 // that memory does not grow with tokens x vocabulary: forward product, softmax cross-entropy and
 // both backward products run on the chunk while it exists. The vocabulary is split over the
 // tensor-parallel ranks; the ranks exchange three numbers per token and rank instead of logits
-// (engine/ops/loss/cross_entropy.h).
+// (engine/ops/loss/cross_entropy.h). A divisor s of the logits (Granite) divides the input of the
+// projection instead, which has fewer columns: (y / s) w^T.
 #pragma once
 
 #include "transformer/layers/norm.h"
@@ -58,6 +59,8 @@ class LmHead {
 
  private:
   Activation normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;
+  // Divides the projection's input, or the gradient of that, by the divisor of the logits.
+  void divide(Pass& pass, const Tensor& y) const;
   Activation final_rows(Pass& pass, const ConstTensor& x, int64_t wanted,
                         const ConstTensor& rows) const;
   Activation allocate_logits(Pass& pass, int64_t rows) const;
@@ -72,8 +75,9 @@ class LmHead {
   };
   void chunk_loss(Pass& pass, const Loss& loss, const Chunk& chunk) const;
   void gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTensor& part) const;
-  int64_t vocab_;  // V of the model
-  DimSlice rows_;  // this rank's part of V
+  int64_t vocab_;   // V of the model
+  DimSlice rows_;   // this rank's part of V
+  double divisor_;  // of the logits
   Norm norm_;
   ParamHandle weight_;
 };

@@ -1,5 +1,6 @@
 #include "transformer/model/model_features.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -35,6 +36,8 @@ std::string positions_feature(const ModelConfig& config) {
     out += concat(", ", scaling_name(config.rope_scaling.type), " scaling by ",
                   number_text(config.rope_scaling.factor));
   if (config.rope_interleaved) out += ", pairs of neighbouring elements";
+  const int64_t without = std::ranges::count(config.rope_layers, 0);
+  if (without > 0) out += concat(", none in ", without, " of ", config.num_layers, " layers");
   return out;
 }
 
@@ -121,6 +124,10 @@ std::vector<std::string> model_features(const ModelConfig& config) {
   if (std::string details = attention_details(config); !details.empty())
     out.push_back(std::move(details));
   add_windows(config, out);
+  if (config.residual_scale != 1)
+    out.push_back(concat("attention and MLP times ", config.residual_scale));
+  if (config.logits_divisor != 1)
+    out.push_back(concat("logits divided by ", config.logits_divisor));
   add_mlps(config, sparse_layers(config), out);
   if (config.residual_dropout > 0 || config.embedding_dropout > 0 || config.attention_dropout > 0)
     out.push_back(concat("dropout in training: ", config.embedding_dropout, " of the embedding, ",

@@ -14,6 +14,7 @@ TransformerBlock::TransformerBlock(const ModelConfig& config, const Layout& layo
                                    ParameterList& list, const std::string& prefix, int block,
                                    int layer)
     : dropout_(config.residual_dropout),
+      residual_scale_(config.residual_scale),
       layer_(layer),
       norm1_(config, layout, list, part(prefix, parameter_names(config).attention_norm), block),
       mixer_(make_mixer(config, layout, list, part(prefix, parameter_names(config).attention),
@@ -36,10 +37,12 @@ std::vector<ParamHandle> TransformerBlock::linear_weights() const {
   return weights;
 }
 
-Activation TransformerBlock::branch_dropout(Pass& pass, const char* name, Activation branch) const {
+Activation TransformerBlock::branch_output(Pass& pass, const char* name, Activation branch) const {
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
     dropout(pass.ctx, branch, branch, {}, pass.residual_part(pass.tokens.rows), dropout_,
             pass.dropout_key(name, layer_));
+  if (residual_scale_ != 1)
+    scale(pass.ctx, branch, branch, residual_scale_, FactorRounding::kProduct);
   return branch;
 }
 
@@ -68,7 +71,7 @@ Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& co
   if (saved == nullptr || recompute == Recompute::kSelective) n1.reset();
   branch = post_norm(pass, attention_post_norm_, std::move(branch),
                      saved != nullptr ? &kept.attended : nullptr, kept.attention_branch);
-  branch = branch_dropout(pass, "attention_branch", std::move(branch));
+  branch = branch_output(pass, "attention_branch", std::move(branch));
 
   Activation h = ctx.allocate("block.h", dtype, shape);
   Activation n2 = ctx.allocate("block.n2", dtype, shape);
@@ -79,7 +82,7 @@ Activation TransformerBlock::run(Pass& pass, Activation x, const ConstTensor& co
   if (saved == nullptr || recompute == Recompute::kSelective) n2.reset();
   branch = post_norm(pass, mlp_post_norm_, std::move(branch),
                      saved != nullptr ? &kept.mlp_out : nullptr, kept.mlp_branch);
-  branch = branch_dropout(pass, "mlp_branch", std::move(branch));
+  branch = branch_output(pass, "mlp_branch", std::move(branch));
   add(ctx, branch, branch, h);
   ctx.tap("block.output", branch);
   if (saved != nullptr) {
@@ -108,12 +111,20 @@ Activation TransformerBlock::branch_gradient(Pass& pass, const char* name,
                                              const Norm::Saved& statistics) const {
   Activation out;
   const bool drop = dropout_ > 0 && pass.ctx.mode == Mode::kTrain;
-  if (!drop && norm == nullptr) return out;
+  const bool scaled = residual_scale_ != 1;
+  if (!scaled && !drop && norm == nullptr) return out;
   out = pass.ctx.allocate("block.d_branch", d.dtype(), d.shape());
-  if (drop)
-    dropout(pass.ctx, out, d, {}, pass.residual_part(pass.tokens.rows), dropout_,
+  ConstTensor now = d;
+  if (scaled) {
+    scale(pass.ctx, out, now, residual_scale_, FactorRounding::kProduct);
+    now = *out;
+  }
+  if (drop) {
+    dropout(pass.ctx, out, now, {}, pass.residual_part(pass.tokens.rows), dropout_,
             pass.dropout_key(name, layer_));
-  if (norm != nullptr) norm->backward(pass, out, drop ? *out : d, {}, kept, statistics);
+    now = *out;
+  }
+  if (norm != nullptr) norm->backward(pass, out, now, {}, kept, statistics);
   return out;
 }
 

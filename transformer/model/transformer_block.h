@@ -1,7 +1,8 @@
 // Pre-norm transformer block: h = x + mixer(norm1(x)); y = h + feed_forward(norm2(h)). Depending on
 // the model: post-norms of the two branches (post_norms; Gemma: Ding et al. 2021, "sandwich"),
-// dropout on the branches (GPT-2). The mixer is an attention, the feed-forward layer an MLP or a
-// mixture of experts (transformer/layers/mixer.h, feed_forward.h).
+// dropout on the branches (GPT-2), a factor of the branches (Granite). The mixer is an attention,
+// the feed-forward layer an MLP or a mixture of experts (transformer/layers/mixer.h,
+// feed_forward.h).
 #pragma once
 
 #include "transformer/config/recompute.h"
@@ -29,8 +30,8 @@ class TransformerBlock {
   // Work left for the weights after backward_input().
   struct Deferred {
     Saved saved;
-    Activation dy, dh;  // gradients of the two branches' outputs (after dropout)
-    // Gradients before dropout and post-norms; absent without either.
+    Activation dy, dh;  // gradients of the two branches as added to the residual stream
+    // Gradients before factor, dropout and post-norms; absent without any of them.
     Activation d_mlp, d_attention;
     std::unique_ptr<FeedForward::Deferred> feed_forward;
     std::unique_ptr<Mixer::Deferred> mixer;
@@ -53,7 +54,8 @@ class TransformerBlock {
   std::vector<ParamHandle> linear_weights() const;
 
  private:
-  Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;
+  // Dropout and factor of a branch before the residual add.
+  Activation branch_output(Pass& pass, const char* name, Activation branch) const;
   Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                  Recompute recompute) const;
   // Applies the branch's post-norm where there is one; `kept` then receives the branch before it.
@@ -67,7 +69,7 @@ class TransformerBlock {
   void restore_attention_input(Pass& pass, Saved& saved) const;
   void restore_mlp_input(Pass& pass, Saved& saved) const;
 
-  double dropout_;
+  double dropout_, residual_scale_;
   int layer_;
   Norm norm1_;
   std::unique_ptr<Mixer> mixer_;

@@ -24,13 +24,16 @@ void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b) 
   });
 }
 
-void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor) {
+void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor,
+           FactorRounding rounding) {
   check_contiguous("scale", "y", y);
   check_operand("scale", "x", x, y.dtype(), y.shape());
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("scale", y.dtype(), [&]<class T>() {
-    const auto rounded = static_cast<compute_t<T>>(convert_float<T>(factor));
+    using F = compute_t<T>;
+    const F rounded = rounding == FactorRounding::kTensor ? static_cast<F>(convert_float<T>(factor))
+                                                          : static_cast<F>(factor);
     if (ctx.gpu != nullptr)
       return cuda::scale<T>(*ctx.gpu, y.as<T>(), x.as<T>(), rounded, y.numel());
     TRIREME_KERNEL(scale<T>)(y.as<T>(), x.as<T>(), rounded, y.numel(), ctx.threads);

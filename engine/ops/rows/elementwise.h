@@ -8,9 +8,14 @@ namespace trireme {
 // y = a + b; y may alias either. One float dtype.
 void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b);
 
-// y = factor * x; y may alias x. One float dtype; the factor is rounded to it first, as if it were
-// a one-element tensor of that type.
-void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor);
+// Rounding of a factor: to the tensor's dtype, as if it were a one-element tensor of that type, or
+// to the type that products are computed in (float32 for 16-bit types), like a Python number in
+// PyTorch.
+enum class FactorRounding { kTensor, kProduct };
+
+// y = factor * x; y may alias x. One float dtype.
+void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor,
+           FactorRounding rounding = FactorRounding::kTensor);
 
 // y = x, between any two float dtypes (rounded to nearest even).
 void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x);

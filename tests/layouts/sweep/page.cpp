@@ -216,6 +216,7 @@ void write_legend(std::ostream& page) {
           "with a window and positions of their own or without |\n"
           "| `smollm3` | llama with layers that no position rotates, and windows in those; tied "
           "head |\n"
+          "| `granite` | llama with scaled embedding, softmax, branches and logits; tied head |\n"
           "| `mixtral`, `qwen2_moe`, `deepseek` | models with experts |\n"
           "| `deepseek_v3` | with experts and latent attention |\n"
           "| `dropout` | dropout 0.1; without it none |\n"

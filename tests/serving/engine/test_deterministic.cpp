@@ -165,20 +165,17 @@ TEST_P(Deterministic, AStormWritesTheTextsOfRequestsAlone) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Deterministic,
-                         ::testing::Values(Kind{ModelFamily::kLlama, DType::kF32},
-                                           Kind{ModelFamily::kLlama, DType::kBF16},
-                                           Kind{ModelFamily::kGpt2, DType::kF32},
-                                           Kind{ModelFamily::kGpt2, DType::kF16},
-                                           Kind{ModelFamily::kQwen3, DType::kF32},
-                                           Kind{ModelFamily::kGemma3, DType::kBF16},
-                                           Kind{ModelFamily::kDeepseekV3, DType::kF32},
-                                           Kind{ModelFamily::kMixtral, DType::kBF16},
-                                           Kind{ModelFamily::kKimiK2, DType::kBF16},
-                                           Kind{ModelFamily::kSmolLm3, DType::kF32},
-                                           Kind{ModelFamily::kLlama, DType::kF32, kInt8},
-                                           Kind{ModelFamily::kGemma3, DType::kBF16, kE4M3},
-                                           Kind{ModelFamily::kDeepseekV3, DType::kF32, kInt8}));
+INSTANTIATE_TEST_SUITE_P(
+    Models, Deterministic,
+    ::testing::Values(
+        Kind{ModelFamily::kLlama, DType::kF32}, Kind{ModelFamily::kLlama, DType::kBF16},
+        Kind{ModelFamily::kGpt2, DType::kF32}, Kind{ModelFamily::kGpt2, DType::kF16},
+        Kind{ModelFamily::kQwen3, DType::kF32}, Kind{ModelFamily::kGemma3, DType::kBF16},
+        Kind{ModelFamily::kDeepseekV3, DType::kF32}, Kind{ModelFamily::kMixtral, DType::kBF16},
+        Kind{ModelFamily::kKimiK2, DType::kBF16}, Kind{ModelFamily::kSmolLm3, DType::kF32},
+        Kind{ModelFamily::kGranite, DType::kBF16}, Kind{ModelFamily::kLlama, DType::kF32, kInt8},
+        Kind{ModelFamily::kGemma3, DType::kBF16, kE4M3},
+        Kind{ModelFamily::kDeepseekV3, DType::kF32, kInt8}));
 
 // Models shared by several ranks: the same results with each layout.
 TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {

@@ -96,10 +96,13 @@ TEST(Embeddings, OfEveryTypeAreNearThoseOfFloat64) {
     });
 }
 
-// The head's product with the embeddings gives the log-probabilities reported with the first token.
-TEST(Embeddings, AreWhatTheHeadTakes) {
+// The head's product with the embeddings gives the log-probabilities reported with the first token;
+// a divisor of the logits is no part of an embedding.
+class EmbeddingsOf : public ::testing::TestWithParam<ModelFamily> {};
+
+TEST_P(EmbeddingsOf, AreWhatTheHeadTakes) {
   run_threads(1, [](Communicator& world) {
-    Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF64);
+    Rank rank(test::tiny_model(GetParam()), {}, world, DType::kF64);
     const Embeddings got = embedded(rank, kWhole);
     const auto& specs = rank.model.parameters().specs();
     const auto head = std::ranges::find(specs, "lm_head.weight", &ParameterSpec::name);
@@ -113,6 +116,7 @@ TEST(Embeddings, AreWhatTheHeadTakes) {
       for (size_t v = 0; v < logits.size(); ++v) {
         for (size_t i = 0; i < 24; ++i)
           logits[v] += w.as<double>()[v * 24 + i] * static_cast<double>(got[n][i]);
+        logits[v] /= rank.model.config().logits_divisor;
         sum += std::exp(logits[v]);
       }
       const double logprob = logits[static_cast<size_t>(text.tokens[0])] - std::log(sum);
@@ -120,6 +124,9 @@ TEST(Embeddings, AreWhatTheHeadTakes) {
     }
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, EmbeddingsOf,
+                         ::testing::Values(ModelFamily::kLlama, ModelFamily::kGranite));
 
 }  // namespace
 }  // namespace trireme::test_embeddings

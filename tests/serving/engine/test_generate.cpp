@@ -214,7 +214,8 @@ INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                          ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama,
                                            ModelFamily::kMistral, ModelFamily::kQwen3,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
-                                           ModelFamily::kKimiK2, ModelFamily::kSmolLm3));
+                                           ModelFamily::kKimiK2, ModelFamily::kSmolLm3,
+                                           ModelFamily::kGranite));
 
 }  // namespace
 }  // namespace trireme::test_generate

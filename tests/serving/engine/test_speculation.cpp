@@ -39,6 +39,25 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
   }
 }
 
+// Verification of draft tokens equals decoding token by token with experts, layers without rotary
+// positions, scaled branches and logits.
+TEST(SpeculativeDecoding, WritesTheSameTextsOfOtherFamilies) {
+  const std::vector<TextRequest> requests = speculation_requests(8, 11);
+  for (const ModelFamily family :
+       {ModelFamily::kKimiK2, ModelFamily::kSmolLm3, ModelFamily::kGranite}) {
+    run_threads(1, [&](Communicator& world) {
+      SCOPED_TRACE(static_cast<int>(family));
+      Rank rank(speculation_config(family, 11), {}, world, DType::kF32, kMaxTokens);
+      BatchingConfig how{.max_sequences = 4, .max_step_tokens = 10, .max_model_len = kMaxTokens};
+      const std::vector<Text> want = served(rank, requests, how, 120, false, true);
+      SchedulerCounts drafted;
+      how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
+      expect_same_texts(served(rank, requests, how, 120, false, true, &drafted), want);
+      EXPECT_GT(drafted.accepted_tokens, 0);
+    });
+  }
+}
+
 // A draft model with the same parameters in bfloat16, whose probabilities nearly equal the model's;
 // greedy sampling, random sampling, and sampling from fewer tokens.
 TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {

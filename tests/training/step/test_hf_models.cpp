@@ -24,12 +24,12 @@ namespace {
 // their norm. Both sides compute in float32, in another order.
 constexpr double kLogits = 1e-4, kLoss = 1e-5, kGradient = 1e-4;
 
-const char* const kCases[] = {"gpt2",        "llama",         "llama_linear", "llama_dynamic",
-                              "llama3",      "llama_yarn",    "mistral",      "llama_yarn_given",
-                              "qwen2",       "qwen3",         "mixtral",      "qwen2_window",
-                              "qwen2_moe",   "qwen3_moe",     "deepseek_v2",  "deepseek_v2_groups",
-                              "deepseek_v3", "gemma3",        "kimi_k2",      "kimi_k2_plain",
-                              "smollm3",     "smollm3_window"};
+const char* const kCases[] = {"gpt2",        "llama",          "llama_linear", "llama_dynamic",
+                              "llama3",      "llama_yarn",     "mistral",      "llama_yarn_given",
+                              "qwen2",       "qwen3",          "mixtral",      "qwen2_window",
+                              "qwen2_moe",   "qwen3_moe",      "deepseek_v2",  "deepseek_v2_groups",
+                              "deepseek_v3", "gemma3",         "kimi_k2",      "kimi_k2_plain",
+                              "smollm3",     "smollm3_window", "granite",      "granite_biases"};
 
 struct NamedSizes {
   const char* name;

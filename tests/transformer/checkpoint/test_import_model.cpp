@@ -67,7 +67,8 @@ TEST(ModelCopies, ImportThenExportIsByteIdentical) {
 
 // Models of families whose tensors and keys others have too, from transformers and back.
 TEST(ModelCopies, ModelsOfTransformersComeBack) {
-  for (const char* name : {"kimi_k2", "kimi_k2_plain", "smollm3", "smollm3_window"}) {
+  for (const char* name :
+       {"kimi_k2", "kimi_k2_plain", "smollm3", "smollm3_window", "granite", "granite_biases"}) {
     SCOPED_TRACE(name);
     const std::string golden = concat(source_folder(), "/tests/golden/hf/", name);
     const ScratchDirectory dir;

@@ -114,17 +114,18 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": "mamba"})", "t")),
             "model.model_type: \"mamba\"" + not_here +
                 "; only gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-                "deepseek, deepseek_v2, deepseek_v3, gemma3_text, kimi_k2 and "
-                "smollm3 are");
+                "deepseek, deepseek_v2, deepseek_v3, gemma3_text, kimi_k2, "
+                "smollm3 and granite are");
 }
 
 TEST(ModelConfig, AFamilyThatIsNotImplementedIsRefusedWithItsFeatures) {
   const auto names = [](const char* json, const std::string& part) {
     return model_problem(parse_json(json, "t")).find(part) != std::string::npos;
   };
-  EXPECT_TRUE(names(R"({"model_type": "smollm3"})",
-                    "model.model_type: \"smollm3\" is not available in this version (unlike llama, "
-                    "it has layers without rotary positions); only gpt2, "));
+  EXPECT_TRUE(names(R"({"model_type": "lfm2"})",
+                    "model.model_type: \"lfm2\" is not available in this version (unlike llama, it "
+                    "has short gated convolutions in place of attention in some layers); only "
+                    "gpt2, "));
   EXPECT_TRUE(names(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral4"}})",
                     " (unlike llama, its text model \"mistral4\" has latent attention with "));
   for (const Family* family : families())
@@ -314,7 +315,7 @@ TEST(ModelConfig, MissingAndUnknownKeys) {
   EXPECT_EQ(model_problem(parse_json("{}", "t")),
             "model.model_type: is required: gpt2, llama, mistral, qwen2, qwen3, mixtral, "
             "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
-            "deepseek_v3, gemma3_text, kimi_k2 or smollm3");
+            "deepseek_v3, gemma3_text, kimi_k2, smollm3 or granite");
   EXPECT_EQ(model_problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");

@@ -103,8 +103,10 @@ TEST(Families, WhatSmolLm3CannotBe) {
   EXPECT_EQ(
       published_problem(kFour, R"("use_sliding_window": true, "sliding_window": 0)").substr(0, 23),
       "model.sliding_window: 0");
-  EXPECT_EQ(published_problem(kFour, R"("use_qk_norm": true)"),
-            "model.use_qk_norm: true is not available in this version; only false is");
+  EXPECT_EQ(
+      published_problem(kFour, R"("use_qk_norm": true)"),
+      "model.use_qk_norm: true is not available in this version (normalised heads of q and k, "
+      "or none); only false is");
 }
 
 }  // namespace

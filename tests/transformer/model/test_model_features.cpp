@@ -38,6 +38,15 @@ TEST(ModelFeatures, PublishedModels) {
   EXPECT_EQ(features_of("gemma-3-1b").at(2), "RMSNorm by 1 + w before and after attention and MLP");
 }
 
+TEST(ModelFeatures, ScalesAndLayersWithoutPositions) {
+  const Features granite = features_of("granite-3.3-8b");
+  for (const char* one :
+       {"embedding times 12", "attention and MLP times 0.22", "logits divided by 16"})
+    EXPECT_NE(std::ranges::find(granite, one), granite.end()) << one;
+  EXPECT_EQ(features_of("smollm3-3b").at(0),
+            "rotary positions, base 5000000, none in 9 of 36 layers");
+}
+
 TEST(ModelFeatures, LatentAttentionAndExperts) {
   const Features features = features_of("deepseek-v3");
   const Features expected = {

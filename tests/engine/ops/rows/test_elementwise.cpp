@@ -76,6 +76,36 @@ TEST(Scale, MultipliesByTheRoundedFactor) {
     }
 }
 
+// A factor that bfloat16 and float16 have no value for, in the type of the products.
+TEST(Scale, MultipliesByTheFactorAsItIs) {
+  const double factor = 0.22;
+  for (DType dtype : kFloatTypes)
+    for (int64_t n : kOddSizes) {
+      SCOPED_TRACE(concat(dtype, " ", n));
+      const std::vector<double> x = stored(dtype, normals("x", n));
+      const double used = stored(sum_dtype(dtype), {factor})[0];
+      std::vector<double> want = x;
+      for (double& v : want) v *= used;
+      const TestTensor tx(dtype, {n}, x);
+      for_each_kernel([&](Ctx& ctx) {
+        TestTensor y(dtype, {n}), in_place(dtype, {n}, x);
+        scale(ctx, y, tx, factor, FactorRounding::kProduct);
+        EXPECT_EACH_CLOSE(y, want, tolerance(dtype));
+        scale(ctx, in_place, in_place, factor, FactorRounding::kProduct);
+        EXPECT_SAME_BITS(*in_place, *y);
+        return outputs(y);
+      });
+    }
+  // bfloat16 has 225 / 1024 for it; the products 22.44 and 22.41 are rounded to eighths.
+  Ctx ctx(1, "test");
+  const TestTensor x(DType::kBF16, {1}, {102.0});
+  const TestTensor exact(DType::kBF16, {1}), rounded(DType::kBF16, {1});
+  scale(ctx, exact, x, factor, FactorRounding::kProduct);
+  scale(ctx, rounded, x, factor);
+  EXPECT_EQ(to_doubles(*exact)[0], 22.5);
+  EXPECT_EQ(to_doubles(*rounded)[0], 22.375);
+}
+
 // Nearest value of the narrow type, by comparing both neighbours in float64.
 template <class T>
 double nearest(double x) {

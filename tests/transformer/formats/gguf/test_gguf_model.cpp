@@ -281,7 +281,7 @@ TEST(GgufModel, WhatItCannotSayIsRefused) {
   expect_refused(golden + "qwen2_moe", "mlp_only_layers");
   expect_refused(golden + "qwen3_moe", "decoder_sparse_step");
   expect_refused(golden + "gemma3", "query_pre_attn_scalar");
-  for (const char* name : {"deepseek_v3", "kimi_k2", "smollm3"})
+  for (const char* name : {"deepseek_v3", "kimi_k2", "smollm3", "granite"})
     expect_refused(golden + name, "cannot be written as GGUF");
   Json json = expert_model("qwen3_moe");
   json["norm_topk_prob"] = false;
