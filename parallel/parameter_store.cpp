@@ -91,6 +91,7 @@ ParameterStore::~ParameterStore() = default;
 void ParameterStore::place(Region region) {
   const int blocks = specs_.empty() ? 0 : specs_.back().block + 1;
   std::vector<FlatRange>& tiles = block_ranges_[static_cast<size_t>(region)];
+  block_parameters_.resize(static_cast<size_t>(blocks));
   size_t h = 0;
   for (int block = 0; block < blocks; ++block) {
     FlatRange tile{flat_size_, flat_size_};
@@ -104,6 +105,7 @@ void ParameterStore::place(Region region) {
       const int64_t size = specs_[h].local_shape().numel();
       ranges_[h] = {flat_size_, checked_add(flat_size_, size)};
       by_offset_.push_back(static_cast<ParamHandle>(h));
+      block_parameters_[static_cast<size_t>(block)].push_back(static_cast<ParamHandle>(h));
       flat_size_ = ranges_[h].end;
       count_ += size;
     }
@@ -179,9 +181,9 @@ FlatRange ParameterStore::region_range(Region region) const {
 
 std::vector<PartialRange> ParameterStore::partial_ranges(int block) const {
   std::vector<PartialRange> out;
-  for (const ParamHandle h : by_offset_) {
+  for (const ParamHandle h : block_parameters_[static_cast<size_t>(block)]) {
     const ParameterSpec& spec = specs_[static_cast<size_t>(h)];
-    if (spec.block != block || spec.partial == PartialSum::kNone || !trained(h)) continue;
+    if (spec.partial == PartialSum::kNone || !trained(h)) continue;
     const bool joins =
         !out.empty() && out.back().sum == spec.partial && out.back().range.end == range(h).begin;
     if (joins)

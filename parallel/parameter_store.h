@@ -246,6 +246,7 @@ class ParameterStore {
   DType dtype_;
   std::vector<FlatRange> ranges_;
   std::vector<ParamHandle> by_offset_;  // handles in ascending order of flat offset
+  std::vector<std::vector<ParamHandle>> block_parameters_;  // those of each block, in that order
   std::array<std::vector<FlatRange>, kRegions> block_ranges_;
   std::vector<bool> written_;
   Sharding sharding_;
