@@ -151,7 +151,7 @@ TEST(MicroBatchGraphs, SayWhatIsInTheWay) {
   EXPECT_NE(why(dense, 3, true).find("cuda.synchronous"), std::string::npos);
   EXPECT_NE(why(experts, 3).find("expert"), std::string::npos);
   EXPECT_EQ(why(dp, 2), "");
-  EXPECT_NE(why(dp, 1).find("one in a step"), std::string::npos);
+  EXPECT_NE(why(dp, 1).find("a step has one micro-batch"), std::string::npos);
   RunConfig off = config_for(experts, 3);
   off.cuda_graphs = false;
   on_ranks(off, on_gpus(), [](LayoutRank& rank) { EXPECT_EQ(rank.step.graphs().why_not(), ""); });

@@ -167,7 +167,7 @@ TEST(DeepSpeed, ProblemsAreNamedInTheFile) {
             "deepspeed.amp: {\"enabled\":true} is refused: write bf16.enabled or fp16.enabled");
   EXPECT_EQ(problem_with(R"({"elasticity": {"enabled": true, "max_train_batch_size": 8}})"),
             "deepspeed.elasticity: {\"enabled\":true,\"max_train_batch_size\":8} is not available "
-            "in this version (batch sizes that follow the number of ranks); only false is");
+            "in this version (batch sizes that adapt to the number of ranks); only false is");
   EXPECT_EQ(problem_with(R"({"zero_optimization": {"offload_param": {"device": "nvme"}}})"),
             "deepspeed.zero_optimization.offload_param.device: \"nvme\" is not available in this "
             "version; use none, cpu");
