@@ -31,7 +31,7 @@ TEST_P(TrainingOnGpu, EqualsTheCpu) {
 
 std::vector<Named> single_rank_cases() {
   LayoutCase llama, gpt2, packed, recompute, mixtral, deepseek, qwen, mistral, qwen3, smollm3,
-      granite, bf16;
+      granite, olmo2, glm4, bf16;
   gpt2.llama = false;
   packed.packed = packed.dropout = true;
   recompute.recompute = Recompute::kFull;
@@ -42,6 +42,8 @@ std::vector<Named> single_rank_cases() {
   qwen3.variant = "qwen3";
   smollm3.variant = "smollm3";
   granite.variant = "granite";
+  olmo2.variant = "olmo2";
+  glm4.variant = "glm4";
   bf16.dtype = DType::kBF16;
   LayoutCase gpt2_dropout = gpt2;
   gpt2_dropout.dropout = true;
@@ -49,7 +51,7 @@ std::vector<Named> single_rank_cases() {
           {"packed", packed},     {"recompute", recompute}, {"mixtral", mixtral},
           {"deepseek", deepseek}, {"qwen2_moe", qwen},      {"bfloat16", bf16},
           {"mistral", mistral},   {"qwen3", qwen3},         {"smollm3", smollm3},
-          {"granite", granite}};
+          {"granite", granite},   {"olmo2", olmo2},         {"glm4", glm4}};
 }
 
 // Every dimension of parallelism, alone and combined. NCCL needs a GPU for each rank; with staged

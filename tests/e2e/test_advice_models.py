@@ -471,6 +471,14 @@ class PublishedAdapters(advice.AdviceTest):
         self.finetune("base", "--set", "output_dir=other", target_modules="attention")
         self.assertNotIn(text, self.trireme("finetune", "--config", "tune.json", "--set", "output_dir=other")[1])
 
+    def test_what_peft_holds_in_one_layer(self):
+        self.copy("hf/phi3", "base")
+        self.write("tokenizer.json", json.dumps(LETTERS))
+        text = "trireme's commands compute all of them. To use the result elsewhere, merge it (trireme checkpoint merge-lora)"
+        self.finetune("base")
+        self.assertIn(text, self.trireme("finetune", "--config", "tune.json")[1])
+        self.trireme("checkpoint", "merge-lora", "base", "tuned", "merged")
+
 
 class Commands(advice.AdviceTest):
     def test_commands_of_other_programs(self):

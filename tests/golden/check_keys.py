@@ -30,6 +30,8 @@ LATENT = dict({key: value for key, value in DENSE.items() if key != "head_dim"},
               num_experts_per_tok=3, n_shared_experts=1, n_group=4, topk_group=2, num_mtp_layers=0)
 GEMMA = dict(DENSE, num_hidden_layers=4, query_pre_attn_scalar=8, sliding_window=7,
              layer_types=["sliding_attention", "full_attention"] * 2)
+OLMO = {key: value for key, value in DENSE.items() if key != "head_dim"}
+EXPERTS = dict(DENSE, num_local_experts=6, num_experts_per_tok=2)
 OTHER = ("no_rope_layers", [1, 0]), ("use_qk_norm", True), ("query_pre_attn_scalar", 144), ("attention_scale", 0.5), \
     ("norm_type", "layer_norm"), ("attention_chunk_size", 16), ("scale_emb", 12), ("logit_scale", 0.5), \
     ("layer_types", ["sliding_attention", "full_attention"]), ("swiglu_limit", 7.0), ("tomorrows_key", 1)
@@ -37,7 +39,8 @@ OTHER = ("no_rope_layers", [1, 0]), ("use_qk_norm", True), ("query_pre_attn_scal
 # family, its sizes, the changed keys, and the expected result: "equal" or "refused"
 CASES = [(family, sizes, {"is_causal": False}, "refused")
          for family, sizes in (("llama", DENSE), ("mistral", DENSE), ("qwen2", DENSE), ("qwen3", DENSE),
-                               ("gemma3_text", GEMMA), ("deepseek_v3", LATENT), ("smollm3", DENSE), ("granite", DENSE))]
+                               ("gemma3_text", GEMMA), ("deepseek_v3", LATENT), ("smollm3", DENSE), ("granite", DENSE),
+                               ("olmo2", OLMO), ("seed_oss", DENSE), ("glm", DENSE), ("glm4", DENSE), ("minimax_m2", EXPERTS))]
 CASES += [("llama", DENSE, {key: value}, "refused") for key, value in OTHER]
 CASES += [
     ("llama", DENSE, {"is_causal": True, "use_qk_norm": False, "unheard_of": None}, "equal"),
@@ -60,6 +63,22 @@ CASES += [
     ("granite", DENSE, {"embedding_multiplier": 12, "attention_multiplier": 0.1, "residual_multiplier": 0.22}, "equal"),
     ("granite", DENSE, {"logits_scaling": 16.0}, "equal"),
     ("granite", DENSE, {"position_embedding_type": "nope"}, "refused"),
+    ("olmo2", OLMO, {}, "equal"),
+    ("olmo2", OLMO, {"use_qk_norm": False}, "refused"),
+    ("olmo3", OLMO, {"sliding_window": 7}, "equal"),
+    ("olmo3", OLMO, {"sliding_window": 7, "layer_types": None, "rope_parameters": None, "rope_theta": 100.0}, "equal"),
+    ("olmo3", OLMO, {"sliding_window": 7, "sliding_window_pattern": 2}, "refused"),
+    ("phi3", OLMO, {"sliding_window": 7}, "equal"),
+    ("phi3", OLMO, {"original_max_position_embeddings": 32, "rope_parameters": None, "rope_scaling": {
+        "type": "longrope", "short_factor": [1.0, 1.2, 1.5, 2.0], "long_factor": [1.0, 2.0, 4.0, 8.0]}}, "equal"),
+    ("phi3", OLMO, {"rope_parameters": {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0],
+                                        "long_factor": [1.0, 2.0, 4.0, 8.0]}}, "refused"),
+    ("seed_oss", DENSE, {"attention_out_bias": False}, "equal"),
+    ("glm", DENSE, {}, "equal"),
+    ("glm4", DENSE, {}, "equal"),
+    ("minimax_m2", EXPERTS, {}, "equal"),
+    ("minimax_m2", EXPERTS, {"rotary_dim": 4, "rope_parameters": None, "rope_theta": 10000.0}, "equal"),
+    ("minimax_m2", EXPERTS, {"use_routing_bias": False}, "refused"),
 ]
 UNTIED = [("llama", DENSE), ("gemma3_text", GEMMA), ("qwen2", DENSE)]
 

@@ -96,6 +96,60 @@ CASES = {
     "granite_biases": ("granite", dict(
         WIDE, num_hidden_layers=3, attention_bias=True, mlp_bias=True, embedding_multiplier=0.7, attention_multiplier=0.4,
         residual_multiplier=1.3, logits_scaling=0.3, **rope("linear", factor=4.0))),
+    "olmo2": ("olmo2", dict(LLAMA, num_hidden_layers=3)),
+    "olmo2_biases": ("olmo2", dict(LLAMA, num_key_value_heads=4, attention_bias=True, tie_word_embeddings=True,
+                                   **rope("yarn", factor=4.0, original_max_position_embeddings=16))),
+    "olmo3": ("olmo3", dict(LLAMA, num_hidden_layers=4, sliding_window=7)),
+    "olmo3_yarn": ("olmo3", dict(
+        WIDE, num_hidden_layers=3, sliding_window=7, attention_bias=True,
+        layer_types=["full_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
+            full_attention=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=16),
+            sliding_attention=dict(rope_type="default", rope_theta=50.0)))),
+    # Sequences are longer than the original context of the first, and shorter than that of the second.
+    "phi3": ("phi3", dict(
+        WIDE, num_hidden_layers=3, max_position_embeddings=64, original_max_position_embeddings=16, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.75,
+                             short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5], long_factor=[1.0, 1.5, 2.0, 3.0, 5.0, 8.0]))),
+    "phi3_short": ("phi3", dict(
+        LLAMA, max_position_embeddings=128, original_max_position_embeddings=64, sliding_window=7,
+        rope_parameters=dict(rope_type="longrope", rope_theta=100.0, short_factor=[1.0, 1.2, 1.5, 2.0],
+                             long_factor=[1.0, 2.0, 4.0, 8.0]))),
+    "ministral3": ("ministral3", dict(WIDE, num_hidden_layers=3, rope_parameters=dict(
+        type="yarn", rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=8, beta_fast=32.0,
+        beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3))),
+    "ministral3_window": ("ministral3", dict(
+        LLAMA, head_dim=12, sliding_window=7, tie_word_embeddings=True, rope_parameters=dict(
+            type="yarn", rope_type="yarn", rope_theta=50.0, factor=2.0, original_max_position_embeddings=16, mscale=1.0,
+            mscale_all_dim=0.7, llama_4_scaling_beta=0.1))),
+    "ernie4_5": ("ernie4_5", dict(LLAMA, head_dim=12, use_bias=True)),
+    "ernie4_5_plain": ("ernie4_5", dict(WIDE, num_hidden_layers=3, tie_word_embeddings=True, **rope("linear", factor=4.0))),
+    "exaone4": ("exaone4", dict(LLAMA, num_hidden_layers=4, head_dim=12, sliding_window=7, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention", "full_attention"])),
+    "exaone4_full": ("exaone4", dict(WIDE, sliding_window=None, layer_types=["full_attention"] * 2, **rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32))),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", dict(LLAMA, head_dim=12, attention_bias=True, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=100.0, factor=1.0, alpha=50.0))),
+    "hunyuan_v1_dense_plain": ("hunyuan_v1_dense", dict(WIDE, num_hidden_layers=3, tie_word_embeddings=True, **rope("default"))),
+    "seed_oss": ("seed_oss", dict(LLAMA, head_dim=12, attention_dropout=0.0, residual_dropout=0.0)),
+    "seed_oss_biases": ("seed_oss", dict(WIDE, num_hidden_layers=3, attention_bias=False, attention_out_bias=True, mlp_bias=True,
+                                         attention_dropout=0.0, residual_dropout=0.0, **rope("linear", factor=4.0))),
+    "glm": ("glm", dict(LLAMA, head_dim=12)),
+    "glm_quarter": ("glm", dict(WIDE, num_hidden_layers=3, attention_bias=False, tie_word_embeddings=True,
+                                **rope("default", partial_rotary_factor=0.25))),
+    "glm4": ("glm4", dict(LLAMA, num_hidden_layers=3, head_dim=8)),
+    "glm4_yarn": ("glm4", dict(WIDE, attention_bias=False, **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16, partial_rotary_factor=0.75))),
+    "glm4_moe": ("glm4_moe", dict(
+        LLAMA, num_hidden_layers=3, head_dim=12, attention_bias=True, use_qk_norm=True, moe_intermediate_size=10,
+        n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2, routed_scaling_factor=2.5, num_mtp_layers=0)),
+    "glm4_moe_groups": ("glm4_moe", dict(
+        WIDE, moe_intermediate_size=14, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, n_group=4,
+        topk_group=2, first_k_dense_replace=0, norm_topk_prob=False, num_mtp_layers=0,
+        **rope("linear", factor=4.0, partial_rotary_factor=0.25))),
+    "minimax_m2": ("minimax_m2", dict(LLAMA, intermediate_size=20, head_dim=12, num_local_experts=6, num_experts_per_tok=2,
+                                      **rope("default", partial_rotary_factor=0.5))),
+    "minimax_m2_whole": ("minimax_m2", dict(WIDE, num_hidden_layers=3, intermediate_size=12, num_local_experts=5,
+                                            num_experts_per_tok=4, tie_word_embeddings=True, **rope("linear", factor=4.0))),
 }
 
 

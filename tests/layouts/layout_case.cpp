@@ -115,6 +115,17 @@ void set_variant(const std::string& variant, ModelConfig& model) {
     model.attention_scale = 0.4;
     model.residual_scale = 0.6;
     model.logits_divisor = 1.3;
+  } else if (variant == "olmo2") {
+    model.family = ModelFamily::kOlmo2;
+    model.pre_norms = false;
+    model.post_norms = model.qk_norm = model.qk_norm_whole = true;
+    rope = {.type = RopeType::kLinear, .factor = 2};
+  } else if (variant == "glm4") {
+    model.family = ModelFamily::kGlm4;
+    model.post_norms = model.attention_bias = model.rope_interleaved = true;
+    model.rotary_dim = model.head_dim / 2 / 2 * 2;
+    rope = {.type = RopeType::kYarn, .factor = 4, .original_positions = 8};
+    model.query_scaling = 0.2;
   }
 }
 
@@ -285,8 +296,8 @@ std::vector<LayoutCase> all_cases(int most) {
          {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kFile})
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
         for (const bool packed : {false, true})
-          for (const char* model :
-               {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3", "smollm3", "granite"})
+          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3", "smollm3",
+                                    "granite", "olmo2", "glm4"})
             for (const bool dropout : {false, true}) {
               c.offload = offload;
               c.recompute = recompute;

@@ -85,7 +85,9 @@ class RankShapes {
     block.add(width * q);
     if (model_.attention_bias) block.add(q + 2 * kv);
     if (model_.attention_output_bias) block.add(width);
-    for (int norm = 0; model_.qk_norm && norm < 2; ++norm) block.add(model_.head_dim);
+    if (!model_.qk_norm) return;
+    block.add(model_.qk_norm_whole ? q : model_.head_dim);
+    block.add(model_.qk_norm_whole ? kv : model_.head_dim);
   }
 
   void add_latent_attention(StoreBlock& block) const {
@@ -102,7 +104,8 @@ class RankShapes {
   void add_layer(std::vector<StoreBlock>& out, int64_t layer) const {
     const int64_t width = model_.hidden_size;
     StoreBlock dense, experts{0, Region::kExpert};
-    for (int norm = 0; norm < (model_.post_norms ? 4 : 2); ++norm) add_norm(dense);
+    const int norms = 2 * (model_.pre_norms ? 1 : 0) + 2 * (model_.post_norms ? 1 : 0);
+    for (int norm = 0; norm < norms; ++norm) add_norm(dense);
     if (model_.latent.kv_rank > 0)
       add_latent_attention(dense);
     else

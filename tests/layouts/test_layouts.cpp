@@ -47,6 +47,7 @@ TEST(Layouts, EveryExchangeOfContextRanksEqualsOneRank) {
     if (c.sizes.cp > 1 && c.sizes.dp * c.sizes.pp == 1 && c.schedule == "1f1b" && c.packed &&
         c.dropout && c.recompute == Recompute::kSelective && c.offload == OffloadDevice::kNone &&
         c.variant != "qwen2" && c.variant != "gemma3" && c.variant != "granite" &&
+        c.variant != "glm4" &&
         (c.llama ? c.sizes.tp == 2 && c.sizes.sequence_parallel : c.sizes.tp == 1))
       expect_equal(c);
 }
@@ -115,6 +116,8 @@ TEST(Layouts, TheSampleHasEveryVariant) {
                               "model gemma3",
                               "model smollm3",
                               "model granite",
+                              "model olmo2",
+                              "model glm4",
                               "model mixtral",
                               "model qwen2_moe",
                               "model deepseek",

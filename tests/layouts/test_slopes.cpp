@@ -21,6 +21,8 @@ TEST(Slopes, ScaledBranchesAndLogits) {
   EXPECT_GT(compared("granite", true), 20) << "dropout of the branches before their factor";
 }
 
+TEST(Slopes, NormsOfAllHeadsAndOfOutputsOnly) { EXPECT_GT(compared("olmo2", false), 20); }
+TEST(Slopes, PositionsOnAPartOfTheHead) { EXPECT_GT(compared("glm4", false), 20); }
 TEST(Slopes, LayersWithoutPositions) { EXPECT_GT(compared("smollm3", false), 20); }
 
 }  // namespace

@@ -44,6 +44,14 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.residual_scale = 0.7;
     c.logits_divisor = 0.6;
   }
+  if (family == ModelFamily::kOlmo2) {
+    c.pre_norms = false;
+    c.post_norms = c.qk_norm = c.qk_norm_whole = true;
+  }
+  if (family == ModelFamily::kGlm4) {
+    c.post_norms = c.attention_bias = c.rope_interleaved = true;
+    c.rotary_dim = c.head_dim / 4 * 2;
+  }
   if (family == ModelFamily::kMistral) c.windows = {5, 0, 5};
   if (family == ModelFamily::kQwen3) {
     c.qk_norm = true;

@@ -34,7 +34,19 @@ enum class ModelFamily {
   kGemma3,
   kKimiK2,
   kSmolLm3,
-  kGranite
+  kGranite,
+  kOlmo2,
+  kOlmo3,
+  kSeedOss,
+  kGlm,
+  kGlm4,
+  kGlm4Moe,
+  kMiniMaxM2,
+  kPhi3,
+  kMinistral3,
+  kErnie45,
+  kExaone4,
+  kHunyuanDense
 };
 
 // Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +
@@ -62,7 +74,11 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   // RoPE base of the layers with a window, whose frequencies are not scaled; 0: rope_theta.
   double local_rope_theta = 0;
+  // Queries at position p are multiplied by 1 + query_scaling ln(1 + floor(p / P0)), P0
+  // rope_scaling.original_positions, after their rotation (Llama 4's temperature); 0: not.
+  double query_scaling = 0;
   bool rope_interleaved = false;  // rotates pairs of neighbours (engine/ops/attention/rotary.h)
+  int64_t rotary_dim = 0;         // first elements of each head that are rotated, even; 0: all
   double attention_scale = 0;     // softmax scale; 0: 1 / sqrt(D)
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
@@ -74,6 +90,7 @@ struct ModelConfig {
   bool gated_mlp = true;               // down(silu(gate x) * up x); else down(gelu_tanh(up x))
   bool gelu_gate = false;              // gated MLP with gelu_tanh instead of silu
   bool zero_centered_gamma = false;    // RMSNorm multiplies by 1 + w
+  bool pre_norms = true;               // norms of the inputs of attention and MLP
   bool post_norms = false;             // post-norms of attention and MLP, before the residual add
   double embedding_scale = 1;          // factor of the token embedding
   bool exact_embedding_scale = false;  // that factor is not rounded to the dtype first
@@ -81,6 +98,8 @@ struct ModelConfig {
   double logits_divisor = 1;           // logits are divided by it
   bool tie_word_embeddings = false;
   bool qk_norm = false;                // RMSNorm of each head's q and k, before RoPE
+  bool qk_norm_after_rope = false;     // with qk_norm: after it
+  bool qk_norm_whole = false;          // with qk_norm: of all heads of q, and of k, together
   bool attention_bias = false;         // biases of q, k and v
   bool attention_output_bias = false;  // bias of o
   bool mlp_bias = false;               // biases of up, down and, in a gated MLP, gate
@@ -110,12 +129,14 @@ struct ModelConfig {
 
 // Elements of a head that the rotary embedding rotates: columns of the rotary table.
 inline int64_t rotary_width(const ModelConfig& config) {
-  return config.latent.kv_rank > 0 ? config.latent.rope_dim : config.head_dim;
+  if (config.latent.kv_rank > 0) return config.latent.rope_dim;
+  return config.rotary_dim > 0 ? config.rotary_dim : config.head_dim;
 }
 
-// Number of rotary tables: 2 where layers with a window have their own frequencies.
+// Number of rotary tables: 2 where layers with a window have their own frequencies, or queries
+// their own factor.
 inline int64_t rotary_tables(const ModelConfig& config) {
-  return config.local_rope_theta > 0 ? 2 : 1;
+  return config.local_rope_theta > 0 || config.query_scaling > 0 ? 2 : 1;
 }
 
 // Longest sequence that the model supports: rows of its position table, or the length that its

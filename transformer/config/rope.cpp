@@ -57,6 +57,20 @@ void scale_yarn(const RopeScaling& s, double base, int64_t width,
   }
 }
 
+void scale_longrope(const RopeScaling& s, int64_t length, std::vector<double>& frequencies) {
+  const std::vector<double>& factors =
+      length > s.original_positions ? s.long_factors : s.short_factors;
+  TRIREME_CHECK(factors.size() == frequencies.size(), "longrope: ", factors.size(), " factors of ",
+                frequencies.size(), " rotary frequencies");
+  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+}
+
+double longrope_attention_factor(const RopeScaling& s) {
+  if (s.attention_factor > 0) return s.attention_factor;
+  if (s.factor <= 1 || s.original_positions <= 1) return 1;
+  return std::sqrt(1 + std::log(s.factor) / std::log(static_cast<double>(s.original_positions)));
+}
+
 double yarn_attention_factor(const RopeScaling& s) {
   if (s.attention_factor > 0) return s.attention_factor;
   if (s.mscale != 0 && s.mscale_all_dim != 0)
@@ -87,6 +101,10 @@ RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScali
     case RopeType::kYarn:
       scale_yarn(scaling, base, width, out.inverse);
       out.attention_factor = yarn_attention_factor(scaling);
+      break;
+    case RopeType::kLongRope:
+      scale_longrope(scaling, length, out.inverse);
+      out.attention_factor = longrope_attention_factor(scaling);
       break;
   }
   return out;

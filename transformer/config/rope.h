@@ -17,13 +17,16 @@
 //            rounded down and up if `truncate`, within [0, D - 1]. Cosines and sines are multiplied
 //            by the attention factor, by default m(s, mscale) / m(s, mscale_all_dim) if both are
 //            given, else m(s, 1), with m(s, k) = 0.1 k ln(s) + 1 for s > 1, else 1.
+//   longrope f_i / l_i for a length above P0, else f_i / c_i             (Ding et al. 2024)
+//            with two given lists l and c. Cosines and sines are multiplied by the attention
+//            factor, by default sqrt(1 + ln(s) / ln(P0)) for s > 1, else 1.
 //
-// `length` of "dynamic": HuggingFace takes the longest sequence of each forward pass. There a
-// sequence's result depends on the other sequences of its batch, and cached keys were rotated by
-// other frequencies than later queries. Here `length` is the length that positions are reserved for
-// (Model::reserve_positions()): the configured sequence length in training and evaluation,
-// independent of packing, and the length of prompt plus new tokens in generation. That equals
-// HuggingFace's whole forward pass of a batch whose longest sequence has this length.
+// `length` of "dynamic" and "longrope": HuggingFace takes the longest sequence of each forward.
+// There a sequence's result depends on the other sequences of its batch, and cached keys were
+// rotated by other frequencies than later queries. Here `length` is the length that positions are
+// reserved for (Model::reserve_positions()): the configured sequence length in training and
+// evaluation, independent of packing, and the length of prompt plus new tokens in generation. That
+// equals HuggingFace's whole forward pass of a batch whose longest sequence has this length.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +34,18 @@
 
 namespace trireme {
 
-enum class RopeType { kDefault, kLinear, kDynamic, kLlama3, kYarn };
+enum class RopeType { kDefault, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 struct RopeScaling {
   RopeType type = RopeType::kDefault;
-  double factor = 1.0;                                         // s
-  int64_t original_positions = 0;                              // P0; llama3, yarn, Gemma's linear
+  double factor = 1.0;             // s
+  int64_t original_positions = 0;  // P0; llama3, yarn, longrope, Gemma's linear
   double low_frequency_factor = 1, high_frequency_factor = 4;  // low, high; llama3
-  double beta_fast = 32, beta_slow = 1;                        // these and all below: yarn
+  double attention_factor = 0;                                 // yarn, longrope; 0: not given
+  double beta_fast = 32, beta_slow = 1;                        // yarn, and these
   bool truncate = true;
-  double attention_factor = 0;            // 0: not given
-  double mscale = 0, mscale_all_dim = 0;  // 0: not given
+  double mscale = 0, mscale_all_dim = 0;                      // 0: not given
+  std::vector<double> short_factors = {}, long_factors = {};  // (D / 2) c, l; longrope
   bool operator==(const RopeScaling&) const = default;
 };
 

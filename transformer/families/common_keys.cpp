@@ -55,7 +55,9 @@ void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
   schema.number("rms_norm_eps", preset.norm_eps, "added to the mean square in RMSNorm")
       .above(0)
       .at_most(1);
-  schema.number("attention_dropout", "0", "dropout of attention probabilities; null: 0")
+  schema
+      .number("attention_dropout", preset.attention_dropout,
+              "dropout of attention probabilities; null: 0")
       .or_null()
       .at_least(0)
       .below(1);
@@ -86,7 +88,7 @@ void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
   add_decoder_keys(schema, preset);
   add_silu_gate(schema);
   add_head_dim(schema, preset.head_dim);
-  add_rope_keys(schema, preset.rope_theta);
+  add_rope_keys(schema, {.theta = preset.rope_theta, .rotary_factor = preset.rotary_factor});
 }
 
 void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {

@@ -31,6 +31,8 @@ struct LlamaDefaults {
   const char* head_dim = "null";
   const char* vocab = "";  // "": required, like heads
   const char* heads = "";
+  const char* attention_dropout = "0";
+  const char* rotary_factor = "";  // RopeDefaults
   bool tied = false;
 };
 // Sizes, numbers of heads, RMSNorm; includes the common keys.

@@ -109,16 +109,21 @@ std::string features_of_other(const Json& json, const std::string& type) {
 // Configuration of the text model inside a multimodal one, completed by the keys that apply to all
 // its parts. nullopt where `json` is not such a model. Reports errors and a note.
 std::optional<Json> text_part(const Json& json, const std::string& path, ConfigReport& report) {
-  if (!json.is_object() || json.value("model_type", Json()) != "gemma3") return std::nullopt;
+  const Json type = json.is_object() ? json.value("model_type", Json()) : Json();
+  const MultimodalModel* const model =
+      type.is_string() ? find_multimodal(type.get<std::string>()) : nullptr;
+  if (model == nullptr) return std::nullopt;
   const std::string place = join_path(path, "text_config");
   if (!json.contains("text_config") || !json["text_config"].is_object()) {
-    report.error(place, "is required: the text model of a gemma3");
+    report.error(place, concat("is required: the text model of a ", model->model_type));
     return Json();
   }
   Json text = json["text_config"];
   for (const char* key : {"architectures", "bos_token_id", "eos_token_id", "tie_word_embeddings"})
     if (json.contains(key) && !json[key].is_null() && !text.contains(key)) text[key] = json[key];
-  if (!text.contains("model_type")) text["model_type"] = "gemma3_text";
+  if (text.contains("architectures") && text["architectures"] == Json::array({model->architecture}))
+    text.erase("architectures");  // that of all parts
+  if (!text.contains("model_type")) text["model_type"] = model->text_type;
   report.note(place, "the text model is read; the other parts and their tensors are left out");
   return text;
 }

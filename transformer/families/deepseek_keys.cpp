@@ -11,14 +11,16 @@
 namespace trireme {
 namespace {
 
-constexpr ExpertKeys kDeepseekV3Experts{.experts = "n_routed_experts",
-                                        .experts_default = "256",
-                                        .per_token_default = "8",
-                                        .balance = "aux_loss_alpha",
-                                        .balance_default = "0",
-                                        .mixed = true,
-                                        .width_default = "2048",
-                                        .normalise_default = true};
+ExpertKeys expert_keys(const SigmoidExperts& preset) {
+  return {.experts = "n_routed_experts",
+          .experts_default = preset.experts,
+          .per_token_default = "8",
+          .balance = "aux_loss_alpha",
+          .balance_default = "0",
+          .mixed = true,
+          .width_default = preset.width,
+          .normalise_default = true};
+}
 
 }  // namespace
 
@@ -86,7 +88,7 @@ void add_latent_keys(Schema& schema) {
   width("v_head_dim", "128", "width of a value; at most qk_nope_head_dim + qk_rope_head_dim");
   schema.ignored("head_dim");     // transformers writes qk_rope_head_dim as head_dim
   schema.ignored("qk_head_dim");  // and the sum of both parts as qk_head_dim
-  add_rope_keys(schema, "10000");
+  add_rope_keys(schema, {});
 }
 
 void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
@@ -132,37 +134,53 @@ void add_deepseek_v3_attention_keys(Schema& schema) {
   add_latent_keys(schema);
 }
 
-void add_deepseek_v3_layer_keys(Schema& schema) {
+void add_sigmoid_expert_keys(Schema& schema, const SigmoidExperts& preset) {
   schema
       .integer("num_nextn_predict_layers", "0",
                "multi-token prediction layers after the last layer: left out")
       .alias({"num_mtp_layers"})
-      .at_least(0);
-  add_expert_keys(schema, kDeepseekV3Experts);
-  add_deepseek_expert_keys(schema, {.first_dense = "3",
+      .at_least(0)
+      .at_most(kMaxLayers);
+  add_expert_keys(schema, expert_keys(preset));
+  add_deepseek_expert_keys(schema, {.first_dense = preset.first_dense,
                                     .shared_experts = "1",
-                                    .groups = "8",
-                                    .kept_groups = "4",
-                                    .weight_scale = "2.5"});
+                                    .groups = preset.groups,
+                                    .kept_groups = preset.kept_groups,
+                                    .weight_scale = preset.weight_scale});
   schema.choice("scoring_func", "sigmoid", {"sigmoid"}, "scores from router logits");
   schema.choice("topk_method", "noaux_tc", {"noaux_tc"},
                 "how experts are chosen: from the best groups, with a bias that balances them");
   add_routing_keys(schema);
 }
 
+void read_sigmoid_expert_keys(const ConfigValues& values, const SigmoidExperts& preset,
+                              ModelConfig& config, ConfigReport& report) {
+  const ExpertKeys keys = expert_keys(preset);
+  config.moe = read_expert_keys(values, keys);
+  config.moe.sigmoid_scores = config.moe.selection_bias = true;
+  read_deepseek_expert_keys(values, true, config.moe);
+  read_routing_keys(values, keys, config.moe, report);
+  config.extra_layers = values.integer("num_nextn_predict_layers");
+  note_extra_layers(values, "num_nextn_predict_layers", config, report);
+}
+
+void write_sigmoid_expert_keys(const ModelConfig& config, const SigmoidExperts& preset,
+                               Json& json) {
+  json["num_nextn_predict_layers"] = config.extra_layers;
+  write_expert_keys(config.moe, expert_keys(preset), json);
+  write_deepseek_expert_keys(config.moe, json);
+  json["scoring_func"] = "sigmoid";
+  json["topk_method"] = "noaux_tc";
+  write_routing_keys(config.moe, json);
+}
+
+void add_deepseek_v3_layer_keys(Schema& schema) { add_sigmoid_expert_keys(schema, {}); }
+
 void read_deepseek_v3_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_decoder_keys(values, config, report);
   read_attention_bias(values, config);
   read_latent_keys(values, config, report);
-  config.moe = read_expert_keys(values, kDeepseekV3Experts);
-  config.moe.sigmoid_scores = config.moe.selection_bias = true;
-  read_deepseek_expert_keys(values, true, config.moe);
-  read_routing_keys(values, kDeepseekV3Experts, config.moe, report);
-  config.extra_layers = values.integer("num_nextn_predict_layers");
-  if (config.extra_layers > 0 && values.given("num_nextn_predict_layers"))
-    report.note(values.spelled("num_nextn_predict_layers"),
-                concat("the ", config.extra_layers, " layers after layer ", config.num_layers - 1,
-                       ", which predict tokens after the next, are left out"));
+  read_sigmoid_expert_keys(values, {}, config, report);
 }
 
 void write_deepseek_v3_attention_keys(const ModelConfig& config, Json& json) {
@@ -172,12 +190,7 @@ void write_deepseek_v3_attention_keys(const ModelConfig& config, Json& json) {
 }
 
 void write_deepseek_v3_layer_keys(const ModelConfig& config, Json& json) {
-  json["num_nextn_predict_layers"] = config.extra_layers;
-  write_expert_keys(config.moe, kDeepseekV3Experts, json);
-  write_deepseek_expert_keys(config.moe, json);
-  json["scoring_func"] = "sigmoid";
-  json["topk_method"] = "noaux_tc";
-  write_routing_keys(config.moe, json);
+  write_sigmoid_expert_keys(config, {}, json);
 }
 
 }  // namespace trireme

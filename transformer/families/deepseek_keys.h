@@ -31,6 +31,21 @@ void add_latent_keys(Schema& schema);
 void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_latent_keys(const ModelConfig& config, Json& json);
 
+// Defaults of the keys of DeepSeek-V3's experts, by default DeepSeek-V3's own.
+struct SigmoidExperts {
+  const char* experts = "256";
+  const char* width = "2048";
+  const char* first_dense = "3";
+  const char* groups = "8";
+  const char* kept_groups = "4";
+  const char* weight_scale = "2.5";
+};
+// Keys of DeepSeek-V3's experts and of the layers for multi-token prediction.
+void add_sigmoid_expert_keys(Schema& schema, const SigmoidExperts& preset);
+void read_sigmoid_expert_keys(const ConfigValues& values, const SigmoidExperts& preset,
+                              ModelConfig& config, ConfigReport& report);
+void write_sigmoid_expert_keys(const ModelConfig& config, const SigmoidExperts& preset, Json& json);
+
 // Keys of DeepSeek-V3 and of models with its architecture: sizes and latent attention, then
 // multi-token prediction and experts. A family's own rows come between them; it sets
 // rope_interleaved.

@@ -133,6 +133,14 @@ void write_routing_keys(const MoeConfig& moe, Json& json) {
   json["expert_capacity_factor"] = moe.capacity_factor > 0 ? Json(moe.capacity_factor) : Json();
 }
 
+void note_extra_layers(const ConfigValues& values, const char* key, const ModelConfig& config,
+                       ConfigReport& report) {
+  if (config.extra_layers > 0 && values.given(key))
+    report.note(values.spelled(key),
+                concat("the ", config.extra_layers, " layers after layer ", config.num_layers - 1,
+                       ", which predict tokens after the next, are left out"));
+}
+
 void add_qwen_layer_keys(Schema& schema) {
   schema.integer("decoder_sparse_step", "1", "interval of layers with experts").at_least(1);
   schema.any("mlp_only_layers", "[]", "list of layer numbers", "layers without experts").or_null();

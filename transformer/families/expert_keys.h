@@ -3,7 +3,7 @@
 
 #include "engine/config/reader.h"
 #include "engine/config/schema.h"
-#include "transformer/config/moe_config.h"
+#include "transformer/config/model_config.h"
 
 namespace trireme {
 
@@ -35,6 +35,10 @@ void add_routing_keys(Schema& schema);
 void read_routing_keys(const ConfigValues& values, const ExpertKeys& keys, MoeConfig& moe,
                        ConfigReport& report);
 void write_routing_keys(const MoeConfig& moe, Json& json);
+
+// Notes that the layers for multi-token prediction, whose number `key` gives, are left out.
+void note_extra_layers(const ConfigValues& values, const char* key, const ModelConfig& config,
+                       ConfigReport& report);
 
 // Sparse layers by Qwen's keys: "decoder_sparse_step", "mlp_only_layers".
 void add_qwen_layer_keys(Schema& schema);

@@ -11,9 +11,13 @@ namespace trireme {
 namespace {
 
 constexpr const Family* kFamilies[] = {
-    &kGpt2Family,       &kLlamaFamily,    &kMistralFamily,  &kQwen2Family,    &kQwen3Family,
-    &kMixtralFamily,    &kQwen2MoeFamily, &kQwen3MoeFamily, &kDeepseekFamily, &kDeepseekV2Family,
-    &kDeepseekV3Family, &kGemma3Family,   &kKimiK2Family,   &kSmolLm3Family,  &kGraniteFamily};
+    &kGpt2Family,     &kLlamaFamily,      &kMistralFamily,     &kQwen2Family,
+    &kQwen3Family,    &kMixtralFamily,    &kQwen2MoeFamily,    &kQwen3MoeFamily,
+    &kDeepseekFamily, &kDeepseekV2Family, &kDeepseekV3Family,  &kGemma3Family,
+    &kKimiK2Family,   &kSmolLm3Family,    &kGraniteFamily,     &kOlmo2Family,
+    &kOlmo3Family,    &kSeedOssFamily,    &kGlmFamily,         &kGlm4Family,
+    &kGlm4MoeFamily,  &kMiniMaxM2Family,  &kPhi3Family,        &kMinistral3Family,
+    &kErnie45Family,  &kExaone4Family,    &kHunyuanDenseFamily};
 
 Schema made(const Family& family) {
   Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));
@@ -32,7 +36,17 @@ size_t place_of(ModelFamily id) {
   return static_cast<size_t>(found - std::begin(kFamilies));
 }
 
+constexpr MultimodalModel kMultimodal[] = {
+    {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text"},
+    {"mistral3", "Mistral3ForConditionalGeneration", "mistral"}};
+
 }  // namespace
+
+const MultimodalModel* find_multimodal(const std::string& model_type) {
+  const auto* const found = std::ranges::find_if(
+      kMultimodal, [&](const MultimodalModel& model) { return model_type == model.model_type; });
+  return found == std::end(kMultimodal) ? nullptr : found;
+}
 
 std::span<const Family* const> families() { return kFamilies; }
 

@@ -26,6 +26,8 @@ struct ParameterNames {
   const char* attention_norm = "input_layernorm";
   const char* attention = "self_attn";
   const char* attention_output = "o_proj";  // in the module `attention`
+  const char* q_norm = "q_norm";            // in the module `attention`, of models with qk_norm
+  const char* k_norm = "k_norm";
   const char* mlp_norm = "post_attention_layernorm";
   const char* attention_post_norm = "";  // of models with post_norms
   const char* mlp_post_norm = "";
@@ -38,7 +40,8 @@ struct ParameterNames {
   const char* expert_gate = "gate_proj";
   const char* expert_up = "up_proj";
   const char* expert_down = "down_proj";
-  const char* shared_expert = "shared_experts";  // in the module `experts`
+  const char* shared_expert = "shared_experts";                 // in the module `experts`
+  const char* selection_bias = "gate.e_score_correction_bias";  // in the module `experts`
 };
 
 struct Family {
@@ -52,7 +55,10 @@ struct Family {
   const char* refused = "";   // features of its published models that are not implemented
   const char* positions_key;  // key of the longest sequence, for messages
   ParameterNames names;
-  bool qk_norm = false;      // RMSNorm of each head's q and k
+  bool qk_norm = false;  // RMSNorm of q and k
+  // Files have gate_proj and up_proj of an MLP in one tensor, gate_up_proj; q_proj, k_proj and
+  // v_proj in one, qkv_proj.
+  bool fused_gate_up = false, fused_qkv = false;
   bool layer_types = false;  // "layer_types" selects the layers with a window
   // GPT-2's Conv1D: linear layers of the blocks are stored as (in, out), q, k and v in one matrix.
   bool conv1d = false;
@@ -68,6 +74,15 @@ struct Family {
   // keys common to all families.
   void (*write)(const ModelConfig& config, Json& json);
 };
+
+// Multimodal models, of which the text part is read.
+struct MultimodalModel {
+  const char* model_type;
+  const char* architecture;
+  const char* text_type;  // of a "text_config" without "model_type"
+};
+// nullptr: not such a model_type.
+const MultimodalModel* find_multimodal(const std::string& model_type);
 
 std::span<const Family* const> families();
 const Family& family_of(ModelFamily id);

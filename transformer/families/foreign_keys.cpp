@@ -153,7 +153,7 @@ void add_by_family(const Family& family, Schema& schema) {
   const bool rms = has(schema, "rms_norm_eps");
   const bool post_norms = *family.names.attention_post_norm != '\0';
   const std::vector<std::string> norms =
-      rms ? std::vector<std::string>{"\"rms_norm\"", "\"rmsnorm\"", "\"RMSNorm\""}
+      rms ? std::vector<std::string>{"\"rms_norm\"", "\"rmsnorm\"", "\"RMSNorm\"", "\"rms\""}
           : std::vector<std::string>{"\"layer_norm\"", "\"layernorm\"", "\"LayerNorm\""};
   const std::vector<std::string> positions =
       rms ? std::vector<std::string>{"\"rope\"", "\"ROPE\"", "\"rotary\""}
@@ -205,6 +205,7 @@ void check_architectures(const Family& family, const ConfigValues& values, Confi
     if (!name.is_string()) return false;
     std::string word = name.get<std::string>();
     if (word.starts_with("LLaMA")) word.replace(0, 5, "Llama");  // before transformers supported it
+    if (const size_t at = word.find("_For"); at != std::string::npos) word.erase(at, 1);
     if (!word.starts_with(prefix)) return false;
     for (const char* end : {"ForCausalLM", "LMHeadModel", "Model", "TextModel", "DoubleHeadsModel",
                             "ForConditionalGeneration", "ForSequenceClassification",

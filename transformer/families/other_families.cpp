@@ -51,30 +51,20 @@ constexpr OtherFamily kOtherFamilies[] = {
     {"deepseek_v4",
      "one shared head of keys and values with a compressed history, attention sinks, and several "
      "residual streams"},
-    {"ernie4_5", "rotary positions of neighbouring elements"},
     {"ernie4_5_moe",
      "rotary positions of neighbouring elements, and experts with softmax scores whose choice a "
      "bias moves"},
-    {"exaone4",
-     "norms of the branches' outputs instead of their inputs, normalised heads of q and k, and in "
-     "models with windows layers without rotary positions"},
     {"falcon_h1", "attention and Mamba-2 side by side in every layer, and scaled activations"},
     {"gemma2", "norms before and after both branches, windows, and capped attention and logits"},
     {"gemma3n", kGemma3n},
     {"gemma3n_text", kGemma3n},
     {"gemma4", kGemma4},
     {"gemma4_text", kGemma4},
-    {"glm", kHalfRotated},
-    {"glm4",
-     "rotary positions of neighbouring elements on half of each head, and norms after the "
-     "branches"},
-    {"glm4_moe", "rotary positions on half of each head, and experts with sigmoid scores"},
     {"glm4_moe_lite", "latent attention, and experts with sigmoid scores"},
     {"glm_moe_dsa", kIndexedLatent},
     {"gpt_oss", "attention sinks, biases of all projections and experts, and clamped gates"},
     {"granitemoehybrid",
      "layers of Mamba-2 or attention, and scaled embeddings, branches, attention and logits"},
-    {"hunyuan_v1_dense", "norms of the heads of q and k after their rotation"},
     {"hunyuan_v1_moe", "norms of the heads of q and k after their rotation, and experts"},
     {"kimi_k3", kDeltaAttention},
     {"kimi_linear", kDeltaAttention},
@@ -84,11 +74,7 @@ constexpr OtherFamily kOtherFamilies[] = {
     {"llama4_text", kLlama4},
     {"mimo_v2_flash",
      "attention sinks, other heads of keys and values in layers with a window, and experts"},
-    {"minimax_m2",
-     "a norm over all heads of q and k together, rotary positions on half of each head, and "
-     "experts"},
     {"ministral", "windows in the layers that layer_types names"},
-    {"ministral3", "queries scaled by their position"},
     {"mistral4", "latent attention with queries scaled by their position, and experts"},
     {"modernbert",
      "attention to later tokens, windows of both sides, and no norm before the first attention"},
@@ -96,20 +82,11 @@ constexpr OtherFamily kOtherFamilies[] = {
     {"nemotron_h",
      "one of Mamba-2, attention without rotary positions, MLP or experts in each layer, and MLPs "
      "without gate whose activation is a squared ReLU"},
-    {"olmo2",
-     "norms of the branches' outputs instead of their inputs, and a norm over all heads of q and k "
-     "together"},
-    {"olmo3",
-     "norms of the branches' outputs instead of their inputs, a norm over all heads of q and k "
-     "together, and windows"},
-    {"phi3",
-     "fused projections, and in most models longrope or rotary positions on a part of each head"},
     {"qwen3_5", kDeltaNet},
     {"qwen3_5_moe", kDeltaNetExperts},
     {"qwen3_5_moe_text", kDeltaNetExperts},
     {"qwen3_5_text", kDeltaNet},
     {"qwen3_next", kDeltaNetExperts},
-    {"seed_oss", "biases of q, k and v without one of o, and dropout of the branches"},
     {"starcoder2", "LayerNorm, biases everywhere, and an MLP without gate"},
     {"xlm-roberta", kEncoder}};
 

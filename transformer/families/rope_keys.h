@@ -8,12 +8,28 @@
 
 namespace trireme {
 
-void add_rope_keys(Schema& schema, const char* theta_default);
-// Sets config.rope_theta and config.rope_scaling. Requires head_dim and max_positions to be read
-// before.
-void read_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
-// "rope_theta", and "rope_scaling" where the frequencies are scaled.
+// Defaults of transformers.
+struct RopeDefaults {
+  const char* theta = "10000";
+  const char* rotary_factor = "";  // "partial_rotary_factor"; "": it must be 1
+};
+void add_rope_keys(Schema& schema, const RopeDefaults& preset);
+// Sets config.rope_theta, config.rotary_dim and config.rope_scaling. Requires head_dim and
+// max_positions to be read before. original_positions: the original length by a key outside the
+// object, which has precedence over the one in it; 0: none.
+void read_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report,
+                    int64_t original_positions = 0);
+// "rope_theta", "rope_scaling" where the frequencies are scaled, and "partial_rotary_factor" where
+// a part of each head is rotated.
 void write_rope_keys(const ModelConfig& config, Json& json);
+
+// Models whose layers with a window have unscaled frequencies (OLMo 3): "rope_theta" and
+// "rope_scaling" for the other layers, "rope_parameters.sliding_attention.rope_theta" for those
+// with a window, whose default is the family's, whatever "rope_theta" is; or "rope_parameters" with
+// an object for each kind. Reading requires the windows.
+void add_windowed_rope_keys(Schema& schema, const char* theta_default);
+void read_windowed_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
+void write_windowed_rope_keys(const ModelConfig& config, Json& json);
 
 // Models whose layers with a window have their own, unscaled frequencies (Gemma): "rope_theta" and
 // "rope_scaling" (linear or none) for the other layers, "rope_local_base_freq" for those with a

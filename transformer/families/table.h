@@ -21,5 +21,17 @@ extern const Family kGemma3Family;
 extern const Family kKimiK2Family;
 extern const Family kSmolLm3Family;
 extern const Family kGraniteFamily;
+extern const Family kOlmo2Family;
+extern const Family kOlmo3Family;
+extern const Family kSeedOssFamily;
+extern const Family kGlmFamily;
+extern const Family kGlm4Family;
+extern const Family kGlm4MoeFamily;
+extern const Family kMiniMaxM2Family;
+extern const Family kPhi3Family;
+extern const Family kMinistral3Family;
+extern const Family kErnie45Family;
+extern const Family kExaone4Family;
+extern const Family kHunyuanDenseFamily;
 
 }  // namespace trireme

@@ -77,6 +77,24 @@ bool has_window(const ModelConfig& config, WindowLayers layers, int64_t layer, i
   TRIREME_UNREACHABLE("window layers ", static_cast<int>(layers));
 }
 
+// Windows of the layers that "layer_types" lists or, without it, of all but every interval-th.
+// Returns whether there are such layers.
+bool read_sliding_layers(const ConfigValues& values, int64_t interval, ModelConfig& config,
+                         ConfigReport& report) {
+  const int64_t window = values.integer("sliding_window");
+  std::vector<bool> sliding;
+  if (values.given("layer_types"))
+    sliding = read_layer_types(values, config.num_layers, report);
+  else
+    for (int64_t l = 0; l < config.num_layers; ++l)
+      sliding.push_back(interval > 0 && (l + 1) % interval != 0);
+  if (std::ranges::find(sliding, true) == sliding.end()) return false;
+  check_window(values, report);
+  if (window > 0)
+    for (const bool has : sliding) config.windows.push_back(has ? window : 0);
+  return true;
+}
+
 }  // namespace
 
 void add_window_key(Schema& schema, const char* preset) {
@@ -153,23 +171,32 @@ void add_pattern_window_keys(Schema& schema) {
 
 void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
                               ConfigReport& report) {
-  const int64_t window = values.integer("sliding_window");
-  std::vector<bool> sliding;
-  if (values.given("layer_types")) {
-    sliding = read_layer_types(values, config.num_layers, report);
-  } else {
-    const int64_t pattern = values.integer("sliding_window_pattern");
-    for (int64_t l = 0; l < config.num_layers; ++l)
-      sliding.push_back(pattern > 0 && (l + 1) % pattern != 0);
-  }
-  if (std::ranges::find(sliding, true) != sliding.end()) check_window(values, report);
-  if (window == 0 || std::ranges::find(sliding, true) == sliding.end()) return;
-  for (const bool has : sliding) config.windows.push_back(has ? window : 0);
+  read_sliding_layers(values, values.integer("sliding_window_pattern"), config, report);
+}
+
+void add_listed_window_keys(Schema& schema) {
+  add_size(schema, "4096",
+           "tokens that a token attends to, itself included, in the layers with a window");
+  add_layer_types(schema);
+}
+
+void read_listed_window_keys(const ConfigValues& values, int64_t interval, ModelConfig& config,
+                             ConfigReport& report) {
+  if (read_sliding_layers(values, interval, config, report) && !config.has_windows() &&
+      values.valid("sliding_window"))
+    report.error(values.spelled("sliding_window"),
+                 concat("is required: some layers are \"", kSliding, "\""));
 }
 
 void write_pattern_window_keys(const ModelConfig& config, Json& json) {
   json["sliding_window"] = config.has_windows() ? Json(std::ranges::max(config.windows)) : Json();
   if (config.has_windows()) json["layer_types"] = layer_types(config);
+}
+
+void write_listed_window_keys(const ModelConfig& config, Json& json) {
+  write_pattern_window_keys(config, json);
+  if (!config.has_windows())
+    json["layer_types"] = std::vector<std::string>(static_cast<size_t>(config.num_layers), kFull);
 }
 
 }  // namespace trireme

@@ -69,8 +69,14 @@ struct TextModel {
 TextModel text_model(const Json& json) {
   if (!json.is_object()) return {};
   const Json type = json.value("model_type", Json());
-  if (type == "gemma3" && json.contains("text_config"))
-    return {json["text_config"].is_object() ? find_family("gemma3_text") : nullptr, "text_config"};
+  const MultimodalModel* const model =
+      type.is_string() ? find_multimodal(type.get<std::string>()) : nullptr;
+  if (model != nullptr && json.contains("text_config")) {
+    const Json& text = json["text_config"];
+    if (!text.is_object()) return {nullptr, "text_config"};
+    const Json inner = text.value("model_type", Json(model->text_type));
+    return {inner.is_string() ? find_family(inner.get<std::string>()) : nullptr, "text_config"};
+  }
   return {type.is_string() ? find_family(type.get<std::string>()) : nullptr, ""};
 }
 

@@ -2,18 +2,16 @@
 
 #include <cmath>
 
-#include "engine/ops/attention/rotary.h"
-#include "engine/ops/norm/head_norm.h"
 #include "transformer/families/family.h"
-#include "transformer/layers/norm.h"
 
 namespace trireme {
 
 Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterList& list,
                      const std::string& prefix, int block, int layer)
     : head_dim_(config.head_dim),
-      norm_eps_(config.norm_eps),
-      gamma_offset_(config.zero_centered_gamma ? 1 : 0),
+      rotary_dim_(rotary_width(config)),
+      norm_after_rope_(config.qk_norm && config.qk_norm_after_rope),
+      pairs_(config.rope_interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves),
       attention_(config, layout, layer) {
   const DimSlice q = head_slice(config.num_heads, head_dim_, layout.tp);
   const DimSlice kv = head_slice(config.num_kv_heads, head_dim_, layout.tp);
@@ -32,20 +30,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
   const char* const o = parameter_names(config).attention_output;
   o_proj_ = RowLinear(list, layout, concat(prefix, ".", o), config.hidden_size, width, q,
                       {config.attention_output_bias, residual_std}, block);
-  if (!config.qk_norm) return;
-  const auto norm = [&](const char* name) {
-    return list.add(
-        {.name = concat(prefix, ".", name, ".weight"),
-         .shape = Shape{head_dim_},
-         .init = config.zero_centered_gamma ? InitKind::kZeros : InitKind::kOnes,
-         .block = block,
-         // A rank's gradient covers its own heads, and its own queries of a shared key head.
-         .partial = layout.tp.size > 1 ? PartialSum::kTensor : PartialSum::kNone,
-         .copies = layout.tp.size,
-         .copy = layout.tp.index});
-  };
-  q_norm_ = norm("q_norm");
-  k_norm_ = norm("k_norm");
+  if (config.qk_norm) norm_ = make_query_key_norm(config, layout, list, prefix, block);
 }
 
 CoreAttention::Heads Attention::split(const Tensor& qkv) const {
@@ -63,29 +48,19 @@ CoreAttention::Heads Attention::attended(CoreAttention::Heads heads, const Activ
   return heads;
 }
 
-void Attention::normalise(Pass& pass, const CoreAttention::Heads& to,
-                          const CoreAttention::Heads& from, Saved& saved) const {
-  Ctx& ctx = pass.ctx;
-  const DType statistics = sum_dtype(from.q.dtype());
-  const int64_t t = from.q.size(0);
-  saved.q_rstd = ctx.allocate("attention.q_rstd", statistics, Shape{t, heads_});
-  saved.k_rstd = ctx.allocate("attention.k_rstd", statistics, Shape{t, kv_heads_});
-  head_norm_forward(ctx, to.q, saved.q_rstd, from.q, pass.params.value(q_norm_), norm_eps_,
-                    gamma_offset_);
-  head_norm_forward(ctx, to.k, saved.k_rstd, from.k, pass.params.value(k_norm_), norm_eps_,
-                    gamma_offset_);
-}
-
-void Attention::normalise_backward(Pass& pass, const CoreAttention::Heads& d,
-                                   const Saved& saved) const {
-  const CoreAttention::Heads raw = split(saved.qkv);
-  Activation unused[2];
-  const GradientSlot dq = gradient_or_scratch(pass, q_norm_, unused[0]),
-                     dk = gradient_or_scratch(pass, k_norm_, unused[1]);
-  head_norm_backward(pass.ctx, d.q, dq.grad, d.q, raw.q, pass.params.value(q_norm_), saved.q_rstd,
-                     dq.accumulate, gamma_offset_);
-  head_norm_backward(pass.ctx, d.k, dk.grad, d.k, raw.k, pass.params.value(k_norm_), saved.k_rstd,
-                     dk.accumulate, gamma_offset_);
+void Attention::rotate(Pass& pass, const Tensor& qk, const ConstTensor& cos_sin,
+                       bool inverse) const {
+  if (!cos_sin.present()) return;
+  const Tensor heads = qk.split_last(heads_ + kv_heads_, head_dim_).slice(2, 0, rotary_dim_);
+  const auto rotate_heads = [&](int64_t begin, int64_t end, const ConstTensor& table) {
+    rotary(pass.ctx, heads.slice(1, begin, end), table, pass.tokens.positions, inverse, pairs_);
+  };
+  if (cos_sin.rank() == 2) return rotate_heads(0, heads_ + kv_heads_, cos_sin);
+  const auto table = [&](int64_t k) {
+    return cos_sin.slice(0, k, k + 1).reshape({cos_sin.size(1), cos_sin.size(2)});
+  };
+  rotate_heads(0, heads_, table(1));
+  rotate_heads(heads_, heads_ + kv_heads_, table(0));
 }
 
 void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
@@ -97,16 +72,13 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   const int64_t qk_width = (heads_ + kv_heads_) * head_dim_;
   Saved kept;
   // Backward needs q and k before and after the norm.
-  if (q_norm_ >= 0 && saved != nullptr)
+  if (norm_ != nullptr && saved != nullptr)
     kept.qk = ctx.allocate("attention.qk", x.dtype(), Shape{t, qk_width});
   const CoreAttention::Heads heads = attended(split(qkv), kept.qk);
-  if (q_norm_ >= 0) normalise(pass, heads, split(qkv), kept);
-  if (cos_sin.present()) {
-    // q and k are adjacent in the packed tensor: one call rotates both.
-    const Tensor packed = kept.qk.present() ? *kept.qk : qkv->slice(1, 0, qk_width);
-    rotary(ctx, packed.split_last(heads_ + kv_heads_, head_dim_), cos_sin, pass.tokens.positions,
-           false);
-  }
+  const Tensor raw = qkv->slice(1, 0, qk_width), qk = kept.qk.present() ? *kept.qk : raw;
+  if (norm_after_rope_) rotate(pass, raw, cos_sin, false);
+  if (norm_ != nullptr) kept.norm = norm_->forward(pass, qk, raw);
+  if (!norm_after_rope_) rotate(pass, qk, cos_sin, false);
   Activation out = ctx.allocate("attention.out", x.dtype(), Shape{t, heads_ * head_dim_});
   if (saved != nullptr) *saved = std::move(kept);
   attention_.forward(pass, out->split_last(heads_, head_dim_), heads,
@@ -117,7 +89,7 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   // Exchanged heads replace this rank's heads, which only the norms still need.
   const bool exchanged = !attention_.backward_reads_heads(saved->heads);
   if (exchanged) saved->qk.reset();
-  if (!exchanged || q_norm_ >= 0) saved->qkv = std::move(qkv);
+  if (!exchanged || norm_ != nullptr) saved->qkv = std::move(qkv);
 }
 
 Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
@@ -134,12 +106,11 @@ Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, cons
                           ? attended(split(saved.qkv), saved.qk)
                           : CoreAttention::Heads{},
                       saved.heads);
-  if (cos_sin.present()) {
-    const Tensor d_qk = d_qkv->slice(1, 0, (heads_ + kv_heads_) * head_dim_)
-                            .split_last(heads_ + kv_heads_, head_dim_);
-    rotary(ctx, d_qk, cos_sin, pass.tokens.positions, true);
-  }
-  if (q_norm_ >= 0) normalise_backward(pass, split(d_qkv), saved);
+  const int64_t qk_width = (heads_ + kv_heads_) * head_dim_;
+  const Tensor d_qk = d_qkv->slice(1, 0, qk_width);
+  if (!norm_after_rope_) rotate(pass, d_qk, cos_sin, true);
+  if (norm_ != nullptr) norm_->backward(pass, d_qk, saved.qkv->slice(1, 0, qk_width), saved.norm);
+  if (norm_after_rope_) rotate(pass, d_qk, cos_sin, true);
   qkv_proj_.backward_input(pass, dx, d_qkv);
   return {std::move(d_qkv), std::move(dy_all)};
 }

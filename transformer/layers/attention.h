@@ -1,10 +1,13 @@
-// Causal self-attention with grouped-query heads: fused QKV projection, norms of the heads of q and
-// k (Qwen3), rotary embedding (Llama), core attention (transformer/layers/core_attention.h; some
-// layers have a sliding window), output projection.
+// Causal self-attention with grouped-query heads: fused QKV projection, norms of q and k
+// (transformer/layers/query_key_norm.h), rotary embedding (Llama) of each head or of its first
+// elements, core attention (transformer/layers/core_attention.h; some layers have a sliding
+// window), output projection.
 #pragma once
 
+#include "engine/ops/attention/rotary.h"
 #include "transformer/layers/core_attention.h"
 #include "transformer/layers/linear.h"
+#include "transformer/layers/query_key_norm.h"
 
 namespace trireme {
 
@@ -15,10 +18,10 @@ class Attention {
 
   // H and Hkv are the heads of this rank.
   struct Saved {
-    Activation qkv;  // (T, (H + 2 Hkv) D): q and k rotated; with qk_norm: before norm and rotation
+    Activation qkv;  // (T, (H + 2 Hkv) D): q and k rotated; with qk_norm: as the norm reads them
     Activation qk;   // (T, (H + Hkv) D), with qk_norm: q and k, normalised and rotated
-    Activation q_rstd, k_rstd;  // (T, H), (T, Hkv), with qk_norm
-    Activation out;             // (T, H D): output of the heads, input of the output projection
+    QueryKeyNorm::Saved norm;  // with qk_norm
+    Activation out;            // (T, H D): output of the heads, input of the output projection
     CoreAttention::Saved heads;
   };
   // Input of backward_weight() from backward_input(): gradients of the outputs of the two
@@ -28,8 +31,9 @@ class Attention {
     AllTokens dy;      // (T, C)
   };
 
-  // y = attention(x); x, y (T / split, C). cos_sin: the rotary table, absent without rotary
-  // embedding or in a layer that it does not rotate. saved == nullptr: keeps nothing.
+  // y = attention(x); x, y (T / split, C). cos_sin: the rotary table (P, D'), absent without rotary
+  // embedding or in a layer that it does not rotate; (2, P, D') where queries have one of their
+  // own, the second. saved == nullptr: keeps nothing.
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
                Saved* saved) const;
   // Overwrites dx. dx, dy (T / split, C); dy must stay valid until backward_weight().
@@ -44,14 +48,15 @@ class Attention {
   CoreAttention::Heads split(const Tensor& qkv) const;  // of a packed (T, (H + 2 Hkv) D)
   // Inputs of the core attention: `heads`, with q and k from `qk` where that is present.
   CoreAttention::Heads attended(CoreAttention::Heads heads, const Activation& qk) const;
-  void normalise(Pass& pass, const CoreAttention::Heads& to, const CoreAttention::Heads& from,
-                 Saved& saved) const;
-  void normalise_backward(Pass& pass, const CoreAttention::Heads& d, const Saved& saved) const;
+  // Rotates q and k, adjacent in `qk` (T, (H + Hkv) D), forwards or back.
+  void rotate(Pass& pass, const Tensor& qk, const ConstTensor& cos_sin, bool inverse) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
-  double norm_eps_, gamma_offset_;       // of the norms of q and k
+  int64_t rotary_dim_;                   // first elements of each head that are rotated
+  bool norm_after_rope_;
+  RotaryPairs pairs_;
   CoreAttention attention_;
-  ParamHandle q_norm_ = -1, k_norm_ = -1;  // (D), with qk_norm
+  std::unique_ptr<QueryKeyNorm> norm_;  // with qk_norm
   ColumnLinear qkv_proj_;
   RowLinear o_proj_;
 };

@@ -1,6 +1,7 @@
 #include "transformer/model/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "engine/ops/attention/rotary.h"
@@ -73,6 +74,16 @@ int64_t Model::position_bytes(int64_t positions) const {
                      dtype_size(table_dtype_));
 }
 
+std::vector<double> Model::query_factors(int64_t positions, double factor) const {
+  std::vector<double> out;
+  out.reserve(static_cast<size_t>(positions));
+  for (int64_t p = 0; p < positions; ++p) {
+    const auto turns = static_cast<double>(p / config_.rope_scaling.original_positions);
+    out.push_back(factor * (1 + config_.query_scaling * std::log1p(turns)));
+  }
+  return out;
+}
+
 void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   if (config_.learned_positions) return;
   if (cos_sin_.present() && cos_sin_.size(1) >= positions) return;
@@ -81,12 +92,13 @@ void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   Buffer host("rotary table", bytes);
   const Tensor tables = host.tensor(table_dtype_, shape);
   for (int64_t k = 0; k < shape[0]; ++k) {
-    const bool local = k > 0;
+    const bool local = k > 0 && config_.local_rope_theta > 0;
     const RotaryFrequencies frequencies = rotary_frequencies(
         local ? config_.local_rope_theta : config_.rope_theta, width,
         local ? RopeScaling{} : config_.rope_scaling, config_.max_positions, positions);
     rotary_table(tables.slice(0, k, k + 1).reshape({positions, width}), frequencies.inverse,
-                 frequencies.attention_factor);
+                 k > 0 && !local ? query_factors(positions, frequencies.attention_factor)
+                                 : std::vector<double>{frequencies.attention_factor});
   }
   rotary_block_ =
       ctx.gpu == nullptr ? std::move(host) : Buffer("rotary table", bytes, ctx.memory());
@@ -109,6 +121,7 @@ ConstTensor Model::rotary_rows(const Pass& pass) const {
 ConstTensor Model::rotary_of(const ConstTensor& tables, size_t layer, int chunk) const {
   const int64_t number = span(chunk).first_layer + static_cast<int64_t>(layer);
   if (!tables.present() || !config_.rotates(number)) return {};
+  if (config_.query_scaling > 0) return tables;
   const int64_t k = tables.size(0) > 1 && config_.window(number) > 0 ? 1 : 0;
   return tables.slice(0, k, k + 1).reshape({tables.size(1), tables.size(2)});
 }
@@ -154,7 +167,7 @@ void Model::backward_weight(Pass& pass, int chunk, Deferred deferred,
   for (size_t l = layers.size(); l-- > 0;) {
     {
       std::optional<StoreBlockUse> use;
-      if (adapted_ || TransformerBlock::weight_pass_reads_weights(deferred.blocks[l]))
+      if (adapted_ || layers[l].block.weight_pass_reads_weights(deferred.blocks[l]))
         use.emplace(pass.params, layers[l].number);
       layers[l].block.backward_weight(pass, std::move(deferred.blocks[l]));
     }

@@ -86,7 +86,10 @@ class Model {
   // Rotary tables, checked to cover the pass's positions; placeholders without data in a planning
   // run.
   ConstTensor rotary_rows(const Pass& pass) const;
-  // Rotary table of a layer; absent where positions do not rotate it.
+  // Factors of the queries' table at each of the first `positions` positions, times `factor`.
+  std::vector<double> query_factors(int64_t positions, double factor) const;
+  // Rotary table of a layer; absent where positions do not rotate it. (2, P, D) where queries have
+  // one of their own, the second.
   ConstTensor rotary_of(const ConstTensor& tables, size_t layer, int chunk) const;
   struct Layer {
     TransformerBlock block;

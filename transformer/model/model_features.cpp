@@ -23,6 +23,7 @@ const char* scaling_name(RopeType type) {
     case RopeType::kDynamic: return "dynamic";
     case RopeType::kLlama3: return "llama3";
     case RopeType::kYarn: return "yarn";
+    case RopeType::kLongRope: return "longrope";
   }
   TRIREME_UNREACHABLE("rope type ", static_cast<int>(type));
 }
@@ -35,6 +36,8 @@ std::string positions_feature(const ModelConfig& config) {
   if (config.rope_scaling.type != RopeType::kDefault)
     out += concat(", ", scaling_name(config.rope_scaling.type), " scaling by ",
                   number_text(config.rope_scaling.factor));
+  if (config.rotary_dim > 0)
+    out += concat(", on ", config.rotary_dim, " of ", config.head_dim, " elements of each head");
   if (config.rope_interleaved) out += ", pairs of neighbouring elements";
   const int64_t without = std::ranges::count(config.rope_layers, 0);
   if (without > 0) out += concat(", none in ", without, " of ", config.num_layers, " layers");
@@ -58,9 +61,14 @@ std::string attention_details(const ModelConfig& config) {
   const auto add = [&](bool present, const std::string& what) {
     if (present) out += concat(out.empty() ? "attention with " : ", ", what);
   };
-  add(config.qk_norm, "RMSNorm of each head's q and k");
+  add(config.qk_norm, config.qk_norm_whole ? "RMSNorm of all heads of q together, and of k"
+                      : config.qk_norm_after_rope
+                          ? "RMSNorm of each head's q and k, after their rotation"
+                          : "RMSNorm of each head's q and k");
   add(config.attention_bias, "biases of q, k and v");
   add(config.attention_output_bias, "a bias of o");
+  add(config.query_scaling > 0,
+      concat("queries scaled by their position, beta ", config.query_scaling));
   add(config.attention_scale > 0, concat("softmax scale ", config.attention_scale));
   return out;
 }
@@ -79,7 +87,9 @@ std::string norm_feature(const ModelConfig& config) {
   return concat(config.layer_norm            ? "LayerNorm with biases"
                 : config.zero_centered_gamma ? "RMSNorm by 1 + w"
                                              : "RMSNorm",
-                config.post_norms ? " before and after attention and MLP" : "");
+                !config.post_norms ? ""
+                : config.pre_norms ? " before and after attention and MLP"
+                                   : " after attention and MLP, not before");
 }
 
 int64_t sparse_layers(const ModelConfig& config) {

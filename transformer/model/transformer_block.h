@@ -1,8 +1,8 @@
-// Pre-norm transformer block: h = x + mixer(norm1(x)); y = h + feed_forward(norm2(h)). Depending on
-// the model: post-norms of the two branches (post_norms; Gemma: Ding et al. 2021, "sandwich"),
-// dropout on the branches (GPT-2), a factor of the branches (Granite). The mixer is an attention,
-// the feed-forward layer an MLP or a mixture of experts (transformer/layers/mixer.h,
-// feed_forward.h).
+// Transformer block: h = x + mixer(norm1(x)); y = h + feed_forward(norm2(h)). Depending on the
+// model: post-norms of the two branches besides the pre-norms (Gemma: Ding et al. 2021, "sandwich")
+// or in place of them (OLMo 2: Liu et al. 2022, arXiv 2111.09883, "res-post-norm"), dropout on the
+// branches (GPT-2), a factor of the branches (Granite). The mixer is an attention, the feed-forward
+// layer an MLP or a mixture of experts (transformer/layers/mixer.h, feed_forward.h).
 #pragma once
 
 #include "transformer/config/recompute.h"
@@ -20,7 +20,7 @@ class TransformerBlock {
   // All activations are this rank's share of the residual stream, (T / split, C).
   struct Saved {
     Activation x;          // input
-    Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
+    Activation n1, h, n2;  // n1 and n2 with pre_norms only; dropped by selective recompute
     Norm::Saved norm1, norm2;
     Activation attended, mlp_out;  // the branches before their post-norms, with post_norms
     Norm::Saved attention_branch, mlp_branch;
@@ -46,8 +46,8 @@ class TransformerBlock {
                             Recompute recompute, Deferred& deferred) const;
   void backward_weight(Pass& pass, Deferred deferred) const;
   // Returns whether backward_weight() reads weights: those of norms whose outputs were not saved.
-  static bool weight_pass_reads_weights(const Deferred& deferred) {
-    return !deferred.saved.n1.present();
+  bool weight_pass_reads_weights(const Deferred& deferred) const {
+    return norm1_ != nullptr && !deferred.saved.n1.present();
   }
 
   // Weights of the block's linear layers, except those of routed experts.
@@ -58,6 +58,14 @@ class TransformerBlock {
   Activation branch_output(Pass& pass, const char* name, Activation branch) const;
   Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                  Recompute recompute) const;
+  // norm(x), named `name`; absent without the norm.
+  Activation normed(Pass& pass, const std::unique_ptr<Norm>& norm, const char* name,
+                    const Activation& x, Norm::Saved& statistics) const;
+  // dx = gradient of x, of which norm(x) has the gradient d_norm and the residual stream that of
+  // `residual`.
+  void norm_backward(Pass& pass, const std::unique_ptr<Norm>& norm, const Tensor& dx,
+                     const ConstTensor& d_norm, const ConstTensor& residual, const Activation& x,
+                     const Norm::Saved& statistics) const;
   // Applies the branch's post-norm where there is one; `kept` then receives the branch before it.
   Activation post_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
                        Activation* kept, Norm::Saved& statistics) const;
@@ -71,11 +79,10 @@ class TransformerBlock {
 
   double dropout_, residual_scale_;
   int layer_;
-  Norm norm1_;
+  std::unique_ptr<Norm> norm1_, norm2_;  // with pre_norms
   std::unique_ptr<Mixer> mixer_;
-  Norm norm2_;
   std::unique_ptr<FeedForward> feed_forward_;
-  std::unique_ptr<Norm> attention_post_norm_, mlp_post_norm_;
+  std::unique_ptr<Norm> attention_post_norm_, mlp_post_norm_;  // with post_norms
 };
 
 }  // namespace trireme

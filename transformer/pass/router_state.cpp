@@ -130,11 +130,10 @@ std::vector<RouterState::Named> RouterState::saved() const {
   std::vector<Named> out;
   for (int layer = 0; layer < static_cast<int>(layers_); ++layer) {
     if (!moe_.sparse(layer)) continue;
-    const std::string gate = concat(names_.layers, ".", layer, ".", names_.experts, ".gate.");
-    if (moe_.selection_bias)
-      out.push_back({gate + "e_score_correction_bias", row(biases(), layer)});
+    const std::string experts = concat(names_.layers, ".", layer, ".", names_.experts, ".");
+    if (moe_.selection_bias) out.push_back({experts + names_.selection_bias, row(biases(), layer)});
     if (moe_.balance_scope == BalanceScope::kGlobal)
-      out.push_back({gate + "expert_shares", row(all_shares(), layer)});
+      out.push_back({experts + "gate.expert_shares", row(all_shares(), layer)});
   }
   return out;
 }

@@ -10,11 +10,13 @@ namespace trireme {
 namespace {
 
 template <class F>
-void fill_table(F* table, int64_t positions, std::span<const double> frequencies, double factor) {
+void fill_table(F* table, int64_t positions, std::span<const double> frequencies,
+                std::span<const double> factors) {
   const int64_t half = std::ssize(frequencies), width = 2 * half;
   for (int64_t i = 0; i < half; ++i) {
     for (int64_t p = 0; p < positions; ++p) {
       const double angle = static_cast<double>(p) * frequencies[static_cast<size_t>(i)];
+      const double factor = factors[static_cast<size_t>(p) % factors.size()];
       table[p * width + i] = static_cast<F>(factor * std::cos(angle));
       table[p * width + half + i] = static_cast<F>(factor * std::sin(angle));
     }
@@ -32,16 +34,18 @@ std::vector<double> plain_rotary_frequencies(double base, int64_t width) {
   return out;
 }
 
-void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies, double factor) {
+void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies,
+                  std::span<const double> factors) {
   TRIREME_CHECK(cos_sin.rank() == 2 && cos_sin.size(1) % 2 == 0, "rotary_table: cos_sin is ",
                 cos_sin.shape(), ", expected (P, D) with an even D");
   TRIREME_CHECK(cos_sin.size(1) == 2 * std::ssize(frequencies),
                 "rotary_table: ", frequencies.size(), " frequencies for a table ", cos_sin.shape());
+  TRIREME_CHECK(!factors.empty(), "rotary_table: no factor");
   check_contiguous("rotary_table", "cos_sin", cos_sin);
   if (cos_sin.dtype() == DType::kF64)
-    fill_table(cos_sin.as<double>(), cos_sin.size(0), frequencies, factor);
+    fill_table(cos_sin.as<double>(), cos_sin.size(0), frequencies, factors);
   else
-    fill_table(cos_sin.as<float>(), cos_sin.size(0), frequencies, factor);
+    fill_table(cos_sin.as<float>(), cos_sin.size(0), frequencies, factors);
 }
 
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,

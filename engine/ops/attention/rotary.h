@@ -18,8 +18,14 @@ namespace trireme {
 std::vector<double> plain_rotary_frequencies(double base, int64_t width);
 
 // cos_sin (P, D) float32 (float64 when computing in float64): row p holds D/2 cosines, then D/2
-// sines, of position p, times `factor`; angles are computed in float64. frequencies (D / 2).
-void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies, double factor = 1);
+// sines, of position p, times factors[p % F] of the F given ones; angles are computed in float64.
+// frequencies (D / 2).
+void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies,
+                  std::span<const double> factors);
+inline void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies,
+                         double factor = 1) {
+  rotary_table(cos_sin, frequencies, std::span<const double>(&factor, 1));
+}
 
 enum class RotaryPairs : uint8_t { kHalves, kInterleaved };
 

@@ -215,7 +215,8 @@ INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                                            ModelFamily::kMistral, ModelFamily::kQwen3,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
                                            ModelFamily::kKimiK2, ModelFamily::kSmolLm3,
-                                           ModelFamily::kGranite));
+                                           ModelFamily::kGranite, ModelFamily::kOlmo2,
+                                           ModelFamily::kGlm4));
 
 }  // namespace
 }  // namespace trireme::test_generate

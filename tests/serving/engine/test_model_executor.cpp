@@ -149,7 +149,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Batches,
                                            ModelFamily::kMistral, ModelFamily::kQwen3,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
                                            ModelFamily::kMixtral, ModelFamily::kKimiK2,
-                                           ModelFamily::kSmolLm3, ModelFamily::kGranite));
+                                           ModelFamily::kSmolLm3, ModelFamily::kGranite,
+                                           ModelFamily::kOlmo2, ModelFamily::kGlm4));
 
 // A pass that throws leaves no state that affects the next one.
 TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {

@@ -40,11 +40,12 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
 }
 
 // Verification of draft tokens equals decoding token by token with experts, layers without rotary
-// positions, scaled branches and logits.
+// positions, scaled branches and logits, norms of all heads, positions on a part of the head.
 TEST(SpeculativeDecoding, WritesTheSameTextsOfOtherFamilies) {
   const std::vector<TextRequest> requests = speculation_requests(8, 11);
   for (const ModelFamily family :
-       {ModelFamily::kKimiK2, ModelFamily::kSmolLm3, ModelFamily::kGranite}) {
+       {ModelFamily::kKimiK2, ModelFamily::kSmolLm3, ModelFamily::kGranite, ModelFamily::kOlmo2,
+        ModelFamily::kGlm4}) {
     run_threads(1, [&](Communicator& world) {
       SCOPED_TRACE(static_cast<int>(family));
       Rank rank(speculation_config(family, 11), {}, world, DType::kF32, kMaxTokens);

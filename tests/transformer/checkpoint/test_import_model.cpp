@@ -67,8 +67,36 @@ TEST(ModelCopies, ImportThenExportIsByteIdentical) {
 
 // Models of families whose tensors and keys others have too, from transformers and back.
 TEST(ModelCopies, ModelsOfTransformersComeBack) {
-  for (const char* name :
-       {"kimi_k2", "kimi_k2_plain", "smollm3", "smollm3_window", "granite", "granite_biases"}) {
+  for (const char* name : {"kimi_k2",
+                           "kimi_k2_plain",
+                           "smollm3",
+                           "smollm3_window",
+                           "granite",
+                           "granite_biases",
+                           "olmo2",
+                           "olmo2_biases",
+                           "olmo3",
+                           "olmo3_yarn",
+                           "phi3",
+                           "phi3_short",
+                           "ministral3",
+                           "ministral3_window",
+                           "ernie4_5",
+                           "ernie4_5_plain",
+                           "exaone4",
+                           "exaone4_full",
+                           "hunyuan_v1_dense",
+                           "hunyuan_v1_dense_plain",
+                           "seed_oss",
+                           "seed_oss_biases",
+                           "glm",
+                           "glm_quarter",
+                           "glm4",
+                           "glm4_yarn",
+                           "glm4_moe",
+                           "glm4_moe_groups",
+                           "minimax_m2",
+                           "minimax_m2_whole"}) {
     SCOPED_TRACE(name);
     const std::string golden = concat(source_folder(), "/tests/golden/hf/", name);
     const ScratchDirectory dir;

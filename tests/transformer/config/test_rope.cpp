@@ -2,6 +2,7 @@
 // float32 (ROPE_INIT_FUNCTIONS of version 5.23).
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,27 @@ TEST(Rope, DefaultIsThePapers) {
   const RotaryFrequencies got = rotary_frequencies(10000, 16, {}, 64, 1000);
   EXPECT_EQ(got.inverse, plain_rotary_frequencies(10000, 16));
   EXPECT_EQ(got.attention_factor, 1);
+}
+
+// A list for sequences up to the original length, one for longer ones.
+TEST(Rope, LongRope) {
+  RopeScaling s{.type = RopeType::kLongRope, .factor = 4, .original_positions = 16};
+  s.short_factors = {1, 2};
+  s.long_factors = {4, 8};
+  for (const int64_t length : {0, 16}) {
+    const RotaryFrequencies got = rotary_frequencies(10000, 4, s, 64, length);
+    EXPECT_EQ(got.inverse, (std::vector<double>{1, 0.005}));
+    EXPECT_NEAR(got.attention_factor, std::sqrt(1.5), 1e-12);  // 1 + ln 4 / ln 16
+  }
+  s.attention_factor = 1.25;
+  const RotaryFrequencies got = rotary_frequencies(10000, 4, s, 64, 17);
+  EXPECT_EQ(got.inverse, (std::vector<double>{0.25, 0.00125}));
+  EXPECT_EQ(got.attention_factor, 1.25);
+  s.attention_factor = 0;
+  s.factor = 1;
+  EXPECT_EQ(rotary_frequencies(10000, 4, s, 16, 0).attention_factor, 1);
+  s.long_factors = {1};
+  EXPECT_THROW(rotary_frequencies(10000, 4, s, 64, 17), Error);
 }
 
 TEST(Rope, Linear) {
@@ -91,10 +113,10 @@ TEST(Rope, YarnWithEveryKeyGiven) {
   const RopeScaling s{.type = RopeType::kYarn,
                       .factor = 32,
                       .original_positions = 4096,
+                      .attention_factor = 1.25,
                       .beta_fast = 16,
                       .beta_slow = 2,
-                      .truncate = false,
-                      .attention_factor = 1.25};
+                      .truncate = false};
   expect_picks(rotary_frequencies(10000, 64, s, 131072, 0),
                {{9, 0.074989416},
                 {11, 0.042169649},

@@ -85,9 +85,9 @@ TEST(ModelConfig, ReadsWhatHubDirectoriesHold) {
 
 TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
   const std::string not_here = " is not available in this version";
-  EXPECT_EQ(model_problem(llama_json(R"(, "rope_scaling": {"type": "longrope", "factor": 2.0})")),
-            "model.rope_scaling.type: \"longrope\"" + not_here +
-                "; use default, linear, dynamic, llama3, yarn");
+  EXPECT_EQ(model_problem(llama_json(R"(, "rope_scaling": {"type": "ntk", "factor": 2.0})")),
+            "model.rope_scaling.type: \"ntk\"" + not_here +
+                "; use default, linear, dynamic, llama3, yarn, longrope");
   EXPECT_EQ(model_problem(llama_json(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})")),
             "model.rope_parameters.partial_rotary_factor: 0.5" + not_here +
                 " (rotary on a part of the head); only 1 is");
@@ -115,7 +115,8 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
             "model.model_type: \"mamba\"" + not_here +
                 "; only gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
                 "deepseek, deepseek_v2, deepseek_v3, gemma3_text, kimi_k2, "
-                "smollm3 and granite are");
+                "smollm3, granite, olmo2, olmo3, seed_oss, glm, glm4, glm4_moe, minimax_m2, phi3, "
+                "ministral3, ernie4_5, exaone4 and hunyuan_v1_dense are");
 }
 
 TEST(ModelConfig, AFamilyThatIsNotImplementedIsRefusedWithItsFeatures) {
@@ -126,7 +127,7 @@ TEST(ModelConfig, AFamilyThatIsNotImplementedIsRefusedWithItsFeatures) {
                     "model.model_type: \"lfm2\" is not available in this version (unlike llama, it "
                     "has short gated convolutions in place of attention in some layers); only "
                     "gpt2, "));
-  EXPECT_TRUE(names(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral4"}})",
+  EXPECT_TRUE(names(R"({"model_type": "llava", "text_config": {"model_type": "mistral4"}})",
                     " (unlike llama, its text model \"mistral4\" has latent attention with "));
   for (const Family* family : families())
     EXPECT_EQ(other_family_features(family->model_type), nullptr)
@@ -144,7 +145,7 @@ TEST(ModelConfig, AnUnknownFamilyNamesTheNearest) {
   EXPECT_EQ(nearest("qwen3_next"), "qwen3_moe, qwen3");
   EXPECT_EQ(nearest("gemma2"), "gemma3_text");
   EXPECT_EQ(nearest("deepseek_v4"), "deepseek_v2, deepseek_v3");
-  EXPECT_EQ(nearest("ministral"), "mistral");
+  EXPECT_EQ(nearest("ministral"), "ministral3");
   EXPECT_EQ(nearest("bert"), "");
   EXPECT_EQ(nearest(std::string(100000, 'q')), "");
 }
@@ -312,10 +313,12 @@ TEST(ModelConfig, SizesMustFit) {
 }
 
 TEST(ModelConfig, MissingAndUnknownKeys) {
-  EXPECT_EQ(model_problem(parse_json("{}", "t")),
-            "model.model_type: is required: gpt2, llama, mistral, qwen2, qwen3, mixtral, "
-            "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
-            "deepseek_v3, gemma3_text, kimi_k2, smollm3 or granite");
+  EXPECT_EQ(
+      model_problem(parse_json("{}", "t")),
+      "model.model_type: is required: gpt2, llama, mistral, qwen2, qwen3, mixtral, "
+      "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
+      "deepseek_v3, gemma3_text, kimi_k2, smollm3, granite, olmo2, olmo3, seed_oss, glm, glm4, "
+      "glm4_moe, minimax_m2, phi3, ministral3, ernie4_5, exaone4 or hunyuan_v1_dense");
   EXPECT_EQ(model_problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(model_problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");

@@ -47,6 +47,15 @@ TEST(ModelFeatures, ScalesAndLayersWithoutPositions) {
             "rotary positions, base 5000000, none in 9 of 36 layers");
 }
 
+TEST(ModelFeatures, NormsAndPartsOfTheHead) {
+  EXPECT_EQ(features_of("glm-4-9b").at(0),
+            "rotary positions, base 10000, on 64 of 128 elements of each head, pairs of "
+            "neighbouring elements");
+  const Features olmo = features_of("olmo-2-7b");
+  EXPECT_EQ(olmo.at(1), "RMSNorm after attention and MLP, not before");
+  EXPECT_EQ(olmo.at(3), "attention with RMSNorm of all heads of q together, and of k");
+}
+
 TEST(ModelFeatures, LatentAttentionAndExperts) {
   const Features features = features_of("deepseek-v3");
   const Features expected = {

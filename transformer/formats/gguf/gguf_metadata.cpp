@@ -106,7 +106,8 @@ class Writer {
         plain.low_frequency_factor = kLlama3Low;
         plain.high_frequency_factor = kLlama3High;
         break;
-      case RopeType::kDynamic: fail_said("rope_scaling");
+      case RopeType::kDynamic:
+      case RopeType::kLongRope: fail_said("rope_scaling");
     }
     plain.original_positions = s.original_positions;
     if (s.type != RopeType::kLinear) {

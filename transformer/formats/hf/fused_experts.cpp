@@ -31,7 +31,7 @@ HfSource fused_expert_source(const ModelConfig& config, const std::string& param
   const std::string before = concat(parameter.substr(0, at), kModule);
   const std::string inside = parameter.substr(at + module.size());
   constexpr std::string_view kExperts = "experts.";
-  if (inside.starts_with("gate.")) return {before + inside};
+  if (inside.starts_with("gate.") || inside == names.selection_bias) return {before + inside};
   if (!inside.starts_with(kExperts)) return source;
   int64_t expert = 0;
   const char* const end = inside.data() + inside.size();

@@ -1,5 +1,7 @@
 #include "transformer/formats/hf/hf_source.h"
 
+#include <charconv>
+
 #include "engine/core/error.h"
 #include "transformer/families/family.h"
 
@@ -23,19 +25,49 @@ HfSource gpt2_source(const ModelConfig& config, const std::string& parameter) {
   return {parameter, matrix};
 }
 
+struct FusedPart {
+  const char* part;   // of the parameter's name
+  const char* fused;  // in the tensor's name
+  int64_t first_row;
+};
+
+// Layers whose rows files hold one after the other.
+std::vector<FusedPart> fused_parts(const ModelConfig& config) {
+  const Family& family = family_of(config.family);
+  const int64_t q = config.num_heads * config.head_dim, kv = config.num_kv_heads * config.head_dim;
+  std::vector<FusedPart> parts;
+  if (family.fused_gate_up)
+    parts = {{".gate_proj.", ".gate_up_proj.", 0},
+             {".up_proj.", ".gate_up_proj.", config.intermediate_size}};
+  if (family.fused_qkv)
+    parts.insert(parts.end(), {{".q_proj.", ".qkv_proj.", 0},
+                               {".k_proj.", ".qkv_proj.", q},
+                               {".v_proj.", ".qkv_proj.", q + kv}});
+  return parts;
+}
+
 }  // namespace
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter) {
-  if (family_of(config.family).conv1d) return gpt2_source(config, parameter);
+  const Family& family = family_of(config.family);
+  if (family.conv1d) return gpt2_source(config, parameter);
+  for (const FusedPart& part : fused_parts(config))
+    if (const size_t at = parameter.find(part.part); at != std::string::npos)
+      return {std::string(parameter).replace(at, std::string_view(part.part).size(), part.fused),
+              false, part.first_row};
   return {parameter};
 }
 
 bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor) {
   for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
     if (tensor.ends_with(end)) return true;
-  for (int64_t l = config.num_layers; l < config.num_layers + config.extra_layers; ++l)
-    if (tensor.starts_with(concat("model.layers.", l, "."))) return true;
-  return false;
+  constexpr std::string_view kLayers = "model.layers.";
+  if (config.extra_layers == 0 || !tensor.starts_with(kLayers)) return false;
+  int64_t layer = -1;
+  const char* const end = tensor.data() + tensor.size();
+  const auto [rest, error] = std::from_chars(tensor.data() + kLayers.size(), end, layer);
+  return error == std::errc() && rest != end && *rest == '.' && layer >= config.num_layers &&
+         layer - config.num_layers < config.extra_layers;
 }
 
 }  // namespace trireme

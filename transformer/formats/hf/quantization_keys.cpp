@@ -23,7 +23,9 @@ void add_fp8(Schema& schema) {
   schema
       .any("weight_block_size", "", "two numbers", "rows and columns of a block, which has a scale")
       .required();
-  schema.choice("fmt", "e4m3", {"e4m3"}, "the 8-bit floats").not_yet({"e5m2"});
+  schema.choice("fmt", "e4m3", {"e4m3"}, "the 8-bit floats")
+      .synonym("float8_e4m3fn", "e4m3")
+      .not_yet({"e5m2"});
   schema.unavailable("activation_scheme", {"\"dynamic\""}, "scales of activations in the file");
   schema.unavailable("expert_dtype", {"\"fp8\""}, "experts in 4 bits");
   schema.unavailable("kv_cache_scheme", {}, "a quantised cache of keys and values");

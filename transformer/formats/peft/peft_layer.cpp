@@ -25,6 +25,7 @@ PeftLayer peft_layer(const ModelConfig& config, const std::string& parameter) {
   const std::string ours = parameter.substr(0, end);
   PeftLayer layer{.name = ours, .suffix = parameter.substr(end)};
   layer.embedding = ours == parameter_names(config).token_embedding;
+  if (!family_of(config.family).conv1d) return layer;
   const HfSource source = hf_source(config, ours + ".weight");
   const std::string theirs = source.tensor.substr(0, source.tensor.rfind('.'));
   if (theirs == ours) return layer;

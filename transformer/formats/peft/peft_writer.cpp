@@ -157,10 +157,23 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         config_json(lora, config, base).dump(2) + "\n");
 }
 
-// PEFT 0.21 with transformers 5 takes gate_proj, up_proj and down_proj of these models for the
-// fused routed experts.
+// PEFT 0.21 with transformers 5 adapts the layers that its class has: fused ones, and the fused
+// routed experts in place of gate_proj, up_proj and down_proj.
 std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora) {
-  if (!lora.enabled() || !family_of(config.family).peft_adapts_fused_experts) return "";
+  const Family& family = family_of(config.family);
+  if (!lora.enabled()) return "";
+  for (const std::string& layer : adapted_layers(config, lora)) {
+    const bool gate_up = layer.ends_with(".gate_proj") || layer.ends_with(".up_proj");
+    const bool qkv =
+        layer.ends_with(".q_proj") || layer.ends_with(".k_proj") || layer.ends_with(".v_proj");
+    if ((gate_up && family.fused_gate_up) || (qkv && family.fused_qkv))
+      return concat("PEFT drops some of these adapters: of ", family.model_type,
+                    " it knows one layer ", gate_up ? "gate_up_proj" : "qkv_proj", " in place of ",
+                    layer,
+                    "; trireme's commands compute all of them. To use the result elsewhere, merge "
+                    "it (trireme checkpoint merge-lora)");
+  }
+  if (!family.peft_adapts_fused_experts) return "";
   for (const std::string& layer : adapted_layers(config, lora))
     if (layer.ends_with(".gate_proj") || layer.ends_with(".up_proj") ||
         layer.ends_with(".down_proj"))
