@@ -31,7 +31,7 @@ void add_ministral3_keys(Schema& schema) {
     schema.ignored(key);
 }
 
-// What transformers takes where the file has no rotary parameters.
+// Rotary parameters of transformers where the file has none.
 void set_default_rotary(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   config.rope_theta = 1000000;
   config.rope_scaling = {.type = RopeType::kYarn,
