@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
+#include <limits>
 
 #include "engine/core/float8.h"
 
@@ -19,10 +21,15 @@ uint32_t word_at(std::span<const std::byte> bytes, int64_t index) {
   return word;
 }
 
+// Numbers of E2M1 without their sign.
+constexpr float kFp4Numbers[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+constexpr int64_t kMxBlock = 32;  // numbers that share a scale
+
 // One quantised matrix (out, in).
 struct Matrix {
   std::string name;  // module name, without ".weight"
   int64_t out = 0, in = 0;
+  std::vector<int64_t> shape = {};  // of a stack of matrices, whose rows are counted together
   int64_t block_rows = 1, block_columns = 1, scale_columns = 1;  // not used by GPTQ and AWQ
   const SourceTensor *codes = nullptr, *scales = nullptr, *zeros = nullptr, *groups = nullptr;
 };
@@ -34,12 +41,9 @@ class QuantizedSource : public TensorSource {
     for (const SourceTensor& t : files_->tensors()) {
       if (is_part(t.name)) continue;
       if (const auto matrix = matrix_of(t); matrix.codes != nullptr) {
-        add({matrix.name + ".weight",
-             quantization_name(q_),
-             DType::kF32,
-             {matrix.out, matrix.in},
-             t.bytes,
-             true});
+        const bool stack = !matrix.shape.empty();
+        add({stack ? matrix.name : matrix.name + ".weight", quantization_name(q_), DType::kF32,
+             stack ? matrix.shape : std::vector<int64_t>{matrix.out, matrix.in}, t.bytes, true});
         matrices_.push_back(matrix);
       } else {
         add(t);
@@ -61,12 +65,16 @@ class QuantizedSource : public TensorSource {
     std::vector<float> piece(static_cast<size_t>(std::min(kPiece, out.numel())));
     for (int64_t done = 0; done < out.numel(); done += kPiece) {
       const int64_t n = std::min(kPiece, out.numel() - done);
-      for (int64_t k = 0; k < n; ++k) {
-        const int64_t at = begin + done + k;
-        piece[static_cast<size_t>(k)] = number_at(m, at / m.in, at % m.in);
+      const auto numbers = std::span(piece).first(static_cast<size_t>(n));
+      if (is(Method::kMxfp4)) {
+        read_mx(m, begin + done, numbers);
+      } else {
+        for (int64_t k = 0; k < n; ++k) {
+          const int64_t at = begin + done + k;
+          numbers[static_cast<size_t>(k)] = number_at(m, at / m.in, at % m.in);
+        }
       }
-      convert_elements(out.slice(0, done, done + n),
-                       std::span<const float>(piece).first(static_cast<size_t>(n)));
+      convert_elements(out.slice(0, done, done + n), numbers);
     }
     // If the file has been truncated meanwhile, the numbers are zeros; bytes() then throws.
     for (const SourceTensor* part : {m.codes, m.zeros, m.groups})
@@ -85,16 +93,19 @@ class QuantizedSource : public TensorSource {
   }
   const char* codes_end() const {
     if (in_bytes()) return ".weight";
+    if (is(Method::kMxfp4)) return "_blocks";
     return is(Method::kPackedInt) ? ".weight_packed" : ".qweight";
   }
   const char* scales_end() const {
     if (is(Method::kFp8)) return ".weight_scale_inv";
+    if (is(Method::kMxfp4)) return "_scales";
     return compressed() ? ".weight_scale" : ".scales";
   }
 
   // Whether a tensor is a part of a matrix other than its codes.
   bool is_part(const std::string& name) const {
     if (is(Method::kFp8)) return name.ends_with(".weight_scale_inv");
+    if (is(Method::kMxfp4)) return name.ends_with("_scales");
     constexpr std::array kOfGroups = {".qzeros", ".scales", ".g_idx"};
     constexpr std::array kCompressed = {".weight_scale", ".weight_zero_point", ".weight_shape"};
     for (const char* end : compressed() ? kCompressed : kOfGroups)
@@ -110,6 +121,7 @@ class QuantizedSource : public TensorSource {
     if (!t.name.ends_with(end) || (in_bytes() && t.dtype_name != dtype)) return {};
     Matrix m{.name = t.name.substr(0, t.name.size() - end.size())};
     m.codes = &t;
+    if (is(Method::kMxfp4)) return with_mx_blocks(m);
     if (t.shape.size() != 2) fail(m, "its codes are not a matrix");
     m.scales = &part(m, scales_end());
     if (!m.scales->dtype.has_value() || !is_float(*m.scales->dtype))
@@ -130,6 +142,23 @@ class QuantizedSource : public TensorSource {
         m.scales->numel() == rows)
       return m;
     expect(m, *m.scales, {rows, m.scale_columns});
+    return m;
+  }
+
+  Matrix with_mx_blocks(Matrix m) const {
+    m.scales = &part(m, scales_end());
+    for (const SourceTensor* t : {m.codes, m.scales})
+      if (t->dtype_name != "U8") fail(m, concat(t->name, " is ", t->dtype_name, ", expected U8"));
+    std::vector<int64_t> shape = m.codes->shape;
+    if (shape.size() < 3 || shape.back() != kMxBlock / 2)
+      fail(m, concat(m.codes->name, " is ", shape_text(shape), ", expected blocks of ",
+                     kMxBlock / 2, " bytes"));
+    shape.pop_back();
+    expect(m, *m.scales, shape);
+    m.scale_columns = shape.back();
+    m.in = shape.back() *= kMxBlock;
+    m.out = m.in == 0 ? 0 : 2 * m.codes->numel() / m.in;
+    m.shape = std::move(shape);
     return m;
   }
 
@@ -205,7 +234,7 @@ class QuantizedSource : public TensorSource {
 
   // Decoded scales are kept for one matrix at a time.
   void prepare(const Matrix& m) const {
-    if (prepared_ == &m) return;
+    if (prepared_ == &m || is(Method::kMxfp4)) return;
     scales_.resize(static_cast<size_t>(m.scales->numel()));
     files_->read(*m.scales, 0, Tensor(scales_.data(), DType::kF32, Shape{std::ssize(scales_)}));
     prepared_ = &m;
@@ -241,6 +270,27 @@ class QuantizedSource : public TensorSource {
             ? 0
             : at(*m.zeros, o / packed * m.scale_columns + i / m.block_columns, o % packed);
     return scale_at(m, o, i) * static_cast<float>(code - zero);
+  }
+
+  // Numbers from `begin` on.
+  void read_mx(const Matrix& m, int64_t begin, std::span<float> out) const {
+    const auto codes = files_->bytes(*m.codes), scales = files_->bytes(*m.scales);
+    const auto byte = [](std::span<const std::byte> bytes, int64_t at) {
+      return std::to_integer<uint32_t>(bytes[static_cast<size_t>(at)]);
+    };
+    float scale = 0;
+    for (int64_t k = 0; k < std::ssize(out); ++k) {
+      const int64_t at = begin + k;
+      if (k == 0 || at % kMxBlock == 0) scale = mx_scale(byte(scales, at / kMxBlock));
+      const uint32_t code = byte(codes, at / 2) >> (at % 2 * 4);
+      const float number = kFp4Numbers[code & 7] * scale;
+      out[static_cast<size_t>(k)] = (code & 8) != 0 ? -number : number;
+    }
+  }
+  // 2^(code - 127); 255: NaN. The least one is subnormal.
+  static float mx_scale(uint32_t code) {
+    if (code == 255) return std::numeric_limits<float>::quiet_NaN();
+    return code == 0 ? 0x1p-127f : std::bit_cast<float>(code << 23);
   }
 
   float grouped_at(const Matrix& m, int64_t o, int64_t i) const {
@@ -287,6 +337,7 @@ std::string quantization_name(const Quantization& q) {
     case kScaledFloat: return "compressed-tensors F8_E4M3";
     case kScaledInt: return "compressed-tensors I8";
     case kPackedInt: return concat("compressed-tensors ", q.bits, " bits");
+    case kMxfp4: return "MXFP4";
   }
   TRIREME_UNREACHABLE("quantization method ", static_cast<int>(q.method));
 }

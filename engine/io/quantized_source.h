@@ -17,6 +17,10 @@
 //                 symmetric, X.weight_zero_point (out bits / 32, groups), whose int32s store
 //                 several outputs: w = s (q - z); the int32s, the lowest bits first, store
 //                 q + 2^(bits-1) and z + 2^(bits-1)
+//   mxfp4  X_blocks (..., in / 32, 16) U8, X_scales (..., in / 32) U8: blocks of 32 numbers, two
+//          in a byte, the even one in the low bits; w = 2^(scale - 127) q with q of E2M1, one of 0,
+//          1/2, 1, 3/2, 2, 3, 4, 6 with a sign; a scale of 255 is NaN (Open Compute Project 2023,
+//          "OCP Microscaling Formats (MX)", version 1.0). X itself is (..., in).
 //
 // Products are computed in float32 and rounded once. Unquantized tensors pass unchanged.
 #pragma once
@@ -28,7 +32,7 @@
 namespace trireme {
 
 struct Quantization {
-  enum class Method { kFp8, kGptq, kAwq, kScaledFloat, kScaledInt, kPackedInt };
+  enum class Method { kFp8, kGptq, kAwq, kScaledFloat, kScaledInt, kPackedInt, kMxfp4 };
   Method method = Method::kFp8;
   // Block size of fp8 and compressed-tensors; -1: all. kPackedInt: blocks of 1 row.
   int64_t block_rows = 128, block_columns = 128;
@@ -40,8 +44,8 @@ struct Quantization {
 
 std::string quantization_name(const Quantization& quantization);  // "GPTQ 4 bits"
 
-// Source with X.weight (out, in) in place of the tensors that store module X. InputError if shapes
-// or dtypes do not match.
+// Source with X.weight (out, in), or X for mxfp4, in place of the tensors that store X. InputError
+// if shapes or dtypes do not match.
 std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,
                                           const Quantization& quantization);
 

@@ -1,5 +1,7 @@
 #include "parallel/context/context_attention.h"
 
+#include "engine/ops/rows/elementwise.h"
+
 namespace trireme {
 
 ContextAttention::ContextAttention(Communicator& cp, int ulysses)
@@ -19,7 +21,11 @@ AttentionArgs ContextAttention::args_of_share(const ContextPlan& plan, const Att
   AttentionArgs out = args;
   out.global_row = plan.global_rows();
   out.total_heads = args.total_heads > 0 ? args.total_heads : args.first_head + heads;
-  if (ulysses_ > 1) out.first_head += ulysses_group_->rank() * local_heads;
+  if (ulysses_ == 1) return out;
+  const int64_t first = ulysses_group_->rank() * local_heads;
+  out.first_head += first;
+  if (args.sinks.present()) out.sinks = args.sinks.slice(0, first, first + local_heads);
+  if (args.d_sinks.present()) out.d_sinks = args.d_sinks.slice(0, first, first + local_heads);
   return out;
 }
 
@@ -82,6 +88,8 @@ void ContextAttention::backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, co
   if (ulysses_ == 1)
     return ring_attention_backward(ctx, *ring_, dq, dk, dv, dout, out, saved.lse, q, k, v, plan,
                                    own);
+  // Other ranks have the gradients of the other heads.
+  if (args.sinks.present() && !args.accumulate_sinks) fill_zero(ctx, args.d_sinks);
   const UlyssesAllToAll heads(*ulysses_group_);
   Activation d_mine = ctx.allocate("context.d_out", dout.dtype(), saved.out->shape());
   heads.gather(ctx, d_mine, dout, plan);

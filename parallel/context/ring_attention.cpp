@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "engine/ops/attention/attention_sinks.h"
 #include "engine/ops/rows/copy_rows.h"
 #include "engine/ops/rows/elementwise.h"
 
@@ -140,22 +141,30 @@ void check_ring(const char* op, const Communicator& ring, const ContextPlan& pla
   TRIREME_CHECK(args.causal, op, " is causal");
 }
 
+// Arguments for segments: sinks are applied to the results of all of them together.
+AttentionArgs without_sinks(AttentionArgs args) {
+  args.sinks = {};
+  return args;
+}
+
 }  // namespace
 
 void ring_attention_forward(Ctx& ctx, Communicator& ring, const Tensor& out, const Tensor& lse,
                             const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                             const ContextPlan& plan, const AttentionArgs& args) {
   check_ring("ring_attention_forward", ring, plan, q, args);
+  const AttentionArgs of_keys = without_sinks(args);
   const Sums sums(ctx, "ring.out", out);
   TravellingKeys keys(ctx, ring, k, v);
   for (int t = 0; t < ring.size(); ++t) {
     keys.begin(t);
     for (int part = 0; part < plan.parts(args.window); ++part)
       attention_segments_forward(ctx, sums.view, lse, q, keys.k(t), keys.v(t),
-                                 plan.step(t, args.window, part), args);
+                                 plan.step(t, args.window, part), of_keys);
     keys.end(t);
   }
   sums.round_to(ctx, out);
+  if (args.sinks.present()) attention_sinks_forward(ctx, out, lse, args.sinks);
 }
 
 void ring_attention_backward(Ctx& ctx, Communicator& ring, const Tensor& dq, const Tensor& dk,
@@ -164,12 +173,15 @@ void ring_attention_backward(Ctx& ctx, Communicator& ring, const Tensor& dq, con
                              const ConstTensor& v, const ContextPlan& plan,
                              const AttentionArgs& args) {
   check_ring("ring_attention_backward", ring, plan, q, args);
+  const AttentionArgs of_keys = without_sinks(args);
+  if (args.sinks.present())
+    attention_sinks_backward(ctx, args.d_sinks, dout, out, lse, args.sinks, args.accumulate_sinks);
   const Sums dq_sums(ctx, "ring.dq", dq);
   if (ring.size() == 1) {
     const Sums dk_sums(ctx, "ring.dk", dk), dv_sums(ctx, "ring.dv", dv);
     for (int part = 0; part < plan.parts(args.window); ++part)
       attention_segments_backward(ctx, dq_sums.view, dk_sums.view, dv_sums.view, dout, out, lse, q,
-                                  k, v, plan.step(0, args.window, part), args);
+                                  k, v, plan.step(0, args.window, part), of_keys);
     dk_sums.round_to(ctx, dk);
     dv_sums.round_to(ctx, dv);
     return dq_sums.round_to(ctx, dq);
@@ -181,7 +193,7 @@ void ring_attention_backward(Ctx& ctx, Communicator& ring, const Tensor& dq, con
     const KeyValues& d = gradients.open(t);
     for (int part = 0; part < plan.parts(args.window); ++part)
       attention_segments_backward(ctx, dq_sums.view, d.k(), d.v(), dout, out, lse, q, keys.k(t),
-                                  keys.v(t), plan.step(t, args.window, part), args);
+                                  keys.v(t), plan.step(t, args.window, part), of_keys);
     gradients.close(t);
     keys.end(t);
   }

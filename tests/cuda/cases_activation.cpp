@@ -1,4 +1,5 @@
 #include "engine/ops/rows/activation.h"
+#include "engine/ops/rows/clamped_gate.h"
 #include "tests/cuda/registry.h"
 
 namespace trireme::test {
@@ -49,6 +50,21 @@ std::vector<OpCase> gated_cases(ActivationFunction f, const Size& s, DType dtype
           })};
 }
 
+std::vector<OpCase> clamped_cases(const Size& s, DType dtype) {
+  constexpr ClampedGate kGate{.limit = 2, .slope = 1.702, .up_offset = 1};
+  const Shape shape{s.rows, s.columns}, twice{s.rows, 2 * s.columns};
+  return {make("clamped_gate_forward", s, dtype, 3,
+               [=](OpRun& run) {
+                 clamped_gate_forward(run.ctx, kGate, run.output("y", dtype, shape, whole(1)),
+                                      run.random("gate_up", dtype, twice, -4.0, 4.0));
+               }),
+          make("clamped_gate_backward", s, dtype, 5, [=](OpRun& run) {
+            clamped_gate_backward(run.ctx, kGate, run.output("d_gate_up", dtype, twice, whole(1)),
+                                  run.random("dy", dtype, shape),
+                                  run.random("gate_up", dtype, twice, -4.0, 4.0));
+          })};
+}
+
 std::vector<OpCase> bias_cases(const Size& s, DType dtype) {
   const Shape shape{s.rows, s.columns}, columns{s.columns};
   const auto backward = [=](OpRun& run, bool accumulate) {
@@ -82,6 +98,7 @@ std::vector<OpCase> activation_cases() {
         add(activation_cases(f, s, dtype));
         add(gated_cases(f, s, dtype));
       }
+      add(clamped_cases(s, dtype));
       add(bias_cases(s, dtype));
     }
   return cases;

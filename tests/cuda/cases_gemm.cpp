@@ -1,4 +1,5 @@
 #include "engine/ops/gemm/gemm.h"
+#include "engine/ops/moe/grouped_bias.h"
 #include "engine/ops/moe/grouped_gemm.h"
 #include "tests/cuda/registry.h"
 
@@ -181,6 +182,27 @@ void add_grouped_cases(std::vector<OpCase>& cases, DType dtype) {
           grouped_linear_backward_weight(run.ctx, gradients, run.random("dy", dtype, {kRows, kOut}),
                                          run.random("x", dtype, {kRows, kIn}), offsets(run));
         });
+  add("grouped_bias_forward", "4 experts", [=](OpRun& run) {
+    const Tensor y = run.updated("y", dtype, {kRows, kOut}, exact());
+    const ConstTensor all = run.random("biases", dtype, {4, kOut});
+    std::vector<Tensor> biases;
+    for (int64_t e = 0; e < 4; ++e) {
+      const ConstTensor one = all.slice(0, e, e + 1);
+      biases.emplace_back(const_cast<void*>(one.raw()), dtype, Shape{kOut}, one.device());
+    }
+    grouped_bias_forward(run.ctx, y, biases, offsets(run));
+  });
+  for (const bool added : {false, true})
+    add("grouped_bias_backward", added ? "4 experts, added" : "4 experts, set", [=](OpRun& run) {
+      const DType sums = sum_dtype(dtype);
+      const Tensor db = added ? run.updated("db", sums, {4 * kOut}, whole(kRows))
+                              : run.output("db", sums, {4 * kOut}, whole(kRows));
+      std::vector<GroupedBiasGradient> gradients;
+      for (int64_t e = 0; e < 4; ++e)
+        gradients.push_back({db.slice(0, e * kOut, (e + 1) * kOut), added});
+      grouped_bias_backward(run.ctx, gradients, run.random("dy", dtype, {kRows, kOut}),
+                            offsets(run));
+    });
 }
 
 }  // namespace

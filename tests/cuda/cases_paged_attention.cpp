@@ -17,6 +17,7 @@ struct Size {
   int64_t window = 0, padding = 0;
   bool packed = false;   // q is a slice of (T, H + 2 Hkv, D)
   bool bounded = false;  // the longest context is passed
+  bool sinks = false;
   bool large = false;
 
   int64_t sequences() const { return std::ssize(queries); }
@@ -45,6 +46,7 @@ std::vector<Size> sizes() {
   out[3].padding = 2;
   out[3].packed = true;
   out[5].window = 37;
+  out[2].sinks = out[4].sinks = out[5].sinks = out[6].sinks = out[9].sinks = true;
   for (int64_t sequences : {1, 64}) {
     const auto n = static_cast<size_t>(sequences);
     out.push_back({concat(sequences, " of 8192"), std::vector<int64_t>(n, 1),
@@ -119,6 +121,7 @@ OpCase attention_case(const Size& s, DType dtype, const KvType& type) {
     PagedAttentionArgs args{.scale = 1.5 / std::sqrt(static_cast<double>(s.width)),
                             .window = s.window};
     for (int64_t queries : s.queries) args.max_queries = std::max(args.max_queries, queries);
+    if (s.sinks) args.sinks = run.random("sinks", dtype, {s.heads}, -2.0, 6.0);
     if (s.bounded) args.longest_context = *std::ranges::max_element(s.keys);
     const Tensor out = run.output("out", dtype, {s.tokens(), s.heads, s.width},
                                   whole(s.width + s.max_blocks * s.block_size));

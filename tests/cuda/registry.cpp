@@ -10,6 +10,7 @@ std::vector<OpCase> all_cases() {
            // One per line, so that new families merge without conflicts.
            activation_cases,
            attention_cases,
+           attention_sinks_cases,
            quantized_weight_cases,
            cross_entropy_cases,
            divided_norm_cases,

@@ -17,6 +17,7 @@ std::map<std::string, std::string> ops_without_case();
 // One function per family, in cases_<family>.cpp.
 std::vector<OpCase> activation_cases();
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> attention_sinks_cases();
 std::vector<OpCase> quantized_weight_cases();
 std::vector<OpCase> cross_entropy_cases();
 std::vector<OpCase> divided_norm_cases();

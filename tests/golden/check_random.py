@@ -258,12 +258,28 @@ def hunyuan_v1_dense(r):
     return "hunyuan_v1_dense", dict(keys, attention_bias=r.random() < 0.5, rope_parameters=scaling)
 
 
+def gpt_oss(r):
+    keys, width = sizes(r)
+    experts = r.randint(2, 7)
+    return "gpt_oss", dict(keys, num_local_experts=experts, num_experts_per_tok=r.randint(1, experts), sliding_window=7,
+                           layer_types=windows(r, keys["num_hidden_layers"]), attention_bias=r.random() < 0.5,
+                           swiglu_limit=r.choice([0.5, 1.0, 7.0]), swiglu_alpha=r.choice([1.0, 1.702]),
+                           rope_parameters=rope(r, width))
+
+
+def granitemoe(r):
+    _, keys = granite(r)
+    keys.pop("mlp_bias")
+    experts = r.randint(2, 7)
+    return "granitemoe", dict(keys, num_local_experts=experts, num_experts_per_tok=r.randint(1, experts))
+
+
 FAMILIES = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "qwen2": qwen("qwen2", False), "qwen3": qwen("qwen3", True),
             "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen3_moe, "deepseek_v2": deepseek_v2,
             "deepseek_v3": deepseek_v3, "gemma3_text": gemma3_text, "kimi_k2": kimi_k2, "smollm3": smollm3, "granite": granite,
             "olmo2": olmo2, "olmo3": olmo3, "seed_oss": seed_oss, "glm": glm("glm"), "glm4": glm("glm4"), "glm4_moe": glm4_moe,
             "minimax_m2": minimax_m2, "phi3": phi3, "ministral3": ministral3,
-            "ernie4_5": ernie4_5, "exaone4": exaone4, "hunyuan_v1_dense": hunyuan_v1_dense}
+            "ernie4_5": ernie4_5, "exaone4": exaone4, "hunyuan_v1_dense": hunyuan_v1_dense, "gpt_oss": gpt_oss, "granitemoe": granitemoe}
 WITHOUT_CLASS = {"deepseek"}  # in transformers
 
 

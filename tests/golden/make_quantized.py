@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/golden/quantized/<kind>/: a tiny llama with quantised matrices as they are published, and the numbers they stand
-for (expected.safetensors), computed here from the formats' definitions in numpy.
+for (expected.safetensors), computed here from the formats' definitions in numpy; mxfp4: a tiny gpt-oss with quantised experts.
 
     python3 -m venv venv && venv/bin/pip install numpy
     venv/bin/python tests/golden/make_quantized.py
@@ -22,11 +22,12 @@ CONFIG = {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediat
           "rope_theta": 10000.0, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2}
 
 
-def save(path, tensors):
-    """uint8 arrays are 8-bit floats here."""
+def save(path, tensors, of_bytes="F8_E4M3"):
+    """uint8 arrays are 8-bit floats here, or another type of one byte."""
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, values in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
-        header[name] = {"dtype": NAMES[values.dtype], "shape": list(values.shape),
+        dtype = of_bytes if values.dtype == np.uint8 else NAMES[values.dtype]
+        header[name] = {"dtype": dtype, "shape": list(values.shape),
                         "data_offsets": [len(data), len(data) + values.nbytes]}
         data += values.tobytes()
     text = json.dumps(header).encode()
@@ -145,7 +146,48 @@ CASES = {
     "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": 8, "zero_point": True, "version": "gemm"})}
 
 
+def mxfp4(rng, shape):
+    """Rows of blocks of 32 numbers of 4 bits (E2M1), two in a byte, and their powers of two."""
+    blocks = [*shape[:-1], shape[-1] // 32]
+    codes = rng.integers(0, 256, [*blocks, 16]).astype(np.uint8)
+    scales = rng.integers(115, 124, blocks).astype(np.uint8)
+    scales.flat[:3] = [0, 1, 251]  # the smallest, which is subnormal in float32, the next, and the largest without infinities
+    table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    numbers_of = table[np.stack([codes & 15, codes >> 4], -1)].reshape(*blocks, 32)
+    values = (numbers_of * 2.0 ** (scales[..., None].astype(float) - 127)).astype(np.float32)
+    return {"blocks": codes, "scales": scales}, values.reshape(shape)
+
+
+def make_mxfp4(folder):
+    rng, experts, width, hidden, heads = np.random.default_rng(7), 2, 32, 64, 4
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors, expected = {}, {}
+    for name, shape in (("gate_up_proj", (experts, 2 * width, hidden)), ("down_proj", (experts, hidden, width))):
+        parts, values = mxfp4(rng, shape)
+        name = "model.layers.0.mlp.experts." + name
+        tensors |= {f"{name}_{part}": array for part, array in parts.items()}
+        expected[name] = np.ascontiguousarray(values.transpose(0, 2, 1))  # (experts, in, out), as in unquantised files
+    layer = {"self_attn.q_proj.weight": (heads * 4, hidden), "self_attn.k_proj.weight": (8, hidden),
+             "self_attn.v_proj.weight": (8, hidden), "self_attn.o_proj.weight": (hidden, heads * 4),
+             "self_attn.q_proj.bias": (heads * 4,), "self_attn.k_proj.bias": (8,), "self_attn.v_proj.bias": (8,),
+             "self_attn.o_proj.bias": (hidden,), "self_attn.sinks": (heads,), "mlp.router.weight": (experts, hidden),
+             "mlp.router.bias": (experts,), "mlp.experts.gate_up_proj_bias": (experts, 2 * width),
+             "mlp.experts.down_proj_bias": (experts, hidden), "input_layernorm.weight": (hidden,),
+             "post_attention_layernorm.weight": (hidden,)}
+    plain = {"model.embed_tokens.weight": (V, hidden), "lm_head.weight": (V, hidden), "model.norm.weight": (hidden,)}
+    plain |= {"model.layers.0." + name: shape for name, shape in layer.items()}
+    for name, shape in plain.items():
+        tensors[name] = expected[name] = rng.standard_normal(shape).astype(np.float32)
+    save(folder / "model.safetensors", tensors, "U8")
+    save(folder / "expected.safetensors", expected)
+    config = {**CONFIG, "model_type": "gpt_oss", "hidden_size": hidden, "intermediate_size": width, "num_attention_heads": heads,
+              "num_key_value_heads": 2, "head_dim": 4, "num_local_experts": experts, "num_experts_per_tok": 2, "sliding_window": 7,
+              "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
 def main():
+    make_mxfp4(FOLDER / "mxfp4")
     for name, (quantise, settings) in CASES.items():
         rng = np.random.default_rng(7)
         folder = FOLDER / name

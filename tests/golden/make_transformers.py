@@ -148,6 +148,23 @@ CASES = {
         **rope("linear", factor=4.0, partial_rotary_factor=0.25))),
     "minimax_m2": ("minimax_m2", dict(LLAMA, intermediate_size=20, head_dim=12, num_local_experts=6, num_experts_per_tok=2,
                                       **rope("default", partial_rotary_factor=0.5))),
+    # The limits are low enough that operands of some experts are beyond them.
+    "gpt_oss": ("gpt_oss", dict(
+        LLAMA, intermediate_size=12, num_hidden_layers=3, head_dim=12, num_local_experts=5, num_experts_per_tok=2,
+        sliding_window=7, swiglu_limit=0.8, rope_parameters=dict(
+            rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=16, beta_fast=32.0,
+            beta_slow=1.0, truncate=False))),
+    "gpt_oss_full": ("gpt_oss", dict(
+        WIDE, intermediate_size=10, num_local_experts=6, num_experts_per_tok=3, attention_bias=False,
+        layer_types=["full_attention"] * 2, swiglu_alpha=1.1, swiglu_limit=1.5, tie_word_embeddings=True,
+        **rope("default"))),
+    "granitemoe": ("granitemoe", dict(
+        LLAMA, intermediate_size=12, num_local_experts=6, num_experts_per_tok=2, embedding_multiplier=12.0,
+        attention_multiplier=0.0625, residual_multiplier=0.22, logits_scaling=8.0, tie_word_embeddings=True)),
+    "granitemoe_biases": ("granitemoe", dict(
+        WIDE, intermediate_size=10, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=3, attention_bias=True,
+        embedding_multiplier=0.7, attention_multiplier=0.4, residual_multiplier=1.3, logits_scaling=0.3,
+        **rope("linear", factor=4.0))),
     "minimax_m2_whole": ("minimax_m2", dict(WIDE, num_hidden_layers=3, intermediate_size=12, num_local_experts=5,
                                             num_experts_per_tok=4, tie_word_embeddings=True, **rope("linear", factor=4.0))),
 }

@@ -15,7 +15,7 @@ FAMILIES = {
     "gemm": ["backend", "rows"],
     "quantized": ["backend", "rows", "gemm"],
     "norm": ["backend", "rows"],
-    "attention": ["backend"],
+    "attention": ["backend", "rows"],
     "loss": ["backend"],
     "moe": ["backend", "rows", "gemm", "loss"],
     "optimizer": ["backend"],

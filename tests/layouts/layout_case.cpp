@@ -59,6 +59,15 @@ void set_experts(const LayoutCase& c, ModelConfig& model) {
     moe.sparse_step = 2;
     moe.sparse_phase = 1;
     model.attention_bias = true;
+  } else if (c.experts == "gpt_oss") {
+    model.family = ModelFamily::kGptOss;
+    model.attention_bias = model.attention_output_bias = model.attention_sinks = true;
+    model.clamped_gate = ClampedGate{.limit = 0.3, .slope = 1.5};  // some operands are beyond it
+    model.initializer_range = 0.25;
+    for (int64_t l = 0; l < model.num_layers; ++l) model.windows.push_back(l % 2 == 0 ? 5 : 0);
+    model.rope_scaling = {
+        .type = RopeType::kYarn, .factor = 4, .original_positions = 8, .truncate = false};
+    moe.expert_bias = moe.router_bias = true;
   } else {
     model.family = ModelFamily::kDeepseek;
     if (c.experts == "deepseek_v3") set_latents(model);
@@ -365,7 +374,7 @@ std::vector<LayoutCase> expert_cases(int most) {
   for (const ParallelSizes& dense : all_sizes(most))
     for (const int ep : {1, 2, 4})
       for (const int etp : {1, 2})
-        for (const char* experts : {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3"})
+        for (const char* experts : {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3", "gpt_oss"})
           for (const int zero : {0, 1, 2, 3}) {
             const int stage_ranks = dense.tp * dense.cp * dense.dp;
             if (stage_ranks % (ep * etp) != 0) continue;
@@ -421,6 +430,7 @@ uint64_t seed_of(const LayoutCase& c) {
   if (c.experts == "qwen2_moe") return 5;
   if (c.experts == "deepseek") return 2;
   if (c.experts == "deepseek_v3") return 25;
+  if (c.experts == "gpt_oss") return 14;
   return 1234;
 }
 

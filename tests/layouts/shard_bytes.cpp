@@ -85,6 +85,7 @@ class RankShapes {
     block.add(width * q);
     if (model_.attention_bias) block.add(q + 2 * kv);
     if (model_.attention_output_bias) block.add(width);
+    if (model_.attention_sinks) block.add(model_.num_heads / tp);
     if (!model_.qk_norm) return;
     block.add(model_.qk_norm_whole ? q : model_.head_dim);
     block.add(model_.qk_norm_whole ? kv : model_.head_dim);
@@ -116,12 +117,16 @@ class RankShapes {
       add_mlp(dense, model_.intermediate_size);
     } else {
       dense.add(moe.experts * width);
+      if (moe.router_bias) dense.add(moe.experts);
       if (moe.shared_intermediate_size > 0) add_mlp(dense, moe.shared_intermediate_size);
       if (moe.shared_gate) dense.add(width);
       const int64_t inner = part(moe.intermediate_size, layout_.etp);
       for (int64_t e = 0; e < part(moe.experts, layout_.ep); ++e) {
         experts.add(2 * inner * width);
         experts.add(width * inner);
+        if (!moe.expert_bias) continue;
+        experts.add(2 * inner);
+        experts.add(width);
       }
     }
     out.push_back(dense);

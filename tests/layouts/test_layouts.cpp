@@ -121,7 +121,8 @@ TEST(Layouts, TheSampleHasEveryVariant) {
                               "model mixtral",
                               "model qwen2_moe",
                               "model deepseek",
-                              "model deepseek_v3"})
+                              "model deepseek_v3",
+                              "model gpt_oss"})
     EXPECT_TRUE(seen.erase(variant)) << variant;
   EXPECT_TRUE(seen.empty()) << *seen.begin();
 }

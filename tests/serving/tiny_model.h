@@ -57,11 +57,18 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.qk_norm = true;
     c.rope_scaling = {.type = RopeType::kYarn, .factor = 4, .original_positions = 12};
   }
-  if (family != ModelFamily::kMixtral && family != ModelFamily::kKimiK2) return c;
+  const bool gpt_oss = family == ModelFamily::kGptOss;
+  if (gpt_oss) {
+    c.attention_bias = c.attention_output_bias = c.attention_sinks = true;
+    c.windows = {5, 0, 5};
+    c.clamped_gate = ClampedGate{.limit = 0.3};
+    c.moe.expert_bias = c.moe.router_bias = true;
+  }
+  if (family != ModelFamily::kMixtral && family != ModelFamily::kKimiK2 && !gpt_oss) return c;
   c.moe.experts = 3;
   c.moe.experts_per_token = 2;
   c.moe.intermediate_size = 13;
-  if (family == ModelFamily::kMixtral) return c;
+  if (family == ModelFamily::kMixtral || gpt_oss) return c;
   c.moe.sigmoid_scores = c.moe.selection_bias = true;
   c.moe.shared_intermediate_size = 13;
   c.moe.weight_scale = 2.5;

@@ -11,9 +11,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/ops/rows/clamped_gate.h"
 #include "transformer/config/moe_config.h"
 #include "transformer/config/rope.h"
 
@@ -46,7 +48,9 @@ enum class ModelFamily {
   kMinistral3,
   kErnie45,
   kExaone4,
-  kHunyuanDense
+  kHunyuanDense,
+  kGptOss,
+  kGraniteMoe
 };
 
 // Multi-head latent attention (transformer/layers/latent_attention.h). Head width D = nope_dim +
@@ -85,12 +89,13 @@ struct ModelConfig {
   double residual_dropout = 0.0;
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
-  bool layer_norm = false;             // LayerNorm, with biases; else RMSNorm
-  bool learned_positions = false;      // a table of P rows, added to the embedding; else RoPE
-  bool gated_mlp = true;               // down(silu(gate x) * up x); else down(gelu_tanh(up x))
-  bool gelu_gate = false;              // gated MLP with gelu_tanh instead of silu
-  bool zero_centered_gamma = false;    // RMSNorm multiplies by 1 + w
-  bool pre_norms = true;               // norms of the inputs of attention and MLP
+  bool layer_norm = false;                  // LayerNorm, with biases; else RMSNorm
+  bool learned_positions = false;           // a table of P rows, added to the embedding; else RoPE
+  bool gated_mlp = true;                    // down(silu(gate x) * up x); else down(gelu_tanh(up x))
+  bool gelu_gate = false;                   // gated MLP with gelu_tanh instead of silu
+  std::optional<ClampedGate> clamped_gate;  // gated MLP and experts: this unit instead of SwiGLU
+  bool zero_centered_gamma = false;         // RMSNorm multiplies by 1 + w
+  bool pre_norms = true;                    // norms of the inputs of attention and MLP
   bool post_norms = false;             // post-norms of attention and MLP, before the residual add
   double embedding_scale = 1;          // factor of the token embedding
   bool exact_embedding_scale = false;  // that factor is not rounded to the dtype first
@@ -102,6 +107,7 @@ struct ModelConfig {
   bool qk_norm_whole = false;          // with qk_norm: of all heads of q, and of k, together
   bool attention_bias = false;         // biases of q, k and v
   bool attention_output_bias = false;  // bias of o
+  bool attention_sinks = false;        // a learned logit per head in every softmax, without a value
   bool mlp_bias = false;               // biases of up, down and, in a gated MLP, gate
   int64_t bos_token_id = -1;           // -1: none
   int64_t eos_token_id = -1;

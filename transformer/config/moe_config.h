@@ -20,6 +20,8 @@ struct MoeConfig {
   int64_t shared_intermediate_size = 0;  // F of the shared expert, a dense MLP; 0: none
   bool shared_gate = false;              // shared expert's output times sigmoid(x w) (Qwen2-MoE)
 
+  bool expert_bias = false;     // biases of an expert's three products
+  bool router_bias = false;     // bias of the router's logits
   bool sigmoid_scores = false;  // else softmax
   bool normalise_weights = true;
   double weight_scale = 1.0;

@@ -36,12 +36,23 @@ struct ParameterNames {
   const char* mlp_up = "up_proj";
   const char* mlp_down = "down_proj";
 
-  const char* experts = "mlp";  // module of the router, `gate`, and of the experts, `experts`.e
+  const char* experts = "mlp";  // module of the router, `router`, and of the experts, `experts`.e
+  const char* router = "gate";
   const char* expert_gate = "gate_proj";
   const char* expert_up = "up_proj";
   const char* expert_down = "down_proj";
   const char* shared_expert = "shared_experts";                 // in the module `experts`
   const char* selection_bias = "gate.e_score_correction_bias";  // in the module `experts`
+};
+
+// Tensors with all experts of a layer, as files have them, in the module `experts`: gate_up (E,
+// 2 F, hidden) and down (E, hidden, F), and their biases (E, 2 F) and (E, hidden).
+struct StackedExperts {
+  const char* gate_up = "";  // "": every expert has tensors of its own
+  const char* down = "";
+  const char* bias_end = "";  // of the names of the biases' tensors
+  bool transposed = false;    // (E, hidden, 2 F) and (E, F, hidden)
+  bool interleaved = false;  // outputs of gate_up alternate between gate and up; else gate, then up
 };
 
 struct Family {
@@ -59,6 +70,7 @@ struct Family {
   // Files have gate_proj and up_proj of an MLP in one tensor, gate_up_proj; q_proj, k_proj and
   // v_proj in one, qkv_proj.
   bool fused_gate_up = false, fused_qkv = false;
+  StackedExperts stacked_experts = {};
   bool layer_types = false;  // "layer_types" selects the layers with a window
   // GPT-2's Conv1D: linear layers of the blocks are stored as (in, out), q, k and v in one matrix.
   bool conv1d = false;

@@ -33,5 +33,7 @@ extern const Family kMinistral3Family;
 extern const Family kErnie45Family;
 extern const Family kExaone4Family;
 extern const Family kHunyuanDenseFamily;
+extern const Family kGptOssFamily;
+extern const Family kGraniteMoeFamily;
 
 }  // namespace trireme

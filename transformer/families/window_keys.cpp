@@ -174,8 +174,8 @@ void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
   read_sliding_layers(values, values.integer("sliding_window_pattern"), config, report);
 }
 
-void add_listed_window_keys(Schema& schema) {
-  add_size(schema, "4096",
+void add_listed_window_keys(Schema& schema, const char* preset) {
+  add_size(schema, preset,
            "tokens that a token attends to, itself included, in the layers with a window");
   add_layer_types(schema);
 }

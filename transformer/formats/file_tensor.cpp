@@ -54,11 +54,13 @@ void read_part(const ModelSource& source, const ModelConfig& config, const FileT
 void read_rows(const ModelSource& source, const ModelConfig& config, const FileTensor& tensor,
                int64_t first, int64_t count, const Tensor& out) {
   const int64_t width = tensor.columns();
+  const int64_t rows_of_matrix = tensor.shape.size() > 2 ? tensor.shape[1] : 0;
   for (const FileTensor::Part& part : tensor.parts) {
-    const int64_t begin = std::max(first, part.place.first_row);
-    const int64_t end = std::min(first + count, part.place.first_row + rows_of(part.parameter));
+    const int64_t own = part.place.matrix * rows_of_matrix + part.place.first_row;
+    const int64_t begin = std::max(first, own);
+    const int64_t end = std::min(first + count, own + rows_of(part.parameter));
     if (begin < end)
-      read_part(source, config, part, begin - part.place.first_row, end - begin,
+      read_part(source, config, part, begin - own, end - begin,
                 out.slice(0, (begin - first) * width, (end - first) * width));
   }
 }
@@ -69,17 +71,38 @@ void read_columns(const ModelSource& source, const ModelConfig& config, const Fi
   const int64_t width = tensor.columns();
   for (const FileTensor::Part& part : tensor.parts) {
     const ModelParameter& p = part.parameter;
-    const int64_t n = rows_of(p);
-    const Buffer block("columns", n * count * dtype_size(out.dtype()));
-    const Tensor columns = block.tensor(out.dtype(), Shape{n * count});
-    source.read(config, p, box_of(p, 0, n, first, count), 0, columns);
+    const int64_t n = rows_of(p), of_matrix = part.place.matrix * columns_of(p);
+    const int64_t begin = std::max(first, of_matrix);
+    const int64_t end = std::min(first + count, of_matrix + columns_of(p)), some = end - begin;
+    if (some <= 0) continue;
+    const Buffer block("columns", n * some * dtype_size(out.dtype()));
+    const Tensor columns = block.tensor(out.dtype(), Shape{n * some});
+    source.read(config, p, box_of(p, 0, n, begin - of_matrix, some), 0, columns);
     dispatch_float("read_columns", out.dtype(), [&]<class T>() {
       const T* from = columns.as<T>();
+      T* const to = out.as<T>() + (begin - first) * width + part.place.first_row;
       for (int64_t r = 0; r < n; ++r)
-        for (int64_t c = 0; c < count; ++c)
-          out.as<T>()[c * width + part.place.first_row + r] = *from++;
+        for (int64_t c = 0; c < some; ++c) to[c * width + r * part.place.row_step] = *from++;
     });
   }
+}
+
+// Shape of a stack of matrices, or of vectors.
+std::vector<int64_t> stacked_shape(const FileTensor& tensor) {
+  const int64_t matrices = tensor.parts.front().place.matrices;
+  const ModelParameter& first = tensor.parts.front().parameter;
+  int64_t rows = 0, all = 0;
+  for (const auto& [p, place] : tensor.parts) {
+    TRIREME_CHECK(place.matrices == matrices && (place.transposed || place.row_step == 1),
+                  tensor.name, " of ", p.name);
+    rows = std::max(rows, place.first_row + (rows_of(p) - 1) * place.row_step + 1);
+    all += rows_of(p);
+  }
+  TRIREME_CHECK(all == matrices * rows, tensor.name, " of ", matrices, " x ", rows, " rows has ",
+                all);
+  if (first.shape.size() == 1) return {matrices, rows};
+  if (!tensor.transposed) return {matrices, rows, columns_of(first)};
+  return {matrices, columns_of(first), rows};
 }
 
 // Smallest type that represents the values of both.
@@ -116,6 +139,10 @@ std::vector<FileTensor> file_tensors(const ModelConfig& config, const MappingOf&
     out[found->second].parts.push_back({p, at});
   }
   for (FileTensor& t : out) {
+    if (t.parts.front().place.matrices > 0) {
+      t.shape = stacked_shape(t);
+      continue;
+    }
     std::ranges::stable_sort(t.parts, {}, [](const auto& part) { return part.place.first_row; });
     int64_t rows = 0;
     for (const FileTensor::Part& part : t.parts) {

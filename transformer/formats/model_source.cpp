@@ -1,6 +1,5 @@
 #include "transformer/formats/model_source.h"
 
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -40,10 +39,16 @@ Matrix matrix_of(const std::vector<int64_t>& shape) {
   return m;
 }
 
+// Row of a matrix of the file, of the parameter's row.
 int64_t file_row(const ParameterMapping& place, int64_t row) {
-  if (place.rotary_width == 0) return place.first_row + row;
+  if (place.rotary_width == 0) return place.first_row + row * place.row_step;
   const int64_t width = place.rotary_width, half = width / 2, in_group = row % width;
   return place.first_row + row - in_group + 2 * (in_group % half) + in_group / half;
+}
+
+// Elements of one matrix of a stack; 0: the tensor is not stacked.
+int64_t matrix_elements(const SourceTensor& tensor, const ParameterMapping& place) {
+  return place.matrices == 0 ? 0 : tensor.numel() / place.matrices;
 }
 
 // Range of a box's flattened elements and its destination.
@@ -57,11 +62,12 @@ struct Wanted {
 void read_rows(const TensorSource& source, const SourceTensor& tensor,
                const ParameterMapping& place, const Matrix& parameter, const Wanted& wanted) {
   const int64_t width = wanted.width(), count = wanted.destination.numel();
-  const bool in_one = place.rotary_width == 0 && width == parameter.columns;
+  const bool in_one = place.rotary_width == 0 && place.row_step == 1 && width == parameter.columns;
+  const int64_t before = place.matrix * matrix_elements(tensor, place);
   for (int64_t done = 0; done < count;) {
     const int64_t at = wanted.begin + done, row = at / width, column = at % width;
     const int64_t length = in_one ? count - done : std::min(width - column, count - done);
-    const int64_t first = file_row(place, wanted.box.start[0] + row) * parameter.columns +
+    const int64_t first = before + file_row(place, wanted.box.start[0] + row) * parameter.columns +
                           wanted.box.start[1] + column;
     source.read(tensor, first, wanted.destination.slice(0, done, done + length));
     done += length;
@@ -72,9 +78,10 @@ void read_rows(const TensorSource& source, const SourceTensor& tensor,
 void read_transposed(const TensorSource& source, const SourceTensor& tensor,
                      const ParameterMapping& place, const Wanted& wanted) {
   const int64_t width = wanted.width(), count = wanted.destination.numel();
-  const int64_t stride = matrix_of(tensor.shape).columns;
+  const int64_t stride = matrix_of(tensor.shape).columns, step = place.row_step;
+  const int64_t before = place.matrix * matrix_elements(tensor, place);
   dispatch_float("read_transposed", wanted.destination.dtype(), [&]<class T>() {
-    std::array<T, static_cast<size_t>(kTileRows)> tile;
+    std::vector<T> tile(static_cast<size_t>(kTileRows * step));
     T* const out = wanted.destination.template as<T>();
     for (int64_t done = 0; done < count;) {
       const int64_t at = wanted.begin + done, row = at / width, column = at % width;
@@ -82,10 +89,11 @@ void read_transposed(const TensorSource& source, const SourceTensor& tensor,
       const int64_t rows = whole_rows ? std::min((count - done) / width, kTileRows) : 1;
       const int64_t columns = whole_rows ? width : std::min(width - column, count - done);
       for (int64_t c = 0; c < columns; ++c) {
-        const int64_t first = (wanted.box.start[1] + column + c) * stride + place.first_row +
-                              wanted.box.start[0] + row;
-        source.read(tensor, first, Tensor(tile.data(), dtype_of<T>, Shape{rows}));
-        for (int64_t r = 0; r < rows; ++r) out[done + r * width + c] = tile[static_cast<size_t>(r)];
+        const int64_t first = before + (wanted.box.start[1] + column + c) * stride +
+                              file_row(place, wanted.box.start[0] + row);
+        source.read(tensor, first, Tensor(tile.data(), dtype_of<T>, Shape{(rows - 1) * step + 1}));
+        for (int64_t r = 0; r < rows; ++r)
+          out[done + r * width + c] = tile[static_cast<size_t>(r * step)];
       }
       done += rows * columns;
     }
@@ -140,7 +148,8 @@ std::string tensor_advice(const std::vector<std::string>& missing,
 // Expectation of a file's tensor, derived from the parameters in it.
 struct ExpectedTensor {
   Matrix matrix;
-  bool transposed = false;
+  bool transposed = false, vector = false;
+  int64_t matrices = 0;        // HfSource
   std::vector<int64_t> shape;  // of its only parameter, for messages; empty: several parameters
   bool vocabulary = false;
 };
@@ -155,7 +164,10 @@ std::map<std::string, ExpectedTensor> expected_tensors(const ModelSource& source
     ExpectedTensor& e = found->second;
     e.transposed = place.transposed;
     e.matrix.columns = m.columns;
-    e.matrix.rows = std::max(fresh ? 0 : e.matrix.rows, place.first_row + m.rows);
+    e.vector = p.shape.size() == 1;
+    e.matrices = place.matrices;
+    e.matrix.rows =
+        std::max(fresh ? 0 : e.matrix.rows, place.first_row + (m.rows - 1) * place.row_step + 1);
     e.shape = fresh ? p.shape : std::vector<int64_t>{};
     e.vocabulary = p.shape.size() == 2 && p.shape[0] == config.vocab_size;
   }
@@ -167,6 +179,13 @@ std::string shape_problem(const SourceTensor& tensor, const ExpectedTensor& expe
                           const ModelConfig& config) {
   Matrix wanted = expected.matrix, found = matrix_of(tensor.shape);
   if (expected.transposed) std::swap(wanted.rows, wanted.columns);
+  if (expected.matrices > 0) {
+    std::vector<int64_t> shape = {expected.matrices, wanted.rows, wanted.columns};
+    if (expected.vector) shape.erase(shape.begin() + 1);
+    return tensor.shape == shape ? ""
+                                 : concat(tensor.name, " is ", shape_text(tensor.shape),
+                                          ", expected from the config: ", shape_text(shape));
+  }
   // (n) and (1, n) are the same elements in the same order.
   const bool flat = (wanted.rows == 1 || wanted.columns == 1) &&
                     (found.rows == 1 || found.columns == 1) &&

@@ -12,7 +12,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
       rotary_dim_(rotary_width(config)),
       norm_after_rope_(config.qk_norm && config.qk_norm_after_rope),
       pairs_(config.rope_interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves),
-      attention_(config, layout, layer) {
+      attention_(config, layout, list, prefix, block, layer) {
   const DimSlice q = head_slice(config.num_heads, head_dim_, layout.tp);
   const DimSlice kv = head_slice(config.num_kv_heads, head_dim_, layout.tp);
   heads_ = q.size() / head_dim_;

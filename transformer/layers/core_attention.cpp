@@ -2,9 +2,12 @@
 
 #include <cmath>
 
+#include "transformer/layers/norm.h"
+
 namespace trireme {
 
-CoreAttention::CoreAttention(const ModelConfig& config, const Layout& layout, int layer)
+CoreAttention::CoreAttention(const ModelConfig& config, const Layout& layout, ParameterList& list,
+                             const std::string& prefix, int block, int layer)
     : total_heads_(config.num_heads),
       scale_(config.attention_scale > 0 ? config.attention_scale
                                         : 1.0 / std::sqrt(static_cast<double>(config.head_dim))),
@@ -14,6 +17,16 @@ CoreAttention::CoreAttention(const ModelConfig& config, const Layout& layout, in
   const DimSlice mine = head_slice(config.num_heads, 1, layout.tp);
   heads_ = mine.size();
   first_head_ = mine.begin;
+  if (config.attention_sinks)
+    sinks_ = list.add({.name = prefix + ".sinks",
+                       .shape = Shape{config.num_heads},
+                       .box = box_of(mine),
+                       .init = InitKind::kNormal,
+                       .init_std = config.initializer_range,
+                       .block = block,
+                       .partial = mine.partial,
+                       .copies = mine.copies,
+                       .copy = mine.copy});
 }
 
 AttentionArgs CoreAttention::op_args(const Pass& pass) const {
@@ -22,6 +35,7 @@ AttentionArgs CoreAttention::op_args(const Pass& pass) const {
   args.scale = scale_;
   args.uniform_length = pass.tokens.uniform_length;
   args.longest = pass.tokens.longest;
+  if (sinks_ >= 0) args.sinks = pass.params.value(sinks_);
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain) {
     args.dropout = dropout_;
     args.first_head = first_head_;
@@ -54,12 +68,19 @@ void CoreAttention::forward(Pass& pass, const Tensor& out, const Heads& heads, S
 
 void CoreAttention::backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
                              const ConstTensor& out, const Heads& heads, const Saved& saved) const {
+  AttentionArgs args = op_args(pass);
+  Activation unused;
+  if (sinks_ >= 0) {
+    const GradientSlot d_sinks = gradient_or_scratch(pass, sinks_, unused);
+    args.d_sinks = d_sinks.grad;
+    args.accumulate_sinks = d_sinks.accumulate;
+  }
   if (pass.tokens.context != nullptr)
     pass.groups->context->backward(pass.ctx, d.q, d.k, d.v, d_out, out, heads.q, heads.k, heads.v,
-                                   *pass.tokens.context, op_args(pass), saved.context);
+                                   *pass.tokens.context, args, saved.context);
   else
     attention_backward(pass.ctx, d.q, d.k, d.v, d_out, out, saved.lse, heads.q, heads.k, heads.v,
-                       pass.tokens.cu_q, pass.tokens.cu_q, op_args(pass));
+                       pass.tokens.cu_q, pass.tokens.cu_q, args);
 }
 
 }  // namespace trireme

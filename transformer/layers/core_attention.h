@@ -1,6 +1,6 @@
 // Core attention, shared by all attention layers: attention of this rank's heads over packed
-// sequences, over context-parallel ranks or over a KV cache. Some layers have a sliding window.
-// Formula: engine/ops/attention/attention.h.
+// sequences, over context-parallel ranks or over a KV cache. Some layers have a sliding window,
+// some models a sink for each head. Formulas: engine/ops/attention/attention.h, attention_sinks.h.
 #pragma once
 
 #include "engine/ops/attention/attention.h"
@@ -12,7 +12,9 @@ namespace trireme {
 
 class CoreAttention {
  public:
-  CoreAttention(const ModelConfig& config, const Layout& layout, int layer);
+  // prefix: name of the attention module, of which the sinks are a parameter.
+  CoreAttention(const ModelConfig& config, const Layout& layout, ParameterList& list,
+                const std::string& prefix, int block, int layer);
 
   // H and Hkv are the heads of this rank.
   int64_t heads() const { return heads_; }
@@ -32,7 +34,7 @@ class CoreAttention {
   // Returns whether backward() reads out and heads. If not, Saved holds them after the all-to-all
   // of heads, and they may be absent.
   bool backward_reads_heads(const Saved& saved) const { return !saved.context.qkv.present(); }
-  // Overwrites d.
+  // Overwrites d; gradient of the sinks.
   void backward(Pass& pass, const Heads& d, const ConstTensor& d_out, const ConstTensor& out,
                 const Heads& heads, const Saved& saved) const;
 
@@ -41,7 +43,8 @@ class CoreAttention {
   // Query heads of this rank, index of the first one, and total over all ranks.
   int64_t heads_, first_head_, total_heads_;
   double scale_, dropout_;
-  int64_t window_;  // 0: none
+  int64_t window_;          // 0: none
+  ParamHandle sinks_ = -1;  // (H); -1: none
   int layer_;
 };
 

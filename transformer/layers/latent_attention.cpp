@@ -19,7 +19,7 @@ LatentAttention::LatentAttention(const ModelConfig& config, const Layout& layout
     : width_(config.head_dim),
       sizes_(config.latent),
       pairs_(config.rope_interleaved ? RotaryPairs::kInterleaved : RotaryPairs::kHalves),
-      core_(config, layout, layer) {
+      core_(config, layout, list, prefix, block, layer) {
   TRIREME_CHECK(config.rotates(layer), "layer ", layer,
                 " has latent attention and no rotary positions");
   const int64_t h = config.num_heads, c = config.hidden_size;

@@ -8,9 +8,7 @@ namespace trireme {
 
 Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
          const std::string& prefix, int block)
-    : gated_(config.gated_mlp),
-      function_(config.gated_mlp && !config.gelu_gate ? ActivationFunction::kSilu
-                                                      : ActivationFunction::kGelu) {
+    : gated_(config.gated_mlp), unit_(config) {
   const ParameterNames& names = parameter_names(config);
   const int64_t c = config.hidden_size, f = config.intermediate_size;
   const DimSlice inner = even_slice(f, layout.tp);
@@ -29,9 +27,9 @@ Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
 Activation Mlp::activate(Pass& pass, const ConstTensor& inner) const {
   Activation act = pass.ctx.allocate("mlp.act", inner.dtype(), Shape{inner.size(0), width_});
   if (gated_)
-    gated_forward(pass.ctx, function_, act, inner);
+    unit_.forward(pass.ctx, act, inner);
   else
-    activation_forward(pass.ctx, function_, act, inner);
+    activation_forward(pass.ctx, ActivationFunction::kGelu, act, inner);
   return act;
 }
 
@@ -64,9 +62,9 @@ Mlp::Deferred Mlp::backward_second(Pass& pass, const ConstTensor& dy, Saved& sav
   // The gradient overwrites the saved pre-activation, which is no longer needed.
   const Tensor& inner = saved.inner;
   if (gated_)
-    gated_backward(ctx, function_, inner, d_act, inner);
+    unit_.backward(ctx, inner, d_act, inner);
   else
-    activation_backward(ctx, function_, inner, d_act, inner);
+    activation_backward(ctx, ActivationFunction::kGelu, inner, d_act, inner);
   return {std::move(saved.inner), std::move(dy_all)};
 }
 

@@ -2,8 +2,7 @@
 // GELU (GPT-2: proj(gelu(fc x))).
 #pragma once
 
-#include "engine/ops/rows/activation.h"
-#include "transformer/config/model_config.h"
+#include "transformer/layers/gated_unit.h"
 #include "transformer/layers/linear.h"
 
 namespace trireme {
@@ -41,8 +40,8 @@ class Mlp {
 
  private:
   Activation activate(Pass& pass, const ConstTensor& inner) const;
-  bool gated_;
-  ActivationFunction function_;
+  bool gated_;  // else GELU
+  GatedUnit unit_;
   int64_t width_;       // F
   ColumnLinear first_;  // gate and up, or fc
   RowLinear second_;    // down, or proj

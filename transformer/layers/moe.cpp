@@ -31,9 +31,11 @@ int64_t used(const Pass& pass, const ExpertRound& round, const ConstTensor& buff
 }
 
 // Skips the arena regions of experts_backward_weight() where backward_input() has done its work.
-void skip_planned_products(Ctx& ctx) {
+void skip_planned_products(Ctx& ctx, bool biases) {
   for (int products = 0; products < 2; ++products)
     const Arena::Region unused(ctx.arena, "grouped_gemm");
+  for (int sums = 0; sums < 2 && biases; ++sums)
+    const Arena::Region unused(ctx.arena, "grouped_bias");
 }
 
 }  // namespace
@@ -41,6 +43,7 @@ void skip_planned_products(Ctx& ctx) {
 Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
          const std::string& prefix, int block, int layer)
     : moe_(config.moe),
+      unit_(config),
       layout_(layout),
       width_(config.hidden_size),
       router_(config, layout, list, module_name(config, prefix), block, layer) {
@@ -71,6 +74,8 @@ Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
     expert.up = matrix(names.expert_up, inner, whole_slice(width_), wide, std, true);
     expert.down =
         matrix(names.expert_down, whole_slice(width_), inner, narrow, residual_std, false);
+    if (moe_.expert_bias)
+      add_biases(list, names, concat(module, ".experts.", e), inner, block, expert);
     experts_.push_back(expert);
   }
   if (moe_.shared_intermediate_size == 0) return;
@@ -87,6 +92,27 @@ Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
                            .partial = replicated.partial,
                            .copies = replicated.copies,
                            .copy = replicated.copy});
+}
+
+void Moe::add_biases(ParameterList& list, const ParameterNames& names, const std::string& name,
+                     const DimSlice& inner, int block, Expert& expert) const {
+  const auto bias = [&](const char* part, int64_t size, const DimSlice& rows, bool fused) {
+    return list.add({.name = concat(name, ".", part, ".bias"),
+                     .shape = Shape{size},
+                     .box = box_of(rows),
+                     .block = block,
+                     .fused_with_previous = fused,
+                     .region = Region::kExpert,
+                     .copies = rows.copies,
+                     .copy = rows.copy});
+  };
+  // Every rank of etp has all outputs of the last product: its rows' gradients are the same there.
+  DimSlice outputs = whole_slice(width_);
+  outputs.copies = layout_.etp.size;
+  outputs.copy = layout_.etp.index;
+  expert.gate_bias = bias(names.expert_gate, moe_.intermediate_size, inner, false);
+  expert.up_bias = bias(names.expert_up, moe_.intermediate_size, inner, true);
+  expert.down_bias = bias(names.expert_down, width_, outputs, false);
 }
 
 TokenDispatcher Moe::token_dispatcher(const Pass& pass) const {
@@ -142,6 +168,24 @@ void Moe::multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandl
   }
 }
 
+void Moe::multiply_first(Pass& pass, const Tensor& inner, const ConstTensor& x,
+                         std::span<const int64_t> offsets) const {
+  multiply(pass, inner, x, &Expert::gate, &Expert::up, offsets);
+  if (!moe_.expert_bias) return;
+  std::vector<Tensor> biases;
+  for (const Expert& e : experts_) biases.push_back(pass.params.value(e.gate_bias, e.up_bias));
+  grouped_bias_forward(pass.ctx, inner, biases, offsets);
+}
+
+void Moe::multiply_second(Pass& pass, const Tensor& out, const ConstTensor& act,
+                          std::span<const int64_t> offsets) const {
+  multiply(pass, out, act, &Expert::down, &Expert::down, offsets);
+  if (!moe_.expert_bias || layout_.etp.index > 0) return;  // the sum over etp has the bias once
+  std::vector<Tensor> biases;
+  for (const Expert& e : experts_) biases.push_back(pass.params.value(e.down_bias));
+  grouped_bias_forward(pass.ctx, out, biases, offsets);
+}
+
 // Routes the tokens: choice of experts, order of the pairs, dispatch plan.
 void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const {
   Ctx& ctx = pass.ctx;
@@ -156,8 +200,7 @@ void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Save
 }
 
 void Moe::activate(Pass& pass, const Saved& saved, int64_t rows) const {
-  gated_forward(pass.ctx, ActivationFunction::kSilu, saved.act->slice(0, 0, rows),
-                saved.inner->slice(0, 0, rows));
+  unit_.forward(pass.ctx, saved.act->slice(0, 0, rows), saved.inner->slice(0, 0, rows));
 }
 
 bool Moe::overlaps_shared(const Pass& pass) const {
@@ -187,9 +230,9 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved,
     const ExpertRound& round = saved.route.rounds[r];
     const bool last = r + 1 == rounds;
     if (r > 0) dispatcher.dispatch(ctx, saved.rows, send, saved.route, r);
-    multiply(pass, saved.inner, saved.rows, &Expert::gate, &Expert::up, round.offsets);
+    multiply_first(pass, saved.inner, saved.rows, round.offsets);
     activate(pass, saved, used(pass, round, saved.rows));
-    multiply(pass, out, saved.act, &Expert::down, &Expert::down, round.offsets);
+    multiply_second(pass, out, saved.act, round.offsets);
     const auto in_flight =
         dispatcher.post_combine(ctx, saved.results, out, saved.route, r, overlap && last);
     if (last && overlapped.combine) overlapped.combine();
@@ -279,6 +322,20 @@ void Moe::experts_backward_weight(Pass& pass, const Saved& saved, const Deferred
   }
   grouped_linear_backward_weight(pass.ctx, second, deferred.d_rows, saved.act, round.offsets);
   grouped_linear_backward_weight(pass.ctx, first, deferred.d_inner, saved.rows, round.offsets);
+  if (moe_.expert_bias) experts_backward_bias(pass, deferred, round);
+}
+
+void Moe::experts_backward_bias(Pass& pass, const Deferred& deferred,
+                                const ExpertRound& round) const {
+  std::vector<GroupedBiasGradient> first, second;
+  for (const Expert& e : experts_) {
+    const GradientSlot wide = pass.params.gradient(e.gate_bias, e.up_bias);
+    const GradientSlot down = pass.params.gradient(e.down_bias);
+    first.push_back({wide.grad, wide.accumulate});
+    second.push_back({down.grad, down.accumulate});
+  }
+  grouped_bias_backward(pass.ctx, second, deferred.d_rows, round.offsets);
+  grouped_bias_backward(pass.ctx, first, deferred.d_inner, round.offsets);
 }
 
 // Plans the products of a round that backward_weight() runs when there is only one round, so that
@@ -290,6 +347,12 @@ void Moe::plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred
   grouped_linear_forward(pass.ctx, deferred.d_inner, saved.rows, first_weights(pass).each, {});
   grouped_linear_backward_weight(pass.ctx, {&second, 1}, deferred.d_rows, saved.act, {});
   grouped_linear_backward_weight(pass.ctx, {&first, 1}, deferred.d_inner, saved.rows, {});
+  if (!moe_.expert_bias) return;
+  const DType sums = sum_dtype(saved.rows->dtype());
+  const GroupedBiasGradient wide{Tensor(nullptr, sums, {2 * inner_})};
+  const GroupedBiasGradient narrow{Tensor(nullptr, sums, {width_})};
+  grouped_bias_backward(pass.ctx, {&narrow, 1}, deferred.d_rows, {});
+  grouped_bias_backward(pass.ctx, {&wide, 1}, deferred.d_inner, {});
 }
 
 // d_pairs (n k, C): on entry the gradient of the results, on return the gradient of the pairs'
@@ -324,15 +387,14 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
     const Tensor d_inner = deferred.d_inner->slice(0, 0, rows);
     if (again) {
       dispatcher.dispatch(ctx, saved.rows, send, saved.route, r);
-      grouped_linear_forward(ctx, deferred.d_inner, saved.rows, first_weights(pass).each,
-                             round.offsets);
-      gated_forward(ctx, ActivationFunction::kSilu, saved.act->slice(0, 0, rows), d_inner);
+      multiply_first(pass, deferred.d_inner, saved.rows, round.offsets);
+      unit_.forward(ctx, saved.act->slice(0, 0, rows), d_inner);
     }
     if (r > 0) dispatcher.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
     grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass).each,
                                   round.offsets);
     // The gradient overwrites the pre-activation, which is no longer needed.
-    gated_backward(ctx, ActivationFunction::kSilu, d_inner, d_act->slice(0, 0, rows), d_inner);
+    unit_.backward(ctx, d_inner, d_act->slice(0, 0, rows), d_inner);
     grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass).each,
                                   round.offsets);
     if (again) experts_backward_weight(pass, saved, deferred, round);
@@ -418,7 +480,7 @@ void Moe::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& 
   if (saved.route.rounds.size() == 1)
     experts_backward_weight(pass, saved, deferred, saved.route.rounds[0]);
   else if (pass.params.trained(experts_.front().gate))
-    skip_planned_products(pass.ctx);
+    skip_planned_products(pass.ctx, moe_.expert_bias);
   router_.backward_weight(
       pass, share.split ? x.slice(0, share.begin, share.begin + share.count) : x, deferred.router);
   if (!shared_) return;

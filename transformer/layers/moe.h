@@ -1,7 +1,7 @@
 // Mixture of experts instead of a block's MLP: y_t = sum_j w_tj expert_{e_tj}(x_t) [+ g_t
 // shared(x_t)], with the k experts and weights of the router (transformer/layers/moe_router.h). An
-// expert is a SwiGLU MLP, and so is the shared expert, whose factor g = sigmoid(x w_g) is optional
-// (Qwen2-MoE).
+// expert is a gated MLP (transformer/layers/gated_unit.h), with biases in some models, and so is
+// the shared expert, whose factor g = sigmoid(x w_g) is optional (Qwen2-MoE).
 //
 //   x (n, C) -router-> k experts a token -gather_rows-> pairs sorted by expert (p, C)
 //     -dispatch over ep, etp-> rows of this rank's experts (r, C) -two grouped products-> (r, C)
@@ -23,6 +23,7 @@
 #include <memory>
 #include <span>
 
+#include "engine/ops/moe/grouped_bias.h"
 #include "engine/ops/moe/grouped_gemm.h"
 #include "parallel/moe/token_dispatcher.h"
 #include "transformer/layers/mlp.h"
@@ -76,7 +77,11 @@ class Moe {
  private:
   struct Expert {
     ParamHandle gate = -1, up = -1, down = -1;
+    ParamHandle gate_bias = -1, up_bias = -1, down_bias = -1;  // -1: none
   };
+  // Adds the biases of an expert of that name; `inner`: this rank's part of its width.
+  void add_biases(ParameterList& list, const ParameterNames& names, const std::string& name,
+                  const DimSlice& inner, int block, Expert& expert) const;
   TokenDispatcher token_dispatcher(const Pass& pass) const;
   int64_t bound(const Pass& pass, const TokenShare& share) const;
   // Weights of all experts of this rank: the store's own, or unpacked into memory of the step
@@ -99,11 +104,17 @@ class Moe {
   bool overlaps_shared(const Pass& pass) const;
   void run_experts(Pass& pass, const ConstTensor& x, Saved& saved,
                    const OverlappedWork& overlapped) const;
+  // The two products of the experts with their biases, and what is between them.
+  void multiply_first(Pass& pass, const Tensor& inner, const ConstTensor& x,
+                      std::span<const int64_t> offsets) const;
+  void multiply_second(Pass& pass, const Tensor& out, const ConstTensor& act,
+                       std::span<const int64_t> offsets) const;
   void activate(Pass& pass, const Saved& saved, int64_t rows) const;
   void experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
                         const Deferred& deferred, const OverlappedWork& overlapped) const;
   void experts_backward_weight(Pass& pass, const Saved& saved, const Deferred& deferred,
                                const ExpertRound& round) const;
+  void experts_backward_bias(Pass& pass, const Deferred& deferred, const ExpertRound& round) const;
   void plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred) const;
   void gather_parts(Pass& pass, const Tensor& y, const ConstTensor& part,
                     const TokenShare& share) const;
@@ -115,6 +126,7 @@ class Moe {
                            const ConstTensor& dy, const Saved& saved, Deferred& deferred) const;
 
   MoeConfig moe_;
+  GatedUnit unit_;
   Layout layout_;
   int64_t width_;  // C
   int64_t inner_;  // F

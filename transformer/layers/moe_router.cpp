@@ -6,8 +6,10 @@
 #include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/moe/router_noise.h"
 #include "engine/ops/moe/token_marks.h"
+#include "engine/ops/rows/activation.h"
 #include "engine/ops/rows/elementwise.h"
 #include "engine/ops/rows/transfer.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -38,8 +40,9 @@ TokenShare token_share(const Pass& pass) {
 MoeRouter::MoeRouter(const ModelConfig& config, const Layout& layout, ParameterList& list,
                      const std::string& prefix, int block, int layer)
     : moe_(config.moe), layer_(layer) {
+  const std::string router = concat(prefix, ".", parameter_names(config).router);
   const auto matrix = [&](const char* name, InitKind init) {
-    return list.add({.name = prefix + name,
+    return list.add({.name = router + name,
                      .shape = Shape{moe_.experts, config.hidden_size},
                      .init = init,
                      .init_std = config.initializer_range,
@@ -49,10 +52,17 @@ MoeRouter::MoeRouter(const ModelConfig& config, const Layout& layout, ParameterL
                      .copies = layout.tp.size,
                      .copy = layout.tp.index});
   };
-  weight_ = matrix(".gate.weight", InitKind::kNormal);
+  weight_ = matrix(".weight", InitKind::kNormal);
+  if (moe_.router_bias)
+    bias_ = list.add({.name = router + ".bias",
+                      .shape = Shape{moe_.experts},
+                      .block = block,
+                      .partial = layout.tp.size > 1 ? PartialSum::kTensor : PartialSum::kNone,
+                      .copies = layout.tp.size,
+                      .copy = layout.tp.index});
   // Noise starts with the same scale for all experts: zero weights (Shazeer et al. 2017, appendix
   // A).
-  if (moe_.noisy) noise_ = matrix(".gate_noise.weight", InitKind::kZeros);
+  if (moe_.noisy) noise_ = matrix("_noise.weight", InitKind::kZeros);
 }
 
 RouterArgs MoeRouter::args() const {
@@ -86,16 +96,22 @@ void MoeRouter::forward(Pass& pass, const Tensor& kept, const ConstTensor& x,
   Ctx& ctx = pass.ctx;
   const DType wide = sum_dtype(x.dtype());
   const Shape shape{share.count, moe_.experts}, chosen{share.count, moe_.experts_per_token};
-  const auto product = [&](const char* name, ParamHandle w) {
+  const auto product = [&](const char* name, ParamHandle w, const ConstTensor& bias) {
     Activation out = ctx.allocate(name, wide, shape);
-    linear_forward(ctx, out, x, pass.params.value(w), {});
+    linear_forward(ctx, out, x, pass.params.value(w), bias);
     return out;
   };
   mark_tokens(pass, share, saved);
-  saved.logits = product("router.logits", weight_);
+  Activation bias;  // in the dtype of the logits
+  if (bias_ >= 0) {
+    bias = ctx.allocate("router.logit_bias", wide, {moe_.experts});
+    cast(ctx, bias, pass.params.value(bias_));
+  }
+  saved.logits =
+      product("router.logits", weight_, bias.present() ? ConstTensor(*bias) : ConstTensor());
   if (noisy(pass)) {
     saved.clean = std::move(saved.logits);
-    saved.raw = product("router.raw_noise", noise_);
+    saved.raw = product("router.raw_noise", noise_, {});
     saved.noise = ctx.allocate("router.noise", wide, shape);
     saved.logits = ctx.allocate("router.noisy", wide, shape);
     noisy_logits(ctx, saved.logits, saved.noise, saved.clean, saved.raw, rows_of(pass, share),
@@ -104,10 +120,11 @@ void MoeRouter::forward(Pass& pass, const Tensor& kept, const ConstTensor& x,
   saved.scores = ctx.allocate("router.scores", wide, shape);
   saved.experts = ctx.allocate("router.experts", DType::kI32, chosen);
   saved.weights = ctx.allocate("router.weights", wide, chosen);
-  const ConstTensor bias = pass.routers != nullptr ? pass.routers->bias(layer_) : Tensor();
-  router_forward(ctx, saved.scores, saved.experts, saved.weights, saved.logits, bias, saved.valid,
-                 args());
-  if (bias.present()) ctx.tap("router.bias", bias);
+  const ConstTensor selection_bias =
+      pass.routers != nullptr ? pass.routers->bias(layer_) : Tensor();
+  router_forward(ctx, saved.scores, saved.experts, saved.weights, saved.logits, selection_bias,
+                 saved.valid, args());
+  if (selection_bias.present()) ctx.tap("router.bias", selection_bias);
   ctx.tap("router.scores", saved.scores);
   transfer(ctx, kept, saved.experts);
   if (moe_.capacity_factor > 0 && ctx.mode == Mode::kTrain) drop(pass, kept, share);
@@ -243,6 +260,10 @@ void MoeRouter::backward_weight(Pass& pass, const ConstTensor& x, const Deferred
     linear_backward_weight(pass.ctx, dw.grad, d, x, dw.accumulate);
   };
   product(weight_, deferred.d_logits);
+  if (bias_ >= 0) {
+    const GradientSlot db = pass.params.gradient(bias_);
+    bias_backward(pass.ctx, db.grad, deferred.d_logits, db.accumulate);
+  }
   if (deferred.d_raw.present()) product(noise_, deferred.d_raw);
 }
 

@@ -1,4 +1,4 @@
-// Router of a mixture-of-experts layer: logits = x w^T, noise, top-k selection and weights of
+// Router of a mixture-of-experts layer: logits = x w^T [+ b], noise, top-k selection and weights of
 // experts, capacity, auxiliary losses (engine/ops/moe/router.h, router_loss.h, router_noise.h,
 // expert_rows.h).
 //
@@ -66,6 +66,7 @@ class MoeRouter {
   MoeConfig moe_;
   int layer_;
   ParamHandle weight_ = -1;
+  ParamHandle bias_ = -1;
   ParamHandle noise_ = -1;
 };
 

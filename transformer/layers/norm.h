@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// Gradient of a norm's weight; for a frozen one, scratch memory that nothing reads.
+// Gradient of a parameter; for a frozen one, scratch memory that nothing reads.
 GradientSlot gradient_or_scratch(Pass& pass, ParamHandle parameter, Activation& scratch);
 
 class Norm {

@@ -13,10 +13,11 @@ int64_t passed_parameters(const ModelConfig& config, int64_t parameter_count) {
   if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;
   if (config.learned_positions) n -= config.max_positions * config.hidden_size;
   // A token visits k of the experts.
+  const MoeConfig& moe = config.moe;
+  const int64_t biases = moe.expert_bias ? 2 * moe.intermediate_size + config.hidden_size : 0;
+  const int64_t expert = 3 * config.hidden_size * moe.intermediate_size + biases;
   for (int64_t l = 0; l < config.num_layers; ++l)
-    if (config.moe.sparse(l))
-      n -= (config.moe.experts - config.moe.experts_per_token) * 3 * config.hidden_size *
-           config.moe.intermediate_size;
+    if (moe.sparse(l)) n -= (moe.experts - moe.experts_per_token) * expert;
   return n;
 }
 

@@ -67,6 +67,7 @@ std::string attention_details(const ModelConfig& config) {
                           : "RMSNorm of each head's q and k");
   add(config.attention_bias, "biases of q, k and v");
   add(config.attention_output_bias, "a bias of o");
+  add(config.attention_sinks, "a learned sink in each head's softmax");
   add(config.query_scaling > 0,
       concat("queries scaled by their position, beta ", config.query_scaling));
   add(config.attention_scale > 0, concat("softmax scale ", config.attention_scale));
@@ -98,24 +99,36 @@ int64_t sparse_layers(const ModelConfig& config) {
   return count;
 }
 
+// ", the gate and the up projection limited to 7"
+std::string limit_feature(const ModelConfig& config) {
+  if (!config.clamped_gate.has_value()) return "";
+  const ClampedGate& gate = *config.clamped_gate;
+  return concat(", gate and up projection limited to ", gate.limit, ", gate x sigmoid(", gate.slope,
+                " x), times up + ", gate.up_offset);
+}
+
 void add_mlps(const ModelConfig& config, int64_t sparse, std::vector<std::string>& out) {
   const char* const kind = !config.gated_mlp  ? "MLP with GELU"
                            : config.gelu_gate ? "gated MLP with GELU"
                                               : "gated MLP with SiLU";
   const char* const biases = config.mlp_bias ? ", with biases" : "";
+  const std::string limit = limit_feature(config);
   if (sparse < config.num_layers)
-    out.push_back(concat(kind, " of width ", config.intermediate_size, biases));
+    out.push_back(concat(kind, " of width ", config.intermediate_size, biases, limit));
   if (sparse == 0) return;
   const MoeConfig& moe = config.moe;
   std::string experts =
       concat(moe.experts, " experts of width ", moe.intermediate_size, " in ", sparse, " of ",
              config.num_layers, " layers, ", moe.experts_per_token, " per token");
   if (moe.groups > 1) experts += concat(", from ", moe.kept_groups, " of ", moe.groups, " groups");
+  if (moe.expert_bias) experts += ", with biases";
+  experts += limit;
   out.push_back(std::move(experts));
   out.push_back(concat(moe.sigmoid_scores ? "sigmoid" : "softmax", " scores of experts",
                        moe.normalise_weights ? ", normalised" : "",
                        moe.weight_scale == 1 ? std::string() : concat(", times ", moe.weight_scale),
                        moe.selection_bias ? ", selection bias" : "",
+                       moe.router_bias ? ", bias of the logits" : "",
                        moe.noisy ? ", noisy gating" : ""));
   if (moe.shared_intermediate_size > 0)
     out.push_back(concat("shared expert of width ", moe.shared_intermediate_size,

@@ -7,11 +7,11 @@ int64_t bytes_of(const CachedLayers& layers, int64_t tokens) {
   return checked_mul(checked_mul(2 * layers.layers, tokens), layers.token_bytes());
 }
 
-// Attention of sequences without earlier tokens. The log-sum-exp is discarded: there is no
-// backward.
+// Attention of sequences without earlier tokens. There is no backward: only sinks need the
+// log-sum-exp.
 void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
                const ConstTensor& v, const ConstTensor& cu, AttentionArgs args) {
-  args.keep_lse = false;
+  args.keep_lse = args.sinks.present();
   const Activation lse =
       ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{q.size(1), q.size(0)});
   attention_forward(ctx, out, lse, q, k, v, cu, cu, args);
@@ -65,7 +65,8 @@ void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& 
                   {.scale = args.scale,
                    .window = args.window,
                    .max_queries = cached.max_queries,
-                   .longest_context = cached.longest_context},
+                   .longest_context = cached.longest_context,
+                   .sinks = args.sinks},
                   scale);
 }
 

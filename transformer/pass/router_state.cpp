@@ -133,7 +133,7 @@ std::vector<RouterState::Named> RouterState::saved() const {
     const std::string experts = concat(names_.layers, ".", layer, ".", names_.experts, ".");
     if (moe_.selection_bias) out.push_back({experts + names_.selection_bias, row(biases(), layer)});
     if (moe_.balance_scope == BalanceScope::kGlobal)
-      out.push_back({experts + "gate.expert_shares", row(all_shares(), layer)});
+      out.push_back({concat(experts, names_.router, ".expert_shares"), row(all_shares(), layer)});
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/ops/attention/attention.kernels.h"
+#include "engine/ops/attention/attention_sinks.h"
 #include "engine/ops/backend/pick_kernel.h"
 
 namespace trireme {
@@ -68,6 +69,7 @@ Sizes check_segmented(const char* op, const ConstTensor& q, const ConstTensor& k
   const int64_t count = segments.list.rank() == 2 ? segments.list.size(0) : -1;
   check_operand(op, "segments", segments.list, DType::kI32, {count, kSegmentFields});
   const Sizes s = check_inputs(op, q, k, v, lse, count, args);
+  TRIREME_CHECK(!args.sinks.present(), op, ": sinks with segments");
   if (args.dropout > 0)
     check_operand(op, "key_position", segments.key_position, DType::kI32, {s.keys});
   return s;
@@ -220,6 +222,7 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
   const char* op = "attention_forward";
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
+  TRIREME_CHECK(args.keep_lse || !args.sinks.present(), op, ": sinks need keep_lse");
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width), false);
   if (ctx.planning() && ctx.gpu == nullptr) return;
   if (!ctx.planning()) check_values(ctx, op, cu_q, cu_k, s, args);
@@ -233,6 +236,7 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
     if (ctx.gpu != nullptr) return cuda::attention_forward<T>(*ctx.gpu, a);
     TRIREME_KERNEL(attention_forward<T>)(a, ctx.threads);
   });
+  if (args.sinks.present()) attention_sinks_forward(ctx, out, lse, args.sinks);
 }
 
 void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
@@ -247,6 +251,8 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   check_heads(op, "dq", dq, q.dtype(), q.shape());
   check_heads(op, "dk", dk, q.dtype(), k.shape());
   check_heads(op, "dv", dv, q.dtype(), k.shape());
+  if (args.sinks.present())
+    attention_sinks_backward(ctx, args.d_sinks, dout, out, lse, args.sinks, args.accumulate_sinks);
   const int64_t owned = owned_keys(s);
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned),
                         true);

@@ -43,6 +43,13 @@ struct AttentionArgs {
   // The same for unequal lengths: cu_q and cu_k are equal, and no sequence is longer. 0: unknown.
   int64_t longest = 0;
   bool keep_lse = true;  // false: lse is not read and may be left undefined (inference)
+  // (H), q's dtype: a logit per head that takes part in its softmax, with a value of 0
+  // (engine/ops/attention/attention_sinks.h). Absent: none. Segments have none: their results are
+  // not finished.
+  ConstTensor sinks = {};
+  // (H) float32 (float64 for float64), with sinks: backward overwrites it, or adds to it.
+  Tensor d_sinks = {};
+  bool accumulate_sinks = false;
 };
 
 void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const ConstTensor& q,

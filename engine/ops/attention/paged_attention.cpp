@@ -164,6 +164,7 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
                     args.longest_context >= 0,
                 op, ": scale ", args.scale, ", window ", args.window, ", max_queries ",
                 args.max_queries, ", longest_context ", args.longest_context);
+  if (args.sinks.present()) check_operand(op, "sinks", args.sinks, dtype, {heads});
   // Memory is sized for any context, so that one plan serves all; thread blocks for this one.
   const int64_t table_keys = block_table.size(1) * k_pool.size(2);
   const int64_t max_keys =
@@ -189,6 +190,7 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
         .table = block_table.as<int32_t>(),
         .cu_q = cu_q.as<int32_t>(),
         .lengths = context_lens.as<int32_t>(),
+        .sinks = args.sinks.present() ? args.sinks.as<T>() : nullptr,
         .sequences = sequences,
         .tokens = q.size(0),
         .heads = heads,

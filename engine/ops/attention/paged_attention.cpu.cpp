@@ -264,8 +264,12 @@ void attend(const PagedAttention<T>& a, const PagedPools& pools, const Tile& t, 
   for (int64_t r = 0; r < t.rows; ++r) {
     const T* q = a.q.data + (t.first_query + t.query(r)) * a.q.row + t.head(r) * a.q.head;
     pack_rows(w.queries + r * w.padded, w.padded, q, a.width, 1, a.width, factor);
-    w.maximum[r] = -__builtin_inff();
-    w.total[r] = 0;
+    // A sink is a key before all others, with a value of 0.
+    const bool sink = a.sinks != nullptr;
+    w.maximum[r] =
+        sink ? static_cast<C>(static_cast<double>(static_cast<C>(a.sinks[t.head(r)])) * kLog2E)
+             : -__builtin_inff();
+    w.total[r] = sink ? 1 : 0;
   }
   for (int64_t x = 0; x < t.rows * w.padded; ++x) w.out[x] = 0;
   const int64_t end = t.end[t.rows - 1];

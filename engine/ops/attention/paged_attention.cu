@@ -78,8 +78,7 @@ __global__ void __launch_bounds__(kBlockedThreads, 2)
   F sums[kOwn][D / kRowLanes];
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
-    running.maximum[r] = -kInfinity;
-    running.total[r] = 0;
+    begin_softmax(running.maximum[r], running.total[r], a, p, own + r, lane == 0);
 #pragma unroll
     for (int i = 0; i < D / kRowLanes; ++i) sums[r][i] = 0;
   }

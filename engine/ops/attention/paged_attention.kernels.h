@@ -18,6 +18,7 @@ struct PagedAttention {
       *v;  // (blocks, kv_heads, block_size, width); on the CPU, and for codes, in PagedPools
            // instead
   const int32_t *table, *cu_q, *lengths;
+  const T* sinks;  // (heads); null: none
   int64_t sequences, tokens, heads, kv_heads, width, block_size, max_blocks, max_queries;
   C scale;
   int64_t window;  // 0: unlimited

@@ -243,7 +243,13 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   start_queries<D>(queries, a, p);
   if (p.begin < p.end) tiles.start(p.begin);
   commit_copies();
+  // The first warp has the sinks.
   Running<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
+  if (warp == 0)
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      begin_softmax(running.maximum[r], running.total[r], a, p, lane_row() + 8 * r,
+                    lane_column() == 0);
   WarpTile<D / 8> sums;
   sums.clear();
   wait_copies<0>();

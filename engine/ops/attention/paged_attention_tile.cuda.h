@@ -78,6 +78,17 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   return p;
 }
 
+// Softmax of one of the tile's rows before its first key. A sink is a key before all others, with a
+// value of 0: the first part has it. Its exponential is counted by the thread that has `counts`.
+template <class F, class T>
+__device__ void begin_softmax(F& maximum, F& total, const cpu::PagedAttention<T>& a,
+                              const PagedTile& p, int64_t row, bool counts) {
+  const bool sink = a.sinks != nullptr && p.part == 0 && row < p.t.rows;
+  maximum = sink ? static_cast<F>(static_cast<double>(to_compute(a.sinks[p.head(row)])) * kLog2E)
+                 : F{-kInfinity};
+  total = sink && counts ? F{1} : F{0};
+}
+
 // Row of a pool for key j of the sequence.
 template <class T>
 __device__ int64_t pool_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t j) {

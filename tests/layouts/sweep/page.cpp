@@ -223,6 +223,8 @@ void write_legend(std::ostream& page) {
           "neighbouring elements, queries scaled by position, biases of q, k and v |\n"
           "| `mixtral`, `qwen2_moe`, `deepseek` | models with experts |\n"
           "| `deepseek_v3` | with experts and latent attention |\n"
+          "| `gpt_oss` | with experts of limited SwiGLU, biases of all products, attention sinks, "
+          "windows in every other layer |\n"
           "| `dropout` | dropout 0.1; without it none |\n"
           "| `float64`, `float32`, `bfloat16` | precision of the whole run |\n";
 }

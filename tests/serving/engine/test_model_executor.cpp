@@ -150,7 +150,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Batches,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
                                            ModelFamily::kMixtral, ModelFamily::kKimiK2,
                                            ModelFamily::kSmolLm3, ModelFamily::kGranite,
-                                           ModelFamily::kOlmo2, ModelFamily::kGlm4));
+                                           ModelFamily::kOlmo2, ModelFamily::kGlm4,
+                                           ModelFamily::kGptOss));
 
 // A pass that throws leaves no state that affects the next one.
 TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {

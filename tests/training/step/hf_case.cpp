@@ -67,11 +67,15 @@ std::vector<double> HfCase::gradient(const ParameterSpec& spec) const {
   const ConstTensor t = expected_.tensor("grad." + from.tensor);
   const std::vector<double> all = to_doubles(t);
   const int64_t rows = spec.shape[0], columns = spec.shape.numel() / rows;
-  const int64_t width = from.transposed ? t.size(1) : columns;
+  const int64_t width = from.transposed ? t.size(t.rank() - 1) : columns;
+  const int64_t before = from.matrices == 0 ? 0 : t.numel() / from.matrices * from.matrix;
   std::vector<double> out;
-  for (int64_t r = from.first_row; r < from.first_row + rows; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      out.push_back(all[static_cast<size_t>(from.transposed ? c * width + r : r * columns + c)]);
+  for (int64_t k = 0; k < rows; ++k)
+    for (int64_t c = 0; c < columns; ++c) {
+      const int64_t r = from.first_row + k * from.row_step;
+      out.push_back(
+          all[static_cast<size_t>(before + (from.transposed ? c * width + r : r * columns + c))]);
+    }
   return out;
 }
 

@@ -29,8 +29,8 @@ inline PublishedConfig read_published(const std::string& text, const std::string
 }
 
 // A published configuration that is read without an error.
-inline PublishedConfig read_valid(const std::string& text) {
-  PublishedConfig got = read_published(text);
+inline PublishedConfig read_valid(const std::string& text, const std::string& more = "") {
+  PublishedConfig got = read_published(text, more);
   EXPECT_TRUE(got.errors.empty()) << got.errors[0];
   return got;
 }

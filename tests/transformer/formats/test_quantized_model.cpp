@@ -118,6 +118,32 @@ TEST(QuantizedModel, LeavesAsAnOrdinaryDirectory) {
   }
 }
 
+// Experts in blocks of 4-bit floats, (experts, out, in), are written as numbers, (experts, in,
+// out).
+TEST(QuantizedModel, BlocksOfFourBitFloats) {
+  const HfModel model(folder("mxfp4"));
+  model.check(model.config());
+  const ScratchDirectory dir;
+  write_hf_directory(model, dir / "out", {.dtype = DType::kF32});
+  EXPECT_EQ(refusal(dir / "out"), "");
+  EXPECT_TRUE(HfModel(dir / "out").config() == model.config());
+  const SafetensorsReader expected(folder("mxfp4") + "/expected.safetensors"),
+      found(dir / "out/model.safetensors");
+  EXPECT_EQ(found.entries().size(), expected.entries().size());
+  for (const SafetensorsEntry& e : expected.entries())
+    EXPECT_EQ(compare_exact(found.tensor(e.name), expected.tensor(e.name)), "") << e.name;
+  // A rank's rows and columns of one expert.
+  const ConstTensor all = expected.tensor("model.layers.0.mlp.experts.gate_up_proj");
+  const ModelParameter up{"model.layers.0.mlp.experts.1.up_proj.weight", {32, 64}, false};
+  const TensorBox box{{3, 30}, {5, 20}};
+  std::vector<float> part(static_cast<size_t>(box.numel()));
+  model.read(model.config(), up, box, 0, Tensor(part.data(), DType::kF32, Shape{box.numel()}));
+  for (int64_t k = 0; k < box.numel(); ++k) {
+    const int64_t row = 3 + k / 20, column = 30 + k % 20;
+    EXPECT_EQ(part[static_cast<size_t>(k)], all.as<float>()[(64 + column) * 64 + 2 * row + 1]);
+  }
+}
+
 // The directory with a changed quantization_config.
 std::string changed(const std::string& kind, const ScratchDirectory& dir,
                     const nlohmann::json& settings) {

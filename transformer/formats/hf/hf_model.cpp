@@ -66,7 +66,8 @@ HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   const std::string table = parameter_names(config_).token_embedding;
   prefix_ = table.substr(0, table.find('.') + 1);
   theirs_ = spelling_of(prefix_, *tensors_);
-  fused_experts_ = has_fused_experts(*tensors_);
+  const bool stacked = *family_of(config_.family).stacked_experts.gate_up != 0;
+  fused_experts_ = !stacked && has_fused_experts(*tensors_);
 }
 
 std::string HfModel::tokenizer() const {
@@ -81,6 +82,10 @@ ParameterMapping HfModel::place(const ModelConfig& config, const std::string& pa
   HfSource source = hf_source(config, parameter);
   if (fused_experts_) source = fused_expert_source(config, parameter, std::move(source));
   if (source.tensor.starts_with(prefix_)) source.tensor.replace(0, prefix_.size(), theirs_);
+  if (source.matrices > 0)
+    if (const SourceTensor* const stack = tensors_->find(source.tensor);
+        stack != nullptr && stack->quantised)
+      source.transposed = false;  // MXFP4 is stored as (experts, out, in)
   const bool table = parameter == concat(parameter_names(config).token_embedding, ".weight");
   if (table && config.tie_word_embeddings && !head_.empty() &&
       tensors_->find(source.tensor) == nullptr)

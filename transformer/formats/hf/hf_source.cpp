@@ -46,11 +46,40 @@ std::vector<FusedPart> fused_parts(const ModelConfig& config) {
   return parts;
 }
 
+// Experts of a layer in tensors of all of them.
+HfSource stacked_source(const ModelConfig& config, const std::string& parameter) {
+  const StackedExperts& stacked = family_of(config.family).stacked_experts;
+  const ParameterNames& names = parameter_names(config);
+  constexpr std::string_view kExperts = "experts.";
+  const size_t at = parameter.find(concat(".", kExperts));
+  if (at == std::string::npos) return {parameter};
+  int64_t expert = 0;
+  const char* const end = parameter.data() + parameter.size();
+  const char* const dot =
+      std::from_chars(parameter.data() + at + 1 + kExperts.size(), end, expert).ptr;
+  const std::string part(dot, end);  // ".gate_proj.weight"
+  const auto is = [&](const char* name) { return part.starts_with(concat(".", name, ".")); };
+  const bool gate = is(names.expert_gate), up = is(names.expert_up), bias = part.ends_with(".bias");
+  TRIREME_CHECK(gate || up || is(names.expert_down), "expert's ", parameter);
+  HfSource source{
+      .tensor = concat(parameter.substr(0, at + 1), gate || up ? stacked.gate_up : stacked.down,
+                       bias ? stacked.bias_end : ""),
+      .transposed = stacked.transposed || bias,
+      .matrices = config.moe.experts,
+      .matrix = expert};
+  if (gate || up) {
+    source.row_step = stacked.interleaved ? 2 : 1;
+    source.first_row = !up ? 0 : stacked.interleaved ? 1 : config.moe.intermediate_size;
+  }
+  return source;
+}
+
 }  // namespace
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter) {
   const Family& family = family_of(config.family);
   if (family.conv1d) return gpt2_source(config, parameter);
+  if (*family.stacked_experts.gate_up != 0) return stacked_source(config, parameter);
   for (const FusedPart& part : fused_parts(config))
     if (const size_t at = parameter.find(part.part); at != std::string::npos)
       return {std::string(parameter).replace(at, std::string_view(part.part).size(), part.fused),

@@ -17,6 +17,12 @@ struct HfSource {
   // First row of the parameter among the tensor's rows (after transposition), where a tensor holds
   // several parameters one after the other. Dimensions before the last are flattened into rows.
   int64_t first_row = 0;
+  // Stacked storage, as of all experts: the tensor is `matrices` matrices, and its first dimension
+  // selects one; rows are counted in matrix `matrix`. A stack of vectors (matrices, length) is
+  // `transposed`. 0: not stacked.
+  int64_t matrices = 0, matrix = 0;
+  // Interleaved rows: the parameter's rows are every row_step-th of the tensor's.
+  int64_t row_step = 1;
 };
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter);

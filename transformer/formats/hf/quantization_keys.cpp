@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kMethods[] = {"fp8", "gptq", "awq", "compressed-tensors"};
+constexpr const char* kMethods[] = {"fp8", "gptq", "awq", "compressed-tensors", "mxfp4"};
 constexpr double kMaxGroup = 1 << 20;
 
 void add_ignored(Schema& schema, const char* names) {
@@ -85,6 +85,9 @@ void add_awq(Schema& schema) {
   add_ignored(schema, "do_fuse modules_to_fuse fuse_max_seq_len");
 }
 
+// Which tensors are quantized follows from the tensors; the format has no parameters.
+void add_mxfp4(Schema& schema) { add_ignored(schema, "modules_to_not_convert dequantize"); }
+
 Schema method_schema(const std::string& method) {
   Schema schema(concat("quantization_config of ", method));
   schema.choice("quant_method", method, {method}, "how weights are quantised");
@@ -92,6 +95,7 @@ Schema method_schema(const std::string& method) {
   if (method == "gptq") add_gptq(schema);
   if (method == "awq") add_awq(schema);
   if (method == "compressed-tensors") add_compressed_keys(schema);
+  if (method == "mxfp4") add_mxfp4(schema);
   schema.finish();
   return schema;
 }
@@ -153,7 +157,7 @@ Quantization read_quantization(const Json& given, const std::string& file) {
     fail_input(
         file, ": quantization_config ", shown(given),
         " is not supported; supported: fp8 in blocks, gptq of 4 and 8 bits, awq (gemm) of 4 bits, ",
-        "compressed-tensors of 8-bit floats and of 4- and 8-bit integers");
+        "compressed-tensors of 8-bit floats and of 4- and 8-bit integers, mxfp4");
   const Schema& schema = quantization_schema(method);
   Json json = Json::object();
   for (const auto& [key, value] : given.items())  // null: not given, for any key
@@ -165,6 +169,8 @@ Quantization read_quantization(const Json& given, const std::string& file) {
     read_blocks(values, q, report);
   else if (method == "compressed-tensors")
     q = read_compressed_keys(values, report);
+  else if (method == "mxfp4")
+    q.method = Quantization::Method::kMxfp4;
   else
     read_packed(values, method == "awq", q, report);
   report.throw_if_errors(file);

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "engine/ops/moe/expert_rows.h"
+#include "engine/ops/moe/grouped_bias.h"
 #include "engine/ops/moe/grouped_gemm.h"
 #include "tests/support/op_run.h"
 
@@ -263,6 +264,52 @@ TEST(Experts, PlanningWritesNothing) {
         dot_rows(ctx, gate, x, x);
       },
       {&x, &rows, &w, &e, &pairs, &places, &counts, &lost, &gate});
+}
+
+TEST(Experts, BiasesAreThoseOfTheRowsExperts) {
+  const std::vector<int64_t> offsets = {0, 3, 3, 20};
+  const int64_t rows = 22, c = 17;
+  for (const DType dtype : kFloatTypes) {
+    SCOPED_TRACE(concat(dtype));
+    const DType sums = sum_dtype(dtype);
+    const Values y = stored(dtype, normals("y", rows * c)), b = stored(dtype, normals("b", 3 * c));
+    Values want = y, want_db(b.size(), 0.0), size(b.size(), 1e-30);
+    for (int64_t r = 0; r < offsets.back(); ++r)
+      for (int64_t i = 0; i < c; ++i) {
+        const size_t of_expert = at((r < 3 ? 0 : 2) * c + i);
+        want[at(r * c + i)] += b[of_expert];
+        want_db[of_expert] += y[at(r * c + i)];
+        size[of_expert] += std::abs(y[at(r * c + i)]);
+      }
+    const TestTensor biases(dtype, {3, c}, b), dy(dtype, {rows, c}, y);
+    for_each_kernel([&](Ctx& ctx) {
+      TestTensor out(dtype, {rows, c}, y), db(sums, {3, c}, Values(b.size(), 9.0));
+      std::vector<Tensor> each;
+      std::vector<GroupedBiasGradient> gradients;
+      for (int64_t e = 0; e < 3; ++e) {
+        each.push_back(biases->slice(0, e, e + 1).reshape({c}));
+        gradients.push_back({db->slice(0, e, e + 1).reshape({c}), false});
+      }
+      grouped_bias_forward(ctx, out, each, offsets);
+      grouped_bias_backward(ctx, gradients, dy, offsets);
+      EXPECT_CLOSE(out, want, tolerance(dtype));
+      EXPECT_WITHIN(db, want_db, size, tolerance(sums, rows));
+      return outputs(out, db);
+    });
+  }
+}
+
+TEST(Experts, GradientOfABiasWithoutRowsIsZeroOrUnchanged) {
+  Ctx ctx(1, "test");
+  const TestTensor dy(DType::kF64, {2, 2}, {1, 2, 3, 4}), db(DType::kF64, {2, 2}, {5, 6, 7, 8});
+  const std::vector<int64_t> offsets = {0, 0, 2};
+  const auto rows = [&](int64_t e) { return db->slice(0, e, e + 1).reshape({2}); };
+  grouped_bias_backward(ctx, std::vector<GroupedBiasGradient>{{rows(0), true}, {rows(1), true}}, dy,
+                        offsets);
+  EXPECT_EQ(to_doubles(*db), (Values{5, 6, 11, 14}));
+  grouped_bias_backward(ctx, std::vector<GroupedBiasGradient>{{rows(0), false}, {rows(1), false}},
+                        dy, offsets);
+  EXPECT_EQ(to_doubles(*db), (Values{0, 0, 4, 6}));
 }
 
 }  // namespace

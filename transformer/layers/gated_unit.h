@@ -1,0 +1,33 @@
+// Gated linear unit of an MLP or of experts: SwiGLU, GeGLU, or SwiGLU of limited operands.
+#pragma once
+
+#include "engine/ops/rows/activation.h"
+#include "engine/ops/rows/clamped_gate.h"
+#include "transformer/config/model_config.h"
+
+namespace trireme {
+
+class GatedUnit {
+ public:
+  explicit GatedUnit(const ModelConfig& config)
+      : function_(config.gelu_gate ? ActivationFunction::kGelu : ActivationFunction::kSilu),
+        clamped_(config.clamped_gate) {}
+
+  // y (T, F) of gate_up (T, 2F).
+  void forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) const {
+    if (clamped_.has_value()) return clamped_gate_forward(ctx, *clamped_, y, gate_up);
+    gated_forward(ctx, function_, y, gate_up);
+  }
+  // d_gate_up overwrites; may alias gate_up.
+  void backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
+                const ConstTensor& gate_up) const {
+    if (clamped_.has_value()) return clamped_gate_backward(ctx, *clamped_, d_gate_up, dy, gate_up);
+    gated_backward(ctx, function_, d_gate_up, dy, gate_up);
+  }
+
+ private:
+  ActivationFunction function_;
+  std::optional<ClampedGate> clamped_;
+};
+
+}  // namespace trireme
